@@ -1,0 +1,162 @@
+//! Files and directories as the engine sees them.
+//!
+//! ```text
+//!   Fs::open(path, OpenOptions) -> Arc<dyn File>;  File::{read_at, write_all_at, sync_data, ...}
+//! ```
+//!
+//! F1. `File` has no position: reads and writes name their offset, so a file can be shared between threads.
+//! F2. Bytes survive a crash after `sync_data` returned; a directory entry survives after `sync_dir` returned.
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A shared file system.
+pub type FsRef = Arc<dyn Fs>;
+
+/// How to open a file. The default opens an existing file for reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Writing is allowed.
+    pub write: bool,
+    /// Create the file if it is missing (implies `write`).
+    pub create: bool,
+    /// Fail with `AlreadyExists` if the file is there (implies `create`).
+    pub create_new: bool,
+    /// Cut an existing file to length 0 (implies `write`).
+    pub truncate: bool,
+    /// Ask for unbuffered I/O (O_DIRECT). Where the file system refuses, the file is opened buffered and
+    /// [`File::is_direct`] says so.
+    pub direct: bool,
+}
+
+impl OpenOptions {
+    /// Read an existing file.
+    pub fn read() -> Self {
+        Self::default()
+    }
+    /// Read and write an existing file.
+    pub fn write() -> Self {
+        OpenOptions { write: true, ..Self::default() }
+    }
+    /// Create a file that must not exist yet, for reading and writing.
+    pub fn create_new() -> Self {
+        OpenOptions { write: true, create: true, create_new: true, ..Self::default() }
+    }
+    /// Create a file, or cut the existing one to length 0, for reading and writing.
+    pub fn create() -> Self {
+        OpenOptions { write: true, create: true, truncate: true, ..Self::default() }
+    }
+    /// The same with unbuffered I/O asked for.
+    pub fn direct(self) -> Self {
+        OpenOptions { direct: true, ..self }
+    }
+}
+
+/// A file system: directories, names, locks.
+pub trait Fs: Send + Sync + Debug + 'static {
+    /// Opens a file.
+    fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>>;
+    /// Creates a directory and its missing parents. Present already is success.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// The names (not paths) in a directory, in no particular order; files and directories alike.
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<String>>;
+    /// Renames a file, replacing `to` atomically if it exists.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file's name.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Makes the entries of a directory durable (created, renamed, removed names). A no-op where the platform
+    /// has no such call.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Whether a file or directory of this name exists.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// The length of a file in bytes.
+    fn file_size(&self, path: &Path) -> io::Result<u64>;
+    /// Bytes that can still be written to the file system that holds `path`, `u64::MAX` if unknown.
+    fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+    /// Takes the exclusive lock file at `path` (created if missing, never removed: the lock is the operating
+    /// system's, not the file's presence) and writes this process's id into it. Held until the handle drops.
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError>;
+}
+
+/// An open file. All methods take `&self`: callers coordinate overlapping writes.
+pub trait File: Send + Sync + Debug + 'static {
+    /// Reads at `offset`; returns the number of bytes read, 0 at the end of the file.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes all of `buf` at `offset`, growing the file as needed. On an error any part may have been written.
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+    /// Makes the file's bytes and length durable (fdatasync; F_FULLFSYNC on macOS).
+    fn sync_data(&self) -> io::Result<()>;
+    /// Starts writing dirty bytes of the range to the device without waiting. A hint: may do nothing.
+    fn start_writeback(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// The length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Cuts or extends (with zeros) the file.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Reserves disk space for the range and extends the length to cover it (fallocate). Not supported is an
+    /// `Unsupported` error.
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Drops clean cached pages of the range. A hint: may do nothing.
+    fn drop_cache(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Whether I/O bypasses the page cache: then offsets, lengths and buffers must be multiples of
+    /// [`AlignedBuf::ALIGN`](crate::AlignedBuf::ALIGN).
+    fn is_direct(&self) -> bool;
+    /// Maps the whole file for reading. The file must not be cut while the mapping lives.
+    fn map(&self) -> io::Result<Mapping>;
+
+    /// Fills `buf` from `offset`, or fails with `UnexpectedEof`.
+    fn read_exact_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !buf.is_empty() {
+            match self.read_at(buf, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => {
+                    buf = &mut buf[n..];
+                    offset += n as u64;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the file has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// A read-only view of a whole file.
+pub struct Mapping(pub(crate) Box<dyn Deref<Target = [u8]> + Send + Sync>);
+
+impl Deref for Mapping {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Debug for Mapping {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Mapping({} bytes)", self.len())
+    }
+}
+
+/// A held lock; dropping it releases the lock.
+pub trait FileLock: Send + Sync + Debug {}
+
+/// Why a lock was not taken.
+#[derive(Debug)]
+pub enum LockError {
+    /// Somebody else holds it; the process id is what the holder wrote, if it could be read.
+    Held {
+        /// The lock file.
+        path: PathBuf,
+        /// The holder's process id.
+        pid: Option<u32>,
+    },
+    /// The lock file could not be opened or locked.
+    Io(io::Error),
+}

@@ -1,0 +1,75 @@
+//! The only door from Esker to the operating system.
+//!
+//! ```text
+//!   engine --Env--> Fs       real files | MemFs (crashes) | FaultFs (injected errors)
+//!               |-> Clock    monotonic and wall time, sleeping
+//!               |-> Random   seeds
+//!               `-> Threads  background work
+//! ```
+//!
+//! E1. The engine never calls `std::fs`, `std::thread`, `std::time` or a random source: only an [`Env`].
+//! E2. `MemFs` loses at a crash all that was not synced, file bytes and directory entries alike.
+//! E3. An operation that fails says so; no implementation retries a failed sync.
+
+mod aligned;
+mod clock;
+mod fs;
+mod random;
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this module is the real file system"
+)]
+mod real;
+mod threads;
+mod writer;
+
+pub use aligned::AlignedBuf;
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use fs::{File, FileLock, Fs, FsRef, LockError, Mapping, OpenOptions};
+pub use random::{Random, SeededRandom, SystemRandom};
+pub use real::RealFs;
+pub use threads::{SystemThreads, ThreadHandle, Threads};
+pub use writer::AppendWriter;
+
+use std::sync::Arc;
+
+/// Everything the engine may ask of the world. Cloning shares the parts.
+#[derive(Clone, Debug)]
+pub struct Env {
+    /// Files and directories.
+    pub fs: FsRef,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Random numbers.
+    pub random: Arc<dyn Random>,
+    /// Background threads.
+    pub threads: Arc<dyn Threads>,
+}
+
+impl Env {
+    /// The operating system's files, clock, randomness and threads.
+    pub fn real() -> Self {
+        Self::with_fs(Arc::new(RealFs::new()))
+    }
+
+    /// The given file system with the operating system's clock, randomness and threads.
+    pub fn with_fs(fs: FsRef) -> Self {
+        Env {
+            fs,
+            clock: Arc::new(SystemClock::new()),
+            random: Arc::new(SystemRandom::new()),
+            threads: Arc::new(SystemThreads),
+        }
+    }
+
+    /// A deterministic world: the given file system, a clock that only moves when told, numbers from `seed`.
+    pub fn simulated(fs: FsRef, seed: u64) -> Self {
+        Env {
+            fs,
+            clock: Arc::new(ManualClock::new()),
+            random: Arc::new(SeededRandom::new(seed)),
+            threads: Arc::new(SystemThreads),
+        }
+    }
+}

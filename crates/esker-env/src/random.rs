@@ -1,0 +1,51 @@
+//! Random numbers: from the operating system, or from a seed.
+
+use std::fmt::Debug;
+
+use parking_lot::Mutex;
+
+/// A source of random numbers. Not for secrets.
+pub trait Random: Send + Sync + Debug + 'static {
+    /// 64 random bits.
+    fn next_u64(&self) -> u64;
+}
+
+/// Randomly seeded numbers.
+#[derive(Debug)]
+pub struct SystemRandom(Mutex<fastrand::Rng>);
+
+impl SystemRandom {
+    /// A generator with a seed of its own.
+    pub fn new() -> Self {
+        SystemRandom(Mutex::new(fastrand::Rng::new()))
+    }
+}
+
+impl Default for SystemRandom {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Random for SystemRandom {
+    fn next_u64(&self) -> u64 {
+        self.0.lock().u64(..)
+    }
+}
+
+/// Numbers that a seed determines.
+#[derive(Debug)]
+pub struct SeededRandom(Mutex<fastrand::Rng>);
+
+impl SeededRandom {
+    /// The sequence of `seed`.
+    pub fn new(seed: u64) -> Self {
+        SeededRandom(Mutex::new(fastrand::Rng::with_seed(seed)))
+    }
+}
+
+impl Random for SeededRandom {
+    fn next_u64(&self) -> u64 {
+        self.0.lock().u64(..)
+    }
+}

@@ -1,0 +1,208 @@
+//! The operating system's files.
+//!
+//! ```text
+//!   RealFs / RealFile --portable part (std)--> here
+//!                     `-direct I/O, allocation, cache hints, directory sync--> unix.rs | other.rs
+//! ```
+//!
+//! R1. A direct file is opened buffered first and switched afterwards, so that a file system without direct I/O
+//!     leaves no half-done `create_new` behind.
+//! R2. A lock is the operating system's (flock, LockFileEx): it ends with its handle or its process, however that
+//!     ends. The process id in the file serves only the error message of the loser.
+#![expect(unsafe_code, reason = "mapping a file")]
+
+#[cfg(not(unix))]
+#[path = "real/other.rs"]
+mod sys;
+#[cfg(unix)]
+#[path = "real/unix.rs"]
+mod sys;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::{AlignedBuf, File, FileLock, Fs, LockError, Mapping, OpenOptions};
+
+/// The operating system's file system.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealFs;
+
+impl RealFs {
+    /// The file system of this process.
+    pub fn new() -> Self {
+        RealFs
+    }
+}
+
+impl Fs for RealFs {
+    fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
+        let create = options.create || options.create_new;
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(options.write || create || options.truncate)
+            .create(create)
+            .create_new(options.create_new)
+            .truncate(options.truncate)
+            .open(path)?;
+        if file.metadata()?.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let direct = options.direct && sys::make_direct(&file)?;
+        Ok(Arc::new(RealFile { file, direct }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        if path.as_os_str().is_empty() || path.is_dir() {
+            return Ok(());
+        }
+        let parent = path.parent().unwrap_or(Path::new(""));
+        self.create_dir_all(parent)?;
+        match fs::create_dir(path) {
+            // Another process or thread may have been faster; its directory serves as well.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            other => other?,
+        }
+        self.sync_dir(parent)
+    }
+
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {
+        fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        sys::sync_dir(if path.as_os_str().is_empty() { Path::new(".") } else { path })
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
+    }
+
+    fn file_size(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.len())
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        sys::free_bytes(path)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
+        // Not cut on open: until the lock is ours, the content belongs to the holder.
+        let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(LockError::Io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(LockError::Held { path: path.to_owned(), pid: read_pid(&file) });
+            }
+            Err(fs::TryLockError::Error(e)) => return Err(LockError::Io(e)),
+        }
+        let pid = format!("{}\n", std::process::id());
+        let written = file.set_len(0).and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
+        written.map_err(LockError::Io)?;
+        Ok(Box::new(RealLock { _file: file, path: path.to_owned() }))
+    }
+}
+
+/// The holder's process id, if the platform lets us read a locked file (Windows does not).
+fn read_pid(file: &fs::File) -> Option<u32> {
+    let mut bytes = [0; 16];
+    let n = sys::read_at(file, &mut bytes, 0).ok()?;
+    std::str::from_utf8(&bytes[..n]).ok()?.trim().parse().ok()
+}
+
+/// Closing the file releases the lock.
+struct RealLock {
+    _file: fs::File,
+    path: PathBuf,
+}
+
+impl FileLock for RealLock {}
+
+impl std::fmt::Debug for RealLock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RealLock({})", self.path.display())
+    }
+}
+
+#[derive(Debug)]
+struct RealFile {
+    file: fs::File,
+    direct: bool,
+}
+
+impl File for RealFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        sys::read_at(&self.file, buf, offset)
+    }
+
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            match sys::write_at(&self.file, &buf[done..], offset + done as u64) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                // A direct write cut short inside a block (a full disk) is repeated from that block's start: from
+                // the middle it would fail for its alignment and hide the true error.
+                Ok(n) if self.direct && done + n < buf.len() => {
+                    let whole = (done + n) / AlignedBuf::ALIGN * AlignedBuf::ALIGN;
+                    if whole == done {
+                        return Err(io::ErrorKind::WriteZero.into());
+                    }
+                    done = whole;
+                }
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        // std: fdatasync on Linux, F_FULLFSYNC on Apple's systems, FlushFileBuffers on Windows.
+        self.file.sync_data()
+    }
+
+    fn start_writeback(&self, offset: u64, len: u64) -> io::Result<()> {
+        sys::start_writeback(&self.file, offset, len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        sys::allocate(&self.file, offset, len)
+    }
+
+    fn drop_cache(&self, offset: u64, len: u64) -> io::Result<()> {
+        sys::drop_cache(&self.file, offset, len)
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    fn map(&self) -> io::Result<Mapping> {
+        if self.len()? == 0 {
+            return Ok(Mapping(Box::new(Vec::new())));
+        }
+        // SAFETY: the map is read-only and private to this process's view; that the file is not cut while it lives
+        // is the documented duty of `File::map`'s caller, and the engine maps only finished, immutable files.
+        let map = unsafe { memmap2::Mmap::map(&self.file)? };
+        Ok(Mapping(Box::new(map)))
+    }
+}

@@ -1,0 +1,34 @@
+//! Threads: how background work gets a thread of its own.
+
+use std::fmt::Debug;
+use std::io;
+
+/// Starts threads.
+pub trait Threads: Send + Sync + Debug + 'static {
+    /// Runs `work` on a new thread of this name.
+    fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<ThreadHandle>;
+}
+
+/// A running thread.
+#[derive(Debug)]
+pub struct ThreadHandle(std::thread::JoinHandle<()>);
+
+impl ThreadHandle {
+    /// Waits for the thread to end. `Err` carries the message of its panic.
+    pub fn join(self) -> Result<(), String> {
+        self.0.join().map_err(|panic| {
+            let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+            text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
+        })
+    }
+}
+
+/// The operating system's threads.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemThreads;
+
+impl Threads for SystemThreads {
+    fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<ThreadHandle> {
+        std::thread::Builder::new().name(name.to_owned()).spawn(work).map(ThreadHandle)
+    }
+}

@@ -1,0 +1,181 @@
+//! Append-only file writer: what tables, record files and blob files are written with.
+//!
+//! ```text
+//!   write(&[u8]) --> buffer --full, flush, sync, finish--> File::write_all_at, sync_data
+//!                 `-- large slices go straight to the file (buffered files only)
+//! ```
+//!
+//! A1. The file holds exactly the bytes given, in order; until `finish` a direct file may end in zeros behind them.
+//! A2. A direct file is written in whole blocks of [`AlignedBuf::ALIGN`] bytes. A block that was written with a
+//!     zero-padded tail is written again, from the same start, once more bytes arrive: the bytes that it held do
+//!     not change, so a torn rewrite loses nothing that was synced.
+//! A3. After an error nothing more is written: what the file holds is then unknown.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::{AlignedBuf, File, Fs, OpenOptions};
+
+/// Writes a new file from its start to its end.
+#[derive(Debug)]
+pub struct AppendWriter {
+    file: Arc<dyn File>,
+    /// What `finish` returns for a direct file: the same file, opened for buffered reading.
+    reader: Option<Arc<dyn File>>,
+    buf: Buffer,
+    /// Where the buffer's first byte belongs in the file.
+    base: u64,
+    failed: bool,
+}
+
+/// Bytes on their way to the file.
+enum Buffer {
+    /// For a buffered file; written out before it would pass its capacity.
+    Plain { bytes: Vec<u8>, capacity: usize },
+    /// For a direct file; `filled` bytes of which the first `written` are in the file already (A2).
+    Aligned { bytes: AlignedBuf, filled: usize, written: usize },
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Buffer::Plain { bytes, capacity } => write!(f, "Plain({} of {capacity} bytes)", bytes.len()),
+            Buffer::Aligned { bytes, filled, written } => {
+                write!(f, "Aligned({filled} of {} bytes, {written} written)", bytes.len())
+            }
+        }
+    }
+}
+
+impl AppendWriter {
+    /// Opens `path` with `options`, which must make an empty file ([`OpenOptions::create_new`] or
+    /// [`OpenOptions::create`], perhaps with [`direct`](OpenOptions::direct)). `buffer_bytes` is how much is
+    /// collected before it is written; a direct file rounds it up to whole blocks.
+    pub fn create(
+        fs: &dyn Fs,
+        path: &Path,
+        options: OpenOptions,
+        buffer_bytes: usize,
+    ) -> io::Result<AppendWriter> {
+        assert!(options.create_new || options.truncate, "A1: an append writer starts with an empty file");
+        let file = fs.open(path, options)?;
+        let (buf, reader) = if file.is_direct() {
+            let bytes = AlignedBuf::zeroed(buffer_bytes);
+            (Buffer::Aligned { bytes, filled: 0, written: 0 }, Some(fs.open(path, OpenOptions::read())?))
+        } else {
+            (Buffer::Plain { bytes: Vec::with_capacity(buffer_bytes), capacity: buffer_bytes }, None)
+        };
+        Ok(AppendWriter { file, reader, buf, base: 0, failed: false })
+    }
+
+    /// Appends `data`.
+    pub fn write(&mut self, data: &[u8]) -> io::Result<()> {
+        self.guard(|writer| writer.append(data))
+    }
+
+    /// The number of bytes given so far: the offset at which the next byte lands.
+    pub fn position(&self) -> u64 {
+        self.base
+            + match &self.buf {
+                Buffer::Plain { bytes, .. } => bytes.len() as u64,
+                Buffer::Aligned { filled, .. } => *filled as u64,
+            }
+    }
+
+    /// Hands everything given so far to the file system.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.guard(Self::write_out)
+    }
+
+    /// Makes everything given so far durable. The file's directory entry is the caller's to sync.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.guard(|writer| {
+            writer.write_out()?;
+            writer.file.sync_data()
+        })
+    }
+
+    /// Writes out the rest, cuts the file to exactly the bytes given, makes it durable, and returns it opened for
+    /// buffered reading, with its length.
+    pub fn finish(mut self) -> io::Result<(Arc<dyn File>, u64)> {
+        let len = self.position();
+        self.guard(|writer| {
+            writer.write_out()?;
+            if writer.file.len()? != len {
+                writer.file.set_len(len)?;
+            }
+            writer.file.sync_data()
+        })?;
+        Ok((self.reader.unwrap_or(self.file), len))
+    }
+
+    /// Runs `work` unless an earlier call failed (A3).
+    fn guard(&mut self, work: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
+        if self.failed {
+            return Err(io::Error::other("an earlier write to this file failed"));
+        }
+        let result = work(self);
+        self.failed = result.is_err();
+        result
+    }
+
+    fn append(&mut self, mut data: &[u8]) -> io::Result<()> {
+        match &mut self.buf {
+            Buffer::Plain { bytes, capacity } => {
+                if bytes.len() + data.len() > *capacity {
+                    self.file.write_all_at(bytes, self.base)?;
+                    self.base += bytes.len() as u64;
+                    bytes.clear();
+                    if data.len() >= *capacity {
+                        self.file.write_all_at(data, self.base)?;
+                        self.base += data.len() as u64;
+                        return Ok(());
+                    }
+                }
+                bytes.extend_from_slice(data);
+            }
+            Buffer::Aligned { bytes, filled, written } => {
+                while !data.is_empty() {
+                    let n = data.len().min(bytes.len() - *filled);
+                    bytes[*filled..*filled + n].copy_from_slice(&data[..n]);
+                    *filled += n;
+                    data = &data[n..];
+                    if *filled == bytes.len() {
+                        self.file.write_all_at(bytes, self.base)?;
+                        self.base += bytes.len() as u64;
+                        (*filled, *written) = (0, 0);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_out(&mut self) -> io::Result<()> {
+        match &mut self.buf {
+            Buffer::Plain { bytes, .. } => {
+                if !bytes.is_empty() {
+                    self.file.write_all_at(bytes, self.base)?;
+                    self.base += bytes.len() as u64;
+                    bytes.clear();
+                }
+            }
+            Buffer::Aligned { bytes, filled, written } => {
+                if filled == written {
+                    return Ok(());
+                }
+                let padded = filled.next_multiple_of(AlignedBuf::ALIGN);
+                bytes[*filled..padded].fill(0);
+                self.file.write_all_at(&bytes[..padded], self.base)?;
+                // A2: the unfinished block moves to the buffer's front, to be written again with what follows.
+                let whole = *filled / AlignedBuf::ALIGN * AlignedBuf::ALIGN;
+                bytes.copy_within(whole..*filled, 0);
+                self.base += whole as u64;
+                *filled -= whole;
+                *written = *filled;
+            }
+        }
+        Ok(())
+    }
+}

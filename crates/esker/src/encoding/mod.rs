@@ -1,0 +1,8 @@
+//! Bytes and numbers: the bounded reader that every decoder uses, varints, checksums, hashes, codecs.
+
+pub(crate) mod bytes;
+pub(crate) mod checksum;
+pub(crate) mod compression;
+pub(crate) mod hash;
+
+pub use compression::Compression;

@@ -1,0 +1,24 @@
+//! Esker: an embedded, ordered, transactional key-value storage engine.
+#![allow(dead_code)]
+
+pub mod recordio;
+pub mod sstable;
+
+mod cache;
+mod compaction;
+mod db;
+mod encoding;
+mod manifest;
+mod memtable;
+mod read;
+mod txn;
+mod types;
+mod wal;
+
+pub use encoding::Compression;
+pub use types::{Error, KeyspaceId, Result, SeqNo, SharedBytes, Value};
+
+/// The longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 65_535;
+/// The longest value, in bytes.
+pub const VALUE_BYTES_MAX: usize = u32::MAX as usize;

@@ -1,0 +1,129 @@
+//! The engine's one error type.
+//!
+//! ER1. A variant exists only if callers act differently on it.
+//! ER2. Every corruption is reported by [`Error::corrupt`], with file and offset.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation.
+    #[error("{op} {}: {source}", .path.display())]
+    Io {
+        /// What was being done.
+        op: &'static str,
+        /// To which file or directory.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// No space left. Nothing acknowledged is lost; reads go on; writes work again when there is space.
+    #[error("no space left on the disk while {op} {}: free some space and try again", .path.display())]
+    NoSpace {
+        /// What was being done.
+        op: &'static str,
+        /// To which file.
+        path: PathBuf,
+    },
+    /// Bytes on disk are not what was written.
+    #[error("corrupt {what} in {} at offset {offset}: {detail}", .path.display())]
+    Corrupt {
+        /// The kind of object: `block`, `footer`, `WAL record`, ...
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Where in the file, in bytes.
+        offset: u64,
+        /// What was wrong.
+        detail: String,
+    },
+    /// A file was written by a newer version of Esker.
+    #[error("{what} {} has format version {found}; this build reads up to {supported}: use a newer esker", .path.display())]
+    UnsupportedVersion {
+        /// The kind of file.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The version found.
+        found: u32,
+        /// The newest version this build reads.
+        supported: u32,
+    },
+    /// The directory holds no database and creating one was not allowed.
+    #[error("no database in {}: create one with `create_if_missing`, or check the path", .0.display())]
+    NotFound(PathBuf),
+    /// Another process, or another handle in this one, has the database open.
+    #[error("database {} is in use by {}: close it there, or wait", .path.display(), .pid.map_or("another process".to_owned(), |p| format!("process {p}")))]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// The holder, if known.
+        pid: Option<u32>,
+    },
+    /// Another transaction changed something this one depends on. Run it again.
+    #[error(
+        "transaction conflict: another commit changed a key that this transaction depends on; run it again"
+    )]
+    Conflict,
+    /// An earlier write or sync failed, so writes are refused; reads go on. Reopen the database to write again.
+    #[error("writes stopped by an earlier I/O failure; reads still work, reopen to write again: {0}")]
+    Poisoned(Arc<Error>),
+    /// The key is longer than 65,535 bytes.
+    #[error("key of {len} bytes: the longest key is {} bytes", crate::KEY_BYTES_MAX)]
+    KeyTooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// The value is longer than 4 GiB - 1.
+    #[error("value of {len} bytes: the longest value is {} bytes", crate::VALUE_BYTES_MAX)]
+    ValueTooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// There is no keyspace of this name, or it was dropped.
+    #[error("no keyspace named {0:?}")]
+    KeyspaceNotFound(String),
+    /// There is a keyspace of this name already.
+    #[error("keyspace {0:?} exists already")]
+    KeyspaceExists(String),
+    /// An argument or option makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// The database was closed.
+    #[error("the database is closed")]
+    Closed,
+}
+
+/// A result with the engine's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An I/O error with its operation (`"read"`, `"sync"`, ...) and file; a full disk becomes [`Error::NoSpace`].
+    pub fn io(op: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
+        let path = path.as_ref().to_path_buf();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace { op, path },
+            _ => Error::Io { op, path, source },
+        }
+    }
+
+    /// The one place where corruption is reported.
+    #[cold]
+    pub fn corrupt(
+        what: &'static str,
+        path: impl AsRef<Path>,
+        offset: u64,
+        detail: impl Into<String>,
+    ) -> Self {
+        Error::Corrupt { what, path: path.as_ref().to_path_buf(), offset, detail: detail.into() }
+    }
+
+    /// Whether bytes on disk were found damaged.
+    pub fn is_corrupt(&self) -> bool {
+        matches!(self, Error::Corrupt { .. })
+    }
+}

@@ -1,0 +1,174 @@
+//! Encoded keys: one ordered space of byte strings for all keyspaces.
+//!
+//! ```text
+//!   (KeyspaceId, user key) --encode--> [id, 1 to 5 bytes, order-preserving][user key]
+//! ```
+//!
+//! K1. Encoded keys compare, as bytes, like (keyspace id, user key); no encoded prefix is a prefix of another.
+//! K2. Memtables, tables, range tombstones and the WAL hold encoded keys only; user keys appear only in the API.
+//!
+//! The id takes one byte below 240, so that the 8-byte heads of the index keep 7 bytes of the user's key. Larger ids:
+//! a byte 0xF0 + n, then the id in n big-endian bytes without leading zeros, n in 1..=4.
+
+use super::KeyspaceId;
+
+/// The longest prefix that a keyspace id takes.
+pub const PREFIX_BYTES_MAX: usize = 5;
+const ONE_BYTE_IDS: u32 = 0xF0;
+
+/// The first 8 bytes of a key as a number that orders like them; short keys are padded with zeros, so equal
+/// heads say nothing.
+#[inline(always)]
+pub fn head8(key: &[u8]) -> u64 {
+    if let Some(first) = key.first_chunk::<8>() {
+        return u64::from_be_bytes(*first);
+    }
+    let mut padded = [0; 8];
+    padded[..key.len()].copy_from_slice(key);
+    u64::from_be_bytes(padded)
+}
+
+/// The first 4 bytes of a key, like [`head8`].
+#[inline(always)]
+pub fn head4(key: &[u8]) -> u32 {
+    if let Some(first) = key.first_chunk::<4>() {
+        return u32::from_be_bytes(*first);
+    }
+    let mut padded = [0; 4];
+    padded[..key.len()].copy_from_slice(key);
+    u32::from_be_bytes(padded)
+}
+
+/// The number of leading bytes that two keys share.
+pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// Appends a keyspace's prefix.
+pub fn push_keyspace_prefix(out: &mut Vec<u8>, id: KeyspaceId) {
+    let (bytes, len) = prefix_bytes(id);
+    out.extend_from_slice(&bytes[..len]);
+}
+
+#[inline]
+fn prefix_bytes(id: KeyspaceId) -> ([u8; PREFIX_BYTES_MAX], usize) {
+    let n = id.get();
+    if n < ONE_BYTE_IDS {
+        return ([n as u8, 0, 0, 0, 0], 1);
+    }
+    let width = 4 - n.leading_zeros() as usize / 8;
+    let mut out = [0; PREFIX_BYTES_MAX];
+    out[0] = 0xF0 + width as u8;
+    out[1..=width].copy_from_slice(&n.to_be_bytes()[4 - width..]);
+    (out, width + 1)
+}
+
+/// The encoded form of a user key.
+pub fn encode_key(id: KeyspaceId, user_key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(PREFIX_BYTES_MAX + user_key.len());
+    push_keyspace_prefix(&mut out, id);
+    out.extend_from_slice(user_key);
+    out
+}
+
+/// Splits an encoded key into keyspace id and user key. `None` if it is not an encoded key.
+pub fn decode_key(encoded: &[u8]) -> Option<(KeyspaceId, &[u8])> {
+    let (&first, rest) = encoded.split_first()?;
+    if u32::from(first) < ONE_BYTE_IDS {
+        return Some((KeyspaceId::new(u32::from(first)), rest));
+    }
+    let width = usize::from(first - 0xF0);
+    if !(1..=4).contains(&width) || rest.len() < width {
+        return None;
+    }
+    let (id, user_key) = rest.split_at(width);
+    let id = id.iter().fold(0, |n, &b| n << 8 | u32::from(b));
+    (prefix_bytes(KeyspaceId::new(id)).1 == width + 1).then_some((KeyspaceId::new(id), user_key))
+}
+
+/// The first encoded key after all keys of a keyspace.
+pub fn keyspace_end(id: KeyspaceId) -> Vec<u8> {
+    let mut end = encode_key(id, &[]);
+    // The last byte of a prefix may be 0xFF only in ids above 240; carry over.
+    while let Some(last) = end.pop() {
+        if last < 0xFF {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
+/// An encoded key for a look-up, on the stack when short.
+pub struct KeyBuf {
+    inline: [u8; KeyBuf::INLINE],
+    len: usize,
+    heap: Vec<u8>,
+}
+
+impl KeyBuf {
+    const INLINE: usize = 64;
+
+    /// The encoded form of a user key.
+    #[inline]
+    pub fn new(id: KeyspaceId, user_key: &[u8]) -> Self {
+        let (prefix, prefix_len) = prefix_bytes(id);
+        let len = prefix_len + user_key.len();
+        let mut inline = [0; Self::INLINE];
+        if len <= Self::INLINE {
+            inline[..prefix_len].copy_from_slice(&prefix[..prefix_len]);
+            inline[prefix_len..len].copy_from_slice(user_key);
+            return KeyBuf { inline, len, heap: Vec::new() };
+        }
+        KeyBuf { inline, len, heap: encode_key(id, user_key) }
+    }
+}
+
+impl std::ops::Deref for KeyBuf {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        if self.len <= Self::INLINE { &self.inline[..self.len] } else { &self.heap }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDS: [u32; 13] =
+        [0, 1, 2, 239, 240, 241, 255, 256, 65_535, 65_536, 0xFF_FFFF, 0x100_0000, u32::MAX];
+
+    #[test]
+    fn k1_encoded_keys_order_like_id_and_key() {
+        let keys: [&[u8]; 5] = [b"", b"\0", b"a", b"\xff", b"\xff\xff\xff\xff\xff"];
+        let all: Vec<_> = IDS.iter().flat_map(|&id| keys.map(|k| (KeyspaceId::new(id), k))).collect();
+        for a in &all {
+            for b in &all {
+                assert_eq!(encode_key(a.0, a.1).cmp(&encode_key(b.0, b.1)), a.cmp(b), "{a:?} {b:?}");
+            }
+            assert_eq!(decode_key(&encode_key(a.0, a.1)), Some(*a));
+            assert_eq!(&KeyBuf::new(a.0, a.1)[..], encode_key(a.0, a.1));
+            let end = keyspace_end(a.0);
+            assert!(encode_key(a.0, a.1) < end, "{a:?}");
+            for b in &all {
+                assert_eq!(encode_key(b.0, b.1) < end, b.0 <= a.0, "{a:?} {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn decode_refuses_what_encode_never_makes() {
+        for bad in [&b""[..], b"\xf0", b"\xf5aaaaa", b"\xf1", b"\xf1\x01", b"\xf4\0\0\x01\0", b"\xff"] {
+            assert_eq!(decode_key(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn heads_order_like_their_bytes() {
+        assert!(head8(b"a") < head8(b"b") && head4(b"ab") < head4(b"b"));
+        assert_eq!((head8(b"a"), head4(b"a")), (head8(b"a\0"), head4(b"a\0")));
+        let long = vec![7; 200];
+        assert_eq!(&KeyBuf::new(KeyspaceId::DEFAULT, &long)[1..], &long[..]);
+    }
+}

@@ -1,0 +1,101 @@
+//! A closed or half-open interval of encoded keys: what a table covers, what a merge works on.
+
+use std::cmp::Ordering;
+
+/// Where an interval ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The key belongs to it.
+    Included(Vec<u8>),
+    /// Everything below the key belongs to it.
+    Excluded(Vec<u8>),
+}
+
+impl End {
+    /// The key at the end.
+    pub fn key(&self) -> &[u8] {
+        match self {
+            End::Included(k) | End::Excluded(k) => k,
+        }
+    }
+
+    /// Whether `key` lies before the end.
+    pub fn admits(&self, key: &[u8]) -> bool {
+        match self {
+            End::Included(end) => key <= end.as_slice(),
+            End::Excluded(end) => key < end.as_slice(),
+        }
+    }
+}
+
+impl Ord for End {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let included = |e: &End| matches!(e, End::Included(_));
+        self.key().cmp(other.key()).then(included(self).cmp(&included(other)))
+    }
+}
+
+impl PartialOrd for End {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// All keys from `start` (included) to `end`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The first key that may be in it.
+    pub start: Vec<u8>,
+    /// Where it ends.
+    pub end: End,
+}
+
+impl KeyRange {
+    /// Whether `key` lies inside.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.start.as_slice() <= key && self.end.admits(key)
+    }
+
+    /// Whether the two share a key.
+    pub fn overlaps(&self, other: &KeyRange) -> bool {
+        self.end.admits(&other.start) && other.end.admits(&self.start)
+    }
+
+    /// Grows to cover `other` too.
+    pub fn extend(&mut self, other: &KeyRange) {
+        if other.start < self.start {
+            self.start.clone_from(&other.start);
+        }
+        if other.end > self.end {
+            self.end = other.end.clone();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: &str, end: End) -> KeyRange {
+        KeyRange { start: start.into(), end }
+    }
+
+    #[test]
+    fn overlap_honours_the_kind_of_end() {
+        let open = range("a", End::Excluded("c".into()));
+        let closed = range("a", End::Included("c".into()));
+        let next = range("c", End::Included("d".into()));
+        assert!(!open.overlaps(&next) && !next.overlaps(&open));
+        assert!(closed.overlaps(&next) && next.overlaps(&closed));
+        assert!(
+            open.contains(b"bzz")
+                && !open.contains(b"c")
+                && closed.contains(b"c")
+                && !closed.contains(b"c\0")
+        );
+        assert!(open.end < closed.end);
+        let mut all = open.clone();
+        all.extend(&next);
+        assert_eq!(all, range("a", End::Included("d".into())));
+    }
+}

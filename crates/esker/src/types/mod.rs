@@ -1,0 +1,14 @@
+//! The vocabulary of the engine: ids, keys, values, errors. Everything else builds on it; it builds on nothing.
+
+pub(crate) mod cursor;
+pub(crate) mod entry;
+mod error;
+mod ids;
+pub(crate) mod key;
+pub(crate) mod key_range;
+pub(crate) mod range_tombstone;
+mod value;
+
+pub use error::{Error, Result};
+pub use ids::{FileId, KeyspaceId, SeqNo};
+pub use value::{SharedBytes, Value};
