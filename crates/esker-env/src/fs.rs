@@ -6,12 +6,15 @@
 //!
 //! F1. `File` has no position: reads and writes name their offset, so a file can be shared between threads.
 //! F2. Bytes survive a crash after `sync_data` returned; a directory entry survives after `sync_dir` returned.
+//! F3. A directory made by `create_dir_all` survives a crash without further calls: its parent is synced by it.
 
 use std::fmt::Debug;
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use crate::AlignedBuf;
 
 /// A shared file system.
 pub type FsRef = Arc<dyn Fs>;
@@ -59,11 +62,13 @@ impl OpenOptions {
 pub trait Fs: Send + Sync + Debug + 'static {
     /// Opens a file.
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>>;
-    /// Creates a directory and its missing parents. Present already is success.
+    /// Creates a directory and its missing parents, durably (F3). Present already is success.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
-    /// The names (not paths) in a directory, in no particular order; files and directories alike.
+    /// The names (not paths) in a directory, in no particular order; files and directories alike. A name that is
+    /// not UTF-8 is not one of ours and comes with replacement characters.
     fn list_dir(&self, path: &Path) -> io::Result<Vec<String>>;
-    /// Renames a file, replacing `to` atomically if it exists.
+    /// Renames a file (not a directory), replacing `to` atomically if it exists. After a crash before the directory
+    /// was synced, the file has its old or its new name, never both and never none.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file's name.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
@@ -103,7 +108,8 @@ pub trait File: Send + Sync + Debug + 'static {
     /// Whether I/O bypasses the page cache: then offsets, lengths and buffers must be multiples of
     /// [`AlignedBuf::ALIGN`](crate::AlignedBuf::ALIGN).
     fn is_direct(&self) -> bool;
-    /// Maps the whole file for reading. The file must not be cut while the mapping lives.
+    /// Maps the whole file for reading. The file must not be cut while the mapping lives; whether bytes written
+    /// later show in the mapping is not defined.
     fn map(&self) -> io::Result<Mapping>;
 
     /// Fills `buf` from `offset`, or fails with `UnexpectedEof`.
@@ -111,6 +117,10 @@ pub trait File: Send + Sync + Debug + 'static {
         while !buf.is_empty() {
             match self.read_at(buf, offset) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                // Only the file's end cuts a direct read inside a block, and the rest could not be read aligned.
+                Ok(n) if n < buf.len() && self.is_direct() && n % AlignedBuf::ALIGN != 0 => {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
                 Ok(n) => {
                     buf = &mut buf[n..];
                     offset += n as u64;

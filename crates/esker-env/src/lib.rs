@@ -15,6 +15,7 @@ mod aligned;
 mod clock;
 mod fs;
 mod random;
+mod read;
 #[expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -28,6 +29,7 @@ pub use aligned::AlignedBuf;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fs::{File, FileLock, Fs, FsRef, LockError, Mapping, OpenOptions};
 pub use random::{Random, SeededRandom, SystemRandom};
+pub use read::read_range;
 pub use real::RealFs;
 pub use threads::{SystemThreads, ThreadHandle, Threads};
 pub use writer::AppendWriter;

@@ -1,0 +1,36 @@
+//! Reading any range of any file: direct files want aligned offsets, lengths and buffers; callers have none.
+//!
+//! ```text
+//!   offset, len --> aligned window around them --File::read_at--> AlignedBuf --copy--> the caller's bytes
+//! ```
+
+use std::io;
+
+use crate::{AlignedBuf, File};
+
+/// Reads `len` bytes at `offset`, from a buffered or a direct file; `UnexpectedEof` if the file ends before.
+///
+/// Allocates `len` bytes before reading: a length that came from a disk must have been checked.
+pub fn read_range(file: &dyn File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+    if !file.is_direct() {
+        let mut bytes = vec![0; len];
+        file.read_exact_at(&mut bytes, offset)?;
+        return Ok(bytes);
+    }
+    let start = offset / AlignedBuf::ALIGN as u64 * AlignedBuf::ALIGN as u64;
+    let lead = (offset - start) as usize;
+    let end = lead.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
+    let mut window = AlignedBuf::zeroed(end);
+    let mut have = 0;
+    while have < end {
+        match file.read_at(&mut window[have..], start + have as u64) {
+            Ok(n) if have + n >= end => break,
+            // Only the file's end cuts a direct read inside a block.
+            Ok(n) if n == 0 || n % AlignedBuf::ALIGN != 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => have += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(window[lead..end].to_vec())
+}
