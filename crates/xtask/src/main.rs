@@ -1,2 +1,74 @@
-//! Placeholder until its owner writes it.
-fn main() {}
+//! The project's own checks: what neither rustfmt nor clippy can see.
+//!
+//! ```text
+//!   git ls-files --> Repo --each of checks::ALL--> findings --> file:line: message, exit status
+//! ```
+//!
+//! X1. A check is a pure function from [`Repo`] to findings, so that its tests feed it a repository in memory and see it
+//!     fail.
+#![expect(clippy::disallowed_methods, reason = "a developer's tool, outside the engine and its Env")]
+
+mod checks;
+mod finding;
+mod repo;
+mod source;
+
+use std::process::ExitCode;
+
+use crate::finding::Severity;
+use crate::repo::Repo;
+
+const USAGE: &str = "\
+The project's own checks.
+
+Usage: cargo xtask <COMMAND>
+
+Commands:
+  tidy           Check every file of the repository; exit 1 if there is an error
+  goldens        List the golden files that the lock does not hold, or that differ from it
+  goldens --add  Add new golden files to the lock; a changed or missing one is refused
+  help           Print this text";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match args[..] {
+        ["tidy"] => Repo::load().map(|repo| tidy(&repo)),
+        ["goldens"] => Repo::load().map(|repo| report(&checks::goldens::check(&repo))),
+        ["goldens", "--add"] => Repo::load().and_then(|repo| checks::goldens::add(&repo)),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(true)
+        }
+        _ => Err(format!("not a command: {:?}\n\n{USAGE}", args.join(" "))),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn tidy(repo: &Repo) -> bool {
+    let findings: Vec<_> = checks::ALL.iter().flat_map(|(_, check)| check(repo)).collect();
+    let sound = report(&findings);
+    let warnings = findings.iter().filter(|f| f.severity == Severity::Warning).count();
+    println!(
+        "tidy: {} files, {} checks, {} errors, {warnings} warnings",
+        repo.files.len(),
+        checks::ALL.len(),
+        findings.len() - warnings,
+    );
+    sound
+}
+
+/// Prints the findings; true if none is an error.
+fn report(findings: &[finding::Finding]) -> bool {
+    for finding in findings {
+        println!("{finding}");
+    }
+    findings.iter().all(|f| f.severity == Severity::Warning)
+}

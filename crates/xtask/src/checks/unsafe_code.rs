@@ -1,0 +1,98 @@
+//! `unsafe` stands only in the files listed here, and each use says why it is sound.
+//!
+//! U1. The list and the files agree: an entry without `unsafe` is removed.
+//! U2. A listed file says `#![expect(unsafe_code, reason = "...")]` at its head, as the workspace denies it.
+//!
+//! That the comment stands directly above its block is clippy's to check (`undocumented_unsafe_blocks`).
+
+use crate::finding::Finding;
+use crate::repo::Repo;
+use crate::source::Source;
+
+/// The files that may use `unsafe`, and for what.
+const ALLOWED: &[(&str, &str)] = &[
+    ("crates/esker-env/src/aligned.rs", "buffers aligned for direct I/O"),
+    ("crates/esker-env/src/real.rs", "mapping a file"),
+    ("crates/esker-env/src/real/unix.rs", "sync_file_range has no safe wrapper"),
+    ("crates/esker/src/types/value.rs", "values point into bytes that a shared owner keeps alive"),
+];
+
+/// How far above its use a safety comment may stand, in lines.
+const SAFETY_DISTANCE: usize = 12;
+
+pub(super) fn check(repo: &Repo) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (file, source) in repo.rust() {
+        let uses: Vec<usize> = source
+            .words("unsafe")
+            .filter(|at| !is_import(source, *at))
+            .map(|at| source.line_of(at))
+            .collect();
+        let allowed = ALLOWED.iter().any(|(path, _)| *path == file.path);
+        match uses.first() {
+            None if allowed => {
+                findings.push(Finding::error(
+                    &file.path,
+                    1,
+                    "U1: listed for `unsafe`, but has none: unlist it",
+                ));
+            }
+            Some(line) if !allowed => {
+                let message = "`unsafe` in a file that is not listed for it in xtask's unsafe_code.rs";
+                findings.push(Finding::error(&file.path, *line, message));
+            }
+            Some(_) if !source.code.contains("expect(unsafe_code") => {
+                let message = "U2: say `#![expect(unsafe_code, reason = \"...\")]` at the head";
+                findings.push(Finding::error(&file.path, 1, message));
+            }
+            _ => {}
+        }
+        findings.extend(
+            uses.into_iter()
+                .filter(|line| !is_explained(source, *line))
+                .map(|line| Finding::error(&file.path, line, "`unsafe` without a SAFETY comment above it")),
+        );
+    }
+    findings
+}
+
+/// Whether this is `unsafe extern`: it declares foreign functions, and calling them takes an `unsafe` of its own.
+fn is_import(source: &Source, at: usize) -> bool {
+    source.code[at..].trim_start_matches("unsafe").trim_start().starts_with("extern")
+}
+
+/// Whether the lines above (or the line itself) say why; `unsafe fn` says it in its docs (`# Safety`).
+fn is_explained(source: &Source, line: usize) -> bool {
+    let from = line.saturating_sub(SAFETY_DISTANCE);
+    let lines = source.text.lines().skip(from).take(line - from);
+    lines.filter_map(|l| l.split_once("//")).any(|(_, c)| c.contains("SAFETY:") || c.contains("# Safety"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::places;
+
+    const LISTED: &str = "crates/esker-env/src/real.rs";
+
+    #[test]
+    fn unlisted_files_are_found() {
+        let text = "//! unsafe\n// SAFETY: x\nfn f() { unsafe { g() } }\n";
+        assert_eq!(places(check, &[("a.rs", text)]), ["a.rs:3"]);
+    }
+
+    #[test]
+    fn u1_and_u2_are_enforced() {
+        let head = "#![expect(unsafe_code, reason = \"x\")]\n// SAFETY: x\n";
+        let with = format!("{head}unsafe {{}}\n");
+        assert_eq!(places(check, &[(LISTED, &with)]), [""; 0]);
+        assert_eq!(places(check, &[(LISTED, head)]), [format!("{LISTED}:1")]);
+        assert_eq!(places(check, &[(LISTED, "// SAFETY: x\nunsafe {}\n")]), [format!("{LISTED}:1")]);
+    }
+
+    #[test]
+    fn a_missing_reason_is_found() {
+        let text = format!("#![expect(unsafe_code)]\n// SAFETY: far\n{}unsafe {{}}\n", "\n".repeat(20));
+        assert_eq!(places(check, &[(LISTED, &text)]), [format!("{LISTED}:23")]);
+    }
+}
