@@ -1,5 +1,6 @@
-//! Bytes and numbers: the bounded reader that every decoder uses, varints, checksums, hashes, codecs.
+//! Bytes and numbers: the bounded reader that every decoder uses, varints, checksums, hashes, filters, codecs.
 
+pub(crate) mod bloom;
 pub(crate) mod bytes;
 pub(crate) mod checksum;
 pub(crate) mod compression;
