@@ -8,12 +8,13 @@
 //! ```
 //!
 //! E1. The engine never calls `std::fs`, `std::thread`, `std::time` or a random source: only an [`Env`].
-//! E2. `MemFs` loses at a crash all that was not synced, file bytes and directory entries alike.
+//! E2. [`MemFs`] loses at a crash all that was not synced, file bytes and directory entries alike.
 //! E3. An operation that fails says so; no implementation retries a failed sync.
 
 mod aligned;
 mod clock;
 mod fs;
+mod mem;
 mod random;
 mod read;
 #[expect(
@@ -28,6 +29,7 @@ mod writer;
 pub use aligned::AlignedBuf;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fs::{File, FileLock, Fs, FsRef, LockError, Mapping, OpenOptions};
+pub use mem::MemFs;
 pub use random::{Random, SeededRandom, SystemRandom};
 pub use read::read_range;
 pub use real::RealFs;

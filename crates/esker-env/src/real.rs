@@ -107,8 +107,8 @@ impl Fs for RealFs {
             Err(fs::TryLockError::Error(e)) => return Err(LockError::Io(e)),
         }
         let pid = format!("{}\n", std::process::id());
-        let written = file.set_len(0).and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
-        written.map_err(LockError::Io)?;
+        // R2: a full disk is no reason to refuse the lock; at worst a loser's message lacks the id.
+        let _ = file.set_len(0).and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
         Ok(Box::new(RealLock { _file: file, path: path.to_owned() }))
     }
 }

@@ -1,0 +1,442 @@
+//! An in-memory file system that loses at a crash what was not synced.
+//!
+//! ```text
+//!   MemFs --path--> names.rs --InodeRef--> inode.rs --bytes--> pages.rs
+//!         --crash(seed)--> another MemFs: what a disk may hold after power loss
+//! ```
+//!
+//! M1. An operation is before or after a crash as a whole: operations hold the state shared or exclusively, a crash
+//!     holds it exclusively.
+//! M2. What crashes leave depends on the operations done and the seed only.
+//! M3. The lengths of all files that the program can still reach never exceed the capacity in total.
+//! M4. A direct file accepts only aligned offsets, lengths and buffers; anything else is a bug and panics.
+//!
+//! Locking order: state, then one inode.
+
+mod inode;
+mod names;
+mod pages;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fastrand::Rng;
+use parking_lot::{Mutex, RwLock};
+
+use self::inode::Inode;
+use self::names::{InodeRef, Names};
+use self::pages::Pages;
+use crate::{AlignedBuf, File, FileLock, Fs, LockError, Mapping, OpenOptions};
+
+/// Longer files are refused: their page table alone would fill this machine's memory.
+const LEN_MAX: u64 = 1 << 38;
+
+/// A file system in memory. Clones are handles to the same files; relative paths start at a root of their own.
+#[derive(Clone)]
+pub struct MemFs(Arc<Shared>);
+
+struct Shared {
+    state: RwLock<State>,
+    /// Bytes of all reachable files (M3). The three counters are independent of each other and of other memory.
+    used: AtomicU64,
+    capacity: AtomicU64,
+    ops: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    names: Names,
+    locks: BTreeSet<PathBuf>,
+}
+
+/// How much of the unsynced state a crash keeps.
+enum Crash {
+    Strict,
+    KeepAll,
+    Random(Rng),
+}
+
+impl MemFs {
+    /// An empty file system without a capacity limit.
+    pub fn new() -> Self {
+        Self::with_state(State::default(), 0, u64::MAX)
+    }
+
+    fn with_state(state: State, used: u64, capacity: u64) -> Self {
+        MemFs(Arc::new(Shared {
+            state: RwLock::new(state),
+            used: AtomicU64::new(used),
+            capacity: AtomicU64::new(capacity),
+            ops: AtomicU64::new(0),
+        }))
+    }
+
+    /// What the disk may hold after a power loss now, chosen by `seed`; this file system stays as it is.
+    ///
+    /// Everything synced is there. Of the rest, each write is kept, lost, or torn at sectors of 512 or 4096 bytes;
+    /// changes of a file's length survive as a prefix; operations on names survive as a prefix or as a subset that
+    /// respects the order on each name. No lock is held in the result.
+    pub fn crash(&self, seed: u64) -> MemFs {
+        self.crash_as(Crash::Random(Rng::with_seed(seed)))
+    }
+
+    /// The crash that keeps nothing but what was synced.
+    pub fn crash_strict(&self) -> MemFs {
+        self.crash_as(Crash::Strict)
+    }
+
+    /// The crash that keeps everything, as when only the process dies.
+    pub fn crash_keep_all(&self) -> MemFs {
+        self.crash_as(Crash::KeepAll)
+    }
+
+    fn crash_as(&self, mut crash: Crash) -> MemFs {
+        let state = self.0.state.write();
+        let survivors = state.names.crash(&mut crash);
+        let mut used = 0;
+        let mut files = BTreeMap::new();
+        for (path, inode) in survivors {
+            let bytes = inode.lock().crash(&mut crash);
+            used += bytes.len();
+            files.insert(path, Arc::new(Mutex::new(Inode::durable(bytes))));
+        }
+        let names = Names::durable(state.names.dirs().clone(), files);
+        let capacity = self.0.capacity.load(Ordering::Relaxed);
+        Self::with_state(State { names, locks: BTreeSet::new() }, used, capacity)
+    }
+
+    /// Limits the bytes of all files in total; what would pass the limit fails with `StorageFull`, after writing
+    /// what fits. `None` lifts the limit.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.0.capacity.store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Bytes of all files that the program can reach, by name or by an open handle.
+    pub fn used_bytes(&self) -> u64 {
+        self.0.used.load(Ordering::Relaxed)
+    }
+
+    /// The number of operations so far that could change what a crash leaves: writes, length changes, syncs, and
+    /// changes of names.
+    pub fn ops(&self) -> u64 {
+        self.0.ops.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for MemFs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for MemFs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemFs({} bytes, {} operations)", self.used_bytes(), self.ops())
+    }
+}
+
+impl Shared {
+    fn count_op(&self) {
+        self.ops.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes room for a file to grow from `old` to `new`; returns the length that fits (M3).
+    fn reserve(&self, old: u64, new: u64) -> u64 {
+        let capacity = self.capacity.load(Ordering::Relaxed);
+        let mut taken = 0;
+        let update = |used: u64| {
+            taken = (new - old).min(capacity.saturating_sub(used));
+            Some(used + taken)
+        };
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, update)
+            .expect("the update always answers");
+        old + taken
+    }
+
+    fn release(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives a file's room back once the program cannot reach it any more; a crash may still bring it back.
+    fn release_if_unreachable(&self, inode: &Inode) {
+        if inode.links == 0 && inode.handles == 0 {
+            self.release(inode.current().len());
+        }
+    }
+
+    fn unlink(&self, inode: Option<InodeRef>) {
+        if let Some(inode) = inode {
+            let mut inode = inode.lock();
+            inode.links -= 1;
+            self.release_if_unreachable(&inode);
+        }
+    }
+
+    fn set_len(&self, inode: &mut Inode, len: u64) -> io::Result<()> {
+        let old = inode.current().len();
+        if len > LEN_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        if len > old {
+            let fits = self.reserve(old, len);
+            if fits < len {
+                self.release(fits - old);
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+        } else {
+            self.release(old - len);
+        }
+        inode.set_len(len);
+        Ok(())
+    }
+}
+
+/// Paths compare by component, so that only a leading "." needs removing.
+fn clean(path: &Path) -> &Path {
+    path.strip_prefix(".").unwrap_or(path)
+}
+
+impl Fs for MemFs {
+    fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
+        let path = clean(path);
+        let create = options.create || options.create_new;
+        let mut state = self.0.state.write();
+        if state.names.is_dir(path) {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let inode = match state.names.get(path) {
+            Some(_) if options.create_new => return Err(io::ErrorKind::AlreadyExists.into()),
+            Some(inode) => inode.clone(),
+            None if create => {
+                let inode = Arc::new(Mutex::new(Inode::durable(Pages::default())));
+                state.names.create(path, inode.clone())?;
+                self.0.count_op();
+                inode
+            }
+            None => return Err(io::ErrorKind::NotFound.into()),
+        };
+        let mut body = inode.lock();
+        if options.truncate && body.current().len() > 0 {
+            self.0.count_op();
+            self.0.set_len(&mut body, 0)?;
+        }
+        body.handles += 1;
+        drop(body);
+        let writable = options.write || create || options.truncate;
+        Ok(Arc::new(MemFile { shared: self.0.clone(), inode, writable, direct: options.direct }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.0.count_op();
+        self.0.state.write().names.create_dir_all(clean(path))
+    }
+
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.0.state.read().names.list(clean(path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.0.state.write();
+        self.0.count_op();
+        self.0.unlink(state.names.rename(clean(from), clean(to))?);
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.0.state.write();
+        self.0.count_op();
+        self.0.unlink(state.names.remove(clean(path))?);
+        Ok(())
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.count_op();
+        self.0.state.write().names.sync_dir(clean(path))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        let path = clean(path);
+        let state = self.0.state.read();
+        Ok(state.names.get(path).is_some() || state.names.is_dir(path))
+    }
+
+    fn file_size(&self, path: &Path) -> io::Result<u64> {
+        let state = self.0.state.read();
+        let inode = state.names.get(clean(path)).ok_or(io::ErrorKind::NotFound)?;
+        Ok(inode.lock().current().len())
+    }
+
+    fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
+        let capacity = self.0.capacity.load(Ordering::Relaxed);
+        Ok(if capacity == u64::MAX { u64::MAX } else { capacity.saturating_sub(self.used_bytes()) })
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
+        let path = clean(path);
+        let pid = std::process::id();
+        let file = self.open(path, OpenOptions { create: true, ..OpenOptions::write() });
+        let file = file.map_err(LockError::Io)?;
+        if !self.0.state.write().locks.insert(path.to_owned()) {
+            return Err(LockError::Held { path: path.to_owned(), pid: Some(pid) });
+        }
+        let lock = MemLock { shared: self.0.clone(), path: path.to_owned() };
+        // As in the real file system, the id is a courtesy, and a full disk is no reason to refuse the lock.
+        let _ = file.set_len(0).and_then(|()| file.write_all_at(format!("{pid}\n").as_bytes(), 0));
+        Ok(Box::new(lock))
+    }
+}
+
+struct MemLock {
+    shared: Arc<Shared>,
+    path: PathBuf,
+}
+
+impl FileLock for MemLock {}
+
+impl std::fmt::Debug for MemLock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemLock({})", self.path.display())
+    }
+}
+
+impl Drop for MemLock {
+    fn drop(&mut self) {
+        self.shared.state.write().locks.remove(&self.path);
+    }
+}
+
+struct MemFile {
+    shared: Arc<Shared>,
+    inode: InodeRef,
+    writable: bool,
+    direct: bool,
+}
+
+impl std::fmt::Debug for MemFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemFile").field("writable", &self.writable).field("direct", &self.direct).finish()
+    }
+}
+
+impl Drop for MemFile {
+    fn drop(&mut self) {
+        let mut inode = self.inode.lock();
+        inode.handles -= 1;
+        self.shared.release_if_unreachable(&inode);
+    }
+}
+
+impl MemFile {
+    fn check_aligned(&self, buf: &[u8], offset: u64) {
+        if self.direct {
+            let aligned = |n: u64| n.is_multiple_of(AlignedBuf::ALIGN as u64);
+            assert!(
+                aligned(offset) && aligned(buf.len() as u64) && aligned(buf.as_ptr().addr() as u64),
+                "M4: direct I/O of {} bytes at offset {offset} from address {:p}",
+                buf.len(),
+                buf.as_ptr()
+            );
+        }
+    }
+
+    fn check_writable(&self) -> io::Result<()> {
+        if self.writable { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    }
+
+    /// Runs `work` on the inode, as one operation (M1).
+    fn with<R>(&self, work: impl FnOnce(&mut Inode) -> R) -> R {
+        let _state = self.shared.state.read();
+        work(&mut self.inode.lock())
+    }
+
+    fn change<R>(&self, work: impl FnOnce(&mut Inode) -> io::Result<R>) -> io::Result<R> {
+        self.check_writable()?;
+        self.shared.count_op();
+        self.with(work)
+    }
+}
+
+impl File for MemFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.check_aligned(buf, offset);
+        Ok(self.with(|inode| inode.current().read(buf, offset)))
+    }
+
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.check_aligned(buf, offset);
+        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= LEN_MAX);
+        let end = end.ok_or(io::ErrorKind::FileTooLarge)?;
+        self.change(|inode| {
+            if buf.is_empty() {
+                return Ok(());
+            }
+            let old = inode.current().len();
+            let fits = if end > old { self.shared.reserve(old, end) } else { end };
+            if fits == end {
+                inode.write(buf, offset);
+                return Ok(());
+            }
+            // Full: the part that fits is written, as a real disk does, in whole blocks if the file is direct.
+            let mut part = fits.saturating_sub(offset);
+            if self.direct {
+                part -= part % AlignedBuf::ALIGN as u64;
+            }
+            if part > 0 {
+                inode.write(&buf[..part as usize], offset);
+            }
+            self.shared.release(fits - inode.current().len());
+            Err(io::ErrorKind::StorageFull.into())
+        })
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.shared.count_op();
+        self.with(Inode::sync);
+        Ok(())
+    }
+
+    fn start_writeback(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.with(|inode| inode.current().len()))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.change(|inode| self.shared.set_len(inode, len))
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        let end = offset.checked_add(len).ok_or(io::ErrorKind::FileTooLarge)?;
+        self.change(
+            |inode| {
+                if end > inode.current().len() { self.shared.set_len(inode, end) } else { Ok(()) }
+            },
+        )
+    }
+
+    fn drop_cache(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// A copy: later writes do not show.
+    fn map(&self) -> io::Result<Mapping> {
+        self.with(|inode| {
+            let len = usize::try_from(inode.current().len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+            let mut bytes = vec![0; len];
+            inode.current().read(&mut bytes, 0);
+            Ok(Mapping(Box::new(bytes)))
+        })
+    }
+}

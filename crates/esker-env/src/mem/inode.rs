@@ -1,0 +1,161 @@
+//! One file without its name: its bytes, and which of them a power loss would take.
+//!
+//! ```text
+//!   write, set_len --> current --sync--> synced
+//!              `-> pending, in order --crash--> each kept, lost or torn over `synced`
+//! ```
+//!
+//! I1. `current` is `synced` with all of `pending` applied in order.
+//! I2. A crash keeps every synced byte that no pending change touches.
+//! I3. Changes of the length survive a crash as a prefix, as a journal would keep them; bytes survive independently
+//!     of it. A kept length over lost bytes shows zeros.
+
+use fastrand::Rng;
+
+use super::Crash;
+use super::pages::Pages;
+
+/// The units that disks write whole.
+const SECTORS: [usize; 2] = [512, 4096];
+
+pub(super) struct Inode {
+    current: Pages,
+    synced: Pages,
+    pending: Vec<Change>,
+    /// Names of the file as the running program sees them: 0 or 1.
+    pub(super) links: u32,
+    /// Open handles.
+    pub(super) handles: u32,
+}
+
+enum Change {
+    Write { offset: u64, bytes: Box<[u8]> },
+    SetLen(u64),
+}
+
+/// What a crash does to one pending write.
+enum Fate {
+    Keep,
+    Lose,
+    /// Each sector of this many bytes is kept or lost by itself.
+    Tear(usize),
+}
+
+impl Inode {
+    /// A named file whose bytes are all durable.
+    pub(super) fn durable(bytes: Pages) -> Inode {
+        Inode { current: bytes.clone(), synced: bytes, pending: Vec::new(), links: 1, handles: 0 }
+    }
+
+    pub(super) fn current(&self) -> &Pages {
+        &self.current
+    }
+
+    pub(super) fn write(&mut self, buf: &[u8], offset: u64) {
+        self.current.write(buf, offset);
+        self.pending.push(Change::Write { offset, bytes: buf.into() });
+    }
+
+    pub(super) fn set_len(&mut self, len: u64) {
+        self.current.set_len(len);
+        self.pending.push(Change::SetLen(len));
+    }
+
+    /// Makes everything durable, at a cost that follows what is pending rather than the file's length.
+    pub(super) fn sync(&mut self) {
+        let mut len = self.synced.len();
+        let shrank = self.pending.iter().any(|change| match change {
+            Change::Write { offset, bytes } => {
+                len = len.max(offset + bytes.len() as u64);
+                false
+            }
+            Change::SetLen(new) => *new < std::mem::replace(&mut len, *new),
+        });
+        if shrank {
+            self.synced = self.current.clone();
+            self.pending.clear();
+            return;
+        }
+        self.synced.set_len(self.current.len());
+        for change in self.pending.drain(..) {
+            if let Change::Write { offset, bytes } = change {
+                self.synced.share(&self.current, offset, bytes.len());
+            }
+        }
+    }
+
+    /// The bytes that a power loss may leave (I2, I3).
+    pub(super) fn crash(&self, crash: &mut Crash) -> Pages {
+        match crash {
+            Crash::Strict => self.synced.clone(),
+            Crash::KeepAll => self.current.clone(),
+            Crash::Random(_) if self.pending.is_empty() => self.synced.clone(),
+            Crash::Random(rng) => self.crash_randomly(rng),
+        }
+    }
+
+    fn crash_randomly(&self, rng: &mut Rng) -> Pages {
+        // Pure chance per write would make whole losses and clean prefixes too rare: each file draws a mood first.
+        let changes = self.pending.len();
+        let prefix = match rng.u8(0..8) {
+            0 => return self.synced.clone(),
+            1 => return self.current.clone(),
+            2 | 3 => Some(rng.usize(0..changes)),
+            _ => None,
+        };
+        let lengths_kept = match (prefix, rng.u8(0..3)) {
+            (Some(whole), 0) => whole,
+            (Some(whole), _) => whole + 1,
+            (None, 0) => 0,
+            (None, 1) => changes,
+            (None, _) => rng.usize(0..=changes),
+        };
+        let mut left = self.synced.clone();
+        for (i, change) in self.pending.iter().enumerate() {
+            let keep_length = i < lengths_kept;
+            match change {
+                Change::SetLen(len) if keep_length => left.set_len(*len),
+                Change::SetLen(_) => {}
+                Change::Write { offset, bytes } => {
+                    if keep_length {
+                        left.set_len(left.len().max(offset + bytes.len() as u64));
+                    }
+                    write_torn(&mut left, bytes, *offset, fate(i, prefix, rng), rng);
+                }
+            }
+        }
+        left
+    }
+}
+
+fn fate(i: usize, prefix: Option<usize>, rng: &mut Rng) -> Fate {
+    let tear = Fate::Tear(SECTORS[rng.usize(0..SECTORS.len())]);
+    match prefix {
+        Some(whole) if i < whole => Fate::Keep,
+        Some(whole) if i > whole => Fate::Lose,
+        Some(_) => tear,
+        None => match rng.u8(0..3) {
+            0 => Fate::Keep,
+            1 => Fate::Lose,
+            _ => tear,
+        },
+    }
+}
+
+fn write_torn(pages: &mut Pages, bytes: &[u8], offset: u64, fate: Fate, rng: &mut Rng) {
+    match fate {
+        Fate::Keep => pages.write_within(bytes, offset),
+        Fate::Lose => {}
+        Fate::Tear(sector) => {
+            let mut at = 0;
+            while at < bytes.len() {
+                let position = offset + at as u64;
+                let n = (sector - (position % sector as u64) as usize).min(bytes.len() - at);
+                if rng.bool() {
+                    pages.write_within(&bytes[at..at + n], position);
+                }
+                at += n;
+            }
+        }
+    }
+}
