@@ -13,6 +13,7 @@
 
 mod aligned;
 mod clock;
+mod fault;
 mod fs;
 mod mem;
 mod random;
@@ -28,6 +29,7 @@ mod writer;
 
 pub use aligned::AlignedBuf;
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use fault::{FaultAction, FaultFs, FaultRule, OpKind};
 pub use fs::{File, FileLock, Fs, FsRef, LockError, Mapping, OpenOptions};
 pub use mem::MemFs;
 pub use random::{Random, SeededRandom, SystemRandom};

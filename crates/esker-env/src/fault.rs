@@ -1,0 +1,394 @@
+//! A file system that fails on demand.
+//!
+//! ```text
+//!   caller --> FaultFs --rules say nothing--> inner file system
+//!                 `----a rule fires: fail, cut a write short, corrupt a read
+//! ```
+//!
+//! X1. Every call is counted and offered to every rule, in the order in which the rules were added; the first that
+//!     fires decides, and the later ones count the call all the same.
+//! X2. After [`FaultFs::freeze`] every call fails and none reaches the inner file system, like a process that died.
+//!     Locks are the inner file system's and stay until their handles drop.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{AlignedBuf, File, FileLock, Fs, FsRef, LockError, Mapping, OpenOptions};
+
+/// The kinds of calls that rules can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OpKind {
+    /// Opening a file without leave to create it.
+    Open,
+    /// Opening a file with leave to create it.
+    Create,
+    /// Reading at an offset.
+    Read,
+    /// Writing at an offset.
+    Write,
+    /// Making a file's bytes durable.
+    SyncData,
+    /// Making a directory's entries durable.
+    SyncDir,
+    /// Changing a file's length.
+    SetLen,
+    /// Reserving disk space.
+    Allocate,
+    /// Renaming.
+    Rename,
+    /// Removing a name.
+    Remove,
+    /// Listing a directory.
+    List,
+    /// Creating directories.
+    CreateDir,
+    /// Asking for a length, for existence, for free space.
+    Stat,
+    /// Taking a lock.
+    Lock,
+    /// Mapping a file.
+    Map,
+    /// Starting writeback or dropping cached pages.
+    Hint,
+}
+
+impl OpKind {
+    /// Every kind.
+    pub const ALL: [OpKind; 16] = [
+        OpKind::Open,
+        OpKind::Create,
+        OpKind::Read,
+        OpKind::Write,
+        OpKind::SyncData,
+        OpKind::SyncDir,
+        OpKind::SetLen,
+        OpKind::Allocate,
+        OpKind::Rename,
+        OpKind::Remove,
+        OpKind::List,
+        OpKind::CreateDir,
+        OpKind::Stat,
+        OpKind::Lock,
+        OpKind::Map,
+        OpKind::Hint,
+    ];
+
+    /// The kinds that change what a crash leaves.
+    pub const CHANGES: [OpKind; 9] = [
+        OpKind::Create,
+        OpKind::Write,
+        OpKind::SyncData,
+        OpKind::SyncDir,
+        OpKind::SetLen,
+        OpKind::Allocate,
+        OpKind::Rename,
+        OpKind::Remove,
+        OpKind::CreateDir,
+    ];
+}
+
+/// What a rule does to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultAction {
+    /// The call fails with this kind of error and has no effect.
+    Fail(io::ErrorKind),
+    /// The write stores its first `keep` bytes (whole blocks of a direct file) and then fails. Other calls fail.
+    ShortWrite {
+        /// Bytes that are written.
+        keep: usize,
+    },
+    /// The read, or the mapping, succeeds with one byte changed. No effect on other calls and on empty reads.
+    CorruptRead {
+        /// Bits to flip in the byte.
+        xor: u8,
+        /// The byte's index in what was read, taken modulo its length.
+        at: usize,
+    },
+    /// The call fails with `StorageFull` and has no effect.
+    NoSpace,
+}
+
+/// Which calls fail, and how.
+#[derive(Clone, Debug)]
+pub struct FaultRule {
+    /// The kinds of calls that match.
+    pub ops: Vec<OpKind>,
+    /// Only paths that contain this text match (either path of a rename).
+    pub path_contains: Option<String>,
+    /// The first matching call that fires, counted from 1 since the rule was added.
+    pub nth: u64,
+    /// How many matching calls fire, `u64::MAX` for all that follow.
+    pub times: u64,
+    /// What happens to a call that fires.
+    pub action: FaultAction,
+}
+
+impl FaultRule {
+    /// A rule for the next call of one of these kinds, once, on any path.
+    pub fn new(ops: &[OpKind], action: FaultAction) -> Self {
+        FaultRule { ops: ops.to_vec(), path_contains: None, nth: 1, times: 1, action }
+    }
+
+    /// Only for paths that contain `text`.
+    pub fn on_path(self, text: &str) -> Self {
+        FaultRule { path_contains: Some(text.to_owned()), ..self }
+    }
+
+    /// From the `nth` matching call on, counted from 1.
+    pub fn nth(self, nth: u64) -> Self {
+        FaultRule { nth, ..self }
+    }
+
+    /// For every matching call from the first that fires on.
+    pub fn forever(self) -> Self {
+        FaultRule { times: u64::MAX, ..self }
+    }
+}
+
+/// A file system that injects faults into another. Clones share rules and counts.
+#[derive(Clone, Debug)]
+pub struct FaultFs(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    inner: FsRef,
+    plan: Mutex<Plan>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    /// Each rule with the number of matching calls it has seen.
+    rules: Vec<(FaultRule, u64)>,
+    counts: [u64; OpKind::ALL.len()],
+    fired: u64,
+    frozen: bool,
+}
+
+impl FaultFs {
+    /// No faults yet.
+    pub fn new(inner: FsRef) -> Self {
+        FaultFs(Arc::new(Shared { inner, plan: Mutex::default() }))
+    }
+
+    /// Adds a rule; it counts calls from now on.
+    pub fn add(&self, rule: FaultRule) {
+        self.0.plan.lock().rules.push((rule, 0));
+    }
+
+    /// Removes all rules. Counts stay, and so does a freeze.
+    pub fn clear(&self) {
+        self.0.plan.lock().rules.clear();
+    }
+
+    /// The number of calls of this kind so far, failed ones included.
+    pub fn count(&self, kind: OpKind) -> u64 {
+        self.0.plan.lock().counts[kind as usize]
+    }
+
+    /// The number of calls on which a rule fired.
+    pub fn fired(&self) -> u64 {
+        self.0.plan.lock().fired
+    }
+
+    /// Makes every later call fail (X2).
+    pub fn freeze(&self) {
+        self.0.plan.lock().frozen = true;
+    }
+
+    /// Whether [`freeze`](Self::freeze) was called.
+    pub fn is_frozen(&self) -> bool {
+        self.0.plan.lock().frozen
+    }
+}
+
+/// A fault that leaves something for the caller to do.
+enum Partial {
+    ShortWrite { keep: usize },
+    CorruptRead { xor: u8, at: usize },
+}
+
+impl Plan {
+    /// Counts a call and returns what a rule wants done to it (X1).
+    fn decide(&mut self, kind: OpKind, paths: &[&Path]) -> Option<FaultAction> {
+        self.counts[kind as usize] += 1;
+        let mut action = None;
+        for (rule, seen) in &mut self.rules {
+            let text = rule.path_contains.as_deref();
+            let on_path =
+                text.is_none_or(|text| paths.iter().any(|path| path.to_string_lossy().contains(text)));
+            if !on_path || !rule.ops.contains(&kind) {
+                continue;
+            }
+            *seen += 1;
+            if *seen >= rule.nth && *seen - rule.nth < rule.times && action.is_none() {
+                action = Some(rule.action);
+            }
+        }
+        self.fired += u64::from(action.is_some());
+        action
+    }
+}
+
+impl Shared {
+    fn check(&self, kind: OpKind, paths: &[&Path]) -> io::Result<Option<Partial>> {
+        let mut plan = self.plan.lock();
+        if plan.frozen {
+            return Err(fault(io::ErrorKind::Other, "frozen", kind, paths));
+        }
+        match plan.decide(kind, paths) {
+            None => Ok(None),
+            Some(FaultAction::Fail(error)) => Err(fault(error, "injected", kind, paths)),
+            Some(FaultAction::NoSpace) => Err(fault(io::ErrorKind::StorageFull, "injected", kind, paths)),
+            Some(FaultAction::ShortWrite { keep }) if kind == OpKind::Write => {
+                Ok(Some(Partial::ShortWrite { keep }))
+            }
+            Some(FaultAction::ShortWrite { .. }) => Err(fault(io::ErrorKind::Other, "injected", kind, paths)),
+            Some(FaultAction::CorruptRead { xor, at }) => Ok(Some(Partial::CorruptRead { xor, at })),
+        }
+    }
+}
+
+fn fault(error: io::ErrorKind, what: &str, kind: OpKind, paths: &[&Path]) -> io::Error {
+    let path = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+    io::Error::new(error, format!("{what} fault ({error}): {kind:?} {path}"))
+}
+
+impl Fs for FaultFs {
+    fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
+        let create = options.create || options.create_new;
+        self.0.check(if create { OpKind::Create } else { OpKind::Open }, &[path])?;
+        let inner = self.0.inner.open(path, options)?;
+        Ok(Arc::new(FaultFile { shared: self.0.clone(), path: path.to_owned(), inner }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.0.check(OpKind::CreateDir, &[path])?;
+        self.0.inner.create_dir_all(path)
+    }
+
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.0.check(OpKind::List, &[path])?;
+        self.0.inner.list_dir(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.check(OpKind::Rename, &[from, to])?;
+        self.0.inner.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.0.check(OpKind::Remove, &[path])?;
+        self.0.inner.remove_file(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.check(OpKind::SyncDir, &[path])?;
+        self.0.inner.sync_dir(path)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.0.check(OpKind::Stat, &[path])?;
+        self.0.inner.exists(path)
+    }
+
+    fn file_size(&self, path: &Path) -> io::Result<u64> {
+        self.0.check(OpKind::Stat, &[path])?;
+        self.0.inner.file_size(path)
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.0.check(OpKind::Stat, &[path])?;
+        self.0.inner.free_bytes(path)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
+        self.0.check(OpKind::Lock, &[path]).map_err(LockError::Io)?;
+        self.0.inner.lock(path)
+    }
+}
+
+#[derive(Debug)]
+struct FaultFile {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    inner: Arc<dyn File>,
+}
+
+impl FaultFile {
+    fn check(&self, kind: OpKind) -> io::Result<Option<Partial>> {
+        self.shared.check(kind, &[&self.path])
+    }
+}
+
+impl File for FaultFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let partial = self.check(OpKind::Read)?;
+        let n = self.inner.read_at(buf, offset)?;
+        if let Some(Partial::CorruptRead { xor, at }) = partial
+            && n > 0
+        {
+            buf[at % n] ^= xor;
+        }
+        Ok(n)
+    }
+
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let Some(Partial::ShortWrite { keep }) = self.check(OpKind::Write)? else {
+            return self.inner.write_all_at(buf, offset);
+        };
+        let unit = if self.is_direct() { AlignedBuf::ALIGN } else { 1 };
+        self.inner.write_all_at(&buf[..keep.min(buf.len()) / unit * unit], offset)?;
+        Err(fault(io::ErrorKind::Other, "injected short-write", OpKind::Write, &[&self.path]))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.check(OpKind::SyncData)?;
+        self.inner.sync_data()
+    }
+
+    fn start_writeback(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check(OpKind::Hint)?;
+        self.inner.start_writeback(offset, len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.check(OpKind::Stat)?;
+        self.inner.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.check(OpKind::SetLen)?;
+        self.inner.set_len(len)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check(OpKind::Allocate)?;
+        self.inner.allocate(offset, len)
+    }
+
+    fn drop_cache(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check(OpKind::Hint)?;
+        self.inner.drop_cache(offset, len)
+    }
+
+    fn is_direct(&self) -> bool {
+        self.inner.is_direct()
+    }
+
+    fn map(&self) -> io::Result<Mapping> {
+        let partial = self.check(OpKind::Map)?;
+        let map = self.inner.map()?;
+        match partial {
+            Some(Partial::CorruptRead { xor, at }) if !map.is_empty() => {
+                let mut bytes = map.to_vec();
+                let at = at % bytes.len();
+                bytes[at] ^= xor;
+                Ok(Mapping(Box::new(bytes)))
+            }
+            _ => Ok(map),
+        }
+    }
+}
