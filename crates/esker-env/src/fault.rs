@@ -10,6 +10,9 @@
 //! X2. After [`FaultFs::freeze`] every call fails and none reaches the inner file system, like a process that died.
 //!     Locks are the inner file system's and stay until their handles drop.
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

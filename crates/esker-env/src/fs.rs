@@ -8,6 +8,9 @@
 //! F2. Bytes survive a crash after `sync_data` returned; a directory entry survives after `sync_dir` returned.
 //! F3. A directory made by `create_dir_all` survives a crash without further calls: its parent is synced by it.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Debug;
 use std::io;
 use std::ops::Deref;

@@ -11,13 +11,16 @@
 //!     not change, so a torn rewrite loses nothing that was synced.
 //! A3. After an error nothing more is written: what the file holds is then unknown.
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{AlignedBuf, File, Fs, OpenOptions};
+use crate::{AlignedBuf, File, Fs, OpenOptions, read_range};
 
-/// Writes a new file from its start to its end.
+/// Writes a file, new or continued, to its end.
 #[derive(Debug)]
 pub struct AppendWriter {
     file: Arc<dyn File>,
@@ -67,6 +70,31 @@ impl AppendWriter {
             (Buffer::Plain { bytes: Vec::with_capacity(buffer_bytes), capacity: buffer_bytes }, None)
         };
         Ok(AppendWriter { file, reader, buf, base: 0, failed: false })
+    }
+
+    /// Continues the file at `path` behind its last byte. `options` must keep its content
+    /// ([`OpenOptions::write`], perhaps with [`direct`](OpenOptions::direct)).
+    pub fn resume(
+        fs: &dyn Fs,
+        path: &Path,
+        options: OpenOptions,
+        buffer_bytes: usize,
+    ) -> io::Result<AppendWriter> {
+        assert!(options.write && !options.truncate, "A1: resuming keeps what is there");
+        let file = fs.open(path, options)?;
+        let len = file.len()?;
+        if !file.is_direct() {
+            let buf = Buffer::Plain { bytes: Vec::with_capacity(buffer_bytes), capacity: buffer_bytes };
+            return Ok(AppendWriter { file, reader: None, buf, base: len, failed: false });
+        }
+        // A2: the unfinished last block is in the file already and is written again with what follows.
+        let tail = (len % AlignedBuf::ALIGN as u64) as usize;
+        let base = len - tail as u64;
+        let mut bytes = AlignedBuf::zeroed(buffer_bytes);
+        bytes[..tail].copy_from_slice(&read_range(&*file, base, tail)?);
+        let reader = Some(fs.open(path, OpenOptions::read())?);
+        let buf = Buffer::Aligned { bytes, filled: tail, written: tail };
+        Ok(AppendWriter { file, reader, buf, base, failed: false })
     }
 
     /// Appends `data`.

@@ -1,1 +1,258 @@
+//! What crashes may take, what they may not, and that each legal loss is seen.
 
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::{AlignedBuf, File, Fs, MemFs, OpenOptions};
+
+const SEEDS: u64 = 400;
+
+fn open(fs: &MemFs, path: &str) -> Arc<dyn File> {
+    fs.open(Path::new(path), OpenOptions { create: true, ..OpenOptions::write() }).unwrap()
+}
+
+fn content(fs: &MemFs, path: &str) -> Option<Vec<u8>> {
+    let file = fs.open(Path::new(path), OpenOptions::read()).ok()?;
+    Some(file.map().unwrap().to_vec())
+}
+
+/// A file system with the durable file `/f` of these bytes.
+fn durable(bytes: &[u8]) -> (MemFs, Arc<dyn File>) {
+    let fs = MemFs::new();
+    let file = open(&fs, "/f");
+    file.write_all_at(bytes, 0).unwrap();
+    file.sync_data().unwrap();
+    fs.sync_dir(Path::new("/")).unwrap();
+    (fs, file)
+}
+
+/// Everything that crashes of the seeds leave of `/f`.
+fn outcomes(fs: &MemFs) -> BTreeSet<Vec<u8>> {
+    (0..SEEDS).map(|seed| content(&fs.crash(seed), "/f").expect("a durable name")).collect()
+}
+
+fn names(fs: &MemFs, dir: &str) -> String {
+    let mut names = fs.list_dir(Path::new(dir)).unwrap();
+    names.sort();
+    names.join(" ")
+}
+
+fn name_outcomes(fs: &MemFs) -> BTreeSet<String> {
+    (0..SEEDS).map(|seed| names(&fs.crash(seed), "/")).collect()
+}
+
+fn set(texts: &[&str]) -> BTreeSet<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+#[test]
+fn each_unsynced_write_is_kept_or_lost_by_itself() {
+    let (fs, file) = durable(b"....");
+    file.write_all_at(b"a", 0).unwrap();
+    file.write_all_at(b"b", 2).unwrap();
+    let expected = ["....", "a...", "..b.", "a.b."].map(|text| text.as_bytes().to_vec());
+    assert_eq!(outcomes(&fs), BTreeSet::from(expected));
+    assert_eq!(content(&fs.crash_strict(), "/f").unwrap(), b"....");
+    assert_eq!(content(&fs.crash_keep_all(), "/f").unwrap(), b"a.b.");
+    assert_eq!(content(&fs, "/f").unwrap(), b"a.b.", "the original stays as it is");
+}
+
+#[test]
+fn lengths_and_bytes_survive_apart() {
+    let (fs, file) = durable(b"ab");
+    file.write_all_at(b"cd", 2).unwrap();
+    let expected = [b"ab".to_vec(), b"ab\0\0".to_vec(), b"abcd".to_vec()];
+    assert_eq!(outcomes(&fs), BTreeSet::from(expected), "I3");
+
+    let (fs, file) = durable(b"abcd");
+    file.set_len(1).unwrap();
+    file.set_len(3).unwrap();
+    let expected = [b"abcd".to_vec(), b"a".to_vec(), b"a\0\0".to_vec()];
+    assert_eq!(outcomes(&fs), BTreeSet::from(expected), "I3");
+    file.sync_data().unwrap();
+    assert_eq!(outcomes(&fs), BTreeSet::from([b"a\0\0".to_vec()]));
+}
+
+#[test]
+fn writes_tear_at_sectors() {
+    let (fs, file) = durable(&[0; 16_384]);
+    file.write_all_at(&[1; 8192], 100).unwrap();
+    let mut units = BTreeSet::new();
+    for left in outcomes(&fs) {
+        assert!(left.len() == 16_384 && left[..100].iter().chain(&left[8292..]).all(|byte| *byte == 0));
+        let mut edges = (101..8292).filter(|&i| left[i] != left[i - 1]).peekable();
+        if edges.peek().is_some() {
+            units.insert(if edges.all(|i| i % 4096 == 0) { 4096 } else { 512 });
+        }
+        assert!((101..8292).all(|i| left[i] == left[i - 1] || i % 512 == 0), "torn inside a sector");
+    }
+    assert_eq!(units, BTreeSet::from([512, 4096]));
+}
+
+/// Invariant I2 by brute force: synced bytes that no later write touches are never lost.
+#[test]
+fn i2_synced_bytes_stay() {
+    for seed in 0..60 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (fs, file) = durable(&[]);
+        let (mut model, mut synced) = (Vec::<u8>::new(), Vec::<u8>::new());
+        let mut dirty: Vec<bool> = Vec::new();
+        let mut shortest = 0;
+        for _ in 0..40 {
+            match rng.u8(0..8) {
+                0 => {
+                    let len = rng.usize(0..20_000);
+                    file.set_len(len as u64).unwrap();
+                    model.resize(len, 0);
+                    shortest = shortest.min(len);
+                }
+                1 => {
+                    file.sync_data().unwrap();
+                    (synced, shortest) = (model.clone(), model.len());
+                    dirty = vec![false; 40_000];
+                }
+                _ => {
+                    let (offset, len) = (rng.usize(0..20_000), rng.usize(1..9000));
+                    let bytes = vec![rng.u8(1..); len];
+                    file.write_all_at(&bytes, offset as u64).unwrap();
+                    model.resize(model.len().max(offset + len), 0);
+                    model[offset..offset + len].copy_from_slice(&bytes);
+                    dirty.resize(40_000, false);
+                    dirty[offset..offset + len].fill(true);
+                }
+            }
+            assert_eq!(content(&fs, "/f").unwrap(), model);
+            assert_eq!(content(&fs.crash_strict(), "/f").unwrap(), synced);
+            let left = content(&fs.crash(rng.u64(..)), "/f").unwrap();
+            assert!(left.len() >= shortest);
+            let kept = (0..shortest).all(|i| dirty[i] || left[i] == synced[i]);
+            assert!(kept, "I2, seed {seed}");
+        }
+    }
+}
+
+/// The canary: a program that forgets to sync the directory must be caught.
+#[test]
+fn a_file_vanishes_with_its_unsynced_name() {
+    let fs = MemFs::new();
+    let file = open(&fs, "/f");
+    file.write_all_at(b"x", 0).unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(name_outcomes(&fs), set(&["", "f"]));
+    assert_eq!(names(&fs.crash_strict(), "/"), "");
+    assert_eq!(content(&fs.crash_keep_all(), "/f").unwrap(), b"x");
+    fs.sync_dir(Path::new("/")).unwrap();
+    assert_eq!(name_outcomes(&fs), set(&["f"]));
+    assert_eq!(outcomes(&fs), BTreeSet::from([b"x".to_vec()]));
+}
+
+#[test]
+fn a_rename_is_atomic() {
+    let (fs, _) = durable(b"old");
+    let new = open(&fs, "/t");
+    new.write_all_at(b"new", 0).unwrap();
+    new.sync_data().unwrap();
+    fs.sync_dir(Path::new("/")).unwrap();
+    fs.rename(Path::new("/t"), Path::new("/f")).unwrap();
+    assert_eq!(name_outcomes(&fs), set(&["f t", "f"]));
+    assert_eq!(outcomes(&fs), BTreeSet::from([b"old".to_vec(), b"new".to_vec()]));
+    for seed in 0..SEEDS {
+        let left = fs.crash(seed);
+        assert_eq!(content(&left, "/f").unwrap() == b"old", content(&left, "/t").is_some(), "N2");
+    }
+}
+
+#[test]
+fn operations_on_names_survive_in_legal_combinations() {
+    let (fs, _) = durable(b"x");
+    open(&fs, "/a");
+    fs.rename(Path::new("/a"), Path::new("/b")).unwrap();
+    fs.remove_file(Path::new("/f")).unwrap();
+    // The rename needs the creation; the removal is free.
+    assert_eq!(name_outcomes(&fs), set(&["f", "a f", "b f", "", "a", "b"]));
+    open(&fs, "/f");
+    fs.sync_dir(Path::new("/")).unwrap();
+    assert_eq!(name_outcomes(&fs), set(&["b f"]));
+}
+
+#[test]
+fn a_directory_sync_covers_its_own_names_and_their_past() {
+    let fs = MemFs::new();
+    fs.create_dir_all(Path::new("/d/e")).unwrap();
+    open(&fs, "/a");
+    open(&fs, "/other");
+    fs.rename(Path::new("/a"), Path::new("/d/a")).unwrap();
+    fs.sync_dir(Path::new("/d")).unwrap();
+    let left = fs.crash_strict();
+    assert_eq!((names(&left, "/").as_str(), names(&left, "/d").as_str()), ("d", "a e"), "N3, N4");
+    assert_eq!(name_outcomes(&fs), set(&["d", "d other"]));
+}
+
+#[test]
+fn crashes_repeat_by_seed() {
+    let run = |seed| {
+        let fs = MemFs::new();
+        for i in 0..20_u8 {
+            let file = open(&fs, &format!("/{i}"));
+            file.write_all_at(&[i; 3000], u64::from(i)).unwrap();
+        }
+        let left = fs.crash(seed);
+        (0..20).map(|i| content(&left, &format!("/{i}"))).collect::<Vec<_>>()
+    };
+    assert!((0..20).all(|seed| run(seed) == run(seed)));
+    assert!((0..20).any(|seed| run(seed) != run(seed + 1)));
+}
+
+#[test]
+fn a_full_disk_takes_what_fits() {
+    let fs = MemFs::new();
+    fs.set_capacity(Some(10_000));
+    let file = open(&fs, "/f");
+    file.write_all_at(&[1; 6000], 0).unwrap();
+    let full = |result: io::Result<()>| assert_eq!(result.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    full(file.write_all_at(&[2; 6000], 6000));
+    assert_eq!((file.len().unwrap(), fs.used_bytes()), (10_000, 10_000));
+    full(file.set_len(10_001));
+    full(file.allocate(0, 10_001));
+    full(file.write_all_at(&[3], 10_000));
+    file.write_all_at(&[3; 10_000], 0).unwrap();
+    file.set_len(5000).unwrap();
+    assert_eq!(fs.free_bytes(Path::new("/")).unwrap(), 5000);
+    let direct = fs.open(Path::new("/d"), OpenOptions::create().direct()).unwrap();
+    full(direct.write_all_at(&AlignedBuf::zeroed(8192), 0));
+    assert_eq!((direct.len().unwrap(), fs.used_bytes()), (4096, 9096));
+
+    fs.remove_file(Path::new("/f")).unwrap();
+    assert_eq!(fs.used_bytes(), 9096, "an open file keeps its room");
+    drop(file);
+    assert_eq!(fs.used_bytes(), 4096, "M3");
+    let other = open(&fs, "/o");
+    other.write_all_at(&[1; 5000], 0).unwrap();
+    drop((other, direct));
+    fs.rename(Path::new("/o"), Path::new("/d")).unwrap();
+    assert_eq!(fs.used_bytes(), 5000);
+    fs.open(Path::new("/d"), OpenOptions::create()).unwrap();
+    assert_eq!(fs.used_bytes(), 0);
+    assert_eq!(fs.crash_keep_all().used_bytes(), 0);
+}
+
+#[test]
+fn a_crash_ends_locks_and_counts_start_anew() {
+    let fs = MemFs::new();
+    let _held = fs.lock(Path::new("/LOCK")).unwrap();
+    assert!(fs.ops() > 0);
+    let left = fs.crash_keep_all();
+    assert_eq!(left.ops(), 0);
+    drop(left.lock(Path::new("/LOCK")).unwrap());
+    assert!(fs.lock(Path::new("/LOCK")).is_err());
+}
+
+#[test]
+#[should_panic(expected = "M4")]
+fn m4_unaligned_direct_io_is_caught() {
+    let fs = MemFs::new();
+    let file = fs.open(Path::new("/f"), OpenOptions::create().direct()).unwrap();
+    let _ = file.write_all_at(&AlignedBuf::zeroed(4096)[1..], 0);
+}

@@ -1,0 +1,82 @@
+//! Each action, the counting of calls, and the freeze.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::{AlignedBuf, FaultAction, FaultFs, FaultRule, File, Fs, MemFs, OpKind, OpenOptions, read_range};
+
+fn setup() -> (FaultFs, Arc<dyn File>) {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let file = fs.open(Path::new("/f"), OpenOptions::create()).unwrap();
+    file.write_all_at(b"0123456789", 0).unwrap();
+    (fs, file)
+}
+
+fn rule(kind: OpKind, action: FaultAction) -> FaultRule {
+    FaultRule::new(&[kind], action)
+}
+
+#[test]
+fn the_nth_matching_call_fails_as_often_as_asked() {
+    let (fs, file) = setup();
+    fs.add(FaultRule { times: 2, ..rule(OpKind::Write, FaultAction::Fail(io::ErrorKind::TimedOut)).nth(3) });
+    let failed: Vec<bool> = (0..6).map(|_| file.write_all_at(b"x", 0).is_err()).collect();
+    assert_eq!(failed, [false, false, true, true, false, false]);
+    assert_eq!((fs.count(OpKind::Write), fs.count(OpKind::Create), fs.fired()), (7, 1, 2));
+
+    fs.add(rule(OpKind::SyncData, FaultAction::Fail(io::ErrorKind::TimedOut)).forever());
+    assert!((0..5).all(|_| file.sync_data().unwrap_err().kind() == io::ErrorKind::TimedOut));
+    fs.clear();
+    file.sync_data().unwrap();
+}
+
+#[test]
+fn rules_look_at_the_path() {
+    let (fs, file) = setup();
+    fs.add(FaultRule::new(&OpKind::ALL, FaultAction::NoSpace).on_path("wal").forever());
+    file.write_all_at(b"x", 0).unwrap();
+    let full = |result: io::Result<()>| assert_eq!(result.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    full(fs.rename(Path::new("/f"), Path::new("/1.wal")));
+    full(fs.open(Path::new("/1.wal"), OpenOptions::create()).map(drop));
+    full(fs.remove_file(Path::new("/1.wal")));
+    assert!(fs.lock(Path::new("/wal.lock")).is_err());
+    assert!(fs.exists(Path::new("/f")).unwrap(), "the failed rename had no effect");
+}
+
+#[test]
+fn a_short_write_stores_a_prefix() {
+    let (fs, file) = setup();
+    fs.add(rule(OpKind::Write, FaultAction::ShortWrite { keep: 2 }));
+    assert!(file.write_all_at(b"abcd", 4).is_err());
+    assert_eq!(read_range(&*file, 0, 10).unwrap(), b"0123ab6789");
+
+    let direct = fs.open(Path::new("/d"), OpenOptions::create().direct()).unwrap();
+    fs.add(rule(OpKind::Write, FaultAction::ShortWrite { keep: 5000 }));
+    assert!(direct.write_all_at(&AlignedBuf::zeroed(8192), 0).is_err());
+    assert_eq!(direct.len().unwrap(), 4096);
+}
+
+#[test]
+fn a_corrupt_read_changes_one_byte() {
+    let (fs, file) = setup();
+    fs.add(
+        FaultRule::new(&[OpKind::Read, OpKind::Map], FaultAction::CorruptRead { xor: 1, at: 13 }).forever(),
+    );
+    assert_eq!(read_range(&*file, 0, 10).unwrap(), b"0122456789");
+    assert_eq!(&*file.map().unwrap(), b"0122456789");
+    assert_eq!(file.read_at(&mut [0; 4], 10).unwrap(), 0);
+    fs.clear();
+    assert_eq!(read_range(&*file, 0, 10).unwrap(), b"0123456789");
+}
+
+#[test]
+fn x2_nothing_passes_a_freeze() {
+    let (fs, file) = setup();
+    fs.freeze();
+    fs.clear();
+    assert!(fs.is_frozen());
+    assert!(file.write_all_at(b"x", 0).is_err() && file.sync_data().is_err() && file.len().is_err());
+    assert!(file.read_at(&mut [0], 0).is_err() && file.map().is_err());
+    assert!(fs.open(Path::new("/f"), OpenOptions::read()).is_err() && fs.sync_dir(Path::new("/")).is_err());
+}

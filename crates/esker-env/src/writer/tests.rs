@@ -1,0 +1,90 @@
+//! The writer against a vector, on real and simulated files, buffered and direct, with faults and crashes.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::{
+    AppendWriter, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions, RealFs, read_range,
+};
+
+fn against_a_vector(fs: &dyn Fs, dir: &Path, seed: u64) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let path = dir.join(format!("{seed}"));
+    let options = OpenOptions { direct: seed.is_multiple_of(2), ..OpenOptions::create_new() };
+    let buffer_bytes = [0, 1, 4096, 10_000, 65_536][rng.usize(0..5)];
+    let mut writer = AppendWriter::create(fs, &path, options, buffer_bytes).unwrap();
+    let mut model = Vec::new();
+    for _ in 0..rng.usize(0..40) {
+        match rng.u8(0..10) {
+            0 => writer.flush().unwrap(),
+            1 => writer.sync().unwrap(),
+            _ => {
+                let len_max = [10, 5000, 30_000][rng.usize(0..3)];
+                let len = rng.usize(0..len_max);
+                let bytes: Vec<u8> = (0..len).map(|_| rng.u8(..)).collect();
+                writer.write(&bytes).unwrap();
+                model.extend_from_slice(&bytes);
+            }
+        }
+        assert_eq!(writer.position(), model.len() as u64);
+    }
+    let (file, len) = writer.finish().unwrap();
+    assert!(!file.is_direct());
+    assert_eq!((len, file.len().unwrap()), (model.len() as u64, model.len() as u64), "A1");
+    assert!(read_range(&*file, 0, model.len()).unwrap() == model, "A1, seed {seed}");
+}
+
+#[test]
+fn a1_the_file_is_what_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let mem = MemFs::new();
+    for seed in 0..60 {
+        against_a_vector(&RealFs::new(), dir.path(), seed);
+        against_a_vector(&mem, Path::new("/"), seed);
+    }
+}
+
+/// What `sync` covered survives every crash, also while its last block is being rewritten (A2).
+#[test]
+fn a2_synced_bytes_survive() {
+    for seed in 0..200 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let fs = MemFs::new();
+        let options = OpenOptions { direct: seed % 2 == 0, ..OpenOptions::create_new() };
+        let mut writer = AppendWriter::create(&fs, Path::new("/f"), options, 8192).unwrap();
+        fs.sync_dir(Path::new("/")).unwrap();
+        let (mut model, mut synced) = (Vec::new(), 0);
+        for _ in 0..20 {
+            let bytes = vec![rng.u8(1..); rng.usize(0..3000)];
+            writer.write(&bytes).unwrap();
+            model.extend_from_slice(&bytes);
+            match rng.u8(0..3) {
+                0 => writer.flush().unwrap(),
+                1 => {
+                    writer.sync().unwrap();
+                    synced = model.len();
+                }
+                _ => {}
+            }
+            let left = fs.crash(rng.u64(..)).open(Path::new("/f"), OpenOptions::read()).unwrap();
+            assert!(read_range(&*left, 0, synced).unwrap() == model[..synced], "A2, seed {seed}");
+        }
+        writer.finish().unwrap();
+        assert_eq!(fs.crash_strict().file_size(Path::new("/f")).unwrap(), model.len() as u64);
+    }
+}
+
+#[test]
+fn a3_an_error_is_the_end() {
+    for kind in [OpKind::Write, OpKind::SyncData] {
+        let fs = FaultFs::new(Arc::new(MemFs::new()));
+        let mut writer = AppendWriter::create(&fs, Path::new("/f"), OpenOptions::create_new(), 64).unwrap();
+        writer.write(b"abc").unwrap();
+        fs.add(FaultRule::new(&[kind], FaultAction::NoSpace));
+        assert_eq!(writer.sync().unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+        let writes = fs.count(OpKind::Write);
+        assert!(writer.write(b"d").is_err() && writer.flush().is_err() && writer.sync().is_err());
+        assert!(writer.finish().is_err());
+        assert_eq!(fs.count(OpKind::Write), writes, "A3");
+    }
+}
