@@ -24,7 +24,6 @@ use super::inode::Inode;
 pub(super) type InodeRef = Arc<Mutex<Inode>>;
 pub(super) type Table = BTreeMap<PathBuf, InodeRef>;
 
-/// Clones share the inodes.
 #[derive(Default)]
 pub(super) struct Names {
     dirs: BTreeSet<PathBuf>,
