@@ -1,0 +1,197 @@
+//! The frame around one record: a header that a reader can find and trust, then the payload.
+//!
+//! ```text
+//!   record --compress, if it shrinks--> [marker flags lengths checksums][payload] --> file
+//! ```
+//!
+//! F1. A header's checksum covers the file's salt and the record's offset besides its own fields: bytes that look
+//!     like a header are one only in the file and at the place where they were written. Whatever a payload holds
+//!     (markers, another record file, a copy of this one), no part of it passes for a record.
+//! F2. The header is checked before its lengths are used, the payload before it is decompressed.
+//! F3. A record that does not shrink is stored as it is: a stored record is never longer than the record.
+//!
+//! Bytes: docs/formats/recordio.md
+
+use std::borrow::Cow;
+
+use crate::encoding::Compression;
+use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
+use crate::encoding::checksum::{crc32c, crc32c_append};
+
+use super::header::FileHeader;
+
+/// The size of a record's header in bytes.
+pub(super) const FRAME_BYTES: usize = 20;
+/// The first bytes of every record: what resynchronisation looks for. Not text, not valid UTF-8, no zeros.
+pub(super) const MARKER: [u8; 3] = [0xE5, 0x1C, 0xF7];
+const FLAG_COMPRESSED: u8 = 1;
+
+/// The header of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// Whether the payload is in the file's codec.
+    pub(super) compressed: bool,
+    /// The record's length in bytes.
+    pub(super) raw_len: u32,
+    /// The payload's length in bytes.
+    pub(super) stored_len: u32,
+    /// The CRC-32C of the payload.
+    pub(super) payload_crc: u32,
+}
+
+impl Frame {
+    pub(super) fn encode(&self, file: &FileHeader, offset: u64) -> [u8; FRAME_BYTES] {
+        assert!(self.compressed || self.raw_len == self.stored_len, "F3");
+        let mut out = [0; FRAME_BYTES];
+        out[..3].copy_from_slice(&MARKER);
+        out[3] = if self.compressed { FLAG_COMPRESSED } else { 0 };
+        out[4..8].copy_from_slice(&self.raw_len.to_le_bytes());
+        out[8..12].copy_from_slice(&self.stored_len.to_le_bytes());
+        out[12..16].copy_from_slice(&self.payload_crc.to_le_bytes());
+        let crc = seal(&out[..16], file, offset);
+        out[16..].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Decodes the header at `offset` of the file.
+    pub(super) fn decode(bytes: &[u8], file: &FileHeader, offset: u64) -> Decoded<Frame> {
+        let mut reader = ByteReader::new(bytes);
+        if reader.take(3)? != MARKER {
+            return Err(DecodeError::new(0, "no record starts here"));
+        }
+        let flags = reader.u8()?;
+        let (raw_len, stored_len, payload_crc) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        if reader.u32()? != seal(&bytes[..16], file, offset) {
+            return Err(DecodeError::new(0, "the checksum of the record's header does not match"));
+        }
+        if flags & !FLAG_COMPRESSED != 0 {
+            return Err(DecodeError::new(3, format!("unknown flags {flags:#x}")));
+        }
+        let compressed = flags & FLAG_COMPRESSED != 0;
+        let raw_len_max =
+            if compressed { u64::from(stored_len) * expansion_max(file.codec) } else { stored_len.into() };
+        if (!compressed && raw_len != stored_len) || u64::from(raw_len) > raw_len_max {
+            return Err(DecodeError::new(4, format!("{raw_len} bytes cannot come from {stored_len}")));
+        }
+        Ok(Frame { compressed, raw_len, stored_len, payload_crc })
+    }
+
+    /// The size of the whole record in the file, in bytes.
+    pub(super) fn size(&self) -> u64 {
+        FRAME_BYTES as u64 + u64::from(self.stored_len)
+    }
+
+    /// Whether this is the payload that was written.
+    pub(super) fn matches(&self, payload: &[u8]) -> bool {
+        payload.len() == self.stored_len as usize && crc32c(payload) == self.payload_crc
+    }
+
+    /// The record in a payload that [`matches`](Self::matches) (F2).
+    pub(super) fn unpack<'a>(&self, file: &FileHeader, payload: &'a [u8]) -> Decoded<Cow<'a, [u8]>> {
+        if !self.compressed {
+            return Ok(Cow::Borrowed(payload));
+        }
+        file.codec.decompress(payload, self.raw_len as usize).map(Cow::Owned)
+    }
+}
+
+/// Frames `record`; what to write is the header, then the payload (which is `record` or lies in `scratch`).
+pub(super) fn pack<'a>(
+    record: &'a [u8],
+    raw_len: u32,
+    file: &FileHeader,
+    scratch: &'a mut Vec<u8>,
+) -> std::io::Result<(Frame, &'a [u8])> {
+    scratch.clear();
+    if file.codec != Compression::None {
+        file.codec.compress(record, scratch)?;
+    }
+    // F3; and no codec here gains more than `expansion_max`, but the reader would refuse it if one did.
+    let compressed = file.codec != Compression::None
+        && scratch.len() < record.len()
+        && raw_len as u64 <= scratch.len() as u64 * expansion_max(file.codec);
+    let payload = if compressed { &scratch[..] } else { record };
+    let stored_len = if compressed { payload.len() as u32 } else { raw_len };
+    Ok((Frame { compressed, raw_len, stored_len, payload_crc: crc32c(payload) }, payload))
+}
+
+/// The most bytes that a byte of compressed data can stand for: bounds what a forged length makes us allocate.
+fn expansion_max(codec: Compression) -> u64 {
+    match codec {
+        // Nothing is compressed with it.
+        Compression::None => 0,
+        // Deflate: 258 bytes for two bits, 1032 to 1.
+        Compression::Gzip => 1_032,
+        // A copy element: 64 bytes from 3.
+        Compression::Snappy => 22,
+        // A length byte: 255 bytes from 1.
+        Compression::Lz4 => 255,
+        // A block of one repeated byte: 128 KiB from 4 bytes.
+        Compression::Zstd => 32_768,
+    }
+}
+
+/// F1.
+fn seal(fields: &[u8], file: &FileHeader, offset: u64) -> u32 {
+    let mut place = [0; 12];
+    place[..4].copy_from_slice(&file.salt.to_le_bytes());
+    place[4..].copy_from_slice(&offset.to_le_bytes());
+    crc32c_append(crc32c(&place), fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileHeader = FileHeader { codec: Compression::Snappy, salt: 7 };
+
+    #[test]
+    fn golden_v1() {
+        let (frame, payload) =
+            pack(b"hello", 5, &FILE, &mut Vec::new()).map(|(f, p)| (f, p.to_vec())).unwrap();
+        assert_eq!(payload, b"hello", "F3");
+        let bytes = frame.encode(&FILE, 20);
+        assert_eq!(
+            bytes,
+            [0xE5, 0x1C, 0xF7, 0, 5, 0, 0, 0, 5, 0, 0, 0, 0x4C, 0xBB, 0x71, 0x9A, 0x2F, 0x8C, 0x2F, 0x63]
+        );
+        assert_eq!(Frame::decode(&bytes, &FILE, 20), Ok(frame));
+    }
+
+    #[test]
+    fn f1_a_header_is_valid_at_one_place_of_one_file() {
+        let frame = Frame { compressed: false, raw_len: 9, stored_len: 9, payload_crc: 1 };
+        let bytes = frame.encode(&FILE, 1000);
+        for offset in (0..2000).filter(|&o| o != 1000) {
+            assert!(Frame::decode(&bytes, &FILE, offset).is_err());
+        }
+        for salt in (0..2000).filter(|&s| s != FILE.salt) {
+            assert!(Frame::decode(&bytes, &FileHeader { salt, ..FILE }, 1000).is_err());
+        }
+        for bit in 0..FRAME_BYTES * 8 {
+            let mut bad = bytes;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Frame::decode(&bad, &FILE, 1000).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn forged_lengths_are_refused() {
+        let mut frame = Frame { compressed: true, raw_len: 4_000_000, stored_len: 10, payload_crc: 0 };
+        assert!(Frame::decode(&frame.encode(&FILE, 0), &FILE, 0).is_err());
+        frame.raw_len = 200;
+        assert_eq!(Frame::decode(&frame.encode(&FILE, 0), &FILE, 0), Ok(frame));
+    }
+
+    #[test]
+    fn the_best_case_of_every_codec_stays_below_its_limit() {
+        let zeros = vec![0; 3 << 20];
+        for &codec in &Compression::ALL[1..] {
+            let file = FileHeader { codec, ..FILE };
+            let mut scratch = Vec::new();
+            let (frame, payload) = pack(&zeros, zeros.len() as u32, &file, &mut scratch).unwrap();
+            assert!(frame.compressed, "{}", codec.name());
+            assert_eq!(frame.unpack(&file, payload).unwrap(), zeros, "{}", codec.name());
+        }
+    }
+}

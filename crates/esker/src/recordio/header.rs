@@ -1,0 +1,143 @@
+//! The header of a record file.
+//!
+//! ```text
+//!   FileHeader --encode--> 20 bytes --decode--> FileHeader | corrupt | newer version
+//! ```
+//!
+//! H1. The 20 bytes keep their layout in every version, so that any build can tell damage from a newer format.
+//! H2. A file whose header was never written (it is too short, or all zeros) holds no record that anybody was
+//!     promised: a crash leaves such files, and they are not corrupt.
+//!
+//! Bytes: docs/formats/recordio.md
+
+use std::path::Path;
+
+use crate::encoding::Compression;
+use crate::encoding::bytes::{ByteReader, Decoded};
+use crate::encoding::checksum::crc32c;
+use crate::types::{Error, Result};
+
+/// The size of the header in bytes: the offset of the first record.
+pub(super) const HEADER_BYTES: usize = 20;
+const MAGIC: [u8; 8] = *b"\x89ESKREC\n";
+const VERSION: u8 = 1;
+const WHAT: &str = "record file header";
+
+/// What stands at the front of a record file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FileHeader {
+    /// The codec of those records that are compressed.
+    pub(super) codec: Compression,
+    /// A random number that the checksums of all record headers cover.
+    pub(super) salt: u32,
+}
+
+impl FileHeader {
+    pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = [0; HEADER_BYTES];
+        out[..8].copy_from_slice(&MAGIC);
+        out[8] = VERSION;
+        out[9] = self.codec.id();
+        out[12..16].copy_from_slice(&self.salt.to_le_bytes());
+        let crc = crc32c(&out[..16]);
+        out[16..].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// The header of a file opened at random places, which must have one.
+    pub(super) fn require(bytes: &[u8], path: &Path) -> Result<FileHeader> {
+        Self::decode(bytes, path)?
+            .ok_or_else(|| Error::corrupt(WHAT, path, 0, "the file's header was never written"))
+    }
+
+    /// Decodes the first bytes of the file at `path`. `None`: the header was never written (H2).
+    pub(super) fn decode(bytes: &[u8], path: &Path) -> Result<Option<FileHeader>> {
+        if never_written(bytes) {
+            return Ok(None);
+        }
+        if !bytes.starts_with(&MAGIC) {
+            return Err(Error::corrupt(WHAT, path, 0, "not a record file"));
+        }
+        let mut reader = ByteReader::new(bytes);
+        let fields = (|| -> Decoded<_> {
+            reader.take(MAGIC.len() as u64)?;
+            Ok((reader.u8()?, reader.u8()?, reader.u16()?, reader.u32()?, reader.u32()?))
+        })();
+        let (version, codec, flags, salt, crc) = fields.map_err(|e| e.in_file(WHAT, path, 0))?;
+        if crc != crc32c(&bytes[..16]) {
+            return Err(Error::corrupt(WHAT, path, 16, "checksum mismatch"));
+        }
+        if version != VERSION || flags != 0 {
+            return Err(Error::UnsupportedVersion {
+                what: "record file",
+                path: path.to_path_buf(),
+                found: version.into(),
+                supported: VERSION.into(),
+            });
+        }
+        let codec = Compression::from_id(codec).ok_or_else(|| {
+            Error::Invalid(format!(
+                "record file {}: its records are compressed with codec {codec}, which this build lacks",
+                path.display()
+            ))
+        })?;
+        Ok(Some(FileHeader { codec, salt }))
+    }
+}
+
+fn never_written(bytes: &[u8]) -> bool {
+    let magic = bytes.len().min(MAGIC.len());
+    bytes.iter().all(|&b| b == 0) || (bytes.len() < HEADER_BYTES && bytes[..magic] == MAGIC[..magic])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: FileHeader = FileHeader { codec: Compression::Lz4, salt: 0x0403_0201 };
+
+    fn decode(bytes: &[u8]) -> Result<Option<FileHeader>> {
+        FileHeader::decode(bytes, Path::new("f"))
+    }
+
+    #[test]
+    fn golden_v1() {
+        let bytes = HEADER.encode();
+        assert_eq!(bytes, *b"\x89ESKREC\n\x01\x03\0\0\x01\x02\x03\x04\x2D\x8F\x07\xD3");
+        assert_eq!(decode(&bytes).unwrap(), Some(HEADER));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_found() {
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut bytes = HEADER.encode();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&bytes).unwrap_err().is_corrupt(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn h1_a_newer_version_and_an_unknown_codec_are_not_corruption() {
+        let reseal = |at: usize, value: u8| {
+            let mut bytes = HEADER.encode();
+            bytes[at] = value;
+            let crc = crc32c(&bytes[..16]);
+            bytes[16..].copy_from_slice(&crc.to_le_bytes());
+            bytes
+        };
+        let newer = decode(&reseal(8, 2)).unwrap_err();
+        assert!(matches!(newer, Error::UnsupportedVersion { found: 2, supported: 1, .. }), "{newer}");
+        assert!(matches!(decode(&reseal(9, 99)), Err(Error::Invalid(_))));
+    }
+
+    #[test]
+    fn h2_a_header_that_was_never_written() {
+        for len in 0..HEADER_BYTES {
+            assert_eq!(decode(&HEADER.encode()[..len]).unwrap(), None);
+            assert_eq!(decode(&vec![0; len]).unwrap(), None);
+        }
+        assert_eq!(decode(&[0; HEADER_BYTES]).unwrap(), None);
+        assert!(decode(b"hello").unwrap_err().is_corrupt());
+        assert!(decode(b"hello, I am another file").unwrap_err().is_corrupt());
+    }
+}

@@ -1,0 +1,84 @@
+//! Reading records at offsets from a mapping of the file, without copying those that are not compressed.
+//!
+//! ```text
+//!   offset --> mapping --scan::check--> Cow::Borrowed | decompressed: Cow::Owned
+//! ```
+//!
+//! M1. The mapping shows the file as it was when it was opened; the file must not be cut while a reader lives.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use esker_env::{Env, Mapping, OpenOptions};
+
+use crate::types::{Error, Result};
+
+use super::RecordAt;
+use super::frame::{FRAME_BYTES, Frame};
+use super::header::{FileHeader, HEADER_BYTES};
+use super::scan::{self, Source, WHAT};
+
+/// A reader of single records on a mapped file. Share it between threads by reference or in an `Arc`.
+///
+/// The file must not be cut while the reader lives: the operating system ends a program that reads a mapping behind
+/// the end of its file.
+///
+/// ```
+/// # fn main() -> esker::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("log");
+/// use std::borrow::Cow;
+/// use esker::recordio::{MmapReader, Writer};
+///
+/// let mut writer = Writer::create(&path)?;
+/// let one = writer.append(b"one")?;
+/// writer.finish()?;
+///
+/// let reader = MmapReader::open(&path)?;
+/// assert!(matches!(reader.read_at(one)?, Cow::Borrowed(b"one")));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct MmapReader {
+    map: Mapping,
+    path: PathBuf,
+    header: FileHeader,
+}
+
+impl MmapReader {
+    /// Maps a file of the operating system.
+    pub fn open(path: impl AsRef<Path>) -> Result<MmapReader> {
+        Self::open_in(&Env::real(), path)
+    }
+
+    /// Maps a file of the given environment.
+    pub fn open_in(env: &Env, path: impl AsRef<Path>) -> Result<MmapReader> {
+        let path = path.as_ref();
+        let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
+        let map = file.map().map_err(|e| Error::io("map", path, e))?;
+        let header = FileHeader::require((&*map).at(0, HEADER_BYTES as u64)?, path)?;
+        Ok(MmapReader { map, path: path.to_path_buf(), header })
+    }
+
+    /// The record at an offset that [`Writer::append`](super::Writer::append) returned. [`Error::Corrupt`] if no
+    /// valid record starts there.
+    pub fn read_at(&self, offset: u64) -> Result<Cow<'_, [u8]>> {
+        let frame = scan::require(&mut &*self.map, &self.header, &self.path, offset)?;
+        Ok(self.load(offset, &frame)?.bytes)
+    }
+
+    /// The first valid record that starts at or after any offset; `None` if there is none. Damage is passed over.
+    pub fn seek_next(&self, offset: u64) -> Result<Option<RecordAt<Cow<'_, [u8]>>>> {
+        let found = scan::find_next(&mut &*self.map, &self.header, offset)?;
+        found.map(|(at, frame)| self.load(at, &frame)).transpose()
+    }
+
+    /// Takes a record that was checked before.
+    fn load(&self, offset: u64, frame: &Frame) -> Result<RecordAt<Cow<'_, [u8]>>> {
+        let end = offset + frame.size();
+        let payload = &self.map[offset as usize + FRAME_BYTES..end as usize];
+        let bytes = frame.unpack(&self.header, payload).map_err(|e| e.in_file(WHAT, &self.path, offset))?;
+        Ok(RecordAt { offset, end, bytes })
+    }
+}

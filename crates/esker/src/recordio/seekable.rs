@@ -1,0 +1,89 @@
+//! Reading records at offsets that were kept elsewhere (an index), with reads of the file.
+//!
+//! ```text
+//!   offset --File::read_at--> scan::check --> record;   any offset --scan::find_next--> first record behind it
+//! ```
+//!
+//! K1. No state is shared between calls: one reader serves any number of threads.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_env::{Env, File, OpenOptions};
+
+use crate::types::{Error, Result};
+
+use super::RecordAt;
+use super::frame::Frame;
+use super::header::{FileHeader, HEADER_BYTES};
+use super::scan::{self, Source, WHAT};
+use super::window::{BUFFER_BYTES_MIN, Window};
+
+/// A reader of single records. Share it between threads by reference or in an `Arc`.
+///
+/// ```
+/// # fn main() -> esker::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("log");
+/// use esker::recordio::{SeekableReader, Writer};
+///
+/// let mut writer = Writer::create(&path)?;
+/// writer.append(b"one")?;
+/// let two = writer.append(b"two")?;
+/// writer.finish()?;
+///
+/// let reader = SeekableReader::open(&path)?;
+/// assert_eq!(reader.read_at(two)?, b"two");
+/// let found = reader.seek_next(two - 1)?.expect("a record follows");
+/// assert_eq!((found.offset, &found.bytes[..]), (two, &b"two"[..]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct SeekableReader {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    size: u64,
+    header: FileHeader,
+}
+
+impl SeekableReader {
+    /// Opens a file of the operating system.
+    pub fn open(path: impl AsRef<Path>) -> Result<SeekableReader> {
+        Self::open_in(&Env::real(), path)
+    }
+
+    /// Opens a file of the given environment.
+    pub fn open_in(env: &Env, path: impl AsRef<Path>) -> Result<SeekableReader> {
+        let path = path.as_ref();
+        let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
+        let mut window = Window::new(file.clone(), path, BUFFER_BYTES_MIN)?;
+        let header = FileHeader::require(window.at(0, HEADER_BYTES as u64)?, path)?;
+        Ok(SeekableReader { file, path: path.to_path_buf(), size: window.size(), header })
+    }
+
+    /// The record at an offset that [`Writer::append`](super::Writer::append) returned. [`Error::Corrupt`] if no
+    /// valid record starts there.
+    pub fn read_at(&self, offset: u64) -> Result<Vec<u8>> {
+        let mut window = self.window();
+        let frame = scan::require(&mut window, &self.header, &self.path, offset)?;
+        Ok(self.load(&mut window, offset, &frame)?.bytes)
+    }
+
+    /// The first valid record that starts at or after any offset; `None` if there is none. Damage is passed over.
+    pub fn seek_next(&self, offset: u64) -> Result<Option<RecordAt<Vec<u8>>>> {
+        let mut window = self.window();
+        let Some((at, frame)) = scan::find_next(&mut window, &self.header, offset)? else { return Ok(None) };
+        self.load(&mut window, at, &frame).map(Some)
+    }
+
+    fn load(&self, window: &mut Window, offset: u64, frame: &Frame) -> Result<RecordAt<Vec<u8>>> {
+        let payload = scan::payload(window, offset, frame)?;
+        let record = frame.unpack(&self.header, payload).map_err(|e| e.in_file(WHAT, &self.path, offset))?;
+        Ok(RecordAt { offset, end: offset + frame.size(), bytes: record.into_owned() })
+    }
+
+    fn window(&self) -> Window {
+        Window::with_size(self.file.clone(), &self.path, self.size, BUFFER_BYTES_MIN)
+    }
+}

@@ -1,0 +1,447 @@
+//! Record files as a whole: what is written comes back, and what damage and crashes do to them.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::{Env, Fs, MemFs, OpenOptions, RealFs, read_range};
+use fastrand::Rng;
+
+use super::frame::{FRAME_BYTES, MARKER};
+use super::header::HEADER_BYTES;
+use super::window::BUFFER_BYTES_MIN;
+use super::*;
+use crate::Compression;
+use crate::types::{Error, Result};
+
+const PATH: &str = "f";
+
+fn memory() -> (MemFs, Env) {
+    let fs = MemFs::new();
+    let env = Env::simulated(Arc::new(fs.clone()), 1);
+    (fs, env)
+}
+
+fn bytes_of(fs: &MemFs) -> Vec<u8> {
+    let file = fs.open(Path::new(PATH), OpenOptions::read()).unwrap();
+    read_range(&*file, 0, file.len().unwrap() as usize).unwrap()
+}
+
+/// An environment whose file holds `bytes`.
+fn env_of(bytes: &[u8]) -> Env {
+    let (fs, env) = memory();
+    fs.open(Path::new(PATH), OpenOptions::create_new()).unwrap().write_all_at(bytes, 0).unwrap();
+    env
+}
+
+/// A file of these records, and their offsets.
+fn file_of<R: AsRef<[u8]>>(codec: Compression, records: &[R]) -> (Vec<u8>, Vec<u64>) {
+    let (fs, env) = memory();
+    let mut writer = Writer::options().env(&env).compression(codec).create_new(PATH).unwrap();
+    let offsets = records.iter().map(|r| writer.append(r.as_ref()).unwrap()).collect();
+    assert_eq!(writer.len(), records.len() as u64);
+    let size = writer.size();
+    assert_eq!(writer.finish().unwrap(), size);
+    let bytes = bytes_of(&fs);
+    assert_eq!(bytes.len() as u64, size);
+    (bytes, offsets)
+}
+
+/// What one reading finds: the records, then the tail and the bytes skipped, or the error.
+type Found = (Vec<Vec<u8>>, Result<(Tail, u64)>);
+
+fn read(env: &Env, options: &ReadOptions) -> Found {
+    let mut reader = match options.clone().env(env).open(PATH) {
+        Ok(reader) => reader,
+        Err(e) => return (Vec::new(), Err(e)),
+    };
+    let mut records = Vec::new();
+    loop {
+        match reader.next() {
+            Ok(Some(record)) => records.push(record.to_vec()),
+            Ok(None) => return (records, Ok((reader.tail().unwrap(), reader.skipped_bytes()))),
+            Err(e) => return (records, Err(e)),
+        }
+    }
+}
+
+/// Records of sizes around the edges of everything: empty, one byte, the buffer, its double.
+fn edge_records() -> Vec<Vec<u8>> {
+    let mut rng = Rng::with_seed(1);
+    let mut records = vec![Vec::new(), vec![0], b"hello hello hello hello hello hello".to_vec(), Vec::new()];
+    let edge = BUFFER_BYTES_MIN;
+    for size in [1, 2, 3, edge / 2, edge, 2 * edge, 4096, 300_000] {
+        for size in size.max(FRAME_BYTES + 2) - FRAME_BYTES - 2..=size.max(FRAME_BYTES + 2) - FRAME_BYTES + 2
+        {
+            let random = rng.bool();
+            records.push((0..size).map(|i| if random { rng.u8(..) } else { (i / 50) as u8 }).collect());
+        }
+    }
+    records
+}
+
+#[test]
+fn r3_records_come_back_in_order_for_every_codec_and_buffer() {
+    let records = edge_records();
+    for &codec in Compression::ALL {
+        let (bytes, offsets) = file_of(codec, &records);
+        let env = env_of(&bytes);
+        for buffer_bytes in [0, BUFFER_BYTES_MIN + 1, 256 << 10, 16 << 20] {
+            let (found, end) = read(&env, &Reader::options().buffer_bytes(buffer_bytes).strict_tail(true));
+            assert!(found == records, "{} {buffer_bytes}", codec.name());
+            assert_eq!(end.unwrap(), (Tail::Clean, 0));
+        }
+        let seekable = SeekableReader::open_in(&env, PATH).unwrap();
+        let mapped = MmapReader::open_in(&env, PATH).unwrap();
+        let ends = offsets[1..].iter().copied().chain([bytes.len() as u64]);
+        for ((record, &offset), end) in records.iter().zip(&offsets).zip(ends) {
+            assert_eq!(&seekable.read_at(offset).unwrap(), record);
+            let view = mapped.read_at(offset).unwrap();
+            assert_eq!(&*view, record);
+            assert_eq!(matches!(view, Cow::Borrowed(_)), end - offset == (FRAME_BYTES + record.len()) as u64);
+            assert!(end - offset <= (FRAME_BYTES + record.len()) as u64, "F3");
+            let found = seekable.seek_next(offset).unwrap().unwrap();
+            assert_eq!((found.offset, found.end), (offset, end));
+        }
+    }
+}
+
+#[test]
+fn writers_of_every_buffer_and_direct_io_make_the_same_file() {
+    let records = edge_records();
+    let (expected, _) = file_of(Compression::None, &records);
+    for buffer_bytes in [0, 1, 4096, 5000, 1 << 20] {
+        for direct in [false, true] {
+            let (fs, env) = memory();
+            let options = Writer::options().env(&env).buffer_bytes(buffer_bytes).direct(direct);
+            let mut writer = options.create(PATH).unwrap();
+            for (i, record) in records.iter().enumerate() {
+                if i % 5 == 0 { writer.append_sync(record) } else { writer.append(record) }.unwrap();
+                if i == records.len() / 2 {
+                    drop(writer);
+                    // The rest of the last unsynced record may be missing: continue where the file really ends.
+                    writer = options.open_append(PATH).unwrap();
+                    for lost in &records[writer.len() as usize..=i] {
+                        writer.append(lost).unwrap();
+                    }
+                }
+            }
+            writer.finish().unwrap();
+            assert!(bytes_of(&fs) == expected, "{buffer_bytes} {direct}");
+        }
+    }
+}
+
+#[test]
+fn the_real_file_system_serves_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(PATH);
+    let env = Env::with_fs(Arc::new(RealFs::new()));
+    for direct in [false, true] {
+        let options = Writer::options().env(&env).direct(direct).compression(Compression::Snappy);
+        let mut writer = options.create(&path).unwrap();
+        assert!(writer.is_empty());
+        for i in 0..100u32 {
+            writer.append(&i.to_le_bytes().repeat(100)).unwrap();
+        }
+        writer.append_sync(b"synced").unwrap();
+        drop(writer);
+        let mut writer = options.open_append(&path).unwrap();
+        assert_eq!(writer.len(), 101);
+        writer.append(b"last").unwrap();
+        writer.finish().unwrap();
+        let mut reader = Reader::open(&path).unwrap();
+        assert_eq!(reader.records().map(|r| r.unwrap().len()).sum::<usize>(), 100 * 400 + 10);
+        assert_eq!(reader.tail(), Some(Tail::Clean));
+        let mapped = MmapReader::open(&path).unwrap();
+        assert_eq!(*mapped.read_at(reader.record_offset()).unwrap(), *b"last");
+        assert!(matches!(options.create_new(&path), Err(Error::Io { .. })));
+    }
+}
+
+/// Three records of which the codec compresses one.
+fn small_file(codec: Compression) -> (Vec<u8>, Vec<u64>, [Vec<u8>; 3]) {
+    let records = [b"first".to_vec(), vec![7; 90], Vec::new()];
+    let (bytes, offsets) = file_of(codec, &records);
+    (bytes, offsets, records)
+}
+
+#[test]
+fn golden_v1() {
+    // Whatever writers and codecs do one day, this file stays readable.
+    let hex = |i: usize| u8::from_str_radix(&GOLDEN_V1[i..i + 2], 16).unwrap();
+    let golden: Vec<u8> = (0..GOLDEN_V1.len()).step_by(2).map(hex).collect();
+    let (found, end) = read(&env_of(&golden), &Reader::options().strict_tail(true));
+    let (written, offsets, records) = small_file(Compression::Snappy);
+    assert_eq!(found, records);
+    assert_eq!(end.unwrap(), (Tail::Clean, 0));
+    // What does not depend on a library's compressor is also written like this.
+    let head = offsets[1] as usize;
+    assert_eq!(written[..head], golden[..head]);
+}
+
+/// A file of `small_file` with Snappy. Append-only: add new versions beside it.
+const GOLDEN_V1: &str = "8945534b5245430a01020000b1bed1b6c25bd124\
+e51cf700050000000500000050a13e8a0acbedf56669727374\
+e51cf7015a00000009000000b0c15d4b17e642bf5a0007fe0100620100\
+e51cf7000000000000000000000000000d867372";
+
+#[test]
+fn r2_every_truncation_is_a_torn_tail() {
+    for codec in [Compression::None, Compression::Lz4] {
+        let (bytes, offsets, records) = small_file(codec);
+        for len in 0..bytes.len() {
+            let whole = offsets[1..].iter().filter(|&&end| end <= len as u64).count();
+            let end = offsets[whole];
+            let env = env_of(&bytes[..len]);
+            let (found, tail) = read(&env, &Reader::options());
+            assert_eq!(found, records[..whole], "{len}");
+            let expected = match len as u64 {
+                n if n < HEADER_BYTES as u64 => Tail::Torn { offset: 0, bytes: n },
+                n if n == end => Tail::Clean,
+                n => Tail::Torn { offset: end, bytes: n - end },
+            };
+            assert_eq!(tail.unwrap(), (expected, 0), "{len}");
+            let strict = read(&env, &Reader::options().strict_tail(true)).1;
+            assert_eq!(strict.is_ok(), expected == Tail::Clean, "{len}");
+
+            let mut writer = Writer::options().env(&env).compression(codec).open_append(PATH).unwrap();
+            assert_eq!((writer.len(), writer.cut_tail()), (whole as u64, expected), "A3");
+            writer.append(b"more").unwrap();
+            writer.finish().unwrap();
+            let (found, tail) = read(&env, &Reader::options());
+            assert_eq!(found[..whole], records[..whole]);
+            assert_eq!(found[whole..], [b"more"]);
+            assert_eq!(tail.unwrap(), (Tail::Clean, 0));
+        }
+    }
+}
+
+#[test]
+fn zeros_behind_the_last_record_are_told_apart() {
+    let (mut bytes, _, records) = small_file(Compression::None);
+    let offset = bytes.len() as u64;
+    bytes.resize(bytes.len() + 70_000, 0);
+    let env = env_of(&bytes);
+    let expected = Tail::Zeros { offset, bytes: 70_000 };
+    let (found, end) = read(&env, &Reader::options().strict_tail(true));
+    assert_eq!((found.as_slice(), end.unwrap()), (&records[..], (expected, 0)));
+    let writer = Writer::options().env(&env).open_append(PATH).unwrap();
+    assert_eq!((writer.cut_tail(), writer.size()), (expected, offset));
+    *bytes.last_mut().unwrap() = 1;
+    let (_, end) = read(&env_of(&bytes), &Reader::options());
+    assert_eq!(end.unwrap(), (Tail::Torn { offset, bytes: 70_000 }, 0));
+    // No header at all, but something behind it: not a file that a crash of ours leaves.
+    bytes[..HEADER_BYTES].fill(0);
+    assert!(read(&env_of(&bytes), &Reader::options()).1.unwrap_err().is_corrupt());
+}
+
+#[test]
+fn r1_every_flipped_byte_is_found() {
+    for codec in [Compression::None, Compression::Lz4] {
+        let (bytes, offsets, records) = small_file(codec);
+        for at in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1 << (at % 8);
+            let env = env_of(&bad);
+            let (found, end) = read(&env, &Reader::options());
+            let (salvaged, resynced) = read(&env, &Reader::options().resync(true));
+            if at < HEADER_BYTES {
+                assert!(end.unwrap_err().is_corrupt() && resynced.unwrap_err().is_corrupt());
+                continue;
+            }
+            let hit = offsets.iter().rposition(|&start| start <= at as u64).unwrap();
+            assert_eq!(found, records[..hit], "{at}");
+            let mut rest = records.to_vec();
+            rest.remove(hit);
+            assert_eq!(salvaged, rest, "{at}");
+            let offset = offsets[hit];
+            if hit == 2 {
+                let tail = Tail::Torn { offset, bytes: FRAME_BYTES as u64 };
+                assert_eq!(end.unwrap(), (tail, 0));
+                assert_eq!(resynced.unwrap(), (tail, 0));
+            } else {
+                let Err(Error::Corrupt { path, offset: named, .. }) = end else { panic!("{at}: {end:?}") };
+                assert_eq!((&*path, named), (Path::new(PATH), offset), "{at}");
+                assert_eq!(resynced.unwrap(), (Tail::Clean, offsets[hit + 1] - offset));
+                let refused = Writer::options().env(&env).open_append(PATH).unwrap_err();
+                assert!(refused.is_corrupt(), "A3");
+                assert_eq!(bytes_of_env(&env), bad, "A3: nothing is changed");
+            }
+        }
+    }
+}
+
+fn bytes_of_env(env: &Env) -> Vec<u8> {
+    let file = env.fs.open(Path::new(PATH), OpenOptions::read()).unwrap();
+    read_range(&*file, 0, file.len().unwrap() as usize).unwrap()
+}
+
+#[test]
+fn f1_content_never_passes_for_a_record() {
+    // Markers, another record file, and whole copies of what stands before in this very file.
+    let (other, _) = file_of(Compression::None, &[b"inner one".to_vec(), b"inner two".to_vec()]);
+    let mut records = vec![MARKER.repeat(5_000), other.clone(), [&other[..], &MARKER].concat().repeat(20)];
+    for _ in 0..3 {
+        let (so_far, _) = file_of(Compression::None, &records);
+        records.push(so_far);
+    }
+    records.push(b"the last".to_vec());
+    let (bytes, offsets) = file_of(Compression::None, &records);
+
+    let env = env_of(&bytes);
+    let (seekable, mapped) =
+        (SeekableReader::open_in(&env, PATH).unwrap(), MmapReader::open_in(&env, PATH).unwrap());
+    let mut rng = Rng::with_seed(2);
+    for _ in 0..2_000 {
+        let from = rng.u64(..bytes.len() as u64);
+        let expected = offsets.iter().copied().find(|&o| o >= from);
+        assert_eq!(seekable.seek_next(from).unwrap().map(|r| r.offset), expected, "{from}");
+        assert_eq!(mapped.seek_next(from).unwrap().map(|r| r.offset), expected, "{from}");
+        if !offsets.contains(&from) {
+            assert!(seekable.read_at(from).unwrap_err().is_corrupt());
+            assert!(mapped.read_at(from).unwrap_err().is_corrupt());
+        }
+    }
+    for hit in 0..records.len() - 1 {
+        let mut bad = bytes.clone();
+        bad[offsets[hit] as usize + 5] ^= 1; // A length, so that the content must be searched.
+        let (found, end) = read(&env_of(&bad), &Reader::options().resync(true).buffer_bytes(0));
+        let mut rest = records.clone();
+        rest.remove(hit);
+        assert!(found == rest, "{hit}");
+        assert_eq!(end.unwrap(), (Tail::Clean, offsets[hit + 1] - offsets[hit]));
+    }
+}
+
+#[test]
+fn skipping_moves_like_reading() {
+    let records = edge_records();
+    let (bytes, offsets) = file_of(Compression::Lz4, &records);
+    let env = env_of(&bytes);
+    let mut reader = Reader::options().env(&env).open(PATH).unwrap();
+    for (i, record) in records.iter().enumerate() {
+        if i % 3 == 0 {
+            assert_eq!(reader.next().unwrap(), Some(&record[..]));
+        } else {
+            assert!(reader.skip_next().unwrap());
+        }
+        assert_eq!(reader.record_offset(), offsets[i]);
+    }
+    assert!(!reader.skip_next().unwrap());
+    assert_eq!(reader.tail(), Some(Tail::Clean));
+    assert_eq!(reader.next().unwrap(), None);
+    assert_eq!(reader.position(), bytes.len() as u64);
+}
+
+#[test]
+fn an_iterator_ends_after_an_error() {
+    let (mut bytes, offsets, _) = small_file(Compression::None);
+    bytes[offsets[1] as usize] = 0;
+    let env = env_of(&bytes);
+    let mut reader = Reader::options().env(&env).open(PATH).unwrap();
+    let items: Vec<_> = reader.records().take(10).map(|r| r.is_ok()).collect();
+    assert_eq!(items, [true, false]);
+    assert!(reader.next().is_err(), "the reader itself stays where it is");
+}
+
+#[test]
+fn threads_share_a_seekable_reader() {
+    let records: Vec<_> = (0..500u32).map(|i| i.to_le_bytes().repeat(20)).collect();
+    let (bytes, offsets) = file_of(Compression::Snappy, &records);
+    let env = env_of(&bytes);
+    let reader = SeekableReader::open_in(&env, PATH).unwrap();
+    let mapped = MmapReader::open_in(&env, PATH).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for (offset, record) in offsets.iter().zip(&records) {
+                    assert_eq!(&reader.read_at(*offset).unwrap(), record);
+                    assert_eq!(*mapped.read_at(*offset).unwrap(), **record);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a1_synced_records_survive_every_crash() {
+    for direct in [false, true] {
+        for seed in 0..60 {
+            let mut rng = Rng::with_seed(seed);
+            let (fs, env) = memory();
+            let options = Writer::options().env(&env).buffer_bytes(4096).direct(direct);
+            let mut writer = options.create_new(PATH).unwrap();
+            let (mut records, mut acked) = (Vec::new(), 0);
+            for i in 0..rng.usize(1..40) {
+                let record = vec![i as u8 + 1; rng.usize(0..700)];
+                writer.append_sync(&record).unwrap();
+                records.push(record);
+                acked += 1;
+            }
+            // One record more, written but not synced: the only thing that the crash may tear.
+            let record = vec![0xAA; rng.usize(0..9_000)];
+            writer.append(&record).unwrap();
+            writer.flush().unwrap();
+            records.push(record);
+
+            let disk = fs.crash(seed);
+            let env = Env::simulated(Arc::new(disk), seed);
+            let (found, end) = read(&env, &Reader::options());
+            assert!(end.is_ok(), "seed {seed}: {end:?}");
+            assert!(found.len() >= acked && found == records[..found.len()], "seed {seed}");
+
+            let mut writer = Writer::options().env(&env).direct(direct).open_append(PATH).unwrap();
+            writer.append_sync(b"after").unwrap();
+            let (again, end) = read(&env, &Reader::options());
+            assert_eq!(again[..found.len()], found);
+            assert_eq!(again[found.len()..], [b"after"]);
+            assert!(!matches!(end.unwrap().0, Tail::Torn { .. }));
+        }
+    }
+}
+
+#[test]
+fn a1_canary_without_a_sync_records_are_lost() {
+    let (fs, env) = memory();
+    let mut writer = Writer::options().env(&env).create_new(PATH).unwrap();
+    writer.append(b"never synced").unwrap();
+    writer.flush().unwrap();
+    let env = Env::simulated(Arc::new(fs.crash_strict()), 1);
+    assert!(read(&env, &Reader::options()).0.is_empty());
+}
+
+#[test]
+fn a2_after_a_failed_write_nothing_more_is_written() {
+    let (fs, env) = memory();
+    let mut writer = Writer::options().env(&env).buffer_bytes(0).create_new(PATH).unwrap();
+    writer.append_sync(b"kept").unwrap();
+    fs.set_capacity(Some(fs.used_bytes() + 30));
+    assert!(matches!(writer.append(&[1; 100]), Err(Error::NoSpace { .. })));
+    fs.set_capacity(None);
+    assert!(writer.append(b"x").is_err() && writer.sync().is_err());
+    let (found, end) = read(&env, &Reader::options());
+    assert_eq!(found, [b"kept"]);
+    assert!(matches!(end.unwrap().0, Tail::Torn { .. }));
+    let mut writer = Writer::options().env(&env).open_append(PATH).unwrap();
+    writer.append_sync(b"again").unwrap();
+    assert_eq!(read(&env, &Reader::options()).0, [&b"kept"[..], b"again"]);
+}
+
+#[test]
+fn mutations_do_no_harm() {
+    let mut rng = Rng::with_seed(3);
+    for &codec in Compression::ALL {
+        let (bytes, ..) = small_file(codec);
+        fuzzing::record_file(&bytes);
+        for _ in 0..300 {
+            let mut bad = bytes.clone();
+            for _ in 0..rng.usize(1..4) {
+                let at = rng.usize(..bad.len());
+                bad[at] = rng.u8(..);
+            }
+            bad.truncate(rng.usize(..=bad.len()));
+            fuzzing::record_file(&bad);
+        }
+    }
+}
