@@ -15,6 +15,13 @@ mod txn;
 mod types;
 mod wal;
 
+/// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See docs/fuzzing.md.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::encoding::fuzzing as encoding;
+    pub use crate::recordio::fuzzing as recordio;
+}
+
 pub use encoding::Compression;
 pub use types::{Error, KeyspaceId, Result, SeqNo, SharedBytes, Value};
 

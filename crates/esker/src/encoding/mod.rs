@@ -4,6 +4,8 @@ pub(crate) mod bloom;
 pub(crate) mod bytes;
 pub(crate) mod checksum;
 pub(crate) mod compression;
+#[doc(hidden)]
+pub mod fuzzing;
 pub(crate) mod hash;
 
 pub use compression::Compression;

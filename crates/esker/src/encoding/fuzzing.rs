@@ -1,0 +1,61 @@
+//! Entries for fuzzers: numbers, codecs and filters on any bytes.
+//!
+//! ```text
+//!   bytes --decoder--> an error, or a value that encodes to what was read
+//! ```
+
+use super::bloom::BlockedBloom;
+use super::bytes::{ByteReader, put_string, put_varint, unzigzag, zigzag};
+use super::compression::Compression;
+
+/// The largest output that the codecs are asked for.
+const RAW_BYTES_MAX: usize = 1 << 20;
+
+/// A sequence of varints and strings, which must encode to the bytes they came from.
+pub fn numbers(bytes: &[u8]) {
+    let mut reader = ByteReader::new(bytes);
+    let mut again = Vec::new();
+    for take_string in [false, true].into_iter().cycle() {
+        let start = reader.position();
+        again.clear();
+        if take_string {
+            let Ok(string) = reader.string() else { break };
+            put_string(&mut again, string);
+        } else {
+            let Ok(n) = reader.varint() else { break };
+            put_varint(&mut again, n);
+            assert_eq!(zigzag(unzigzag(n)), n);
+        }
+        assert_eq!(again, bytes[start..reader.position()], "B2");
+    }
+    let mut reader = ByteReader::new(bytes);
+    while reader.u8().is_ok() && reader.u16().is_ok() && reader.u32().is_ok() && reader.u64().is_ok() {}
+    assert!(reader.take(bytes.len() as u64 + 1).is_err());
+    assert!(reader.remaining() < 8);
+}
+
+/// One byte for the codec, three for the length expected, then compressed data; and all of it as data to compress.
+pub fn compression(bytes: &[u8]) {
+    let mut reader = ByteReader::new(bytes);
+    let Ok(head) = reader.u32() else { return };
+    let [codec, len @ ..] = head.to_le_bytes();
+    let codec = Compression::ALL[usize::from(codec) % Compression::ALL.len()];
+    let raw_len = (len[0] as usize | (len[1] as usize) << 8 | (len[2] as usize) << 16) % RAW_BYTES_MAX;
+    if let Ok(raw) = codec.decompress(reader.rest(), raw_len) {
+        assert_eq!(raw.len(), raw_len, "C1");
+    }
+    let mut packed = Vec::new();
+    codec.compress(bytes, &mut packed).expect("every codec of this build compresses anything");
+    assert_eq!(codec.decompress(&packed, bytes.len()).as_deref(), Ok(bytes));
+}
+
+/// A stored filter.
+pub fn filter(bytes: &[u8]) {
+    let Ok(filter) = BlockedBloom::decode(bytes) else { return };
+    let mut again = Vec::new();
+    filter.encode(&mut again);
+    assert_eq!(again, bytes);
+    for hash in [0, 1, u64::MAX, 0x0123_4567_89AB_CDEF] {
+        let _ = filter.may_contain(hash);
+    }
+}

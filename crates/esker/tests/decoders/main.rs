@@ -1,0 +1,115 @@
+//! Every decoder of bytes from disk, on thousands of damaged inputs: the short form of the fuzz targets.
+//!
+//! ```text
+//!   targets.rs: valid inputs --mutate.rs--> damaged input --> decoder: no panic, little time, little memory
+//! ```
+//!
+//! D1. No input makes a decoder panic. (The entries also check that what was decoded encodes to the same.)
+//! D2. No input makes a decoder allocate more than [`MEMORY_BYTES_MAX`].
+//! D3. No input keeps a decoder busy for longer than [`TIME_MAX`].
+//!
+//! The long form: docs/fuzzing.md
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
+
+mod memory;
+mod mutate;
+mod targets;
+
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use targets::{Target, targets};
+
+/// Damaged inputs for each decoder.
+const ROUNDS: u64 = 10_000;
+/// The inputs are a few KiB. What is allowed above that is what the best codec can make of them.
+const MEMORY_BYTES_MAX: usize = 128 << 20;
+/// Generous, since machines under load stall: it is to find work that grows without bounds.
+const TIME_MAX: Duration = Duration::from_secs(10);
+
+/// One test for each target, by name.
+macro_rules! test_decoders {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            hammer(&find(stringify!($name)));
+        })*
+
+        #[test]
+        fn every_target_is_tested_and_fuzzed() {
+            let names: Vec<_> = targets().iter().map(|t| t.name).collect();
+            assert_eq!(names, [$(stringify!($name)),*]);
+            let manifest = include_str!("../../../../fuzz/Cargo.toml");
+            for name in names {
+                assert!(manifest.contains(&format!("\"fuzz_targets/{name}.rs\"")), "{name} is no fuzz target");
+            }
+        }
+    };
+}
+
+test_decoders! {
+    numbers
+    compression
+    filter
+    record_file
+}
+
+fn find(name: &str) -> Target {
+    targets().into_iter().find(|t| t.name == name).expect("a target of this name")
+}
+
+fn hammer(target: &Target) {
+    for seed in &target.seeds {
+        check(target, seed, "a valid input");
+    }
+    for round in 0..ROUNDS {
+        let mut rng = Rng::with_seed(round);
+        check(target, &mutate::damaged(&mut rng, &target.seeds), &format!("round {round}"));
+    }
+}
+
+fn check(target: &Target, input: &[u8], what: &str) {
+    let report = Report { target: target.name, what, input };
+    let start = Instant::now();
+    let peak = memory::peak_of(|| (target.run)(input));
+    assert!(peak <= MEMORY_BYTES_MAX, "D2: {peak} bytes allocated");
+    assert!(start.elapsed() <= TIME_MAX, "D3: {:?}", start.elapsed());
+    std::mem::forget(report);
+}
+
+/// Names the input if the test panics while it lives.
+struct Report<'a> {
+    target: &'a str,
+    what: &'a str,
+    input: &'a [u8],
+}
+
+impl Drop for Report<'_> {
+    fn drop(&mut self) {
+        let hex: String = self.input.iter().map(|b| format!("{b:02x}")).collect();
+        eprintln!("decoder {} failed on {}: {hex}", self.target, self.what);
+    }
+}
+
+fn canary(run: fn(&[u8])) {
+    hammer(&Target { name: "canary", run, seeds: vec![vec![7, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7]] });
+}
+
+#[test]
+#[should_panic(expected = "range end index")]
+fn canary_d1_an_unchecked_length_is_found() {
+    canary(|bytes| {
+        let len = bytes.first().copied().unwrap_or(0);
+        let _ = &bytes[..usize::from(len)];
+    });
+}
+
+#[test]
+#[should_panic(expected = "D2")]
+fn canary_d2_an_unchecked_allocation_is_found() {
+    canary(|bytes| {
+        let Some(len) = bytes.first_chunk::<4>() else { return };
+        let len = u32::from_le_bytes(*len).min(1 << 30);
+        std::hint::black_box(Vec::<u8>::with_capacity(len as usize));
+    });
+}

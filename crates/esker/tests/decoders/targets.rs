@@ -1,0 +1,94 @@
+//! The decoders, each with valid inputs. Used by the tests here and by `fuzz/`, whose corpora start from them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker::recordio::Writer;
+use esker::{Compression, fuzzing};
+use esker_env::{Env, Fs, MemFs, OpenOptions, read_range};
+
+/// A decoder under test.
+pub struct Target {
+    /// The name of its fuzz target.
+    pub name: &'static str,
+    /// Decodes; panics if something is wrong with the decoder.
+    pub run: fn(&[u8]),
+    /// Valid inputs.
+    pub seeds: Vec<Vec<u8>>,
+}
+
+/// All decoders.
+pub fn targets() -> Vec<Target> {
+    let target = |name, run: fn(&[u8]), seeds| Target { name, run, seeds };
+    vec![
+        target("numbers", fuzzing::encoding::numbers, numbers()),
+        target("compression", fuzzing::encoding::compression, compressed()),
+        target("filter", fuzzing::encoding::filter, filters()),
+        target("record_file", fuzzing::recordio::record_file, record_files()),
+    ]
+}
+
+fn numbers() -> Vec<Vec<u8>> {
+    vec![
+        b"\x01\x03abc\x80\x01\x00\x7F".to_vec(),
+        b"\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01\x02hi\x05".to_vec(),
+    ]
+}
+
+/// Content with some repetition, and some without.
+fn contents() -> Vec<Vec<u8>> {
+    let mut rng = fastrand::Rng::with_seed(1);
+    vec![
+        b"hello".to_vec(),
+        Vec::new(),
+        b"words and words and other words ".repeat(20),
+        (0..200).map(|_| rng.u8(..)).collect(),
+        vec![0; 3_000],
+    ]
+}
+
+fn filters() -> Vec<Vec<u8>> {
+    let mut one = vec![0x55; 64];
+    one.push(6);
+    let mut four: Vec<u8> = (0..=255).collect();
+    four.push(1);
+    vec![one, four]
+}
+
+fn record_files() -> Vec<Vec<u8>> {
+    Compression::ALL.iter().map(|&codec| record_file(codec, &contents()).0).collect()
+}
+
+/// Compressed payloads, taken out of record files, behind the codec's place in `Compression::ALL` and the length.
+fn compressed() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for (i, &codec) in Compression::ALL.iter().enumerate() {
+        for content in contents() {
+            let (file, start) = record_file(codec, &[&content]);
+            let len = (content.len() as u32).to_le_bytes();
+            seeds.push([&[i as u8, len[0], len[1], len[2]], &file[start..]].concat());
+        }
+    }
+    seeds
+}
+
+/// A record file, and where the payload of its first record starts.
+fn record_file(codec: Compression, records: &[impl AsRef<[u8]>]) -> (Vec<u8>, usize) {
+    let path = Path::new("f");
+    let fs = MemFs::new();
+    let env = Env::simulated(Arc::new(fs.clone()), 1);
+    let mut writer =
+        Writer::options().env(&env).compression(codec).create(path).expect("memory does not fail");
+    let header = writer.size() as usize;
+    for record in records {
+        writer.append(record.as_ref()).expect("memory does not fail");
+    }
+    let size = writer.finish().expect("memory does not fail");
+    // Both headers have the same size.
+    (bytes_of(&fs, path, size), 2 * header)
+}
+
+fn bytes_of(fs: &MemFs, path: &Path, size: u64) -> Vec<u8> {
+    let file = fs.open(path, OpenOptions::read()).expect("the file is there");
+    read_range(&*file, 0, size as usize).expect("memory does not fail")
+}
