@@ -1,0 +1,69 @@
+//! The child process: runs one suite once on one engine, in a directory of its own.
+//!
+//!   runner --arguments--> child --Message lines on stdout--> runner
+
+use std::path::Path;
+
+use crate::recorder::Recorder;
+use crate::results::{Better, Message, Record, Unit, Usage};
+use crate::scale::Scale;
+use crate::store::{Engine, Failure};
+use crate::suites::Suite;
+
+/// One run of one engine.
+pub(crate) struct Job<'a> {
+    pub(crate) suite: &'static dyn Suite,
+    pub(crate) engine: &'static dyn Engine,
+    pub(crate) scale: Scale,
+    pub(crate) run: u32,
+    pub(crate) commit: &'a str,
+}
+
+impl Job<'_> {
+    /// A record of this run with nothing measured yet.
+    pub(crate) fn blank(&self) -> Record {
+        Record {
+            suite: self.suite.name().to_owned(),
+            row: String::new(),
+            engine: self.engine.name().to_owned(),
+            version: self.engine.version(),
+            scale: self.scale.name().to_owned(),
+            run: self.run,
+            value: None,
+            unit: Unit::Seconds,
+            better: Better::Lower,
+            ops: 1,
+            passes: Vec::new(),
+            usage: Usage::default(),
+            syncs_per_commit: None,
+            error: None,
+            commit: self.commit.to_owned(),
+        }
+    }
+}
+
+/// Runs `job` in `dir` and prints a [`Message`] for every step.
+pub(crate) fn run(job: &Job<'_>, dir: &Path, traced: bool) -> Result<(), Failure> {
+    die_with_the_runner();
+    let rows = job.suite.rows(job.scale);
+    let mut recorder = Recorder::new(rows, job.blank(), dir, Box::new(std::io::stdout()), traced);
+    job.suite.run(job.engine, job.scale, &mut recorder)?;
+    recorder.finish()
+}
+
+/// An interrupted lab leaves no engine running.
+#[cfg(target_os = "linux")]
+fn die_with_the_runner() {
+    use rustix::process::{Signal, set_parent_process_death_signal};
+    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        eprintln!("this process may outlive an interrupted run: {error}");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with_the_runner() {}
+
+/// Reads a line that a child printed; anything else on its stdout is not ours.
+pub(crate) fn message(line: &str) -> Option<Message> {
+    serde_json::from_str(line).ok()
+}

@@ -1,0 +1,91 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::scale::Scale;
+
+const EXAMPLES: &str = "\
+Examples:
+  esker-bench                                      suite redb, scale quick, all engines, 3 runs
+  esker-bench list                                 what can be run
+  esker-bench run redb --scale seed --runs 5       the published sizes
+  esker-bench run redb --engine esker --engine lmdb --dir /mnt/fast
+
+A run prints a table and leaves in --out:
+  results.jsonl   one JSON object per row and run: suite, row, engine, version, scale, run, value, unit, better, ...
+  run.json        machine, commit, command, versions and options of the engines
+  report.html     the table with bars, to open in a browser
+
+Build with --release: figures of any other build mean nothing. Leave the machine alone while it runs.
+docs/benchmarking.md says how the figures are made and how to add an engine or a suite.";
+
+/// Measures Esker beside other embedded key-value engines: same data, same durability, same memory, every read checked.
+#[derive(Parser)]
+#[command(name = "esker-bench", version, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List suites with their rows, engines with their options, and scales
+    List,
+    /// Run a suite on engines that take turns, in a fresh process and directory each time
+    Run(RunArguments),
+    /// One run of one engine, started by `run`
+    #[command(hide = true)]
+    Child(ChildArguments),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RunArguments {
+    /// Suite to run; `esker-bench list` names them
+    #[arg(default_value = "redb")]
+    pub(crate) suite: String,
+    /// Engine to run, repeatable; all of them when left out
+    #[arg(long = "engine", value_name = "NAME")]
+    pub(crate) engines: Vec<String>,
+    /// How much work
+    #[arg(long, value_enum, default_value = "quick")]
+    pub(crate) scale: Scale,
+    /// How often each engine takes its turn; medians need 3 or more
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) runs: u32,
+    /// Directory on the disk to measure; databases are made in it and removed [default: that of --out]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+    /// Directory for the results
+    #[arg(long, default_value = "bench-out")]
+    pub(crate) out: PathBuf,
+    /// Longest time for one engine and run; past it the engine is stopped and its rows fail [default: by scale]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<u64>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ChildArguments {
+    pub(crate) suite: String,
+    pub(crate) engine: String,
+    #[arg(value_enum)]
+    pub(crate) scale: Scale,
+    pub(crate) run: u32,
+    pub(crate) dir: PathBuf,
+    #[arg(long, default_value = "")]
+    pub(crate) commit: String,
+    #[arg(long)]
+    pub(crate) traced: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,133 @@
+//! Engines that must fail, so that a lab that reports nothing wrong can be believed.
+//!
+//!   canary-wrong   a sound map in memory, except that one read in 100 returns a value with one byte flipped
+//!   canary-crash   the same map, but the process aborts when it is compacted
+//!   canary-hang    the same map, but compaction never ends
+//!
+//! They are hidden: `--engine` takes them, `list` and the default run do not show them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use crate::store::{Durability, Engine, EngineOption, Failure, Reader, Store, Writer};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Canary {
+    Wrong,
+    Crash,
+    Hang,
+}
+
+impl Engine for Canary {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Wrong => "canary-wrong",
+            Self::Crash => "canary-crash",
+            Self::Hang => "canary-hang",
+        }
+    }
+
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").to_owned()
+    }
+
+    fn options(&self) -> &'static [EngineOption] {
+        &[]
+    }
+
+    fn hidden(&self) -> bool {
+        true
+    }
+
+    fn open(&self, _dir: &Path, _memory_bytes: u64) -> Result<Box<dyn Store>, Failure> {
+        Ok(Box::new(CanaryStore { kind: *self, map: RwLock::default(), reads: AtomicU64::new(0) }))
+    }
+}
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+struct CanaryStore {
+    kind: Canary,
+    map: RwLock<Map>,
+    /// Reads so far; a plain count, so `Relaxed` is enough.
+    reads: AtomicU64,
+}
+
+impl Store for CanaryStore {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        match durability {
+            Durability::Sync => Ok(()),
+            Durability::NoSync => Err(Failure::Unsupported("the canary has one mode".to_owned())),
+        }
+    }
+
+    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+        work(&mut *self.map.write().map_err(Failure::engine)?)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        Ok(Box::new(CanaryReader { store: self, map: self.map.read().map_err(Failure::engine)? }))
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        match self.kind {
+            Canary::Wrong => Ok(()),
+            Canary::Crash => std::process::abort(),
+            Canary::Hang => loop {
+                std::thread::sleep(Duration::from_secs(3600));
+            },
+        }
+    }
+}
+
+impl Writer for Map {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+        Map::remove(self, key);
+        Ok(())
+    }
+}
+
+struct CanaryReader<'store> {
+    store: &'store CanaryStore,
+    map: RwLockReadGuard<'store, Map>,
+}
+
+impl Reader for CanaryReader<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let Some(value) = self.map.get(key) else { return Ok(false) };
+        let turn = self.store.reads.fetch_add(1, Ordering::Relaxed);
+        if self.store.kind == Canary::Wrong && turn % 100 == 99 {
+            let mut flipped = value.clone();
+            if let Some(byte) = flipped.last_mut() {
+                *byte ^= 1;
+            }
+            visit(&flipped);
+        } else {
+            visit(value);
+        }
+        Ok(true)
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        let limit = usize::try_from(limit).map_err(Failure::engine)?;
+        let items = self.map.range(from.to_vec()..).take(limit);
+        Ok(items.map(|(key, value)| visit(key, value)).count() as u64)
+    }
+
+    fn len(&mut self) -> Result<u64, Failure> {
+        Ok(self.map.len() as u64)
+    }
+}

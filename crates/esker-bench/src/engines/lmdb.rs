@@ -1,0 +1,195 @@
+//! LMDB through heed, set up as redb's own benchmark sets it up.
+//!
+//!   Store::write -> mdb_txn_begin .. mdb_put .. mdb_txn_commit (fdatasync, then the meta page through an O_DSYNC handle)
+//!   Reader       -> one MDB_RDONLY transaction; values are lent from the map
+//!
+//! L1. Reader and writer transactions end before the environment is closed, replaced or has its flags changed: `compact`
+//!     and `set_durability` take `&mut self`, readers borrow `&self`.
+#![expect(unsafe_code, reason = "heed makes opening an environment and changing its sync flag unsafe")]
+
+use std::fs::File;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use heed::types::Bytes;
+use heed::{
+    CommitOrAbort, CompactionOption, Database, Env, EnvFlags, EnvOpenOptions, FlagSetMode, RoTxn, RwTxn,
+    WithTls,
+};
+
+use crate::store::{Durability, Engine, EngineOption, Failure, Reader, Store, Writer};
+
+/// Address space of the map: more than any scale of any suite writes. It costs nothing until it is used.
+const MAP_BYTES: usize = 64 << 30;
+
+type Map = Database<'static, Bytes, Bytes>;
+
+pub(crate) struct Lmdb;
+
+impl Engine for Lmdb {
+    fn name(&self) -> &'static str {
+        "lmdb"
+    }
+
+    fn version(&self) -> String {
+        let lmdb = heed::lmdb_version();
+        format!("{}.{}.{} (heed {})", lmdb.major, lmdb.minor, lmdb.patch, env!("VERSION_HEED"))
+    }
+
+    fn options(&self) -> &'static [EngineOption] {
+        &[
+            EngineOption {
+                setting: "map size 64 GiB",
+                reason: "LMDB's documentation: choose the map larger than the data will ever be; unused address space is free",
+            },
+            EngineOption {
+                setting: "cache: the page cache",
+                reason: "LMDB has no cache of its own; on a machine with less free memory than the other engines' cache size this favours nobody",
+            },
+            EngineOption {
+                setting: "no MDB_WRITEMAP",
+                reason: "redb's lmdb_benchmark leaves it off, and LMDB's documentation warns that stray writes then corrupt the file",
+            },
+            EngineOption {
+                setting: "no MDB_NORDAHEAD",
+                reason: "LMDB's documentation advises it only for databases larger than memory with random reads; no scale here is",
+            },
+            EngineOption {
+                setting: "nosync writes: MDB_NOSYNC",
+                reason: "switched on for that row only, as in redb's lmdb_benchmark",
+            },
+            EngineOption {
+                setting: "compaction: mdb_env_copy2 with MDB_CP_COMPACT",
+                reason: "LMDB's only compaction: copy, sync, rename over the data file, reopen; as in redb's lmdb_benchmark",
+            },
+            EngineOption {
+                setting: "size: data.mdb and lock.mdb",
+                reason: "the files as they stand in the directory",
+            },
+        ]
+    }
+
+    fn open(&self, dir: &Path, _memory_bytes: u64) -> Result<Box<dyn Store>, Failure> {
+        Ok(Box::new(LmdbStore { dir: dir.to_path_buf(), open: Some(Open::new(dir)?) }))
+    }
+}
+
+struct LmdbStore {
+    dir: PathBuf,
+    /// `None` only within `compact`, while the data file is being replaced.
+    open: Option<Open>,
+}
+
+struct Open {
+    env: Env,
+    map: Map,
+}
+
+impl Open {
+    fn new(dir: &Path) -> Result<Self, Failure> {
+        // SAFETY: the directory is this run's own; no other process or handle maps or changes its files.
+        let env = unsafe { EnvOpenOptions::new().map_size(MAP_BYTES).open(dir) }.map_err(Failure::engine)?;
+        let txn = env.write_txn().map_err(Failure::engine)?;
+        let created: heed::Result<CommitOrAbort<Map, ()>> = env
+            .create_databases_and_commit(txn, |opener, txn| {
+                opener.create_database(txn, None).map(CommitOrAbort::Commit)
+            });
+        let map = created.map_err(Failure::engine)?.commit();
+        let map = map.ok_or_else(|| Failure::engine("the map was not created"))?;
+        Ok(Self { env, map })
+    }
+}
+
+impl LmdbStore {
+    fn open(&self) -> Result<&Open, Failure> {
+        self.open.as_ref().ok_or_else(|| Failure::engine("closed by a compaction that failed"))
+    }
+}
+
+impl Store for LmdbStore {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        let mode = match durability {
+            Durability::Sync => FlagSetMode::Disable,
+            Durability::NoSync => FlagSetMode::Enable,
+        };
+        let env = &self.open()?.env;
+        // SAFETY: L1, so no other thread is inside the environment; NO_SYNC risks this run's own scratch data only.
+        unsafe { env.set_flags(EnvFlags::NO_SYNC, mode) }.map_err(Failure::engine)?;
+        if durability == Durability::Sync { env.force_sync().map_err(Failure::engine) } else { Ok(()) }
+    }
+
+    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+        let open = self.open()?;
+        let mut writer = LmdbWriter { txn: open.env.write_txn().map_err(Failure::engine)?, map: open.map };
+        work(&mut writer)?;
+        writer.txn.commit().map_err(Failure::engine)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        let open = self.open()?;
+        Ok(Box::new(LmdbReader { txn: open.env.read_txn().map_err(Failure::engine)?, map: open.map }))
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        let Some(open) = self.open.take() else { return self.open().map(|_| ()) };
+        let compacted = self.dir.join("compacted.mdb");
+        let mut file = File::create_new(&compacted).map_err(Failure::engine)?;
+        open.env.copy_to_file(&mut file, CompactionOption::Enabled).map_err(Failure::engine)?;
+        file.sync_all().map_err(Failure::engine)?;
+        open.env.prepare_for_closing().wait();
+        std::fs::rename(&compacted, self.dir.join("data.mdb")).map_err(Failure::engine)?;
+        self.open = Some(Open::new(&self.dir)?);
+        Ok(())
+    }
+}
+
+struct LmdbWriter<'env> {
+    txn: RwTxn<'env>,
+    map: Map,
+}
+
+impl Writer for LmdbWriter<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.map.put(&mut self.txn, key, value).map_err(Failure::engine)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.map.delete(&mut self.txn, key).map(|_| ()).map_err(Failure::engine)
+    }
+}
+
+struct LmdbReader<'env> {
+    txn: RoTxn<'env, WithTls>,
+    map: Map,
+}
+
+impl Reader for LmdbReader<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = self.map.get(&self.txn, key).map_err(Failure::engine)?;
+        Ok(value.map(visit).is_some())
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        // LMDB has no empty keys and refuses to search for one.
+        let start = if from.is_empty() { Bound::Unbounded } else { Bound::Included(from) };
+        let bounds = (start, Bound::Unbounded);
+        let mut items = self.map.range(&self.txn, &bounds).map_err(Failure::engine)?;
+        let mut seen = 0;
+        while seen < limit {
+            let Some(item) = items.next() else { break };
+            let (key, value) = item.map_err(Failure::engine)?;
+            visit(key, value);
+            seen += 1;
+        }
+        Ok(seen)
+    }
+
+    fn len(&mut self) -> Result<u64, Failure> {
+        self.map.len(&self.txn).map_err(Failure::engine)
+    }
+}

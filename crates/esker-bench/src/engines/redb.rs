@@ -1,0 +1,143 @@
+//! redb, set up as its own benchmark sets it up.
+//!
+//!   Store::write -> begin_write, one table, commit (one sync; none in mode NoSync)
+//!   Reader       -> begin_read, one read-only table; values are lent from redb's cache
+
+use std::path::Path;
+
+use redb::{
+    Builder, Database, Durability as RedbDurability, ReadOnlyTable, ReadableDatabase, ReadableTable,
+    ReadableTableMetadata, Table, TableDefinition,
+};
+
+use crate::store::{Durability, Engine, EngineOption, Failure, Reader, Store, Writer};
+
+const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("x");
+const FILE: &str = "data.redb";
+
+pub(crate) struct Redb;
+
+impl Engine for Redb {
+    fn name(&self) -> &'static str {
+        "redb"
+    }
+
+    fn version(&self) -> String {
+        env!("VERSION_REDB").to_owned()
+    }
+
+    fn options(&self) -> &'static [EngineOption] {
+        &[
+            EngineOption {
+                setting: "cache size: the suite's memory",
+                reason: "redb's lmdb_benchmark gives 4 GiB through set_cache_size",
+            },
+            EngineOption {
+                setting: "one-phase commit, no quick repair",
+                reason: "redb's defaults, as in its lmdb_benchmark",
+            },
+            EngineOption {
+                setting: "sync writes: Durability::Immediate",
+                reason: "redb's default; one fsync a commit",
+            },
+            EngineOption {
+                setting: "nosync writes: Durability::None",
+                reason: "redb's only other mode; as in its lmdb_benchmark",
+            },
+            EngineOption {
+                setting: "reads: the lifetime-bound accessors of ReadableTable",
+                reason: "redb's lmdb_benchmark calls them because they avoid a reference count",
+            },
+            EngineOption { setting: "compaction: Database::compact", reason: "as in its lmdb_benchmark" },
+        ]
+    }
+
+    fn open(&self, dir: &Path, memory_bytes: u64) -> Result<Box<dyn Store>, Failure> {
+        let cache_bytes = usize::try_from(memory_bytes).map_err(Failure::engine)?;
+        let db =
+            Builder::new().set_cache_size(cache_bytes).create(dir.join(FILE)).map_err(Failure::engine)?;
+        let txn = db.begin_write().map_err(Failure::engine)?;
+        txn.open_table(TABLE).map_err(Failure::engine)?;
+        txn.commit().map_err(Failure::engine)?;
+        Ok(Box::new(RedbStore { db, durability: RedbDurability::Immediate }))
+    }
+}
+
+struct RedbStore {
+    db: Database,
+    durability: RedbDurability,
+}
+
+impl Store for RedbStore {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        self.durability = match durability {
+            Durability::Sync => RedbDurability::Immediate,
+            Durability::NoSync => RedbDurability::None,
+        };
+        Ok(())
+    }
+
+    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+        let mut txn = self.db.begin_write().map_err(Failure::engine)?;
+        txn.set_durability(self.durability).map_err(Failure::engine)?;
+        let mut writer = RedbWriter { table: txn.open_table(TABLE).map_err(Failure::engine)? };
+        work(&mut writer)?;
+        drop(writer);
+        txn.commit().map_err(Failure::engine)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        let txn = self.db.begin_read().map_err(Failure::engine)?;
+        Ok(Box::new(RedbReader { table: txn.open_table(TABLE).map_err(Failure::engine)? }))
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        self.db.compact().map(|_| ()).map_err(Failure::engine)
+    }
+}
+
+struct RedbWriter<'txn> {
+    table: Table<'txn, &'static [u8], &'static [u8]>,
+}
+
+impl Writer for RedbWriter<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.table.insert(key, value).map(|_| ()).map_err(Failure::engine)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.table.remove(key).map(|_| ()).map_err(Failure::engine)
+    }
+}
+
+struct RedbReader {
+    table: ReadOnlyTable<&'static [u8], &'static [u8]>,
+}
+
+impl Reader for RedbReader {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = ReadableTable::get(&self.table, key).map_err(Failure::engine)?;
+        Ok(value.map(|guard| visit(guard.value())).is_some())
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        let mut items = ReadableTable::range(&self.table, from..).map_err(Failure::engine)?;
+        let mut seen = 0;
+        while seen < limit {
+            let Some(item) = items.next() else { break };
+            let (key, value) = item.map_err(Failure::engine)?;
+            visit(key.value(), value.value());
+            seen += 1;
+        }
+        Ok(seen)
+    }
+
+    fn len(&mut self) -> Result<u64, Failure> {
+        self.table.len().map_err(Failure::engine)
+    }
+}

@@ -1,0 +1,103 @@
+//! One small correctness test that every adapter passes: the lab must not measure a wrong binding.
+
+use crate::engines::{self, ENGINES};
+use crate::store::{Durability, Engine, Failure, Reader, Store};
+
+const MEMORY_BYTES: u64 = 64 << 20;
+
+type Items = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn item(i: u32) -> (Vec<u8>, Vec<u8>) {
+    (format!("key {i:05}").into_bytes(), format!("value {i}").into_bytes())
+}
+
+fn get(reader: &mut dyn Reader, key: &[u8]) -> Option<Vec<u8>> {
+    let mut value = None;
+    let found = reader.get(key, &mut |bytes| value = Some(bytes.to_vec())).unwrap();
+    assert_eq!(found, value.is_some());
+    value
+}
+
+fn range(reader: &mut dyn Reader, from: &[u8], limit: u64) -> Items {
+    let mut items = Items::new();
+    let count = reader.range(from, limit, &mut |k, v| items.push((k.to_vec(), v.to_vec()))).unwrap();
+    assert_eq!(count, items.len() as u64);
+    items
+}
+
+fn put_all(store: &dyn Store, numbers: impl Iterator<Item = u32> + Clone) {
+    store
+        .write(&mut |writer| {
+            numbers.clone().try_for_each(|i| {
+                let (key, value) = item(i);
+                writer.put(&key, &value)
+            })
+        })
+        .unwrap();
+}
+
+fn check(store: &dyn Store, live: &Items) {
+    let mut reader = store.reader().unwrap();
+    assert_eq!(reader.len().unwrap(), live.len() as u64);
+    assert_eq!(&range(&mut *reader, b"", u64::MAX), live);
+    for (key, value) in live {
+        assert_eq!(get(&mut *reader, key).as_ref(), Some(value));
+    }
+    let (middle, _) = &live[live.len() / 2];
+    assert_eq!(range(&mut *reader, middle, 10), live[live.len() / 2..][..10]);
+    assert_eq!(range(&mut *reader, b"zzz", 10), Items::new());
+    assert_eq!(get(&mut *reader, b"no such key"), None);
+}
+
+fn adapter_is_correct(engine: &dyn Engine) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut live: Items = (0..1000).map(item).collect();
+    {
+        let mut store = engine.open(dir.path(), MEMORY_BYTES).unwrap();
+        put_all(&*store, (0..900).rev());
+        store.set_durability(Durability::NoSync).unwrap();
+        for i in 900..1000 {
+            put_all(&*store, std::iter::once(i));
+        }
+        store.set_durability(Durability::Sync).unwrap();
+        check(&*store, &live);
+
+        let rolled_back = store.write(&mut |writer| {
+            writer.put(b"never", b"seen")?;
+            Err(Failure::Engine("stop".to_owned()))
+        });
+        assert!(rolled_back.is_err());
+        check(&*store, &live);
+
+        let mut before = store.reader().unwrap();
+        let removed = live.split_off(500);
+        store.write(&mut |writer| removed.iter().try_for_each(|(key, _)| writer.remove(key))).unwrap();
+        assert_eq!(before.len().unwrap(), 1000, "S2: an open reader is a snapshot");
+        assert_eq!(get(&mut *before, &removed[0].0).as_ref(), Some(&removed[0].1), "S2");
+        drop(before);
+        check(&*store, &live);
+
+        store.compact().unwrap();
+        check(&*store, &live);
+        put_all(&*store, std::iter::once(0));
+    }
+    let store = engine.open(dir.path(), MEMORY_BYTES).unwrap();
+    check(&*store, &live);
+}
+
+#[test]
+fn every_adapter_is_correct() {
+    for engine in engines::shown() {
+        println!("{}", engine.name());
+        adapter_is_correct(engine);
+    }
+}
+
+#[test]
+fn names_are_unique_and_versions_known() {
+    for engine in ENGINES {
+        assert!(std::ptr::addr_eq(engines::find(engine.name()).unwrap(), *engine) || engine.hidden());
+        assert_eq!(ENGINES.iter().filter(|other| other.name() == engine.name()).count(), 1);
+        assert!(engine.version().contains('.'), "{} {}", engine.name(), engine.version());
+    }
+}

@@ -1,0 +1,144 @@
+//! Describes the machine and the code, so that a figure can be judged and repeated.
+//!
+//!   /proc, /sys, statvfs, git, the command line -> Context -> run.json, the head of every report
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+/// Where, when and how the results of a run came about.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Context {
+    pub(crate) machine: Machine,
+    /// Commit of this repository, with `-dirty` when files differ from it.
+    pub(crate) commit: String,
+    /// Seconds since 1970, UTC.
+    pub(crate) started_unix_s: u64,
+    /// The command that repeats the run.
+    pub(crate) command: String,
+    pub(crate) engines: Vec<EngineContext>,
+}
+
+/// An engine as it was run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct EngineContext {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// Setting and reason.
+    pub(crate) options: Vec<(String, String)>,
+}
+
+/// The machine.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) cpu: String,
+    pub(crate) cores: usize,
+    pub(crate) memory_bytes: u64,
+    pub(crate) kernel: String,
+    /// File system and device of the database directory.
+    pub(crate) disk: String,
+}
+
+impl Machine {
+    /// The machine as it is now; `dir` is where databases are made.
+    pub(crate) fn describe(dir: &Path) -> Self {
+        let cpu =
+            file_field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+        let memory = file_field("/proc/meminfo", "MemTotal").unwrap_or_default();
+        let memory_kib: u64 = memory.split(' ').next().and_then(|kib| kib.parse().ok()).unwrap_or(0);
+        let kernel = read_line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned());
+        Self {
+            cpu,
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: memory_kib * 1024,
+            kernel: format!("{} {kernel}", std::env::consts::OS),
+            disk: disk_of(dir).unwrap_or_else(|| "unknown".to_owned()),
+        }
+    }
+
+    /// One line for the head of a table.
+    pub(crate) fn line(&self) -> String {
+        let memory_gib = self.memory_bytes as f64 / f64::from(1 << 30);
+        format!("{} cores of {}, {memory_gib:.0} GiB, {}, {}", self.cores, self.cpu, self.kernel, self.disk)
+    }
+}
+
+/// Bytes that can still be written under `dir`, where the system tells.
+#[cfg(unix)]
+pub(crate) fn disk_bytes_free(dir: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(dir).ok()?;
+    Some(stat.f_bavail * stat.f_frsize)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn disk_bytes_free(_dir: &Path) -> Option<u64> {
+    None
+}
+
+/// Writes what other programs left unwritten, so that the next engine does not wait for it.
+pub(crate) fn settle_disk() {
+    #[cfg(unix)]
+    rustix::fs::sync();
+}
+
+pub(crate) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The commit this program's sources stand at, or `unknown` outside a clone.
+pub(crate) fn commit() -> String {
+    let git = |arguments: &[&str]| {
+        let output =
+            Command::new("git").args(["-C", env!("CARGO_MANIFEST_DIR")]).args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let Some(head) = git(&["rev-parse", "--short=12", "HEAD"]) else { return "unknown".to_owned() };
+    let changes = git(&["status", "--porcelain", "--untracked-files=no"]).unwrap_or_default();
+    if changes.is_empty() { head } else { format!("{head}-dirty") }
+}
+
+fn read_line(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+fn file_field(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// File system, device and write cache of the mount that holds `dir`.
+fn disk_of(dir: &Path) -> Option<String> {
+    let dir = fs::canonicalize(dir).ok()?;
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let (_, device, file_system) = mounts
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(' ');
+            let (device, place, file_system) = (fields.next()?, fields.next()?, fields.next()?);
+            dir.starts_with(place).then_some((place.len(), device, file_system))
+        })
+        .max()?;
+    let name = device.rsplit('/').next().unwrap_or(device);
+    let cache = read_line(&format!("/sys/class/block/{name}/queue/write_cache"));
+    let cache = cache.map(|cache| format!(", {cache} cache")).unwrap_or_default();
+    Some(format!("{file_system} on {device}{cache}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_is_described() {
+        let machine = Machine::describe(&std::env::temp_dir());
+        assert!(machine.cores > 0 && machine.line().contains("cores of"));
+        if cfg!(target_os = "linux") {
+            assert!(machine.memory_bytes > 0);
+            assert!(disk_bytes_free(&std::env::temp_dir()).unwrap() > 0);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Sums up the records of one suite and scale: medians, spread, who is best, and by how much.
+//!
+//! M1. A row with an error in any run has no median: an engine that fails once did not do the work.
+//! M2. A ratio is Esker's median over that of the best other engine, so below 1 is good where lower is better.
+
+use std::collections::BTreeMap;
+
+use crate::recorder::median;
+use crate::results::{Better, Record, Unit};
+
+/// The engine that ratios are about.
+pub(crate) const HOME: &str = "esker";
+
+/// One suite at one scale.
+pub(crate) struct Summary {
+    pub(crate) suite: String,
+    pub(crate) scale: String,
+    /// Runs of each engine.
+    pub(crate) runs: u32,
+    /// In the order in which they took turns, with versions.
+    pub(crate) engines: Vec<(String, String)>,
+    /// In the order in which they ran.
+    pub(crate) rows: Vec<RowSummary>,
+    /// What each engine used over all rows of a run.
+    pub(crate) totals: Vec<Totals>,
+}
+
+/// One row over all engines; `cells` is parallel to `Summary::engines`.
+pub(crate) struct RowSummary {
+    pub(crate) name: String,
+    pub(crate) unit: Unit,
+    pub(crate) better: Better,
+    pub(crate) ops: u64,
+    pub(crate) cells: Vec<Cell>,
+    /// Index of the best engine.
+    pub(crate) best: Option<usize>,
+    /// M2.
+    pub(crate) ratio: Option<f64>,
+}
+
+/// One row of one engine.
+pub(crate) enum Cell {
+    Value(Value),
+    Error(String),
+}
+
+/// The runs of one row of one engine.
+pub(crate) struct Value {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    pub(crate) syncs_per_commit: Option<f64>,
+}
+
+impl Value {
+    /// Distance between the best and the worst run, as a part of the median.
+    pub(crate) fn spread(&self) -> f64 {
+        if self.median > 0.0 { (self.max - self.min) / self.median } else { 0.0 }
+    }
+}
+
+impl Cell {
+    /// The value, if there is one.
+    pub(crate) fn value(&self) -> Option<&Value> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Error(_) => None,
+        }
+    }
+}
+
+/// Medians over an engine's runs.
+pub(crate) struct Totals {
+    pub(crate) peak_rss_bytes: f64,
+    pub(crate) written_bytes: f64,
+    pub(crate) cpu_s: f64,
+}
+
+impl Summary {
+    /// Every failure once: what failed, and the rows that it cost.
+    pub(crate) fn failures(&self) -> Vec<(String, Vec<&str>)> {
+        let mut failures: Vec<(String, Vec<&str>)> = Vec::new();
+        for row in &self.rows {
+            for (cell, (engine, _)) in row.cells.iter().zip(&self.engines) {
+                let Cell::Error(error) = cell else { continue };
+                let failure = format!("{engine}: {error}");
+                match failures.iter_mut().find(|(known, _)| *known == failure) {
+                    Some((_, rows)) => rows.push(&row.name),
+                    None => failures.push((failure, vec![&row.name])),
+                }
+            }
+        }
+        failures
+    }
+
+    /// Sums up records of one suite and scale.
+    pub(crate) fn new(records: &[Record]) -> Self {
+        let mut engines: Vec<(String, String)> = Vec::new();
+        let mut row_names: Vec<&Record> = Vec::new();
+        for record in records {
+            if !engines.iter().any(|(name, _)| *name == record.engine) {
+                engines.push((record.engine.clone(), record.version.clone()));
+            }
+            if !row_names.iter().any(|known| known.row == record.row) {
+                row_names.push(record);
+            }
+        }
+        let rows = row_names.iter().map(|known| row(known, &engines, records)).collect();
+        let totals = engines.iter().map(|(engine, _)| totals(engine, records)).collect();
+        Self {
+            suite: records.first().map_or_else(String::new, |record| record.suite.clone()),
+            scale: records.first().map_or_else(String::new, |record| record.scale.clone()),
+            runs: records.iter().map(|record| record.run).max().unwrap_or(0),
+            engines,
+            rows,
+            totals,
+        }
+    }
+}
+
+fn row(known: &Record, engines: &[(String, String)], records: &[Record]) -> RowSummary {
+    let cells: Vec<Cell> = engines
+        .iter()
+        .map(|(engine, _)| {
+            cell(records.iter().filter(|record| record.row == known.row && record.engine == *engine))
+        })
+        .collect();
+    let is_better = |a: f64, b: f64| if known.better == Better::Lower { a < b } else { a > b };
+    let medians: Vec<Option<f64>> = cells.iter().map(|cell| cell.value().map(|value| value.median)).collect();
+    let best_of = |wanted: &dyn Fn(usize) -> bool| {
+        let mut best: Option<(usize, f64)> = None;
+        for (i, median) in medians.iter().enumerate() {
+            if let Some(median) = median.filter(|_| wanted(i))
+                && best.is_none_or(|(_, so_far)| is_better(median, so_far))
+            {
+                best = Some((i, median));
+            }
+        }
+        best
+    };
+    let home = engines.iter().position(|(name, _)| name == HOME);
+    let home_median = home.and_then(|home| medians[home]);
+    let peer = best_of(&|i| Some(i) != home);
+    let ratio =
+        home_median.zip(peer).filter(|(_, (_, peer))| *peer > 0.0).map(|(ours, (_, peer))| ours / peer);
+    RowSummary {
+        name: known.row.clone(),
+        unit: known.unit,
+        better: known.better,
+        ops: known.ops,
+        best: best_of(&|_| true).map(|(i, _)| i),
+        ratio,
+        cells,
+    }
+}
+
+/// M1.
+fn cell<'a>(runs: impl Iterator<Item = &'a Record>) -> Cell {
+    let mut values = Vec::new();
+    let mut syncs_per_commit = None;
+    for record in runs {
+        match (&record.error, record.value) {
+            (None, Some(value)) => values.push(value),
+            (Some(error), _) => return Cell::Error(error.clone()),
+            (None, None) => return Cell::Error("no value".to_owned()),
+        }
+        syncs_per_commit = syncs_per_commit.or(record.syncs_per_commit);
+    }
+    if values.is_empty() {
+        return Cell::Error("not run".to_owned());
+    }
+    Cell::Value(Value {
+        median: median(&values),
+        min: values.iter().copied().fold(f64::INFINITY, f64::min),
+        max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        syncs_per_commit,
+    })
+}
+
+fn totals(engine: &str, records: &[Record]) -> Totals {
+    let mut runs: BTreeMap<u32, (f64, f64, f64)> = BTreeMap::new();
+    for record in records.iter().filter(|record| record.engine == engine) {
+        let (peak, written, cpu) = runs.entry(record.run).or_default();
+        *peak = peak.max(record.usage.peak_rss_bytes as f64);
+        *written += record.usage.written_bytes as f64;
+        *cpu += record.usage.cpu_s;
+    }
+    let over_runs = |pick: fn(&(f64, f64, f64)) -> f64| median(&runs.values().map(pick).collect::<Vec<_>>());
+    Totals {
+        peak_rss_bytes: over_runs(|run| run.0),
+        written_bytes: over_runs(|run| run.1),
+        cpu_s: over_runs(|run| run.2),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::results::Usage;
+
+    /// A record with a value, or with an error where there is none.
+    pub(crate) fn record(engine: &str, row: &str, run: u32, value: Option<f64>) -> Record {
+        Record {
+            suite: "redb".to_owned(),
+            row: row.to_owned(),
+            engine: engine.to_owned(),
+            version: "1.0".to_owned(),
+            scale: "test".to_owned(),
+            run,
+            value,
+            unit: Unit::Seconds,
+            better: Better::Lower,
+            ops: 10,
+            passes: Vec::new(),
+            usage: Usage { cpu_s: 1.0, ..Usage::default() },
+            syncs_per_commit: Some(1.0),
+            error: value.is_none().then(|| "it broke <here>".to_owned()),
+            commit: "c".to_owned(),
+        }
+    }
+
+    #[test]
+    fn medians_best_and_ratio() {
+        let mut records = Vec::new();
+        for (run, times) in [(1, [4.0, 2.0, 9.0]), (2, [1.0, 3.0, 9.0]), (3, [1.5, 8.0, 9.0])] {
+            for (engine, time) in ["esker", "lmdb", "redb"].iter().zip(times) {
+                records.push(record(engine, "bulk load", run, Some(time)));
+            }
+        }
+        let summary = Summary::new(&records);
+        let row = &summary.rows[0];
+        assert_eq!((summary.runs, summary.rows.len(), summary.engines.len()), (3, 1, 3));
+        assert_eq!(row.cells[0].value().map(|value| value.median), Some(1.5));
+        assert_eq!(row.cells[0].value().map(Value::spread), Some(2.0));
+        assert_eq!((row.best, row.ratio), (Some(0), Some(0.5)));
+        assert!((summary.totals[0].cpu_s - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn m1_an_error_in_one_run_fails_the_row() {
+        let records = [record("esker", "len()", 1, Some(1.0)), record("esker", "len()", 2, None)];
+        let summary = Summary::new(&records);
+        assert!(matches!(&summary.rows[0].cells[0], Cell::Error(error) if error.contains("broke")));
+        assert_eq!((summary.rows[0].best, summary.rows[0].ratio), (None, None));
+    }
+}

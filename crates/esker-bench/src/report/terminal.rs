@@ -1,0 +1,153 @@
+//! The table on the terminal: a line per row, a column per engine, the best in bold, Esker's ratio last.
+//!
+//!   Summary -> lines of text; a star marks the best where there is no bold
+
+use std::fmt::Write as _;
+
+use crate::machine::Context;
+use crate::report::summary::{Cell, RowSummary, Summary};
+use crate::report::units::{bytes, seconds, show};
+use crate::results::Better;
+
+const BOLD: &str = "\x1b[1m";
+const GREEN: &str = "\x1b[32m";
+const RED: &str = "\x1b[31m";
+const PLAIN: &str = "\x1b[0m";
+
+/// Draws the table; `styled` says whether the terminal takes colours.
+pub(crate) fn table(summary: &Summary, context: &Context, styled: bool) -> String {
+    let mut header = vec!["row".to_owned()];
+    header.extend(summary.engines.iter().map(|(name, _)| name.clone()));
+    header.push("esker / best peer".to_owned());
+    let mut lines = vec![header.into_iter().map(Text::plain).collect::<Vec<_>>()];
+    lines.extend(summary.rows.iter().map(row));
+    let rows_end = lines.len();
+    let mut total = |name: &str, value: &dyn Fn(usize) -> String| {
+        let cells = (0..summary.engines.len()).map(|i| Text::plain(value(i)));
+        lines.push(std::iter::once(Text::plain(name.to_owned())).chain(cells).collect());
+    };
+    total("peak memory", &|i| bytes(summary.totals[i].peak_rss_bytes));
+    total("written, all rows", &|i| bytes(summary.totals[i].written_bytes));
+    total("processor, all rows", &|i| seconds(summary.totals[i].cpu_s));
+
+    let columns = summary.engines.len() + 2;
+    let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(Text::len).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let rule = widths.iter().map(|width| "-".repeat(*width)).collect::<Vec<_>>().join("  ");
+    let mut out = format!(
+        "suite {}, scale {}, {} runs, median and spread\n",
+        summary.suite, summary.scale, summary.runs
+    );
+    for (i, line) in lines.iter().enumerate() {
+        if i == 1 || i == rows_end {
+            let _infallible = writeln!(out, "{rule}");
+        }
+        let cells = line.iter().zip(&widths).enumerate();
+        let cells: Vec<String> = cells.map(|(i, (text, width))| text.draw(*width, i == 0, styled)).collect();
+        let _infallible = writeln!(out, "{}", cells.join("  ").trim_end());
+    }
+    out + &notes(summary, context)
+}
+
+fn row(row: &RowSummary) -> Vec<Text> {
+    let mut cells = vec![Text::plain(row.name.clone())];
+    cells.extend(row.cells.iter().enumerate().map(|(i, cell)| match cell {
+        Cell::Error(_) => Text { style: RED, ..Text::plain("failed".to_owned()) },
+        Cell::Value(value) => {
+            let spread = format!("{:>4.0} %", value.spread() * 100.0);
+            let text = format!("{} {spread}", show(value.median, row.unit));
+            if row.best == Some(i) { Text { style: BOLD, is_best: true, text } } else { Text::plain(text) }
+        }
+    }));
+    cells.push(row.ratio.map_or_else(
+        || Text::plain("-".to_owned()),
+        |ratio| {
+            let is_good = if row.better == Better::Lower { ratio <= 1.0 } else { ratio >= 1.0 };
+            Text { style: if is_good { GREEN } else { RED }, ..Text::plain(format!("{ratio:.2}")) }
+        },
+    ));
+    cells
+}
+
+/// What stands below the table: syncs, failures, machine, versions, command.
+fn notes(summary: &Summary, context: &Context) -> String {
+    let mut out = String::from("\n");
+    let mut say = |line: String| out.push_str(&(line + "\n"));
+    for (failure, rows) in summary.failures() {
+        say(format!("failed: {failure} ({})", rows.join(", ")));
+    }
+    for name in ["individual writes", "batch writes", "nosync writes"] {
+        let Some(row) = summary.rows.iter().find(|row| row.name == name) else { continue };
+        let syncs = row.cells.iter().zip(&summary.engines).filter_map(|(cell, (engine, _))| {
+            let syncs = cell.value()?.syncs_per_commit;
+            Some(syncs.map_or_else(|| format!("{engine} not traced"), |syncs| format!("{engine} {syncs:.2}")))
+        });
+        say(format!("syncs per commit, {name}: {}", syncs.collect::<Vec<_>>().join(", ")));
+    }
+    let versions: Vec<String> =
+        summary.engines.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    say(format!("engines: {}; commit {}", versions.join(", "), context.commit));
+    say(format!("machine: {}", context.machine.line()));
+    say(format!("command: {}", context.command));
+    out
+}
+
+struct Text {
+    text: String,
+    style: &'static str,
+    is_best: bool,
+}
+
+impl Text {
+    fn plain(text: String) -> Self {
+        Self { text, style: "", is_best: false }
+    }
+
+    fn len(&self) -> usize {
+        self.text.len() + usize::from(self.is_best)
+    }
+
+    fn draw(&self, width: usize, is_first: bool, styled: bool) -> String {
+        let mark = if self.is_best && !styled { "*" } else { "" };
+        let text = format!("{mark}{}", self.text);
+        let padding = " ".repeat(width.saturating_sub(text.len()));
+        let text =
+            if styled && !self.style.is_empty() { format!("{}{text}{PLAIN}", self.style) } else { text };
+        if is_first { text + &padding } else { padding + &text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use crate::report::summary::tests::record;
+
+    fn context() -> Context {
+        Context {
+            machine: Machine::describe(&std::env::temp_dir()),
+            commit: "abc".to_owned(),
+            started_unix_s: 0,
+            command: "esker-bench run redb".to_owned(),
+            engines: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_table_has_every_row_and_engine() {
+        let records = [
+            record("esker", "bulk load", 1, Some(0.5)),
+            record("lmdb", "bulk load", 1, Some(2.0)),
+            record("esker", "len()", 1, None),
+            record("lmdb", "len()", 1, Some(1e-6)),
+        ];
+        let text = table(&Summary::new(&records), &context(), false);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1], "row                           esker             lmdb  esker / best peer");
+        assert_eq!(lines[3], "bulk load            *500 ms    0 %    2.00 s    0 %               0.25");
+        assert_eq!(lines[4], "len()                        failed  *1.00 us    0 %                  -");
+        assert!(text.contains("failed: esker: it broke <here> (len())") && text.contains("commit abc"));
+        let styled = table(&Summary::new(&records), &context(), true);
+        assert!(styled.contains("\x1b[1m500 ms    0 %\x1b[0m") && !styled.contains('*'));
+    }
+}

@@ -1,0 +1,54 @@
+//! Numbers as people read them.
+
+use crate::results::Unit;
+
+/// A value with a unit of a fitting size.
+pub(crate) fn show(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Seconds => seconds(value),
+        Unit::Bytes => bytes(value),
+    }
+}
+
+/// Three digits and s, ms, us or ns.
+pub(crate) fn seconds(value: f64) -> String {
+    let (scaled, unit) = match value {
+        v if v >= 1.0 => (v, "s"),
+        v if v >= 1e-3 => (v * 1e3, "ms"),
+        v if v >= 1e-6 => (v * 1e6, "us"),
+        v => (v * 1e9, "ns"),
+    };
+    format!("{} {unit}", three_digits(scaled))
+}
+
+/// Three digits and MiB, or KiB below one.
+pub(crate) fn bytes(value: f64) -> String {
+    let mib = value / f64::from(1 << 20);
+    if mib >= 1.0 {
+        format!("{} MiB", three_digits(mib))
+    } else {
+        format!("{} KiB", three_digits(mib * 1024.0))
+    }
+}
+
+fn three_digits(value: f64) -> String {
+    match value {
+        v if v >= 99.95 => format!("{v:.0}"),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits() {
+        for (value, text) in [(123.4, "123 s"), (1.234, "1.23 s"), (0.0999, "99.9 ms"), (2.5e-7, "250 ns")] {
+            assert_eq!(show(value, Unit::Seconds), text);
+        }
+        assert_eq!(show(1.5 * 1024.0 * 1024.0, Unit::Bytes), "1.50 MiB");
+        assert_eq!(show(0.0, Unit::Bytes), "0.00 KiB");
+    }
+}

@@ -1,0 +1,42 @@
+//! How much work a suite does.
+
+use clap::ValueEnum;
+
+/// The scales; what each means in items is the suite's to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scale {
+    /// A suite in about a minute: for every day
+    Quick,
+    /// The source's own counts, as far as a machine of 2 cores and 24 GiB holds them: for published figures
+    Seed,
+    /// The source's own counts, whatever they need
+    Full,
+    /// The lab's own tests: every row, almost no work; the times mean nothing
+    #[value(hide = true)]
+    Test,
+}
+
+impl Scale {
+    /// The scales that `list` shows.
+    pub(crate) const SHOWN: [Self; 3] = [Self::Quick, Self::Seed, Self::Full];
+
+    /// Its name on the command line and in results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Seed => "seed",
+            Self::Full => "full",
+            Self::Test => "test",
+        }
+    }
+
+    /// How long one engine may take for one run of a suite before it counts as hung.
+    pub(crate) fn seconds_max(self) -> u64 {
+        match self {
+            Self::Quick => 300,
+            Self::Seed => 1_800,
+            Self::Full => 7_200,
+            Self::Test => 120,
+        }
+    }
+}

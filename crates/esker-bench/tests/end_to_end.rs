@@ -1,0 +1,159 @@
+//! Runs the real binary at the smallest scale: every row of every engine is there, and what must fail does.
+
+#![expect(clippy::unwrap_used, reason = "helpers of a test")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const ROWS: [&str; 15] = [
+    "bulk load",
+    "individual writes",
+    "batch writes",
+    "nosync writes",
+    "len()",
+    "random reads",
+    "random range reads",
+    "random reads (4 threads)",
+    "random reads (8 threads)",
+    "random reads (16 threads)",
+    "random reads (32 threads)",
+    "bulk removals",
+    "size pre-compact",
+    "compaction",
+    "size after bench",
+];
+const ENGINES: [&str; 2] = ["lmdb", "redb"];
+
+fn bench(arguments: &[&str], out: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_esker-bench"));
+    command.args(arguments).arg("--out").arg(out).output().unwrap()
+}
+
+fn records(out: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(out.join("results.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn find<'a>(records: &'a [Value], engine: &str, row: &str, run: u64) -> &'a Value {
+    let mut found = records.iter().filter(|r| r["engine"] == engine && r["row"] == row && r["run"] == run);
+    let record = found.next().unwrap_or_else(|| panic!("no record of {engine}, {row}, run {run}"));
+    assert!(found.next().is_none(), "two records of {engine}, {row}, run {run}");
+    record
+}
+
+#[test]
+fn every_row_of_every_engine_is_measured() {
+    let out = tempfile::tempdir().unwrap();
+    let output = bench(&["run", "redb", "--scale", "test", "--runs", "2"], out.path());
+    assert!(output.status.success(), "{output:?}");
+    let table = String::from_utf8(output.stdout).unwrap();
+    let records = records(out.path());
+    assert_eq!(records.len(), ROWS.len() * ENGINES.len() * 2);
+    for (engine, row) in ENGINES.iter().flat_map(|engine| ROWS.map(|row| (*engine, row))) {
+        for run in [1, 2] {
+            let record = find(&records, engine, row, run);
+            assert!(record["value"].as_f64().unwrap() > 0.0, "{record}");
+            assert!(record["error"].is_null(), "{record}");
+            assert_eq!(record["suite"], "redb");
+            assert_eq!(record["scale"], "test");
+            assert_eq!(record["better"], "lower");
+            assert_eq!(record["unit"], if row.starts_with("size") { "bytes" } else { "s" });
+            assert!(!record["version"].as_str().unwrap().contains("unknown"), "{record}");
+            assert!(record["disk_bytes"].as_u64().unwrap() > 0, "{record}");
+            for field in ["peak_rss_bytes", "written_bytes"] {
+                assert!(record[field].is_u64(), "{field} of {record}");
+            }
+            assert!(record["cpu_s"].is_f64(), "{record}");
+        }
+        assert!(table.lines().any(|line| line.starts_with(row)), "{table}");
+    }
+    let html = std::fs::read_to_string(out.path().join("report.html")).unwrap();
+    assert_eq!(html.matches("<svg").count(), ROWS.len());
+    let run: Value =
+        serde_json::from_str(&std::fs::read_to_string(out.path().join("run.json")).unwrap()).unwrap();
+    assert_eq!(run["engines"].as_array().unwrap().len(), ENGINES.len());
+    assert!(run["machine"]["cores"].as_u64().unwrap() > 0);
+    assert!(!out.path().join("esker-bench-data").exists(), "databases are removed");
+}
+
+#[test]
+fn sync_rows_are_seen_to_sync() {
+    let out = tempfile::tempdir().unwrap();
+    bench(&["run", "--scale", "test", "--runs", "1"], out.path());
+    let records = records(out.path());
+    for engine in ENGINES {
+        let syncs = |row| find(&records, engine, row, 1)["syncs_per_commit"].as_f64();
+        // Machines without strace report null, never a guess.
+        if let Some(syncs) = syncs("individual writes") {
+            assert!((1.0..4.0).contains(&syncs), "{engine}: {syncs}");
+        }
+        assert!(syncs("random reads").is_none());
+    }
+}
+
+#[test]
+fn canary_a_wrong_value_fails_its_row() {
+    let out = tempfile::tempdir().unwrap();
+    let output = bench(
+        &["run", "--scale", "test", "--runs", "1", "--engine", "canary-wrong", "--engine", "redb"],
+        out.path(),
+    );
+    assert!(output.status.success(), "a failed row is not the end of the run: {output:?}");
+    let records = records(out.path());
+    let record = find(&records, "canary-wrong", "random reads", 1);
+    assert!(record["value"].is_null());
+    assert!(record["error"].as_str().unwrap().starts_with("wrong answer: sum of the values"), "{record}");
+    assert!(find(&records, "canary-wrong", "random range reads", 1)["error"].is_null(), "the run went on");
+    let nosync = find(&records, "canary-wrong", "nosync writes", 1);
+    assert!(nosync["error"].as_str().unwrap().starts_with("not supported"), "{nosync}");
+    let bulk = find(&records, "canary-wrong", "individual writes", 1);
+    if !find(&records, "redb", "individual writes", 1)["syncs_per_commit"].is_null() {
+        assert!(bulk["error"].as_str().unwrap().starts_with("does not sync"), "{bulk}");
+    }
+    assert!(String::from_utf8(output.stdout).unwrap().contains("failed"));
+}
+
+#[test]
+fn canary_a_crash_and_a_hang_fail_their_rows_only() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = ["run", "--scale", "test", "--runs", "1", "--timeout", "2"];
+    let engines = ["--engine", "canary-crash", "--engine", "canary-hang", "--engine", "redb"];
+    let output = bench(&[&arguments[..], &engines[..]].concat(), out.path());
+    assert!(output.status.success(), "{output:?}");
+    let records = records(out.path());
+    for (engine, error) in
+        [("canary-crash", "the process ended early"), ("canary-hang", "out of time after 2 s")]
+    {
+        assert!(find(&records, engine, "random reads", 1)["error"].is_null());
+        let record = find(&records, engine, "compaction", 1);
+        assert!(record["error"].as_str().unwrap().starts_with(error), "{record}");
+        let record = find(&records, engine, "size after bench", 1);
+        assert_eq!(record["error"], "not run: compaction failed");
+    }
+    assert!(find(&records, "redb", "compaction", 1)["error"].is_null());
+}
+
+#[test]
+fn wrong_names_are_told_apart_from_wrong_use() {
+    let out = tempfile::tempdir().unwrap();
+    for (arguments, expected) in [
+        (&["run", "redis"][..], "no suite redis; there are: redb"),
+        (&["run", "redb", "--engine", "sqlite"], "no engine sqlite; there are: "),
+    ] {
+        let output = bench(arguments, out.path());
+        assert!(!output.status.success());
+        assert!(String::from_utf8(output.stderr).unwrap().contains(expected));
+    }
+}
+
+#[test]
+fn list_names_everything() {
+    let output = Command::new(env!("CARGO_BIN_EXE_esker-bench")).arg("list").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for name in ROWS.iter().chain(&ENGINES).chain(&["quick", "seed", "full"]) {
+        assert!(text.contains(name), "{name} is not in: {text}");
+    }
+    assert!(!text.contains("canary"));
+}
