@@ -9,6 +9,7 @@
 //! S2. A `Reader` is a snapshot: it sees each transaction whole or not at all, and none committed after it began.
 //! S3. Values are handed to a visitor, so an engine that can lend its bytes copies nothing, and every engine pays
 //!     the same one virtual call.
+//! S4. Going back to mode `Sync` makes durable what was written without: no engine carries that debt into a later row.
 
 use std::path::Path;
 

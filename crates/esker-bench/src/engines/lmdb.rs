@@ -115,6 +115,7 @@ impl Store for LmdbStore {
         let env = &self.open()?.env;
         // SAFETY: L1, so no other thread is inside the environment; NO_SYNC risks this run's own scratch data only.
         unsafe { env.set_flags(EnvFlags::NO_SYNC, mode) }.map_err(Failure::engine)?;
+        // S4
         if durability == Durability::Sync { env.force_sync().map_err(Failure::engine) } else { Ok(()) }
     }
 

@@ -74,7 +74,8 @@ impl Store for RedbStore {
             Durability::Sync => RedbDurability::Immediate,
             Durability::NoSync => RedbDurability::None,
         };
-        Ok(())
+        // S4: an empty durable commit carries the commits before it to the device.
+        if durability == Durability::Sync { self.write(&mut |_| Ok(())) } else { Ok(()) }
     }
 
     fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
