@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_env::{Env, Fs, MemFs, OpenOptions, RealFs, read_range};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions, RealFs, read_range};
 use fastrand::Rng;
 
 use super::frame::{FRAME_BYTES, MARKER};
@@ -426,6 +426,55 @@ fn a2_after_a_failed_write_nothing_more_is_written() {
     let mut writer = Writer::options().env(&env).open_append(PATH).unwrap();
     writer.append_sync(b"again").unwrap();
     assert_eq!(read(&env, &Reader::options()).0, [&b"kept"[..], b"again"]);
+}
+
+/// Twelve records, each synced, on a file system of which the `nth` changing call fails. Returns what was
+/// acknowledged, and whether all was.
+fn write_with_fault(fs: &MemFs, action: FaultAction, nth: u64, direct: bool) -> (Vec<Vec<u8>>, bool) {
+    let faulty = FaultFs::new(Arc::new(fs.clone()));
+    faulty.add(FaultRule::new(&OpKind::CHANGES, action).nth(nth));
+    let env = Env::simulated(Arc::new(faulty), 1);
+    let mut acked = Vec::new();
+    let Ok(mut writer) = Writer::options().env(&env).direct(direct).create_new(PATH) else {
+        return (acked, false);
+    };
+    for i in 0..12 {
+        let record = vec![i; 700];
+        if writer.append_sync(&record).is_err() {
+            assert!(
+                writer.append_sync(b"more").is_err() && writer.flush().is_err() && writer.finish().is_err()
+            );
+            return (acked, false);
+        }
+        acked.push(record);
+    }
+    let done = writer.finish().is_ok();
+    (acked, done)
+}
+
+#[test]
+fn a2_a_fault_at_every_call_loses_nothing_acknowledged() {
+    let fail = FaultAction::Fail(std::io::ErrorKind::Other);
+    for action in [fail, FaultAction::ShortWrite { keep: 7 }, FaultAction::NoSpace] {
+        for direct in [false, true] {
+            for nth in 1.. {
+                let fs = MemFs::new();
+                let (acked, done) = write_with_fault(&fs, action, nth, direct);
+                let disk = fs.crash(nth);
+                if !disk.exists(Path::new(PATH)).unwrap() {
+                    assert!(acked.is_empty(), "A1");
+                    continue;
+                }
+                let (found, end) = read(&Env::simulated(Arc::new(disk), 1), &Reader::options());
+                assert!(end.is_ok(), "{nth}: {end:?}");
+                assert!(found.len() <= acked.len() + 1 && found[..acked.len()] == acked, "A1: {nth}");
+                if done {
+                    assert!(nth > 24, "every record was written and synced");
+                    break;
+                }
+            }
+        }
+    }
 }
 
 #[test]
