@@ -1,1 +1,204 @@
-//! Placeholder until its owner writes it.
+//! The memtable: the newest writes, sorted, in memory.
+//!
+//! ```text
+//!   commit --Applier--> filter bits --> arena B+tree: key --> newest version --> older ...
+//!                 `---> range tombstones
+//!   get    --may_contain--> get at a sequence number      cursor, scan --> in key order
+//! ```
+//!
+//! M1. One applier inserts; any number of readers read meanwhile, without locks. A reader that takes its sequence number by
+//!     an acquire load, from where the applier's side stored it with release after inserting, finds everything up
+//!     to that number, and never half an entry.
+//! M2. A key's versions come with strictly increasing sequence numbers.
+//! M3. A key that was inserted is never denied by `may_contain`. Range tombstones are not in the filter: whoever skips
+//!     `get` because of it still looks at `range_tombstones`.
+//! M4. Memory is given back as a whole, when the last owner (memtable, applier, cursor, scan) is gone.
+//!
+//! The files, in reading order: `permutation`, `arena`, `record`, `node`, `tree` (how readers and the applier work
+//! together), `writer`, `position`, `cursor`, `scan`, `filter`. There is no file format here: tables have one.
+
+mod arena;
+mod cursor;
+mod filter;
+mod node;
+mod permutation;
+mod position;
+mod record;
+mod scan;
+mod tree;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+pub(crate) use self::cursor::MemtableCursor;
+use self::filter::{Filter, FilterWriter};
+use self::position::Position;
+pub(crate) use self::scan::MemtableScan;
+use self::tree::Tree;
+use self::writer::TreeWriter;
+use crate::encoding::hash::key_hash;
+use crate::types::SeqNo;
+use crate::types::entry::EntryRef;
+use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
+
+/// See the module's documentation.
+pub(crate) struct Memtable {
+    tree: Arc<Tree>,
+    filter: Filter,
+    /// Until the applier takes it.
+    filter_writer: Mutex<Option<FilterWriter>>,
+    range_tombstones: RwLock<Arc<RangeTombstones>>,
+    /// Release store after the set is replaced, acquire load: who sees true finds the tombstones.
+    has_range_tombstones: AtomicBool,
+    /// The rest are statistics, stored by the applier alone. Relaxed: they protect nothing.
+    range_tombstone_bytes: AtomicUsize,
+    entries: AtomicU64,
+    /// `u64::MAX` while empty.
+    min_seq: AtomicU64,
+    max_seq: AtomicU64,
+}
+
+/// The right to write to one memtable (M1).
+pub(crate) struct Applier {
+    tree: TreeWriter,
+    filter: FilterWriter,
+}
+
+impl Memtable {
+    /// An empty memtable; the filter is sized for `expected_bytes` of entries.
+    pub(crate) fn new(expected_bytes: usize) -> Self {
+        let (filter, filter_writer) = Filter::new(expected_bytes);
+        Memtable {
+            tree: Arc::new(Tree::new()),
+            filter,
+            filter_writer: Mutex::new(Some(filter_writer)),
+            range_tombstones: RwLock::default(),
+            has_range_tombstones: AtomicBool::new(false),
+            range_tombstone_bytes: AtomicUsize::new(0),
+            entries: AtomicU64::new(0),
+            min_seq: AtomicU64::new(u64::MAX),
+            max_seq: AtomicU64::new(0),
+        }
+    }
+
+    /// The applier.
+    ///
+    /// # Panics
+    /// On the second call (M1).
+    pub(crate) fn applier(&self) -> Applier {
+        let tree = TreeWriter::new(Arc::clone(&self.tree));
+        Applier { tree, filter: self.filter_writer.lock().take().expect("M1: one applier per memtable") }
+    }
+
+    /// Inserts a version. Ascending keys are inserted fastest.
+    ///
+    /// # Panics
+    /// If the key has a version of this or a newer sequence number (M2), or the applier is another memtable's.
+    pub(crate) fn insert(&self, applier: &mut Applier, entry: EntryRef<'_>) {
+        assert!(applier.tree.writes_to(&self.tree), "M1");
+        let Applier { tree, filter } = applier;
+        tree.insert(entry, || self.filter.insert(filter, key_hash(entry.key)));
+        self.entries.store(self.entries() + 1, Ordering::Relaxed);
+        self.note_seq(entry.seq);
+    }
+
+    /// Adds a range tombstone. Costs time in proportion to those already there.
+    ///
+    /// # Panics
+    /// If the applier is another memtable's.
+    pub(crate) fn add_range_tombstone(&self, applier: &mut Applier, tombstone: RangeTombstone) {
+        assert!(applier.tree.writes_to(&self.tree), "M1");
+        if tombstone.start >= tombstone.end {
+            return;
+        }
+        self.note_seq(tombstone.seq);
+        let size = size_of::<RangeTombstone>() + tombstone.start.len() + tombstone.end.len();
+        self.range_tombstone_bytes.fetch_add(size, Ordering::Relaxed);
+        let old = self.range_tombstones();
+        let new = Arc::new(RangeTombstones::new(old.iter().chain([tombstone])));
+        *self.range_tombstones.write() = new;
+        self.has_range_tombstones.store(true, Ordering::Release);
+    }
+
+    fn note_seq(&self, seq: SeqNo) {
+        let (min, max) = (self.min_seq.load(Ordering::Relaxed), self.max_seq.load(Ordering::Relaxed));
+        self.min_seq.store(min.min(seq.get()), Ordering::Relaxed);
+        self.max_seq.store(max.max(seq.get()), Ordering::Relaxed);
+    }
+
+    /// False if the key with this hash certainly has no entry. Says nothing about range tombstones (M3).
+    #[inline]
+    pub(crate) fn may_contain(&self, hash: u64) -> bool {
+        self.filter.may_contain(hash)
+    }
+
+    /// The newest version of a key not newer than `at`, tombstones included. Does not probe the filter.
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8], at: SeqNo) -> Option<EntryRef<'_>> {
+        Some(self.tree.find(key)?.visible(at)?.entry())
+    }
+
+    /// The sequence number of a key's newest version.
+    #[inline]
+    pub(crate) fn newest_seq(&self, key: &[u8]) -> Option<SeqNo> {
+        Some(self.tree.find(key)?.seq())
+    }
+
+    /// Whether there are range tombstones.
+    #[inline]
+    pub(crate) fn has_range_tombstones(&self) -> bool {
+        self.has_range_tombstones.load(Ordering::Acquire)
+    }
+
+    /// The range tombstones as they are now.
+    pub(crate) fn range_tombstones(&self) -> Arc<RangeTombstones> {
+        Arc::clone(&self.range_tombstones.read())
+    }
+
+    /// A cursor for a reader at `at`.
+    pub(crate) fn cursor(&self, at: SeqNo) -> MemtableCursor {
+        MemtableCursor::new(Position::new(Arc::clone(&self.tree)), at)
+    }
+
+    /// All versions, from the first key on.
+    pub(crate) fn scan(&self) -> MemtableScan {
+        MemtableScan::new(Position::new(Arc::clone(&self.tree)))
+    }
+
+    /// Bytes of memory in use.
+    pub(crate) fn bytes_used(&self) -> usize {
+        self.tree.arena.used() + self.filter.size_bytes() + self.range_tombstone_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Versions of keys.
+    pub(crate) fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Whether there are neither versions nor range tombstones.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries() == 0 && !self.has_range_tombstones()
+    }
+
+    /// The smallest sequence number, range tombstones included; none while empty.
+    pub(crate) fn min_seq(&self) -> Option<SeqNo> {
+        SeqNo::try_new(self.min_seq.load(Ordering::Relaxed))
+    }
+
+    /// The largest sequence number, range tombstones included; none while empty.
+    pub(crate) fn max_seq(&self) -> Option<SeqNo> {
+        self.min_seq().map(|_| SeqNo::new(self.max_seq.load(Ordering::Relaxed)))
+    }
+}
+
+impl std::fmt::Debug for Memtable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Memtable({} entries, {} bytes)", self.entries(), self.bytes_used())
+    }
+}

@@ -1,0 +1,143 @@
+//! The arena: memory that is handed out once and given back as a whole.
+//!
+//! ```text
+//!   Bump::alloc --> [chunk 64 KiB][128 KiB] ... [4 MiB][4 MiB]   + a chunk for each very large record
+//! ```
+//!
+//! A1. What was handed out stays at its address, untouched by the arena, until the arena is dropped.
+//! A2. No two allocations overlap.
+#![expect(unsafe_code, reason = "hands out raw memory")]
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+/// The first chunk is small, so that a tiny database stays tiny.
+const CHUNK_BYTES_MIN: usize = 64 << 10;
+const CHUNK_BYTES_MAX: usize = 4 << 20;
+const CHUNK_ALIGN: usize = 64;
+
+/// Owns the chunks.
+#[derive(Default)]
+pub(super) struct Arena {
+    chunks: Mutex<Vec<Chunk>>,
+    /// A statistic: Relaxed, it protects nothing.
+    used: AtomicUsize,
+}
+
+struct Chunk {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: a chunk is memory owned by the arena; it has no ties to a thread.
+unsafe impl Send for Chunk {}
+
+impl Arena {
+    /// Bytes handed out.
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn add_chunk(&self, size: usize) -> NonNull<u8> {
+        let layout = Layout::from_size_align(size, CHUNK_ALIGN).expect("a key and a value fit in memory");
+        // SAFETY: the size is not zero: every caller asks for at least CHUNK_BYTES_MIN or a record.
+        let base = NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
+        self.chunks.lock().push(Chunk { base, layout });
+        base
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for chunk in self.chunks.get_mut() {
+            // SAFETY: the chunk was allocated with this layout, once; nothing that points into it outlives the arena.
+            unsafe { dealloc(chunk.base.as_ptr(), chunk.layout) };
+        }
+    }
+}
+
+/// The unused rest of an arena's newest chunk. Only the applier has one.
+pub(super) struct Bump {
+    next: *mut u8,
+    left: usize,
+    chunk_size: usize,
+}
+
+// SAFETY: the memory it points to belongs to it alone until handed out (A2), whichever thread holds it.
+unsafe impl Send for Bump {}
+
+impl Bump {
+    pub(super) fn new() -> Self {
+        Bump { next: ptr::null_mut(), left: 0, chunk_size: CHUNK_BYTES_MIN }
+    }
+
+    /// Uninitialised memory of this size and alignment (at most 64), valid until the arena is dropped.
+    #[inline]
+    pub(super) fn alloc(&mut self, arena: &Arena, size: usize, align: usize) -> NonNull<u8> {
+        debug_assert!(align.is_power_of_two() && align <= CHUNK_ALIGN && size > 0);
+        let padding = self.next.addr().wrapping_neg() & (align - 1);
+        if size.saturating_add(padding) > self.left {
+            return self.alloc_in_new_chunk(arena, size);
+        }
+        self.take(arena, padding, size)
+    }
+
+    #[cold]
+    fn alloc_in_new_chunk(&mut self, arena: &Arena, size: usize) -> NonNull<u8> {
+        // What is large beside a chunk gets its own, so that at most a quarter of a chunk is ever left unused.
+        if size > self.chunk_size / 4 {
+            arena.used.fetch_add(size, Ordering::Relaxed);
+            return arena.add_chunk(size);
+        }
+        self.next = arena.add_chunk(self.chunk_size).as_ptr();
+        self.left = self.chunk_size;
+        self.chunk_size = (self.chunk_size * 2).min(CHUNK_BYTES_MAX);
+        self.take(arena, 0, size)
+    }
+
+    #[inline]
+    fn take(&mut self, arena: &Arena, padding: usize, size: usize) -> NonNull<u8> {
+        assert!(padding + size <= self.left, "A2");
+        // SAFETY: `next` is followed by `left` bytes of the same chunk, and padding + size is not more.
+        let (start, end) = unsafe { (self.next.add(padding), self.next.add(padding + size)) };
+        self.next = end;
+        self.left -= padding + size;
+        // Only the applier changes the counter here: a load and a store do, where an atomic add would cost more.
+        arena.used.store(arena.used.load(Ordering::Relaxed) + padding + size, Ordering::Relaxed);
+        NonNull::new(start).expect("a chunk is not at address zero")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a2_allocations_are_aligned_and_apart() {
+        let arena = Arena::default();
+        let mut bump = Bump::new();
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut taken: Vec<(usize, usize)> = Vec::new();
+        for n in 0..3000 {
+            let size = if n % 500 == 0 { rng.usize(100_000..9_000_000) } else { rng.usize(1..3000) };
+            let align = 1 << rng.u32(0..=6);
+            let at = bump.alloc(&arena, size, align).as_ptr().addr();
+            assert_eq!(at % align, 0);
+            taken.push((at, size));
+        }
+        taken.sort_unstable();
+        assert!(taken.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0), "A2");
+        let asked: usize = taken.iter().map(|t| t.1).sum();
+        assert!((asked..asked + 3000 * 64).contains(&arena.used()));
+    }
+
+    #[test]
+    fn the_first_chunk_is_small() {
+        let arena = Arena::default();
+        Bump::new().alloc(&arena, 100, 8);
+        assert_eq!(arena.chunks.lock()[0].layout.size(), CHUNK_BYTES_MIN);
+    }
+}

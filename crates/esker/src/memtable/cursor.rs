@@ -1,0 +1,99 @@
+//! A reader's walk over a memtable at one sequence number.
+//!
+//! MC1. The cursor stands on each key that has a version not newer than `at`, and shows the newest such version.
+
+use super::position::Position;
+use super::record::RecordRef;
+use crate::types::cursor::SourceCursor;
+use crate::types::entry::Kind;
+use crate::types::{Result, SeqNo, Value};
+
+/// See [`Memtable::cursor`](super::Memtable::cursor). It keeps the memtable's entries alive.
+pub(crate) struct MemtableCursor {
+    position: Position,
+    at: SeqNo,
+}
+
+impl MemtableCursor {
+    pub(super) fn new(position: Position, at: SeqNo) -> Self {
+        MemtableCursor { position, at }
+    }
+
+    /// From the key where the position stands, goes to the first one with a version to show (MC1).
+    #[inline]
+    fn settle(&mut self, step: impl Fn(&mut Position)) -> Result<()> {
+        while self.position.version().is_some() && !self.position.show_at(self.at) {
+            step(&mut self.position);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn version(&self) -> RecordRef<'_> {
+        self.position.version().expect("the cursor is valid")
+    }
+}
+
+impl SourceCursor for MemtableCursor {
+    #[inline]
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.position.seek(key);
+        self.settle(Position::next)
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.position.seek_before(key);
+        self.settle(Position::prev)
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        self.position.first();
+        self.settle(Position::next)
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.position.last();
+        self.settle(Position::prev)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.position.next();
+        self.settle(Position::next)
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        self.position.prev();
+        self.settle(Position::prev)
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.position.version().is_some()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.version().key()
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        self.version().seq()
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.version().kind()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.version().value()
+    }
+
+    fn value_handle(&self) -> Value {
+        Value::copy_of(self.value())
+    }
+}

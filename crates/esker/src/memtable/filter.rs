@@ -1,0 +1,107 @@
+//! The filter in front of the tree: "this key is certainly not in the memtable".
+//!
+//! ```text
+//!   hash --> [small][sized for the memtable][twice that] ...     the newest is filled, all are probed
+//! ```
+//!
+//! F1. No false negatives: a key's bits are set before the key is reachable, and a filter is listed before it is used.
+//! F2. Each Bloom filter takes as many keys as it was made for; then a larger one follows.
+//!
+//! The number of keys is not known in advance: the first filter is small, for tiny databases; the second suits keys and
+//! values of some 100 bytes, so that usually no more are needed.
+
+use std::sync::OnceLock;
+
+use crate::encoding::bloom::BlockedBloom;
+
+const BITS_PER_KEY: u32 = 10;
+const SMALL_KEYS: usize = 4096;
+/// What a key and its value are expected to take.
+const ENTRY_BYTES: usize = 100;
+const FILTERS_MAX: usize = 24;
+
+/// Bloom filters of growing size.
+pub(super) struct Filter {
+    /// Set in order, by the applier; `OnceLock` publishes them to readers.
+    filters: [OnceLock<BlockedBloom>; FILTERS_MAX],
+    /// Keys expected in the memtable.
+    expected: usize,
+}
+
+/// Where the applier is. There is one for each [`Filter`].
+pub(super) struct FilterWriter {
+    newest: usize,
+    /// Keys that the newest filter still takes.
+    left: usize,
+}
+
+impl Filter {
+    /// For a memtable of this size.
+    pub(super) fn new(expected_bytes: usize) -> (Self, FilterWriter) {
+        let expected = (expected_bytes / ENTRY_BYTES).max(1);
+        let filter = Filter { filters: Default::default(), expected };
+        let left = filter.open(0);
+        (filter, FilterWriter { newest: 0, left })
+    }
+
+    /// Keys that the n-th filter takes.
+    fn capacity(&self, n: usize) -> usize {
+        let small = SMALL_KEYS.min(self.expected);
+        if n == 0 { small } else { self.expected.max(small * 4).saturating_mul(1 << (n - 1)) }
+    }
+
+    fn open(&self, n: usize) -> usize {
+        let keys = self.capacity(n);
+        self.filters[n].get_or_init(|| BlockedBloom::new(keys, BITS_PER_KEY));
+        keys
+    }
+
+    /// Adds a key's hash.
+    #[inline]
+    pub(super) fn insert(&self, writer: &mut FilterWriter, hash: u64) {
+        if writer.left == 0 && writer.newest + 1 < FILTERS_MAX {
+            writer.newest += 1;
+            writer.left = self.open(writer.newest);
+        }
+        writer.left = writer.left.saturating_sub(1);
+        self.filters[writer.newest].get().expect("F1").insert(hash);
+    }
+
+    /// False if the key is certainly not there.
+    #[inline]
+    pub(super) fn may_contain(&self, hash: u64) -> bool {
+        self.filters.iter().map_while(OnceLock::get).any(|filter| filter.may_contain(hash))
+    }
+
+    pub(super) fn size_bytes(&self) -> usize {
+        self.filters.iter().map_while(OnceLock::get).map(BlockedBloom::size_bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encoding::hash::key_hash;
+
+    #[test]
+    fn f1_f2_grows_without_false_negatives() {
+        for expected_bytes in [0, 1000, 1 << 20] {
+            let (filter, mut writer) = Filter::new(expected_bytes);
+            let hash = |n: u32| key_hash(&n.to_le_bytes());
+            for n in 0..60_000 {
+                filter.insert(&mut writer, hash(n));
+                assert!(filter.may_contain(hash(n)) && filter.may_contain(hash(n / 2)));
+            }
+            assert!((0..60_000).all(|n| filter.may_contain(hash(n))));
+            let passed = (60_000..160_000).filter(|&n| filter.may_contain(hash(n))).count();
+            assert!(passed < 12_000, "{passed} of 100,000 absent keys pass");
+            assert!(filter.size_bytes() < 60_000 * 5, "{}", filter.size_bytes());
+        }
+    }
+
+    #[test]
+    fn a_tiny_memtable_has_a_tiny_filter() {
+        assert_eq!(Filter::new(64 << 20).0.size_bytes(), 5120);
+        assert!(Filter::new(4 << 10).0.size_bytes() <= 64);
+    }
+}

@@ -1,0 +1,138 @@
+//! A version record: one version of one key, as it lies in the arena.
+//!
+//! ```text
+//!   [previous version][seq << 8 | kind][key length u32][value length u32][key][value]
+//!          |
+//!          `--> record of the same key with a smaller sequence number, or null
+//! ```
+//!
+//! R1. A record is complete before a pointer to it is published, and never written again; its memory lives as long
+//!     as the arena.
+//! R2. Along the chain of previous versions the key stays and sequence numbers strictly decrease.
+#![expect(unsafe_code, reason = "reads and writes records in raw arena memory")]
+
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+use super::arena::{Arena, Bump};
+use crate::types::SeqNo;
+use crate::types::entry::{EntryRef, Kind};
+
+/// The fixed part of a record.
+#[repr(C)]
+pub(super) struct Record {
+    previous: *const Record,
+    seq_and_kind: u64,
+    key_len: u32,
+    value_len: u32,
+}
+
+/// A record that can be read while the arena is borrowed (R1).
+#[derive(Clone, Copy)]
+pub(super) struct RecordRef<'a> {
+    ptr: NonNull<Record>,
+    arena: PhantomData<&'a Arena>,
+}
+
+impl Record {
+    /// Writes a record. Nobody sees it until the pointer is published.
+    #[inline]
+    pub(super) fn write<'a>(
+        bump: &mut Bump,
+        arena: &'a Arena,
+        entry: EntryRef<'_>,
+        previous: Option<RecordRef<'a>>,
+    ) -> RecordRef<'a> {
+        let too_long = "keys and values are shorter than 4 GiB";
+        let header = Record {
+            previous: previous.map_or(ptr::null(), RecordRef::as_ptr),
+            seq_and_kind: entry.seq.get() << 8 | entry.kind as u64,
+            key_len: u32::try_from(entry.key.len()).expect(too_long),
+            value_len: u32::try_from(entry.value.len()).expect(too_long),
+        };
+        let size = size_of::<Record>() + entry.key.len() + entry.value.len();
+        let ptr = bump.alloc(arena, size, align_of::<Record>()).cast::<Record>();
+        // SAFETY: the arena gave us `size` bytes of our own, aligned for the header, with room for key and value behind.
+        unsafe {
+            ptr.write(header);
+            let key = ptr.add(1).cast::<u8>().as_ptr();
+            ptr::copy_nonoverlapping(entry.key.as_ptr(), key, entry.key.len());
+            ptr::copy_nonoverlapping(entry.value.as_ptr(), key.add(entry.key.len()), entry.value.len());
+        }
+        RecordRef { ptr, arena: PhantomData }
+    }
+}
+
+impl<'a> RecordRef<'a> {
+    /// The record at an address; none at null.
+    ///
+    /// # Safety
+    /// `ptr` is null or comes from [`RecordRef::as_ptr`] of a record whose arena outlives `'a`, and the reader synchronised
+    /// with the writer of the record (by an acquire load of the pointer, or of a word published after it).
+    #[inline(always)]
+    pub(super) unsafe fn from_ptr(ptr: *const Record) -> Option<Self> {
+        NonNull::new(ptr.cast_mut()).map(|ptr| RecordRef { ptr, arena: PhantomData })
+    }
+
+    #[inline(always)]
+    pub(super) fn as_ptr(self) -> *const Record {
+        self.ptr.as_ptr()
+    }
+
+    #[inline(always)]
+    fn header(self) -> &'a Record {
+        // SAFETY: the header is complete and never written again (R1).
+        unsafe { self.ptr.as_ref() }
+    }
+
+    /// Bytes behind the header.
+    #[inline(always)]
+    fn bytes(self, start: usize, len: usize) -> &'a [u8] {
+        // SAFETY: key and value follow the header in the same allocation, complete and never written again (R1); both
+        // callers stay within their lengths. The pointer was made from the allocation, not from a reference to the header.
+        unsafe { std::slice::from_raw_parts(self.ptr.add(1).cast::<u8>().as_ptr().add(start), len) }
+    }
+
+    #[inline(always)]
+    pub(super) fn key(self) -> &'a [u8] {
+        self.bytes(0, self.header().key_len as usize)
+    }
+
+    #[inline]
+    pub(super) fn value(self) -> &'a [u8] {
+        let header = self.header();
+        self.bytes(header.key_len as usize, header.value_len as usize)
+    }
+
+    #[inline]
+    pub(super) fn seq(self) -> SeqNo {
+        SeqNo::new(self.header().seq_and_kind >> 8)
+    }
+
+    #[inline]
+    pub(super) fn kind(self) -> Kind {
+        Kind::from_u8(self.header().seq_and_kind as u8).expect("records are written with a kind")
+    }
+
+    #[inline]
+    pub(super) fn entry(self) -> EntryRef<'a> {
+        EntryRef { key: self.key(), seq: self.seq(), kind: self.kind(), value: self.value() }
+    }
+
+    /// The version before this one.
+    #[inline]
+    pub(super) fn previous(self) -> Option<RecordRef<'a>> {
+        // SAFETY: the previous record was written before this one, into the same arena.
+        unsafe { RecordRef::from_ptr(self.header().previous) }
+    }
+
+    /// The newest version not newer than `at`, in the chain that starts here.
+    #[inline]
+    pub(super) fn visible(self, at: SeqNo) -> Option<RecordRef<'a>> {
+        let mut record = self;
+        while record.seq() > at {
+            record = record.previous()?;
+        }
+        Some(record)
+    }
+}

@@ -1,0 +1,471 @@
+//! The memtable against a sorted map of versions, alone and under concurrent readers.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fastrand::Rng;
+
+use super::*;
+use crate::types::cursor::SourceCursor;
+use crate::types::entry::Kind;
+
+type Model = BTreeMap<(Vec<u8>, Reverse<u64>), (Kind, Vec<u8>)>;
+
+/// A memtable and what it must hold.
+struct Pair {
+    memtable: Arc<Memtable>,
+    applier: Applier,
+    model: Model,
+    seq: u64,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let memtable = Arc::new(Memtable::new(1 << 16));
+        let applier = memtable.applier();
+        Pair { memtable, applier, model: Model::new(), seq: 0 }
+    }
+
+    fn put(&mut self, key: &[u8], kind: Kind, value: &[u8]) {
+        self.seq += 1;
+        let entry = EntryRef { key, seq: SeqNo::new(self.seq), kind, value };
+        self.memtable.insert(&mut self.applier, entry);
+        self.model.insert((key.to_vec(), Reverse(self.seq)), (kind, value.to_vec()));
+    }
+
+    /// Fills with `count` entries; about a quarter are tombstones or overwrites, as the keys allow.
+    fn fill(&mut self, count: usize, rng: &mut Rng, mut key: impl FnMut(&mut Rng, usize) -> Vec<u8>) {
+        for n in 0..count {
+            let key = key(rng, n);
+            let value = vec![n as u8; rng.usize(0..40)];
+            if rng.u8(0..8) == 0 {
+                self.put(&key, Kind::Tombstone, b"")
+            } else {
+                self.put(&key, Kind::Put, &value)
+            }
+        }
+    }
+
+    /// What a reader at `at` sees, in key order.
+    fn visible(&self, at: u64) -> Vec<Seen> {
+        let mut seen: Vec<Seen> = Vec::new();
+        for ((key, Reverse(seq)), (kind, value)) in &self.model {
+            if *seq <= at && seen.last().is_none_or(|last| last.0 != *key) {
+                seen.push((key.clone(), *seq, *kind, value.clone()));
+            }
+        }
+        seen
+    }
+
+    fn check(&self, rng: &mut Rng) {
+        self.check_scan(rng);
+        for at in [0, 1, self.seq / 2, self.seq, SeqNo::MAX.get(), rng.u64(0..=self.seq)] {
+            let visible = self.visible(at);
+            self.check_gets(&visible, at);
+            check_walks(&self.memtable, &visible, at);
+            self.check_seeks(rng, &visible, at);
+        }
+    }
+
+    fn check_scan(&self, rng: &mut Rng) {
+        let mut scan = self.memtable.scan();
+        for ((key, Reverse(seq)), (kind, value)) in &self.model {
+            let entry = scan.next().expect("an entry for each version");
+            assert_eq!(
+                (entry.key, entry.seq.get(), entry.kind, entry.value),
+                (&key[..], *seq, *kind, &value[..])
+            );
+            assert!(self.memtable.may_contain(key_hash(key)), "M3");
+        }
+        assert!(scan.next().is_none() && scan.next().is_none());
+        if let Some(((key, _), _)) = self.model.iter().nth(rng.usize(0..=self.model.len())) {
+            scan.seek(key);
+            assert_eq!(scan.next().map(|e| e.key), Some(&key[..]));
+        }
+        assert_eq!(self.memtable.entries(), self.model.len() as u64);
+    }
+
+    fn check_gets(&self, visible: &[Seen], at: u64) {
+        let seq = SeqNo::try_new(at).unwrap();
+        for (key, version, kind, value) in visible {
+            let entry = self.memtable.get(key, seq).expect("visible");
+            assert_eq!(
+                (entry.key, entry.seq.get(), entry.kind, entry.value),
+                (&key[..], *version, *kind, &value[..])
+            );
+        }
+        for (key, _) in self.model.keys() {
+            let expected = visible.binary_search_by(|seen| seen.0.cmp(key)).ok().map(|i| visible[i].1);
+            assert_eq!(self.memtable.get(key, seq).map(|e| e.seq.get()), expected);
+            let newest =
+                self.model.range((key.clone(), Reverse(u64::MAX))..).next().map(|((_, seq), _)| seq.0);
+            assert_eq!(self.memtable.newest_seq(key).map(SeqNo::get), newest);
+        }
+    }
+
+    fn check_seeks(&self, rng: &mut Rng, visible: &[Seen], at: u64) {
+        let mut cursor = self.memtable.cursor(SeqNo::new(at));
+        for n in 0..200 {
+            // A key of the model, bent a little.
+            let nth = self.model.keys().nth(rng.usize(0..=self.model.len()));
+            let mut key = nth.map_or(Vec::new(), |k| k.0.clone());
+            match n % 4 {
+                0 => key.push(rng.u8(..)),
+                1 => drop(key.pop()),
+                2 if !key.is_empty() => *key.last_mut().unwrap() = rng.u8(..),
+                _ => {}
+            }
+            assert_eq!(self.memtable.get(&key, SeqNo::new(at)).is_some(), visible.iter().any(|s| s.0 == key));
+            let first_not_below = visible.partition_point(|seen| seen.0 < key);
+            cursor.seek(&key).unwrap();
+            assert_eq!(shown(&cursor).as_ref(), visible.get(first_not_below));
+            if cursor.valid() && rng.bool() {
+                cursor.prev().unwrap();
+                assert_eq!(shown(&cursor).as_ref(), first_not_below.checked_sub(1).map(|i| &visible[i]));
+            }
+            cursor.seek_before(&key).unwrap();
+            assert_eq!(shown(&cursor).as_ref(), first_not_below.checked_sub(1).map(|i| &visible[i]));
+            if cursor.valid() && rng.bool() {
+                cursor.next().unwrap();
+                assert_eq!(shown(&cursor).as_ref(), visible.get(first_not_below));
+            }
+        }
+    }
+}
+
+/// Key, sequence number, kind, value.
+type Seen = (Vec<u8>, u64, Kind, Vec<u8>);
+
+fn shown(cursor: &MemtableCursor) -> Option<Seen> {
+    cursor
+        .valid()
+        .then(|| (cursor.key().to_vec(), cursor.seq().get(), cursor.kind(), cursor.value().to_vec()))
+}
+
+/// A cursor walks over exactly what is visible, forward and back.
+fn check_walks(memtable: &Memtable, visible: &[Seen], at: u64) {
+    let mut cursor = memtable.cursor(SeqNo::new(at));
+    assert!(!cursor.valid());
+    cursor.seek_first().unwrap();
+    for seen in visible {
+        assert_eq!(shown(&cursor).as_ref(), Some(seen));
+        assert_eq!(cursor.value_handle(), seen.3);
+        cursor.next().unwrap();
+    }
+    assert!(!cursor.valid());
+    cursor.seek_last().unwrap();
+    for seen in visible.iter().rev() {
+        assert_eq!(shown(&cursor).as_ref(), Some(seen));
+        cursor.prev().unwrap();
+    }
+    assert!(!cursor.valid());
+}
+
+/// Miri takes a thousand times longer.
+fn scaled(count: usize) -> usize {
+    if cfg!(miri) { count.div_ceil(20) } else { count }
+}
+
+fn run(seed: u64, count: usize, key: impl FnMut(&mut Rng, usize) -> Vec<u8>) {
+    let mut rng = Rng::with_seed(seed);
+    let mut pair = Pair::new();
+    pair.check(&mut rng);
+    pair.fill(scaled(count), &mut rng, key);
+    pair.check(&mut rng);
+}
+
+fn random_bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
+    (0..len).map(|_| rng.u8(..)).collect()
+}
+
+#[test]
+fn random_keys() {
+    run(1, 8000, |rng, _| random_bytes(rng, 24));
+}
+
+#[test]
+fn short_keys_with_the_empty_one_and_many_overwrites() {
+    for seed in 10..20 {
+        run(seed, 1500, |rng, _| {
+            let len = rng.usize(0..6);
+            (0..len).map(|_| rng.u8(0..4)).collect()
+        });
+    }
+}
+
+#[test]
+fn keys_that_differ_only_in_trailing_zeros() {
+    run(2, 1500, |rng, _| [vec![rng.u8(0..3); rng.usize(0..3)], vec![0; rng.usize(0..30)]].concat());
+}
+
+#[test]
+fn long_common_prefixes() {
+    for (seed, common) in [(30, 7), (31, 8), (32, 60), (33, 3000)] {
+        run(seed, 3000, |rng, _| {
+            [vec![b'p'; rng.usize(common..common + 3)], rng.u32(0..5000).to_string().into_bytes()].concat()
+        });
+    }
+}
+
+#[test]
+fn equal_heads() {
+    run(4, 3000, |rng, _| [&b"12345678"[..], &[rng.u8(0..2); 9], &rng.u16(..).to_be_bytes()].concat());
+}
+
+#[test]
+fn ascending_and_descending_keys() {
+    run(5, 5000, |_, n| format!("user{n:08}").into_bytes());
+    run(6, 5000, |_, n| format!("user{:08}", 90_000 - n).into_bytes());
+    run(7, 5000, |_, n| (n as u64).to_be_bytes().to_vec());
+}
+
+#[test]
+fn sorted_batches_between_random_keys() {
+    let mut start = 0;
+    run(8, 6000, |rng, n| {
+        if n % 200 == 0 {
+            start = rng.u32(..1_000_000);
+        }
+        if n % 3000 < 1000 { random_bytes(rng, 9) } else { (start + n as u32 % 200).to_be_bytes().to_vec() }
+    });
+}
+
+#[test]
+fn the_longest_keys() {
+    let mut rng = Rng::with_seed(9);
+    let mut pair = Pair::new();
+    for n in 0..scaled(120) {
+        let mut key = vec![rng.u8(0..2); 65_540];
+        key[65_539 - n % 3] = rng.u8(..);
+        pair.put(&key, Kind::Put, &[n as u8]);
+    }
+    let visible = pair.visible(pair.seq);
+    pair.check_gets(&visible, pair.seq);
+    check_walks(&pair.memtable, &visible, pair.seq);
+}
+
+#[test]
+fn a_value_larger_than_a_chunk() {
+    let mut pair = Pair::new();
+    let large = vec![7; if cfg!(miri) { 70_000 } else { 20 << 20 }];
+    pair.put(b"b", Kind::Put, &large);
+    pair.put(b"a", Kind::Put, b"small");
+    assert_eq!(pair.memtable.get(b"b", SeqNo::MAX).unwrap().value, large);
+    assert_eq!(pair.memtable.get(b"a", SeqNo::MAX).unwrap().value, b"small");
+    assert!(pair.memtable.bytes_used() > large.len());
+}
+
+#[test]
+fn an_empty_memtable_is_small() {
+    let memtable = Memtable::new(64 << 20);
+    assert!(memtable.bytes_used() < 10_000 && memtable.is_empty());
+    assert_eq!((memtable.min_seq(), memtable.max_seq(), memtable.entries()), (None, None, 0));
+    assert!(memtable.scan().next().is_none());
+}
+
+#[test]
+fn m3_range_tombstones_are_apart_from_the_filter() {
+    let memtable = Memtable::new(1000);
+    let mut applier = memtable.applier();
+    let tombstone = |start: &str, end: &str, seq| RangeTombstone {
+        start: start.into(),
+        end: end.into(),
+        seq: SeqNo::new(seq),
+    };
+    assert!(!memtable.has_range_tombstones() && memtable.range_tombstones().is_empty());
+    memtable.add_range_tombstone(&mut applier, tombstone("q", "q", 3));
+    assert!(memtable.is_empty());
+    memtable.add_range_tombstone(&mut applier, tombstone("a", "m", 5));
+    let before = memtable.range_tombstones();
+    memtable.add_range_tombstone(&mut applier, tombstone("c", "z", 7));
+    assert!(memtable.has_range_tombstones() && !memtable.is_empty());
+    assert!(!memtable.may_contain(key_hash(b"d")));
+    let cover = |key: &[u8], at| memtable.range_tombstones().cover(key, SeqNo::new(at)).get();
+    assert_eq!([cover(b"d", 9), cover(b"d", 6), cover(b"d", 4), cover(b"z", 9)], [7, 5, 0, 0]);
+    assert_eq!(before.cover(b"d", SeqNo::MAX).get(), 5);
+    assert_eq!((memtable.min_seq(), memtable.max_seq()), (Some(SeqNo::new(5)), Some(SeqNo::new(7))));
+}
+
+#[test]
+#[should_panic(expected = "W2")]
+fn m2_a_version_twice_is_refused() {
+    let memtable = Memtable::new(1000);
+    let mut applier = memtable.applier();
+    let entry = EntryRef { key: b"k", seq: SeqNo::new(4), kind: Kind::Put, value: b"" };
+    memtable.insert(&mut applier, entry);
+    memtable.insert(&mut applier, entry);
+}
+
+#[test]
+#[should_panic(expected = "M1")]
+fn m1_an_applier_of_another_memtable_is_refused() {
+    let (one, other) = (Memtable::new(1000), Memtable::new(1000));
+    let entry = EntryRef { key: b"k", seq: SeqNo::new(4), kind: Kind::Put, value: b"" };
+    one.insert(&mut other.applier(), entry);
+}
+
+#[test]
+#[should_panic(expected = "one applier")]
+fn m1_there_is_one_applier() {
+    let memtable = Memtable::new(1000);
+    let _first = memtable.applier();
+    memtable.applier();
+}
+
+#[test]
+fn m4_cursors_and_scans_outlive_the_memtable() {
+    let mut pair = Pair::new();
+    pair.fill(scaled(1000), &mut Rng::with_seed(11), |rng, _| random_bytes(rng, 4));
+    let visible = pair.visible(pair.seq);
+    let (mut cursor, mut scan) = (pair.memtable.cursor(SeqNo::MAX), pair.memtable.scan());
+    drop((pair.memtable, pair.applier));
+    cursor.seek_first().unwrap();
+    for seen in &visible {
+        assert_eq!(shown(&cursor).as_ref(), Some(seen));
+        cursor.next().unwrap();
+    }
+    assert_eq!(scan.next().map(|e| e.key), Some(&visible[0].0[..]));
+}
+
+/// The key of the n-th insert of the concurrent test: a permutation of a small space, so that readers can compute what
+/// must be there. Every key is inserted again and again.
+struct Keys {
+    count: u64,
+    step: u64,
+}
+
+impl Keys {
+    fn nth(&self, seq: u64) -> u64 {
+        (seq * self.step) % self.count
+    }
+
+    fn bytes(key: u64) -> Vec<u8> {
+        format!("common/prefix/{key:09}").into_bytes()
+    }
+
+    /// The newest insert of a key up to `at`: one of the last `count`.
+    fn newest(&self, key: u64, at: u64) -> Option<u64> {
+        (at.saturating_sub(self.count - 1).max(1)..=at).rev().find(|&seq| self.nth(seq) == key)
+    }
+}
+
+/// One reader at the published sequence number: point reads and walks both ways see exactly the snapshot.
+fn read_snapshot(
+    memtable: &Memtable,
+    keys: &Keys,
+    at: u64,
+    rng: &mut Rng,
+    inverse: &dyn Fn(u64, u64) -> Option<u64>,
+) {
+    let seq = SeqNo::new(at);
+    for _ in 0..20 {
+        let key = rng.u64(0..keys.count);
+        let bytes = Keys::bytes(key);
+        let expected = inverse(key, at);
+        assert!(expected.is_none() || memtable.may_contain(key_hash(&bytes)), "M3");
+        let found = memtable.get(&bytes, seq);
+        assert_eq!(found.map(|e| e.seq.get()), expected, "key {key} at {at}");
+        assert!(found.is_none_or(|e| e.value == e.seq.get().to_le_bytes()), "key {key} at {at}");
+    }
+    let mut cursor = memtable.cursor(seq);
+    let (forward, mut key) = (rng.bool(), rng.u64(0..keys.count));
+    let from = Keys::bytes(key);
+    if forward { cursor.seek(&from) } else { cursor.seek_before(&from) }.unwrap();
+    for _ in 0..200 {
+        // The next key that the reader must see, in the direction of the walk.
+        let expected = loop {
+            if (forward && key == keys.count) || (!forward && key == 0) {
+                break None;
+            }
+            key -= u64::from(!forward);
+            let this = key;
+            key += u64::from(forward);
+            if let Some(seq) = inverse(this, at) {
+                break Some((Keys::bytes(this), seq));
+            }
+        };
+        let found = cursor.valid().then(|| (cursor.key().to_vec(), cursor.seq().get()));
+        assert_eq!(found, expected, "from {} at {at}, forward: {forward}", from.escape_ascii());
+        if expected.is_none() {
+            break;
+        }
+        if forward { cursor.next() } else { cursor.prev() }.unwrap();
+    }
+}
+
+/// Readers hold their snapshots while the tree splits under them (M1, T1 to T4).
+#[test]
+fn m1_concurrent_readers_see_exactly_their_snapshot() {
+    // Steps: scattered, ascending, descending.
+    for (step, seed) in [(7919, 1), (1, 2), (u64::MAX, 3)] {
+        let count = scaled(20_000) as u64 | 1;
+        let keys = Keys { count, step: if step == u64::MAX { count - 1 } else { step } };
+        // seq of a key in the first round, so that readers need no search.
+        let mut first = vec![0; count as usize];
+        (1..=count).for_each(|seq| first[keys.nth(seq) as usize] = seq);
+        let inverse = |key: u64, at: u64| {
+            let first = first[key as usize];
+            (first <= at).then(|| first + (at - first) / count * count)
+        };
+        assert_eq!(inverse(5, count + 3), keys.newest(5, count + 3));
+        let memtable = Memtable::new(1 << 16);
+        let published = AtomicU64::new(0);
+        let last = count * 2 + count / 2;
+        std::thread::scope(|scope| {
+            for reader in 0..3 {
+                let (memtable, published, keys, inverse) = (&memtable, &published, &keys, &inverse);
+                scope.spawn(move || {
+                    let mut rng = Rng::with_seed(seed * 100 + reader);
+                    loop {
+                        let at = published.load(Ordering::Acquire);
+                        // Sometimes an older snapshot.
+                        let back = if rng.bool() { 0 } else { rng.u64(0..=at.min(1000)) };
+                        read_snapshot(memtable, keys, at - back, &mut rng, inverse);
+                        if at == last {
+                            break;
+                        }
+                    }
+                });
+            }
+            let mut applier = memtable.applier();
+            for seq in 1..=last {
+                let key = Keys::bytes(keys.nth(seq));
+                let value = seq.to_le_bytes();
+                let entry = EntryRef { key: &key, seq: SeqNo::new(seq), kind: Kind::Put, value: &value };
+                memtable.insert(&mut applier, entry);
+                published.store(seq, Ordering::Release);
+            }
+        });
+    }
+}
+
+/// Cursors that stand in the tree while it is rebuilt around them.
+#[test]
+fn t3_cursors_made_before_go_on_over_their_snapshot() {
+    let mut rng = Rng::with_seed(12);
+    let mut pair = Pair::new();
+    let mut cursors: Vec<(MemtableCursor, Vec<Seen>, usize, bool)> = Vec::new();
+    for round in 0..scaled(400) {
+        pair.fill(30, &mut rng, |rng, _| rng.u16(0..6000).to_be_bytes().to_vec());
+        let visible = pair.visible(pair.seq);
+        let mut cursor = pair.memtable.cursor(SeqNo::new(pair.seq));
+        let forward = round % 2 == 0;
+        if forward { cursor.seek_first() } else { cursor.seek_last() }.unwrap();
+        let at = if forward { 0 } else { visible.len() - 1 };
+        cursors.push((cursor, visible, at, forward));
+        cursors.retain_mut(|(cursor, visible, at, forward)| {
+            for _ in 0..rng.usize(0..100) {
+                assert_eq!(shown(cursor).as_ref(), visible.get(*at));
+                if *forward { cursor.next() } else { cursor.prev() }.unwrap();
+                *at = if *forward { *at + 1 } else { at.wrapping_sub(1) };
+                if *at >= visible.len() {
+                    assert!(!cursor.valid());
+                    return false;
+                }
+            }
+            true
+        });
+    }
+}
