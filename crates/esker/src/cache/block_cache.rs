@@ -1,0 +1,187 @@
+//! The block cache: CLOCK eviction over the slots of all open tables.
+//!
+//! ```text
+//!   hand --> [table 0: slot slot slot] [table 1: slot slot] [table 2: ...] --> round again
+//! ```
+//!
+//! BC1. `used` is the sum of the sizes of all blocks in slots.
+//! BC2. After an insertion `used` is at most the budget's allowance, or somebody else is evicting, or a full round of
+//!      the clock found nothing to evict.
+//! BC3. A hit takes no lock and writes to no line that other readers of hot blocks write to.
+//! BC4. Dropping a table's slots gives its bytes back.
+//!
+//! The hand walks the directories themselves: no list of frames exists beside them, so an insertion needs no lock either.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use crossbeam_epoch::Guard;
+use parking_lot::Mutex;
+
+use super::budget::MemoryBudget;
+use super::slot::{Pinned, Slot};
+
+/// What can be cached.
+pub(crate) trait CacheItem: Send + Sync + 'static {
+    /// Bytes of memory that it takes.
+    fn size_bytes(&self) -> usize;
+}
+
+/// The cache.
+pub(crate) struct BlockCache<T: CacheItem> {
+    budget: Arc<MemoryBudget>,
+    used: AtomicU64,
+    clock: Mutex<Clock<T>>,
+}
+
+/// Who is evicting holds this; whoever opens a table takes it for a moment.
+struct Clock<T: CacheItem> {
+    tables: Vec<Weak<Slots<T>>>,
+    table: usize,
+    slot: usize,
+}
+
+/// The directory of one table: a slot for each block.
+pub(crate) struct CachedBlocks<T: CacheItem> {
+    cache: Arc<BlockCache<T>>,
+    slots: Arc<Slots<T>>,
+}
+
+struct Slots<T>(Box<[Slot<T>]>);
+
+impl<T: CacheItem> BlockCache<T> {
+    /// A cache that takes what the budget's reservations leave.
+    pub(crate) fn new(budget: Arc<MemoryBudget>) -> Arc<Self> {
+        let clock = Clock { tables: Vec::new(), table: 0, slot: 0 };
+        Arc::new(BlockCache { budget, used: AtomicU64::new(0), clock: Mutex::new(clock) })
+    }
+
+    /// The budget that the cache lives on.
+    pub(crate) fn budget(&self) -> &Arc<MemoryBudget> {
+        &self.budget
+    }
+
+    /// Bytes of cached blocks.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that can be inserted before something has to go.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        self.budget.block_bytes_max().saturating_sub(self.used_bytes())
+    }
+
+    /// A directory for a table of so many blocks.
+    pub(crate) fn register(self: &Arc<Self>, blocks: usize) -> CachedBlocks<T> {
+        let slots = Arc::new(Slots((0..blocks).map(|_| Slot::empty()).collect()));
+        let mut clock = self.clock.lock();
+        // Tables that are gone leave here, or when the hand passes.
+        clock.tables.retain(|table| table.strong_count() > 0);
+        clock.tables.push(Arc::downgrade(&slots));
+        CachedBlocks { cache: self.clone(), slots }
+    }
+
+    /// Evicts until the blocks fit into their allowance again. To be called after the budget has shrunk; an insertion
+    /// does it too.
+    pub(crate) fn shrink(&self, pin: &Guard) {
+        if self.used_bytes() <= self.budget.block_bytes_max() {
+            return;
+        }
+        // One thread evicts for all (BC2).
+        let Some(mut clock) = self.clock.try_lock() else { return };
+        let mut rounds = 0;
+        while self.used_bytes() > self.budget.block_bytes_max() {
+            let Some(table) = clock.tables.get(clock.table).cloned() else {
+                // The first round clears access bits, the second one evicts; readers may set some again.
+                if rounds == 3 {
+                    return;
+                }
+                rounds += 1;
+                (clock.table, clock.slot) = (0, 0);
+                continue;
+            };
+            match table.upgrade() {
+                Some(slots) => self.sweep(&mut clock, &slots.0, pin),
+                None => {
+                    let gone = clock.table;
+                    clock.tables.swap_remove(gone);
+                    clock.slot = 0;
+                }
+            }
+        }
+        pin.flush();
+    }
+
+    /// Moves the hand through one table, until the blocks fit.
+    fn sweep(&self, clock: &mut Clock<T>, slots: &[Slot<T>], pin: &Guard) {
+        let target = self.budget.block_bytes_max();
+        while let Some(slot) = slots.get(clock.slot) {
+            clock.slot += 1;
+            let Some(bytes) = slot.tick(pin, |block| block.size_bytes() as u64) else { continue };
+            if self.used.fetch_sub(bytes, Ordering::Relaxed) - bytes <= target {
+                return;
+            }
+        }
+        clock.table += 1;
+        clock.slot = 0;
+    }
+}
+
+impl<T: CacheItem> CachedBlocks<T> {
+    /// The cache that the directory belongs to.
+    pub(crate) fn cache(&self) -> &Arc<BlockCache<T>> {
+        &self.cache
+    }
+
+    /// The block, if it is in memory.
+    #[inline(always)]
+    pub(crate) fn load<'g>(&'g self, block: usize, pin: &'g Guard) -> Option<Pinned<'g, T>> {
+        self.slots.0[block].load(pin)
+    }
+
+    /// The block, if it is in memory, without counting as a use.
+    pub(crate) fn peek<'g>(&'g self, block: usize, pin: &'g Guard) -> Option<Pinned<'g, T>> {
+        self.slots.0[block].peek(pin)
+    }
+
+    /// Offers a block that was just read. `hot`: it survives the next passing of the clock's hand.
+    pub(crate) fn insert(&self, block: usize, item: &Arc<T>, hot: bool, pin: &Guard) {
+        let bytes = item.size_bytes() as u64;
+        // A block beyond the whole allowance would only drive everything else out.
+        if bytes > self.cache.budget.block_bytes_max() {
+            return;
+        }
+        // Counted first: the moment it is in the slot, another thread may evict it and subtract.
+        self.cache.used.fetch_add(bytes, Ordering::Relaxed);
+        if !self.slots.0[block].insert(item.clone(), hot) {
+            self.cache.used.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        self.cache.shrink(pin);
+    }
+}
+
+impl<T: CacheItem> Drop for CachedBlocks<T> {
+    fn drop(&mut self) {
+        // The clock may hold the slots for a moment more, which keeps them valid, not filled: emptied here, each
+        // block is counted out by whoever takes it out (BC4).
+        let pin = crossbeam_epoch::pin();
+        for slot in &self.slots.0 {
+            // Twice: the first pass only clears an access bit.
+            for _ in 0..2 {
+                if let Some(bytes) = slot.tick(&pin, |block| block.size_bytes() as u64) {
+                    self.cache.used.fetch_sub(bytes, Ordering::Relaxed);
+                }
+            }
+        }
+        pin.flush();
+    }
+}
+
+impl<T: CacheItem> std::fmt::Debug for BlockCache<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BlockCache({} of {} bytes)", self.used_bytes(), self.budget.block_bytes_max())
+    }
+}
+
+#[cfg(test)]
+mod tests;

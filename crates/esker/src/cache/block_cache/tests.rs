@@ -1,0 +1,120 @@
+use super::*;
+
+#[derive(Debug)]
+struct Item {
+    table: u64,
+    block: u64,
+    payload: Vec<u64>,
+}
+
+impl Item {
+    fn new(table: u64, block: u64) -> Arc<Item> {
+        Arc::new(Item { table, block, payload: vec![table << 32 | block; 11] })
+    }
+
+    fn check(&self, table: u64, block: u64) {
+        assert!((self.table, self.block) == (table, block) && self.payload == [table << 32 | block; 11]);
+    }
+}
+
+impl CacheItem for Item {
+    fn size_bytes(&self) -> usize {
+        100
+    }
+}
+
+fn resident(blocks: &CachedBlocks<Item>, count: usize) -> Vec<usize> {
+    let pin = crossbeam_epoch::pin();
+    (0..count).filter(|&i| blocks.peek(i, &pin).is_some()).collect()
+}
+
+#[test]
+fn the_clock_gives_a_used_block_a_second_chance() {
+    let cache = BlockCache::new(MemoryBudget::new(400));
+    let blocks = cache.register(10);
+    let pin = crossbeam_epoch::pin();
+    for i in 0..4 {
+        blocks.insert(i, &Item::new(0, i as u64), false, &pin);
+    }
+    blocks.load(0, &pin).unwrap().check(0, 0);
+    blocks.insert(4, &Item::new(0, 4), false, &pin);
+    assert_eq!(resident(&blocks, 10), [0, 2, 3, 4]);
+    assert_eq!(cache.used_bytes(), 400);
+    blocks.insert(4, &Item::new(0, 4), false, &pin);
+    assert_eq!(cache.used_bytes(), 400, "a block is counted once");
+}
+
+#[test]
+fn bc4_a_dropped_table_gives_its_bytes_back() {
+    let cache = BlockCache::new(MemoryBudget::new(1000));
+    let (first, second) = (cache.register(4), cache.register(4));
+    let pin = crossbeam_epoch::pin();
+    for i in 0..4 {
+        first.insert(i, &Item::new(1, i as u64), true, &pin);
+        second.insert(i, &Item::new(2, i as u64), true, &pin);
+    }
+    let kept = first.load(2, &pin).unwrap().to_arc();
+    drop(first);
+    assert_eq!(cache.used_bytes(), 400);
+    kept.check(1, 2);
+    cache.budget().set_capacity(200);
+    cache.shrink(&pin);
+    assert_eq!((cache.used_bytes(), resident(&second, 4).len()), (200, 2));
+    drop(second);
+    assert_eq!(cache.used_bytes(), 0);
+}
+
+#[test]
+fn a_block_beyond_the_allowance_is_not_kept() {
+    let cache = BlockCache::new(MemoryBudget::new(99));
+    let blocks = cache.register(1);
+    blocks.insert(0, &Item::new(0, 0), true, &crossbeam_epoch::pin());
+    assert_eq!(cache.used_bytes(), 0);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the cache has no Env: it does no I/O")]
+fn sl2_readers_and_evictions_at_the_same_time() {
+    const TABLES: u64 = 3;
+    const BLOCKS: u64 = 40;
+    let cache = BlockCache::<Item>::new(MemoryBudget::new(1500));
+    let tables: Arc<Vec<_>> = Arc::new((0..TABLES).map(|_| cache.register(BLOCKS as usize)).collect());
+    let threads: Vec<_> = (0..6)
+        .map(|seed| {
+            let (tables, cache) = (tables.clone(), cache.clone());
+            std::thread::spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                let mut kept = Vec::new();
+                for round in 0..20_000 {
+                    let (table, block) = (rng.u64(..TABLES), rng.u64(..BLOCKS));
+                    let pin = crossbeam_epoch::pin();
+                    match tables[table as usize].load(block as usize, &pin) {
+                        Some(found) => {
+                            found.check(table, block);
+                            if rng.u8(..) < 20 {
+                                kept.push(found.to_arc());
+                            }
+                        }
+                        None => {
+                            let item = Item::new(table, block);
+                            tables[table as usize].insert(block as usize, &item, rng.bool(), &pin);
+                        }
+                    }
+                    drop(pin);
+                    if round % 500 == 0 {
+                        kept.drain(..).for_each(|item: Arc<Item>| item.check(item.table, item.block));
+                        cache.budget().set_capacity(rng.u64(500..2500));
+                        // Tables come and go while the clock runs.
+                        let passing = cache.register(2);
+                        passing.insert(0, &Item::new(9, 0), true, &crossbeam_epoch::pin());
+                    }
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    let left: usize = tables.iter().map(|t| resident(t, BLOCKS as usize).len()).sum();
+    assert_eq!(cache.used_bytes(), left as u64 * 100, "BC1");
+    drop(tables);
+    assert_eq!(cache.used_bytes(), 0, "BC4");
+}

@@ -1,0 +1,124 @@
+//! The memory budget: who holds how much, and what is left for cached blocks.
+//!
+//! ```text
+//!   capacity - reserved (memtables, indexes, filters, ...) = allowance of the block cache, but never below a floor
+//! ```
+//!
+//! MB1. `reserved` is the sum of the live reservations.
+//! MB2. Reserving never fails: the block cache makes room, since what reserves (a memtable that takes writes) cannot
+//!      wait. Who reserves sees in `reserved_bytes` how much there is already.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The block cache keeps at least one part in this many of the capacity.
+const FLOOR_PART: u64 = 16;
+
+/// What reserved memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BudgetKind {
+    /// Memtables, mutable and immutable.
+    Memtable,
+    /// Indexes, directories and filters of open tables.
+    Table,
+    /// Buffers of merges, scans and transactions.
+    Buffer,
+}
+
+const KINDS: usize = 3;
+
+/// A shared budget. The counters are statistics that steer eviction: they order nothing, so they are relaxed.
+#[derive(Debug)]
+pub(crate) struct MemoryBudget {
+    capacity: AtomicU64,
+    reserved: [AtomicU64; KINDS],
+}
+
+impl MemoryBudget {
+    /// A budget of so many bytes.
+    pub(crate) fn new(capacity_bytes: u64) -> Arc<Self> {
+        Arc::new(MemoryBudget { capacity: AtomicU64::new(capacity_bytes), reserved: Default::default() })
+    }
+
+    /// The whole budget.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    /// Changes the whole budget. The cache follows with its next insertion.
+    pub(crate) fn set_capacity(&self, bytes: u64) {
+        self.capacity.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes reserved for one kind.
+    pub(crate) fn reserved_bytes(&self, kind: BudgetKind) -> u64 {
+        self.reserved[kind as usize].load(Ordering::Relaxed)
+    }
+
+    /// What the block cache may hold: what is not reserved, but at least a 16th of the capacity.
+    pub(crate) fn block_bytes_max(&self) -> u64 {
+        let capacity = self.capacity_bytes();
+        let reserved: u64 = self.reserved.iter().map(|r| r.load(Ordering::Relaxed)).sum();
+        capacity.saturating_sub(reserved).max(capacity / FLOOR_PART)
+    }
+
+    /// Counts `bytes` as taken until the reservation is dropped.
+    pub(crate) fn reserve(self: &Arc<Self>, kind: BudgetKind, bytes: u64) -> Reservation {
+        let mut reservation = Reservation { budget: self.clone(), kind, bytes: 0 };
+        reservation.resize(bytes);
+        reservation
+    }
+}
+
+/// A share of the budget.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    budget: Arc<MemoryBudget>,
+    kind: BudgetKind,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Holds `bytes` from now on.
+    pub(crate) fn resize(&mut self, bytes: u64) {
+        let reserved = &self.budget.reserved[self.kind as usize];
+        if bytes >= self.bytes {
+            reserved.fetch_add(bytes - self.bytes, Ordering::Relaxed);
+        } else {
+            reserved.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.resize(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mb1_reservations_leave_the_rest_to_blocks() {
+        let budget = MemoryBudget::new(1600);
+        let mut memtable = budget.reserve(BudgetKind::Memtable, 500);
+        let index = budget.reserve(BudgetKind::Table, 100);
+        assert_eq!(budget.block_bytes_max(), 1000);
+        memtable.resize(1550);
+        assert_eq!((memtable.bytes(), budget.block_bytes_max()), (1550, 100));
+        drop(index);
+        memtable.resize(600);
+        assert_eq!((budget.block_bytes_max(), budget.reserved_bytes(BudgetKind::Table)), (1000, 0));
+        drop(memtable);
+        budget.set_capacity(3200);
+        assert_eq!(budget.block_bytes_max(), 3200);
+    }
+}

@@ -1,0 +1,151 @@
+//! A slot: the pointer through which a block is found while it is in memory.
+//!
+//! ```text
+//!   empty --insert--> block, accessed --clock passes--> block --clock passes--> empty
+//!                         ^---------------hit-------------'
+//! ```
+//!
+//! SL1. A pointer in a slot came from `Arc::into_raw` and owns one count of that Arc.
+//! SL2. A pointer is taken out of a slot by one thread (swap), which gives up its count only after every epoch pinned
+//!      at that time has ended (`defer`). So a block loaded under a pin lives, with a count of at least one, until the
+//!      unpin.
+//! SL3. The lowest bit of the pointer is the access bit of the clock; it says nothing about the block. It is written
+//!      only when clear, so that readers of hot blocks share the cache line without writing to it.
+#![expect(unsafe_code, reason = "reference counts are held by atomic pointers")]
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crossbeam_epoch::Guard;
+
+const ACCESSED: usize = 1;
+
+/// A place for one block.
+pub(super) struct Slot<T> {
+    pointer: AtomicPtr<T>,
+    _owns: PhantomData<Arc<T>>,
+}
+
+/// A block under the protection of a pin.
+pub(crate) struct Pinned<'g, T> {
+    pointer: NonNull<T>,
+    _pin: PhantomData<&'g T>,
+}
+
+impl<T> Clone for Pinned<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Pinned<'_, T> {}
+
+impl<T> Deref for Pinned<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: SL2, the pin lasts for 'g.
+        unsafe { self.pointer.as_ref() }
+    }
+}
+
+impl<'g, T> Pinned<'g, T> {
+    /// The block for as long as the pin lasts.
+    #[inline(always)]
+    pub(crate) fn get(self) -> &'g T {
+        // SAFETY: SL2, the pin lasts for 'g.
+        unsafe { self.pointer.as_ref() }
+    }
+
+    /// The block for as long as the caller wants it.
+    #[inline(always)]
+    pub(crate) fn to_arc(self) -> Arc<T> {
+        // SAFETY: the pointer came from Arc::into_raw (SL1) and the count is at least one (SL2); the count added here
+        // belongs to the new Arc.
+        unsafe {
+            Arc::increment_strong_count(self.pointer.as_ptr());
+            Arc::from_raw(self.pointer.as_ptr())
+        }
+    }
+}
+
+fn untagged<T>(tagged: *mut T) -> *mut T {
+    tagged.map_addr(|address| address & !ACCESSED)
+}
+
+impl<T: Send + Sync + 'static> Slot<T> {
+    const ALIGNED: () = assert!(align_of::<T>() > ACCESSED, "SL3: the lowest bit of a pointer is free");
+
+    pub(super) fn empty() -> Self {
+        Slot { pointer: AtomicPtr::new(ptr::null_mut()), _owns: PhantomData }
+    }
+
+    /// The block, and a note that it was used. Acquire pairs with the Release of `insert`: the block's content is
+    /// seen whole.
+    #[inline(always)]
+    pub(super) fn load<'g>(&self, _pin: &'g Guard) -> Option<Pinned<'g, T>> {
+        let tagged = self.pointer.load(Ordering::Acquire);
+        let pointer = NonNull::new(untagged(tagged))?;
+        if tagged.addr() & ACCESSED == 0 {
+            let marked = tagged.map_addr(|address| address | ACCESSED);
+            // A failure means that the clock or another reader was here: either is fine.
+            let _ = self.pointer.compare_exchange(tagged, marked, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        Some(Pinned { pointer, _pin: PhantomData })
+    }
+
+    /// The block without a note.
+    pub(super) fn peek<'g>(&self, _pin: &'g Guard) -> Option<Pinned<'g, T>> {
+        let pointer = NonNull::new(untagged(self.pointer.load(Ordering::Acquire)))?;
+        Some(Pinned { pointer, _pin: PhantomData })
+    }
+
+    /// Puts the block into an empty slot; false if there is one already.
+    pub(super) fn insert(&self, block: Arc<T>, accessed: bool) -> bool {
+        let () = Self::ALIGNED;
+        let pointer = Arc::into_raw(block).cast_mut();
+        let tagged = if accessed { pointer.map_addr(|address| address | ACCESSED) } else { pointer };
+        let inserted = self
+            .pointer
+            .compare_exchange(ptr::null_mut(), tagged, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        if !inserted {
+            // SAFETY: from Arc::into_raw above, and no slot took it.
+            drop(unsafe { Arc::from_raw(pointer) });
+        }
+        inserted
+    }
+
+    /// The clock's hand passes: an accessed block loses its mark, another one loses its place. Returns the evicted
+    /// block's `size`.
+    pub(super) fn tick(&self, pin: &Guard, size: impl FnOnce(&T) -> u64) -> Option<u64> {
+        let tagged = self.pointer.load(Ordering::Acquire);
+        if tagged.is_null() {
+            return None;
+        }
+        let next = if tagged.addr() & ACCESSED != 0 { untagged(tagged) } else { ptr::null_mut() };
+        let won = self.pointer.compare_exchange(tagged, next, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if !won || !next.is_null() {
+            return None;
+        }
+        // SAFETY: the exchange made this thread the one that took the pointer out (SL2); it holds the count still.
+        let bytes = size(unsafe { &*tagged });
+        // SAFETY: SL1 and SL2: the count is given up once, after all present pins; T is Send.
+        unsafe { pin.defer_unchecked(move || drop(Arc::from_raw(tagged.cast_const()))) };
+        Some(bytes)
+    }
+}
+
+impl<T> Drop for Slot<T> {
+    fn drop(&mut self) {
+        let pointer = untagged(*self.pointer.get_mut());
+        if !pointer.is_null() {
+            // SAFETY: SL1; &mut self means that no reader holds this slot. A `Pinned` cannot outlive the slot's owner:
+            // `CachedBlocks::load` ties it to a borrow of the owner too.
+            drop(unsafe { Arc::from_raw(pointer.cast_const()) });
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! A data block in memory: sorted entries behind an array of key heads.
+//!
+//! ```text
+//!   key --prefix--> compare   --next 4 bytes--> count heads below   --equal heads--> compare the rest
+//!
+//!   header | heads u32 | trailers | offsets, lengths | prefix | entries: rest value rest value ...
+//!                        unless     unless all have             or, split: rest rest ... value value ...
+//!                        all visible the same lengths
+//! ```
+//!
+//! BL1. A `Block` exists only if its bytes were checked: every entry's key and value lie inside, in order.
+//! BL2. Entries are in key order, versions of a key newest first. The writer sees to it, the checksum keeps it, and
+//!      `Table::verify` proves it; a block that breaks it gives wrong answers, never a panic.
+//! BL3. With [`ALL_VISIBLE`], every entry is a put of sequence number 0, so the keys are distinct.
+//!
+//! Bytes: docs/formats/sstable.md
+#![expect(unsafe_code, reason = "values point into blocks")]
+
+use std::cmp::Ordering;
+
+use super::block_search::Simd;
+use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
+use crate::types::entry::Kind;
+use crate::types::key::head4;
+use crate::types::{SeqNo, SharedBytes};
+
+/// All keys have the same length.
+pub(super) const FIXED_KEYS: u8 = 1;
+/// All values have the same length.
+pub(super) const FIXED_VALUES: u8 = 2;
+/// All entries are puts of sequence number 0.
+pub(super) const ALL_VISIBLE: u8 = 4;
+/// Keys and values lie in separate regions.
+pub(super) const SPLIT: u8 = 8;
+/// Offsets and lengths take 4 bytes instead of 2.
+pub(super) const WIDE: u8 = 16;
+/// All keys have at least 4 bytes after the prefix, which are stored as heads only.
+pub(super) const HEADED: u8 = 32;
+const ALL_FLAGS: u8 = 63;
+
+pub(super) const HEADER_BYTES: usize = 16;
+pub(super) const HEAD_BYTES: usize = 4;
+pub(super) const TRAILER_BYTES: usize = 8;
+
+/// A trailer: sequence number and kind of an entry.
+pub(super) fn pack_trailer(seq: SeqNo, kind: Kind) -> u64 {
+    seq.get() << 8 | kind as u64
+}
+
+fn unpack_trailer(trailer: u64) -> Option<(SeqNo, Kind)> {
+    Some((SeqNo::try_new(trailer >> 8)?, Kind::from_u8(trailer as u8)?))
+}
+
+/// A checked block.
+pub(crate) struct Block {
+    bytes: Vec<u8>,
+    count: usize,
+    flags: u8,
+    /// Length of the stored part of a key, if all have the same.
+    rest_len: usize,
+    /// Length of a value, if all have the same.
+    value_len: usize,
+    /// Positions in `bytes`.
+    trailers: usize,
+    entry_offsets: usize,
+    /// Key lengths of an interleaved block, value offsets of a split one.
+    second: usize,
+    prefix: usize,
+    entries: usize,
+    values: usize,
+}
+
+impl Block {
+    /// Checks the bytes and takes them over.
+    pub(super) fn parse(bytes: Vec<u8>) -> Decoded<Block> {
+        let mut header = ByteReader::new(&bytes);
+        let count = header.u32()? as usize;
+        let packed = header.u32()?;
+        let (flags, prefix_len) = (packed as u8, (packed >> 8) as usize);
+        let (rest_len, value_len) = (header.u32()? as usize, header.u32()? as usize);
+        if count == 0 || flags & !ALL_FLAGS != 0 {
+            return Err(header.error(format!("{count} entries, flags {flags:#x}")));
+        }
+        let mut block = Block {
+            bytes: Vec::new(),
+            count,
+            flags,
+            rest_len,
+            value_len,
+            trailers: 0,
+            entry_offsets: 0,
+            second: 0,
+            prefix: 0,
+            entries: 0,
+            values: 0,
+        };
+        let (offset_table, length_table) = ((count + 1) * block.width(), count * block.width());
+        let fixed = (block.has(FIXED_KEYS), block.has(FIXED_VALUES));
+        // Each length is checked against what is left, so none can overflow or pass the end.
+        let skip = |reader: &mut ByteReader<'_>, present: bool, len: usize| {
+            let at = reader.position();
+            reader.take(if present { len as u64 } else { 0 }).map(|_| at)
+        };
+        header.take((HEAD_BYTES * count) as u64)?;
+        block.trailers = skip(&mut header, flags & ALL_VISIBLE == 0, TRAILER_BYTES * count)?;
+        if flags & SPLIT == 0 {
+            block.entry_offsets = skip(&mut header, fixed != (true, true), offset_table)?;
+            block.second = skip(&mut header, fixed == (false, false), length_table)?;
+        } else {
+            block.entry_offsets = skip(&mut header, !fixed.0, offset_table)?;
+            block.second = skip(&mut header, !fixed.1, offset_table)?;
+        }
+        block.prefix = skip(&mut header, true, prefix_len)?;
+        block.entries = header.position();
+        block.bytes = bytes;
+        block.check_entries()?;
+        Ok(block)
+    }
+
+    /// BL1: the entries tile the rest of the bytes, and each trailer means something.
+    fn check_entries(&mut self) -> Decoded<()> {
+        let wrong = |at: usize, detail: &str| Err(DecodeError::new(at, detail));
+        let n = self.count as u64;
+        let total = (self.bytes.len() - self.entries) as u64;
+        let (rest_len, value_len) = (self.rest_len as u64, self.value_len as u64);
+        let fixed = (self.has(FIXED_KEYS), self.has(FIXED_VALUES));
+        // n is at most the number of heads present, and the lengths have 32 bits: no product overflows.
+        if self.has(SPLIT) {
+            let keys = if fixed.0 { n * rest_len } else { self.check_offsets(self.entry_offsets)? };
+            let Some(values_total) = total.checked_sub(keys) else {
+                return wrong(self.entries, "keys pass the block's end");
+            };
+            self.values = self.entries + keys as usize;
+            let values = if fixed.1 { n * value_len } else { self.check_offsets(self.second)? };
+            if values != values_total {
+                return wrong(self.values, "values do not fill the block");
+            }
+        } else {
+            let end = match fixed {
+                (true, true) => n * (rest_len + value_len),
+                _ => self.check_offsets(self.entry_offsets)?,
+            };
+            if end != total {
+                return wrong(self.entries, "entries do not fill the block");
+            }
+            for i in (0..self.count).filter(|_| fixed != (true, true)) {
+                let len = self.number(self.entry_offsets, i + 1) - self.number(self.entry_offsets, i);
+                let inside = match fixed {
+                    (true, _) => self.rest_len,
+                    (_, true) => self.value_len,
+                    _ => self.number(self.second, i),
+                };
+                if inside > len || (fixed == (true, true) && inside != len) {
+                    return wrong(self.entry_offsets, "an entry is shorter than its parts");
+                }
+            }
+        }
+        if !self.has(ALL_VISIBLE) && (0..self.count).any(|i| unpack_trailer(self.trailer(i)).is_none()) {
+            return wrong(self.trailers, "a trailer without meaning");
+        }
+        Ok(())
+    }
+
+    /// Checks that a table of count + 1 offsets starts at 0 and never falls; returns the last.
+    fn check_offsets(&self, table: usize) -> Decoded<u64> {
+        let mut last = 0;
+        for i in 0..=self.count {
+            let next = self.number(table, i);
+            if next < last || (i == 0 && next != 0) {
+                return Err(DecodeError::new(table, format!("offset {i} out of order")));
+            }
+            last = next;
+        }
+        Ok(last as u64)
+    }
+
+    #[inline(always)]
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    #[inline(always)]
+    fn width(&self) -> usize {
+        if self.has(WIDE) { 4 } else { 2 }
+    }
+
+    /// Number `i` of a table of offsets or lengths.
+    #[inline(always)]
+    fn number(&self, table: usize, i: usize) -> usize {
+        if self.has(WIDE) {
+            let b = &self.bytes[table + 4 * i..][..4];
+            u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize
+        } else {
+            let b = &self.bytes[table + 2 * i..][..2];
+            u16::from_le_bytes([b[0], b[1]]) as usize
+        }
+    }
+
+    /// The number of entries, at least 1.
+    #[inline(always)]
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The block's bytes.
+    #[inline(always)]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The bytes with which all keys start.
+    #[inline(always)]
+    pub(super) fn prefix(&self) -> &[u8] {
+        &self.bytes[self.prefix..self.entries]
+    }
+
+    /// Whether all entries are puts of sequence number 0 (BL3).
+    #[inline(always)]
+    pub(super) fn all_visible(&self) -> bool {
+        self.has(ALL_VISIBLE)
+    }
+
+    #[inline(always)]
+    fn heads(&self) -> &[[u8; 4]] {
+        self.bytes[HEADER_BYTES..HEADER_BYTES + HEAD_BYTES * self.count].as_chunks().0
+    }
+
+    #[inline(always)]
+    fn trailer(&self, i: usize) -> u64 {
+        let b =
+            self.bytes[self.trailers + TRAILER_BYTES * i..].first_chunk().expect("BL1: trailers lie inside");
+        u64::from_le_bytes(*b)
+    }
+
+    /// The sequence number of entry `i`.
+    #[inline(always)]
+    pub(super) fn seq(&self, i: usize) -> SeqNo {
+        if self.all_visible() { SeqNo::ZERO } else { SeqNo::new(self.trailer(i) >> 8) }
+    }
+
+    /// Whether entry `i` is a put or a tombstone.
+    #[inline(always)]
+    pub(super) fn kind(&self, i: usize) -> Kind {
+        if self.all_visible() || self.trailer(i) as u8 == Kind::Put as u8 {
+            Kind::Put
+        } else {
+            Kind::Tombstone
+        }
+    }
+
+    #[inline(always)]
+    fn rest_start(&self, i: usize) -> usize {
+        let stride = match self.flags & (FIXED_KEYS | FIXED_VALUES | SPLIT) {
+            s if s == FIXED_KEYS | FIXED_VALUES => self.rest_len + self.value_len,
+            s if s & (FIXED_KEYS | SPLIT) == FIXED_KEYS | SPLIT => self.rest_len,
+            _ => return self.entries + self.number(self.entry_offsets, i),
+        };
+        self.entries + stride * i
+    }
+
+    #[inline(always)]
+    fn rest_len(&self, i: usize) -> usize {
+        if self.has(FIXED_KEYS) {
+            return self.rest_len;
+        }
+        if !self.has(SPLIT | FIXED_VALUES) {
+            return self.number(self.second, i);
+        }
+        let both = self.number(self.entry_offsets, i + 1) - self.number(self.entry_offsets, i);
+        if self.has(SPLIT) { both } else { both - self.value_len }
+    }
+
+    /// The stored part of key `i`: after the prefix and, with [`HEADED`], after the head.
+    #[inline(always)]
+    fn rest(&self, i: usize) -> &[u8] {
+        &self.bytes[self.rest_start(i)..][..self.rest_len(i)]
+    }
+
+    /// Where the value of entry `i` lies in the block.
+    #[inline(always)]
+    pub(super) fn value_range(&self, i: usize) -> std::ops::Range<usize> {
+        let start = match self.has(SPLIT) {
+            false => self.rest_start(i) + self.rest_len(i),
+            true if self.has(FIXED_VALUES) => self.values + self.value_len * i,
+            true => self.values + self.number(self.second, i),
+        };
+        let len = match (self.has(FIXED_VALUES), self.has(SPLIT)) {
+            (true, _) => self.value_len,
+            (false, true) => self.number(self.second, i + 1) - self.number(self.second, i),
+            (false, false) => self.entries + self.number(self.entry_offsets, i + 1) - start,
+        };
+        start..start + len
+    }
+
+    /// The value of entry `i`.
+    #[inline(always)]
+    pub(super) fn value(&self, i: usize) -> &[u8] {
+        &self.bytes[self.value_range(i)]
+    }
+
+    /// Appends key `i` without the prefix.
+    #[inline(always)]
+    pub(super) fn push_suffix(&self, i: usize, out: &mut Vec<u8>) {
+        if self.has(HEADED) {
+            let head = u32::from_le_bytes(self.heads()[i]);
+            out.extend_from_slice(&head.to_be_bytes());
+        }
+        out.extend_from_slice(self.rest(i));
+    }
+
+    /// Whether entries `i` and `i + 1` are versions of one key.
+    #[inline]
+    pub(super) fn same_key_as_next(&self, i: usize) -> bool {
+        !self.all_visible() && self.heads()[i] == self.heads()[i + 1] && self.rest(i) == self.rest(i + 1)
+    }
+
+    /// Whether the head of entry `i` is that of its key.
+    pub(super) fn head_fits(&self, i: usize) -> bool {
+        self.has(HEADED) || u32::from_le_bytes(self.heads()[i]) == head4(self.rest(i))
+    }
+
+    /// The first entry with a key not below `key`, and whether its key is `key`.
+    #[inline]
+    pub(super) fn lower_bound(&self, key: &[u8], simd: Simd) -> (usize, bool) {
+        let prefix = self.prefix();
+        let Some(wanted) = key.strip_prefix(prefix) else {
+            return if key < prefix { (0, false) } else { (self.count, false) };
+        };
+        let head = head4(wanted);
+        let heads = self.heads();
+        let first = simd.heads_below(heads, head);
+        if first == heads.len() || u32::from_le_bytes(heads[first]) != head {
+            return (first, false);
+        }
+        if heads.get(first + 1) != Some(&heads[first]) {
+            return match self.compare(first, wanted) {
+                Ordering::Less => (first + 1, false),
+                order => (first, order == Ordering::Equal),
+            };
+        }
+        self.lower_bound_among_equal_heads(first, wanted, simd)
+    }
+
+    #[cold]
+    fn lower_bound_among_equal_heads(&self, first: usize, wanted: &[u8], simd: Simd) -> (usize, bool) {
+        let head = head4(wanted);
+        let (mut low, mut high) = (
+            first,
+            match head.checked_add(1) {
+                Some(above) => simd.heads_below(self.heads(), above),
+                None => self.count,
+            },
+        );
+        let end = high;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.compare(middle, wanted) == Ordering::Less { low = middle + 1 } else { high = middle }
+        }
+        (low, low < end && self.compare(low, wanted) == Ordering::Equal)
+    }
+
+    /// Compares key `i` to a key with the same prefix and head, both without the prefix.
+    #[inline(always)]
+    fn compare(&self, i: usize, wanted: &[u8]) -> Ordering {
+        if !self.has(HEADED) {
+            return self.rest(i).cmp(wanted);
+        }
+        match wanted.get(HEAD_BYTES..) {
+            Some(wanted) => self.rest(i).cmp(wanted),
+            // Padded with zeros it has the head of key i, so it is a proper prefix of that key.
+            None => Ordering::Greater,
+        }
+    }
+}
+
+// SAFETY: the bytes are set by `parse` and never touched again; a Vec's buffer does not move with the Vec.
+unsafe impl SharedBytes for Block {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl std::fmt::Debug for Block {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Block({} entries, {} bytes, flags {:#x})", self.count, self.bytes.len(), self.flags)
+    }
+}
+
+#[cfg(test)]
+mod tests;

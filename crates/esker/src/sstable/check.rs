@@ -1,0 +1,163 @@
+//! Proves a table sound: reads everything past the cache and compares every two things that must agree.
+//!
+//! ```text
+//!   all blocks --> order, heads, separators, filter, counts, range  <--> index, filter, properties
+//! ```
+
+use std::sync::Arc;
+
+use super::Table;
+use super::scan::TableScan;
+use crate::encoding::hash::key_hash;
+use crate::types::entry::{EntryRef, Kind};
+use crate::types::key_range::End;
+use crate::types::{Error, Result, SeqNo};
+
+/// What was checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TableCheck {
+    /// Data blocks read and verified.
+    pub blocks: u64,
+    /// Versions seen.
+    pub entries: u64,
+    /// Distinct keys seen.
+    pub keys: u64,
+}
+
+/// What the entries add up to.
+struct Tally {
+    check: TableCheck,
+    tombstones: u64,
+    key_bytes: u64,
+    value_bytes: u64,
+    min_seq: SeqNo,
+    max_seq: SeqNo,
+    last_key: Vec<u8>,
+    last_seq: SeqNo,
+}
+
+impl Table {
+    /// Reads the whole table, bypassing the cache, and checks order, counts, separators, filter and range.
+    pub(crate) fn verify(self: &Arc<Self>) -> Result<TableCheck> {
+        let mut scan = TableScan::new(self.clone(), false);
+        let mut tally = Tally {
+            check: TableCheck::default(),
+            tombstones: 0,
+            key_bytes: 0,
+            value_bytes: 0,
+            min_seq: SeqNo::MAX,
+            max_seq: SeqNo::ZERO,
+            last_key: Vec::new(),
+            last_seq: SeqNo::ZERO,
+        };
+        while scan.advance_block()? {
+            let number = tally.check.blocks as usize;
+            tally.check.blocks += 1;
+            let block = scan.current_block().expect("advance_block found one").clone();
+            for i in 0..block.count() {
+                let Some(entry) = scan.next()? else { break };
+                if !block.head_fits(i) {
+                    return Err(self.unsound(number, "a head is not its key's"));
+                }
+                let first_of_block = i == 0;
+                let last_block = number + 1 == self.index().len();
+                self.check_entry(&mut tally, number, first_of_block, &entry)?;
+                if i + 1 == block.count() && !last_block && !self.below_separator(number + 1, entry.key) {
+                    return Err(self.unsound(number, "a key is not below the next separator"));
+                }
+            }
+        }
+        self.check_counts(&tally)?;
+        Ok(tally.check)
+    }
+
+    fn check_entry(
+        &self,
+        tally: &mut Tally,
+        number: usize,
+        first_of_block: bool,
+        entry: &EntryRef<'_>,
+    ) -> Result<()> {
+        let first = tally.check.entries == 0;
+        let same_key = !first && entry.key == tally.last_key;
+        if !first && (entry.key < &*tally.last_key || (same_key && entry.seq >= tally.last_seq)) {
+            return Err(self.unsound(number, "entries are out of order"));
+        }
+        if first_of_block && self.index().continues(number) != same_key {
+            return Err(self.unsound(number, "the index is wrong about where the first key starts"));
+        }
+        if first_of_block && self.index().find(entry.key) > number {
+            return Err(self.unsound(number, "the separator is above the first key"));
+        }
+        if !same_key {
+            tally.check.keys += 1;
+            if self.filter().is_some_and(|filter| !filter.may_contain(key_hash(entry.key))) {
+                return Err(self.unsound(number, "the filter misses a key"));
+            }
+            if !self.properties().range.contains(entry.key) {
+                return Err(self.unsound(number, "a key lies outside the table's range"));
+            }
+        }
+        tally.check.entries += 1;
+        tally.tombstones += u64::from(entry.kind == Kind::Tombstone);
+        tally.key_bytes += entry.key.len() as u64;
+        tally.value_bytes += entry.value.len() as u64;
+        tally.min_seq = tally.min_seq.min(entry.seq);
+        tally.max_seq = tally.max_seq.max(entry.seq);
+        tally.last_key.clear();
+        tally.last_key.extend_from_slice(entry.key);
+        tally.last_seq = entry.seq;
+        Ok(())
+    }
+
+    /// Whether `key` may stand before the block `number`: below its separator, or equal to the key it continues.
+    fn below_separator(&self, number: usize, key: &[u8]) -> bool {
+        let (prefix, suffix) = self.index().separator(number);
+        let order = key.get(..prefix.len()).map_or(key, |start| start).cmp(prefix);
+        let order = order.then_with(|| key[prefix.len().min(key.len())..].cmp(suffix));
+        if self.index().continues(number) { order.is_eq() } else { order.is_lt() }
+    }
+
+    fn check_counts(&self, tally: &Tally) -> Result<()> {
+        let properties = self.properties();
+        let mut seqs = (tally.min_seq, tally.max_seq);
+        for tombstone in self.range_tombstones().iter() {
+            seqs = (seqs.0.min(tombstone.seq), seqs.1.max(tombstone.seq));
+            let range = &properties.range;
+            let inside = match &range.end {
+                End::Excluded(end) => tombstone.end <= *end,
+                // The first key after an included end is that key and a zero byte.
+                End::Included(end) => {
+                    tombstone.end.strip_suffix(&[0]).map_or(&*tombstone.end, |cut| cut) <= &**end
+                }
+            };
+            if tombstone.start < range.start || !inside {
+                return Err(self.unsound_as_a_whole("a range tombstone lies outside the table's range"));
+            }
+        }
+        let counted = (
+            (tally.check.entries, tally.check.keys, tally.check.blocks, tally.tombstones),
+            (tally.key_bytes, tally.value_bytes, self.range_tombstones().fragments().len() as u64),
+            (seqs.0.min(seqs.1), seqs.1),
+        );
+        let p = properties;
+        let stated = (
+            (p.entries, p.keys, p.blocks, p.tombstones),
+            (p.key_bytes, p.value_bytes, p.range_tombstones),
+            (p.min_seq, p.max_seq),
+        );
+        if counted != stated {
+            let detail = format!("counted {counted:?}, but the properties say {stated:?}");
+            return Err(self.unsound_as_a_whole(&detail));
+        }
+        Ok(())
+    }
+
+    fn unsound(&self, block: usize, detail: &str) -> Error {
+        Error::corrupt("block", self.path(), self.index().extent(block).start, detail)
+    }
+
+    fn unsound_as_a_whole(&self, detail: &str) -> Error {
+        Error::corrupt("properties", self.path(), self.index().blocks_end(), detail)
+    }
+}

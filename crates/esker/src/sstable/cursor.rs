@@ -1,0 +1,296 @@
+//! A reader's position in a table, moving both ways over the keys that the reader sees.
+//!
+//! ```text
+//!   raw entries:   a@9 a@5 a@2 | b@7 | c@8 c@1        reader at 6 stands on: a@5, c@1
+//! ```
+//!
+//! CU1. A valid cursor stands on the newest version, not newer than `at`, of its key.
+//! CU2. `key` holds the whole key: the block's prefix stays in place while the cursor moves within the block.
+//! CU3. The cursor holds its current block and nothing else: a forgotten cursor pins one block of memory.
+//! CU4. After an error the cursor is not valid.
+
+use std::sync::Arc;
+
+use super::Table;
+use super::block::Block;
+use crate::cache;
+use crate::types::cursor::SourceCursor;
+use crate::types::entry::Kind;
+use crate::types::{Result, SeqNo, Value};
+
+/// The cursor.
+pub(crate) struct TableCursor {
+    table: Arc<Table>,
+    at: SeqNo,
+    fill_cache: bool,
+    place: Option<Place>,
+    /// The entry, if the cursor is valid.
+    entry: usize,
+    valid: bool,
+    key: Vec<u8>,
+    /// The block whose prefix `key` starts with (CU2); `usize::MAX` if none.
+    key_block: usize,
+}
+
+/// The current block.
+struct Place {
+    number: usize,
+    block: Arc<Block>,
+}
+
+impl TableCursor {
+    pub(super) fn new(table: Arc<Table>, at: SeqNo, fill_cache: bool) -> Self {
+        TableCursor {
+            table,
+            at,
+            fill_cache,
+            place: None,
+            entry: 0,
+            valid: false,
+            key: Vec::new(),
+            key_block: usize::MAX,
+        }
+    }
+
+    /// The table that the cursor walks.
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    fn blocks(&self) -> usize {
+        self.table.index().len()
+    }
+
+    /// The current block of a cursor that has one.
+    #[inline(always)]
+    fn block(&self) -> &Block {
+        &self.place.as_ref().expect("CU1: a valid cursor has a block").block
+    }
+
+    #[inline(always)]
+    fn number(&self) -> usize {
+        self.place.as_ref().expect("CU1: a valid cursor has a block").number
+    }
+
+    /// Makes `number` the current block.
+    #[inline]
+    fn enter(&mut self, number: usize) -> Result<()> {
+        if self.place.as_ref().is_none_or(|place| place.number != number) {
+            let pin = cache::pin();
+            let block = self.table.block(number, self.fill_cache, &pin)?.into_arc();
+            self.place = Some(Place { number, block });
+        }
+        Ok(())
+    }
+
+    /// The cursor stands on this entry of the current block.
+    #[inline(always)]
+    fn stand_on(&mut self, entry: usize) {
+        let place = self.place.as_ref().expect("CU1: a valid cursor has a block");
+        if self.key_block == place.number {
+            self.key.truncate(place.block.prefix().len());
+        } else {
+            self.key.clear();
+            self.key.extend_from_slice(place.block.prefix());
+            self.key_block = place.number;
+        }
+        place.block.push_suffix(entry, &mut self.key);
+        self.entry = entry;
+        self.valid = true;
+    }
+
+    /// Stands on the first visible entry from `entry` of the current block on. That entry must be the newest version
+    /// of its key, or one that follows invisible versions only: the first visible one met is the key's newest.
+    #[inline]
+    fn settle_forward(&mut self, mut entry: usize) -> Result<()> {
+        loop {
+            let block = self.block();
+            while entry < block.count() {
+                if block.seq(entry) <= self.at {
+                    self.stand_on(entry);
+                    return Ok(());
+                }
+                entry += 1;
+            }
+            let next = self.number() + 1;
+            if next == self.blocks() {
+                return Ok(());
+            }
+            self.enter(next)?;
+            entry = 0;
+        }
+    }
+
+    /// Stands on the newest visible version of the last key that has one, among the entries before `entry` of the
+    /// current block; those are whole keys.
+    fn settle_backward(&mut self, mut entry: usize) -> Result<()> {
+        let mut found: Option<(usize, usize)> = None;
+        loop {
+            let block = self.block();
+            while entry > 0 {
+                entry -= 1;
+                if block.seq(entry) <= self.at {
+                    found = Some((self.number(), entry));
+                }
+                let key_ends = entry > 0 && !block.same_key_as_next(entry - 1);
+                if key_ends && found.is_some() {
+                    break;
+                }
+            }
+            let number = self.number();
+            let key_goes_on = entry == 0 && self.table.index().continues(number);
+            if let Some((number, entry)) = found
+                && !key_goes_on
+            {
+                self.enter(number)?;
+                self.stand_on(entry);
+                return Ok(());
+            }
+            if number == 0 {
+                return Ok(());
+            }
+            self.enter(number - 1)?;
+            entry = self.block().count();
+        }
+    }
+
+    /// Enters the block that may hold `key`, and finds its first entry not below it.
+    #[inline]
+    fn search(&mut self, key: &[u8]) -> Result<usize> {
+        let table = &self.table;
+        let number = table.index().find(key);
+        let simd = table.index().simd();
+        self.enter(number)?;
+        Ok(self.block().lower_bound(key, simd).0)
+    }
+}
+
+impl SourceCursor for TableCursor {
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.valid = false;
+        if self.blocks() == 0 {
+            return Ok(());
+        }
+        let entry = self.search(key)?;
+        self.settle_forward(entry)
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.valid = false;
+        if self.blocks() == 0 {
+            return Ok(());
+        }
+        let entry = self.search(key)?;
+        self.settle_backward(entry)
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        self.valid = false;
+        if self.blocks() == 0 {
+            return Ok(());
+        }
+        self.enter(0)?;
+        self.settle_forward(0)
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.valid = false;
+        if self.blocks() == 0 {
+            return Ok(());
+        }
+        self.enter(self.blocks() - 1)?;
+        let end = self.block().count();
+        self.settle_backward(end)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        assert!(self.valid, "next on a cursor that stands on no key");
+        self.valid = false;
+        let mut entry = self.entry;
+        loop {
+            let block = self.block();
+            while entry + 1 < block.count() {
+                entry += 1;
+                if !block.same_key_as_next(entry - 1) {
+                    return self.settle_forward(entry);
+                }
+            }
+            let next = self.number() + 1;
+            if next == self.blocks() {
+                return Ok(());
+            }
+            let key_goes_on = self.table.index().continues(next);
+            self.enter(next)?;
+            if !key_goes_on {
+                return self.settle_forward(0);
+            }
+            entry = 0;
+        }
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        assert!(self.valid, "prev on a cursor that stands on no key");
+        self.valid = false;
+        let mut entry = self.entry;
+        // Newer versions of the key lie before this one.
+        loop {
+            let block = self.block();
+            while entry > 0 {
+                if !block.same_key_as_next(entry - 1) {
+                    return self.settle_backward(entry);
+                }
+                entry -= 1;
+            }
+            let number = self.number();
+            if number == 0 {
+                return Ok(());
+            }
+            let key_goes_on = self.table.index().continues(number);
+            self.enter(number - 1)?;
+            let count = self.block().count();
+            if !key_goes_on {
+                return self.settle_backward(count);
+            }
+            entry = count - 1;
+        }
+    }
+
+    #[inline(always)]
+    fn valid(&self) -> bool {
+        self.valid
+    }
+
+    #[inline(always)]
+    fn key(&self) -> &[u8] {
+        assert!(self.valid, "key of a cursor that stands on none");
+        &self.key
+    }
+
+    #[inline(always)]
+    fn seq(&self) -> SeqNo {
+        assert!(self.valid, "sequence number of a cursor that stands on no key");
+        self.block().seq(self.entry)
+    }
+
+    #[inline(always)]
+    fn kind(&self) -> Kind {
+        assert!(self.valid, "kind of a cursor that stands on no key");
+        self.block().kind(self.entry)
+    }
+
+    #[inline(always)]
+    fn value(&self) -> &[u8] {
+        assert!(self.valid, "value of a cursor that stands on no key");
+        self.block().value(self.entry)
+    }
+
+    #[inline]
+    fn value_handle(&self) -> Value {
+        assert!(self.valid, "value of a cursor that stands on no key");
+        let place = self.place.as_ref().expect("CU1: a valid cursor has a block");
+        let range = place.block.value_range(self.entry);
+        if range.is_empty() { Value::empty() } else { Value::slice_of(place.block.clone(), range) }
+    }
+}

@@ -1,0 +1,119 @@
+//! The footer: the last bytes of a table, which say where everything else is.
+//!
+//! ```text
+//!   data blocks | range tombstones | filter | index | properties | footer, 80 bytes
+//! ```
+//!
+//! FO1. The parts lie back to back in this order, and the footer ends the file: a file that was cut, or has bytes
+//!      added, is refused.
+//!
+//! Bytes: docs/formats/sstable.md
+
+use std::ops::Range;
+
+use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
+use crate::encoding::checksum::crc32c;
+
+/// The length of the footer.
+pub(super) const FOOTER_BYTES: usize = 80;
+/// The last 8 bytes of a table.
+pub(super) const MAGIC: [u8; 8] = *b"eskerSST";
+/// The format that this build writes, and the newest one that it reads.
+pub(super) const FORMAT_VERSION: u32 = 1;
+
+/// Where the parts of a table lie in the file. Empty parts are absent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Footer {
+    pub tombstones: Range<u64>,
+    pub filter: Range<u64>,
+    pub index: Range<u64>,
+    pub properties: Range<u64>,
+}
+
+/// Why a footer was not read.
+#[derive(Debug)]
+pub(super) enum FooterError {
+    Damaged(DecodeError),
+    Newer(u32),
+}
+
+impl From<DecodeError> for FooterError {
+    fn from(error: DecodeError) -> Self {
+        FooterError::Damaged(error)
+    }
+}
+
+impl Footer {
+    pub(super) fn encode(&self) -> [u8; FOOTER_BYTES] {
+        let mut out = Vec::with_capacity(FOOTER_BYTES);
+        for part in [&self.tombstones, &self.filter, &self.index, &self.properties] {
+            out.extend_from_slice(&part.start.to_le_bytes());
+            out.extend_from_slice(&(part.end - part.start).to_le_bytes());
+        }
+        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        out.extend_from_slice(&crc32c(&out).to_le_bytes());
+        out.extend_from_slice(&MAGIC);
+        out.try_into().expect("the footer's fields take 80 bytes")
+    }
+
+    /// Reads the footer of a file of `file_len` bytes.
+    pub(super) fn decode(bytes: &[u8; FOOTER_BYTES], file_len: u64) -> Result<Footer, FooterError> {
+        let mut reader = ByteReader::new(bytes);
+        let mut part = || -> Decoded<(u64, u64)> { Ok((reader.u64()?, reader.u64()?)) };
+        let parts = [part()?, part()?, part()?, part()?];
+        let (version, crc) = (reader.u32()?, reader.u32()?);
+        if reader.rest() != MAGIC {
+            return Err(DecodeError::new(72, "no magic: not a table, or a table cut short").into());
+        }
+        let computed = crc32c(&bytes[..68]);
+        if crc != computed {
+            let detail = format!("checksum {crc:08x} stored, {computed:08x} computed");
+            return Err(DecodeError::new(68, detail).into());
+        }
+        if version == 0 || version > FORMAT_VERSION {
+            return Err(FooterError::Newer(version));
+        }
+        let mut ends = Vec::with_capacity(parts.len());
+        let mut expected = parts[0].0;
+        for (start, len) in parts {
+            match start.checked_add(len) {
+                Some(end) if start == expected => expected = end,
+                _ => return Err(DecodeError::new(0, "the parts do not lie back to back").into()),
+            }
+            ends.push(start..expected);
+        }
+        if expected.checked_add(FOOTER_BYTES as u64) != Some(file_len) {
+            let detail = format!("the parts end at {expected} in a file of {file_len} bytes");
+            return Err(DecodeError::new(0, detail).into());
+        }
+        let [tombstones, filter, index, properties] = ends.try_into().expect("four parts");
+        Ok(Footer { tombstones, filter, index, properties })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fo1_the_footer_fits_its_file_only() {
+        let footer = Footer { tombstones: 100..100, filter: 100..165, index: 165..200, properties: 200..260 };
+        let bytes = footer.encode();
+        assert_eq!(Footer::decode(&bytes, 340).unwrap(), footer);
+        assert!(Footer::decode(&bytes, 339).is_err() && Footer::decode(&bytes, 341).is_err());
+        for at in 0..FOOTER_BYTES {
+            let mut bad = bytes;
+            bad[at] ^= 1;
+            assert!(Footer::decode(&bad, 340).is_err());
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_named() {
+        let mut bytes = Footer { tombstones: 0..0, filter: 0..0, index: 0..0, properties: 0..0 }.encode();
+        bytes[64] = 2;
+        let crc = crc32c(&bytes[..68]);
+        bytes[68..72].copy_from_slice(&crc.to_le_bytes());
+        assert!(matches!(Footer::decode(&bytes, 80), Err(FooterError::Newer(2))));
+    }
+}

@@ -1,0 +1,178 @@
+//! What a table says about itself, and its range tombstones: the two small parts besides index and filter.
+//!
+//! Bytes: docs/formats/sstable.md
+
+use crate::encoding::Compression;
+use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
+use crate::types::SeqNo;
+use crate::types::key_range::{End, KeyRange};
+use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
+
+/// Counts and limits of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Properties {
+    /// Versions, tombstones included.
+    pub entries: u64,
+    /// Distinct keys.
+    pub keys: u64,
+    /// Versions that are tombstones.
+    pub tombstones: u64,
+    /// Range tombstones, as fragments.
+    pub range_tombstones: u64,
+    /// Bytes of keys, before compression.
+    pub key_bytes: u64,
+    /// Bytes of values, before compression.
+    pub value_bytes: u64,
+    /// The smallest sequence number, range tombstones included; zero in an empty table.
+    pub min_seq: SeqNo,
+    /// The largest sequence number, range tombstones included.
+    pub max_seq: SeqNo,
+    /// What the table covers: all its keys and range tombstones. An empty table covers nothing.
+    pub range: KeyRange,
+    /// The codec of blocks that shrink by it.
+    pub compression: Compression,
+    /// Data blocks.
+    pub blocks: u64,
+}
+
+/// The range that holds no key.
+pub(super) fn empty_range() -> KeyRange {
+    KeyRange { start: Vec::new(), end: End::Excluded(Vec::new()) }
+}
+
+impl Properties {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        for number in [
+            self.entries,
+            self.keys,
+            self.tombstones,
+            self.range_tombstones,
+            self.key_bytes,
+            self.value_bytes,
+            self.min_seq.get(),
+            self.max_seq.get(),
+            self.blocks,
+        ] {
+            put_varint(out, number);
+        }
+        out.push(self.compression.id());
+        put_string(out, &self.range.start);
+        out.push(u8::from(matches!(self.range.end, End::Included(_))));
+        put_string(out, self.range.end.key());
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Decoded<Properties> {
+        let mut reader = ByteReader::new(bytes);
+        let mut numbers = [0; 9];
+        for number in &mut numbers {
+            *number = reader.varint()?;
+        }
+        let [entries, keys, tombstones, range_tombstones, key_bytes, value_bytes, min_seq, max_seq, blocks] =
+            numbers;
+        let (Some(min_seq), Some(max_seq)) = (SeqNo::try_new(min_seq), SeqNo::try_new(max_seq)) else {
+            return Err(reader.error("a sequence number of more than 56 bits"));
+        };
+        let codec = reader.u8()?;
+        let Some(compression) = Compression::from_id(codec) else {
+            return Err(reader.error(format!("codec {codec}, which this build does not have")));
+        };
+        let start = reader.string()?.to_vec();
+        let included = reader.u8()?;
+        let end = reader.string()?.to_vec();
+        let end = match included {
+            0 => End::Excluded(end),
+            1 => End::Included(end),
+            _ => return Err(reader.error(format!("{included} where 0 or 1 is expected"))),
+        };
+        reader.finish()?;
+        Ok(Properties {
+            entries,
+            keys,
+            tombstones,
+            range_tombstones,
+            key_bytes,
+            value_bytes,
+            min_seq,
+            max_seq,
+            range: KeyRange { start, end },
+            compression,
+            blocks,
+        })
+    }
+}
+
+/// The stored form of range tombstones: for each fragment its start, its end, and its sequence numbers, newest first.
+pub(super) fn encode_tombstones(tombstones: &RangeTombstones, out: &mut Vec<u8>) {
+    put_varint(out, tombstones.fragments().len() as u64);
+    for fragment in tombstones.fragments() {
+        put_string(out, &fragment.start);
+        put_string(out, &fragment.end);
+        put_varint(out, fragment.seqs.len() as u64);
+        fragment.seqs.iter().for_each(|seq| put_varint(out, seq.get()));
+    }
+}
+
+pub(super) fn decode_tombstones(bytes: &[u8]) -> Decoded<RangeTombstones> {
+    let mut reader = ByteReader::new(bytes);
+    let fragments = reader.varint()?;
+    let mut all = Vec::new();
+    for _ in 0..fragments {
+        let (start, end) = (reader.string()?, reader.string()?);
+        if start >= end {
+            return Err(reader.error("an empty range tombstone"));
+        }
+        let seqs = reader.varint()?;
+        // Each number takes a byte or more; checked first, since each is stored with a copy of the keys.
+        if seqs == 0 || seqs > reader.remaining() as u64 {
+            return Err(reader.error(format!("{seqs} sequence numbers")));
+        }
+        for _ in 0..seqs {
+            let Some(seq) = SeqNo::try_new(reader.varint()?) else {
+                return Err(reader.error("a sequence number of more than 56 bits"));
+            };
+            all.push(RangeTombstone { start: start.to_vec(), end: end.to_vec(), seq });
+        }
+    }
+    reader.finish()?;
+    Ok(RangeTombstones::new(all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn properties_come_back() {
+        let properties = Properties {
+            entries: 1 << 40,
+            keys: 3,
+            tombstones: 2,
+            range_tombstones: 1,
+            key_bytes: 9,
+            value_bytes: u64::MAX,
+            min_seq: SeqNo::new(4),
+            max_seq: SeqNo::MAX,
+            range: KeyRange { start: b"a".to_vec(), end: End::Included(b"zz".to_vec()) },
+            compression: Compression::Lz4,
+            blocks: 7,
+        };
+        let mut bytes = Vec::new();
+        properties.encode(&mut bytes);
+        assert_eq!(Properties::decode(&bytes), Ok(properties));
+        assert!((0..bytes.len()).all(|len| Properties::decode(&bytes[..len]).is_err()));
+    }
+
+    #[test]
+    fn tombstones_come_back() {
+        let one = |start: &str, end: &str, seq| RangeTombstone {
+            start: start.into(),
+            end: end.into(),
+            seq: SeqNo::new(seq),
+        };
+        let all = RangeTombstones::new([one("a", "m", 7), one("f", "z", 900)]);
+        let mut bytes = Vec::new();
+        encode_tombstones(&all, &mut bytes);
+        assert_eq!(decode_tombstones(&bytes), Ok(all));
+        assert!((0..bytes.len()).all(|len| decode_tombstones(&bytes[..len]).is_err()));
+    }
+}

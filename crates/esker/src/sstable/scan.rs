@@ -1,0 +1,129 @@
+//! All versions of a table in order, read in large steps: what merges and checks use.
+//!
+//! ```text
+//!   file --windows of up to 256 KiB--> buffer --verify, one block at a time--> EntryRef, EntryRef, ...
+//!   cache --blocks that are in memory-------------------'
+//! ```
+//!
+//! SC1. Every block read from the file is verified; the cache is neither filled nor reordered.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Table;
+use super::block::Block;
+use crate::types::Result;
+use crate::types::entry::EntryRef;
+
+/// Bytes read at a time; a larger block is read alone.
+const WINDOW_BYTES: u64 = 256 << 10;
+
+/// The scan. A new one starts before the first entry.
+pub(crate) struct TableScan {
+    table: Arc<Table>,
+    /// Whether blocks in memory may be used.
+    use_resident: bool,
+    block: Option<Arc<Block>>,
+    /// The number of the block after the current one.
+    next_block: usize,
+    next_entry: usize,
+    window: Vec<u8>,
+    /// The part of the file that the window holds.
+    window_extent: Range<u64>,
+    key: Vec<u8>,
+}
+
+impl TableScan {
+    pub(super) fn new(table: Arc<Table>, use_resident: bool) -> Self {
+        TableScan {
+            table,
+            use_resident,
+            block: None,
+            next_block: 0,
+            next_entry: 0,
+            window: Vec::new(),
+            window_extent: 0..0,
+            key: Vec::new(),
+        }
+    }
+
+    /// Moves before the first version of the first key not below `key`.
+    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
+        (self.block, self.next_entry) = (None, 0);
+        self.next_block = self.table.index().find(key);
+        if self.advance_block()? {
+            let block = self.block.as_ref().expect("advance_block found one");
+            self.next_entry = block.lower_bound(key, self.table.index().simd()).0;
+        }
+        Ok(())
+    }
+
+    /// The next version; `None` after the last.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<EntryRef<'_>>> {
+        while self.block.as_ref().is_none_or(|block| self.next_entry >= block.count()) {
+            if !self.advance_block()? {
+                return Ok(None);
+            }
+        }
+        let block = self.block.as_ref().expect("the loop above ends with a block");
+        let entry = self.next_entry;
+        self.next_entry += 1;
+        self.key.truncate(block.prefix().len());
+        block.push_suffix(entry, &mut self.key);
+        Ok(Some(EntryRef {
+            key: &self.key,
+            seq: block.seq(entry),
+            kind: block.kind(entry),
+            value: block.value(entry),
+        }))
+    }
+
+    /// Takes up the next block; false after the last.
+    pub(super) fn advance_block(&mut self) -> Result<bool> {
+        let number = self.next_block;
+        if number >= self.table.index().len() {
+            self.block = None;
+            return Ok(false);
+        }
+        let resident = if self.use_resident { self.table.resident(number) } else { None };
+        let block = match resident {
+            Some(block) => block,
+            None => Arc::new(self.read_block(number)?),
+        };
+        self.key.clear();
+        self.key.extend_from_slice(block.prefix());
+        (self.block, self.next_block, self.next_entry) = (Some(block), number + 1, 0);
+        Ok(true)
+    }
+
+    /// The block that `next` takes its entries from.
+    pub(super) fn current_block(&self) -> Option<&Arc<Block>> {
+        self.block.as_ref()
+    }
+
+    fn read_block(&mut self, number: usize) -> Result<Block> {
+        let extent = self.table.index().extent(number);
+        if extent.start < self.window_extent.start || extent.end > self.window_extent.end {
+            self.window_extent = extent.start..self.window_end(number);
+            self.window = self.table.read_extent(self.window_extent.clone())?;
+        }
+        let start = (extent.start - self.window_extent.start) as usize;
+        let stored = self.window[start..start + (extent.end - extent.start) as usize].to_vec();
+        self.table.decode_block(stored, extent.start)
+    }
+
+    /// Where a window that starts with block `number` ends: behind whole blocks.
+    fn window_end(&self, number: usize) -> u64 {
+        let index = self.table.index();
+        let Range { start, mut end } = index.extent(number);
+        for next in number + 1..index.len() {
+            let next_end = index.extent(next).end;
+            if next_end - start > WINDOW_BYTES {
+                break;
+            }
+            end = next_end;
+        }
+        end
+    }
+}

@@ -1,0 +1,356 @@
+//! An open table: finds blocks, keeps them in the cache, answers point reads.
+//!
+//! ```text
+//!   get: key, hash --filter--> index --block number--> slot --in memory--> lower_bound in the block --> Found
+//!                                                       `--empty--> read, verify, insert
+//! ```
+//!
+//! TB1. Whatever `open` and `load` take from the file was verified: checksum, structure, place.
+//! TB2. A hit reads two cold places: the block's heads, and the entry.
+//! TB3. The versions of a key may continue in the next block; `Index::continues` says so, and searches follow.
+//! TB4. The file of a table marked obsolete is removed when its last user is gone.
+//!
+//! Bytes: docs/formats/sstable.md
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use esker_env::{Env, File, FsRef, OpenOptions, read_range};
+
+use super::block::Block;
+use super::cursor::TableCursor;
+use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer, FooterError};
+use super::index::Index;
+use super::properties::{Properties, decode_tombstones};
+use super::scan::TableScan;
+use super::{BlockCache, stored};
+use crate::cache::{self, BudgetKind, CacheItem, CachedBlocks, Guard, Pinned, Reservation};
+use crate::encoding::bloom::BlockedBloom;
+use crate::encoding::bytes::Decoded;
+use crate::types::entry::{Found, Kind};
+use crate::types::range_tombstone::RangeTombstones;
+use crate::types::{Error, Result, SeqNo, Value};
+
+impl CacheItem for Block {
+    fn size_bytes(&self) -> usize {
+        size_of::<Block>() + 16 + self.bytes().len()
+    }
+}
+
+/// An open table.
+pub(crate) struct Table {
+    path: PathBuf,
+    fs: FsRef,
+    file: Arc<dyn File>,
+    index: Index,
+    filter: Option<BlockedBloom>,
+    blocks: CachedBlocks<Block>,
+    tombstones: RangeTombstones,
+    properties: Properties,
+    file_bytes: u64,
+    obsolete: AtomicBool,
+    _memory: Reservation,
+}
+
+/// A block that a read uses: under the caller's pin if it was in memory, else a handle of its own.
+pub(super) enum BlockUse<'g> {
+    Pinned(Pinned<'g, Block>),
+    Loaded(Arc<Block>),
+}
+
+impl std::ops::Deref for BlockUse<'_> {
+    type Target = Block;
+    #[inline(always)]
+    fn deref(&self) -> &Block {
+        match self {
+            BlockUse::Pinned(block) => block,
+            BlockUse::Loaded(block) => block,
+        }
+    }
+}
+
+impl BlockUse<'_> {
+    #[inline(always)]
+    pub(super) fn into_arc(self) -> Arc<Block> {
+        match self {
+            BlockUse::Pinned(block) => block.to_arc(),
+            BlockUse::Loaded(block) => block,
+        }
+    }
+}
+
+impl Table {
+    /// Opens a table and verifies everything but its data blocks, which are verified when they are read.
+    pub(crate) fn open(env: &Env, path: &Path, cache: &Arc<BlockCache>) -> Result<Arc<Table>> {
+        let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
+        let file_bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
+        let footer = read_footer(&*file, path, file_bytes)?;
+        let part = Parts { file: &*file, path };
+        let properties = part.read("properties", &footer.properties, Properties::decode)?;
+        let index = part.read("index", &footer.index, Index::decode)?;
+        if index.blocks_end() != footer.tombstones.start || index.len() as u64 != properties.blocks {
+            let detail = format!("{} blocks that end at {}", index.len(), index.blocks_end());
+            return Err(Error::corrupt("index", path, footer.index.start, detail));
+        }
+        let filter = match footer.filter.is_empty() {
+            true => None,
+            false => Some(part.read("filter", &footer.filter, BlockedBloom::decode)?),
+        };
+        let tombstones = match footer.tombstones.is_empty() {
+            true => RangeTombstones::default(),
+            false => part.read("range tombstones", &footer.tombstones, decode_tombstones)?,
+        };
+        let blocks = cache.register(index.len());
+        let resident = index.size_bytes()
+            + filter.as_ref().map_or(0, BlockedBloom::size_bytes)
+            + index.len() * size_of::<usize>();
+        let memory = cache.budget().reserve(BudgetKind::Table, resident as u64);
+        Ok(Arc::new(Table {
+            path: path.to_owned(),
+            fs: env.fs.clone(),
+            file,
+            index,
+            filter,
+            blocks,
+            tombstones,
+            properties,
+            file_bytes,
+            obsolete: AtomicBool::new(false),
+            _memory: memory,
+        }))
+    }
+
+    /// Where the table is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The length of its file.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Its counts and limits.
+    pub(crate) fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// Its range tombstones.
+    pub(crate) fn range_tombstones(&self) -> &RangeTombstones {
+        &self.tombstones
+    }
+
+    /// Bytes of memory that the open table holds besides cached blocks.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self._memory.bytes()
+    }
+
+    /// The file is to be removed when the last user of the table is gone (TB4).
+    pub(crate) fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+
+    pub(super) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    pub(super) fn filter(&self) -> Option<&BlockedBloom> {
+        self.filter.as_ref()
+    }
+
+    /// Whether the table may hold the key of this hash, as far as its filter knows.
+    #[inline]
+    pub(crate) fn may_contain(&self, hash: u64) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+    }
+
+    /// The newest version of `key` that a reader at `at` sees; a tombstone is found like a value. Range tombstones are
+    /// the caller's business. `hash` is the key's; with `use_filter` off the filter is not asked (it costs a
+    /// cache miss, which is wasted where the key is likely present).
+    #[inline]
+    pub(crate) fn get(
+        &self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        use_filter: bool,
+        pin: &Guard,
+    ) -> Result<Option<Found>> {
+        if use_filter && !self.may_contain(hash) {
+            return Ok(None);
+        }
+        let Some((block, i)) = self.find(key, at, pin)? else { return Ok(None) };
+        let (seq, kind) = (block.seq(i), block.kind(i));
+        let range = block.value_range(i);
+        let value = if range.is_empty() { Value::empty() } else { Value::slice_of(block.into_arc(), range) };
+        Ok(Some(Found { seq, kind, value }))
+    }
+
+    /// Sequence number and kind of the version that `get` would find, without touching its value.
+    pub(crate) fn find_version(
+        &self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        pin: &Guard,
+    ) -> Result<Option<(SeqNo, Kind)>> {
+        if !self.may_contain(hash) {
+            return Ok(None);
+        }
+        Ok(self.find(key, at, pin)?.map(|(block, i)| (block.seq(i), block.kind(i))))
+    }
+
+    /// The sequence number of the newest version of `key`, whatever it is.
+    pub(crate) fn newest_seq(&self, key: &[u8], hash: u64, pin: &Guard) -> Result<Option<SeqNo>> {
+        Ok(self.find_version(key, hash, SeqNo::MAX, pin)?.map(|(seq, _)| seq))
+    }
+
+    /// The entry of the newest version of `key` not newer than `at`.
+    #[inline]
+    fn find<'g>(&'g self, key: &[u8], at: SeqNo, pin: &'g Guard) -> Result<Option<(BlockUse<'g>, usize)>> {
+        let mut number = self.index.find(key);
+        if number >= self.index.len() {
+            return Ok(None);
+        }
+        let mut block = self.block(number, true, pin)?;
+        let (mut i, found) = block.lower_bound(key, self.index.simd());
+        if !found {
+            return Ok(None);
+        }
+        while block.seq(i) > at {
+            if i + 1 < block.count() {
+                if !block.same_key_as_next(i) {
+                    return Ok(None);
+                }
+                i += 1;
+            } else {
+                number += 1;
+                if number == self.index.len() || !self.index.continues(number) {
+                    return Ok(None);
+                }
+                (block, i) = (self.block(number, true, pin)?, 0);
+            }
+        }
+        Ok(Some((block, i)))
+    }
+
+    /// A data block, from memory or from the file.
+    #[inline(always)]
+    pub(super) fn block<'g>(&'g self, number: usize, fill: bool, pin: &'g Guard) -> Result<BlockUse<'g>> {
+        match self.blocks.load(number, pin) {
+            Some(block) => Ok(BlockUse::Pinned(block)),
+            None => Ok(BlockUse::Loaded(self.load(number, fill, pin)?)),
+        }
+    }
+
+    /// A data block if it is in memory; a glance does not make it look used.
+    pub(super) fn resident(&self, number: usize) -> Option<Arc<Block>> {
+        let pin = cache::pin();
+        self.blocks.peek(number, &pin).map(Pinned::to_arc)
+    }
+
+    #[cold]
+    fn load(&self, number: usize, fill: bool, pin: &Guard) -> Result<Arc<Block>> {
+        let extent = self.index.extent(number);
+        let stored = read_stored(&*self.file, &self.path, extent.clone())?;
+        let block = Arc::new(self.decode_block(stored, extent.start)?);
+        if fill {
+            self.blocks.insert(number, &block, true, pin);
+        }
+        Ok(block)
+    }
+
+    /// Checks the stored form of the block at `offset`.
+    pub(super) fn decode_block(&self, stored: Vec<u8>, offset: u64) -> Result<Block> {
+        let block: Decoded<Block> = stored::open(stored).and_then(Block::parse);
+        block.map_err(|e| e.in_file("block", &self.path, offset))
+    }
+
+    /// Reads a stretch of the file; `extent` comes from the verified index, so it lies inside the file.
+    pub(super) fn read_extent(&self, extent: Range<u64>) -> Result<Vec<u8>> {
+        read_stored(&*self.file, &self.path, extent)
+    }
+
+    /// Puts blocks that the writer kept, from the first on, into the cache.
+    pub(super) fn warm(&self, blocks: Vec<Arc<Block>>) {
+        let pin = cache::pin();
+        for (number, block) in blocks.iter().enumerate().take(self.index.len()) {
+            self.blocks.insert(number, block, false, &pin);
+        }
+    }
+
+    /// A cursor for a reader at `at`. `fill_cache`: blocks that it reads from the file stay in memory.
+    pub(crate) fn cursor(self: &Arc<Self>, at: SeqNo, fill_cache: bool) -> TableCursor {
+        TableCursor::new(self.clone(), at, fill_cache)
+    }
+
+    /// All versions in order, read in large steps past the cache: for merges.
+    pub(crate) fn scan(self: &Arc<Self>) -> TableScan {
+        TableScan::new(self.clone(), true)
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        if *self.obsolete.get_mut() {
+            // A file that stays behind is an orphan: the next open of the database removes it.
+            let _ = self.fs.remove_file(&self.path);
+        }
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Table({}, {} entries, {:?})", self.path.display(), self.properties.entries, self.index)
+    }
+}
+
+fn read_footer(file: &dyn File, path: &Path, file_bytes: u64) -> Result<Footer> {
+    let Some(offset) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
+        return Err(Error::corrupt("footer", path, 0, format!("a file of {file_bytes} bytes is no table")));
+    };
+    let bytes = read_stored(file, path, offset..file_bytes)?;
+    let bytes = bytes.try_into().expect("the footer's length was asked for");
+    Footer::decode(&bytes, file_bytes).map_err(|e| match e {
+        FooterError::Damaged(e) => e.in_file("footer", path, offset),
+        FooterError::Newer(found) => Error::UnsupportedVersion {
+            what: "table",
+            path: path.to_owned(),
+            found,
+            supported: FORMAT_VERSION,
+        },
+    })
+}
+
+/// Reads the parts of a table besides its blocks.
+struct Parts<'a> {
+    file: &'a dyn File,
+    path: &'a Path,
+}
+
+impl Parts<'_> {
+    fn read<T>(
+        &self,
+        what: &'static str,
+        extent: &Range<u64>,
+        decode: impl FnOnce(&[u8]) -> Decoded<T>,
+    ) -> Result<T> {
+        let stored = read_stored(self.file, self.path, extent.clone())?;
+        let decoded = stored::open(stored).and_then(|payload| decode(&payload));
+        decoded.map_err(|e| e.in_file(what, self.path, extent.start))
+    }
+}
+
+fn read_stored(file: &dyn File, path: &Path, extent: Range<u64>) -> Result<Vec<u8>> {
+    let Ok(len) = usize::try_from(extent.end - extent.start) else {
+        return Err(Error::corrupt("table", path, extent.start, "a part larger than the address space"));
+    };
+    read_range(file, extent.start, len).map_err(|e| match e.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            Error::corrupt("table", path, extent.start, "the file ends before this part does")
+        }
+        _ => Error::io("read", path, e),
+    })
+}

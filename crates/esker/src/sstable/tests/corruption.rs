@@ -1,0 +1,127 @@
+use super::*;
+use crate::encoding::hash::key_hash;
+use crate::types::cursor::SourceCursor;
+use crate::types::range_tombstone::RangeTombstone;
+
+fn small_tables() -> Vec<(Env, Vec<Entry>)> {
+    let mut rng = fastrand::Rng::with_seed(3);
+    let codecs = [TableCompression::None, TableCompression::Lz4];
+    let shapes = codecs.into_iter().flat_map(|c| [(c, 0), (c, 256)]);
+    shapes
+        .map(|(compression, split_values_over)| {
+            let env = memory();
+            let mut entries: Vec<_> = (0..25)
+                .map(|_| {
+                    let value = b"abcd".repeat(rng.usize(..9));
+                    Entry::put(format!("key{:02}", rng.u8(..20)), rng.u64(..9), value)
+                })
+                .collect();
+            entries.push(Entry::tombstone("key05", 20));
+            sort(&mut entries);
+            let options =
+                TableOptions { block_bytes: 200, compression, split_values_over, ..TableOptions::default() };
+            let mut writer = TableWriter::create(&env, Path::new(PATH), options).unwrap();
+            entries.iter().for_each(|e| writer.add(e.borrowed()).unwrap());
+            writer.add_range_tombstone(&RangeTombstone {
+                start: b"key1".to_vec(),
+                end: b"key2".to_vec(),
+                seq: SeqNo::new(3),
+            });
+            writer.finish(None).unwrap();
+            (env, entries)
+        })
+        .collect()
+}
+
+/// Reads all that can be read: every answer is right, or an error that names the file.
+fn read_all(env: &Env, entries: &[Entry]) -> bool {
+    let named = |e: crate::Error| {
+        let typed = e.is_corrupt() || matches!(e, crate::Error::UnsupportedVersion { .. });
+        assert!(typed && e.to_string().contains(PATH), "{e}");
+    };
+    let table = match open(env, &cache(1 << 20)) {
+        Ok(table) => table,
+        Err(e) => {
+            named(e);
+            return false;
+        }
+    };
+    let mut sound = true;
+    let pin = crate::cache::pin();
+    for entry in entries {
+        match table.get(&entry.key, key_hash(&entry.key), SeqNo::new(entry.seq), true, &pin) {
+            Ok(found) => assert_eq!(found.unwrap().value, entry.value),
+            Err(e) => {
+                sound = false;
+                named(e);
+            }
+        }
+    }
+    let mut cursor = table.cursor(SeqNo::MAX, false);
+    let mut step = cursor.seek_first();
+    while step.is_ok() && cursor.valid() {
+        step = cursor.next();
+    }
+    step.unwrap_or_else(|e| {
+        sound = false;
+        named(e);
+    });
+    table.verify().map_or_else(
+        |e| {
+            named(e);
+            false
+        },
+        |_| sound,
+    )
+}
+
+#[test]
+fn every_flipped_byte_is_noticed() {
+    for (env, entries) in small_tables() {
+        let good = file_bytes(&env);
+        assert!(read_all(&env, &entries));
+        for at in 0..good.len() {
+            for flip in [1, 0x80] {
+                let mut bad = good.clone();
+                bad[at] ^= flip;
+                put_file(&env, &bad);
+                assert!(!read_all(&env, &entries), "byte {at} of {}", good.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_other_length_is_noticed() {
+    for (env, entries) in small_tables() {
+        let good = file_bytes(&env);
+        for len in 0..good.len() {
+            put_file(&env, &good[..len]);
+            assert!(!read_all(&env, &entries), "{len} of {} bytes", good.len());
+        }
+        put_file(&env, &[&good[..], b"x"].concat());
+        assert!(!read_all(&env, &entries));
+    }
+}
+
+#[test]
+fn bl1_any_bytes_as_a_block_are_an_error_or_a_block() {
+    let mut rng = fastrand::Rng::with_seed(4);
+    let mut good = Vec::new();
+    for (env, _) in small_tables() {
+        let table = open(&env, &cache(0)).unwrap();
+        for number in 0..table.properties().blocks as usize {
+            let pin = crate::cache::pin();
+            good.push(table.block(number, false, &pin).unwrap().bytes().to_vec());
+        }
+    }
+    for round in 0..200_000 {
+        let mut bad = good[round % good.len()].clone();
+        for _ in 0..rng.usize(1..4) {
+            let at = if rng.bool() { rng.usize(..20) } else { rng.usize(..bad.len()) };
+            bad[at] = if rng.bool() { rng.u8(..) } else { rng.u8(..3) };
+        }
+        bad.truncate(rng.usize(bad.len() / 2..bad.len() * 2));
+        fuzzing::block(&bad);
+    }
+}

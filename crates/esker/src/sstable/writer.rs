@@ -1,0 +1,402 @@
+//! Writes a table from sorted entries.
+//!
+//! ```text
+//!   add(entry) --> BlockBuilder --full--> compress, checksum --> AppendWriter --> file
+//!                                    `-> separator, length --> index   key hash --> filter       (written by finish)
+//! ```
+//!
+//! TW1. Entries come in order: key ascending, then sequence number descending. Others are refused.
+//! TW2. After an error the table is lost: `finish` was not reached, so the file has no footer and no reader opens it.
+//! TW3. `finish` returns after the file is durable; its directory entry is the caller's to sync.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_env::{AppendWriter, Env, OpenOptions};
+
+use super::block::Block;
+use super::block_builder::BlockBuilder;
+use super::footer::{FOOTER_BYTES, Footer};
+use super::index::{self, IndexEntry, shortest_separator};
+use super::options::{TableCompression, TableOptions};
+use super::properties::{Properties, empty_range, encode_tombstones};
+use super::stored::{TRAILER_BYTES, seal};
+use super::{BlockCache, Table};
+use crate::encoding::Compression;
+use crate::encoding::bloom::BlockedBloom;
+use crate::encoding::hash::key_hash;
+use crate::types::entry::{EntryRef, Kind};
+use crate::types::key::common_prefix_len;
+use crate::types::key_range::{End, KeyRange};
+use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
+use crate::types::{Error, Result, SeqNo};
+
+/// Blocks that `TableCompression::Auto` looks at.
+const PROBED_BLOCKS: usize = 4;
+/// It compresses if LZ4 takes at most this many percent of them.
+const PROBE_PERCENT_MAX: usize = 88;
+const WRITE_BUFFER_BYTES: usize = 1 << 20;
+
+/// What is known of a finished table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableMeta {
+    /// The length of the file.
+    pub file_bytes: u64,
+    /// What the table covers.
+    pub range: KeyRange,
+    /// Versions, tombstones included.
+    pub entries: u64,
+    /// Versions that are tombstones.
+    pub tombstones: u64,
+    /// Range tombstones, as fragments.
+    pub range_tombstones: u64,
+    /// The smallest sequence number.
+    pub min_seq: SeqNo,
+    /// The largest sequence number.
+    pub max_seq: SeqNo,
+    /// Bytes of keys and values.
+    pub raw_bytes: u64,
+}
+
+/// Writes one table.
+pub(crate) struct TableWriter {
+    env: Env,
+    path: PathBuf,
+    options: TableOptions,
+    file: AppendWriter,
+    builder: BlockBuilder,
+    codec: Codec,
+    raw: Vec<u8>,
+    scratch: Vec<u8>,
+    index: Vec<IndexEntry>,
+    first_key: Vec<u8>,
+    last_key: Vec<u8>,
+    last_seq: SeqNo,
+    /// The last key of the last finished block.
+    block_last_key: Vec<u8>,
+    hashes: Vec<u64>,
+    properties: Properties,
+    tombstones: Vec<RangeTombstone>,
+    warm: Option<Warm>,
+}
+
+/// The codec, once it is known; until then the blocks wait.
+enum Codec {
+    Probing { waiting: Vec<Vec<u8>>, raw_bytes: usize, packed_bytes: usize },
+    Chosen(Compression),
+}
+
+/// Blocks kept for the cache.
+struct Warm {
+    cache: Arc<BlockCache>,
+    blocks: Vec<Arc<Block>>,
+    bytes: u64,
+}
+
+impl TableWriter {
+    /// Creates the file, which must not exist.
+    pub(crate) fn create(env: &Env, path: &Path, options: TableOptions) -> Result<Self> {
+        let open = OpenOptions { direct: options.direct_io, ..OpenOptions::create_new() };
+        let file = AppendWriter::create(&*env.fs, path, open, WRITE_BUFFER_BYTES)
+            .map_err(|e| Error::io("create", path, e))?;
+        let codec = match options.compression {
+            TableCompression::Auto => Codec::Probing { waiting: Vec::new(), raw_bytes: 0, packed_bytes: 0 },
+            TableCompression::None => Codec::Chosen(Compression::None),
+            TableCompression::Lz4 => Codec::Chosen(Compression::Lz4),
+            #[cfg(feature = "zstd")]
+            TableCompression::Zstd => Codec::Chosen(Compression::Zstd),
+        };
+        Ok(TableWriter {
+            env: env.clone(),
+            path: path.to_owned(),
+            options,
+            file,
+            builder: BlockBuilder::default(),
+            codec,
+            raw: Vec::new(),
+            scratch: Vec::new(),
+            index: Vec::new(),
+            first_key: Vec::new(),
+            last_key: Vec::new(),
+            last_seq: SeqNo::ZERO,
+            block_last_key: Vec::new(),
+            hashes: Vec::new(),
+            properties: Properties {
+                entries: 0,
+                keys: 0,
+                tombstones: 0,
+                range_tombstones: 0,
+                key_bytes: 0,
+                value_bytes: 0,
+                min_seq: SeqNo::MAX,
+                max_seq: SeqNo::ZERO,
+                range: empty_range(),
+                compression: Compression::None,
+                blocks: 0,
+            },
+            tombstones: Vec::new(),
+            warm: None,
+        })
+    }
+
+    /// Keeps the blocks, as far as the cache has room for them, so that [`finish_open`](Self::finish_open) returns a
+    /// table whose blocks are in memory.
+    pub(crate) fn keep_warm(&mut self, cache: &Arc<BlockCache>) {
+        assert!(self.properties.entries == 0, "blocks are kept from the first on");
+        self.warm = Some(Warm { cache: cache.clone(), blocks: Vec::new(), bytes: 0 });
+    }
+
+    /// Adds a version (TW1).
+    pub(crate) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
+        let first = self.properties.entries == 0;
+        let new_key = first || entry.key > &*self.last_key;
+        if !new_key && (entry.key < &*self.last_key || entry.seq >= self.last_seq) {
+            return Err(self.out_of_order(&entry));
+        }
+        if u32::try_from(entry.value.len()).is_err() {
+            return Err(Error::ValueTooLong { len: entry.value.len() });
+        }
+        if new_key {
+            if first {
+                self.first_key.extend_from_slice(entry.key);
+            }
+            if self.options.filter_bits_per_key > 0 {
+                self.hashes.push(key_hash(entry.key));
+            }
+            self.properties.keys += 1;
+        }
+        if !self.builder.is_empty() {
+            let size = self.builder.size_with(&entry, self.options.split_values_over);
+            if size > self.options.block_bytes.min(u32::MAX as usize) {
+                self.finish_block()?;
+            }
+        }
+        self.builder.add(&entry);
+        if new_key {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(entry.key);
+        }
+        self.last_seq = entry.seq;
+        let properties = &mut self.properties;
+        properties.entries += 1;
+        properties.tombstones += u64::from(entry.kind == Kind::Tombstone);
+        properties.key_bytes += entry.key.len() as u64;
+        properties.value_bytes += entry.value.len() as u64;
+        properties.min_seq = properties.min_seq.min(entry.seq);
+        properties.max_seq = properties.max_seq.max(entry.seq);
+        Ok(())
+    }
+
+    #[cold]
+    fn out_of_order(&self, entry: &EntryRef<'_>) -> Error {
+        Error::Invalid(format!(
+            "entries of a table come in order, each key newest first: {}@{} after {}@{}",
+            entry.key.escape_ascii(),
+            entry.seq,
+            self.last_key.escape_ascii(),
+            self.last_seq
+        ))
+    }
+
+    /// Adds a range tombstone, in any order. The caller has clipped it to what the table is to cover.
+    pub(crate) fn add_range_tombstone(&mut self, tombstone: &RangeTombstone) {
+        if tombstone.start < tombstone.end {
+            self.properties.min_seq = self.properties.min_seq.min(tombstone.seq);
+            self.properties.max_seq = self.properties.max_seq.max(tombstone.seq);
+            self.tombstones.push(tombstone.clone());
+        }
+    }
+
+    /// About how long the file would be if it were finished now.
+    pub(crate) fn estimated_bytes(&self) -> u64 {
+        let waiting = match &self.codec {
+            Codec::Probing { raw_bytes, .. } => *raw_bytes as u64,
+            Codec::Chosen(_) => 0,
+        };
+        let filter = self.hashes.len() as u64 * u64::from(self.options.filter_bits_per_key) / 8;
+        let index = self.index.iter().rev().take(1).map(|e| e.separator.len() as u64 + 8).sum::<u64>()
+            * self.index.len() as u64;
+        self.file.position() + waiting + self.builder.data_bytes() + filter + index
+    }
+
+    /// Versions added so far.
+    pub(crate) fn entries(&self) -> u64 {
+        self.properties.entries
+    }
+
+    fn finish_block(&mut self) -> Result<()> {
+        let separator = if self.index.is_empty() {
+            (Vec::new(), false)
+        } else {
+            let first = self.builder.first_key();
+            match *first == *self.block_last_key {
+                true => (first.to_vec(), true),
+                false => (shortest_separator(&self.block_last_key, first).to_vec(), false),
+            }
+        };
+        self.block_last_key.clone_from(&self.last_key);
+        self.builder.finish(self.options.split_values_over, &mut self.raw);
+        if let Some(warm) = &mut self.warm
+            && warm.bytes + self.raw.len() as u64 <= warm.cache.room_bytes()
+        {
+            let block = Block::parse(self.raw.clone()).expect("BL1: the builder's blocks are whole");
+            warm.bytes += block.bytes().len() as u64;
+            // Holes would let blocks land in wrong places: keeping stops at the first block without room.
+            if warm.blocks.len() == self.index.len() {
+                warm.blocks.push(Arc::new(block));
+            }
+        }
+        let (separator, continues) = separator;
+        // The length is filled in when the block is written.
+        self.index.push(IndexEntry { stored_len: 0, separator, continues });
+        self.properties.blocks += 1;
+        match &mut self.codec {
+            Codec::Chosen(codec) => {
+                let codec = *codec;
+                let raw = std::mem::take(&mut self.raw);
+                let done = self.write_block(self.index.len() - 1, &raw, codec);
+                self.raw = raw;
+                done
+            }
+            Codec::Probing { waiting, raw_bytes, packed_bytes } => {
+                let sealed = seal(&self.raw, Compression::Lz4, &mut self.scratch);
+                *packed_bytes += sealed.map_err(|e| Error::io("compress", &self.path, e))?.0.len();
+                *raw_bytes += self.raw.len();
+                waiting.push(std::mem::take(&mut self.raw));
+                if waiting.len() >= PROBED_BLOCKS { self.choose_codec() } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Ends the probing and writes the blocks that waited for it.
+    fn choose_codec(&mut self) -> Result<()> {
+        let Codec::Probing { waiting, raw_bytes, packed_bytes } = &mut self.codec else { return Ok(()) };
+        let pays = *packed_bytes * 100 <= *raw_bytes * PROBE_PERCENT_MAX && *raw_bytes > 0;
+        let codec = if pays { Compression::Lz4 } else { Compression::None };
+        let waiting = std::mem::take(waiting);
+        self.codec = Codec::Chosen(codec);
+        waiting.iter().enumerate().try_for_each(|(block, raw)| self.write_block(block, raw, codec))
+    }
+
+    fn write_block(&mut self, block: usize, raw: &[u8], codec: Compression) -> Result<()> {
+        let extent = self.write_part(raw, codec)?;
+        self.index[block].stored_len = extent.end - extent.start;
+        Ok(())
+    }
+
+    fn write_part(&mut self, payload: &[u8], codec: Compression) -> Result<std::ops::Range<u64>> {
+        let start = self.file.position();
+        let sealed =
+            seal(payload, codec, &mut self.scratch).map_err(|e| Error::io("compress", &self.path, e))?;
+        let (stored, trailer): (&[u8], [u8; TRAILER_BYTES]) = sealed;
+        let written = self.file.write(stored).and_then(|()| self.file.write(&trailer));
+        written.map_err(|e| Error::io("write", &self.path, e))?;
+        Ok(start..self.file.position())
+    }
+
+    /// Writes the rest and makes the file durable (TW3). `range`, if given, is what the table covers beyond its own
+    /// keys and range tombstones.
+    pub(crate) fn finish(self, range: Option<KeyRange>) -> Result<TableMeta> {
+        Ok(self.complete(range)?.0)
+    }
+
+    /// Like `finish`, then opens the table; blocks that were kept warm are in the cache.
+    pub(crate) fn finish_open(
+        self,
+        range: Option<KeyRange>,
+        cache: &Arc<BlockCache>,
+    ) -> Result<(TableMeta, Arc<Table>)> {
+        let (env, path) = (self.env.clone(), self.path.clone());
+        let (meta, warm) = self.complete(range)?;
+        let table = Table::open(&env, &path, cache)?;
+        table.warm(warm);
+        Ok((meta, table))
+    }
+
+    fn complete(mut self, range: Option<KeyRange>) -> Result<(TableMeta, Vec<Arc<Block>>)> {
+        if !self.builder.is_empty() {
+            self.finish_block()?;
+        }
+        self.choose_codec()?;
+        let Codec::Chosen(codec) = self.codec else { unreachable!("choose_codec has chosen") };
+        let tombstones = RangeTombstones::new(std::mem::take(&mut self.tombstones));
+        self.complete_properties(codec, &tombstones, range);
+        let footer = self.write_parts(&tombstones)?;
+        let written = self.file.write(&footer.encode());
+        written.map_err(|e| Error::io("write", &self.path, e))?;
+        let (_, file_bytes) = self.file.finish().map_err(|e| Error::io("finish", &self.path, e))?;
+        assert!(file_bytes == footer.properties.end + FOOTER_BYTES as u64, "FO1");
+        let p = self.properties;
+        let meta = TableMeta {
+            file_bytes,
+            range: p.range,
+            entries: p.entries,
+            tombstones: p.tombstones,
+            range_tombstones: p.range_tombstones,
+            min_seq: p.min_seq,
+            max_seq: p.max_seq,
+            raw_bytes: p.key_bytes + p.value_bytes,
+        };
+        Ok((meta, self.warm.map(|warm| warm.blocks).unwrap_or_default()))
+    }
+
+    fn complete_properties(
+        &mut self,
+        codec: Compression,
+        tombstones: &RangeTombstones,
+        more: Option<KeyRange>,
+    ) {
+        let keys = (self.properties.entries > 0)
+            .then(|| KeyRange { start: self.first_key.clone(), end: End::Included(self.last_key.clone()) });
+        let deleted =
+            tombstones.fragments().first().zip(tombstones.fragments().last()).map(|(first, last)| KeyRange {
+                start: first.start.clone(),
+                end: End::Excluded(last.end.clone()),
+            });
+        let covered = [keys, deleted, more].into_iter().flatten().reduce(|mut all, part| {
+            all.extend(&part);
+            all
+        });
+        let properties = &mut self.properties;
+        properties.range = covered.unwrap_or_else(empty_range);
+        properties.compression = codec;
+        properties.range_tombstones = tombstones.fragments().len() as u64;
+        properties.min_seq = properties.min_seq.min(properties.max_seq);
+    }
+
+    /// Writes everything between the data blocks and the footer.
+    fn write_parts(&mut self, tombstones: &RangeTombstones) -> Result<Footer> {
+        let absent = self.file.position()..self.file.position();
+        let mut payload = Vec::new();
+        let tombstones = if tombstones.is_empty() {
+            absent
+        } else {
+            encode_tombstones(tombstones, &mut payload);
+            self.write_part(&payload, Compression::None)?
+        };
+        let filter = if self.hashes.is_empty() {
+            tombstones.end..tombstones.end
+        } else {
+            let filter = BlockedBloom::new(self.hashes.len(), self.options.filter_bits_per_key);
+            self.hashes.iter().for_each(|&hash| filter.insert(hash));
+            payload.clear();
+            filter.encode(&mut payload);
+            self.write_part(&payload, Compression::None)?
+        };
+        payload.clear();
+        let prefix_len = common_prefix_len(&self.first_key, &self.last_key);
+        index::encode(&self.first_key[..prefix_len], &self.index, &mut payload);
+        let index = self.write_part(&payload, Compression::None)?;
+        payload.clear();
+        self.properties.encode(&mut payload);
+        let properties = self.write_part(&payload, Compression::None)?;
+        Ok(Footer { tombstones, filter, index, properties })
+    }
+
+    /// Gives up: removes the file.
+    pub(crate) fn abandon(self) -> Result<()> {
+        let TableWriter { env, path, file, .. } = self;
+        drop(file);
+        env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))
+    }
+}
