@@ -1,1 +1,34 @@
-//! Placeholder until its owner writes it.
+//! The write-ahead log: makes commits durable before they reach tables.
+//!
+//! ```text
+//!   commit --append--> WalWriter --write, sync--> 000007.wal <--spare-- WalPool <--prepare_step-- background
+//!                                                     `--open--> recover --(seq, payload)--> memtable
+//! ```
+//!
+//! W1. A record is acknowledged only after its last byte, its segment's header and its segment's name are durable.
+//! W2. Sequence numbers in the log strictly increase.
+//! W3. A segment's name exists only after its predecessor is durable up to its `End` record. So only the last segment
+//!     may lack one, and only the last can have a torn tail.
+//! W4. A record is valid only for the generation (the number) of its segment: what a recycled file held before never
+//!     comes back.
+//! W5. A record is replayed whole or not at all, however many segments it spans.
+//! W6. After a failed write or sync nothing more is written or acknowledged, and the sync is not tried again.
+//!
+//! Bytes, and the measurements behind them: docs/formats/wal.md
+
+pub(crate) mod file_name;
+mod format;
+#[doc(hidden)]
+pub mod fuzzing;
+mod pool;
+mod recovery;
+mod segment;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub(crate) use pool::{WalOptions, WalPool};
+pub(crate) use recovery::{Recovered, recover, verify};
+pub(crate) use sync::{SyncHandle, SyncOutcome};
+pub(crate) use writer::{RECORD_OVERHEAD_BYTES, WalWriter};

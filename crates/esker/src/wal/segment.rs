@@ -1,0 +1,86 @@
+//! A segment's bytes as a reader sees them: record after record, and what stands behind the first bad one.
+//!
+//! ```text
+//!   bytes, generation --next--> Record | End | Invalid --evidence--> torn tail, or damage to durable records
+//! ```
+//!
+//! S1. No bytes make these functions panic, and none makes them allocate.
+
+use super::format::{self, Kind, RECORD_HEADER_BYTES, RecordHeader};
+use crate::encoding::checksum::crc32c;
+
+/// A segment in memory.
+#[derive(Clone, Copy)]
+pub(super) struct SegmentBytes<'a> {
+    pub bytes: &'a [u8],
+    /// The segment's number.
+    pub generation: u64,
+}
+
+/// What stands at an offset.
+pub(super) enum Found<'a> {
+    Record {
+        header: RecordHeader,
+        payload: &'a [u8],
+        /// Where the next record starts.
+        next: usize,
+    },
+    End,
+    /// No valid record; the header is there if it is valid by itself.
+    Invalid {
+        header: Option<RecordHeader>,
+        detail: &'static str,
+    },
+}
+
+/// What stands behind an invalid record.
+pub(super) struct Evidence {
+    /// A later record that was made when the invalid one was durable already.
+    pub proof_of_damage: Option<usize>,
+    /// Where the last record ends that still has its header; the offset of the invalid one if there is none.
+    pub remains_end: usize,
+}
+
+impl<'a> SegmentBytes<'a> {
+    pub(super) fn at(&self, offset: usize) -> Found<'a> {
+        let bytes = self.bytes.get(offset..).unwrap_or(&[]);
+        let Some(header) = RecordHeader::decode(bytes, self.generation) else {
+            return Found::Invalid { header: None, detail: "no valid record header" };
+        };
+        if header.kind == Kind::End {
+            return Found::End;
+        }
+        let end = RECORD_HEADER_BYTES.saturating_add(header.payload_len as usize);
+        let Some(payload) = bytes.get(RECORD_HEADER_BYTES..end) else {
+            return Found::Invalid { header: Some(header), detail: "the file ends inside the record" };
+        };
+        if crc32c(payload) != header.payload_crc {
+            return Found::Invalid { header: Some(header), detail: "payload checksum mismatch" };
+        }
+        Found::Record { header, payload, next: offset + format::padded(end) }
+    }
+
+    /// Looks behind the invalid record at `offset`, whose header is given if it is valid.
+    pub(super) fn evidence(&self, offset: usize, header: Option<RecordHeader>) -> Evidence {
+        let end_of = |start: usize, header: RecordHeader| {
+            let len = format::padded(RECORD_HEADER_BYTES.saturating_add(header.payload_len as usize));
+            start.saturating_add(len).min(self.bytes.len())
+        };
+        // A valid header vouches for its length (F1): what lies inside is the user's, and no record.
+        let (mut remains_end, start) = match header {
+            Some(header) => (end_of(offset, header), end_of(offset, header)),
+            None => (offset, offset + format::ALIGN),
+        };
+        let mut proof_of_damage = None;
+        for at in (start..self.bytes.len()).step_by(format::ALIGN) {
+            if let Some(later) = RecordHeader::decode(&self.bytes[at..], self.generation) {
+                remains_end = remains_end.max(end_of(at, later));
+                if later.synced_to as usize > offset {
+                    proof_of_damage = Some(at);
+                    break;
+                }
+            }
+        }
+        Evidence { proof_of_damage, remains_end }
+    }
+}

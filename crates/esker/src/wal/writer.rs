@@ -1,0 +1,399 @@
+//! The log's writer: commits in, durable records out.
+//!
+//! ```text
+//!   append --record--> buffer --write--> file (page cache) --sync--> disk
+//!             |  segment full: End record, write, sync; then the next segment gets its name
+//!             `-- reserve: files for the whole record exist before its first byte is written
+//! ```
+//!
+//! Invariants W1 to W6: see the [module](super). In addition:
+//!
+//! WW1. `synced <= written <= appended <= bytes` of the segment; the buffer holds `written..appended`.
+//! WW2. A segment always has room for its `End` record.
+//! WW3. A full disk is noticed in `reserve`, before anything of the record is written: the writer stays usable.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::file_name;
+use super::format::{self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES};
+use super::pool::{Spare, WalPool};
+use super::sync::{SegmentFile, SyncHandle, SyncOutcome};
+use crate::encoding::checksum::crc32c_append;
+use crate::types::{Error, Result, SeqNo};
+
+/// What a record costs beside its payload, at most, unless it spans segments. Callers of
+/// [`WalWriter::reserve`] for several records add it for each.
+pub(crate) const RECORD_OVERHEAD_BYTES: u64 = (RECORD_HEADER_BYTES + ALIGN) as u64;
+
+/// The buffer is written out before it would pass this size.
+const BUFFER_BYTES_MAX: usize = 1 << 20;
+/// Room that a record needs to start in a segment: its header, some payload, and the `End` record (WW2).
+const ROOM_MIN: u64 = (2 * RECORD_HEADER_BYTES + ALIGN) as u64;
+
+/// Writes one log. Not shared: the commit lock guards it.
+#[derive(Debug)]
+pub(crate) struct WalWriter {
+    pool: Arc<WalPool>,
+    /// The segment that records go to; made when the first one comes.
+    active: Option<Active>,
+    /// Files for the segments after it, in this order.
+    ready: VecDeque<Spare>,
+    /// Bytes of the active segment that are not with the operating system yet.
+    buffer: Vec<u8>,
+    /// The number of the next segment to get a name.
+    next_segment: u64,
+    /// Finished segments of this process, oldest first.
+    finished: VecDeque<(u64, Spare)>,
+    /// Segments of earlier processes, oldest first: deleted when obsolete, never recycled.
+    replayed: VecDeque<u64>,
+    last_seq: SeqNo,
+    poison: Option<Arc<Error>>,
+}
+
+#[derive(Debug)]
+struct Active {
+    segment: Arc<SegmentFile>,
+    bytes: u64,
+    appended: u64,
+    written: u64,
+    synced: u64,
+    /// The pool was told that the next file will be needed.
+    spare_wanted: bool,
+}
+
+impl Active {
+    /// Payload that one record can have here; `None` if none can start.
+    fn payload_room(&self) -> Option<u64> {
+        payload_room(self.bytes - self.appended)
+    }
+}
+
+fn payload_room(free: u64) -> Option<u64> {
+    (free >= ROOM_MIN).then(|| free - 2 * RECORD_HEADER_BYTES as u64)
+}
+
+impl WalWriter {
+    /// A writer whose first segment will be `first_segment` ([`Recovered::next_segment`](super::Recovered)).
+    /// `replayed` are the segments that recovery found ([`Recovered::segments`](super::Recovered)); they are deleted
+    /// when [`release_below`](Self::release_below) says so. Creates no file.
+    pub(crate) fn create(pool: Arc<WalPool>, first_segment: u64, replayed: &[u64]) -> Result<WalWriter> {
+        let names = pool.env.fs.list_dir(&pool.dir).map_err(|e| Error::io("list", &pool.dir, e))?;
+        if let Some(n) =
+            names.iter().filter_map(|n| file_name::parse_segment(n)).find(|n| *n >= first_segment)
+        {
+            let path = file_name::segment_path(&pool.dir, n);
+            return Err(Error::corrupt("WAL", path, 0, "a segment from the future; recover the log first"));
+        }
+        Ok(WalWriter {
+            pool,
+            active: None,
+            ready: VecDeque::new(),
+            buffer: Vec::new(),
+            next_segment: first_segment,
+            finished: VecDeque::new(),
+            replayed: replayed.iter().copied().collect(),
+            last_seq: SeqNo::ZERO,
+            poison: None,
+        })
+    }
+
+    /// Adds a record, the parts together, to the buffer. It is with the operating system after
+    /// [`write`](Self::write) and durable after [`sync`](Self::sync). A record that fills the segment writes and
+    /// syncs that one here.
+    ///
+    /// [`Error::NoSpace`]: nothing was written, and a later append may succeed.
+    ///
+    /// # Panics
+    /// If `seq` is not larger than that of the record before (W2).
+    pub(crate) fn append(&mut self, seq: SeqNo, parts: &[&[u8]]) -> Result<()> {
+        assert!(seq > self.last_seq, "W2: {seq} after {}", self.last_seq);
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
+        self.reserve(bytes)?;
+        self.guard(|writer| writer.append_record(seq, bytes, Parts { parts, skip: 0 }))
+    }
+
+    /// Makes sure that a record of so many bytes finds its files: makes those that are missing (WW3).
+    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<()> {
+        self.check()?;
+        let mut room = self.active.as_ref().and_then(Active::payload_room);
+        for spare in &self.ready {
+            room = Some(room.unwrap_or(0) + spare_room(spare));
+        }
+        while room.is_none_or(|room| room < bytes) {
+            let spare = self.pool.take()?;
+            room = Some(room.unwrap_or(0) + spare_room(&spare));
+            self.ready.push_back(spare);
+        }
+        Ok(())
+    }
+
+    /// Hands all appended records to the operating system: they survive the end of this process.
+    pub(crate) fn write(&mut self) -> Result<()> {
+        self.guard(Self::write_out)
+    }
+
+    /// Asks the system to start writing to the disk what it was handed since the last sync. Worth its call before
+    /// work that overlaps with the disk's, and a sync; wasted where no sync follows soon.
+    pub(crate) fn start_writeback(&self) {
+        if let Some(active) = self.active.as_ref().filter(|active| active.synced < active.written) {
+            // Only a hint: the sync that follows sees every error.
+            let _ = active.segment.file.start_writeback(active.synced, active.written - active.synced);
+        }
+    }
+
+    /// Makes all appended records durable.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.guard(Self::sync_active)
+    }
+
+    /// What a thread needs to make durable, without the writer's lock, what [`write`](Self::write) wrote. `None` if
+    /// there is nothing to do. The outcome goes to [`synced`](Self::synced).
+    pub(crate) fn sync_handle(&self) -> Option<SyncHandle> {
+        let active = self.active.as_ref().filter(|active| active.synced < active.written)?;
+        Some(SyncHandle { segment: active.segment.clone(), written: active.written })
+    }
+
+    /// Takes note of a sync done elsewhere; a failed one poisons the writer.
+    pub(crate) fn synced(&mut self, outcome: SyncOutcome) -> Result<()> {
+        self.guard(|writer| {
+            outcome.result?;
+            if let Some(active) = writer.active.as_mut().filter(|a| a.segment.number == outcome.segment) {
+                active.synced = active.synced.max(outcome.written);
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes the current segment durable and finishes it, so that what follows can become obsolete apart from it.
+    /// Returns the number of the segment that the next record goes to. A segment without records stays.
+    pub(crate) fn rotate(&mut self) -> Result<u64> {
+        self.guard(|writer| {
+            if writer.active.as_ref().is_some_and(|active| active.appended > SEGMENT_HEADER_BYTES as u64) {
+                writer.finish_active()?;
+            }
+            Ok(writer.current_segment())
+        })
+    }
+
+    /// The segment that the next record goes to, or starts in.
+    pub(crate) fn current_segment(&self) -> u64 {
+        self.active.as_ref().map_or(self.next_segment, |active| active.segment.number)
+    }
+
+    /// Bytes that a power loss now would take.
+    pub(crate) fn unsynced_bytes(&self) -> u64 {
+        self.active.as_ref().map_or(0, |active| active.appended - active.synced)
+    }
+
+    /// Bytes of all segments that are not obsolete, as far as they are used by this process.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        let finished: u64 = self.finished.iter().map(|(_, spare)| spare.bytes).sum();
+        finished + self.active.as_ref().map_or(0, |active| active.appended)
+    }
+
+    /// Segments below this number are obsolete, durably: recovery would not read them any more. Recycles or deletes
+    /// their files. After an error the next call tries again.
+    pub(crate) fn release_below(&mut self, segment: u64) -> Result<()> {
+        while let Some(&number) = self.replayed.front().filter(|number| **number < segment) {
+            let path = file_name::segment_path(&self.pool.dir, number);
+            self.pool.env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
+            self.replayed.pop_front();
+        }
+        while self.finished.front().is_some_and(|(number, _)| *number < segment) {
+            if let Some((_, spare)) = self.finished.pop_front() {
+                self.pool.recycle(spare)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable, cuts the last segment to what is used, and deletes the spares. After an error the
+    /// log is as after a crash: recovery finds all that was acknowledged.
+    pub(crate) fn close(mut self) -> Result<()> {
+        self.guard(|writer| {
+            if let Some(active) = &writer.active {
+                let segment = active.segment.clone();
+                let used = writer.finish_active()?;
+                segment.file.set_len(used).map_err(|e| Error::io("cut", &segment.path, e))?;
+                segment.sync()?;
+            }
+            Ok(())
+        })?;
+        while let Some(spare) = self.ready.pop_front() {
+            self.pool.remove(spare)?;
+        }
+        self.pool.trim()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.poison.as_ref().map_or(Ok(()), |cause| Err(Error::Poisoned(cause.clone())))
+    }
+
+    /// Runs `work` unless an earlier call failed; poisons the writer if this one does (W6).
+    fn guard<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.check()?;
+        work(self).map_err(|e| {
+            let cause = match e {
+                Error::Poisoned(cause) => cause,
+                first => Arc::new(first),
+            };
+            self.poison = Some(cause.clone());
+            Error::Poisoned(cause)
+        })
+    }
+
+    fn append_record(&mut self, seq: SeqNo, bytes: u64, mut parts: Parts<'_>) -> Result<()> {
+        self.last_seq = seq;
+        let mut left = bytes;
+        loop {
+            let Some(room) = self.active.as_ref().and_then(Active::payload_room) else {
+                if self.active.is_some() {
+                    self.finish_active()?;
+                }
+                self.activate()?;
+                continue;
+            };
+            let n = left.min(room);
+            let kind = match (left == bytes, n == left) {
+                (true, true) => Kind::Full,
+                (true, false) => Kind::First,
+                (false, false) => Kind::Middle,
+                (false, true) => Kind::Last,
+            };
+            self.put_record(seq, kind, n, &mut parts)?;
+            left -= n;
+            if left == 0 {
+                break;
+            }
+        }
+        let active = self.active.as_mut().expect("the record is in it");
+        if !active.spare_wanted && active.appended > active.bytes / 2 {
+            active.spare_wanted = true;
+            self.pool.want_spare();
+        }
+        Ok(())
+    }
+
+    fn put_record(&mut self, seq: SeqNo, kind: Kind, n: u64, parts: &mut Parts<'_>) -> Result<()> {
+        let active = self.active.as_ref().expect("a record has a segment");
+        let n = n as usize;
+        let mut payload_crc = 0;
+        parts.clone().take(n, |piece| {
+            payload_crc = crc32c_append(payload_crc, piece);
+            Ok(())
+        })?;
+        let (payload_len, synced_to) = (n as u32, active.synced as u32);
+        let header = RecordHeader { kind, seq, synced_to, payload_len, payload_crc };
+        let header = header.encode(active.segment.number);
+        self.put(&header)?;
+        parts.take(n, |piece| self.put(piece))?;
+        self.put(&[0; ALIGN][..format::padded(n) - n])
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES_MAX {
+            self.write_out()?;
+        }
+        self.buffer.extend_from_slice(&bytes[..bytes.len().min(BUFFER_BYTES_MAX)]);
+        let active = self.active.as_mut().expect("bytes go to a segment");
+        active.appended += bytes.len().min(BUFFER_BYTES_MAX) as u64;
+        match bytes.get(BUFFER_BYTES_MAX..) {
+            Some(rest) if !rest.is_empty() => self.put(rest),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_out(&mut self) -> Result<()> {
+        let Some(active) = self.active.as_mut().filter(|active| active.written < active.appended) else {
+            return Ok(());
+        };
+        assert!(active.written + self.buffer.len() as u64 == active.appended, "WW1");
+        assert!(active.appended <= active.bytes, "WW1");
+        let segment = &active.segment;
+        segment
+            .file
+            .write_all_at(&self.buffer, active.written)
+            .map_err(|e| Error::io("write", &segment.path, e))?;
+        active.written = active.appended;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn sync_active(&mut self) -> Result<()> {
+        self.write_out()?;
+        if let Some(active) = self.active.as_mut().filter(|active| active.synced < active.written) {
+            active.segment.sync()?;
+            active.synced = active.written;
+        }
+        Ok(())
+    }
+
+    /// Ends the active segment, durably (W3); returns how many of its bytes are used.
+    fn finish_active(&mut self) -> Result<u64> {
+        let active = self.active.as_ref().expect("only an active segment is finished");
+        let end = RecordHeader::end(self.last_seq, active.synced as u32).encode(active.segment.number);
+        self.put(&end)?;
+        self.sync_active()?;
+        let active = self.active.take().expect("it was there above");
+        let SegmentFile { number, path, file, .. } = &*active.segment;
+        let spare = Spare { path: path.clone(), file: file.clone(), bytes: active.bytes };
+        self.finished.push_back((*number, spare));
+        Ok(active.appended)
+    }
+
+    /// Turns the first ready file into the next segment: header, then name, both durable (W1, W3).
+    fn activate(&mut self) -> Result<()> {
+        let spare = self.ready.pop_front().expect("WW3: append reserves first");
+        let number = self.next_segment;
+        let (env, dir) = (&self.pool.env, &self.pool.dir);
+        let path = file_name::segment_path(dir, number);
+        let header = format::encode_segment_header(number);
+        spare.file.write_all_at(&header, 0).map_err(|e| Error::io("write", &spare.path, e))?;
+        spare.file.sync_data().map_err(|e| Error::io("sync", &spare.path, e))?;
+        env.fs.rename(&spare.path, &path).map_err(|e| Error::io("rename", &spare.path, e))?;
+        env.fs.sync_dir(dir).map_err(|e| Error::io("sync directory", dir, e))?;
+        let used = SEGMENT_HEADER_BYTES as u64;
+        self.next_segment += 1;
+        self.active = Some(Active {
+            segment: Arc::new(SegmentFile::new(number, path, spare.file)),
+            bytes: spare.bytes,
+            appended: used,
+            written: used,
+            synced: used,
+            spare_wanted: false,
+        });
+        Ok(())
+    }
+}
+
+fn spare_room(spare: &Spare) -> u64 {
+    payload_room(spare.bytes - SEGMENT_HEADER_BYTES as u64).expect("the smallest segment has room")
+}
+
+/// A payload in parts, and how much of it was taken.
+#[derive(Clone)]
+struct Parts<'a> {
+    parts: &'a [&'a [u8]],
+    /// Bytes of the first part that are taken.
+    skip: usize,
+}
+
+impl Parts<'_> {
+    /// Gives the next `n` bytes to `each`, piece by piece.
+    fn take(&mut self, mut n: usize, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        while n > 0 {
+            let (first, rest) = self.parts.split_first().expect("the length is the sum of the parts");
+            let piece = &first[self.skip..];
+            if piece.len() > n {
+                each(&piece[..n])?;
+                self.skip += n;
+                return Ok(());
+            }
+            each(piece)?;
+            n -= piece.len();
+            (self.parts, self.skip) = (rest, 0);
+        }
+        Ok(())
+    }
+}
