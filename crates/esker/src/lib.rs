@@ -20,6 +20,7 @@ mod wal;
 pub mod fuzzing {
     pub use crate::encoding::fuzzing as encoding;
     pub use crate::recordio::fuzzing as recordio;
+    pub use crate::sstable::fuzzing as sstable;
 }
 
 pub use encoding::Compression;

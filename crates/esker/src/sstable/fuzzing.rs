@@ -1,12 +1,30 @@
-//! Entries for fuzzers: each decoder of bytes from disk, on any bytes. None may panic.
+//! Entries for fuzzers: each decoder of bytes from disk, and whole tables, on any bytes. None may panic.
+//!
+//! ```text
+//!   TableWriter --tables()--> valid files --parts()--> valid blocks, indexes, ...: what fuzzers start from
+//! ```
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::{Env, MemFs, OpenOptions, read_range};
 
 use super::block::Block;
 use super::block_search::Simd;
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
-use super::stored;
+use super::stored::{self, TRAILER_BYTES};
+use super::{BlockCache, Table, TableCompression, TableOptions, TableWriter};
+use crate::cache::{self, MemoryBudget};
 use crate::encoding::bloom::BlockedBloom;
+use crate::encoding::checksum::crc32c;
+use crate::encoding::hash::key_hash;
+use crate::types::SeqNo;
+use crate::types::cursor::SourceCursor;
+use crate::types::entry::{EntryRef, Kind};
+use crate::types::range_tombstone::RangeTombstone;
 
 /// A data block: if it is taken, everything in it can be read and searched.
 pub fn block(bytes: &[u8]) {
@@ -42,7 +60,14 @@ pub fn index(bytes: &[u8]) {
 /// A footer.
 pub fn footer(bytes: &[u8]) {
     if let Some(bytes) = bytes.first_chunk::<FOOTER_BYTES>() {
-        let _ = Footer::decode(bytes, FOOTER_BYTES as u64);
+        // The length of a file that the footer would fit, if it is sound.
+        let number = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("inside the footer"));
+        let end = number(48).wrapping_add(number(56)).wrapping_add(FOOTER_BYTES as u64);
+        for file_len in [FOOTER_BYTES as u64, end] {
+            if let Ok(footer) = Footer::decode(bytes, file_len) {
+                assert_eq!(footer.encode(), *bytes);
+            }
+        }
     }
 }
 
@@ -53,4 +78,167 @@ pub fn other_parts(bytes: &[u8]) {
     if let Ok(filter) = BlockedBloom::decode(bytes) {
         filter.may_contain(bytes.len() as u64);
     }
+}
+
+/// A whole table, as it is and with all checksums made right: if it opens, it can be read in every way.
+pub fn table(bytes: &[u8]) {
+    read_table(bytes);
+    let mut bytes = bytes.to_vec();
+    if repair(&mut bytes).is_some() {
+        read_table(&bytes);
+    }
+}
+
+const PATH: &str = "000001.sst";
+
+fn read_table(bytes: &[u8]) {
+    let env = memory();
+    let file = env.fs.open(Path::new(PATH), OpenOptions::create_new()).expect("memory does not fail");
+    file.write_all_at(bytes, 0).expect("memory does not fail");
+    let cache = BlockCache::new(MemoryBudget::new(1 << 20));
+    let Ok(table) = Table::open(&env, Path::new(PATH), &cache) else { return };
+    let _ = table.verify();
+    let mut keys = vec![Vec::new(), b"k".to_vec(), vec![0xFF; 20]];
+    let mut scan = table.scan();
+    while let Ok(Some(entry)) = scan.next() {
+        keys.push(entry.key.to_vec());
+    }
+    let pin = cache::pin();
+    let mut cursor = table.cursor(SeqNo::new(5), true);
+    for key in keys.iter().take(100) {
+        let _ = table.get(key, key_hash(key), SeqNo::MAX, true, &pin);
+        let _ = table.get(key, key_hash(key), SeqNo::ZERO, false, &pin);
+        walk(&mut cursor, SourceCursor::next, |cursor| cursor.seek(key));
+        walk(&mut cursor, SourceCursor::prev, |cursor| cursor.seek_before(key));
+    }
+}
+
+/// A few steps from where `start` leads.
+fn walk<C: SourceCursor>(
+    cursor: &mut C,
+    step: impl Fn(&mut C) -> crate::Result<()>,
+    start: impl Fn(&mut C) -> crate::Result<()>,
+) {
+    let mut outcome = start(cursor);
+    for _ in 0..5 {
+        if outcome.is_err() || !cursor.valid() {
+            return;
+        }
+        let _ = (cursor.key(), cursor.seq(), cursor.kind(), cursor.value());
+        outcome = step(cursor);
+    }
+}
+
+/// Makes the checksums of the footer, of the parts that it names, and of the blocks that the index names right, so
+/// that mutations reach the code behind them. `None` if the file is not enough of a table for that.
+fn repair(bytes: &mut [u8]) -> Option<()> {
+    let file_len = bytes.len() as u64;
+    let footer = bytes.last_chunk_mut::<FOOTER_BYTES>()?;
+    let crc = crc32c(&footer[..68]);
+    footer[68..72].copy_from_slice(&crc.to_le_bytes());
+    let footer = Footer::decode(footer, file_len).ok()?;
+    for part in [&footer.tombstones, &footer.filter, &footer.index, &footer.properties] {
+        reseal(bytes, part);
+    }
+    let index = Index::decode(&part_of(bytes, &footer.index)?).ok()?;
+    for block in 0..index.len() {
+        reseal(bytes, &index.extent(block));
+    }
+    Some(())
+}
+
+/// Computes the checksum at the end of a stored part anew, if the part lies inside the file.
+fn reseal(bytes: &mut [u8], part: &Range<u64>) {
+    let Some(stored) = bytes.get_mut(part.start as usize..part.end as usize) else { return };
+    if let Some((covered, crc)) = stored.split_last_chunk_mut::<4>() {
+        *crc = crc32c(covered).to_le_bytes();
+    }
+}
+
+fn part_of(bytes: &[u8], part: &Range<u64>) -> Option<Vec<u8>> {
+    stored::open(bytes.get(part.start as usize..part.end as usize)?.to_vec()).ok()
+}
+
+fn memory() -> Env {
+    Env::simulated(Arc::new(MemFs::new()), 1)
+}
+
+/// The parts of valid tables, by what decodes them.
+#[derive(Default)]
+pub struct Parts {
+    /// For [`block`].
+    pub blocks: Vec<Vec<u8>>,
+    /// For [`index`].
+    pub indexes: Vec<Vec<u8>>,
+    /// For [`footer`].
+    pub footers: Vec<Vec<u8>>,
+    /// For [`other_parts`].
+    pub others: Vec<Vec<u8>>,
+    /// For [`stored_part`].
+    pub stored: Vec<Vec<u8>>,
+}
+
+/// Takes valid tables apart.
+pub fn parts(tables: &[Vec<u8>]) -> Parts {
+    let mut parts = Parts::default();
+    for table in tables {
+        let at = table.len() - FOOTER_BYTES;
+        parts.footers.push(table[at..].to_vec());
+        let footer = table.last_chunk().expect("a table has a footer");
+        let Ok(footer) = Footer::decode(footer, table.len() as u64) else { panic!("a valid table") };
+        let open = |part: &Range<u64>| part_of(table, part).expect("a valid part");
+        let index = Index::decode(&open(&footer.index)).expect("a valid index");
+        parts.indexes.push(open(&footer.index));
+        for part in [&footer.tombstones, &footer.filter, &footer.properties] {
+            if (part.end - part.start) as usize > TRAILER_BYTES {
+                parts.others.push(open(part));
+            }
+        }
+        for extent in (0..index.len()).map(|block| index.extent(block)) {
+            parts.blocks.push(open(&extent));
+            parts.stored.push(table[extent.start as usize..extent.end as usize].to_vec());
+        }
+    }
+    parts
+}
+
+/// Valid tables: plain, with versions and tombstones, with large values.
+pub fn tables() -> Vec<Vec<u8>> {
+    let small =
+        TableOptions { block_bytes: 256, compression: TableCompression::None, ..TableOptions::default() };
+    let packed = TableOptions { compression: TableCompression::Lz4, ..small.clone() };
+    let unfiltered = TableOptions { filter_bits_per_key: 0, split_values_over: 16, ..small.clone() };
+    let long_keys = TableOptions { block_bytes: 1 << 12, ..packed.clone() };
+    vec![
+        table_of(small.clone(), 40, &[0], 8, false),
+        table_of(small, 10, &[9, 7, 3], 5, true),
+        table_of(packed, 30, &[4, 1], 60, true),
+        table_of(unfiltered, 12, &[2, 0], 90, false),
+        table_of(long_keys, 3, &[0], 900, false),
+    ]
+}
+
+/// A table of so many keys, each with versions of these numbers; every fifth version is a tombstone.
+fn table_of(options: TableOptions, keys: u32, seqs: &[u64], value_bytes: usize, ranges: bool) -> Vec<u8> {
+    let env = memory();
+    let mut writer = TableWriter::create(&env, Path::new(PATH), options).expect("memory does not fail");
+    let mut versions = 0;
+    for i in 0..keys {
+        let key = [&b"\x01key"[..], &i.to_be_bytes()[2..], &b"suffix"[..(i % 3) as usize]].concat();
+        for &seq in seqs {
+            versions += 1;
+            let tombstone = seqs.len() > 1 && versions % 5 == 0;
+            let kind = if tombstone { Kind::Tombstone } else { Kind::Put };
+            let value = if tombstone { Vec::new() } else { vec![i as u8; value_bytes] };
+            let entry = EntryRef { key: &key, seq: SeqNo::new(seq), kind, value: &value };
+            writer.add(entry).expect("the keys ascend");
+        }
+    }
+    if ranges {
+        let (start, end) = (b"\x01key\0\x02".to_vec(), b"\x01kf".to_vec());
+        writer.add_range_tombstone(&RangeTombstone { start, end, seq: SeqNo::new(6) });
+    }
+    let meta = writer.finish(None).expect("memory does not fail");
+    let file = env.fs.open(Path::new(PATH), OpenOptions::read()).expect("the table is there");
+    read_range(&*file, 0, meta.file_bytes as usize).expect("memory does not fail")
 }

@@ -52,6 +52,12 @@ test_decoders! {
     compression
     filter
     record_file
+    table_block
+    table_index
+    table_footer
+    table_parts
+    table_stored
+    table
 }
 
 fn find(name: &str) -> Target {

@@ -20,11 +20,19 @@ pub struct Target {
 /// All decoders.
 pub fn targets() -> Vec<Target> {
     let target = |name, run: fn(&[u8]), seeds| Target { name, run, seeds };
+    let tables = fuzzing::sstable::tables();
+    let parts = fuzzing::sstable::parts(&tables);
     vec![
         target("numbers", fuzzing::encoding::numbers, numbers()),
         target("compression", fuzzing::encoding::compression, compressed()),
         target("filter", fuzzing::encoding::filter, filters()),
         target("record_file", fuzzing::recordio::record_file, record_files()),
+        target("table_block", fuzzing::sstable::block, parts.blocks),
+        target("table_index", fuzzing::sstable::index, parts.indexes),
+        target("table_footer", fuzzing::sstable::footer, parts.footers),
+        target("table_parts", fuzzing::sstable::other_parts, parts.others),
+        target("table_stored", fuzzing::sstable::stored_part, parts.stored),
+        target("table", fuzzing::sstable::table, tables),
     ]
 }
 

@@ -1,0 +1,4 @@
+//! Data blocks of tables.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker::fuzzing::sstable::block(bytes));

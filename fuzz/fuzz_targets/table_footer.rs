@@ -1,0 +1,4 @@
+//! Footers of tables.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker::fuzzing::sstable::footer(bytes));

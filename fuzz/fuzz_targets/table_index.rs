@@ -1,0 +1,4 @@
+//! Indexes of tables.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker::fuzzing::sstable::index(bytes));
