@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/esker/src/memtable/tree.rs", "follows pointers to nodes in the arena"),
     ("crates/esker/src/memtable/writer.rs", "keeps pointers to nodes from one insert to the next"),
     ("crates/esker/src/read/view_cell.rs", "an atomic pointer reclaimed by epochs"),
+    ("crates/esker/src/sstable/block.rs", "values point into blocks"),
     ("crates/esker/src/sstable/block_search.rs", "functions compiled for instruction sets found at run time"),
     ("crates/esker/src/types/value.rs", "values point into bytes that a shared owner keeps alive"),
     ("crates/esker/tests/decoders/memory.rs", "a global allocator that counts"),
