@@ -21,6 +21,7 @@ pub mod fuzzing {
     pub use crate::encoding::fuzzing as encoding;
     pub use crate::recordio::fuzzing as recordio;
     pub use crate::sstable::fuzzing as sstable;
+    pub use crate::wal::fuzzing as wal;
 }
 
 pub use encoding::Compression;

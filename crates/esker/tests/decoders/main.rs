@@ -58,6 +58,7 @@ test_decoders! {
     table_parts
     table_stored
     table
+    wal_segment
 }
 
 fn find(name: &str) -> Target {

@@ -33,6 +33,7 @@ pub fn targets() -> Vec<Target> {
         target("table_parts", fuzzing::sstable::other_parts, parts.others),
         target("table_stored", fuzzing::sstable::stored_part, parts.stored),
         target("table", fuzzing::sstable::table, tables),
+        target("wal_segment", fuzzing::wal::wal_segment, fuzzing::wal::segments()),
     ]
 }
 
