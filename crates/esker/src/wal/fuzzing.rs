@@ -32,7 +32,8 @@ fn replay(bytes: &[u8]) {
 }
 
 /// Gives the segment a valid header and each record that its lengths describe valid checksums, so that mutations
-/// reach the code behind them. Records whose kind is 7 modulo 8 stay invalid: recovery has to search behind them.
+/// reach the code behind them. Records whose kind is 7 modulo 8 stay invalid: recovery has to search behind
+/// them.
 fn repair(bytes: &mut [u8]) {
     if bytes.len() < SEGMENT_HEADER_BYTES {
         return;
