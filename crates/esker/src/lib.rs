@@ -19,12 +19,19 @@ mod wal;
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::encoding::fuzzing as encoding;
+    pub use crate::manifest::fuzzing as manifest;
     pub use crate::recordio::fuzzing as recordio;
     pub use crate::sstable::fuzzing as sstable;
+    pub use crate::txn::fuzzing as txn;
     pub use crate::wal::fuzzing as wal;
 }
 
+pub use db::{
+    Builder, CheckReport, Cursor, Db, Key, Keys, Keyspace, Range, Snapshot, Stats, Transaction, WriteBatch,
+};
 pub use encoding::Compression;
+pub use sstable::TableCompression;
+pub use txn::commit::Durability;
 pub use types::{Error, KeyspaceId, Result, SeqNo, SharedBytes, Value};
 
 /// The longest key, in bytes.

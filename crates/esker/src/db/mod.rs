@@ -1,1 +1,243 @@
-//! Placeholder until its owner writes it.
+//! The database: what its users hold in their hands.
+//!
+//! ```text
+//!   Db -- keyspace --> Keyspace      put get remove range ...
+//!      |- snapshot --> Snapshot      the same reads, at one commit
+//!      |- begin, transact --> Transaction
+//!      `- batch --> WriteBatch
+//! ```
+
+mod background;
+mod batch;
+mod catalog;
+mod check;
+mod core;
+mod key_handle;
+mod keyspace;
+mod maintenance;
+mod open;
+mod options;
+mod range;
+mod snapshot;
+mod stats;
+mod transaction;
+mod write;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use self::batch::WriteBatch;
+pub use self::check::CheckReport;
+pub use self::key_handle::Key;
+pub use self::keyspace::Keyspace;
+pub use self::options::Builder;
+pub use self::range::{Cursor, Keys, Range};
+pub use self::snapshot::Snapshot;
+pub use self::stats::Stats;
+pub use self::transaction::Transaction;
+
+use self::catalog::{DEFAULT_NAME, KeyspaceState};
+use self::core::Handle;
+use crate::types::key::{encode_key, keyspace_end};
+use crate::types::{Error, Result};
+
+/// An open database. A handle: cloning is cheap, and all clones are the same database. The last one that drops, with
+/// all keyspaces, snapshots and transactions made from it, closes the database.
+///
+/// ```
+/// # fn main() -> esker::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path();
+/// let db = esker::Db::open(path)?;
+/// let users = db.keyspace("users")?;
+/// users.put("ann", "1")?;
+/// assert_eq!(users.get("ann")?.as_deref(), Some(&b"1"[..]));
+/// db.transact(|t| {
+///     let n = t.get(&users, "ann")?.map_or(0, |v| v.len());
+///     t.put(&users, "bob", vec![b'x'; n + 1])
+/// })?;
+/// for entry in users.range("a".."c") {
+///     let (key, value) = entry?;
+///     println!("{key:?} = {value:?}");
+/// }
+/// assert_eq!(users.len()?, 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Db {
+    handle: Arc<Handle>,
+}
+
+impl std::fmt::Debug for Db {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Db({})", self.path().display())
+    }
+}
+
+impl Db {
+    pub(crate) fn new(handle: Arc<Handle>) -> Self {
+        Db { handle }
+    }
+
+    /// Opens the database in a directory, creating it if there is none, with default options.
+    ///
+    /// # Errors
+    /// See [`Builder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
+        Self::builder().open(path)
+    }
+
+    /// Options to open a database with.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    fn wrap(&self, state: Arc<KeyspaceState>) -> Keyspace {
+        Keyspace::new(self.handle.clone(), state)
+    }
+
+    /// The keyspace of this name, created if there is none.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        let core = &self.handle.core;
+        if let Some(state) = core.catalog.get(name) {
+            return Ok(self.wrap(state));
+        }
+        match self.create_keyspace(name) {
+            Err(Error::KeyspaceExists(_)) => self.open_keyspace(name),
+            other => other,
+        }
+    }
+
+    /// The keyspace of this name.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceNotFound`].
+    pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
+        let state = self.handle.core.catalog.get(name);
+        state.map(|state| self.wrap(state)).ok_or_else(|| Error::KeyspaceNotFound(name.to_owned()))
+    }
+
+    /// A new keyspace. Costs bytes, not megabytes: have as many as you like.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceExists`]; [`Error::Invalid`] for an empty name or one of more than 1024 bytes.
+    pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
+        let core = &self.handle.core;
+        let mut turn = core.catalog.lock();
+        let state = core.catalog.create(&mut turn, name, |set| core.commit_own(set))?;
+        Ok(self.wrap(state))
+    }
+
+    /// The keyspace named `default`, which is always there.
+    pub fn default_keyspace(&self) -> Keyspace {
+        let state = self.handle.core.catalog.get(DEFAULT_NAME).expect("the default keyspace is never dropped");
+        self.wrap(state)
+    }
+
+    /// The names of all keyspaces, sorted.
+    pub fn keyspaces(&self) -> Vec<String> {
+        self.handle.core.catalog.names()
+    }
+
+    /// Drops a keyspace with all it holds. Its handles fail from then on, those of snapshots too.
+    pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+        let core = &self.handle.core;
+        let mut turn = core.catalog.lock();
+        core.catalog.drop(&mut turn, name, |mut set, id| {
+            set.remove_range(&encode_key(id, &[]), &keyspace_end(id));
+            core.commit_own(set)
+        })
+    }
+
+    /// Gives a keyspace another name. Its handles stay good.
+    pub fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
+        let core = &self.handle.core;
+        let mut turn = core.catalog.lock();
+        core.catalog.rename(&mut turn, from, to, |set| core.commit_own(set))
+    }
+
+    /// An empty batch of writes.
+    pub fn batch(&self) -> WriteBatch {
+        WriteBatch::new(self.handle.clone())
+    }
+
+    /// Begins a transaction.
+    pub fn begin(&self) -> Transaction {
+        Transaction::new(self.handle.clone())
+    }
+
+    /// Runs `body` in a transaction and commits it; on a conflict, runs it again with a new one.
+    ///
+    /// # Errors
+    /// Those of `body`, which roll back, and those of the commit other than a conflict.
+    pub fn transact<T>(&self, mut body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        loop {
+            let mut transaction = self.begin();
+            let out = match body(&mut transaction) {
+                Err(Error::Conflict) => continue,
+                out => out?,
+            };
+            match transaction.commit() {
+                Err(Error::Conflict) => {}
+                done => return done.map(|()| out),
+            }
+        }
+    }
+
+    /// The state of all keyspaces as of now, for as long as it is held.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self.handle.clone())
+    }
+
+    /// Makes all commits so far durable, whatever their durability.
+    pub fn sync(&self) -> Result<()> {
+        self.handle.core.check_open()?;
+        self.handle.core.pipeline.sync()
+    }
+
+    /// Writes all memtables to tables.
+    pub fn flush(&self) -> Result<()> {
+        self.handle.core.flush_all()
+    }
+
+    /// Merges everything into one sorted run without garbage, and shrinks the log. Reads and writes go on meanwhile.
+    pub fn compact(&self) -> Result<()> {
+        self.handle.core.compact_all()
+    }
+
+    /// Figures about the database as it is now.
+    pub fn stats(&self) -> Stats {
+        self.handle.core.stats()
+    }
+
+    /// Verifies everything: every block of every table, every count. Reads and writes go on meanwhile.
+    ///
+    /// # Errors
+    /// Those that keep it from checking; what it finds is in the report.
+    pub fn check(&self) -> Result<CheckReport> {
+        self.handle.core.check()
+    }
+
+    /// The options in force, given and derived: names and values.
+    pub fn info(&self) -> Vec<(String, String)> {
+        self.handle.core.options.describe()
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.handle.core.dir
+    }
+
+    /// Closes the database: background work ends, the log is made durable, the directory can be opened again. Other
+    /// handles fail with [`Error::Closed`] when they write.
+    pub fn close(self) -> Result<()> {
+        self.handle.close()
+    }
+
+    /// One piece of background work, for simulators that run without threads; false if there was none.
+    #[doc(hidden)]
+    pub fn step(&self, idle: bool) -> Result<bool> {
+        self.handle.core.step(idle)
+    }
+}

@@ -1,1 +1,27 @@
-//! Placeholder until its owner writes it.
+//! Transactions: what a commit consists of, and how it becomes durable and visible.
+//!
+//! ```text
+//!   WriteSet --Pipeline::commit--> group: conflicts? counts? --> WAL --> memtable --> sync --> Published
+//! ```
+
+pub(crate) mod apply;
+pub(crate) mod commit;
+pub(crate) mod conflict;
+pub(crate) mod payload;
+pub(crate) mod queue;
+pub(crate) mod snapshots;
+pub(crate) mod write_set;
+pub(crate) mod write_set_cursor;
+
+/// Entry points for fuzzing: decoders of this module on arbitrary bytes.
+#[doc(hidden)]
+pub mod fuzzing {
+    /// The payload of a commit's WAL record; what decodes must encode to a payload that decodes to the same.
+    pub fn commit_payload(bytes: &[u8]) {
+        let Ok((deltas, set)) = super::payload::decode(bytes) else { return };
+        let header = super::payload::encode_header(&deltas);
+        let again = [&header, set.payload()].concat();
+        let (deltas_again, set_again) = super::payload::decode(&again).expect("an encoded payload decodes");
+        assert_eq!((deltas, set.payload()), (deltas_again, set_again.payload()));
+    }
+}

@@ -122,6 +122,15 @@ impl Error {
         Error::Corrupt { what, path: path.as_ref().to_path_buf(), offset, detail: detail.into() }
     }
 
+    /// The same failure for each of several callers.
+    pub fn shared(self: &Arc<Self>) -> Self {
+        match &**self {
+            Error::NoSpace { op, path } => Error::NoSpace { op, path: path.clone() },
+            Error::Poisoned(first) => Error::Poisoned(first.clone()),
+            _ => Error::Poisoned(self.clone()),
+        }
+    }
+
     /// Whether bytes on disk were found damaged.
     pub fn is_corrupt(&self) -> bool {
         matches!(self, Error::Corrupt { .. })

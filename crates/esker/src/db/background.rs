@@ -1,0 +1,174 @@
+//! Background work as steps, and the threads that loop on them.
+//!
+//! ```text
+//!   flush thread: sealed memtables -> L0 runs; log segments ahead of need; the timed sync
+//!   merge thread: whatever the picker says
+//!   no threads (simulation, tests): `Core::step` does one piece of either
+//! ```
+//!
+//! BG1. A step that fails changes nothing that readers see; it is tried again later, with growing pauses.
+//! BG2. Writers that wait for background work learn of its failure instead of waiting for ever.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use esker_env::ThreadHandle;
+use parking_lot::{Condvar, Mutex};
+
+use super::core::Core;
+use crate::types::{Error, Result, SeqNo};
+
+/// How often the threads look for work nobody told them of.
+const TICK: Duration = Duration::from_millis(20);
+/// So long after a `Buffered` or `None` commit it is on the disk, give or take a tick.
+const SYNC_EVERY: Duration = Duration::from_millis(100);
+/// Without commits for so many ticks the database is idle.
+const IDLE_TICKS: u32 = 5;
+/// The longest pause after repeated failures.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// How threads and writers tell each other of work, its end, and its failure.
+#[derive(Default)]
+pub(crate) struct Signal {
+    state: Mutex<SignalState>,
+    work: Condvar,
+    progress: Condvar,
+    /// The same as `SignalState::stop`, for work that looks without a lock. Relaxed: it orders nothing.
+    stop_flag: AtomicBool,
+}
+
+#[derive(Default)]
+struct SignalState {
+    stop: bool,
+    /// Counts calls of `wake`.
+    wakes: u64,
+    /// Counts finished steps and failures.
+    steps: u64,
+    /// The last flush failed with this, and none has succeeded since.
+    failure: Option<Arc<Error>>,
+}
+
+impl Signal {
+    /// There may be work.
+    pub(crate) fn wake(&self) {
+        self.state.lock().wakes += 1;
+        self.work.notify_all();
+    }
+
+    /// End all loops.
+    pub(crate) fn stop(&self) {
+        self.stop_flag.store(true, Ordering::Relaxed);
+        self.state.lock().stop = true;
+        self.work.notify_all();
+        self.progress.notify_all();
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.state.lock().stop
+    }
+
+    /// Set when all work is to end.
+    pub(crate) fn stop_flag(&self) -> &AtomicBool {
+        &self.stop_flag
+    }
+
+    /// Waits for `wake`, a tick at the most; false when it is time to end.
+    fn wait_for_work(&self, seen: &mut u64, timeout: Duration) -> bool {
+        let mut state = self.state.lock();
+        if !state.stop && state.wakes == *seen {
+            self.work.wait_for(&mut state, timeout);
+        }
+        *seen = state.wakes;
+        !state.stop
+    }
+
+    /// Notes the end of a flush.
+    fn note(&self, outcome: Result<(), Arc<Error>>) {
+        let mut state = self.state.lock();
+        state.steps += 1;
+        state.failure = outcome.err();
+        drop(state);
+        self.progress.notify_all();
+    }
+
+    /// Waits until `ready` holds, which a step brings about; fails when steps fail.
+    pub(crate) fn wait_until(&self, mut ready: impl FnMut() -> bool) -> Result<()> {
+        let mut state = self.state.lock();
+        loop {
+            if ready() {
+                return Ok(());
+            }
+            if state.stop {
+                return Err(Error::Closed);
+            }
+            if let Some(cause) = &state.failure {
+                return Err(cause.shared());
+            }
+            self.progress.wait_for(&mut state, TICK);
+        }
+    }
+}
+
+impl Core {
+    /// Does one piece of background work; false if there was none.
+    pub(crate) fn step(&self, idle: bool) -> Result<bool> {
+        if self.flush_step()? {
+            return Ok(true);
+        }
+        self.merge_step(idle)
+    }
+
+    fn flush_loop(&self) {
+        let mut seen = 0;
+        let mut pause = TICK;
+        let mut last_sync = self.env.clock.monotonic();
+        while self.signal.wait_for_work(&mut seen, pause) {
+            let flushed = self.flush_step();
+            pause = match &flushed {
+                Ok(_) => TICK,
+                Err(_) => (pause * 2).min(PAUSE_MAX),
+            };
+            self.signal.note(flushed.map(drop).map_err(Arc::new));
+            // Both are retried: the writer makes a segment itself if none is ready, and the next tick syncs.
+            let _ = self.wal_pool.prepare_step();
+            let now = self.env.clock.monotonic();
+            if now.saturating_sub(last_sync) >= SYNC_EVERY {
+                last_sync = now;
+                let _ = self.pipeline.sync_unsynced();
+            }
+        }
+    }
+
+    fn merge_loop(&self) {
+        let mut seen = 0;
+        let mut pause = TICK;
+        let (mut last_seq, mut quiet_ticks) = (SeqNo::ZERO, 0);
+        while self.signal.wait_for_work(&mut seen, pause) {
+            let seq = self.published.visible();
+            quiet_ticks = if seq == last_seq { quiet_ticks + 1 } else { 0 };
+            last_seq = seq;
+            let idle = quiet_ticks >= IDLE_TICKS;
+            loop {
+                match self.merge_step(idle) {
+                    Ok(true) if !self.signal.stopping() => pause = TICK,
+                    Ok(_) => break,
+                    Err(_) => {
+                        pause = (pause * 2).min(PAUSE_MAX);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts the threads.
+    pub(crate) fn start_threads(self: &Arc<Self>) -> Result<Vec<ThreadHandle>> {
+        let spawn = |name: &str, body: fn(&Core)| {
+            let core = self.clone();
+            let handle = self.env.threads.spawn(name, Box::new(move || body(&core)));
+            handle.map_err(|e| Error::io("start a thread for", &self.dir, e))
+        };
+        Ok(vec![spawn("esker-flush", Core::flush_loop)?, spawn("esker-merge", Core::merge_loop)?])
+    }
+}

@@ -1,0 +1,64 @@
+//! A batch: several writes as one commit, without reading.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use super::core::Handle;
+use super::keyspace::Keyspace;
+use super::write::Writes;
+use crate::txn::commit::Durability;
+use crate::types::Result;
+
+/// Writes that become durable and visible together, over any keyspaces. Later ones win over earlier ones of the same
+/// key. Unlike a transaction it checks for no conflicts.
+pub struct WriteBatch {
+    handle: Arc<Handle>,
+    writes: Writes,
+}
+
+impl WriteBatch {
+    pub(crate) fn new(handle: Arc<Handle>) -> Self {
+        WriteBatch { handle, writes: Writes::default() }
+    }
+
+    /// Sets a key to a value.
+    pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.writes.put(&keyspace.state, key.as_ref(), value.as_ref())
+    }
+
+    /// Removes a key.
+    pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+        self.writes.remove(&keyspace.state, key.as_ref())
+    }
+
+    /// Removes all keys of a range, except those that the batch puts later.
+    pub fn remove_range<K: AsRef<[u8]>>(&mut self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Result<()> {
+        self.writes.remove_range(&keyspace.state, &range)
+    }
+
+    /// The number of keys put or removed, apart from range removals.
+    pub fn len(&self) -> usize {
+        self.writes.set.len()
+    }
+
+    /// Whether there is nothing to commit.
+    pub fn is_empty(&self) -> bool {
+        self.writes.set.is_empty()
+    }
+
+    /// The bytes that the commit will log.
+    pub fn byte_len(&self) -> usize {
+        self.writes.set.byte_len()
+    }
+
+    /// Makes the writes durable and visible, all or none.
+    pub fn commit(self) -> Result<()> {
+        let durability = super::keyspace::default_durability(&self.handle.core);
+        self.commit_with(durability)
+    }
+
+    /// [`commit`](Self::commit) with a durability of its own.
+    pub fn commit_with(self, durability: Durability) -> Result<()> {
+        self.handle.core.commit(self.writes, durability, None)
+    }
+}

@@ -1,0 +1,222 @@
+//! Keyspaces: names, ids, and whether they still exist.
+//!
+//! ```text
+//!   keyspace 0:  "n" + name --> id (varint)        the catalog, stored like any other data
+//!                "i"        --> next id (varint)
+//! ```
+//!
+//! CT1. Creating, dropping and renaming are commits like any other: atomic, logged, recovered.
+//! CT2. An id is never used again.
+//! CT3. A keyspace is marked dropped before its drop is committed; commits that come later are refused, so nothing
+//!      is written behind the drop.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use crate::encoding::bytes::{ByteReader, put_varint};
+use crate::txn::commit::KeyspaceLife;
+use crate::txn::snapshots::{Counter, Published};
+use crate::txn::write_set::WriteSet;
+use crate::types::key::encode_key;
+use crate::types::{Error, KeyspaceId, Result};
+
+/// The keyspace that always exists.
+pub(crate) const DEFAULT_NAME: &str = "default";
+const NAME_PREFIX: u8 = b'n';
+const NEXT_ID_KEY: &[u8] = b"i";
+const FIRST_ID: u32 = KeyspaceId::DEFAULT.get() + 1;
+
+/// A keyspace as all its handles share it.
+#[derive(Debug)]
+pub(crate) struct KeyspaceState {
+    pub(crate) id: KeyspaceId,
+    name: RwLock<Arc<str>>,
+    dropped: Arc<AtomicBool>,
+    pub(crate) counter: Arc<Counter>,
+}
+
+impl KeyspaceState {
+    pub(crate) fn name(&self) -> Arc<str> {
+        self.name.read().clone()
+    }
+
+    #[inline]
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// For a commit: refuse it if the keyspace is dropped by then.
+    pub(crate) fn life(&self) -> KeyspaceLife {
+        KeyspaceLife { name: self.name(), dropped: self.dropped.clone() }
+    }
+
+    #[inline]
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        if self.is_dropped() { Err(Error::KeyspaceNotFound(self.name().to_string())) } else { Ok(()) }
+    }
+}
+
+/// All keyspaces.
+pub(crate) struct Catalog {
+    names: RwLock<BTreeMap<Arc<str>, Arc<KeyspaceState>>>,
+    /// Held by whoever creates, drops or renames.
+    changes: Mutex<NextId>,
+    published: Arc<Published>,
+}
+
+pub(crate) struct NextId(u32);
+
+impl Catalog {
+    /// Rebuilds the catalog from its stored entries (user keys and values of keyspace 0).
+    pub(crate) fn load(
+        published: &Arc<Published>,
+        entries: impl Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>,
+        corrupt: impl Fn(String) -> Error,
+    ) -> Result<Self> {
+        let catalog = Catalog {
+            names: RwLock::default(),
+            changes: Mutex::new(NextId(FIRST_ID)),
+            published: published.clone(),
+        };
+        catalog.insert(DEFAULT_NAME, KeyspaceId::DEFAULT);
+        for entry in entries {
+            let (key, value) = entry?;
+            let id = ByteReader::new(&value).varint().ok().and_then(|id| u32::try_from(id).ok());
+            let id = id.ok_or_else(|| corrupt(format!("no id under {:?}", key.escape_ascii().to_string())))?;
+            match key.split_first() {
+                Some((&NAME_PREFIX, name)) => {
+                    let name = std::str::from_utf8(name).map_err(|e| corrupt(format!("a name: {e}")))?;
+                    catalog.insert(name, KeyspaceId::new(id));
+                }
+                _ if key == NEXT_ID_KEY => catalog.changes.lock().0 = id,
+                _ => return Err(corrupt(format!("unknown key {:?}", key.escape_ascii().to_string()))),
+            }
+        }
+        Ok(catalog)
+    }
+
+    fn insert(&self, name: &str, id: KeyspaceId) -> Arc<KeyspaceState> {
+        let name: Arc<str> = name.into();
+        let state = Arc::new(KeyspaceState {
+            id,
+            name: RwLock::new(name.clone()),
+            dropped: Arc::default(),
+            counter: self.published.counter(id),
+        });
+        self.names.write().insert(name, state.clone());
+        state
+    }
+
+    /// The keyspace of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<KeyspaceState>> {
+        self.names.read().get(name).cloned()
+    }
+
+    /// All names, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.names.read().keys().map(|name| name.to_string()).collect()
+    }
+
+    /// The ids of all keyspaces.
+    pub(crate) fn ids(&self) -> Vec<KeyspaceId> {
+        self.names.read().values().map(|state| state.id).collect()
+    }
+
+    /// Keeps others from changing the catalog.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, NextId> {
+        self.changes.lock()
+    }
+
+    /// Creates a keyspace; `commit` makes the given writes durable.
+    pub(crate) fn create(
+        &self,
+        next: &mut NextId,
+        name: &str,
+        commit: impl FnOnce(WriteSet) -> Result<()>,
+    ) -> Result<Arc<KeyspaceState>> {
+        check_name(name)?;
+        if self.get(name).is_some() {
+            return Err(Error::KeyspaceExists(name.to_owned()));
+        }
+        let id = next.0;
+        let following = id.checked_add(1).ok_or_else(|| Error::Invalid("no keyspace ids left".into()))?;
+        let mut set = WriteSet::new();
+        set.put(&name_key(name), &varint(id));
+        set.put(&encode_key(KeyspaceId::CATALOG, NEXT_ID_KEY), &varint(following));
+        commit(set)?;
+        next.0 = following;
+        Ok(self.insert(name, KeyspaceId::new(id)))
+    }
+
+    /// Drops a keyspace (CT3); `commit` also removes its data.
+    pub(crate) fn drop(
+        &self,
+        _turn: &mut NextId,
+        name: &str,
+        commit: impl FnOnce(WriteSet, KeyspaceId) -> Result<()>,
+    ) -> Result<()> {
+        let state = self.changeable(name)?;
+        let mut set = WriteSet::new();
+        set.remove(&name_key(name));
+        state.dropped.store(true, Ordering::Release);
+        if let Err(error) = commit(set, state.id) {
+            state.dropped.store(false, Ordering::Release);
+            return Err(error);
+        }
+        self.names.write().remove(name);
+        Ok(())
+    }
+
+    /// Renames a keyspace.
+    pub(crate) fn rename(
+        &self,
+        _turn: &mut NextId,
+        from: &str,
+        to: &str,
+        commit: impl FnOnce(WriteSet) -> Result<()>,
+    ) -> Result<()> {
+        check_name(to)?;
+        let state = self.changeable(from)?;
+        if self.get(to).is_some() {
+            return Err(Error::KeyspaceExists(to.to_owned()));
+        }
+        let mut set = WriteSet::new();
+        set.remove(&name_key(from));
+        set.put(&name_key(to), &varint(state.id.get()));
+        commit(set)?;
+        let to: Arc<str> = to.into();
+        let mut names = self.names.write();
+        names.remove(from);
+        *state.name.write() = to.clone();
+        names.insert(to, state);
+        Ok(())
+    }
+
+    fn changeable(&self, name: &str) -> Result<Arc<KeyspaceState>> {
+        if name == DEFAULT_NAME {
+            return Err(Error::Invalid("the keyspace \"default\" can be cleared, not dropped or renamed".into()));
+        }
+        self.get(name).ok_or_else(|| Error::KeyspaceNotFound(name.to_owned()))
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    match name.len() {
+        0 => Err(Error::Invalid("a keyspace needs a name".into())),
+        1..=1024 => Ok(()),
+        len => Err(Error::Invalid(format!("a keyspace name of {len} bytes: the longest is 1024 bytes"))),
+    }
+}
+
+fn name_key(name: &str) -> Vec<u8> {
+    encode_key(KeyspaceId::CATALOG, &[&[NAME_PREFIX], name.as_bytes()].concat())
+}
+
+fn varint(n: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, u64::from(n));
+    out
+}

@@ -1,0 +1,163 @@
+//! The shared heart of an open database.
+//!
+//! ```text
+//!   Db, Keyspace, Snapshot ... --Arc--> Handle --owns--> threads
+//!                                          `--Arc--> Core <--Arc-- threads
+//!   Core: pipeline (writes), view + published (reads), manifest (what tables there are), cache, catalog
+//! ```
+//!
+//! Lock order: `flush_turn` or `merge_turn`, then `manifest`, then the pipeline's state, then the view's, then the
+//! published state's. No I/O under the last two.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use esker_env::{Env, FileLock};
+use parking_lot::Mutex;
+
+use super::background::Signal;
+use super::catalog::Catalog;
+use super::options::Options;
+use super::stats::Counters;
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::log::ManifestLog;
+use crate::manifest::version::{RunId, Version};
+use crate::memtable::Memtable;
+use crate::read::cost::ReadCost;
+use crate::read::view::ReadView;
+use crate::read::view_cell::ViewCell;
+use crate::sstable::{BlockCache, Table};
+use crate::txn::commit::Pipeline;
+use crate::txn::snapshots::Published;
+use crate::types::{Error, FileId, Result};
+use crate::wal::WalPool;
+
+/// See the module's text.
+pub(crate) struct Core {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) view: Arc<ViewCell>,
+    pub(crate) published: Arc<Published>,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) catalog: Catalog,
+    pub(crate) manifest: Mutex<ManifestLog>,
+    /// Tables of edits whose append failed: removed once a new manifest is in force.
+    pub(crate) disowned: Mutex<Vec<FileId>>,
+    /// Held by whoever flushes.
+    pub(crate) flush_turn: Mutex<()>,
+    /// Held by whoever merges.
+    pub(crate) merge_turn: Mutex<()>,
+    pub(crate) next_file: AtomicU64,
+    pub(crate) next_run: AtomicU64,
+    pub(crate) signal: Signal,
+    pub(crate) read_cost: ReadCost,
+    pub(crate) wal_pool: Arc<WalPool>,
+    pub(crate) closed: AtomicBool,
+    pub(crate) counters: Counters,
+    pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
+}
+
+impl Core {
+    /// A number for a new file.
+    pub(crate) fn new_file(&self) -> FileId {
+        FileId::new(self.next_file.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A number for a new run, larger than all before.
+    pub(crate) fn new_run(&self) -> RunId {
+        RunId(self.next_run.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The tables now.
+    pub(crate) fn version(&self) -> Arc<Version> {
+        self.view.get().version.clone()
+    }
+
+    /// Refuses when closed.
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Makes an edit durable, then visible to readers. `flushed` are the memtables that the added tables replace.
+    pub(crate) fn install(
+        &self,
+        mut edit: VersionEdit,
+        opened: HashMap<FileId, Arc<Table>>,
+        flushed: &[Arc<Memtable>],
+    ) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        edit.next_file = Some(FileId::new(self.next_file.load(Ordering::Relaxed)));
+        edit.next_run = Some(RunId(self.next_run.load(Ordering::Relaxed)));
+        if let Err(error) = manifest.append(edit.clone(), || self.new_file()) {
+            self.disowned.lock().extend(opened.keys().copied());
+            return Err(error);
+        }
+        let mut gone = Vec::new();
+        self.view.update(|old| {
+            let version = Arc::new(old.version.apply(&edit, opened));
+            let stays = |m: &&Arc<Memtable>| !flushed.iter().any(|f| Arc::ptr_eq(f, m));
+            let removed = old.version.tables().filter(|(_, t)| edit.removed.contains(&t.file));
+            let moved = |file: FileId| edit.added.iter().any(|a| a.file == file);
+            gone.extend(removed.map(|(_, t)| t.clone()).filter(|t| !moved(t.file)));
+            ReadView {
+                active: old.active.clone(),
+                immutables: old.immutables.iter().filter(stays).cloned().collect(),
+                version,
+            }
+        });
+        for table in gone {
+            table.table.mark_obsolete();
+        }
+        Ok(())
+    }
+
+    /// Bytes of all tables.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        self.version().runs().iter().map(|run| run.bytes()).sum()
+    }
+}
+
+/// Owns the database on behalf of all its handles: closes it when the last one drops.
+pub(crate) struct Handle {
+    pub(crate) core: Arc<Core>,
+    threads: Mutex<Vec<esker_env::ThreadHandle>>,
+}
+
+impl Handle {
+    pub(crate) fn new(core: Arc<Core>, threads: Vec<esker_env::ThreadHandle>) -> Arc<Self> {
+        Arc::new(Handle { core, threads: Mutex::new(threads) })
+    }
+
+    /// Stops the threads, makes the log durable and tidy, gives the lock back. Later calls do nothing.
+    pub(crate) fn close(&self) -> Result<()> {
+        let core = &self.core;
+        if core.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        core.signal.stop();
+        let mut failure = None;
+        for thread in self.threads.lock().drain(..) {
+            if let Err(panic) = thread.join() {
+                failure = Some(Error::Invalid(format!("a background thread panicked: {panic}")));
+            }
+        }
+        let closed = match core.pipeline.poisoned() {
+            Some(cause) => Err(cause.shared()),
+            None => core.pipeline.close(),
+        };
+        *core.lock.lock() = None;
+        failure.map_or(closed, Err)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Nobody is left to tell; what was acknowledged is in the log either way.
+        let _ = self.close();
+    }
+}

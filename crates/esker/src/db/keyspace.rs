@@ -1,0 +1,199 @@
+//! A keyspace: a named, ordered map.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use super::catalog::KeyspaceState;
+use super::core::{Core, Handle};
+use super::key_handle::Key;
+use super::range::{Cursor, Range, ReadSource};
+use super::write::{Writes, check_key, encode_bounds, prefix_bounds};
+use crate::read::point::{Presence, ValueOf, Want};
+use crate::txn::commit::Durability;
+use crate::txn::snapshots::SnapshotGuard;
+use crate::types::key::KeyBuf;
+use crate::types::{Result, Value};
+
+/// A named, ordered map of byte strings. A handle: cloning is cheap, and it keeps the database open.
+///
+/// Single writes commit on their own with the database's default durability; several at once, atomically, go through
+/// [`Db::batch`](crate::Db::batch) or a transaction.
+#[derive(Clone)]
+pub struct Keyspace {
+    handle: Arc<Handle>,
+    pub(crate) state: Arc<KeyspaceState>,
+}
+
+impl std::fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keyspace({:?})", self.name())
+    }
+}
+
+impl Keyspace {
+    pub(crate) fn new(handle: Arc<Handle>, state: Arc<KeyspaceState>) -> Self {
+        Keyspace { handle, state }
+    }
+
+    fn core(&self) -> &Core {
+        &self.handle.core
+    }
+
+    /// The name it goes by now.
+    pub fn name(&self) -> String {
+        self.state.name().to_string()
+    }
+
+    /// Sets a key to a value.
+    ///
+    /// # Errors
+    /// [`KeyTooLong`](crate::Error::KeyTooLong), [`ValueTooLong`](crate::Error::ValueTooLong),
+    /// [`NoSpace`](crate::Error::NoSpace), [`Poisoned`](crate::Error::Poisoned),
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if it was dropped.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let mut writes = Writes::default();
+        writes.put(&self.state, key.as_ref(), value.as_ref())?;
+        self.commit(writes)
+    }
+
+    /// Removes a key. A key that is not there is no error.
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        let mut writes = Writes::default();
+        writes.remove(&self.state, key.as_ref())?;
+        self.commit(writes)
+    }
+
+    /// Removes all keys of a range, in one commit. What is stored is one range tombstone; the live keys are walked
+    /// once to keep [`len`](Self::len) exact.
+    pub fn remove_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        let mut writes = Writes::default();
+        writes.remove_range(&self.state, &range)?;
+        self.commit(writes)
+    }
+
+    /// Removes all keys. Takes the same time however many there are.
+    pub fn clear(&self) -> Result<()> {
+        self.remove_range::<&[u8]>(..)
+    }
+
+    fn commit(&self, writes: Writes) -> Result<()> {
+        let core = self.core();
+        core.commit(writes, core.options.durability(), None)
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::Error::Corrupt) with file and offset, if the bytes on disk are damaged.
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.core().find_now::<ValueOf>(&self.state, key.as_ref())
+    }
+
+    /// Whether a key is there.
+    #[inline]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.core().find_now::<Presence>(&self.state, key.as_ref())?.is_some())
+    }
+
+    /// The values of several keys, all as of the same commit.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        let source = self.core().source_now(&self.state)?;
+        source.find_many(&self.state, keys)
+    }
+
+    /// The first entry.
+    pub fn first(&self) -> Result<Option<(Key, Value)>> {
+        self.iter().next().transpose()
+    }
+
+    /// The last entry.
+    pub fn last(&self) -> Result<Option<(Key, Value)>> {
+        self.iter().next_back().transpose()
+    }
+
+    /// The entries of a range, from either end, as of now.
+    #[inline]
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Range {
+        Range::from_result(self.core().source_now(&self.state), encode_bounds(self.state.id, &range))
+    }
+
+    /// The entries whose keys start with `prefix`, from either end, as of now.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        Range::from_result(self.core().source_now(&self.state), prefix_bounds(self.state.id, prefix.as_ref()))
+    }
+
+    /// All entries, from either end, as of now.
+    pub fn iter(&self) -> Range {
+        self.range::<&[u8]>(..)
+    }
+
+    /// A cursor over all entries, as of now.
+    pub fn cursor(&self) -> Result<Cursor> {
+        let source = self.core().source_now(&self.state)?;
+        Ok(Cursor::new(source, self.state.id, encode_bounds::<&[u8]>(self.state.id, &(..))))
+    }
+
+    /// The exact number of keys, without counting.
+    pub fn len(&self) -> Result<u64> {
+        self.state.check_alive()?;
+        Ok(self.state.counter.now())
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+impl Core {
+    /// Looks one key up in the newest state.
+    #[inline]
+    pub(crate) fn find_now<W: Want>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
+        check_key(key)?;
+        keyspace.check_alive()?;
+        let guard = crossbeam_epoch::pin();
+        let view = self.view.load(&guard);
+        let at = self.published.visible();
+        view.find::<W>(&KeyBuf::new(keyspace.id, key), at, &guard)
+    }
+
+    /// The newest state, for iterators.
+    #[inline]
+    pub(crate) fn source_now(&self, keyspace: &KeyspaceState) -> Result<ReadSource> {
+        keyspace.check_alive()?;
+        let view = self.view.get();
+        self.read_cost.walk_started(&view);
+        let at = self.published.visible();
+        Ok(ReadSource { view, at, pin: None, own: None })
+    }
+
+    /// A pinned state, for iterators.
+    pub(crate) fn source_at(&self, keyspace: &KeyspaceState, pin: &SnapshotGuard) -> Result<ReadSource> {
+        keyspace.check_alive()?;
+        let view = self.view.get();
+        self.read_cost.walk_started(&view);
+        Ok(ReadSource { view, at: pin.seq(), pin: Some(pin.clone()), own: None })
+    }
+}
+
+impl ReadSource {
+    /// Looks several keys up.
+    pub(crate) fn find_many<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &KeyspaceState,
+        keys: &[K],
+    ) -> Result<Vec<Option<Value>>> {
+        let guard = crossbeam_epoch::pin();
+        let find = |key: &K| {
+            check_key(key.as_ref())?;
+            self.view.find::<ValueOf>(&KeyBuf::new(keyspace.id, key.as_ref()), self.at, &guard)
+        };
+        keys.iter().map(find).collect()
+    }
+}
+
+/// The durability of commits that do not say it themselves.
+pub(crate) fn default_durability(core: &Core) -> Durability {
+    core.options.durability()
+}

@@ -1,0 +1,286 @@
+//! Opening: from a directory to a running database.
+//!
+//! ```text
+//!   LOCK --> CURRENT, MANIFEST --> tables opened --> WAL replayed into memtables --> new MANIFEST --> catalog
+//!        --> leftovers removed --> threads
+//! ```
+//!
+//! OP1. Nothing on disk is changed before the manifest, the tables and the log have been read and found sound.
+//! OP2. Replaying puts each commit after `flushed_seq` into memtables as it was: same sequence number, all or nothing.
+//! OP3. Only files that the engine itself names, and that the manifest does not need, are removed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use esker_env::{Env, FileLock, LockError};
+use parking_lot::Mutex;
+
+use super::Db;
+use super::catalog::Catalog;
+use super::core::{Core, Handle};
+use super::options::Options;
+use super::stats::{Counters, add};
+use crate::cache::MemoryBudget;
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, manifest_name, table_path};
+use crate::manifest::log::ManifestLog;
+use crate::manifest::version::Version;
+use crate::memtable::{Applier, Memtable};
+use crate::read::source::Nothing;
+use crate::read::view::ReadView;
+use crate::read::view_cell::ViewCell;
+use crate::read::visible::{Bounds, VisibleCursor};
+use crate::sstable::{BlockCache, Table};
+use crate::txn::commit::{Pipeline, Sealed};
+use crate::txn::snapshots::Published;
+use crate::txn::{apply, payload};
+use crate::types::key::{decode_key, encode_key, keyspace_end};
+use crate::types::{Error, FileId, KeyspaceId, Result, SeqNo};
+use crate::wal::{self, WalOptions, WalPool, WalWriter};
+
+/// Opens or creates the database in `dir`.
+pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
+    let env = options.env().clone();
+    let lock = lock_dir(&env, &options, dir)?;
+    let state = read_manifest(&env, &options, dir)?;
+    let cache = BlockCache::new(MemoryBudget::new(options.cache_bytes()));
+    let version = open_tables(&env, dir, &state, &cache)?;
+    let replayed = replay(&env, dir, &options, &state)?;
+
+    // From here on the directory is changed (OP1).
+    let next_file = highest_file(&env, dir)?.map_or(FileId::new(1), FileId::next).max(next_of(&state.next_file));
+    let manifest_id = next_file;
+    let state = VersionEdit { next_file: Some(manifest_id.next()), ..state };
+    let next_run = state.next_run.map_or(1, |run| run.0);
+    let manifest = ManifestLog::create(&env, dir, manifest_id, state)?;
+    let wal_options = WalOptions { segment_bytes_max: options.wal_segment_bytes() };
+    let wal_pool = WalPool::new(env.clone(), dir.to_path_buf(), wal_options)?;
+    let wal = WalWriter::create(wal_pool.clone(), replayed.next_segment, &replayed.segments)?;
+    remove_leftovers(&env, dir, &version, manifest_id)?;
+    options.save(&env, dir)?;
+
+    let published = Published::new(replayed.last_seq, replayed.counts);
+    let view = Arc::new(ViewCell::new(ReadView {
+        active: replayed.active,
+        immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
+        version: Arc::new(version),
+    }));
+    let catalog = load_catalog(&view.get(), &published, dir)?;
+    let pipeline = Pipeline::new(
+        wal,
+        view.clone(),
+        published.clone(),
+        replayed.applier,
+        replayed.sealed,
+        options.memtable_bytes,
+    );
+    let core = Arc::new(Core {
+        env,
+        dir: dir.to_path_buf(),
+        view,
+        published,
+        pipeline,
+        cache,
+        catalog,
+        manifest: Mutex::new(manifest),
+        disowned: Mutex::default(),
+        flush_turn: Mutex::default(),
+        merge_turn: Mutex::default(),
+        next_file: AtomicU64::new(manifest_id.next().get()),
+        next_run: AtomicU64::new(next_run),
+        signal: Default::default(),
+        read_cost: Default::default(),
+        wal_pool,
+        closed: Default::default(),
+        counters: Counters::default(),
+        lock: Mutex::new(Some(lock)),
+        options,
+    });
+    add(&core.counters.recovered_commits, replayed.commits);
+    core.counters.recovered_torn_bytes.store(replayed.torn_bytes, Ordering::Relaxed);
+    let threads = if core.options.background() { core.start_threads()? } else { Vec::new() };
+    Ok(Db::new(Handle::new(core, threads)))
+}
+
+fn next_of(id: &Option<FileId>) -> FileId {
+    id.unwrap_or(FileId::new(1))
+}
+
+fn lock_dir(env: &Env, options: &Options, dir: &Path) -> Result<Box<dyn FileLock>> {
+    let io = |e| Error::io("open", dir, e);
+    if !options.create_if_missing() && !env.fs.exists(&dir.join(CURRENT)).map_err(io)? {
+        return Err(Error::NotFound(dir.to_path_buf()));
+    }
+    env.fs.create_dir_all(dir).map_err(io)?;
+    env.fs.lock(&dir.join(LOCK)).map_err(|e| match e {
+        LockError::Held { path, pid } => Error::Locked { path, pid },
+        LockError::Io(e) => Error::io("lock", dir.join(LOCK), e),
+    })
+}
+
+/// What the manifest says; a new database's is empty.
+fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<VersionEdit> {
+    match ManifestLog::recover(env, dir)? {
+        Some(_) if options.error_if_exists() => {
+            Err(Error::Invalid(format!("there is a database in {} already", dir.display())))
+        }
+        Some((_, state)) => Ok(state),
+        None => {
+            // A new database writes CURRENT before its first log segment or table.
+            let names = list(env, dir)?;
+            let data = names.iter().find(|name| name.ends_with(".wal") || name.ends_with(".sst"));
+            if let Some(name) = data {
+                let detail = format!("it is missing, but {name} is there: restore CURRENT from a backup");
+                return Err(Error::corrupt("CURRENT", dir.join(CURRENT), 0, detail));
+            }
+            Ok(VersionEdit { wal_from: Some(1), ..VersionEdit::default() })
+        }
+    }
+}
+
+fn list(env: &Env, dir: &Path) -> Result<Vec<String>> {
+    env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))
+}
+
+fn open_tables(env: &Env, dir: &Path, state: &VersionEdit, cache: &Arc<BlockCache>) -> Result<Version> {
+    let mut opened = HashMap::new();
+    for added in &state.added {
+        let path = table_path(dir, added.file);
+        if !env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
+            return Err(Error::corrupt("table", &path, 0, "the manifest names it, but it is missing"));
+        }
+        let table = Table::open(env, &path, cache)?;
+        let (found, said) = (table.properties(), &added.meta);
+        if (table.file_bytes(), found.entries, &found.range) != (said.file_bytes, said.entries, &said.range) {
+            return Err(Error::corrupt("table", &path, 0, "it is not the table that the manifest describes"));
+        }
+        opened.insert(added.file, table);
+    }
+    check_runs(state, dir)?;
+    Ok(Version::empty().apply(&VersionEdit { added: state.added.clone(), ..VersionEdit::default() }, opened))
+}
+
+/// What a version asserts, as a typed error: the manifest may be damaged in a way that its checksums missed.
+fn check_runs(state: &VersionEdit, dir: &Path) -> Result<()> {
+    let mut runs: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for added in &state.added {
+        runs.entry((added.level, added.run.0)).or_default().push(added);
+    }
+    for tables in runs.values_mut() {
+        tables.sort_by(|a, b| a.meta.range.start.cmp(&b.meta.range.start));
+        for pair in tables.windows(2) {
+            if pair[0].meta.range.overlaps(&pair[1].meta.range) {
+                let detail = format!("it overlaps table {} of the same run", pair[0].file);
+                return Err(Error::corrupt("manifest", table_path(dir, pair[1].file), 0, detail));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the log adds to the tables.
+struct Replayed {
+    active: Arc<Memtable>,
+    applier: Applier,
+    sealed: Vec<Sealed>,
+    counts: BTreeMap<KeyspaceId, u64>,
+    last_seq: SeqNo,
+    next_segment: u64,
+    segments: Vec<u64>,
+    commits: u64,
+    torn_bytes: u64,
+}
+
+fn replay(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Replayed> {
+    let flushed = state.flushed_seq.unwrap_or_default();
+    let wal_from = state.wal_from.unwrap_or(1);
+    let active = Arc::new(Memtable::new(options.memtable_bytes));
+    let mut out = Replayed {
+        applier: active.applier(),
+        active,
+        sealed: Vec::new(),
+        counts: state.counts.iter().flatten().copied().collect(),
+        last_seq: flushed,
+        next_segment: 0,
+        segments: Vec::new(),
+        commits: 0,
+        torn_bytes: 0,
+    };
+    let recovered = wal::recover(env, dir, wal_from, |seq, record| {
+        if seq <= flushed {
+            return Ok(());
+        }
+        let corrupt = |detail| Error::corrupt("commit in the WAL", dir, 0, detail);
+        if seq != out.last_seq.next() {
+            return Err(corrupt(format!("commit {seq} follows commit {}", out.last_seq)));
+        }
+        let decoded = payload::decode(record);
+        let (deltas, set) = decoded.map_err(|e| corrupt(format!("commit {seq}, byte {}: {}", e.offset, e.detail)))?;
+        if out.active.bytes_used() >= options.memtable_bytes {
+            // Its log is released with the last memtable's: which segment it ended in is not worth knowing.
+            let memtable = Arc::new(Memtable::new(options.memtable_bytes));
+            let applier = memtable.applier();
+            let full = std::mem::replace(&mut out.active, memtable);
+            out.applier = applier;
+            let counts = out.counts.iter().map(|(&id, &n)| (id, n)).filter(|c| c.1 > 0).collect();
+            out.sealed.push(Sealed { memtable: full, last_seq: out.last_seq, counts, wal_from });
+        }
+        for (id, delta) in deltas {
+            let count = out.counts.entry(id).or_default();
+            let changed = count.checked_add_signed(delta);
+            *count = changed.ok_or_else(|| corrupt(format!("commit {seq}: keyspace {id} would count below zero")))?;
+        }
+        apply::apply(&set, seq, &out.active, &mut out.applier);
+        out.last_seq = seq;
+        out.commits += 1;
+        Ok(())
+    })?;
+    out.next_segment = recovered.next_segment;
+    out.segments = recovered.segments;
+    out.torn_bytes = recovered.trimmed_bytes;
+    Ok(out)
+}
+
+fn highest_file(env: &Env, dir: &Path) -> Result<Option<FileId>> {
+    let ids = list(env, dir)?.into_iter().filter_map(|name| match file_name::parse(&name) {
+        FileKind::Manifest(id) | FileKind::Table(id) => Some(id),
+        FileKind::Temporary | FileKind::Other => None,
+    });
+    Ok(ids.max())
+}
+
+/// Removes files of ours that nothing names any more (OP3).
+fn remove_leftovers(env: &Env, dir: &Path, version: &Version, manifest: FileId) -> Result<()> {
+    for name in list(env, dir)? {
+        let needed = match file_name::parse(&name) {
+            FileKind::Manifest(id) => id == manifest && name == manifest_name(id),
+            FileKind::Table(id) => version.tables().any(|(_, t)| t.file == id),
+            FileKind::Temporary => false,
+            FileKind::Other => true,
+        };
+        if !needed {
+            let path = dir.join(&name);
+            env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
+        }
+    }
+    Ok(())
+}
+
+fn load_catalog(view: &ReadView, published: &Arc<Published>, dir: &Path) -> Result<Catalog> {
+    let bounds = Bounds {
+        lower: std::ops::Bound::Included(encode_key(KeyspaceId::CATALOG, &[])),
+        upper: std::ops::Bound::Excluded(keyspace_end(KeyspaceId::CATALOG)),
+    };
+    let at = published.visible();
+    let mut cursor = VisibleCursor::new(view.sources::<Nothing>(at, None), view.tombstones(Vec::new()), at, bounds);
+    cursor.seek_first()?;
+    let mut entries = Vec::new();
+    while cursor.valid() {
+        let (_, user_key) = decode_key(cursor.key()).expect("keyspace 0 holds encoded keys");
+        entries.push(Ok((user_key.to_vec(), cursor.value().to_vec())));
+        cursor.next()?;
+    }
+    Catalog::load(published, entries.into_iter(), |detail| Error::corrupt("keyspace catalog", dir, 0, detail))
+}

@@ -1,0 +1,222 @@
+//! The options of a database: few given, the rest derived.
+//!
+//! ```text
+//!   Builder (memory, durability, compression, ...) --> Options (all sizes) --> OPTIONS file, info()
+//! ```
+//!
+//! O1. One memory budget: memtables take their part first, indexes and filters what they need, the block cache the
+//!     rest.
+
+use std::path::Path;
+
+use esker_env::Env;
+
+use crate::compaction::picker::Limits;
+use crate::encoding::checksum::crc32c;
+use crate::manifest::file_name::{OPTIONS, OPTIONS_TMP};
+use crate::manifest::log::replace_file;
+use crate::sstable::{TableCompression, TableOptions};
+use crate::txn::commit::Durability;
+use crate::types::{Error, Result};
+
+const MIB: u64 = 1 << 20;
+/// Sealed memtables that may wait for their flush before writers wait.
+pub(crate) const SEALED_MAX: usize = 2;
+
+/// How to open a database. Everything has a default that suits most: give the memory it may use and be done.
+///
+/// ```no_run
+/// # fn main() -> esker::Result<()> {
+/// let db = esker::Db::builder().memory(4 << 30).durability(esker::Durability::Buffered).open("data")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder {
+    env: Env,
+    memory: u64,
+    durability: Durability,
+    compression: TableCompression,
+    create_if_missing: bool,
+    error_if_exists: bool,
+    background: bool,
+    memtable_bytes: Option<usize>,
+    block_bytes: usize,
+    table_bytes: u64,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Builder {
+            env: Env::real(),
+            memory: 1 << 30,
+            durability: Durability::Sync,
+            compression: TableCompression::Auto,
+            create_if_missing: true,
+            error_if_exists: false,
+            background: true,
+            memtable_bytes: None,
+            block_bytes: 8 << 10,
+            table_bytes: 64 * MIB,
+        }
+    }
+}
+
+impl Builder {
+    /// The memory for everything together, in bytes: cache, indexes, filters, memtables. Default 1 GiB.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = bytes;
+        self
+    }
+    /// When commits are acknowledged that do not say it themselves. Default [`Durability::Sync`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+    /// How tables are compressed. Default [`TableCompression::Auto`]: where a probe shows that it pays.
+    pub fn compression(mut self, compression: TableCompression) -> Self {
+        self.compression = compression;
+        self
+    }
+    /// Whether to create a database where there is none. Default yes; otherwise [`Error::NotFound`].
+    pub fn create_if_missing(mut self, yes: bool) -> Self {
+        self.create_if_missing = yes;
+        self
+    }
+    /// Whether to refuse a directory that holds a database. Default no.
+    pub fn error_if_exists(mut self, yes: bool) -> Self {
+        self.error_if_exists = yes;
+        self
+    }
+    /// The world to run in. Default the real one.
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = env;
+        self
+    }
+    /// Whether threads do the background work. Default yes. Without them it is done by writers that find a memtable
+    /// full, by `flush` and by `compact`: for simulations and tests.
+    pub fn background(mut self, yes: bool) -> Self {
+        self.background = yes;
+        self
+    }
+    /// Size of a memtable before it is flushed, in bytes. Default an eighth of the memory, 64 MiB at the most.
+    pub fn memtable_bytes(mut self, bytes: usize) -> Self {
+        self.memtable_bytes = Some(bytes);
+        self
+    }
+    /// Size of a table's blocks, in bytes. Default 8 KiB.
+    pub fn block_bytes(mut self, bytes: usize) -> Self {
+        self.block_bytes = bytes;
+        self
+    }
+    /// Size at which merges begin a new table, in bytes. Default 64 MiB.
+    pub fn table_bytes(mut self, bytes: u64) -> Self {
+        self.table_bytes = bytes;
+        self
+    }
+    /// Opens the database in a directory.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if it is open elsewhere, [`Error::NotFound`], [`Error::Corrupt`] and
+    /// [`Error::UnsupportedVersion`] with the file, [`Error::Invalid`] for options that make no sense.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<crate::Db> {
+        let options = self.derive()?;
+        crate::db::open::open(options, path.as_ref())
+    }
+
+    fn derive(self) -> Result<Options> {
+        let invalid = |text: &str| Err(Error::Invalid(text.to_owned()));
+        if self.memory < MIB {
+            return invalid("memory: at least 1 MiB is needed");
+        }
+        if !(64..=MIB as usize).contains(&self.block_bytes) {
+            return invalid("block_bytes: 64 bytes to 1 MiB");
+        }
+        if self.table_bytes < self.block_bytes as u64 {
+            return invalid("table_bytes: at least one block");
+        }
+        let memtable_bytes = self.memtable_bytes.unwrap_or((self.memory / 8).min(64 * MIB) as usize);
+        if memtable_bytes == 0 {
+            return invalid("memtable_bytes: more than nothing is needed");
+        }
+        Ok(Options { memtable_bytes, given: self })
+    }
+}
+
+/// All options, given and derived.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    given: Builder,
+    pub(crate) memtable_bytes: usize,
+}
+
+impl Options {
+    pub(crate) fn env(&self) -> &Env {
+        &self.given.env
+    }
+    pub(crate) fn durability(&self) -> Durability {
+        self.given.durability
+    }
+    pub(crate) fn background(&self) -> bool {
+        self.given.background
+    }
+    pub(crate) fn create_if_missing(&self) -> bool {
+        self.given.create_if_missing
+    }
+    pub(crate) fn error_if_exists(&self) -> bool {
+        self.given.error_if_exists
+    }
+    pub(crate) fn memory(&self) -> u64 {
+        self.given.memory
+    }
+    /// What is left for blocks, indexes and filters once memtables have their part (O1).
+    pub(crate) fn cache_bytes(&self) -> u64 {
+        let memtables = (SEALED_MAX as u64 + 1) * self.memtable_bytes as u64;
+        self.given.memory.saturating_sub(memtables).max(self.given.memory / 4)
+    }
+    /// The WAL's largest segment: a memtable spans a handful of them.
+    pub(crate) fn wal_segment_bytes(&self) -> u64 {
+        (self.memtable_bytes as u64 / 4).clamp(4 << 10, 16 * MIB)
+    }
+    pub(crate) fn table_options(&self) -> TableOptions {
+        TableOptions {
+            block_bytes: self.given.block_bytes,
+            compression: self.given.compression,
+            ..TableOptions::default()
+        }
+    }
+    /// The limits that shape the runs; `table_bytes_live` is what the tables hold now.
+    pub(crate) fn limits(&self, table_bytes_live: u64) -> Limits {
+        Limits {
+            table_bytes: self.given.table_bytes,
+            partition_bytes: self.given.table_bytes,
+            fits_cache: table_bytes_live <= self.cache_bytes(),
+            ..Limits::default()
+        }
+    }
+
+    /// Names and values, for people.
+    pub(crate) fn describe(&self) -> Vec<(String, String)> {
+        let pair = |name: &str, value: String| (name.to_owned(), value);
+        vec![
+            pair("memory", self.given.memory.to_string()),
+            pair("durability", format!("{:?}", self.given.durability).to_lowercase()),
+            pair("compression", format!("{:?}", self.given.compression).to_lowercase()),
+            pair("memtable_bytes", self.memtable_bytes.to_string()),
+            pair("cache_bytes", self.cache_bytes().to_string()),
+            pair("block_bytes", self.given.block_bytes.to_string()),
+            pair("table_bytes", self.given.table_bytes.to_string()),
+            pair("wal_segment_bytes", self.wal_segment_bytes().to_string()),
+        ]
+    }
+
+    /// Writes the OPTIONS file, for people and tools; the engine itself does not read it back.
+    pub(crate) fn save(&self, env: &Env, dir: &Path) -> Result<()> {
+        let mut text = String::from("# The options this database was last opened with. Changing this file changes nothing.\n");
+        for (name, value) in self.describe() {
+            text.push_str(&format!("{name} = {value}\n"));
+        }
+        text.push_str(&format!("# crc32c {:08x}\n", crc32c(text.as_bytes())));
+        replace_file(env, dir, OPTIONS_TMP, OPTIONS, text.as_bytes())
+    }
+}

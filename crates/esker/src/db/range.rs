@@ -1,0 +1,352 @@
+//! Iterators over live keys, and the cursor.
+//!
+//! ```text
+//!   Range (entries), Keys (no values): DoubleEndedIterator, two walks that end where they meet
+//!   Cursor: one walk, moved at will, keys and values borrowed
+//! ```
+//!
+//! I1. All of them own what they read from (a read view and, for snapshots, its pin): `Send + 'static`.
+//! I2. A walk stands on the entry it gave last and moves when asked for the next, so that taking n entries reads n.
+//! I3. Front and back never give the same key: the front stops at the back's last key, and the other way round.
+
+use std::sync::Arc;
+
+use super::key_handle::Key;
+use crate::read::source::{Nothing, Source};
+use crate::read::view::ReadView;
+use crate::read::visible::{Bounds, VisibleCursor};
+use crate::txn::snapshots::SnapshotGuard;
+use crate::txn::write_set::WriteSet;
+use crate::txn::write_set_cursor::WriteSetCursor;
+use crate::types::key::{decode_key, encode_key};
+use crate::types::range_tombstone::RangeTombstone;
+use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
+
+/// What an iterator reads from.
+#[derive(Clone)]
+pub(crate) struct ReadSource {
+    pub(crate) view: Arc<ReadView>,
+    pub(crate) at: SeqNo,
+    /// Keeps a snapshot's versions alive for views loaded later.
+    pub(crate) pin: Option<SnapshotGuard>,
+    /// A transaction's own writes, on top.
+    pub(crate) own: Option<Arc<WriteSet>>,
+}
+
+/// A walk over live keys, with or without a transaction's writes on top.
+enum Walk {
+    Plain(VisibleCursor<Source<Nothing>>),
+    Own(VisibleCursor<Source<WriteSetCursor>>),
+}
+
+macro_rules! walk {
+    ($self:expr, $c:ident => $call:expr) => {
+        match $self {
+            Walk::Plain($c) => $call,
+            Walk::Own($c) => $call,
+        }
+    };
+}
+
+impl Walk {
+    fn new(source: &ReadSource, bounds: Bounds) -> Self {
+        let ReadSource { view, at, own, .. } = source;
+        match own {
+            None => {
+                let sources = view.sources(*at, None);
+                Walk::Plain(VisibleCursor::new(sources, view.tombstones(Vec::new()), *at, bounds))
+            }
+            Some(set) => {
+                // The transaction's own range removals hide everything below them, at any sequence number.
+                let own = |(start, end): &(Vec<u8>, Vec<u8>)| RangeTombstone {
+                    start: start.clone(),
+                    end: end.clone(),
+                    seq: SeqNo::MAX,
+                };
+                let removals: Vec<_> = set.ranges().iter().map(own).collect();
+                let (reader, tombstones) = own_tombstones(view, *at, removals);
+                let sources = view.sources(*at, Some(WriteSetCursor::new(set.clone())));
+                Walk::Own(VisibleCursor::new(sources, tombstones, reader, bounds))
+            }
+        }
+    }
+}
+
+/// The view's tombstones that a reader at `at` sees, and the transaction's own; to be read at the returned number.
+fn own_tombstones(
+    view: &ReadView,
+    at: SeqNo,
+    own: Vec<RangeTombstone>,
+) -> (SeqNo, crate::types::range_tombstone::RangeTombstones) {
+    let seen = view.tombstones(Vec::new());
+    let all = seen.iter().filter(|t| t.seq <= at).chain(own);
+    (SeqNo::MAX, crate::types::range_tombstone::RangeTombstones::new(all))
+}
+
+/// Entries in key order, from either end. Made by `range`, `prefix` and `iter`.
+pub struct Range {
+    walks: Walks,
+}
+
+/// Keys in key order, from either end, without reading values. Made by [`Range::keys`].
+pub struct Keys {
+    walks: Walks,
+}
+
+struct Walks {
+    source: Option<ReadSource>,
+    bounds: Bounds,
+    front: Option<Walk>,
+    back: Option<Walk>,
+    /// Nothing is left, or an error was given.
+    ended: bool,
+    /// What was wrong when the iterator was made; the first call gives it.
+    failed: Option<Error>,
+}
+
+impl Walks {
+    fn end(&mut self, result: Result<bool>) -> Option<Result<()>> {
+        match result {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => {
+                self.ended = true;
+                None
+            }
+            Err(error) => {
+                self.ended = true;
+                Some(Err(error))
+            }
+        }
+    }
+
+    fn start(&mut self) -> Result<Walk> {
+        match (&self.source, self.failed.take()) {
+            (_, Some(error)) => Err(error),
+            (Some(source), None) => Ok(Walk::new(source, self.bounds.clone())),
+            (None, None) => unreachable!("an iterator that failed has ended"),
+        }
+    }
+
+    /// Moves the front; says whether it stands on an entry.
+    fn advance_front(&mut self) -> Result<bool> {
+        let front = match &mut self.front {
+            Some(front) => {
+                walk!(front, c => c.next())?;
+                front
+            }
+            None => {
+                let front = self.start()?;
+                let front = self.front.insert(front);
+                walk!(front, c => c.seek_first())?;
+                front
+            }
+        };
+        if !walk!(front, c => c.valid()) {
+            return Ok(false);
+        }
+        Ok(match &self.back {
+            Some(back) => walk!(front, c => c.key()) < walk!(back, c => c.key()),
+            None => true,
+        })
+    }
+
+    fn advance_back(&mut self) -> Result<bool> {
+        let back = match &mut self.back {
+            Some(back) => {
+                walk!(back, c => c.prev())?;
+                back
+            }
+            None => {
+                let back = self.start()?;
+                let back = self.back.insert(back);
+                walk!(back, c => c.seek_last())?;
+                back
+            }
+        };
+        if !walk!(back, c => c.valid()) {
+            return Ok(false);
+        }
+        Ok(match &self.front {
+            Some(front) => walk!(front, c => c.key()) < walk!(back, c => c.key()),
+            None => true,
+        })
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<&Walk>> {
+        if self.ended {
+            return None;
+        }
+        let moved = self.advance_front();
+        match self.end(moved)? {
+            Ok(()) => Some(Ok(self.front.as_ref().expect("it just moved"))),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn next_back(&mut self) -> Option<Result<&Walk>> {
+        if self.ended {
+            return None;
+        }
+        let moved = self.advance_back();
+        match self.end(moved)? {
+            Ok(()) => Some(Ok(self.back.as_ref().expect("it just moved"))),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+fn user_key(encoded: &[u8]) -> &[u8] {
+    decode_key(encoded).expect("memtables and tables hold encoded keys").1
+}
+
+fn key_of(walk: &Walk) -> Key {
+    Key::new(user_key(walk!(walk, c => c.key())))
+}
+
+fn entry_of(walk: &Walk) -> (Key, Value) {
+    (key_of(walk), walk!(walk, c => c.value_handle()))
+}
+
+impl Range {
+    /// An iterator that gives the error first, if there is one.
+    pub(crate) fn from_result(source: Result<ReadSource>, bounds: Bounds) -> Self {
+        let (source, failed) = match source {
+            Ok(source) => (Some(source), None),
+            Err(error) => (None, Some(error)),
+        };
+        Range { walks: Walks { source, bounds, front: None, back: None, ended: false, failed } }
+    }
+
+    /// The keys alone: values are not touched.
+    pub fn keys(self) -> Keys {
+        Keys { walks: self.walks }
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<(Key, Value)>;
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.walks.next().map(|walk| walk.map(entry_of))
+    }
+}
+
+impl DoubleEndedIterator for Range {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.walks.next_back().map(|walk| walk.map(entry_of))
+    }
+}
+
+impl Iterator for Keys {
+    type Item = Result<Key>;
+    fn next(&mut self) -> Option<Self::Item> {
+        self.walks.next().map(|walk| walk.map(key_of))
+    }
+}
+
+impl DoubleEndedIterator for Keys {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.walks.next_back().map(|walk| walk.map(key_of))
+    }
+}
+
+/// A position among the live keys of a keyspace, moved at will. It reads the state of the moment it was made.
+///
+/// ```
+/// # fn main() -> esker::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = esker::Db::open(dir.path())?;
+/// let users = db.keyspace("users")?;
+/// for name in ["ann", "bob", "cid"] {
+///     users.put(name, "1")?;
+/// }
+/// let mut cursor = users.cursor()?;
+/// cursor.seek("b")?;
+/// assert_eq!(cursor.key(), b"bob");
+/// cursor.prev()?;
+/// assert_eq!((cursor.key(), cursor.value()), (&b"ann"[..], &b"1"[..]));
+/// cursor.prev()?;
+/// assert!(!cursor.valid());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Cursor {
+    walk: Walk,
+    keyspace: KeyspaceId,
+    _source: ReadSource,
+}
+
+impl Cursor {
+    pub(crate) fn new(source: ReadSource, keyspace: KeyspaceId, bounds: Bounds) -> Self {
+        Cursor { walk: Walk::new(&source, bounds), keyspace, _source: source }
+    }
+
+    /// Moves to the first key `>= key`.
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = crate::types::key::KeyBuf::new(self.keyspace, key.as_ref());
+        walk!(&mut self.walk, c => c.seek(&key))
+    }
+
+    /// Moves to the last key `< key`.
+    pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = encode_key(self.keyspace, key.as_ref());
+        walk!(&mut self.walk, c => c.seek_before(&key))
+    }
+
+    /// Moves to the first key.
+    pub fn seek_first(&mut self) -> Result<()> {
+        walk!(&mut self.walk, c => c.seek_first())
+    }
+
+    /// Moves to the last key.
+    pub fn seek_last(&mut self) -> Result<()> {
+        walk!(&mut self.walk, c => c.seek_last())
+    }
+
+    /// Moves to the next key; not valid after the last.
+    ///
+    /// # Panics
+    /// If the cursor is not valid.
+    #[expect(clippy::should_implement_trait, reason = "the field's name for it; an iterator is made by range()")]
+    pub fn next(&mut self) -> Result<()> {
+        walk!(&mut self.walk, c => c.next())
+    }
+
+    /// Moves to the previous key; not valid before the first.
+    ///
+    /// # Panics
+    /// If the cursor is not valid.
+    pub fn prev(&mut self) -> Result<()> {
+        walk!(&mut self.walk, c => c.prev())
+    }
+
+    /// Whether the cursor stands on a key.
+    pub fn valid(&self) -> bool {
+        walk!(&self.walk, c => c.valid())
+    }
+
+    /// The key.
+    ///
+    /// # Panics
+    /// If the cursor is not valid.
+    pub fn key(&self) -> &[u8] {
+        user_key(walk!(&self.walk, c => c.key()))
+    }
+
+    /// The value.
+    ///
+    /// # Panics
+    /// If the cursor is not valid.
+    pub fn value(&self) -> &[u8] {
+        walk!(&self.walk, c => c.value())
+    }
+
+    /// The value as a handle that outlives the cursor.
+    ///
+    /// # Panics
+    /// If the cursor is not valid.
+    pub fn value_handle(&self) -> Value {
+        walk!(&self.walk, c => c.value_handle())
+    }
+}

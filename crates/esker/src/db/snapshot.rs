@@ -1,0 +1,112 @@
+//! A snapshot: the database as it was at one commit.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use super::core::Handle;
+use super::key_handle::Key;
+use super::keyspace::Keyspace;
+use super::range::{Cursor, Range};
+use super::write::{check_key, encode_bounds, prefix_bounds};
+use crate::read::point::{Presence, ValueOf, Want};
+use crate::txn::snapshots::SnapshotGuard;
+use crate::types::key::KeyBuf;
+use crate::types::{Result, Value};
+
+/// The state of all keyspaces at one commit. It pins a sequence number, not files: while it lives, the versions it
+/// sees are kept; space of everything else is reclaimed as usual.
+#[derive(Clone)]
+pub struct Snapshot {
+    handle: Arc<Handle>,
+    pin: SnapshotGuard,
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snapshot(@{})", self.pin.seq())
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(handle: Arc<Handle>) -> Self {
+        let pin = handle.core.published.snapshot();
+        Snapshot { handle, pin }
+    }
+
+    pub(crate) fn pin(&self) -> &SnapshotGuard {
+        &self.pin
+    }
+
+    /// The number of the newest commit it sees.
+    pub fn seqno(&self) -> u64 {
+        self.pin.seq().get()
+    }
+
+    pub(crate) fn find<W: Want>(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<W::Out>> {
+        check_key(key)?;
+        keyspace.state.check_alive()?;
+        let guard = crossbeam_epoch::pin();
+        let view = self.handle.core.view.load(&guard);
+        view.find::<W>(&KeyBuf::new(keyspace.state.id, key), self.pin.seq(), &guard)
+    }
+
+    /// The value of a key.
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.find::<ValueOf>(keyspace, key.as_ref())
+    }
+
+    /// Whether a key is there.
+    pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.find::<Presence>(keyspace, key.as_ref())?.is_some())
+    }
+
+    /// The values of several keys.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        let source = self.handle.core.source_at(&keyspace.state, &self.pin)?;
+        source.find_many(&keyspace.state, keys)
+    }
+
+    /// The first entry.
+    pub fn first(&self, keyspace: &Keyspace) -> Result<Option<(Key, Value)>> {
+        self.iter(keyspace).next().transpose()
+    }
+
+    /// The last entry.
+    pub fn last(&self, keyspace: &Keyspace) -> Result<Option<(Key, Value)>> {
+        self.iter(keyspace).next_back().transpose()
+    }
+
+    /// The entries of a range, from either end.
+    pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Range {
+        let source = self.handle.core.source_at(&keyspace.state, &self.pin);
+        Range::from_result(source, encode_bounds(keyspace.state.id, &range))
+    }
+
+    /// The entries whose keys start with `prefix`, from either end.
+    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Range {
+        let source = self.handle.core.source_at(&keyspace.state, &self.pin);
+        Range::from_result(source, prefix_bounds(keyspace.state.id, prefix.as_ref()))
+    }
+
+    /// All entries, from either end.
+    pub fn iter(&self, keyspace: &Keyspace) -> Range {
+        self.range::<&[u8]>(keyspace, ..)
+    }
+
+    /// A cursor over all entries.
+    pub fn cursor(&self, keyspace: &Keyspace) -> Result<Cursor> {
+        let source = self.handle.core.source_at(&keyspace.state, &self.pin)?;
+        Ok(Cursor::new(source, keyspace.state.id, encode_bounds::<&[u8]>(keyspace.state.id, &(..))))
+    }
+
+    /// The exact number of keys, without counting.
+    pub fn len(&self, keyspace: &Keyspace) -> Result<u64> {
+        keyspace.state.check_alive()?;
+        Ok(keyspace.state.counter.at(self.pin.seq()))
+    }
+
+    /// Whether a keyspace has no keys.
+    pub fn is_empty(&self, keyspace: &Keyspace) -> Result<bool> {
+        Ok(self.len(keyspace)? == 0)
+    }
+}

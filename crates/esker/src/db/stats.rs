@@ -1,0 +1,92 @@
+//! Numbers about a running database.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Figures at one moment; `bytes` are of this process's life where not said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Live items over all keyspaces.
+    pub items: u64,
+    /// Number of the newest visible commit.
+    pub seqno: u64,
+    /// Keyspaces, the default one included.
+    pub keyspaces: u64,
+    /// Bytes in memtables now.
+    pub memtable_bytes: u64,
+    /// Memtables waiting for their flush.
+    pub memtables_sealed: u64,
+    /// Tables now.
+    pub tables: u64,
+    /// Bytes of all tables on disk now.
+    pub table_bytes: u64,
+    /// Sorted runs now.
+    pub runs: u64,
+    /// Bytes of blocks in the cache now.
+    pub cache_bytes: u64,
+    /// Snapshots and transactions open now.
+    pub snapshots: u64,
+    /// Flushes done.
+    pub flushes: u64,
+    /// Merges done, trivial moves included.
+    pub merges: u64,
+    /// Bytes that flushes wrote.
+    pub flush_bytes_written: u64,
+    /// Bytes that merges read.
+    pub merge_bytes_read: u64,
+    /// Bytes that merges wrote.
+    pub merge_bytes_written: u64,
+    /// Times a writer waited for a flush or a merge.
+    pub stalls: u64,
+    /// Commits replayed from the log when the database was opened.
+    pub recovered_commits: u64,
+    /// Bytes of a torn log tail that were dropped when the database was opened.
+    pub recovered_torn_bytes: u64,
+}
+
+/// The counters behind [`Stats`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) flushes: AtomicU64,
+    pub(crate) merges: AtomicU64,
+    pub(crate) flush_bytes_written: AtomicU64,
+    pub(crate) merge_bytes_read: AtomicU64,
+    pub(crate) merge_bytes_written: AtomicU64,
+    pub(crate) stalls: AtomicU64,
+    pub(crate) recovered_commits: AtomicU64,
+    pub(crate) recovered_torn_bytes: AtomicU64,
+}
+
+/// Adds to a counter; nothing is ordered by it.
+pub(crate) fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+impl super::core::Core {
+    pub(crate) fn stats(&self) -> Stats {
+        let view = self.view.get();
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        let ids = self.catalog.ids();
+        Stats {
+            items: ids.iter().map(|&id| self.published.counter(id).now()).sum(),
+            seqno: self.published.visible().get(),
+            keyspaces: ids.len() as u64,
+            memtable_bytes: view.memtables().map(|m| m.bytes_used() as u64).sum(),
+            memtables_sealed: view.immutables.len() as u64,
+            tables: view.version.tables().count() as u64,
+            table_bytes: view.version.runs().iter().map(|run| run.bytes()).sum(),
+            runs: view.version.runs().len() as u64,
+            cache_bytes: self.cache.used_bytes(),
+            snapshots: self.published.snapshots_open() as u64,
+            flushes: get(&counters.flushes),
+            merges: get(&counters.merges),
+            flush_bytes_written: get(&counters.flush_bytes_written),
+            merge_bytes_read: get(&counters.merge_bytes_read),
+            merge_bytes_written: get(&counters.merge_bytes_written),
+            stalls: get(&counters.stalls),
+            recovered_commits: get(&counters.recovered_commits),
+            recovered_torn_bytes: get(&counters.recovered_torn_bytes),
+        }
+    }
+}

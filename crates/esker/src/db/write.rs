@@ -1,0 +1,208 @@
+//! The way of a write into the commit pipeline: limits checked, room made, request built.
+//!
+//! ```text
+//!   put, remove, batch, transaction --WriteSet--> Core::commit --room?--> Pipeline
+//! ```
+//!
+//! WR1. A key or value that is too long is refused before anything is written.
+//! WR2. A writer waits while too many memtables wait for their flush, or merges are far behind; never without
+//!      somebody at work on it: without threads it does the work itself.
+
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use super::catalog::KeyspaceState;
+use super::core::Core;
+use super::options::SEALED_MAX;
+use super::stats::add;
+use crate::compaction::picker;
+use crate::read::visible::Bounds;
+use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
+use crate::txn::snapshots::SnapshotGuard;
+use crate::txn::write_set::WriteSet;
+use crate::types::key::{encode_key, keyspace_end};
+use crate::types::{Error, KeyspaceId, Result};
+use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
+/// Refuses a key that is too long (WR1).
+#[inline]
+pub(crate) fn check_key(key: &[u8]) -> Result<()> {
+    if key.len() > KEY_BYTES_MAX { Err(Error::KeyTooLong { len: key.len() }) } else { Ok(()) }
+}
+
+/// Refuses a value that is too long (WR1).
+#[inline]
+pub(crate) fn check_value(value: &[u8]) -> Result<()> {
+    if value.len() > VALUE_BYTES_MAX { Err(Error::ValueTooLong { len: value.len() }) } else { Ok(()) }
+}
+
+/// The encoded bounds of a range of user keys.
+pub(crate) fn encode_bounds<K: AsRef<[u8]>>(id: KeyspaceId, range: &impl RangeBounds<K>) -> Bounds {
+    let encode = |key: &K| encode_key(id, key.as_ref());
+    let lower = match range.start_bound() {
+        Bound::Included(key) => Bound::Included(encode(key)),
+        Bound::Excluded(key) => Bound::Excluded(encode(key)),
+        Bound::Unbounded => Bound::Included(encode_key(id, &[])),
+    };
+    let upper = match range.end_bound() {
+        Bound::Included(key) => Bound::Included(encode(key)),
+        Bound::Excluded(key) => Bound::Excluded(encode(key)),
+        Bound::Unbounded => Bound::Excluded(keyspace_end(id)),
+    };
+    Bounds { lower, upper }
+}
+
+/// The encoded bounds of all keys that start with `prefix`.
+pub(crate) fn prefix_bounds(id: KeyspaceId, prefix: &[u8]) -> Bounds {
+    let lower = encode_key(id, prefix);
+    let mut upper = prefix.to_vec();
+    while upper.last() == Some(&0xFF) {
+        upper.pop();
+    }
+    let upper = match upper.last_mut() {
+        Some(last) => {
+            *last += 1;
+            encode_key(id, &upper)
+        }
+        None => keyspace_end(id),
+    };
+    Bounds { lower: Bound::Included(lower), upper: Bound::Excluded(upper) }
+}
+
+/// The first key removed and the first not removed, for a range removal.
+fn removal(bounds: Bounds) -> (Vec<u8>, Vec<u8>) {
+    // The next key after k is k followed by a zero byte.
+    let after = |mut key: Vec<u8>| {
+        key.push(0);
+        key
+    };
+    let start = match bounds.lower {
+        Bound::Included(key) => key,
+        Bound::Excluded(key) => after(key),
+        Bound::Unbounded => Vec::new(),
+    };
+    let end = match bounds.upper {
+        Bound::Excluded(key) => key,
+        Bound::Included(key) => after(key),
+        Bound::Unbounded => unreachable!("encode_bounds closes the upper end"),
+    };
+    (start, end)
+}
+
+/// Writes on their way to a commit, with the keyspaces they touch.
+#[derive(Clone, Default)]
+pub(crate) struct Writes {
+    pub(crate) set: Arc<WriteSet>,
+    keyspaces: Vec<(KeyspaceId, KeyspaceLife)>,
+}
+
+impl Writes {
+    fn touch(&mut self, keyspace: &KeyspaceState) -> Result<&mut WriteSet> {
+        keyspace.check_alive()?;
+        if self.keyspaces.iter().all(|(id, _)| *id != keyspace.id) {
+            self.keyspaces.push((keyspace.id, keyspace.life()));
+        }
+        // An iterator of the transaction may still read the set as it was: then this copies.
+        Ok(Arc::make_mut(&mut self.set))
+    }
+
+    pub(crate) fn put(&mut self, keyspace: &KeyspaceState, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        check_value(value)?;
+        let encoded = crate::types::key::KeyBuf::new(keyspace.id, key);
+        self.touch(keyspace)?.put(&encoded, value);
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, keyspace: &KeyspaceState, key: &[u8]) -> Result<()> {
+        check_key(key)?;
+        let encoded = crate::types::key::KeyBuf::new(keyspace.id, key);
+        self.touch(keyspace)?.remove(&encoded);
+        Ok(())
+    }
+
+    pub(crate) fn remove_range<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &KeyspaceState,
+        range: &impl RangeBounds<K>,
+    ) -> Result<()> {
+        let bound = |bound: Bound<&K>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => check_key(key.as_ref()),
+            Bound::Unbounded => Ok(()),
+        };
+        bound(range.start_bound())?;
+        bound(range.end_bound())?;
+        let (start, end) = removal(encode_bounds(keyspace.id, range));
+        self.touch(keyspace)?.remove_range(&start, &end);
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Commits writes.
+    pub(crate) fn commit(&self, writes: Writes, durability: Durability, since: Option<SnapshotGuard>) -> Result<()> {
+        let keyspaces = writes.keyspaces.into_iter().map(|(_, life)| life).collect();
+        self.submit(CommitRequest { set: writes.set, durability, since, keyspaces })
+    }
+
+    /// Commits writes of the engine itself, durably.
+    pub(crate) fn commit_own(&self, set: WriteSet) -> Result<()> {
+        let set = Arc::new(set);
+        self.submit(CommitRequest { set, durability: Durability::Sync, since: None, keyspaces: Vec::new() })
+    }
+
+    fn submit(&self, request: CommitRequest) -> Result<()> {
+        self.check_open()?;
+        self.make_room()?;
+        self.pipeline.commit(request).map(drop)
+    }
+
+    /// Waits, or works, until there is room for more writes (WR2).
+    fn make_room(&self) -> Result<()> {
+        let sealed = self.pipeline.sealed_len();
+        if sealed == 0 {
+            return Ok(());
+        }
+        if !self.options.background() {
+            while self.pipeline.sealed_len() > 0 && self.flush_step()? {}
+            while picker::debt(&self.version(), &self.limits()).is_hard() && self.merge_step(false)? {}
+            return Ok(());
+        }
+        self.signal.wake();
+        if sealed > SEALED_MAX {
+            add(&self.counters.stalls, 1);
+            return self.signal.wait_until(|| self.pipeline.sealed_len() <= SEALED_MAX);
+        }
+        Ok(())
+    }
+
+    /// The limits of the picker, as of now.
+    pub(crate) fn limits(&self) -> picker::Limits {
+        self.options.limits(self.table_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_bounds_hold_the_prefix_and_nothing_else() {
+        let id = KeyspaceId::new(3);
+        for (prefix, upper) in [(&b"ab"[..], &b"\x03ac"[..]), (b"a\xff", b"\x03b"), (b"\xff\xff", b"\x04"), (b"", b"\x04")] {
+            let bounds = prefix_bounds(id, prefix);
+            assert_eq!(bounds.upper, Bound::Excluded(upper.to_vec()));
+            assert!(bounds.above_lower(&encode_key(id, prefix)) && bounds.below_upper(&encode_key(id, prefix)));
+        }
+    }
+
+    #[test]
+    fn removals_are_half_open() {
+        let id = KeyspaceId::new(3);
+        let ends = |range: (Bound<&str>, Bound<&str>)| removal(encode_bounds::<&str>(id, &range));
+        let text = |start: &[u8], end: &[u8]| (start.to_vec(), end.to_vec());
+        assert_eq!(ends((Bound::Included("a"), Bound::Excluded("b"))), text(b"\x03a", b"\x03b"));
+        assert_eq!(ends((Bound::Excluded("a"), Bound::Included("b"))), text(b"\x03a\0", b"\x03b\0"));
+        assert_eq!(ends((Bound::Unbounded, Bound::Unbounded)), text(b"\x03", b"\x04"));
+    }
+}

@@ -1,0 +1,240 @@
+//! A version edit: one atomic change of what the database consists of.
+//!
+//! Bytes: docs/formats/manifest.md
+//!
+//! ED1. A field that is absent keeps its earlier value; lists add to what is there.
+
+use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
+use crate::manifest::version::{Level, RunId};
+use crate::sstable::TableMeta;
+use crate::types::key_range::{End, KeyRange};
+use crate::types::{FileId, KeyspaceId, SeqNo};
+
+/// A table that joins a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddedTable {
+    /// Its file.
+    pub file: FileId,
+    /// The level of its run.
+    pub level: Level,
+    /// Its run.
+    pub run: RunId,
+    /// What it holds.
+    pub meta: TableMeta,
+}
+
+/// The change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VersionEdit {
+    /// No file has this number or a larger one yet.
+    pub next_file: Option<FileId>,
+    /// No run has this number or a larger one yet.
+    pub next_run: Option<RunId>,
+    /// The first WAL segment that recovery must replay.
+    pub wal_from: Option<u64>,
+    /// Every commit up to this one is in the tables.
+    pub flushed_seq: Option<SeqNo>,
+    /// Live items per keyspace as of `flushed_seq`. Absent keeps the earlier ones; present replaces them all.
+    pub counts: Option<Vec<(KeyspaceId, u64)>>,
+    /// Tables that leave the version.
+    pub removed: Vec<FileId>,
+    /// Tables that join it.
+    pub added: Vec<AddedTable>,
+}
+
+const TAG_NEXT_FILE: u64 = 1;
+const TAG_NEXT_RUN: u64 = 2;
+const TAG_WAL_FROM: u64 = 3;
+const TAG_FLUSHED_SEQ: u64 = 4;
+const TAG_COUNTS: u64 = 5;
+const TAG_REMOVED: u64 = 6;
+const TAG_ADDED: u64 = 7;
+
+impl VersionEdit {
+    /// The bytes of one manifest record.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut number = |tag, n: Option<u64>| {
+            if let Some(n) = n {
+                put_varint(&mut out, tag);
+                put_varint(&mut out, n);
+            }
+        };
+        number(TAG_NEXT_FILE, self.next_file.map(FileId::get));
+        number(TAG_NEXT_RUN, self.next_run.map(|r| r.0));
+        number(TAG_WAL_FROM, self.wal_from);
+        number(TAG_FLUSHED_SEQ, self.flushed_seq.map(SeqNo::get));
+        if let Some(counts) = &self.counts {
+            put_varint(&mut out, TAG_COUNTS);
+            put_varint(&mut out, counts.len() as u64);
+            for (keyspace, count) in counts {
+                put_varint(&mut out, u64::from(keyspace.get()));
+                put_varint(&mut out, *count);
+            }
+        }
+        for file in &self.removed {
+            put_varint(&mut out, TAG_REMOVED);
+            put_varint(&mut out, file.get());
+        }
+        for table in &self.added {
+            put_varint(&mut out, TAG_ADDED);
+            encode_table(&mut out, table);
+        }
+        out
+    }
+
+    /// The inverse of [`encode`](Self::encode).
+    pub fn decode(bytes: &[u8]) -> Decoded<Self> {
+        let mut reader = ByteReader::new(bytes);
+        let mut edit = VersionEdit::default();
+        while !reader.is_empty() {
+            match reader.varint()? {
+                TAG_NEXT_FILE => edit.next_file = Some(FileId::new(reader.varint()?)),
+                TAG_NEXT_RUN => edit.next_run = Some(RunId(reader.varint()?)),
+                TAG_WAL_FROM => edit.wal_from = Some(reader.varint()?),
+                TAG_FLUSHED_SEQ => edit.flushed_seq = Some(seq(&mut reader)?),
+                TAG_COUNTS => edit.counts = Some(decode_counts(&mut reader)?),
+                TAG_REMOVED => edit.removed.push(FileId::new(reader.varint()?)),
+                TAG_ADDED => edit.added.push(decode_table(&mut reader)?),
+                other => return Err(reader.error(format!("unknown field {other} of a version edit"))),
+            }
+        }
+        Ok(edit)
+    }
+
+    /// Takes over what a later edit says (ED1), so that many edits become one.
+    pub fn merge(&mut self, later: VersionEdit) {
+        let VersionEdit { next_file, next_run, wal_from, flushed_seq, counts, removed, added } = later;
+        self.next_file = next_file.or(self.next_file);
+        self.next_run = next_run.or(self.next_run);
+        self.wal_from = wal_from.or(self.wal_from);
+        self.flushed_seq = flushed_seq.or(self.flushed_seq);
+        self.counts = counts.or(self.counts.take());
+        for file in removed {
+            match self.added.iter().position(|t| t.file == file) {
+                Some(at) => drop(self.added.remove(at)),
+                None => self.removed.push(file),
+            }
+        }
+        self.added.extend(added);
+    }
+}
+
+fn seq(reader: &mut ByteReader<'_>) -> Decoded<SeqNo> {
+    let n = reader.varint()?;
+    SeqNo::try_new(n).ok_or_else(|| reader.error(format!("sequence number {n} has more than 56 bits")))
+}
+
+fn decode_counts(reader: &mut ByteReader<'_>) -> Decoded<Vec<(KeyspaceId, u64)>> {
+    let n = reader.varint()?;
+    let mut counts = Vec::new();
+    for _ in 0..n {
+        let keyspace = reader.varint()?;
+        let keyspace = u32::try_from(keyspace).map_err(|_| reader.error("keyspace id has more than 32 bits"))?;
+        counts.push((KeyspaceId::new(keyspace), reader.varint()?));
+    }
+    Ok(counts)
+}
+
+fn encode_table(out: &mut Vec<u8>, table: &AddedTable) {
+    let AddedTable { file, level, run, meta } = table;
+    put_varint(out, file.get());
+    out.push(level.get());
+    put_varint(out, run.0);
+    for n in [meta.file_bytes, meta.raw_bytes, meta.entries, meta.tombstones, meta.range_tombstones] {
+        put_varint(out, n);
+    }
+    put_varint(out, meta.min_seq.get());
+    put_varint(out, meta.max_seq.get());
+    put_string(out, &meta.range.start);
+    out.push(matches!(meta.range.end, End::Included(_)).into());
+    put_string(out, meta.range.end.key());
+}
+
+fn decode_table(reader: &mut ByteReader<'_>) -> Decoded<AddedTable> {
+    let file = FileId::new(reader.varint()?);
+    let level = reader.u8()?;
+    let level = Level::from_u8(level).ok_or_else(|| reader.error(format!("no level {level}")))?;
+    let run = RunId(reader.varint()?);
+    let [file_bytes, raw_bytes, entries, tombstones, range_tombstones] = {
+        let mut numbers = [0; 5];
+        for n in &mut numbers {
+            *n = reader.varint()?;
+        }
+        numbers
+    };
+    let (min_seq, max_seq) = (seq(reader)?, seq(reader)?);
+    let start = reader.string()?.to_vec();
+    let included = reader.u8()?;
+    let end = reader.string()?.to_vec();
+    let end = match included {
+        0 => End::Excluded(end),
+        1 => End::Included(end),
+        _ => return Err(reader.error(format!("kind of range end {included}"))),
+    };
+    if !end.admits(&start) {
+        return Err(reader.error("a table's key range is empty"));
+    }
+    let range = KeyRange { start, end };
+    let meta = TableMeta { file_bytes, range, entries, tombstones, range_tombstones, min_seq, max_seq, raw_bytes };
+    Ok(AddedTable { file, level, run, meta })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> VersionEdit {
+        let meta = TableMeta {
+            file_bytes: 1000,
+            range: KeyRange { start: b"\x01a".to_vec(), end: End::Excluded(b"\x01q".to_vec()) },
+            entries: 10,
+            tombstones: 2,
+            range_tombstones: 1,
+            min_seq: SeqNo::new(3),
+            max_seq: SeqNo::new(9),
+            raw_bytes: 900,
+        };
+        VersionEdit {
+            next_file: Some(FileId::new(8)),
+            next_run: Some(RunId(4)),
+            wal_from: Some(6),
+            flushed_seq: Some(SeqNo::new(300)),
+            counts: Some(vec![(KeyspaceId::DEFAULT, 42)]),
+            removed: vec![FileId::new(2)],
+            added: vec![AddedTable { file: FileId::new(7), level: Level::BASE, run: RunId(1), meta }],
+        }
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let hex: String = sample().encode().iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex, "010802040306 04ac02 0501012a 0602 07070701e807840 70a02010309 02 0161 00 02 0171".replace(' ', ""));
+    }
+
+    #[test]
+    fn edits_come_back_and_damage_is_refused() {
+        let bytes = sample().encode();
+        assert_eq!(VersionEdit::decode(&bytes), Ok(sample()));
+        assert_eq!(VersionEdit::decode(&[]), Ok(VersionEdit::default()));
+        let fields_end = [2, 4, 6, 9, 13, 15];
+        for len in 1..bytes.len() {
+            assert_eq!(VersionEdit::decode(&bytes[..len]).is_ok(), fields_end.contains(&len), "{len}");
+        }
+        assert!(VersionEdit::decode(&[99]).is_err());
+        assert!(VersionEdit::decode(&[5, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]).is_err());
+    }
+
+    #[test]
+    fn ed1_merging_is_applying_one_after_the_other() {
+        let mut all = sample();
+        let later = VersionEdit {
+            wal_from: Some(9),
+            removed: vec![FileId::new(7), FileId::new(3)],
+            ..VersionEdit::default()
+        };
+        all.merge(later);
+        assert_eq!(all.removed, [FileId::new(2), FileId::new(3)]);
+        assert_eq!((all.added.len(), all.wal_from, all.next_run), (0, Some(9), Some(RunId(4))));
+    }
+}

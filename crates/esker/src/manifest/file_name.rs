@@ -1,0 +1,81 @@
+//! The names of the files in a database directory.
+//!
+//! ```text
+//!   LOCK  CURRENT  OPTIONS  MANIFEST-000001  000002.wal  000003.sst
+//! ```
+//!
+//! N1. A name that this module does not know is never touched.
+
+use std::path::{Path, PathBuf};
+
+use crate::types::FileId;
+
+/// The lock file.
+pub const LOCK: &str = "LOCK";
+/// Names the manifest in force.
+pub const CURRENT: &str = "CURRENT";
+/// The next `CURRENT`, before it is renamed into place.
+pub const CURRENT_TMP: &str = "CURRENT.tmp";
+/// The options that shape the files, in text.
+pub const OPTIONS: &str = "OPTIONS";
+/// The next `OPTIONS`, before it is renamed into place.
+pub const OPTIONS_TMP: &str = "OPTIONS.tmp";
+
+/// What a file in the directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// `MANIFEST-n`.
+    Manifest(FileId),
+    /// `n.sst`.
+    Table(FileId),
+    /// Left behind by an interrupted replacement; safe to remove.
+    Temporary,
+    /// The log's, a fixed name, or not ours.
+    Other,
+}
+
+/// The kind of a name.
+pub fn parse(name: &str) -> FileKind {
+    let number = |text: &str| {
+        let n = text.parse().ok().map(FileId::new)?;
+        (text.bytes().all(|b| b.is_ascii_digit())).then_some(n)
+    };
+    if name == CURRENT_TMP || name == OPTIONS_TMP {
+        return FileKind::Temporary;
+    }
+    if let Some(id) = name.strip_prefix("MANIFEST-").and_then(number) {
+        return FileKind::Manifest(id);
+    }
+    match name.strip_suffix(".sst").and_then(number) {
+        Some(id) => FileKind::Table(id),
+        None => FileKind::Other,
+    }
+}
+
+/// `MANIFEST-n`.
+pub fn manifest_name(id: FileId) -> String {
+    format!("MANIFEST-{:06}", id.get())
+}
+
+/// The path of a table.
+pub fn table_path(dir: &Path, id: FileId) -> PathBuf {
+    dir.join(format!("{:06}.sst", id.get()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back_and_strangers_are_left_alone() {
+        let id = FileId::new(7);
+        assert_eq!(parse(&manifest_name(id)), FileKind::Manifest(id));
+        let path = table_path(Path::new("d"), FileId::new(1_234_567));
+        assert_eq!(path, Path::new("d/1234567.sst"));
+        assert_eq!(parse("1234567.sst"), FileKind::Table(FileId::new(1_234_567)));
+        assert_eq!(parse(CURRENT_TMP), FileKind::Temporary);
+        for other in ["notes.txt", "x.sst", "+7.sst", "MANIFEST-", "000001.wal", "LOCK", ".sst"] {
+            assert_eq!(parse(other), FileKind::Other, "{other}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The manifest: a log of version edits, and `CURRENT`, which names the manifest in force.
+//!
+//! ```text
+//!   create:  state --> MANIFEST-n (synced) --> CURRENT.tmp (synced) --rename--> CURRENT --> directory synced
+//!   append:  edit  --> MANIFEST-n (synced)
+//!   recover: CURRENT --> MANIFEST-n --> all edits merged into one
+//! ```
+//!
+//! Bytes: docs/formats/manifest.md
+//!
+//! ML1. An edit counts once its record is synced. A record torn by a crash never counted.
+//! ML2. `CURRENT` always names a manifest that was complete and synced before the name was.
+//! ML3. After a failed append nothing more goes into that file: what reached the disk is unknown. The next append
+//!      starts a new manifest, which settles it.
+//! ML4. Files that a failed edit added stay on disk until a new manifest is in force: the old one may name them.
+
+use std::path::{Path, PathBuf};
+
+use esker_env::{Env, OpenOptions};
+
+use super::edit::VersionEdit;
+use super::file_name::{CURRENT, CURRENT_TMP, manifest_name};
+use crate::encoding::bytes::{ByteReader, put_varint};
+use crate::encoding::checksum::crc32c;
+use crate::recordio;
+use crate::types::{Error, FileId, Result};
+
+/// The newest manifest format that this build reads and the one it writes.
+pub const FORMAT_VERSION: u32 = 1;
+/// The first bytes of a manifest's first record.
+const MAGIC: &[u8] = b"esker manifest";
+/// A manifest this much larger than the state it describes is replaced by a new one.
+const REWRITE_FACTOR: u64 = 4;
+/// Below this many bytes a manifest is never replaced.
+const REWRITE_BYTES_MIN: u64 = 64 << 10;
+/// `CURRENT` is tiny; anything longer is not ours.
+const CURRENT_BYTES_MAX: u64 = 256;
+
+/// An open manifest.
+pub struct ManifestLog {
+    env: Env,
+    dir: PathBuf,
+    id: FileId,
+    writer: Option<recordio::Writer>,
+    /// All edits so far, merged.
+    state: VersionEdit,
+    /// Length of the file when it held only the state.
+    state_bytes: u64,
+}
+
+impl ManifestLog {
+    /// Starts a new manifest that holds `state`, and makes it the one in force.
+    pub fn create(env: &Env, dir: &Path, id: FileId, state: VersionEdit) -> Result<Self> {
+        let path = dir.join(manifest_name(id));
+        let mut writer = recordio::Writer::options().env(env).create(&path)?;
+        let mut header = MAGIC.to_vec();
+        put_varint(&mut header, u64::from(FORMAT_VERSION));
+        writer.append(&header)?;
+        writer.append(&state.encode())?;
+        writer.sync()?;
+        sync_dir(env, dir)?;
+        write_current(env, dir, id)?;
+        let state_bytes = writer.size();
+        Ok(ManifestLog { env: env.clone(), dir: dir.to_path_buf(), id, writer: Some(writer), state, state_bytes })
+    }
+
+    /// Reads the manifest that `CURRENT` names; `None` if there is no `CURRENT`. The result is its number and all
+    /// its edits merged.
+    pub fn recover(env: &Env, dir: &Path) -> Result<Option<(FileId, VersionEdit)>> {
+        let Some(id) = read_current(env, dir)? else { return Ok(None) };
+        let path = dir.join(manifest_name(id));
+        if !env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
+            let detail = format!("it names {}, which is missing", manifest_name(id));
+            return Err(Error::corrupt("CURRENT", dir.join(CURRENT), 0, detail));
+        }
+        let mut reader = recordio::Reader::options().env(env).open(&path)?;
+        let Some(header) = reader.next()?.map(<[u8]>::to_vec) else {
+            return Err(Error::corrupt("manifest", &path, 0, "it has no records"));
+        };
+        check_header(&header, &path, reader.record_offset())?;
+        let mut state: Option<VersionEdit> = None;
+        while let Some(record) = reader.next()? {
+            let decoded = VersionEdit::decode(record);
+            let edit = decoded.map_err(|e| e.in_file("version edit", &path, reader.record_offset()))?;
+            match &mut state {
+                Some(state) => state.merge(edit),
+                None => state = Some(edit),
+            }
+        }
+        match state {
+            Some(state) => Ok(Some((id, state))),
+            // ML2: the state was synced before CURRENT named the file.
+            None => Err(Error::corrupt("manifest", &path, reader.position(), "its first edit is missing")),
+        }
+    }
+
+    /// Makes an edit durable. `fresh` gives the number of a new manifest file, should one be started.
+    pub fn append(&mut self, edit: VersionEdit, fresh: impl FnOnce() -> FileId) -> Result<()> {
+        let oversize = self.writer.as_ref().is_some_and(|writer| {
+            writer.size() > REWRITE_BYTES_MIN && writer.size() > REWRITE_FACTOR * self.state_bytes
+        });
+        if self.is_broken() || oversize {
+            let mut state = self.state.clone();
+            state.merge(edit);
+            return self.replace(fresh(), state);
+        }
+        let bytes = edit.encode();
+        let writer = self.writer.as_mut().expect("not broken");
+        if let Err(error) = writer.append_sync(&bytes) {
+            self.writer = None;
+            return Err(error);
+        }
+        self.state.merge(edit);
+        Ok(())
+    }
+
+    /// Whether an append failed and no new manifest has settled it yet (ML3).
+    pub fn is_broken(&self) -> bool {
+        self.writer.is_none()
+    }
+
+    /// Settles a failed append: starts a new manifest without the edit that failed.
+    pub fn heal(&mut self, fresh: impl FnOnce() -> FileId) -> Result<()> {
+        if self.is_broken() { self.replace(fresh(), self.state.clone()) } else { Ok(()) }
+    }
+
+    fn replace(&mut self, id: FileId, mut state: VersionEdit) -> Result<()> {
+        state.next_file = state.next_file.max(Some(id.next()));
+        // Until CURRENT is switched the outcome is unknown, so nothing may be appended to the old file.
+        self.writer = None;
+        let old = self.dir.join(manifest_name(self.id));
+        let new = ManifestLog::create(&self.env, &self.dir, id, state)?;
+        *self = new;
+        // The old file is garbage now; if it cannot be removed, the next open does it.
+        let _ = self.env.fs.remove_file(&old);
+        Ok(())
+    }
+
+    /// All edits so far, merged.
+    pub fn state(&self) -> &VersionEdit {
+        &self.state
+    }
+
+    /// The number of the manifest file.
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+}
+
+fn check_header(header: &[u8], path: &Path, offset: u64) -> Result<()> {
+    let Some(rest) = header.strip_prefix(MAGIC) else {
+        return Err(Error::corrupt("manifest", path, offset, "the first record is not a manifest's"));
+    };
+    let found = ByteReader::new(rest).varint().map_err(|e| e.in_file("manifest", path, offset))?;
+    if found > u64::from(FORMAT_VERSION) {
+        return Err(Error::UnsupportedVersion {
+            what: "manifest",
+            path: path.to_path_buf(),
+            found: u32::try_from(found).unwrap_or(u32::MAX),
+            supported: FORMAT_VERSION,
+        });
+    }
+    Ok(())
+}
+
+fn sync_dir(env: &Env, dir: &Path) -> Result<()> {
+    env.fs.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))
+}
+
+/// The text of `CURRENT`: the manifest's name and the CRC-32C of the name in hexadecimal.
+fn current_text(id: FileId) -> String {
+    let name = manifest_name(id);
+    format!("{name} {:08x}\n", crc32c(name.as_bytes()))
+}
+
+fn write_current(env: &Env, dir: &Path, id: FileId) -> Result<()> {
+    replace_file(env, dir, CURRENT_TMP, CURRENT, current_text(id).as_bytes())
+}
+
+/// Puts a small file in place atomically and durably: written and synced under a temporary name, then renamed.
+pub fn replace_file(env: &Env, dir: &Path, temporary: &str, name: &str, content: &[u8]) -> Result<()> {
+    let (from, to) = (dir.join(temporary), dir.join(name));
+    let file = env.fs.open(&from, OpenOptions::create()).map_err(|e| Error::io("create", &from, e))?;
+    file.write_all_at(content, 0).map_err(|e| Error::io("write", &from, e))?;
+    file.sync_data().map_err(|e| Error::io("sync", &from, e))?;
+    drop(file);
+    env.fs.rename(&from, &to).map_err(|e| Error::io("rename", &from, e))?;
+    sync_dir(env, dir)
+}
+
+fn read_current(env: &Env, dir: &Path) -> Result<Option<FileId>> {
+    let path = dir.join(CURRENT);
+    let io = |e| Error::io("read", &path, e);
+    if !env.fs.exists(&path).map_err(io)? {
+        return Ok(None);
+    }
+    let file = env.fs.open(&path, OpenOptions::read()).map_err(io)?;
+    let len = file.len().map_err(io)?;
+    let mut text = vec![0; len.min(CURRENT_BYTES_MAX) as usize];
+    file.read_exact_at(&mut text, 0).map_err(io)?;
+    let id = std::str::from_utf8(&text).ok().and_then(|text| {
+        let number = text.strip_prefix("MANIFEST-")?.split(' ').next()?;
+        let id = FileId::new(number.parse().ok()?);
+        (text == current_text(id)).then_some(id)
+    });
+    match id {
+        Some(id) => Ok(Some(id)),
+        None => Err(Error::corrupt("CURRENT", &path, 0, "not the name of a manifest with its checksum")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,338 @@
+//! A version: the sorted runs that make up the tables of the database at one moment. Immutable.
+//!
+//! ```text
+//!   L0    run 9   [a--f][g--m]      newest: one run per flush
+//!         run 8   [a----k]
+//!   tier  run 5   [b--h][i--z]      merged L0 runs
+//!   base  run 1   [a-c][d-h][i-z]   oldest: everything else
+//! ```
+//!
+//! VN1. Runs stand newest first: for any key, what a run holds is newer than what the runs after it hold.
+//! VN2. The tables of a run stand in key order and their ranges do not overlap; all versions of a key that are in
+//!      a run are in one table.
+//! VN3. Runs are ordered by level, then by run id descending. The base level has at most one run.
+//!
+//! `T` is the open table (`Arc<Table>`); policy and its tests work with `Version<()>` or any other `T`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::edit::{AddedTable, VersionEdit};
+use crate::sstable::{Table, TableMeta};
+use crate::types::{FileId, SeqNo};
+use crate::types::key::head8;
+use crate::types::key_range::KeyRange;
+
+/// How deep a run lies. 0 is freshly flushed, larger is older and larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Level(u8);
+
+impl Level {
+    /// Runs as they come from memtables.
+    pub const L0: Level = Level(0);
+    /// Runs merged from L0, beyond the cache.
+    pub const TIER: Level = Level(1);
+    /// The one run under all others.
+    pub const BASE: Level = Level(7);
+
+    /// The level of this number, if there is one.
+    pub const fn from_u8(n: u8) -> Option<Level> {
+        if n <= Self::BASE.0 { Some(Level(n)) } else { None }
+    }
+    /// The number in files.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+/// The number of a run; newer runs of a level have larger numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId(pub u64);
+
+/// A table that is part of a version.
+#[derive(Debug)]
+pub struct LiveTable<T = Arc<Table>> {
+    /// Its file.
+    pub file: FileId,
+    /// What is known of it without opening it.
+    pub meta: TableMeta,
+    /// The open table.
+    pub table: T,
+}
+
+/// Whether look-ups in a run mostly hit: then asking its filters first is a cache miss for nothing. Counts a sample,
+/// so that readers on many cores do not fight over the counters. Relaxed: they order nothing.
+#[derive(Debug, Default)]
+pub struct Probes {
+    hits: AtomicU32,
+    misses: AtomicU32,
+}
+
+impl Probes {
+    /// One look-up in so many counts, chosen by the key's hash.
+    const SAMPLE: u64 = 64;
+
+    /// Notes the outcome of a look-up.
+    #[inline]
+    pub fn note(&self, hash: u64, hit: bool) {
+        if hash.is_multiple_of(Self::SAMPLE) {
+            let counter = if hit { &self.hits } else { &self.misses };
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the filter is worth asking: unless four of five look-ups hit, over 64 counted ones or more.
+    #[inline]
+    pub fn filter_pays(&self) -> bool {
+        let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
+        u64::from(hits) < 64 || u64::from(hits) < 4 * u64::from(misses)
+    }
+}
+
+/// A sorted run.
+#[derive(Debug)]
+pub struct Run<T = Arc<Table>> {
+    /// Where it stands.
+    pub level: Level,
+    /// Which of its level it is.
+    pub id: RunId,
+    tables: Vec<Arc<LiveTable<T>>>,
+    /// `head8` of each table's first key, for searching.
+    heads: Vec<u64>,
+    max_seq: SeqNo,
+    range_tombstones: bool,
+    /// What its look-ups found.
+    pub probes: Probes,
+}
+
+impl<T> Run<T> {
+    /// A run of these tables.
+    ///
+    /// # Panics
+    /// If two of them overlap (VN2), or there are none.
+    pub fn new(level: Level, id: RunId, mut tables: Vec<Arc<LiveTable<T>>>) -> Self {
+        assert!(!tables.is_empty(), "a run has tables");
+        tables.sort_by(|a, b| a.meta.range.start.cmp(&b.meta.range.start));
+        for pair in tables.windows(2) {
+            let (a, b) = (&pair[0], &pair[1]);
+            assert!(!a.meta.range.overlaps(&b.meta.range), "VN2: tables {} and {} overlap", a.file, b.file);
+        }
+        let heads = tables.iter().map(|t| head8(&t.meta.range.start)).collect();
+        let max_seq = tables.iter().map(|t| t.meta.max_seq).max().unwrap_or_default();
+        let range_tombstones = tables.iter().any(|t| t.meta.range_tombstones > 0);
+        Run { level, id, tables, heads, max_seq, range_tombstones, probes: Probes::default() }
+    }
+
+    /// The newest sequence number in it.
+    #[inline]
+    pub fn max_seq(&self) -> SeqNo {
+        self.max_seq
+    }
+
+    /// Whether any of its tables holds range tombstones.
+    #[inline]
+    pub fn has_range_tombstones(&self) -> bool {
+        self.range_tombstones
+    }
+
+    /// The tables, in key order; never empty.
+    pub fn tables(&self) -> &[Arc<LiveTable<T>>] {
+        &self.tables
+    }
+
+    /// The number of tables whose range starts at or before `key`.
+    #[inline]
+    fn starting_by(&self, key: &[u8]) -> usize {
+        let head = head8(key);
+        let mut n = self.heads.partition_point(|&h| h < head);
+        while n < self.tables.len() && self.heads[n] == head && self.tables[n].meta.range.start.as_slice() <= key {
+            n += 1;
+        }
+        n
+    }
+
+    /// The index of the table whose range holds `key`.
+    #[inline]
+    pub fn find(&self, key: &[u8]) -> Option<usize> {
+        let at = self.starting_by(key).checked_sub(1)?;
+        self.tables[at].meta.range.end.admits(key).then_some(at)
+    }
+
+    /// The index of the first table that may hold keys `>= key`; `tables().len()` if none.
+    pub fn first_from(&self, key: &[u8]) -> usize {
+        let n = self.starting_by(key);
+        if n > 0 && self.tables[n - 1].meta.range.end.admits(key) { n - 1 } else { n }
+    }
+
+    /// The number of tables that may hold keys `< key`.
+    pub fn count_before(&self, key: &[u8]) -> usize {
+        self.tables.partition_point(|t| t.meta.range.start.as_slice() < key)
+    }
+
+    /// The tables that share a key with `range`.
+    pub fn overlapping(&self, range: &KeyRange) -> &[Arc<LiveTable<T>>] {
+        let start = self.first_from(&range.start);
+        let end = self.tables.partition_point(|t| range.end.admits(&t.meta.range.start));
+        &self.tables[start..end.max(start)]
+    }
+
+    /// Bytes on disk.
+    pub fn bytes(&self) -> u64 {
+        self.tables.iter().map(|t| t.meta.file_bytes).sum()
+    }
+}
+
+/// All runs, newest first.
+pub struct Version<T = Arc<Table>> {
+    runs: Vec<Arc<Run<T>>>,
+}
+
+impl<T> Version<T> {
+    /// No tables.
+    pub fn empty() -> Self {
+        Version { runs: Vec::new() }
+    }
+
+    /// The runs, newest first (VN1).
+    #[inline]
+    pub fn runs(&self) -> &[Arc<Run<T>>] {
+        &self.runs
+    }
+
+    /// All tables with their runs.
+    pub fn tables(&self) -> impl Iterator<Item = (&Run<T>, &Arc<LiveTable<T>>)> {
+        self.runs.iter().flat_map(|run| run.tables.iter().map(move |t| (&**run, t)))
+    }
+
+    /// The base run, if there is one.
+    pub fn base(&self) -> Option<&Arc<Run<T>>> {
+        self.runs.last().filter(|r| r.level == Level::BASE)
+    }
+
+    /// The version after an edit. `opened` holds the handle of each table that the edit adds and this version
+    /// does not have yet (a trivial move removes and adds the same file).
+    ///
+    /// # Panics
+    /// If the edit does not fit: it removes a table that is not there, adds one without a handle, or breaks VN2.
+    pub fn apply(&self, edit: &VersionEdit, mut opened: HashMap<FileId, T>) -> Self
+    where
+        T: Clone,
+    {
+        let mut runs: HashMap<(Level, RunId), Vec<Arc<LiveTable<T>>>> = HashMap::new();
+        let mut removed: HashMap<FileId, Arc<LiveTable<T>>> = HashMap::new();
+        for run in &self.runs {
+            for table in &run.tables {
+                if edit.removed.contains(&table.file) {
+                    removed.insert(table.file, table.clone());
+                } else {
+                    runs.entry((run.level, run.id)).or_default().push(table.clone());
+                }
+            }
+        }
+        assert_eq!(removed.len(), edit.removed.len(), "an edit removes tables that are there");
+        for AddedTable { file, level, run, meta } in &edit.added {
+            let live = match removed.get(file) {
+                Some(moved) => moved.clone(),
+                None => {
+                    let table = opened.remove(file).expect("an added table is opened first");
+                    Arc::new(LiveTable { file: *file, meta: meta.clone(), table })
+                }
+            };
+            runs.entry((*level, *run)).or_default().push(live);
+        }
+        let mut runs: Vec<_> =
+            runs.into_iter().map(|((level, id), tables)| Arc::new(Run::new(level, id, tables))).collect();
+        runs.sort_by(|a, b| a.level.cmp(&b.level).then(b.id.cmp(&a.id)));
+        let bases = runs.iter().filter(|r| r.level == Level::BASE).count();
+        assert!(bases <= 1, "VN3: one base run");
+        Version { runs }
+    }
+}
+
+impl<T> fmt::Debug for Version<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for run in &self.runs {
+            write!(f, "L{} run {}:", run.level.get(), run.id.0)?;
+            for t in &run.tables {
+                let (start, end) = (t.meta.range.start.escape_ascii(), t.meta.range.end.key().escape_ascii());
+                write!(f, " {}[{start}..{end}]", t.file)?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::key_range::End;
+
+    fn added(file: u64, level: Level, run: u64, start: &str, end: &str) -> AddedTable {
+        let range = KeyRange { start: start.into(), end: End::Included(end.into()) };
+        let meta = TableMeta {
+            file_bytes: 0,
+            range,
+            entries: 0,
+            tombstones: 0,
+            range_tombstones: 0,
+            min_seq: SeqNo::ZERO,
+            max_seq: SeqNo::ZERO,
+            raw_bytes: 0,
+        };
+        AddedTable { file: FileId::new(file), level, run: RunId(run), meta }
+    }
+
+    fn apply(version: &Version<()>, removed: &[u64], added: Vec<AddedTable>) -> Version<()> {
+        let opened = added.iter().map(|a| (a.file, ())).collect();
+        let removed = removed.iter().map(|&f| FileId::new(f)).collect();
+        version.apply(&VersionEdit { removed, added, ..VersionEdit::default() }, opened)
+    }
+
+    fn sample() -> Version<()> {
+        let tables = vec![
+            added(1, Level::BASE, 1, "a", "c"),
+            added(2, Level::BASE, 1, "e", "g"),
+            added(3, Level::L0, 2, "b", "f"),
+            added(4, Level::L0, 3, "x", "z"),
+            added(5, Level::TIER, 2, "x", "z"),
+        ];
+        apply(&Version::empty(), &[], tables)
+    }
+
+    #[test]
+    fn vn1_vn3_runs_stand_newest_first() {
+        let version = sample();
+        let text = "L0 run 3: 4[x..z]\nL0 run 2: 3[b..f]\nL1 run 2: 5[x..z]\nL7 run 1: 1[a..c] 2[e..g]\n";
+        assert_eq!(format!("{version:?}"), text);
+        assert_eq!(version.base().map(|r| r.tables().len()), Some(2));
+        assert_eq!(version.tables().count(), 5);
+        let after = apply(&version, &[3, 4], vec![added(4, Level::BASE, 1, "x", "z")]);
+        assert_eq!(format!("{after:?}"), "L1 run 2: 5[x..z]\nL7 run 1: 1[a..c] 2[e..g] 4[x..z]\n");
+    }
+
+    #[test]
+    fn a_run_finds_the_table_of_a_key() {
+        let version = sample();
+        let base = version.base().unwrap();
+        let find = |k: &str| base.find(k.as_bytes());
+        assert_eq!([find("Z"), find("a"), find("c"), find("d"), find("e"), find("gg")], [None, Some(0), Some(0), None, Some(1), None]);
+        let first = |k: &str| base.first_from(k.as_bytes());
+        assert_eq!([first(""), first("c"), first("d"), first("g"), first("h")], [0, 0, 1, 1, 2]);
+        let before = |k: &str| base.count_before(k.as_bytes());
+        assert_eq!([before("a"), before("b"), before("e"), before("f")], [0, 1, 1, 2]);
+        let over = |s: &str, e: &str| {
+            let range = KeyRange { start: s.into(), end: End::Included(e.into()) };
+            base.overlapping(&range).iter().map(|t| t.file.get()).collect::<Vec<_>>()
+        };
+        assert_eq!((over("c", "e"), over("d", "d"), over("h", "z")), (vec![1, 2], vec![], vec![]));
+    }
+
+    #[test]
+    #[should_panic(expected = "VN2")]
+    fn vn2_overlapping_tables_are_refused() {
+        apply(&sample(), &[], vec![added(9, Level::BASE, 1, "c", "d")]);
+    }
+}

@@ -1,0 +1,106 @@
+//! Finding one key: ask the sources from newest to oldest, stop at the first that knows it.
+//!
+//! ```text
+//!   key --hash--> each memtable's filter, tree --> each run: its one table, filter, index, block
+//! ```
+//!
+//! P1. The first version found not newer than `at` is the newest (RV1). It counts unless a range tombstone of that
+//!     source or of a newer one, visible at `at`, has a larger sequence number (RT2): older sources hold only older
+//!     tombstones over that key.
+
+use crossbeam_epoch::Guard;
+
+use super::view::ReadView;
+use crate::encoding::hash::key_hash;
+use crate::types::entry::Kind;
+use crate::types::{Result, SeqNo, Value};
+
+/// What is to be known of a key.
+pub trait Want {
+    /// The answer.
+    type Out;
+    /// Makes it of a put in a memtable.
+    fn copy(value: &[u8]) -> Self::Out;
+    /// Makes it of a put in a table.
+    fn share(value: Value) -> Self::Out;
+}
+
+/// Its value.
+pub struct ValueOf;
+/// Whether it is there.
+pub struct Presence;
+
+impl Want for ValueOf {
+    type Out = Value;
+    fn copy(value: &[u8]) -> Value {
+        Value::copy_of(value)
+    }
+    fn share(value: Value) -> Value {
+        value
+    }
+}
+
+impl Want for Presence {
+    type Out = ();
+    fn copy(_: &[u8]) {}
+    fn share(_: Value) {}
+}
+
+impl ReadView {
+    /// Looks an encoded key up as of `at`.
+    #[inline]
+    pub fn find<W: Want>(&self, key: &[u8], at: SeqNo, guard: &Guard) -> Result<Option<W::Out>> {
+        let hash = key_hash(key);
+        let mut deleted = SeqNo::ZERO;
+        for memtable in self.memtables() {
+            if memtable.has_range_tombstones() {
+                deleted = deleted.max(memtable.range_tombstones().cover(key, at));
+            }
+            if !memtable.may_contain(hash) {
+                continue;
+            }
+            if let Some(entry) = memtable.get(key, at) {
+                let live = entry.kind == Kind::Put && entry.seq >= deleted;
+                return Ok(live.then(|| W::copy(entry.value)));
+            }
+        }
+        for run in self.version.runs() {
+            let Some(index) = run.find(key) else { continue };
+            let table = &run.tables()[index].table;
+            if run.has_range_tombstones() {
+                deleted = deleted.max(table.range_tombstones().cover(key, at));
+            }
+            let found = table.get(key, hash, at, run.probes.filter_pays(), guard)?;
+            run.probes.note(hash, found.is_some());
+            if let Some(found) = found {
+                let live = found.kind == Kind::Put && found.seq >= deleted;
+                return Ok(live.then(|| W::share(found.value)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The newest commit that wrote or removed an encoded key, if it is newer than `since`. For conflict checks.
+    pub fn newest_write(&self, key: &[u8], since: SeqNo) -> Result<Option<SeqNo>> {
+        let hash = key_hash(key);
+        let guard = crossbeam_epoch::pin();
+        let mut newest = SeqNo::ZERO;
+        for memtable in self.memtables() {
+            if memtable.has_range_tombstones() {
+                newest = newest.max(memtable.range_tombstones().cover(key, SeqNo::MAX));
+            }
+            if memtable.may_contain(hash) {
+                newest = newest.max(memtable.newest_seq(key).unwrap_or(SeqNo::ZERO));
+            }
+        }
+        for run in self.version.runs().iter().filter(|run| run.max_seq() > since) {
+            let Some(index) = run.find(key) else { continue };
+            let live = &run.tables()[index];
+            if live.meta.max_seq > since {
+                newest = newest.max(live.table.range_tombstones().cover(key, SeqNo::MAX));
+                newest = newest.max(live.table.newest_seq(key, hash, &guard)?.unwrap_or(SeqNo::ZERO));
+            }
+        }
+        Ok((newest > since).then_some(newest))
+    }
+}

@@ -1,0 +1,146 @@
+//! Walks a sorted run: its tables one after the other.
+//!
+//! RC1. At most one table is open in the cursor; tables of a run do not overlap (VN2), so their order is the order
+//!      of their keys.
+
+use std::sync::Arc;
+
+use crate::manifest::version::Run;
+use crate::sstable::TableCursor;
+use crate::types::cursor::SourceCursor;
+use crate::types::entry::Kind;
+use crate::types::{Result, SeqNo, Value};
+
+/// A position in a run.
+pub struct RunCursor {
+    run: Arc<Run>,
+    at: SeqNo,
+    /// The open table: its index and a cursor on it.
+    table: Option<(usize, TableCursor)>,
+}
+
+impl RunCursor {
+    /// A walk over `run` at a sequence number.
+    pub fn new(run: Arc<Run>, at: SeqNo) -> Self {
+        RunCursor { run, at, table: None }
+    }
+
+    /// The cursor of table `index`, opened if it is not the open one; `None` past either end.
+    #[inline]
+    fn open(&mut self, index: Option<usize>) -> Option<&mut TableCursor> {
+        let index = index.filter(|&i| i < self.run.tables().len());
+        match (&self.table, index) {
+            (_, None) => self.table = None,
+            (Some((open, _)), Some(i)) if *open == i => {}
+            (_, Some(i)) => self.table = Some((i, self.run.tables()[i].table.cursor(self.at, true))),
+        }
+        self.table.as_mut().map(|(_, cursor)| cursor)
+    }
+
+    /// Goes on to the next tables while the open one has no more keys.
+    #[inline]
+    fn settle_forward(&mut self) -> Result<()> {
+        while let Some((index, cursor)) = &self.table {
+            if cursor.valid() {
+                return Ok(());
+            }
+            let next = index + 1;
+            if let Some(cursor) = self.open(Some(next)) {
+                cursor.seek_first()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn settle_backward(&mut self) -> Result<()> {
+        while let Some((index, cursor)) = &self.table {
+            if cursor.valid() {
+                return Ok(());
+            }
+            let previous = index.checked_sub(1);
+            if let Some(cursor) = self.open(previous) {
+                cursor.seek_last()?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn cursor(&self) -> &TableCursor {
+        &self.table.as_ref().expect("a valid cursor").1
+    }
+}
+
+impl SourceCursor for RunCursor {
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        let first = self.run.first_from(key);
+        if let Some(cursor) = self.open(Some(first)) {
+            cursor.seek(key)?;
+        }
+        self.settle_forward()
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        let last = self.run.count_before(key).checked_sub(1);
+        if let Some(cursor) = self.open(last) {
+            cursor.seek_before(key)?;
+        }
+        self.settle_backward()
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        if let Some(cursor) = self.open(Some(0)) {
+            cursor.seek_first()?;
+        }
+        self.settle_forward()
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        let last = self.run.tables().len().checked_sub(1);
+        if let Some(cursor) = self.open(last) {
+            cursor.seek_last()?;
+        }
+        self.settle_backward()
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.table.as_mut().expect("a valid cursor").1.next()?;
+        self.settle_forward()
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        self.table.as_mut().expect("a valid cursor").1.prev()?;
+        self.settle_backward()
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.table.as_ref().is_some_and(|(_, cursor)| cursor.valid())
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.cursor().key()
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        self.cursor().seq()
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.cursor().kind()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.cursor().value()
+    }
+
+    fn value_handle(&self) -> Value {
+        self.cursor().value_handle()
+    }
+}

@@ -1,0 +1,87 @@
+//! A read view: all sources of data at one moment. Immutable; replaced as a whole.
+//!
+//! ```text
+//!   newest                                                   oldest
+//!   active memtable | immutable memtables, newest first | runs of the version, newest first
+//! ```
+//!
+//! RV1. For any key, a source holds only newer versions than the sources after it.
+
+use std::sync::Arc;
+
+use super::run_cursor::RunCursor;
+use super::source::Source;
+use crate::manifest::version::Version;
+use crate::memtable::Memtable;
+use crate::types::SeqNo;
+use crate::types::key_range::KeyRange;
+use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
+
+/// All sources of data.
+pub struct ReadView {
+    /// Where commits go.
+    pub active: Arc<Memtable>,
+    /// Full memtables on their way to tables, newest first.
+    pub immutables: Vec<Arc<Memtable>>,
+    /// The tables.
+    pub version: Arc<Version>,
+}
+
+impl ReadView {
+    /// The memtables, newest first.
+    #[inline]
+    pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.active).chain(&self.immutables)
+    }
+
+    /// Cursors over all sources that may hold something, newest first, each with the newest sequence number that
+    /// it may hold (unknown, so the maximum, for the active memtable). `extra` places are left in the vector.
+    pub fn sources<X>(&self, at: SeqNo, top: Option<X>) -> Vec<(Source<X>, SeqNo)> {
+        let mut sources = Vec::with_capacity(2 + self.immutables.len() + self.version.runs().len());
+        if let Some(top) = top {
+            sources.push((Source::Top(top), SeqNo::MAX));
+        }
+        for memtable in self.memtables() {
+            if !memtable.is_empty() {
+                sources.push((Source::Memtable(memtable.cursor(at)), SeqNo::MAX));
+            }
+        }
+        for run in self.version.runs() {
+            sources.push((Source::Run(RunCursor::new(run.clone(), at)), run.max_seq()));
+        }
+        sources
+    }
+
+    /// All range tombstones of all sources, and `more`.
+    pub fn tombstones(&self, more: Vec<RangeTombstone>) -> RangeTombstones {
+        let mut all = more;
+        for memtable in self.memtables() {
+            if memtable.has_range_tombstones() {
+                all.extend(memtable.range_tombstones().iter());
+            }
+        }
+        for run in self.version.runs() {
+            if run.has_range_tombstones() {
+                all.extend(run.tables().iter().flat_map(|t| t.table.range_tombstones().iter()));
+            }
+        }
+        if all.is_empty() { RangeTombstones::default() } else { RangeTombstones::new(all) }
+    }
+
+    /// No version in here is newer.
+    pub fn newest_possible(&self) -> SeqNo {
+        let memtables = self.memtables().filter_map(|m| m.max_seq());
+        let runs = self.version.runs().iter().map(|run| run.max_seq());
+        memtables.chain(runs).max().unwrap_or_default()
+    }
+
+    /// The tables that share a key with `range` and hold something newer than `since`.
+    pub fn tables_newer<'a>(
+        &'a self,
+        range: &'a KeyRange,
+        since: SeqNo,
+    ) -> impl Iterator<Item = &'a Arc<crate::sstable::Table>> {
+        let runs = self.version.runs().iter().filter(move |run| run.max_seq() > since);
+        runs.flat_map(move |run| run.overlapping(range)).filter(move |t| t.meta.max_seq > since).map(|t| &t.table)
+    }
+}

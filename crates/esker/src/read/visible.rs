@@ -1,0 +1,300 @@
+//! The live keys between two bounds, at one sequence number: what users iterate over.
+//!
+//! ```text
+//!   MergeCursor --drops tombstones, keys under range tombstones, keys out of bounds--> VisibleCursor
+//! ```
+//!
+//! VC1. Shows exactly the keys inside the bounds whose newest version not newer than `at` is a put that no range
+//!      tombstone visible at `at` covers.
+//! VC2. A range tombstone hides versions with a smaller sequence number (RT2). Sources whose newest version is older
+//!      than the tombstone are moved to its end in one seek.
+
+use std::ops::Bound;
+
+use super::merge::MergeCursor;
+use crate::types::cursor::SourceCursor;
+use crate::types::entry::Kind;
+use crate::types::range_tombstone::RangeTombstones;
+use crate::types::{Result, SeqNo, Value};
+
+/// Bounds of a range of encoded keys.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// The first key, or the key before the first.
+    pub lower: Bound<Vec<u8>>,
+    /// The last key, or the key after the last.
+    pub upper: Bound<Vec<u8>>,
+}
+
+impl Bounds {
+    /// Whether a key is not before the lower bound.
+    #[inline]
+    pub fn above_lower(&self, key: &[u8]) -> bool {
+        match &self.lower {
+            Bound::Included(lower) => lower.as_slice() <= key,
+            Bound::Excluded(lower) => lower.as_slice() < key,
+            Bound::Unbounded => true,
+        }
+    }
+
+    /// Whether a key is not after the upper bound.
+    #[inline]
+    pub fn below_upper(&self, key: &[u8]) -> bool {
+        match &self.upper {
+            Bound::Included(upper) => key <= upper.as_slice(),
+            Bound::Excluded(upper) => key < upper.as_slice(),
+            Bound::Unbounded => true,
+        }
+    }
+}
+
+/// A walk over live keys.
+pub struct VisibleCursor<C> {
+    merged: MergeCursor<C>,
+    /// The newest sequence number that each source may hold, in the merge's order.
+    newest: Vec<SeqNo>,
+    tombstones: RangeTombstones,
+    at: SeqNo,
+    bounds: Bounds,
+    /// Whether the merge stands on a live key inside the bounds.
+    valid: bool,
+}
+
+impl<C: SourceCursor> VisibleCursor<C> {
+    /// A walk at `at` over sources (newest first, each with the newest sequence number it may hold), under all
+    /// range tombstones of these sources. Not valid until it is moved.
+    pub fn new(sources: Vec<(C, SeqNo)>, tombstones: RangeTombstones, at: SeqNo, bounds: Bounds) -> Self {
+        let mut cursors = Vec::with_capacity(sources.len());
+        let mut newest = Vec::with_capacity(if tombstones.is_empty() { 0 } else { sources.len() });
+        for (cursor, seq) in sources {
+            cursors.push(cursor);
+            if !tombstones.is_empty() {
+                newest.push(seq);
+            }
+        }
+        VisibleCursor { merged: MergeCursor::new(cursors), newest, tombstones, at, bounds, valid: false }
+    }
+
+    /// The bounds.
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    #[inline]
+    fn settle_forward(&mut self) -> Result<()> {
+        self.valid = false;
+        while self.merged.valid() && self.bounds.below_upper(self.merged.key()) {
+            if !self.tombstones.is_empty() && self.skip_covered()? {
+                continue;
+            }
+            if self.merged.kind() == Kind::Put {
+                self.valid = true;
+                return Ok(());
+            }
+            self.merged.next()?;
+        }
+        Ok(())
+    }
+
+    /// If a range tombstone hides the current version, moves past it and says so.
+    fn skip_covered(&mut self) -> Result<bool> {
+        let Some(fragment) = self.tombstones.fragment_of(self.merged.key()) else { return Ok(false) };
+        let cover = fragment.newest_at(self.at);
+        if cover <= self.merged.seq() {
+            return Ok(false);
+        }
+        let newest = &self.newest;
+        if newest[self.merged.current_source()] < cover {
+            self.merged.skip_to(&fragment.end, |source| newest[source] < cover)?;
+        } else {
+            self.merged.next()?;
+        }
+        Ok(true)
+    }
+
+    fn settle_backward(&mut self) -> Result<()> {
+        self.valid = false;
+        while self.merged.valid() && self.bounds.above_lower(self.merged.key()) {
+            let covered = !self.tombstones.is_empty()
+                && self.tombstones.cover(self.merged.key(), self.at) > self.merged.seq();
+            if !covered && self.merged.kind() == Kind::Put {
+                self.valid = true;
+                return Ok(());
+            }
+            self.merged.prev()?;
+        }
+        Ok(())
+    }
+
+    /// Moves to the first live key inside the bounds that is `>= key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        if !self.bounds.above_lower(key) {
+            return self.seek_first();
+        }
+        self.merged.seek(key)?;
+        self.settle_forward()
+    }
+
+    /// Moves to the last live key inside the bounds that is `< key`.
+    pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        if !self.bounds.below_upper(key) {
+            return self.seek_last();
+        }
+        self.merged.seek_before(key)?;
+        self.settle_backward()
+    }
+
+    /// Moves to the first live key inside the bounds.
+    pub fn seek_first(&mut self) -> Result<()> {
+        match &self.bounds.lower {
+            Bound::Included(key) => self.merged.seek(key)?,
+            Bound::Excluded(key) => {
+                self.merged.seek(key)?;
+                if self.merged.valid() && self.merged.key() == key {
+                    self.merged.next()?;
+                }
+            }
+            Bound::Unbounded => self.merged.seek_first()?,
+        }
+        self.settle_forward()
+    }
+
+    /// Moves to the last live key inside the bounds.
+    pub fn seek_last(&mut self) -> Result<()> {
+        match &self.bounds.upper {
+            Bound::Excluded(key) => self.merged.seek_before(key)?,
+            Bound::Included(key) => {
+                self.merged.seek(key)?;
+                if !self.merged.valid() {
+                    self.merged.seek_last()?;
+                } else if self.merged.key() != key {
+                    self.merged.prev()?;
+                }
+            }
+            Bound::Unbounded => self.merged.seek_last()?,
+        }
+        self.settle_backward()
+    }
+
+    /// Moves to the next live key; not valid after the last.
+    #[inline]
+    pub fn next(&mut self) -> Result<()> {
+        assert!(self.valid, "next() on a cursor that is not valid");
+        self.merged.next()?;
+        self.settle_forward()
+    }
+
+    /// Moves to the previous live key; not valid before the first.
+    #[inline]
+    pub fn prev(&mut self) -> Result<()> {
+        assert!(self.valid, "prev() on a cursor that is not valid");
+        self.merged.prev()?;
+        self.settle_backward()
+    }
+
+    /// Whether the cursor stands on a live key.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// The encoded key.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        assert!(self.valid, "key() of a cursor that is not valid");
+        self.merged.key()
+    }
+
+    /// The value.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        assert!(self.valid, "value() of a cursor that is not valid");
+        self.merged.value()
+    }
+
+    /// The value as a handle.
+    #[inline]
+    pub fn value_handle(&self) -> Value {
+        assert!(self.valid, "value_handle() of a cursor that is not valid");
+        self.merged.value_handle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::read::merge::tests::VecCursor;
+    use crate::types::range_tombstone::RangeTombstone;
+
+    fn random_bounds(rng: &mut fastrand::Rng) -> Bounds {
+        let mut bound = || match rng.u8(0..3) {
+            0 => Bound::Unbounded,
+            1 => Bound::Included(vec![rng.u8(0..20)]),
+            _ => Bound::Excluded(vec![rng.u8(0..20)]),
+        };
+        Bounds { lower: bound(), upper: bound() }
+    }
+
+    /// Sources from newest to oldest, with point versions and range tombstones of falling sequence numbers.
+    fn random_world(rng: &mut fastrand::Rng) -> (Vec<(VecCursor, SeqNo)>, RangeTombstones, Vec<Vec<u8>>) {
+        let (mut cursors, mut tombstones) = (Vec::new(), Vec::new());
+        let mut newest: BTreeMap<Vec<u8>, (SeqNo, Kind)> = BTreeMap::new();
+        for source in 0..rng.u64(0..4) {
+            let base = (10 - source) * 10;
+            let mut own = BTreeMap::new();
+            let mut newest_seq = SeqNo::ZERO;
+            for _ in 0..rng.usize(0..14) {
+                let seq = SeqNo::new(base + rng.u64(0..9));
+                newest_seq = newest_seq.max(seq);
+                let kind = if rng.u8(0..4) == 0 { Kind::Tombstone } else { Kind::Put };
+                own.insert(vec![rng.u8(0..20)], (seq, kind));
+            }
+            for _ in 0..rng.usize(0..3) {
+                let (start, end) = (vec![rng.u8(0..20)], vec![rng.u8(0..22)]);
+                tombstones.push(RangeTombstone { start, end, seq: SeqNo::new(base + rng.u64(0..9)) });
+            }
+            for (key, version) in &own {
+                newest.entry(key.clone()).or_insert(*version);
+            }
+            let entries = own.into_iter().map(|(k, (s, kind))| (k, s, kind)).collect();
+            cursors.push((VecCursor::new(entries), newest_seq));
+        }
+        let tombstones = RangeTombstones::new(tombstones);
+        let live = newest.into_iter().filter(|(key, (seq, kind))| {
+            *kind == Kind::Put && tombstones.cover(key, SeqNo::MAX) <= *seq
+        });
+        let live = live.map(|(key, _)| key).collect();
+        (cursors, tombstones, live)
+    }
+
+    #[test]
+    fn vc1_vc2_any_walk_agrees_with_the_definition() {
+        let mut rng = fastrand::Rng::with_seed(9);
+        for round in 0..3000 {
+            let (sources, tombstones, live) = random_world(&mut rng);
+            let bounds = random_bounds(&mut rng);
+            let keys: Vec<_> =
+                live.into_iter().filter(|k| bounds.above_lower(k) && bounds.below_upper(k)).collect();
+            let mut cursor = VisibleCursor::new(sources, tombstones, SeqNo::MAX, bounds);
+            let mut at: Option<usize> = None;
+            for step in 0..40 {
+                let key = [rng.u8(0..21)];
+                let rank = keys.partition_point(|k| k.as_slice() < &key[..]);
+                match rng.u8(0..8) {
+                    0 => (cursor.seek(&key).unwrap(), at = Some(rank)).0,
+                    1 => (cursor.seek_before(&key).unwrap(), at = rank.checked_sub(1)).0,
+                    2 => (cursor.seek_first().unwrap(), at = Some(0)).0,
+                    3 => (cursor.seek_last().unwrap(), at = keys.len().checked_sub(1)).0,
+                    4 | 5 if at.is_some() => (cursor.next().unwrap(), at = at.map(|i| i + 1)).0,
+                    _ if at.is_some() => (cursor.prev().unwrap(), at = at.and_then(|i| i.checked_sub(1))).0,
+                    _ => {}
+                }
+                at = at.filter(|&i| i < keys.len());
+                let shown = cursor.valid().then(|| cursor.key().to_vec());
+                assert_eq!(shown, at.map(|i| keys[i].clone()), "round {round} step {step}");
+            }
+        }
+    }
+}

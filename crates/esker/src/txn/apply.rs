@@ -1,0 +1,132 @@
+//! What a commit does to the live counts, and its way into the memtable.
+//!
+//! A1. `len()` is exact: for every key written, whether it was live just before the commit is looked up, in key
+//!     order, mostly answered by filters. The commit lock is held, so nothing changes meanwhile.
+//! A2. Within a commit range removals come first, then one op for each key (WS1).
+
+use std::ops::Bound;
+
+use super::write_set::{CountDeltas, WriteSet};
+use crate::memtable::{Applier, Memtable};
+use crate::read::point::Presence;
+use crate::read::source::Nothing;
+use crate::read::view::ReadView;
+use crate::read::visible::{Bounds, VisibleCursor};
+use crate::types::entry::Kind;
+use crate::types::key::{decode_key, encode_key, keyspace_end};
+use crate::types::range_tombstone::RangeTombstone;
+use crate::types::{KeyspaceId, Result, SeqNo};
+
+/// How `set` will change the live counts (A1): per keyspace, without those whose count stays. `count` answers the
+/// live count of a whole keyspace.
+pub fn count_deltas(set: &WriteSet, view: &ReadView, count: impl Fn(KeyspaceId) -> u64) -> Result<CountDeltas> {
+    let mut deltas = Deltas::default();
+    // Ranges of one commit may overlap: each key counts once.
+    for (start, end) in disjoint(set.ranges()) {
+        for (keyspace, start, end) in per_keyspace(&start, &end) {
+            let whole = start == encode_key(keyspace, &[]) && end == keyspace_end(keyspace);
+            let live = if whole { count(keyspace) } else { live_in(view, start, end)? };
+            deltas.add(keyspace, -(live as i64));
+        }
+    }
+    let guard = crossbeam_epoch::pin();
+    for entry in set.entries(SeqNo::MAX) {
+        let live = !set.in_removed_range(entry.key)
+            && view.find::<Presence>(entry.key, SeqNo::MAX, &guard)?.is_some();
+        let change = i64::from(entry.kind == Kind::Put) - i64::from(live);
+        if change != 0 {
+            let (keyspace, _) = decode_key(entry.key).expect("a write set holds encoded keys");
+            deltas.add(keyspace, change);
+        }
+    }
+    deltas.0.retain(|d| d.1 != 0);
+    Ok(deltas.0)
+}
+
+/// Puts a write set into the memtable as commit `seq` (A2).
+pub fn apply(set: &WriteSet, seq: SeqNo, memtable: &Memtable, applier: &mut Applier) {
+    for (start, end) in set.ranges() {
+        let tombstone = RangeTombstone { start: start.clone(), end: end.clone(), seq };
+        memtable.add_range_tombstone(applier, tombstone);
+    }
+    for entry in set.entries(seq) {
+        memtable.insert(applier, entry);
+    }
+}
+
+#[derive(Default)]
+struct Deltas(CountDeltas);
+
+impl Deltas {
+    fn add(&mut self, keyspace: KeyspaceId, change: i64) {
+        match self.0.iter_mut().rev().find(|d| d.0 == keyspace) {
+            Some(delta) => delta.1 += change,
+            None => self.0.push((keyspace, change)),
+        }
+    }
+}
+
+/// The union of ranges, as ranges that do not overlap.
+fn disjoint(ranges: &[(Vec<u8>, Vec<u8>)]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut sorted = ranges.to_vec();
+    sorted.sort();
+    let mut out: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    for (start, end) in sorted {
+        match out.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.clone().max(end),
+            _ => out.push((start, end)),
+        }
+    }
+    out
+}
+
+/// Cuts a range at the borders of keyspaces.
+fn per_keyspace(start: &[u8], end: &[u8]) -> Vec<(KeyspaceId, Vec<u8>, Vec<u8>)> {
+    let mut out = Vec::new();
+    let mut start = start.to_vec();
+    while start.as_slice() < end {
+        let Some((keyspace, _)) = decode_key(&start) else { break };
+        let border = keyspace_end(keyspace);
+        let stop = border.clone().min(end.to_vec());
+        out.push((keyspace, start, stop));
+        start = border;
+    }
+    out
+}
+
+/// Counts the live keys of a range by walking them.
+fn live_in(view: &ReadView, start: Vec<u8>, end: Vec<u8>) -> Result<u64> {
+    let sources = view.sources::<Nothing>(SeqNo::MAX, None);
+    let bounds = Bounds { lower: Bound::Included(start), upper: Bound::Excluded(end) };
+    let mut cursor = VisibleCursor::new(sources, view.tombstones(Vec::new()), SeqNo::MAX, bounds);
+    let mut live = 0;
+    cursor.seek_first()?;
+    while cursor.valid() {
+        live += 1;
+        cursor.next()?;
+    }
+    Ok(live)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlapping_removals_count_each_key_once() {
+        let range = |s: &str, e: &str| (s.as_bytes().to_vec(), e.as_bytes().to_vec());
+        let union = disjoint(&[range("m", "p"), range("a", "c"), range("b", "d"), range("d", "e")]);
+        assert_eq!(union, [range("a", "e"), range("m", "p")]);
+    }
+
+    #[test]
+    fn ranges_are_cut_between_keyspaces() {
+        let [a, b] = [KeyspaceId::new(1), KeyspaceId::new(2)];
+        let cut = per_keyspace(&encode_key(a, b"x"), &encode_key(b, b"y"));
+        let expected = [
+            (a, encode_key(a, b"x"), keyspace_end(a)),
+            (b, encode_key(b, b""), encode_key(b, b"y")),
+        ];
+        assert_eq!(cut, expected);
+    }
+}

@@ -1,0 +1,320 @@
+//! The commit pipeline: makes write sets durable, puts them into the memtable, makes them visible.
+//!
+//! ```text
+//!   group --each: still allowed? conflicts? count deltas? seqno--> WAL buffer, memtable
+//!         --once: WAL write, fdatasync (if anybody asked)--> Published --> outcomes
+//! ```
+//!
+//! T1. A `Sync` commit is acknowledged only after its WAL record is synced; a `Buffered` one after the record is in
+//!     the operating system.
+//! T2. Sequence numbers grow by one with each commit, in WAL order; a commit becomes visible only after all before it.
+//! T3. After a failed write or sync of the WAL nothing more is written or published ("poisoned"): what reached the
+//!     disk is unknown. Reads go on. A disk that is full before anything was written only fails the commit.
+//! T4. A memtable is sealed together with the WAL segment it ends in: all its commits are in segments before
+//!     `Sealed::wal_from`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use super::apply::{apply, count_deltas};
+use super::conflict::conflicts;
+use super::payload::encode_header;
+use super::queue::GroupQueue;
+use super::snapshots::{Published, SnapshotGuard};
+use super::write_set::{CountDeltas, WriteSet};
+use crate::memtable::{Applier, Memtable};
+use crate::read::view::ReadView;
+use crate::read::view_cell::ViewCell;
+use crate::types::{Error, KeyspaceId, Result, SeqNo};
+use crate::wal::WalWriter;
+
+/// A commit of this many bytes starts its WAL write before it goes into the memtable, so that both overlap.
+const OVERLAP_BYTES: usize = 32 << 10;
+
+/// When a commit may be acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// At once. It reaches the disk some time later; a crash of the process or of the machine may lose the last ones.
+    None,
+    /// When the operating system has it: a crash of the process loses nothing, a power cut the last moments.
+    Buffered,
+    /// When it is on the disk.
+    #[default]
+    Sync,
+}
+
+/// One commit on its way.
+pub struct CommitRequest {
+    /// What to write.
+    pub set: Arc<WriteSet>,
+    /// When to acknowledge.
+    pub durability: Durability,
+    /// For a transaction: the snapshot it read from.
+    pub since: Option<SnapshotGuard>,
+    /// For each keyspace written: its name and whether it has been dropped.
+    pub keyspaces: Vec<KeyspaceLife>,
+}
+
+/// Whether a keyspace can still be written.
+#[derive(Clone, Debug)]
+pub struct KeyspaceLife {
+    /// The name, for the error.
+    pub name: Arc<str>,
+    /// Set once it is being dropped.
+    pub dropped: Arc<AtomicBool>,
+}
+
+/// A full memtable on its way to tables.
+#[derive(Clone)]
+pub struct Sealed {
+    /// It.
+    pub memtable: Arc<Memtable>,
+    /// Its last commit.
+    pub last_seq: SeqNo,
+    /// Live items per keyspace after that commit.
+    pub counts: Vec<(KeyspaceId, u64)>,
+    /// The first WAL segment that is needed once this memtable is in tables.
+    pub wal_from: u64,
+}
+
+/// The only way for data into the database.
+pub struct Pipeline {
+    queue: GroupQueue<CommitRequest, Result<SeqNo>>,
+    state: Mutex<WriteState>,
+    /// Sealed memtables, oldest first.
+    sealed: Mutex<VecDeque<Sealed>>,
+    view: Arc<ViewCell>,
+    published: Arc<Published>,
+    memtable_bytes: usize,
+}
+
+/// What the leader owns while it works.
+pub struct WriteState {
+    /// None once closed.
+    wal: Option<WalWriter>,
+    active: Arc<Memtable>,
+    applier: Applier,
+    last_seq: SeqNo,
+    poisoned: Option<Arc<Error>>,
+}
+
+impl Pipeline {
+    /// Takes over after recovery: `applier` is that of `view.active`, and `wal` stands at the start of a segment.
+    pub fn new(
+        wal: WalWriter,
+        view: Arc<ViewCell>,
+        published: Arc<Published>,
+        applier: Applier,
+        sealed: Vec<Sealed>,
+        memtable_bytes: usize,
+    ) -> Self {
+        let active = view.get().active.clone();
+        let last_seq = published.visible();
+        Pipeline {
+            queue: GroupQueue::default(),
+            state: Mutex::new(WriteState { wal: Some(wal), active, applier, last_seq, poisoned: None }),
+            sealed: Mutex::new(sealed.into()),
+            view,
+            published,
+            memtable_bytes,
+        }
+    }
+
+    /// Commits. The sequence number is the commit's own.
+    pub fn commit(&self, request: CommitRequest) -> Result<SeqNo> {
+        if request.set.is_empty() {
+            return Ok(self.published.visible());
+        }
+        self.queue.submit(request, |group| self.lead(group))
+    }
+
+    fn lead(&self, group: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
+        let mut state = self.state.lock();
+        if let Err(error) = self.make_ready(&mut state) {
+            let error = Arc::new(error);
+            return group.iter().map(|_| Err(error.shared())).collect();
+        }
+        let before = state.last_seq;
+        let mut deltas = CountDeltas::new();
+        let mut durability = Durability::None;
+        let mut outcomes = Vec::with_capacity(group.len());
+        for request in &group {
+            let outcome = self.enter(&mut state, request, &mut deltas);
+            if outcome.is_ok() {
+                durability = durability.max(request.durability);
+            }
+            outcomes.push(outcome);
+        }
+        if state.last_seq == before {
+            return outcomes;
+        }
+        let stored = match (&state.poisoned, durability) {
+            (Some(cause), _) => Err(Error::Poisoned(cause.clone())),
+            (None, Durability::Sync) => state.wal().and_then(WalWriter::sync),
+            (None, Durability::Buffered) => state.wal().and_then(WalWriter::write),
+            (None, Durability::None) => Ok(()),
+        };
+        if let Err(error) = stored {
+            let cause = state.poison(error);
+            return outcomes.into_iter().map(|o| o.and(Err(cause.shared()))).collect();
+        }
+        self.published.publish(state.last_seq, &deltas);
+        outcomes
+    }
+
+    /// Refuses when poisoned; seals the memtable when it is full.
+    fn make_ready(&self, state: &mut WriteState) -> Result<()> {
+        if let Some(cause) = &state.poisoned {
+            return Err(Error::Poisoned(cause.clone()));
+        }
+        if state.active.bytes_used() >= self.memtable_bytes { self.seal_active(state) } else { Ok(()) }
+    }
+
+    /// Checks one commit and puts it into the WAL's buffer and the memtable, not yet visible.
+    fn enter(&self, state: &mut WriteState, request: &CommitRequest, deltas: &mut CountDeltas) -> Result<SeqNo> {
+        if let Some(cause) = &state.poisoned {
+            return Err(Error::Poisoned(cause.clone()));
+        }
+        if let Some(gone) = request.keyspaces.iter().find(|k| k.dropped.load(Ordering::Acquire)) {
+            return Err(Error::KeyspaceNotFound(gone.name.to_string()));
+        }
+        let set = &request.set;
+        let view = self.view.get();
+        if let Some(snapshot) = &request.since
+            && conflicts(set, snapshot.seq(), &view)?
+        {
+            return Err(Error::Conflict);
+        }
+        let pending = |id| deltas.iter().filter(|d| d.0 == id).map(|d| d.1).sum();
+        let count = |id| self.published.counter(id).now().saturating_add_signed(pending(id));
+        let own = count_deltas(set, &view, count)?;
+        let header = encode_header(&own);
+        state.wal()?.reserve((header.len() + set.byte_len()) as u64)?;
+        let seq = state.last_seq.next();
+        let mut log = || {
+            let wal = state.wal()?;
+            wal.append(seq, &[&header, set.payload()])?;
+            if set.byte_len() >= OVERLAP_BYTES && request.durability == Durability::Sync {
+                wal.write()?;
+                wal.start_writeback();
+            }
+            Ok(())
+        };
+        if let Err(error) = log() {
+            return Err(state.poison(error).shared());
+        }
+        apply(set, seq, &state.active, &mut state.applier);
+        state.last_seq = seq;
+        deltas.extend(own);
+        Ok(seq)
+    }
+
+    /// Ends the active memtable and its WAL segment, and starts new ones (T4).
+    fn seal_active(&self, state: &mut WriteState) -> Result<()> {
+        let wal_from = match state.wal()?.rotate() {
+            Ok(segment) => segment,
+            Err(error @ Error::NoSpace { .. }) => return Err(error),
+            Err(error) => return Err(state.poison(error).shared()),
+        };
+        let memtable = Arc::new(Memtable::new(self.memtable_bytes));
+        let full = std::mem::replace(&mut state.active, memtable.clone());
+        state.applier = memtable.applier();
+        let (last_seq, counts) = (state.last_seq, self.published.counts());
+        self.sealed.lock().push_back(Sealed { memtable: full.clone(), last_seq, counts, wal_from });
+        self.view.update(|old| {
+            let mut immutables = old.immutables.clone();
+            immutables.insert(0, full);
+            ReadView { active: memtable, immutables, version: old.version.clone() }
+        });
+        Ok(())
+    }
+
+    /// Seals the active memtable if it holds anything.
+    pub fn seal(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        if let Some(cause) = &state.poisoned {
+            return Err(Error::Poisoned(cause.clone()));
+        }
+        if state.active.is_empty() && !state.active.has_range_tombstones() {
+            return Ok(());
+        }
+        self.seal_active(&mut state)
+    }
+
+    /// The sealed memtables, oldest first.
+    pub fn sealed(&self) -> Vec<Sealed> {
+        self.sealed.lock().iter().cloned().collect()
+    }
+
+    /// How many memtables are sealed.
+    pub fn sealed_len(&self) -> usize {
+        self.sealed.lock().len()
+    }
+
+    /// The oldest `n` sealed memtables are in tables now: forgets them, and their part of the WAL.
+    pub fn release(&self, n: usize) {
+        let released = self.sealed.lock().drain(..n).next_back();
+        if let Some(last) = released {
+            // What cannot be removed now is tried again with the next flush.
+            let _ = self.state.lock().wal().and_then(|wal| wal.release_below(last.wal_from));
+        }
+    }
+
+    /// Makes all commits so far durable.
+    pub fn sync(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        if let Some(cause) = &state.poisoned {
+            return Err(Error::Poisoned(cause.clone()));
+        }
+        let synced = state.wal()?.sync();
+        synced.map_err(|error| state.poison(error).shared())
+    }
+
+    /// Writes to the WAL are stopped by this failure.
+    pub fn poisoned(&self) -> Option<Arc<Error>> {
+        self.state.lock().poisoned.clone()
+    }
+
+    /// Makes durable what was committed without waiting for it. The sync itself does not hold up commits.
+    pub fn sync_unsynced(&self) -> Result<()> {
+        let handle = {
+            let mut state = self.state.lock();
+            if state.poisoned.is_some() {
+                return Ok(());
+            }
+            let wal = state.wal()?;
+            let written = wal.write();
+            written.map_err(|error| state.poison(error).shared())?;
+            state.wal()?.sync_handle()
+        };
+        let Some(handle) = handle else { return Ok(()) };
+        let outcome = handle.sync();
+        let mut state = self.state.lock();
+        let noted = state.wal()?.synced(outcome);
+        noted.map_err(|error| state.poison(error).shared())
+    }
+
+    /// Makes the log durable and tidy. No commit succeeds afterwards.
+    pub fn close(&self) -> Result<()> {
+        let wal = self.state.lock().wal.take();
+        wal.map_or(Ok(()), WalWriter::close)
+    }
+}
+
+impl WriteState {
+    fn wal(&mut self) -> Result<&mut WalWriter> {
+        self.wal.as_mut().ok_or(Error::Closed)
+    }
+
+    /// Stops all further writes (T3).
+    fn poison(&mut self, error: Error) -> Arc<Error> {
+        let cause = match error {
+            Error::Poisoned(cause) => cause,
+            error => Arc::new(error),
+        };
+        self.poisoned.get_or_insert(cause).clone()
+    }
+}

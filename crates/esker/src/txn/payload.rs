@@ -1,0 +1,54 @@
+//! The payload of a commit's WAL record: the change of live counts, then the ops of the write set.
+//!
+//! Bytes: docs/formats/wal.md, "Commit payload".
+//!
+//! PL1. The counts are in the record, so that replaying the log needs no look-ups to know them.
+
+use super::write_set::{CountDeltas, WriteSet};
+use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_varint, unzigzag, zigzag};
+use crate::types::KeyspaceId;
+
+/// The bytes before the ops.
+pub fn encode_header(deltas: &CountDeltas) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1 + 6 * deltas.len());
+    put_varint(&mut out, deltas.len() as u64);
+    for &(keyspace, delta) in deltas {
+        put_varint(&mut out, u64::from(keyspace.get()));
+        put_varint(&mut out, zigzag(delta));
+    }
+    out
+}
+
+/// Reads a whole payload.
+pub fn decode(payload: &[u8]) -> Decoded<(CountDeltas, WriteSet)> {
+    let mut reader = ByteReader::new(payload);
+    let n = reader.varint()?;
+    let mut deltas = CountDeltas::new();
+    for _ in 0..n {
+        let keyspace = reader.varint()?;
+        let keyspace = u32::try_from(keyspace).map_err(|_| reader.error("keyspace id has more than 32 bits"))?;
+        deltas.push((KeyspaceId::new(keyspace), unzigzag(reader.varint()?)));
+    }
+    let at = reader.position();
+    let set = WriteSet::decode(reader.rest());
+    let set = set.map_err(|e| DecodeError { offset: at + e.offset, detail: e.detail })?;
+    Ok((deltas, set))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes() {
+        let mut set = WriteSet::new();
+        set.put(b"\x01a", b"xyz");
+        set.remove(b"\x01b");
+        set.remove_range(b"\x01c", b"\x01d");
+        let deltas = vec![(KeyspaceId::DEFAULT, -2), (KeyspaceId::new(300), 5)];
+        let bytes = [&encode_header(&deltas), set.payload()].concat();
+        assert_eq!(bytes, b"\x02\x01\x03\xac\x02\x0a\x01\x02\x01a\x03xyz\x00\x02\x01b\x02\x02\x01c\x02\x01d");
+        let (again, set_again) = decode(&bytes).unwrap();
+        assert_eq!((again, set_again.payload()), (deltas, set.payload()));
+    }
+}

@@ -1,0 +1,196 @@
+//! Group commit: the first waiting caller leads, in its own thread, and does the work of all who wait with it.
+//!
+//! ```text
+//!   submit --nobody leads--> lead: [own request] + [all waiting] --> outcomes, then the next waiting one leads
+//!          `-somebody leads-> wait: done by the leader, or told to lead
+//! ```
+//!
+//! Q1. At most one caller leads at a time; requests are done in the order of submission.
+//! Q2. Every caller gets the outcome of its own request. If a leader panics, those it took with it panic too.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+/// So many requests form one group at the most.
+const GROUP_MAX: usize = 1024;
+
+/// The queue of requests `R` with outcomes `O`.
+pub struct GroupQueue<R, O> {
+    inner: Mutex<Inner<R, O>>,
+}
+
+struct Inner<R, O> {
+    leading: bool,
+    waiting: VecDeque<Arc<Ticket<R, O>>>,
+}
+
+struct Ticket<R, O> {
+    state: Mutex<State<R, O>>,
+    wake: Condvar,
+}
+
+enum State<R, O> {
+    /// In the queue.
+    Waiting(R),
+    /// In the hands of a leader.
+    Taken,
+    /// At the head of the queue, with nobody leading: lead.
+    Lead(R),
+    /// Done.
+    Done(O),
+    /// The leader panicked.
+    Abandoned,
+}
+
+impl<R, O> Default for GroupQueue<R, O> {
+    fn default() -> Self {
+        GroupQueue { inner: Mutex::new(Inner { leading: false, waiting: VecDeque::new() }) }
+    }
+}
+
+impl<R, O> GroupQueue<R, O> {
+    /// Does a request, alone or with others. `lead` takes a group and gives the outcomes in the same order.
+    pub fn submit(&self, request: R, lead: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
+        let mut inner = self.inner.lock();
+        let own = if inner.leading {
+            let ticket = Arc::new(Ticket { state: Mutex::new(State::Waiting(request)), wake: Condvar::new() });
+            inner.waiting.push_back(ticket.clone());
+            drop(inner);
+            match ticket.wait() {
+                Ok(outcome) => return outcome,
+                Err(request) => request,
+            }
+        } else {
+            inner.leading = true;
+            drop(inner);
+            request
+        };
+        let mut term = Term { queue: self, followers: self.take_waiting() };
+        let mut group = Vec::with_capacity(1 + term.followers.len());
+        group.push(own);
+        group.extend(term.followers.iter().map(|ticket| ticket.take()));
+        let mut outcomes = lead(group).into_iter();
+        let own = outcomes.next().expect("an outcome for each request");
+        let followers = std::mem::take(&mut term.followers);
+        // The next leader starts before this one's followers wake: its work is what others wait for.
+        drop(term);
+        for ticket in followers {
+            ticket.set(State::Done(outcomes.next().expect("an outcome for each request")));
+        }
+        own
+    }
+
+    fn take_waiting(&self) -> Vec<Arc<Ticket<R, O>>> {
+        let mut inner = self.inner.lock();
+        let n = inner.waiting.len().min(GROUP_MAX - 1);
+        inner.waiting.drain(..n).collect()
+    }
+}
+
+impl<R, O> Ticket<R, O> {
+    /// Waits for the outcome, or for the call to lead with the request.
+    fn wait(&self) -> Result<O, R> {
+        let mut state = self.state.lock();
+        loop {
+            match std::mem::replace(&mut *state, State::Taken) {
+                State::Done(outcome) => return Ok(outcome),
+                State::Lead(request) => return Err(request),
+                State::Abandoned => panic!("the leader of this group commit panicked"),
+                other => *state = other,
+            }
+            self.wake.wait(&mut state);
+        }
+    }
+
+    fn take(&self) -> R {
+        match std::mem::replace(&mut *self.state.lock(), State::Taken) {
+            State::Waiting(request) => request,
+            _ => unreachable!("Q1: only one leader takes a ticket out of the queue"),
+        }
+    }
+
+    fn set(&self, state: State<R, O>) {
+        *self.state.lock() = state;
+        self.wake.notify_one();
+    }
+}
+
+/// A leader's time in office; hands over when it ends.
+struct Term<'a, R, O> {
+    queue: &'a GroupQueue<R, O>,
+    /// Those not answered yet.
+    followers: Vec<Arc<Ticket<R, O>>>,
+}
+
+impl<R, O> Drop for Term<'_, R, O> {
+    fn drop(&mut self) {
+        for ticket in self.followers.drain(..) {
+            ticket.set(State::Abandoned);
+        }
+        let mut inner = self.queue.inner.lock();
+        match inner.waiting.pop_front() {
+            Some(next) => {
+                let request = next.take();
+                next.set(State::Lead(request));
+            }
+            None => inner.leading = false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn q1_q2_each_gets_its_own_outcome_and_one_leads() {
+        let queue = GroupQueue::<u64, u64>::default();
+        let (leading, groups, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let (queue, leading, groups, done) = (&queue, &leading, &groups, &done);
+                scope.spawn(move || {
+                    for i in 0..2000 {
+                        let request = thread * 10_000 + i;
+                        let outcome = queue.submit(request, |group| {
+                            assert_eq!(leading.fetch_add(1, Ordering::SeqCst), 0);
+                            groups.fetch_add(1, Ordering::Relaxed);
+                            done.fetch_add(group.len() as u64, Ordering::Relaxed);
+                            let outcomes = group.iter().map(|r| r + 1).collect();
+                            leading.fetch_sub(1, Ordering::SeqCst);
+                            outcomes
+                        });
+                        assert_eq!(outcome, request + 1);
+                    }
+                });
+            }
+        });
+        assert_eq!(done.load(Ordering::Relaxed), 16_000);
+        assert!(groups.load(Ordering::Relaxed) <= 16_000);
+    }
+
+    #[test]
+    fn q2_a_panic_does_not_leave_others_waiting() {
+        let queue = Arc::new(GroupQueue::<bool, ()>::default());
+        let threads: Vec<_> = (0..4)
+            .map(|i| {
+                let queue = queue.clone();
+                std::thread::spawn(move || {
+                    for _ in 0..200 {
+                        queue.submit(i == 0, |group| {
+                            assert!(!group.contains(&true), "canary");
+                            vec![(); group.len()]
+                        });
+                    }
+                })
+            })
+            .collect();
+        let failed = threads.into_iter().filter_map(|t| t.join().err()).count();
+        assert!(failed >= 1, "the canary panicked");
+        queue.submit(false, |group| vec![(); group.len()]);
+    }
+}

@@ -1,0 +1,241 @@
+//! What readers see: the visible sequence number, the live counts at it, and the snapshots that pin older ones.
+//!
+//! ```text
+//!   commit --publish(seq, deltas)--> visible, counts        get, range: visible()
+//!   snapshot() --> SnapshotGuard(seq)                       merge: horizons() = pinned seqs + visible
+//! ```
+//!
+//! SN1. `visible` and all counts move together, under one lock; readers of a single value need no lock.
+//! SN2. A sequence number is pinned from before `snapshot()` returns until its last guard drops; `horizons` never
+//!      leaves out a pinned one.
+//! SN3. A counter keeps its value at every pinned sequence number.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::types::{KeyspaceId, SeqNo};
+
+/// The published state.
+#[derive(Debug, Default)]
+pub struct Published {
+    /// Ordering: stored with Release after the commit's entries are in the memtable; a reader that loads it with
+    /// Acquire finds them all.
+    visible: AtomicU64,
+    pins: Mutex<Pins>,
+    counters: RwLock<HashMap<KeyspaceId, Arc<Counter>>>,
+}
+
+#[derive(Debug, Default)]
+struct Pins {
+    /// Pinned sequence numbers with the number of guards.
+    pinned: BTreeMap<SeqNo, usize>,
+}
+
+/// The live items of one keyspace, now and at pinned sequence numbers.
+#[derive(Debug, Default)]
+pub struct Counter {
+    now: AtomicU64,
+    /// (first sequence number, count from then on), ascending; pruned on publishing (SN3).
+    history: Mutex<Vec<(SeqNo, u64)>>,
+}
+
+impl Counter {
+    /// The count at the visible sequence number.
+    pub fn now(&self) -> u64 {
+        self.now.load(Ordering::Acquire)
+    }
+
+    /// The count at a pinned sequence number.
+    pub fn at(&self, seq: SeqNo) -> u64 {
+        let history = self.history.lock();
+        let after = history.partition_point(|&(from, _)| from <= seq);
+        history[..after].last().map_or(0, |&(_, count)| count)
+    }
+}
+
+impl Published {
+    /// The state after recovery.
+    pub fn new(visible: SeqNo, counts: impl IntoIterator<Item = (KeyspaceId, u64)>) -> Arc<Self> {
+        let counter = |count| {
+            Arc::new(Counter { now: AtomicU64::new(count), history: Mutex::new(vec![(SeqNo::ZERO, count)]) })
+        };
+        let counters = counts.into_iter().map(|(id, count)| (id, counter(count))).collect();
+        Arc::new(Published {
+            visible: AtomicU64::new(visible.get()),
+            pins: Mutex::default(),
+            counters: RwLock::new(counters),
+        })
+    }
+
+    /// The newest sequence number that readers see. Load it after the read view, not before: a view loaded later
+    /// may lack versions that only an earlier, unpinned number needs.
+    #[inline]
+    pub fn visible(&self) -> SeqNo {
+        SeqNo::new(self.visible.load(Ordering::Acquire))
+    }
+
+    /// The counter of a keyspace, made at zero if it is new.
+    pub fn counter(&self, id: KeyspaceId) -> Arc<Counter> {
+        if let Some(counter) = self.counters.read().get(&id) {
+            return counter.clone();
+        }
+        self.counters.write().entry(id).or_default().clone()
+    }
+
+    /// Forgets the counter of a dropped keyspace.
+    pub fn forget(&self, id: KeyspaceId) {
+        self.counters.write().remove(&id);
+    }
+
+    /// All keyspaces that hold anything, with their counts, by id.
+    pub fn counts(&self) -> Vec<(KeyspaceId, u64)> {
+        let _pins = self.pins.lock();
+        let counters = self.counters.read();
+        let mut counts: Vec<_> = counters.iter().map(|(&id, c)| (id, c.now())).filter(|&(_, n)| n > 0).collect();
+        counts.sort_unstable();
+        counts
+    }
+
+    /// Makes all commits up to `seq` visible, and the counts that they leave.
+    pub fn publish(&self, seq: SeqNo, deltas: &[(KeyspaceId, i64)]) {
+        let counters: Vec<_> = deltas.iter().filter(|d| d.1 != 0).map(|&(id, d)| (self.counter(id), d)).collect();
+        let pins = self.pins.lock();
+        let newest_pin = pins.pinned.keys().next_back().copied();
+        for (counter, delta) in counters {
+            let count = counter.now().checked_add_signed(delta).expect("a count never falls below zero");
+            let mut history = counter.history.lock();
+            let needed = |from: SeqNo| newest_pin.is_some_and(|pin| pin >= from);
+            match history.last_mut() {
+                Some(last) if !needed(last.0) => *last = (seq, count),
+                _ => history.push((seq, count)),
+            }
+            if history.len() > 8 && history.len() > 2 * pins.pinned.len() + 2 {
+                prune(&mut history, &pins.pinned);
+            }
+            counter.now.store(count, Ordering::Release);
+        }
+        self.visible.store(seq.get(), Ordering::Release);
+    }
+
+    /// Pins the visible sequence number.
+    pub fn snapshot(self: &Arc<Self>) -> SnapshotGuard {
+        let mut pins = self.pins.lock();
+        let seq = self.visible();
+        *pins.pinned.entry(seq).or_default() += 1;
+        SnapshotGuard { seq, published: self.clone() }
+    }
+
+    /// The sequence numbers whose versions a merge must keep: all pinned ones and the visible one, ascending.
+    pub fn horizons(&self) -> Vec<SeqNo> {
+        let pins = self.pins.lock();
+        let visible = self.visible();
+        let mut horizons: Vec<_> = pins.pinned.keys().copied().collect();
+        if horizons.last() != Some(&visible) {
+            horizons.push(visible);
+        }
+        horizons
+    }
+
+    /// How many snapshots are open.
+    pub fn snapshots_open(&self) -> usize {
+        self.pins.lock().pinned.values().sum()
+    }
+}
+
+/// Keeps, for each pin, the entry that answers it, and the last.
+fn prune(history: &mut Vec<(SeqNo, u64)>, pinned: &BTreeMap<SeqNo, usize>) {
+    let mut kept = Vec::with_capacity(pinned.len() + 1);
+    for (i, &(from, count)) in history.iter().enumerate() {
+        let until = history.get(i + 1).map(|next| next.0);
+        let answers = until.is_none_or(|until| pinned.range(from..until).next().is_some());
+        if answers {
+            kept.push((from, count));
+        }
+    }
+    *history = kept;
+}
+
+/// A pinned sequence number.
+#[derive(Debug)]
+pub struct SnapshotGuard {
+    seq: SeqNo,
+    published: Arc<Published>,
+}
+
+impl SnapshotGuard {
+    /// The number.
+    pub fn seq(&self) -> SeqNo {
+        self.seq
+    }
+}
+
+impl Clone for SnapshotGuard {
+    fn clone(&self) -> Self {
+        *self.published.pins.lock().pinned.entry(self.seq).or_default() += 1;
+        SnapshotGuard { seq: self.seq, published: self.published.clone() }
+    }
+}
+
+impl Drop for SnapshotGuard {
+    fn drop(&mut self) {
+        let mut pins = self.published.pins.lock();
+        if let Some(guards) = pins.pinned.get_mut(&self.seq) {
+            *guards -= 1;
+            if *guards == 0 {
+                pins.pinned.remove(&self.seq);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sn2_horizons_are_pins_and_visible() {
+        let published = Published::new(SeqNo::new(5), []);
+        let a = published.snapshot();
+        published.publish(SeqNo::new(7), &[]);
+        let b = published.snapshot();
+        let c = b.clone();
+        published.publish(SeqNo::new(9), &[]);
+        let horizons = || published.horizons().iter().map(|s| s.get()).collect::<Vec<_>>();
+        assert_eq!((horizons(), published.snapshots_open()), (vec![5, 7, 9], 3));
+        drop((a, b));
+        assert_eq!(horizons(), [7, 9]);
+        drop(c);
+        assert_eq!(horizons(), [9]);
+    }
+
+    #[test]
+    fn sn3_counts_are_exact_at_every_pin() {
+        let mut rng = fastrand::Rng::with_seed(4);
+        let id = KeyspaceId::DEFAULT;
+        let published = Published::new(SeqNo::new(3), [(id, 10)]);
+        let (mut seq, mut count) = (3, 10);
+        let mut pins: Vec<(SnapshotGuard, i64)> = Vec::new();
+        for _ in 0..5000 {
+            match rng.u8(0..4) {
+                0 if pins.len() < 20 => pins.push((published.snapshot(), count)),
+                1 if !pins.is_empty() => drop(pins.swap_remove(rng.usize(..pins.len()))),
+                _ => {
+                    seq += rng.u64(1..3);
+                    let delta = rng.i64(-3..6).max(-count);
+                    count += delta;
+                    published.publish(SeqNo::new(seq), &[(id, delta)]);
+                }
+            }
+            let counter = published.counter(id);
+            assert_eq!(counter.now(), count as u64);
+            for (pin, expected) in &pins {
+                assert_eq!(counter.at(pin.seq()), *expected as u64);
+            }
+            assert!(counter.history.lock().len() <= 60);
+        }
+        assert_eq!(published.counts(), [(id, count as u64)]);
+    }
+}

@@ -1,0 +1,372 @@
+//! The writes of one commit, in the bytes of their WAL record.
+//!
+//! ```text
+//!   put, remove, remove_range --> ops: [op][op][op]...      appended, in call order; this is what the WAL stores
+//!                                 index: key -> last op     read-your-writes
+//!                                 sorted: live ops by key   made when first asked for
+//! ```
+//!
+//! Bytes of an op: docs/formats/wal.md, "Commit payload".
+//!
+//! WS1. For each key only the last op counts; a range removal cancels earlier ops inside it. So within a commit the
+//!      range removals logically come first, then one op for each key.
+//! WS2. Decoding a payload replays its ops in order, and so ends in the same state.
+
+use std::sync::OnceLock;
+
+use hashbrown::HashTable;
+
+use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
+use crate::encoding::hash::key_hash;
+use crate::types::entry::{EntryRef, Kind};
+use crate::types::key::head8;
+use crate::types::{KeyspaceId, SeqNo, key};
+
+const OP_REMOVE: u8 = 0;
+const OP_PUT: u8 = 1;
+const OP_REMOVE_RANGE: u8 = 2;
+
+/// Below this many ops the last op of a key is found by walking backwards; above, by hash.
+const LINEAR_OPS_MAX: usize = 8;
+
+#[derive(Clone, Copy, Debug)]
+struct Op {
+    /// `head8` of the key.
+    head: u64,
+    key_start: usize,
+    value_start: usize,
+    key_len: u32,
+    value_len: u32,
+    kind: Kind,
+    /// Whether it still counts (WS1).
+    live: bool,
+}
+
+/// A set of writes. See the module's text.
+#[derive(Clone, Debug, Default)]
+pub struct WriteSet {
+    bytes: Vec<u8>,
+    ops: Vec<Op>,
+    live: usize,
+    index: HashTable<u32>,
+    ranges: Vec<(Vec<u8>, Vec<u8>)>,
+    sorted: OnceLock<Vec<u32>>,
+}
+
+/// What a write set says about a key.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Own<'a> {
+    /// It has this value.
+    Put(&'a [u8]),
+    /// It is removed, alone or in a range.
+    Removed,
+    /// Nothing.
+    Untouched,
+}
+
+impl WriteSet {
+    /// No writes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether there is nothing to commit.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0 && self.ranges.is_empty()
+    }
+
+    /// Keys written or removed, apart from range removals.
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Bytes of the encoded ops.
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The encoded ops.
+    pub fn payload(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Sets an encoded key to a value.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.push(Kind::Put, key, value);
+    }
+
+    /// Removes an encoded key.
+    pub fn remove(&mut self, key: &[u8]) {
+        self.push(Kind::Tombstone, key, &[]);
+    }
+
+    /// Removes all encoded keys from `start` up to, not including, `end`.
+    pub fn remove_range(&mut self, start: &[u8], end: &[u8]) {
+        if start >= end {
+            return;
+        }
+        self.bytes.push(OP_REMOVE_RANGE);
+        put_string(&mut self.bytes, start);
+        put_string(&mut self.bytes, end);
+        for op in &mut self.ops {
+            let key = &self.bytes[op.key_start..op.key_start + op.key_len as usize];
+            if op.live && start <= key && key < end {
+                op.live = false;
+                self.live -= 1;
+            }
+        }
+        self.ranges.push((start.to_vec(), end.to_vec()));
+        self.sorted.take();
+    }
+
+    fn push(&mut self, kind: Kind, key: &[u8], value: &[u8]) {
+        self.bytes.reserve(key.len() + value.len() + 12);
+        self.bytes.push(if kind == Kind::Put { OP_PUT } else { OP_REMOVE });
+        put_varint(&mut self.bytes, key.len() as u64);
+        let key_start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        if kind == Kind::Put {
+            put_varint(&mut self.bytes, value.len() as u64);
+        }
+        let value_start = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.record(Op {
+            head: head8(key),
+            key_start,
+            value_start,
+            key_len: key.len() as u32,
+            value_len: value.len() as u32,
+            kind,
+            live: true,
+        });
+    }
+
+    /// Notes an op whose bytes are in place already.
+    fn record(&mut self, op: Op) {
+        if self.index.is_empty() && self.ops.len() > LINEAR_OPS_MAX {
+            self.build_index();
+        }
+        let last = self.find(self.key_of(&op));
+        let at = self.ops.len() as u32;
+        match last {
+            Some(i) => {
+                if self.ops[i].live {
+                    self.ops[i].live = false;
+                    self.live -= 1;
+                }
+                if let Some(entry) = self.find_index_slot(i) {
+                    *entry = at;
+                }
+            }
+            None if !self.index.is_empty() => self.insert_index(at, op),
+            None => {}
+        }
+        self.ops.push(op);
+        self.live += 1;
+        self.sorted.take();
+    }
+
+    fn key_of(&self, op: &Op) -> &[u8] {
+        &self.bytes[op.key_start..][..op.key_len as usize]
+    }
+
+    fn value_of(&self, op: &Op) -> &[u8] {
+        &self.bytes[op.value_start..][..op.value_len as usize]
+    }
+
+    /// The last op of a key, cancelled or not.
+    fn find(&self, key: &[u8]) -> Option<usize> {
+        if self.index.is_empty() {
+            return self.ops.iter().rposition(|op| self.key_of(op) == key);
+        }
+        let same = |&i: &u32| self.key_of(&self.ops[i as usize]) == key;
+        self.index.find(key_hash(key), same).map(|&i| i as usize)
+    }
+
+    fn find_index_slot(&mut self, op: usize) -> Option<&mut u32> {
+        if self.index.is_empty() {
+            return None;
+        }
+        let hash = key_hash(self.key_of(&self.ops[op]));
+        self.index.find_mut(hash, |&i| i as usize == op)
+    }
+
+    fn insert_index(&mut self, at: u32, op: Op) {
+        let WriteSet { bytes, ops, index, .. } = self;
+        let hash_of = |op: &Op| key_hash(&bytes[op.key_start..][..op.key_len as usize]);
+        index.insert_unique(hash_of(&op), at, |&i| hash_of(&ops[i as usize]));
+    }
+
+    fn build_index(&mut self) {
+        for at in 0..self.ops.len() {
+            let op = self.ops[at];
+            let hash = key_hash(self.key_of(&op));
+            let WriteSet { bytes, ops, index, .. } = self;
+            let key_at = |i: u32| &bytes[ops[i as usize].key_start..][..ops[i as usize].key_len as usize];
+            let key = key_at(at as u32);
+            match index.find_mut(hash, |&i| key_at(i) == key) {
+                Some(slot) => *slot = at as u32,
+                None => drop(index.insert_unique(hash, at as u32, |&i| key_hash(key_at(i)))),
+            }
+        }
+    }
+
+    /// What the set says about an encoded key.
+    pub fn get(&self, key: &[u8]) -> Own<'_> {
+        match self.find(key).map(|i| &self.ops[i]).filter(|op| op.live) {
+            Some(op) if op.kind == Kind::Put => Own::Put(self.value_of(op)),
+            Some(_) => Own::Removed,
+            None if self.in_removed_range(key) => Own::Removed,
+            None => Own::Untouched,
+        }
+    }
+
+    /// Whether a range removal covers the key.
+    pub fn in_removed_range(&self, key: &[u8]) -> bool {
+        self.ranges.iter().any(|(start, end)| start.as_slice() <= key && key < end.as_slice())
+    }
+
+    /// The range removals, as encoded keys (first removed, first not removed).
+    pub fn ranges(&self) -> &[(Vec<u8>, Vec<u8>)] {
+        &self.ranges
+    }
+
+    fn order(&self) -> &[u32] {
+        self.sorted.get_or_init(|| {
+            let mut order: Vec<(u64, u32)> = Vec::with_capacity(self.live);
+            let live = self.ops.iter().enumerate().filter(|(_, op)| op.live);
+            order.extend(live.map(|(i, op)| (op.head, i as u32)));
+            let key = |i: u32| self.key_of(&self.ops[i as usize]);
+            order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1))));
+            order.into_iter().map(|(_, i)| i).collect()
+        })
+    }
+
+    /// The n-th live op in key order, as an entry of commit `seq`.
+    pub fn nth(&self, n: usize, seq: SeqNo) -> EntryRef<'_> {
+        let op = &self.ops[self.order()[n] as usize];
+        EntryRef { key: self.key_of(op), seq, kind: op.kind, value: self.value_of(op) }
+    }
+
+    /// The number of live ops with a key below `key`.
+    pub fn rank(&self, key: &[u8]) -> usize {
+        self.order().partition_point(|&i| self.key_of(&self.ops[i as usize]) < key)
+    }
+
+    /// The live ops in key order, as entries of commit `seq`.
+    pub fn entries(&self, seq: SeqNo) -> impl Iterator<Item = EntryRef<'_>> {
+        self.order().iter().map(move |&i| {
+            let op = &self.ops[i as usize];
+            EntryRef { key: self.key_of(op), seq, kind: op.kind, value: self.value_of(op) }
+        })
+    }
+
+    /// Replays encoded ops (WS2).
+    pub fn decode(payload: &[u8]) -> Decoded<Self> {
+        let mut set = WriteSet { bytes: Vec::with_capacity(payload.len()), ..Self::default() };
+        let mut reader = ByteReader::new(payload);
+        while !reader.is_empty() {
+            let at = reader.position();
+            let op = reader.u8()?;
+            let first = checked_key(&mut reader)?;
+            match op {
+                OP_PUT => set.put(first, reader.string()?),
+                OP_REMOVE => set.remove(first),
+                OP_REMOVE_RANGE => set.remove_range(first, reader.string()?),
+                _ => return Err(crate::encoding::bytes::DecodeError::new(at, format!("unknown op {op} in a commit"))),
+            }
+        }
+        Ok(set)
+    }
+}
+
+fn checked_key<'a>(reader: &mut ByteReader<'a>) -> Decoded<&'a [u8]> {
+    let at = reader.clone();
+    let bytes = reader.string()?;
+    match key::decode_key(bytes) {
+        Some((_, user_key)) if user_key.len() <= crate::KEY_BYTES_MAX => Ok(bytes),
+        _ => Err(at.error("not an encoded key")),
+    }
+}
+
+/// The change of live counts that a commit makes, per keyspace.
+pub type CountDeltas = Vec<(KeyspaceId, i64)>;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn k(n: u8) -> Vec<u8> {
+        vec![1, n]
+    }
+
+    /// What a model map and its removed ranges say after the same calls.
+    fn check(set: &WriteSet, model: &BTreeMap<Vec<u8>, Option<Vec<u8>>>, removed: &[(u8, u8)]) {
+        for n in 0..20 {
+            let expected = match model.get(&k(n)) {
+                Some(Some(value)) => Own::Put(value),
+                Some(None) => Own::Removed,
+                None if removed.iter().any(|&(s, e)| s <= n && n < e) => Own::Removed,
+                None => Own::Untouched,
+            };
+            assert_eq!(set.get(&k(n)), expected, "key {n}");
+        }
+        let entries: Vec<_> = set.entries(SeqNo::new(5)).map(|e| (e.key.to_vec(), e.kind)).collect();
+        let expected: Vec<_> = model
+            .iter()
+            .map(|(key, v)| (key.clone(), if v.is_some() { Kind::Put } else { Kind::Tombstone }))
+            .collect();
+        assert_eq!(entries, expected);
+        assert_eq!(set.len(), model.len());
+        assert_eq!(set.is_empty(), model.is_empty() && removed.is_empty());
+    }
+
+    #[test]
+    fn ws1_ws2_the_last_op_counts_also_after_decoding() {
+        let mut rng = fastrand::Rng::with_seed(2);
+        for ops in [3, 8, 9, 10, 60] {
+            for _ in 0..100 {
+                let (mut set, mut model, mut removed) = (WriteSet::new(), BTreeMap::new(), Vec::new());
+                for i in 0..rng.u8(0..ops) {
+                    let n = rng.u8(0..20);
+                    match rng.u8(0..10) {
+                        0 => {
+                            let end = rng.u8(0..20);
+                            set.remove_range(&k(n), &k(end));
+                            if n < end {
+                                model.retain(|key: &Vec<u8>, _| !(n <= key[1] && key[1] < end));
+                                removed.push((n, end));
+                            }
+                        }
+                        1..4 => {
+                            set.remove(&k(n));
+                            model.insert(k(n), None);
+                        }
+                        _ => {
+                            set.put(&k(n), &[i; 3]);
+                            model.insert(k(n), Some(vec![i; 3]));
+                        }
+                    }
+                }
+                check(&set, &model, &removed);
+                check(&WriteSet::decode(set.payload()).unwrap(), &model, &removed);
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_payloads_are_refused() {
+        let mut set = WriteSet::new();
+        set.put(&k(1), b"one");
+        set.remove_range(&k(2), &k(3));
+        for len in 1..set.payload().len() {
+            if len != 8 {
+                assert!(WriteSet::decode(&set.payload()[..len]).is_err(), "{len}");
+            }
+        }
+        assert!(WriteSet::decode(&[9, 1, 1]).is_err());
+        assert!(WriteSet::decode(&[OP_REMOVE, 1, 0xF9]).is_err());
+    }
+}

@@ -1,0 +1,96 @@
+//! Walks the writes of a transaction, so that its reads see them on top of everything else.
+
+use std::sync::Arc;
+
+use super::write_set::WriteSet;
+use crate::types::cursor::SourceCursor;
+use crate::types::entry::{EntryRef, Kind};
+use crate::types::{Result, SeqNo, Value};
+
+/// A position in a write set. Its entries are newer than any commit.
+pub struct WriteSetCursor {
+    set: Arc<WriteSet>,
+    /// Index of the op in key order; past the end if not valid.
+    at: usize,
+}
+
+impl WriteSetCursor {
+    /// A walk over the writes so far.
+    pub fn new(set: Arc<WriteSet>) -> Self {
+        WriteSetCursor { set, at: usize::MAX }
+    }
+
+    fn go(&mut self, at: Option<usize>) -> Result<()> {
+        self.at = at.unwrap_or(usize::MAX);
+        Ok(())
+    }
+
+    fn entry(&self) -> EntryRef<'_> {
+        self.set.nth(self.at, SeqNo::MAX)
+    }
+}
+
+impl SourceCursor for WriteSetCursor {
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.go(Some(self.set.rank(key)))
+    }
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.go(self.set.rank(key).checked_sub(1))
+    }
+    fn seek_first(&mut self) -> Result<()> {
+        self.go(Some(0))
+    }
+    fn seek_last(&mut self) -> Result<()> {
+        self.go(self.set.len().checked_sub(1))
+    }
+    fn next(&mut self) -> Result<()> {
+        self.go(Some(self.at + 1))
+    }
+    fn prev(&mut self) -> Result<()> {
+        self.go(self.at.checked_sub(1))
+    }
+    fn valid(&self) -> bool {
+        self.at < self.set.len()
+    }
+    fn key(&self) -> &[u8] {
+        self.entry().key
+    }
+    fn seq(&self) -> SeqNo {
+        SeqNo::MAX
+    }
+    fn kind(&self) -> Kind {
+        self.entry().kind
+    }
+    fn value(&self) -> &[u8] {
+        self.entry().value
+    }
+    fn value_handle(&self) -> Value {
+        Value::copy_of(self.value())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walks_in_key_order_both_ways() {
+        let mut set = WriteSet::new();
+        for key in [b"\x01c", b"\x01a", b"\x01b"] {
+            set.put(key, &key[1..]);
+        }
+        set.remove(b"\x01b");
+        let mut cursor = WriteSetCursor::new(Arc::new(set));
+        let mut seen = Vec::new();
+        cursor.seek_first().unwrap();
+        while cursor.valid() {
+            seen.push((cursor.key()[1], cursor.kind()));
+            cursor.next().unwrap();
+        }
+        assert_eq!(seen, [(b'a', Kind::Put), (b'b', Kind::Tombstone), (b'c', Kind::Put)]);
+        cursor.seek_before(b"\x01b").unwrap();
+        assert_eq!((cursor.key(), cursor.value_handle()), (&b"\x01a"[..], Value::copy_of(b"a")));
+        cursor.prev().unwrap();
+        assert!(!cursor.valid());
+    }
+}
