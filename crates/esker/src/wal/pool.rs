@@ -63,7 +63,7 @@ struct State {
 }
 
 /// A file whose blocks are all written (P1).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Spare {
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,

@@ -1,1 +1,396 @@
+//! The log as a whole: what comes back after clean ends, damage, full disks and failing ones. Crashes: `crash.rs`.
 
+mod crash;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind, OpenOptions, read_range};
+
+use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
+use super::{Recovered, WalOptions, WalPool, WalWriter, file_name, recover, verify};
+use crate::types::{Error, Result, SeqNo};
+
+const DIR: &str = "db";
+
+fn env_on(fs: impl Into<FsRef>) -> Env {
+    Env::simulated(fs.into(), 1)
+}
+
+fn mem() -> (MemFs, Env) {
+    let fs = MemFs::new();
+    let env = env_on(Arc::new(fs.clone()) as FsRef);
+    env.fs.create_dir_all(Path::new(DIR)).unwrap();
+    (fs, env)
+}
+
+fn pool(env: &Env, segment_bytes_max: u64) -> Arc<WalPool> {
+    WalPool::new(env.clone(), DIR.into(), WalOptions { segment_bytes_max }).unwrap()
+}
+
+fn writer(env: &Env, segment_bytes_max: u64) -> WalWriter {
+    WalWriter::create(pool(env, segment_bytes_max), 1, &[]).unwrap()
+}
+
+/// A payload that tells its record: bytes drawn from the sequence number.
+fn payload(seq: u64, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (seq.wrapping_mul(31) + i as u64 * 7 + 1) as u8).collect()
+}
+
+fn append(writer: &mut WalWriter, seq: u64, len: usize) -> Result<()> {
+    let bytes = payload(seq, len);
+    // In two parts, so that parts and fragments meet at all offsets.
+    let (a, b) = bytes.split_at(len / 3);
+    writer.append(SeqNo::new(seq), &[a, b])
+}
+
+fn replayed(env: &Env, from: u64) -> Result<(Vec<(u64, Vec<u8>)>, Recovered)> {
+    let mut records = Vec::new();
+    let recovered = recover(env, Path::new(DIR), from, |seq, payload| {
+        records.push((seq.get(), payload.to_vec()));
+        Ok(())
+    })?;
+    Ok((records, recovered))
+}
+
+fn expect(env: &Env, records: &[(u64, usize)]) -> Recovered {
+    let (found, recovered) = replayed(env, 1).unwrap();
+    let wanted: Vec<_> = records.iter().map(|&(seq, len)| (seq, payload(seq, len))).collect();
+    assert!(found == wanted, "{:?} found, {records:?} wanted", found.iter().map(|r| r.0).collect::<Vec<_>>());
+    recovered
+}
+
+fn path(number: u64) -> PathBuf {
+    file_name::segment_path(Path::new(DIR), number)
+}
+
+fn bytes_of(env: &Env, number: u64) -> Vec<u8> {
+    let file = env.fs.open(&path(number), OpenOptions::read()).unwrap();
+    read_range(&*file, 0, file.len().unwrap() as usize).unwrap()
+}
+
+/// A fresh database directory that holds these segments.
+fn env_with(segments: &[(u64, &[u8])]) -> Env {
+    let (_, env) = mem();
+    for (number, bytes) in segments {
+        let file = env.fs.open(&path(*number), OpenOptions::create_new()).unwrap();
+        file.write_all_at(bytes, 0).unwrap();
+    }
+    env
+}
+
+fn names(env: &Env) -> Vec<String> {
+    let mut names = env.fs.list_dir(Path::new(DIR)).unwrap();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_closed_log_is_small_and_comes_back() {
+    let (_, env) = mem();
+    let mut log = writer(&env, 1 << 20);
+    assert!(names(&env).is_empty(), "no file before the first record");
+    for (seq, len) in [(1, 0), (2, 1), (5, 8), (9, 1000)] {
+        append(&mut log, seq, len).unwrap();
+    }
+    assert!(log.unsynced_bytes() > 1000);
+    log.sync().unwrap();
+    assert_eq!((log.unsynced_bytes(), log.current_segment()), (0, 1));
+    log.close().unwrap();
+    assert_eq!(names(&env), ["000001.wal"]);
+    assert_eq!(bytes_of(&env, 1).len(), SEGMENT_HEADER_BYTES + 5 * RECORD_HEADER_BYTES + 8 + 8 + 1000);
+    let recovered = expect(&env, &[(1, 0), (2, 1), (5, 8), (9, 1000)]);
+    assert_eq!((recovered.next_segment, recovered.trimmed_bytes, recovered.segments), (2, 0, vec![1]));
+    assert!(WalWriter::create(pool(&env, 1024), 1, &[]).unwrap_err().is_corrupt(), "segment 1 is there");
+}
+
+#[test]
+fn w5_records_span_segments_and_come_back_whole() {
+    for segment_bytes_max in [512, 1024, 4096] {
+        let (fs, env) = mem();
+        let mut log = writer(&env, segment_bytes_max);
+        let records: Vec<(u64, usize)> = (1..200).map(|seq| (seq, (seq * seq % 2999) as usize)).collect();
+        for &(seq, len) in &records {
+            append(&mut log, seq, len).unwrap();
+        }
+        log.sync().unwrap();
+        expect(&env_on(Arc::new(fs.crash_strict()) as FsRef), &records);
+    }
+}
+
+#[test]
+fn w5_a_record_without_its_last_fragment_is_dropped() {
+    let (_, env) = mem();
+    let mut log = writer(&env, 512);
+    append(&mut log, 1, 100).unwrap();
+    append(&mut log, 2, 3000).unwrap();
+    log.sync().unwrap();
+    let last = log.current_segment();
+    assert!(last > 4);
+    for segments_left in 1..last {
+        let parts: Vec<_> = (1..=segments_left).map(|n| (n, bytes_of(&env, n))).collect();
+        let parts: Vec<_> = parts.iter().map(|(n, bytes)| (*n, &bytes[..])).collect();
+        let env = env_with(&parts);
+        assert!(verify(&env, Path::new(DIR), 1, |_, _| Ok(())).unwrap().trimmed_bytes > 300);
+        let recovered = expect(&env, &[(1, 100)]);
+        assert_eq!((recovered.next_segment, &recovered.segments[..]), (2, &[1][..]));
+        // R3: the log goes on behind the cut.
+        let mut log = WalWriter::create(pool(&env, 512), 2, &recovered.segments).unwrap();
+        append(&mut log, 2, 700).unwrap();
+        log.close().unwrap();
+        expect(&env, &[(1, 100), (2, 700)]);
+    }
+}
+
+#[test]
+fn large_records_pass_through_the_buffer() {
+    let (_, env) = mem();
+    let mut log = writer(&env, 2 << 20);
+    let records = [(1, 10), (2, 5 << 20), (3, (1 << 20) + 1), (4, 3)];
+    for (seq, len) in records {
+        append(&mut log, seq, len).unwrap();
+    }
+    log.close().unwrap();
+    expect(&env, &records);
+}
+
+#[test]
+fn a_tail_torn_at_any_byte_is_trimmed() {
+    let (_, env) = mem();
+    let mut log = writer(&env, 4096);
+    append(&mut log, 1, 50).unwrap();
+    log.sync().unwrap();
+    let synced = SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES + 56;
+    append(&mut log, 2, 60).unwrap();
+    append(&mut log, 3, 70).unwrap();
+    log.write().unwrap();
+    let whole = bytes_of(&env, 1);
+    let record_2_end = synced + RECORD_HEADER_BYTES + 60;
+    let record_3_end = record_2_end + 4 + RECORD_HEADER_BYTES + 70;
+    for torn in synced..record_3_end {
+        let mut wanted = vec![(1, 50), (2, 60)];
+        wanted.truncate(if torn < record_2_end { 1 } else { 2 });
+        for rest in [Some(0), Some(0xA5), None] {
+            let mut bytes = whole.clone();
+            match rest {
+                Some(byte) => bytes[torn..].fill(byte),
+                None => bytes.truncate(torn),
+            }
+            if rest == Some(0) && torn + 8 > record_3_end && bytes == whole {
+                continue;
+            }
+            let env = env_with(&[(1, &bytes)]);
+            let recovered = expect(&env, &wanted);
+            // R3: with a newer segment behind it, the cut is no damage.
+            let mut log = WalWriter::create(pool(&env, 4096), recovered.next_segment, &[1]).unwrap();
+            append(&mut log, 7, 10).unwrap();
+            log.sync().unwrap();
+            wanted.push((7, 10));
+            assert_eq!(expect(&env, &wanted).trimmed_bytes, 0);
+            wanted.pop();
+        }
+    }
+}
+
+#[test]
+fn damage_to_durable_records_is_told_with_its_place_and_damage_to_the_tail_is_trimmed() {
+    let (_, env) = mem();
+    let mut log = writer(&env, 4096);
+    for seq in 1..=3 {
+        append(&mut log, seq, 32).unwrap();
+        log.sync().unwrap();
+    }
+    append(&mut log, 4, 32).unwrap();
+    append(&mut log, 5, 32).unwrap();
+    log.write().unwrap();
+    let whole = bytes_of(&env, 1);
+    let record = RECORD_HEADER_BYTES + 32;
+    for at in 0..SEGMENT_HEADER_BYTES + 5 * record {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        let env = env_with(&[(1, &bytes)]);
+        let result = replayed(&env, 1).map(|(records, _)| records.len());
+        let index = at.checked_sub(SEGMENT_HEADER_BYTES).map(|at| at / record);
+        match (result, index) {
+            // Records 4 and 5 were not synced.
+            (Ok(n), Some(3)) => assert_eq!(n, 3, "byte {at}"),
+            (Ok(n), Some(4)) => assert_eq!(n, 4, "byte {at}"),
+            (Err(Error::Corrupt { path: found, offset, .. }), index) => {
+                let start = index.map_or(0, |i| SEGMENT_HEADER_BYTES + i * record);
+                assert_eq!((found, offset), (path(1), start as u64), "byte {at}");
+                assert!(index.is_none_or(|i| i < 3), "byte {at}");
+                assert_eq!(bytes_of(&env, 1), bytes, "a damaged log is left alone");
+            }
+            (Err(Error::UnsupportedVersion { .. }), None) => assert!((8..12).contains(&at)),
+            (other, _) => panic!("byte {at}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn w3_damage_before_a_newer_segment_and_missing_segments_are_told() {
+    let (_, env) = mem();
+    let mut log = writer(&env, 4096);
+    for seq in 1..=3 {
+        append(&mut log, seq, 32).unwrap();
+        assert_eq!(log.rotate().unwrap(), seq + 1);
+        assert_eq!(log.rotate().unwrap(), seq + 1, "a segment without records stays");
+    }
+    append(&mut log, 4, 32).unwrap();
+    log.sync().unwrap();
+    let (a, b, c) = (bytes_of(&env, 1), bytes_of(&env, 2), bytes_of(&env, 3));
+    expect(&env_with(&[(1, &a), (2, &b), (3, &c)]), &[(1, 32), (2, 32), (3, 32)]);
+    let mut bad = b.clone();
+    bad[SEGMENT_HEADER_BYTES + 30] ^= 1;
+    let is_corrupt = |segments: &[(u64, &[u8])], at: (u64, u64)| {
+        let err = replayed(&env_with(segments), 1).unwrap_err();
+        assert!(
+            matches!(&err, Error::Corrupt { path: p, offset, .. } if (p, *offset) == (&path(at.0), at.1)),
+            "{err}"
+        );
+        assert!(err.to_string().contains("esker check"), "{err}");
+    };
+    is_corrupt(&[(1, &a), (2, &bad), (3, &c)], (2, SEGMENT_HEADER_BYTES as u64));
+    let cut = &b[..SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES + 32];
+    is_corrupt(&[(1, &a), (2, cut), (3, &c)], (2, cut.len() as u64));
+    is_corrupt(&[(1, &a), (3, &c)], (2, 0));
+    is_corrupt(&[(2, &b), (3, &c)], (1, 0));
+}
+
+#[test]
+fn ww3_a_full_disk_refuses_a_record_before_writing_any_of_it() {
+    let (fs, env) = mem();
+    let mut log = writer(&env, 4096);
+    append(&mut log, 1, 1000).unwrap();
+    log.sync().unwrap();
+    let written = bytes_of(&env, 1);
+    fs.set_capacity(Some(fs.used_bytes() + 6000));
+    for _ in 0..2 {
+        let err = append(&mut log, 2, 10_000).unwrap_err();
+        assert!(matches!(err, Error::NoSpace { .. }), "{err}");
+        assert_eq!(bytes_of(&env, 1), written);
+    }
+    append(&mut log, 3, 2000).unwrap();
+    fs.set_capacity(None);
+    append(&mut log, 4, 10_000).unwrap();
+    log.sync().unwrap();
+    expect(&env_on(Arc::new(fs.crash_strict()) as FsRef), &[(1, 1000), (3, 2000), (4, 10_000)]);
+}
+
+#[test]
+fn w6_a_failed_sync_poisons_and_is_not_tried_again() {
+    for by_handle in [false, true] {
+        let faults = FaultFs::new(Arc::new(MemFs::new()));
+        let env = env_on(Arc::new(faults.clone()) as FsRef);
+        env.fs.create_dir_all(Path::new(DIR)).unwrap();
+        let mut log = writer(&env, 4096);
+        append(&mut log, 1, 10).unwrap();
+        log.sync().unwrap();
+        assert!(log.sync_handle().is_none());
+        append(&mut log, 2, 10).unwrap();
+        log.write().unwrap();
+        let (first, second) = (log.sync_handle().unwrap(), log.sync_handle().unwrap());
+        faults.add(FaultRule::new(&[OpKind::SyncData], FaultAction::Fail(io::ErrorKind::Other)));
+        let failed = if by_handle { log.synced(first.sync()) } else { log.sync() };
+        assert!(matches!(failed, Err(Error::Poisoned(_))));
+        let syncs = faults.count(OpKind::SyncData);
+        for result in
+            [log.sync(), log.write(), append(&mut log, 3, 1), log.rotate().map(drop), log.reserve(1)]
+        {
+            let Err(Error::Poisoned(cause)) = result else { panic!("{result:?}") };
+            assert!(matches!(&*cause, Error::Io { op: "sync", .. }), "{cause}");
+        }
+        // Y2: nor does the other thread's sync reach the system and report success.
+        assert!(log.synced(second.sync()).is_err() && log.close().is_err());
+        assert_eq!(faults.count(OpKind::SyncData), syncs);
+    }
+}
+
+#[test]
+fn a_sync_elsewhere_counts_for_the_bytes_that_it_covered() {
+    let (fs, env) = mem();
+    let mut log = writer(&env, 4096);
+    append(&mut log, 1, 100).unwrap();
+    log.write().unwrap();
+    let handle = log.sync_handle().unwrap();
+    append(&mut log, 2, 100).unwrap();
+    let outcome = handle.sync();
+    log.synced(outcome).unwrap();
+    assert_eq!(log.unsynced_bytes(), (RECORD_HEADER_BYTES + 104) as u64);
+    expect(&env_on(Arc::new(fs.crash_strict()) as FsRef), &[(1, 100)]);
+    log.write().unwrap();
+    let late = log.sync_handle().unwrap();
+    log.rotate().unwrap();
+    log.synced(late.sync()).unwrap();
+    expect(&env, &[(1, 100), (2, 100)]);
+}
+
+#[test]
+fn p3_the_pool_prepares_ahead_recycles_and_stays_small() {
+    let (_, env) = mem();
+    let pool = pool(&env, 1024);
+    let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
+    assert!(!pool.prepare_step().unwrap());
+    append(&mut log, 1, 600).unwrap();
+    assert!(pool.spare_wanted() && pool.prepare_step().unwrap() && !pool.prepare_step().unwrap());
+    assert_eq!(names(&env), ["000001.wal", "wal-spare-2.tmp"]);
+    append(&mut log, 2, 9000).unwrap();
+    let current = log.rotate().unwrap();
+    assert!(current > 9 && !names(&env).iter().any(|name| file_name::is_spare(name)));
+    log.release_below(current).unwrap();
+    let spares = names(&env);
+    assert!(spares.len() == 2 && spares.iter().all(|name| file_name::is_spare(name)), "{spares:?}");
+    append(&mut log, 3, 10).unwrap();
+    assert_eq!(names(&env).len(), 2, "a spare became segment {current}");
+    pool.trim().unwrap();
+    assert_eq!(names(&env), [file_name::segment_file_name(current)]);
+}
+
+#[test]
+fn replayed_segments_are_deleted_and_never_recycled() {
+    let (_, env) = mem();
+    let mut log = writer(&env, 1024);
+    append(&mut log, 1, 3000).unwrap();
+    log.sync().unwrap();
+    drop(log);
+    let recovered = expect(&env, &[(1, 3000)]);
+    let mut log = WalWriter::create(pool(&env, 1024), recovered.next_segment, &recovered.segments).unwrap();
+    log.release_below(recovered.next_segment).unwrap();
+    assert!(names(&env).is_empty());
+    // What a crash leaves of obsolete segments, recovery deletes.
+    let env = env_with(&[(3, b"obsolete"), (4, b"obsolete")]);
+    let (records, recovered) = replayed(&env, 5).unwrap();
+    assert!(records.is_empty() && names(&env).is_empty() && recovered.next_segment == 5);
+}
+
+#[test]
+fn options_are_checked() {
+    let (_, env) = mem();
+    for bad in [0, 100, 1000, (1 << 30) + 512] {
+        let made = WalPool::new(env.clone(), DIR.into(), WalOptions { segment_bytes_max: bad });
+        assert!(matches!(made, Err(Error::Invalid(_))), "{bad}");
+    }
+    assert!(WalPool::new(env, DIR.into(), WalOptions::default()).is_ok());
+}
+
+#[test]
+fn s1_the_reader_takes_any_bytes() {
+    let (_, env) = mem();
+    let mut log = writer(&env, 1024);
+    for seq in 1..=9 {
+        append(&mut log, seq, 60).unwrap();
+        log.sync().unwrap();
+    }
+    let whole = bytes_of(&env, 1);
+    let mut rng = fastrand::Rng::with_seed(1);
+    for _ in 0..20_000 {
+        let mut bytes = whole.clone();
+        for _ in 0..rng.usize(0..4) {
+            let at = rng.usize(0..bytes.len());
+            bytes[at] = rng.u8(..);
+        }
+        bytes.truncate(rng.usize(0..=whole.len()));
+        super::fuzzing::wal_segment(&bytes);
+    }
+}

@@ -200,10 +200,9 @@ impl WalWriter {
             self.pool.env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
             self.replayed.pop_front();
         }
-        while self.finished.front().is_some_and(|(number, _)| *number < segment) {
-            if let Some((_, spare)) = self.finished.pop_front() {
-                self.pool.recycle(spare)?;
-            }
+        while let Some((_, spare)) = self.finished.front().filter(|(number, _)| *number < segment) {
+            self.pool.recycle(spare.clone())?;
+            self.finished.pop_front();
         }
         Ok(())
     }
