@@ -59,6 +59,8 @@ test_decoders! {
     table_stored
     table
     wal_segment
+    commit_payload
+    version_edit
 }
 
 fn find(name: &str) -> Target {

@@ -34,6 +34,8 @@ pub fn targets() -> Vec<Target> {
         target("table_stored", fuzzing::sstable::stored_part, parts.stored),
         target("table", fuzzing::sstable::table, tables),
         target("wal_segment", fuzzing::wal::wal_segment, fuzzing::wal::segments()),
+        target("commit_payload", fuzzing::txn::commit_payload, commit_payloads()),
+        target("version_edit", fuzzing::manifest::version_edit, version_edits()),
     ]
 }
 
@@ -79,6 +81,24 @@ fn compressed() -> Vec<Vec<u8>> {
         }
     }
     seeds
+}
+
+/// The golden bytes of docs/formats/wal.md, and some more.
+fn commit_payloads() -> Vec<Vec<u8>> {
+    let puts = (0..20).flat_map(|i| [1, 2, 1, i, 3, b'x', b'y', i]);
+    vec![
+        b"\x02\x01\x03\xac\x02\x0a\x01\x02\x01a\x03xyz\x00\x02\x01b\x02\x02\x01c\x02\x01d".to_vec(),
+        [0].into_iter().chain(puts).collect(),
+        vec![0],
+    ]
+}
+
+/// The golden bytes of docs/formats/manifest.md, and some more.
+fn version_edits() -> Vec<Vec<u8>> {
+    let fields = b"\x01\x08\x02\x04\x03\x06\x04\xac\x02\x05\x01\x01\x2a\x06\x02";
+    let table = b"\x07\x07\x07\x01\xe8\x07\x84\x07\x0a\x02\x01\x03\x09\x02\x01a\x00\x02\x01q";
+    let second = b"\x07\x09\x00\x02\xe8\x07\x84\x07\x0a\x02\x01\x03\x09\x02\x01c\x01\x02\x01d";
+    vec![[&fields[..], table].concat(), [&fields[..], table, second].concat(), Vec::new()]
 }
 
 /// A record file, and where the payload of its first record starts.
