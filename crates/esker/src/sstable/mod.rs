@@ -4,6 +4,31 @@
 //!   sorted entries --TableWriter--> file --Table::open--> Table --get, cursor, scan--> entries
 //!                                                           `-- blocks in memory: crate::cache
 //! ```
+//!
+//! The public part ([`Writer`], [`Reader`], [`merge`]) works without a database:
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("words.sst");
+//! use esker::sstable::{Reader, Writer};
+//!
+//! let mut writer = Writer::create(&path)?;
+//! for word in ["ale", "beer", "cider"] {
+//!     writer.put(word.as_bytes(), b"a drink")?;
+//! }
+//! writer.finish()?;
+//!
+//! let table = Reader::open(&path)?;
+//! for entry in table.range("b"..).rev() {
+//!     let (key, value) = entry?;
+//!     println!("{}: {}", key.escape_ascii(), value.escape_ascii());
+//! }
+//! # Ok::<(), esker::Error>(())
+//! ```
+//!
+//! To read the source, follow a write (`writer.rs`, `block_builder.rs`, `stored.rs`), then a read (`table.rs`,
+//! `index.rs`, `block.rs`, `block_search.rs`), then the ways to walk (`cursor.rs`, `scan.rs`).
+//! Bytes: docs/formats/sstable.md
 
 mod block;
 mod block_builder;
@@ -17,11 +42,13 @@ mod index;
 mod options;
 mod properties;
 mod scan;
+mod standalone;
 mod stored;
 mod table;
 mod writer;
 
 pub use options::{TableCompression, TableOptions};
+pub use standalone::{Metadata, Range, Reader, Writer, merge};
 
 pub(crate) use check::TableCheck;
 pub(crate) use cursor::TableCursor;

@@ -79,6 +79,17 @@ impl TableScan {
         }))
     }
 
+    /// The version that `next` returned last.
+    ///
+    /// # Panics
+    /// Before the first version and after the last.
+    #[inline]
+    pub(crate) fn current(&self) -> EntryRef<'_> {
+        let block = self.block.as_ref().expect("the scan stands on an entry");
+        let entry = self.next_entry.checked_sub(1).expect("the scan stands on an entry");
+        EntryRef { key: &self.key, seq: block.seq(entry), kind: block.kind(entry), value: block.value(entry) }
+    }
+
     /// Takes up the next block; false after the last.
     pub(super) fn advance_block(&mut self) -> Result<bool> {
         let number = self.next_block;

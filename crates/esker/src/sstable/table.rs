@@ -167,21 +167,24 @@ impl Table {
     }
 
     /// The newest version of `key` that a reader at `at` sees; a tombstone is found like a value. Range tombstones are
-    /// the caller's business. `hash` is the key's; with `use_filter` off the filter is not asked (it costs a
-    /// cache miss, which is wasted where the key is likely present).
+    /// the caller's business. `hash` is the key's.
+    ///
+    /// A look at the filter costs a cache miss, about as much as a look at a block in memory. `filter_first` asks it
+    /// before anything else, which pays where the key is likely absent; otherwise it is asked only before a
+    /// block is read from the file.
     #[inline]
     pub(crate) fn get(
         &self,
         key: &[u8],
         hash: u64,
         at: SeqNo,
-        use_filter: bool,
+        filter_first: bool,
         pin: &Guard,
     ) -> Result<Option<Found>> {
-        if use_filter && !self.may_contain(hash) {
+        if filter_first && !self.may_contain(hash) {
             return Ok(None);
         }
-        let Some((block, i)) = self.find(key, at, pin)? else { return Ok(None) };
+        let Some((block, i)) = self.find(key, hash, at, pin)? else { return Ok(None) };
         let (seq, kind) = (block.seq(i), block.kind(i));
         let range = block.value_range(i);
         let value = if range.is_empty() { Value::empty() } else { Value::slice_of(block.into_arc(), range) };
@@ -199,7 +202,7 @@ impl Table {
         if !self.may_contain(hash) {
             return Ok(None);
         }
-        Ok(self.find(key, at, pin)?.map(|(block, i)| (block.seq(i), block.kind(i))))
+        Ok(self.find(key, hash, at, pin)?.map(|(block, i)| (block.seq(i), block.kind(i))))
     }
 
     /// The sequence number of the newest version of `key`, whatever it is.
@@ -209,12 +212,22 @@ impl Table {
 
     /// The entry of the newest version of `key` not newer than `at`.
     #[inline]
-    fn find<'g>(&'g self, key: &[u8], at: SeqNo, pin: &'g Guard) -> Result<Option<(BlockUse<'g>, usize)>> {
+    fn find<'g>(
+        &'g self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        pin: &'g Guard,
+    ) -> Result<Option<(BlockUse<'g>, usize)>> {
         let mut number = self.index.find(key);
         if number >= self.index.len() {
             return Ok(None);
         }
-        let mut block = self.block(number, true, pin)?;
+        let mut block = match self.blocks.load(number, pin) {
+            Some(block) => BlockUse::Pinned(block),
+            None if !self.may_contain(hash) => return Ok(None),
+            None => BlockUse::Loaded(self.load(number, true, pin)?),
+        };
         let (mut i, found) = block.lower_bound(key, self.index.simd());
         if !found {
             return Ok(None);

@@ -1,0 +1,61 @@
+//! Merges tables into one.
+
+use super::{Reader, Writer};
+use crate::types::Result;
+use crate::types::cursor::SourceCursor;
+
+/// Merges tables into `writer`. For each key, `reduce` is given the key and its values, in the order of `readers`
+/// (newest first, by convention), and returns the merged value; `None` drops the key.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = |name: &str| dir.path().join(name);
+/// # use esker::sstable::{self, Reader, Writer};
+/// # let write = |name: &str, pairs: &[(&str, &str)]| -> esker::Result<Reader> {
+/// #     let mut writer = Writer::create(path(name))?;
+/// #     for (k, v) in pairs { writer.put(k.as_bytes(), v.as_bytes())?; }
+/// #     writer.finish()?;
+/// #     Reader::open(path(name))
+/// # };
+/// let new = write("new.sst", &[("a", "2"), ("b", "")])?;
+/// let old = write("old.sst", &[("a", "1"), ("b", "1"), ("c", "1")])?;
+/// let mut writer = Writer::create(path("merged.sst"))?;
+/// // The newest value wins; an empty one deletes.
+/// sstable::merge(&[new, old], &mut writer, |_key, values| (!values[0].is_empty()).then(|| values[0].to_vec()))?;
+/// writer.finish()?;
+///
+/// let merged = Reader::open(path("merged.sst"))?;
+/// assert_eq!(merged.len(), 2);
+/// assert_eq!(merged.get(b"a")?.unwrap(), b"2");
+/// # Ok::<(), esker::Error>(())
+/// ```
+pub fn merge(
+    readers: &[Reader],
+    writer: &mut Writer,
+    mut reduce: impl FnMut(&[u8], &[&[u8]]) -> Option<Vec<u8>>,
+) -> Result<()> {
+    let mut sources: Vec<_> = readers.iter().map(|reader| (reader, reader.passing_cursor())).collect();
+    for (reader, cursor) in &mut sources {
+        cursor.seek_first()?;
+        while cursor.valid() && !reader.stands_on_live(cursor) {
+            cursor.next()?;
+        }
+    }
+    let mut key = Vec::new();
+    loop {
+        let positions = sources.iter().filter(|(_, cursor)| cursor.valid());
+        let Some(smallest) = positions.map(|(_, cursor)| cursor.key()).min() else { return Ok(()) };
+        key.clear();
+        key.extend_from_slice(smallest);
+        let on_key = sources.iter().filter(|(_, cursor)| cursor.valid() && cursor.key() == key);
+        let values: Vec<&[u8]> = on_key.map(|(_, cursor)| cursor.value()).collect();
+        if let Some(value) = reduce(&key, &values) {
+            writer.put(&key, &value)?;
+        }
+        for (reader, cursor) in &mut sources {
+            while cursor.valid() && (cursor.key() == key || !reader.stands_on_live(cursor)) {
+                cursor.next()?;
+            }
+        }
+    }
+}

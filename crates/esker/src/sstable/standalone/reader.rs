@@ -1,0 +1,282 @@
+//! Reads a table of plain keys and values.
+
+use std::ops::{Bound, RangeBounds};
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::Env;
+
+use super::super::BlockCache;
+use super::super::cursor::TableCursor;
+use super::super::table::Table;
+use crate::cache::{self, MemoryBudget};
+use crate::encoding::Compression;
+use crate::encoding::hash::key_hash;
+use crate::types::cursor::SourceCursor;
+use crate::types::entry::Kind;
+use crate::types::{Result, SeqNo, Value};
+
+/// Memory for blocks that a reader keeps unless told otherwise.
+const CACHE_BYTES: u64 = 64 << 20;
+
+/// An open table. Cloning shares it; all methods may be called from many threads at once.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("numbers.sst");
+/// # let mut writer = esker::sstable::Writer::create(&path)?;
+/// # for n in 0..100u32 { writer.put(&n.to_be_bytes(), format!("{n}").as_bytes())?; }
+/// # writer.finish()?;
+/// let table = esker::sstable::Reader::open(&path)?;
+/// assert_eq!(table.len(), 100);
+/// assert!(table.contains(&7u32.to_be_bytes())?);
+/// assert_eq!(table.get(b"no such key")?, None::<esker::Value>);
+///
+/// let mut range = table.range(&10u32.to_be_bytes()[..]..&20u32.to_be_bytes()[..]);
+/// let (first_key, first_value) = range.next().unwrap()?;
+/// let (_, last_value) = range.next_back().unwrap()?;
+/// assert_eq!((&first_key[..], &first_value[..], &last_value[..]), (&10u32.to_be_bytes()[..], &b"10"[..], &b"19"[..]));
+/// # Ok::<(), esker::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Reader {
+    table: Arc<Table>,
+}
+
+/// What a table says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metadata {
+    /// The number of distinct keys.
+    pub keys: u64,
+    /// Bytes of all keys, before compression.
+    pub key_bytes: u64,
+    /// Bytes of all values, before compression.
+    pub value_bytes: u64,
+    /// The length of the file.
+    pub file_bytes: u64,
+    /// Data blocks.
+    pub blocks: u64,
+    /// The codec of the blocks that shrink by it.
+    pub compression: Compression,
+    /// The smallest and the largest key that may be in the table; `None` if there are no keys.
+    pub key_range: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Reader {
+    /// Opens a table, with 64 MiB of memory for its blocks.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_in(&Env::real(), path, CACHE_BYTES)
+    }
+
+    /// Opens a table, with so many bytes of memory for index, filter and blocks.
+    pub fn open_with(path: impl AsRef<Path>, cache_bytes: u64) -> Result<Self> {
+        Self::open_in(&Env::real(), path, cache_bytes)
+    }
+
+    /// The same in another environment: in memory, say.
+    pub fn open_in(env: &Env, path: impl AsRef<Path>, cache_bytes: u64) -> Result<Self> {
+        let cache: Arc<BlockCache> = BlockCache::new(MemoryBudget::new(cache_bytes));
+        Ok(Reader { table: Table::open(env, path.as_ref(), &cache)? })
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        let pin = cache::pin();
+        let found = self.table.get(key, key_hash(key), SeqNo::MAX, false, &pin)?;
+        Ok(found.filter(|f| self.is_live(key, f.seq, f.kind)).map(|f| f.value))
+    }
+
+    /// Whether there is such a key. Cheaper than `get`: the value is not touched.
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        let pin = cache::pin();
+        let found = self.table.find_version(key, key_hash(key), SeqNo::MAX, &pin)?;
+        Ok(found.is_some_and(|(seq, kind)| self.is_live(key, seq, kind)))
+    }
+
+    /// Tables that a [`Writer`](super::Writer) made have no tombstones, but a database's tables do.
+    fn is_live(&self, key: &[u8], seq: SeqNo, kind: Kind) -> bool {
+        kind == Kind::Put && self.table.range_tombstones().cover(key, SeqNo::MAX) <= seq
+    }
+
+    /// The number of keys. In a table taken from a database, deleted keys count too.
+    pub fn len(&self) -> u64 {
+        self.table.properties().keys
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the table says about itself.
+    pub fn metadata(&self) -> Metadata {
+        let p = self.table.properties();
+        Metadata {
+            keys: p.keys,
+            key_bytes: p.key_bytes,
+            value_bytes: p.value_bytes,
+            file_bytes: self.table.file_bytes(),
+            blocks: p.blocks,
+            compression: p.compression,
+            key_range: (p.keys > 0).then(|| (p.range.start.clone(), p.range.end.key().to_vec())),
+        }
+    }
+
+    /// All keys and values, from either end.
+    pub fn iter(&self) -> Range {
+        self.range::<&[u8]>(..)
+    }
+
+    /// The keys and values between two keys, from either end.
+    pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
+        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        Range {
+            reader: self.clone(),
+            low: owned(bounds.start_bound()),
+            high: owned(bounds.end_bound()),
+            front: None,
+            back: None,
+            done: false,
+        }
+    }
+
+    /// Reads the whole file and proves it sound: checksums, order, index, filter, counts.
+    pub fn verify(&self) -> Result<()> {
+        self.table.verify().map(|_| ())
+    }
+
+    pub(super) fn cursor(&self) -> TableCursor {
+        self.table.cursor(SeqNo::MAX, true)
+    }
+
+    /// A cursor for one pass, which leaves nothing in memory.
+    pub(super) fn passing_cursor(&self) -> TableCursor {
+        self.table.cursor(SeqNo::MAX, false)
+    }
+
+    pub(super) fn stands_on_live(&self, cursor: &TableCursor) -> bool {
+        self.is_live(cursor.key(), cursor.seq(), cursor.kind())
+    }
+}
+
+/// An iterator over keys and values; ends after an error.
+pub struct Range {
+    reader: Reader,
+    /// What is left: each step from one end moves the bound of that end.
+    low: Bound<Vec<u8>>,
+    high: Bound<Vec<u8>>,
+    front: Option<TableCursor>,
+    back: Option<TableCursor>,
+    done: bool,
+}
+
+/// Makes `bound` exclude `key` and what lies beyond it.
+fn exclude(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
+    let (Bound::Included(kept) | Bound::Excluded(kept)) = std::mem::replace(bound, Bound::Unbounded) else {
+        *bound = Bound::Excluded(key.to_vec());
+        return;
+    };
+    let mut kept = kept;
+    kept.clear();
+    kept.extend_from_slice(key);
+    *bound = Bound::Excluded(kept);
+}
+
+impl Range {
+    /// Moves the front cursor to the next key of the range; false if there is none.
+    fn step_front(&mut self) -> Result<bool> {
+        let mut started = self.front.is_some();
+        let cursor = self.front.get_or_insert_with(|| self.reader.cursor());
+        loop {
+            match (&self.low, started) {
+                (_, true) => cursor.next()?,
+                (Bound::Unbounded, _) => cursor.seek_first()?,
+                (Bound::Included(key) | Bound::Excluded(key), _) => cursor.seek(key)?,
+            }
+            started = true;
+            let before_end = cursor.valid()
+                && match &self.high {
+                    Bound::Unbounded => true,
+                    Bound::Included(end) => cursor.key() <= &**end,
+                    Bound::Excluded(end) => cursor.key() < &**end,
+                };
+            if !before_end {
+                return Ok(false);
+            }
+            let behind_start = !matches!(&self.low, Bound::Excluded(low) if cursor.key() == &**low);
+            if behind_start && self.reader.stands_on_live(cursor) {
+                exclude(&mut self.low, cursor.key());
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Moves the back cursor to the previous key of the range; false if there is none.
+    fn step_back(&mut self) -> Result<bool> {
+        let mut started = self.back.is_some();
+        let cursor = self.back.get_or_insert_with(|| self.reader.cursor());
+        loop {
+            match (&self.high, started) {
+                (_, true) => cursor.prev()?,
+                (Bound::Unbounded, _) => cursor.seek_last()?,
+                (Bound::Excluded(key), _) => cursor.seek_before(key)?,
+                (Bound::Included(key), _) => {
+                    cursor.seek(key)?;
+                    if !cursor.valid() || cursor.key() != &**key {
+                        cursor.seek_before(key)?;
+                    }
+                }
+            }
+            started = true;
+            let behind_start = cursor.valid()
+                && match &self.low {
+                    Bound::Unbounded => true,
+                    Bound::Included(start) => cursor.key() >= &**start,
+                    Bound::Excluded(start) => cursor.key() > &**start,
+                };
+            if !behind_start {
+                return Ok(false);
+            }
+            if self.reader.stands_on_live(cursor) {
+                exclude(&mut self.high, cursor.key());
+                return Ok(true);
+            }
+        }
+    }
+
+    fn item(
+        &mut self,
+        step: impl FnOnce(&mut Self) -> Result<bool>,
+        cursor: impl FnOnce(&Self) -> Option<&TableCursor>,
+    ) -> Option<Result<(Vec<u8>, Value)>> {
+        if self.done {
+            return None;
+        }
+        match step(self) {
+            Ok(true) => cursor(self).map(|c| Ok((c.key().to_vec(), c.value_handle()))),
+            Ok(false) => {
+                self.done = true;
+                None
+            }
+            Err(e) => {
+                self.done = true;
+                Some(Err(e))
+            }
+        }
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<(Vec<u8>, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.item(Self::step_front, |range| range.front.as_ref())
+    }
+}
+
+impl DoubleEndedIterator for Range {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.item(Self::step_back, |range| range.back.as_ref())
+    }
+}

@@ -1,0 +1,97 @@
+//! Writes a table of plain keys and values.
+
+use std::path::Path;
+
+use esker_env::Env;
+
+use super::super::options::TableOptions;
+use super::super::writer::TableWriter;
+use crate::types::entry::{EntryRef, Kind};
+use crate::types::{Error, Result, SeqNo};
+use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
+/// Writes a table: keys in strictly ascending order, each once.
+///
+/// Until [`finish`](Self::finish) has returned there is no table: a writer that is dropped removes its file.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("fruits.sst");
+/// use esker::sstable::{Reader, Writer};
+///
+/// let mut writer = Writer::create(&path)?;
+/// writer.put(b"apple", b"red")?;
+/// writer.put(b"banana", b"yellow")?;
+/// assert!(writer.put(b"aardvark", b"too late").is_err());
+/// writer.finish()?;
+///
+/// assert_eq!(Reader::open(&path)?.get(b"banana")?.unwrap(), b"yellow");
+/// # Ok::<(), esker::Error>(())
+/// ```
+pub struct Writer {
+    /// Taken by `finish`.
+    table: Option<TableWriter>,
+}
+
+impl Writer {
+    /// Creates the file, which must not exist, with the default options.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        Self::create_in(&Env::real(), path, TableOptions::default())
+    }
+
+    /// Creates the file, which must not exist.
+    pub fn create_with(path: impl AsRef<Path>, options: TableOptions) -> Result<Self> {
+        Self::create_in(&Env::real(), path, options)
+    }
+
+    /// The same in another environment: in memory, say.
+    pub fn create_in(env: &Env, path: impl AsRef<Path>, options: TableOptions) -> Result<Self> {
+        Ok(Writer { table: Some(TableWriter::create(env, path.as_ref(), options)?) })
+    }
+
+    fn table(&mut self) -> &mut TableWriter {
+        self.table.as_mut().expect("only finish takes the table, and the writer with it")
+    }
+
+    /// Adds a key, which must be above the last one. After an [`Error::Invalid`] (keys out of order) or an error
+    /// about a length the writer can go on; after any other one it cannot.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if key.len() > KEY_BYTES_MAX {
+            return Err(Error::KeyTooLong { len: key.len() });
+        }
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Error::ValueTooLong { len: value.len() });
+        }
+        self.table().add(EntryRef { key, seq: SeqNo::ZERO, kind: Kind::Put, value })
+    }
+
+    /// The number of keys so far.
+    pub fn len(&self) -> u64 {
+        self.table.as_ref().map_or(0, TableWriter::entries)
+    }
+
+    /// Whether there is no key yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// About how long the file would be if it were finished now, in bytes.
+    pub fn estimated_bytes(&self) -> u64 {
+        self.table.as_ref().map_or(0, TableWriter::estimated_bytes)
+    }
+
+    /// Completes the table and makes its bytes durable. Returns the length of the file.
+    pub fn finish(mut self) -> Result<u64> {
+        let table = self.table.take().expect("only finish takes the table, and the writer with it");
+        Ok(table.finish(None)?.file_bytes)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let Some(table) = self.table.take() {
+            // An unfinished file that cannot be removed is no table either: no reader opens it.
+            let _ = table.abandon();
+        }
+    }
+}
