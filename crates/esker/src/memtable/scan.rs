@@ -28,6 +28,15 @@ impl MemtableScan {
         Some(self.position.version()?.entry())
     }
 
+    /// The entry that `next` returned last.
+    ///
+    /// # Panics
+    /// Before the first entry and after the last.
+    #[inline]
+    pub(crate) fn current(&self) -> EntryRef<'_> {
+        self.position.version().expect("the scan stands on an entry").entry()
+    }
+
     /// Goes on at the newest version of the first key `>= key`.
     pub(crate) fn seek(&mut self, key: &[u8]) {
         self.position.seek(key);
