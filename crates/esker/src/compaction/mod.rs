@@ -1,1 +1,18 @@
-//! Placeholder until its owner writes it.
+//! Flush and merge: how memtables become tables, and tables fewer and larger ones.
+//!
+//! ```text
+//!   Version --picker (pure)--> Plan --execute--> MergeScan --> Judge --> Output --> tables, a VersionEdit's parts
+//!              |                     memtables -----'
+//!              |-- partition: key ranges that can be merged on their own; fences
+//!              `-- pacing: how far behind merging is, and how much writers wait for it
+//! ```
+//!
+//! In reading order: `partition`, `picker`, `pacing` decide; `merge`, `garbage`, `output`, `execute` do.
+
+pub(crate) mod execute;
+mod garbage;
+mod merge;
+mod output;
+pub(crate) mod pacing;
+pub(crate) mod partition;
+pub(crate) mod picker;

@@ -1,0 +1,212 @@
+//! Doing what was decided: a flush, a merge, a move. No policy.
+//!
+//! ```text
+//!   memtables, or the plan's tables --MergeScan--> Judge --> Output --> Built --> the caller's VersionEdit
+//! ```
+//!
+//! EX1. When `flush` or `merge` returns `Built`, the tables in it and their names are durable.
+//! EX2. When it returns an error, or `None` because it was cancelled, no file of it is left (as far as files can still
+//!      be removed), and its inputs are untouched.
+//! EX3. Memory does not grow with the inputs: one block or window for each source, one table's index for the output.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use esker_env::Env;
+
+use super::garbage::{Horizons, Judge};
+use super::merge::{MergeScan, Source};
+use super::output::{Output, Shape, Written};
+use super::partition::{fences, fences_for};
+use super::picker::{OutputRun, Plan, PlanKind};
+use crate::manifest::edit::AddedTable;
+use crate::manifest::version::{Level, LiveTable, RunId, Version};
+use crate::memtable::Memtable;
+use crate::sstable::{BlockCache, Table, TableOptions};
+use crate::types::entry::EntryRef;
+use crate::types::range_tombstone::RangeTombstones;
+use crate::types::{FileId, Result, SeqNo};
+
+/// The cancel flag is looked at every so many bytes.
+const CANCEL_BYTES: usize = 1 << 20;
+/// Tables are allowed to be this part larger than an even share, so that a wrong estimate leaves no crumb at the end.
+const SLACK_PART: u64 = 16;
+
+/// The surroundings of the work.
+pub(crate) struct Context<'a> {
+    /// Files.
+    pub env: &'a Env,
+    /// The database's directory.
+    pub dir: &'a Path,
+    /// Takes the blocks of new tables, while it has room.
+    pub cache: &'a Arc<BlockCache>,
+    /// How tables are written.
+    pub options: TableOptions,
+    /// Tables are cut at this size.
+    pub table_bytes: u64,
+    /// Gives a new file id.
+    pub new_file: &'a dyn Fn() -> FileId,
+    /// Once true the work ends early, without result. Relaxed: it protects nothing.
+    pub cancel: &'a AtomicBool,
+}
+
+/// What went in and came out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MergeStats {
+    /// Bytes of the input tables; none for memtables.
+    pub bytes_read: u64,
+    /// Bytes of the new tables.
+    pub bytes_written: u64,
+    /// Versions that went in.
+    pub entries_in: u64,
+    /// Versions that came out.
+    pub entries_out: u64,
+}
+
+/// The result: what the version edit shall add and remove.
+#[derive(Debug, Default)]
+pub(crate) struct Built {
+    /// Tables that join the version.
+    pub added: Vec<AddedTable>,
+    /// Tables that leave it.
+    pub removed: Vec<FileId>,
+    /// The new ones, open.
+    pub opened: HashMap<FileId, Arc<Table>>,
+    /// What went in and came out.
+    pub stats: MergeStats,
+}
+
+/// Writes memtables, newest first, as one run. `snapshots`: every registered one and the visible sequence number.
+/// `bottommost`: there are no tables at all. None if it was cancelled.
+pub(crate) fn flush(
+    context: &Context<'_>,
+    memtables: &[Arc<Memtable>],
+    snapshots: Vec<SeqNo>,
+    fences: &[Vec<u8>],
+    bottommost: bool,
+    level: Level,
+    run: RunId,
+) -> Result<Option<Built>> {
+    let tombstones = memtables.iter().map(|m| m.range_tombstones());
+    let tombstones = RangeTombstones::new(tombstones.flat_map(|t| t.iter().collect::<Vec<_>>()));
+    let bytes = memtables.iter().map(|m| m.bytes_used() as u64).sum();
+    let shape = Shape {
+        level,
+        run,
+        table_bytes: even_share(bytes, context.table_bytes),
+        fences: fences_for(fences.to_vec(), bytes, context.table_bytes),
+    };
+    let judge = Judge::new(Horizons::new(snapshots), tombstones, bottommost);
+    let sources = memtables.iter().map(|m| Source::Memtable(m.scan()));
+    write(context, sources, judge, shape)
+}
+
+/// Executes a plan made from `version` or an earlier version with the same input tables. `new_run` gives a new run id.
+/// None if it was cancelled.
+pub(crate) fn merge(
+    context: &Context<'_>,
+    plan: &Plan,
+    version: &Version,
+    snapshots: Vec<SeqNo>,
+    new_run: impl FnOnce() -> RunId,
+) -> Result<Option<Built>> {
+    let run = match plan.output_run {
+        OutputRun::Existing(run) => run,
+        OutputRun::New => new_run(),
+    };
+    let inputs = input_tables(plan, version);
+    let removed: Vec<_> = inputs.iter().flatten().map(|t| t.file).collect();
+    if plan.kind == PlanKind::TrivialMove {
+        let moved = |t: &Arc<LiveTable>| AddedTable {
+            file: t.file,
+            level: plan.output_level,
+            run,
+            meta: t.meta.clone(),
+        };
+        let added = inputs.iter().flatten().map(|t| moved(t)).collect();
+        return Ok(Some(Built { added, removed, ..Built::default() }));
+    }
+    let bytes = inputs.iter().flatten().map(|t| t.meta.file_bytes).sum();
+    let tombstones = inputs.iter().flatten().flat_map(|t| t.table.range_tombstones().iter());
+    let judge = Judge::new(Horizons::new(snapshots), RangeTombstones::new(tombstones), plan.bottommost);
+    let fences = match plan.output_level {
+        // The base makes the fences.
+        Level::BASE => Vec::new(),
+        _ => fences_for(fences(version, context.table_bytes), bytes, context.table_bytes),
+    };
+    let shape =
+        Shape { level: plan.output_level, run, table_bytes: even_share(bytes, context.table_bytes), fences };
+    let sources = inputs.iter().map(|run| Source::run(run.iter().map(|t| t.table.clone()).collect()));
+    let built = write(context, sources, judge, shape)?;
+    Ok(built.map(|built| {
+        let stats = MergeStats { bytes_read: bytes, ..built.stats };
+        Built { removed, stats, ..built }
+    }))
+}
+
+/// The plan's tables, newest run first, each run in key order.
+fn input_tables<'v>(plan: &Plan, version: &'v Version) -> Vec<Vec<&'v Arc<LiveTable>>> {
+    let of_run = |input: &super::picker::PlanInput| {
+        let run = version.runs().iter().find(|run| (run.level, run.id) == (input.level, input.run));
+        let tables = run.into_iter().flat_map(|run| run.tables());
+        let tables: Vec<_> = tables.filter(|t| input.files.contains(&t.file)).collect();
+        assert_eq!(tables.len(), input.files.len(), "a plan's tables stay until it is executed");
+        tables
+    };
+    plan.inputs.iter().map(of_run).collect()
+}
+
+/// The size of tables when so many bytes are cut into tables of equal size.
+fn even_share(bytes: u64, table_bytes: u64) -> u64 {
+    let share = bytes / bytes.div_ceil(table_bytes.max(1)).max(1);
+    (share + share / SLACK_PART).clamp(1, table_bytes.max(1))
+}
+
+fn write(
+    context: &Context<'_>,
+    sources: impl Iterator<Item = Source>,
+    mut judge: Judge,
+    shape: Shape,
+) -> Result<Option<Built>> {
+    let mut output = Output::new(context, shape, &judge.surviving_tombstones());
+    match write_to(context, sources, &mut judge, &mut output) {
+        Ok(Some(built)) => Ok(Some(built)),
+        failed => {
+            output.discard();
+            failed
+        }
+    }
+}
+
+fn write_to(
+    context: &Context<'_>,
+    sources: impl Iterator<Item = Source>,
+    judge: &mut Judge,
+    output: &mut Output<'_>,
+) -> Result<Option<Built>> {
+    let mut stats = MergeStats::default();
+    let mut unchecked_bytes = CANCEL_BYTES;
+    let mut scan = MergeScan::new(sources)?;
+    while let Some(entry) = scan.next()? {
+        unchecked_bytes += entry.key.len() + entry.value.len();
+        if unchecked_bytes >= CANCEL_BYTES {
+            unchecked_bytes = 0;
+            if context.cancel.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+        }
+        stats.entries_in += 1;
+        if let Some(seq) = judge.judge(entry.key, entry.seq, entry.kind) {
+            output.add(EntryRef { seq, ..entry })?;
+        }
+    }
+    let Written { added, opened } = output.finish()?;
+    stats.bytes_written = added.iter().map(|t| t.meta.file_bytes).sum();
+    stats.entries_out = added.iter().map(|t| t.meta.entries).sum();
+    Ok(Some(Built { added, removed: Vec::new(), opened, stats }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,390 @@
+//! Flushes and merges end to end, on an in-memory file system, with blocks and tables so small that every cut is met.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+
+use esker_env::MemFs;
+
+use super::super::partition::partitions;
+use super::super::picker::{self, Limits, ManualProgress, PickInput, plan_into_base};
+use super::*;
+use crate::cache::MemoryBudget;
+use crate::manifest::edit::VersionEdit;
+use crate::memtable::Applier;
+use crate::sstable::TableCompression;
+use crate::types::Error;
+use crate::types::entry::Kind;
+use crate::types::key_range::KeyRange;
+use crate::types::range_tombstone::RangeTombstone;
+
+const KEYS: u64 = 60;
+const TABLE_BYTES: u64 = 1024;
+
+type Values = BTreeMap<Vec<u8>, Vec<u8>>;
+/// All versions of each key, newest first.
+type Versions = BTreeMap<Vec<u8>, Vec<(SeqNo, Kind, Vec<u8>)>>;
+
+/// A database without log and manifest, and what readers must find in it.
+struct World {
+    fs: MemFs,
+    env: Env,
+    dir: PathBuf,
+    cache: Arc<BlockCache>,
+    next_id: AtomicU64,
+    cancel: AtomicBool,
+    version: Version,
+    active: Arc<Memtable>,
+    applier: Applier,
+    /// Waiting for their flush, newest first.
+    sealed: Vec<Arc<Memtable>>,
+    seq: u64,
+    visible: u64,
+    snapshots: Vec<u64>,
+    /// Contents after each commit.
+    history: BTreeMap<u64, Values>,
+}
+
+fn key(n: u64) -> Vec<u8> {
+    format!("\x01key-{n:02}").into_bytes()
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let fs = MemFs::new();
+        let env = Env::simulated(Arc::new(fs.clone()), seed);
+        let dir = PathBuf::from("db");
+        env.fs.create_dir_all(&dir).unwrap();
+        let active = Arc::new(Memtable::new(4096));
+        let applier = active.applier();
+        World {
+            fs,
+            env,
+            dir,
+            cache: BlockCache::new(MemoryBudget::new(1 << 20)),
+            next_id: AtomicU64::new(1),
+            cancel: AtomicBool::new(false),
+            version: Version::empty(),
+            active,
+            applier,
+            sealed: Vec::new(),
+            seq: 0,
+            visible: 0,
+            snapshots: Vec::new(),
+            history: BTreeMap::from([(0, Values::new())]),
+        }
+    }
+
+    fn limits() -> Limits {
+        Limits { table_bytes: TABLE_BYTES, partition_bytes: TABLE_BYTES, ..Limits::default() }
+    }
+
+    fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn with_context<R>(&self, work: impl FnOnce(&Context<'_>) -> R) -> R {
+        let new_file = || FileId::new(self.next_id());
+        work(&Context {
+            env: &self.env,
+            dir: &self.dir,
+            cache: &self.cache,
+            options: TableOptions {
+                block_bytes: 128,
+                compression: TableCompression::None,
+                ..TableOptions::default()
+            },
+            table_bytes: TABLE_BYTES,
+            new_file: &new_file,
+            cancel: &self.cancel,
+        })
+    }
+
+    /// One commit: range deletes, then puts and removes that survive them (RT2).
+    fn commit(&mut self, ranges: &[(u64, u64)], writes: &[(u64, Option<Vec<u8>>)]) {
+        self.seq += 1;
+        let seq = SeqNo::new(self.seq);
+        let mut now = self.history[&(self.seq - 1)].clone();
+        for &(start, end) in ranges {
+            let (start, end) = (key(start), key(end));
+            now.retain(|k, _| k < &start || k >= &end);
+            self.active.add_range_tombstone(&mut self.applier, RangeTombstone { start, end, seq });
+        }
+        for (n, value) in writes {
+            let kind = if value.is_some() { Kind::Put } else { Kind::Tombstone };
+            let key = key(*n);
+            let bytes = value.as_deref().unwrap_or_default();
+            self.active.insert(&mut self.applier, EntryRef { key: &key, seq, kind, value: bytes });
+            match value {
+                Some(value) => now.insert(key, value.clone()),
+                None => now.remove(&key),
+            };
+        }
+        self.history.insert(self.seq, now);
+    }
+
+    fn seal(&mut self) {
+        let fresh = Arc::new(Memtable::new(4096));
+        self.applier = fresh.applier();
+        self.sealed.insert(0, std::mem::replace(&mut self.active, fresh));
+    }
+
+    fn horizons(&self) -> Vec<SeqNo> {
+        self.snapshots.iter().chain([&self.visible]).map(|&s| SeqNo::new(s)).collect()
+    }
+
+    fn try_flush(&self) -> Result<Option<Built>> {
+        let fences = picker::fences(&self.version, Self::limits().partition_bytes);
+        let bottommost = self.version.runs().is_empty();
+        let run = RunId(self.next_id());
+        self.with_context(|c| flush(c, &self.sealed, self.horizons(), &fences, bottommost, Level::L0, run))
+    }
+
+    fn flush(&mut self) {
+        let built = self.try_flush().unwrap().unwrap();
+        self.sealed.clear();
+        self.install(built);
+    }
+
+    fn merge(&mut self, plan: &Plan) {
+        let new_run = || RunId(self.next_id());
+        let built = self.with_context(|c| merge(c, plan, &self.version, self.horizons(), new_run));
+        self.install(built.unwrap().unwrap());
+    }
+
+    fn install(&mut self, built: Built) {
+        let Built { added, removed, opened, .. } = built;
+        for table in &added {
+            let Some(open) = opened.get(&table.file) else { continue };
+            let check = open.verify().unwrap();
+            assert_eq!(check.entries, table.meta.entries);
+            assert_eq!(open.properties().range, table.meta.range);
+        }
+        let edit = VersionEdit { added, removed, ..VersionEdit::default() };
+        let stays = |file| edit.added.iter().any(|a| a.file == file);
+        let gone = self.version.tables().filter(|(_, t)| edit.removed.contains(&t.file) && !stays(t.file));
+        gone.for_each(|(_, t)| t.table.mark_obsolete());
+        self.version = self.version.apply(&edit, opened);
+    }
+
+    fn compact(&mut self) {
+        let mut progress = ManualProgress::default();
+        while let Some(plan) = picker::pick_manual(&self.version, &Self::limits(), &mut progress) {
+            self.merge(&plan);
+        }
+    }
+
+    /// The names of the tables in the directory.
+    fn files(&self) -> BTreeSet<String> {
+        self.env.fs.list_dir(&self.dir).unwrap().into_iter().collect()
+    }
+
+    /// Everything readers may ask gets the right answer; the invariants of versions hold.
+    fn check(&self) {
+        let live = self.version.tables().map(|(_, t)| format!("{:06}.sst", t.file.get())).collect();
+        assert_eq!(self.files(), live, "no file is lost or left");
+        let mut entries = Versions::new();
+        let mut tombstones = Vec::new();
+        for memtable in std::iter::once(&self.active).chain(&self.sealed) {
+            tombstones.extend(memtable.range_tombstones().iter());
+            let mut scan = memtable.scan();
+            while let Some(e) = scan.next() {
+                entries.entry(e.key.to_vec()).or_default().push((e.seq, e.kind, e.value.to_vec()));
+            }
+        }
+        for (_, live) in self.version.tables() {
+            tombstones.extend(live.table.range_tombstones().iter());
+            let mut scan = live.table.scan();
+            while let Some(e) = scan.next().unwrap() {
+                assert!(live.meta.range.contains(e.key), "VN2");
+                entries.entry(e.key.to_vec()).or_default().push((e.seq, e.kind, e.value.to_vec()));
+            }
+            for t in live.table.range_tombstones().iter() {
+                assert!(live.meta.range.contains(&t.start), "VN2");
+                assert!(t.end.as_slice() <= live.meta.range.end.key(), "VN2");
+            }
+        }
+        for versions in entries.values() {
+            assert!(
+                versions.is_sorted_by(|a, b| a.0 > b.0),
+                "VN1: newer runs hold newer versions: {versions:?}"
+            );
+        }
+        let tombstones = RangeTombstones::new(tombstones);
+        for at in self.snapshots.iter().copied().chain(self.visible..=self.seq) {
+            let reader = SeqNo::new(at);
+            let mut found = Values::new();
+            for (key, versions) in &entries {
+                let Some((seq, kind, value)) = versions.iter().find(|v| v.0 <= reader) else { continue };
+                if *kind == Kind::Put && tombstones.cover(key, reader) <= *seq {
+                    found.insert(key.clone(), value.clone());
+                }
+            }
+            assert_eq!(found, self.history[&at], "at {at}, {:?}", self.version);
+        }
+    }
+
+    fn random_commit(&mut self, rng: &mut fastrand::Rng) {
+        let range = (0..KEYS, 0..KEYS + 2);
+        let ranges: Vec<_> = (0..usize::from(rng.u8(0..4) == 0))
+            .map(|_| (rng.u64(range.0.clone()), rng.u64(range.1.clone())))
+            .collect();
+        let keys: BTreeSet<_> = (0..rng.usize(1..10)).map(|_| rng.u64(0..KEYS)).collect();
+        let value = |rng: &mut fastrand::Rng, n: u64| {
+            let size = if rng.u8(0..20) == 0 { 300 } else { rng.usize(0..30) };
+            (rng.u8(0..4) > 0).then(|| vec![n as u8; size])
+        };
+        let writes: Vec<_> = keys.into_iter().map(|n| (n, value(rng, n))).collect();
+        self.commit(&ranges, &writes);
+        if rng.bool() {
+            self.visible = rng.u64(self.visible..=self.seq);
+        }
+    }
+
+    fn random_merge(&mut self, rng: &mut fastrand::Rng) {
+        let input = PickInput {
+            limits: Limits { fits_cache: rng.bool(), l0_runs_max: 2, ..Self::limits() },
+            idle: rng.bool(),
+            wasted_seek_ns: rng.u64(0..1000),
+            merge_bytes_per_second: 1 << 30,
+        };
+        let plan = match rng.u8(0..3) {
+            0 => picker::pick(&self.version, &input),
+            1 => picker::pick_manual(&self.version, &input.limits, &mut ManualProgress::default()),
+            _ if self.version.runs().is_empty() => None,
+            _ => {
+                let from = rng.usize(0..self.version.runs().len());
+                let parts = partitions(&self.version.runs()[from..], from);
+                Some(plan_into_base(&self.version, &parts[rng.usize(0..parts.len())]))
+            }
+        };
+        if let Some(plan) = plan {
+            self.merge(&plan);
+        }
+    }
+}
+
+#[test]
+fn random_histories_read_the_same_before_and_after() {
+    for seed in 0..60 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut world = World::new(seed);
+        for _ in 0..150 {
+            match rng.u8(0..20) {
+                0..10 => world.random_commit(&mut rng),
+                10 => world.snapshots.push(world.visible),
+                11 if !world.snapshots.is_empty() => {
+                    world.snapshots.swap_remove(rng.usize(0..world.snapshots.len()));
+                }
+                12..15 => {
+                    world.seal();
+                    if rng.bool() {
+                        world.flush();
+                        world.check();
+                    }
+                }
+                _ => {
+                    world.random_merge(&mut rng);
+                    world.check();
+                }
+            }
+        }
+        world.snapshots.clear();
+        world.visible = world.seq;
+        world.seal();
+        world.flush();
+        world.compact();
+        world.check();
+        assert!(world.version.runs().len() <= 1, "seed {seed}");
+        for (_, live) in world.version.tables() {
+            let meta = &live.meta;
+            assert_eq!(
+                (meta.tombstones, meta.range_tombstones, meta.max_seq),
+                (0, 0, SeqNo::ZERO),
+                "seed {seed}"
+            );
+        }
+    }
+}
+
+fn loaded(commits: u64) -> World {
+    let mut world = World::new(1);
+    for i in 0..commits {
+        world.commit(&[], &(0..KEYS).map(|n| (n, Some(vec![i as u8; 20]))).collect::<Vec<_>>());
+    }
+    world.visible = world.seq;
+    world
+}
+
+#[test]
+fn a_first_flush_is_clean_and_cut_evenly() {
+    let mut world = loaded(3);
+    world.seal();
+    world.flush();
+    world.check();
+    let metas: Vec<_> = world.version.tables().map(|(_, t)| t.meta.clone()).collect();
+    assert_eq!(metas.iter().map(|m| m.entries).sum::<u64>(), KEYS);
+    assert!(metas.len() > 2 && metas.iter().all(|m| m.max_seq == SeqNo::ZERO));
+    let mut progress = ManualProgress::default();
+    let plan = picker::pick_manual(&world.version, &World::limits(), &mut progress).unwrap();
+    let moved = world.with_context(|c| merge(c, &plan, &world.version, vec![], || RunId(99)));
+    let Built { added, removed, opened, stats } = moved.unwrap().unwrap();
+    assert_eq!(added.iter().map(|a| a.file).collect::<Vec<_>>(), removed);
+    assert!(opened.is_empty() && stats == MergeStats::default(), "a move neither reads nor writes");
+}
+
+#[test]
+fn ou1_range_tombstones_are_split_where_tables_are() {
+    let mut world = loaded(1);
+    world.seal();
+    world.flush();
+    world.compact();
+    world.snapshots.push(world.visible);
+    world.commit(&[(3, 55)], &[(4, Some(vec![7; 20])), (40, None)]);
+    world.visible = world.seq;
+    world.seal();
+    world.flush();
+    world.check();
+    let l0 = &world.version.runs()[0];
+    assert!(l0.tables().len() > 1, "cut at fences: {:?}", world.version);
+    assert!(l0.tables().iter().any(|t| t.meta.entries == 0 && t.meta.range_tombstones == 1));
+    let covered: Vec<KeyRange> = l0.tables().iter().map(|t| t.meta.range.clone()).collect();
+    assert!(covered.windows(2).all(|w| w[0].end.key() == w[1].start.as_slice()), "no gap in the tombstone");
+}
+
+#[test]
+fn ex1_what_was_built_survives_a_crash() {
+    let mut world = loaded(2);
+    world.seal();
+    world.flush();
+    let after = Env::simulated(Arc::new(world.fs.crash_strict()), 0);
+    for (_, live) in world.version.tables() {
+        let path = crate::manifest::file_name::table_path(&world.dir, live.file);
+        let table = Table::open(&after, &path, &world.cache).unwrap();
+        assert_eq!(table.verify().unwrap().entries, live.meta.entries);
+    }
+}
+
+#[test]
+fn ex2_a_failed_or_cancelled_flush_leaves_no_file() {
+    let mut world = loaded(20);
+    world.seal();
+    for room in [0, 500, 1500, 2000] {
+        world.fs.set_capacity(Some(world.fs.used_bytes() + room));
+        assert!(matches!(world.try_flush(), Err(Error::NoSpace { .. })), "{room}");
+        assert_eq!(world.files(), BTreeSet::new());
+    }
+    world.fs.set_capacity(None);
+    world.cancel.store(true, Ordering::Relaxed);
+    assert!(world.try_flush().unwrap().is_none());
+    assert_eq!(world.files(), BTreeSet::new());
+    world.cancel.store(false, Ordering::Relaxed);
+    world.flush();
+    world.check();
+}
+
+#[test]
+fn tables_get_equal_shares() {
+    assert_eq!([even_share(0, 64), even_share(30, 64), even_share(64, 64)], [1, 31, 64]);
+    assert_eq!([even_share(65, 64), even_share(640, 64), even_share(700, 64)], [34, 64, 64]);
+}

@@ -1,0 +1,143 @@
+//! Garbage: which versions and tombstones a merge keeps, and under which sequence numbers.
+//!
+//! ```text
+//!   horizons (what readers may read at)   5         9            visible = 12
+//!   stripes                          ...--5] (5-----9] (9-----------12] 13 14 ...
+//!   versions of one key                 3     7,8        10,11,12       13 14
+//!   kept                                3       8              12       13 14
+//! ```
+//!
+//! A stripe is the sequence numbers that nobody can tell apart: no reader stands between two of them. Above the
+//! visible number each number is a stripe of its own, because a reader may come to stand on any of them.
+//!
+//! GC1. Of the versions of a key in one stripe, the newest stays.
+//! GC2. A version goes if a range tombstone of its own stripe covers it; a tombstone of a later stripe does not touch
+//!      it, because a reader between them still sees it.
+//! GC3. A tombstone goes only where nothing older can lie under it (at the bottom) and every reader stands above it
+//!      (not newer than the oldest horizon): elsewhere it would uncover what it hides.
+//! GC4. A sequence number becomes zero under the same two conditions, so no reader and no tombstone that is kept
+//!      stands between zero and the true number.
+//! GC5. What is newer than the newest horizon stays as it is.
+
+use crate::types::SeqNo;
+use crate::types::entry::Kind;
+use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
+
+/// The sequence numbers that readers may read at: the registered snapshots, the visible number, and from there on any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Horizons {
+    ascending: Vec<SeqNo>,
+}
+
+impl Horizons {
+    /// Of all registered snapshots and the visible number, in any order. None at all keeps every version.
+    pub fn new(mut snapshots: Vec<SeqNo>) -> Self {
+        snapshots.sort_unstable();
+        snapshots.dedup();
+        Horizons { ascending: snapshots }
+    }
+
+    /// No reader stands below it.
+    #[inline]
+    fn oldest(&self) -> SeqNo {
+        self.ascending.first().copied().unwrap_or(SeqNo::ZERO)
+    }
+
+    /// The last number of the stripe that `seq` lies in.
+    #[inline]
+    fn stripe_end(&self, seq: SeqNo) -> SeqNo {
+        if seq <= self.oldest() {
+            return self.oldest();
+        }
+        let at = self.ascending.partition_point(|&horizon| horizon < seq);
+        self.ascending.get(at).copied().unwrap_or(seq)
+    }
+}
+
+/// Judges versions as they come by in order: key ascending, sequence number descending.
+#[derive(Debug)]
+pub struct Judge {
+    horizons: Horizons,
+    tombstones: RangeTombstones,
+    bottommost: bool,
+    /// The first fragment that may cover the key at hand or a later one.
+    fragment: usize,
+    /// The key of the version judged last.
+    key: Vec<u8>,
+    /// Its stripe's end; none before the first version.
+    stripe_end: Option<SeqNo>,
+}
+
+impl Judge {
+    /// A judge for versions and range tombstones of one merge. `bottommost`: no run below the inputs holds a key of
+    /// their range.
+    pub fn new(horizons: Horizons, tombstones: RangeTombstones, bottommost: bool) -> Self {
+        Judge { horizons, tombstones, bottommost, fragment: 0, key: Vec::new(), stripe_end: None }
+    }
+
+    /// The sequence number to keep the version under; none if it is garbage.
+    #[inline]
+    pub fn judge(&mut self, key: &[u8], seq: SeqNo, kind: Kind) -> Option<SeqNo> {
+        let stripe_end = self.horizons.stripe_end(seq);
+        if self.stripe_end.is_some() && self.key == key {
+            if self.stripe_end.replace(stripe_end) == Some(stripe_end) {
+                return None; // GC1
+            }
+        } else {
+            self.key.clear();
+            self.key.extend_from_slice(key);
+            self.stripe_end = Some(stripe_end);
+        }
+        if !self.tombstones.is_empty() && self.cover(stripe_end) > seq {
+            return None; // GC2
+        }
+        if !self.settled(seq) {
+            return Some(seq);
+        }
+        match kind {
+            Kind::Tombstone => None,        // GC3
+            Kind::Put => Some(SeqNo::ZERO), // GC4
+        }
+    }
+
+    /// The range tombstones to keep (GC1, GC3).
+    pub fn surviving_tombstones(&self) -> RangeTombstones {
+        let mut kept = Vec::new();
+        for fragment in self.tombstones.fragments() {
+            let mut last_end = None;
+            for &seq in &fragment.seqs {
+                let stripe_end = self.horizons.stripe_end(seq);
+                if last_end.replace(stripe_end) != Some(stripe_end) && !self.settled(seq) {
+                    kept.push(RangeTombstone {
+                        start: fragment.start.clone(),
+                        end: fragment.end.clone(),
+                        seq,
+                    });
+                }
+            }
+        }
+        RangeTombstones::new(kept)
+    }
+
+    /// Nothing older lies below it and no reader stands below it.
+    #[inline]
+    fn settled(&self, seq: SeqNo) -> bool {
+        self.bottommost && seq <= self.horizons.oldest()
+    }
+
+    /// The newest range tombstone over the key at hand, up to `at`. Keys come in order, so the fragments before it are
+    /// passed once.
+    fn cover(&mut self, at: SeqNo) -> SeqNo {
+        let fragments = self.tombstones.fragments();
+        while fragments.get(self.fragment).is_some_and(|f| f.end.as_slice() <= self.key.as_slice()) {
+            self.fragment += 1;
+        }
+        match fragments.get(self.fragment) {
+            Some(fragment) if fragment.start.as_slice() <= self.key.as_slice() => fragment.newest_at(at),
+            _ => SeqNo::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

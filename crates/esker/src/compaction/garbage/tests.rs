@@ -1,0 +1,167 @@
+//! What merges keep, as tables; and a random test: no reader can tell a merge from no merge.
+
+use super::*;
+
+/// Versions as `k7` (put) and `k7-` (tombstone), range tombstones as `a..m@7`, in any order.
+#[derive(Clone, Default)]
+struct Set {
+    versions: Vec<(Vec<u8>, SeqNo, Kind, u64)>,
+    tombstones: Vec<RangeTombstone>,
+}
+
+impl Set {
+    fn parse(text: &str) -> Self {
+        let mut set = Set::default();
+        for word in text.split_whitespace() {
+            if let Some((range, seq)) = word.split_once('@') {
+                let (start, end) = range.split_once("..").unwrap();
+                let seq = SeqNo::new(seq.parse().unwrap());
+                set.tombstones.push(RangeTombstone { start: start.into(), end: end.into(), seq });
+            } else {
+                let kind = if word.ends_with('-') { Kind::Tombstone } else { Kind::Put };
+                let seq = word[1..].trim_end_matches('-').parse().unwrap();
+                set.versions.push((word[..1].into(), SeqNo::new(seq), kind, seq));
+            }
+        }
+        set
+    }
+
+    fn show(&self) -> String {
+        let version = |(key, seq, kind, _): &(Vec<u8>, SeqNo, Kind, u64)| {
+            let dash = if *kind == Kind::Tombstone { "-" } else { "" };
+            format!("{}{seq}{dash}", key.escape_ascii())
+        };
+        let tombstone =
+            |t: &RangeTombstone| format!("{}..{}@{}", t.start.escape_ascii(), t.end.escape_ascii(), t.seq);
+        let words: Vec<_> =
+            self.versions.iter().map(version).chain(self.tombstones.iter().map(tombstone)).collect();
+        words.join(" ")
+    }
+
+    fn merge(mut self, horizons: &[u64], bottommost: bool) -> Self {
+        self.versions.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+        let horizons = Horizons::new(horizons.iter().map(|&n| SeqNo::new(n)).collect());
+        let mut judge = Judge::new(horizons, RangeTombstones::new(self.tombstones), bottommost);
+        let mut out = Set::default();
+        for (key, seq, kind, id) in self.versions {
+            if let Some(seq) = judge.judge(&key, seq, kind) {
+                out.versions.push((key, seq, kind, id));
+            }
+        }
+        out.tombstones = judge.surviving_tombstones().iter().collect();
+        out
+    }
+
+    /// Which version a reader at `at` finds.
+    fn read(parts: &[&Set], key: &[u8], at: SeqNo) -> Option<u64> {
+        let versions = parts.iter().flat_map(|s| &s.versions).filter(|v| v.0 == key && v.1 <= at);
+        let newest = versions.max_by_key(|v| v.1)?;
+        let covers = |t: &&RangeTombstone| t.start.as_slice() <= key && key < t.end.as_slice() && t.seq <= at;
+        let cover = parts.iter().flat_map(|s| &s.tombstones).filter(covers).map(|t| t.seq).max();
+        (newest.2 == Kind::Put && cover.is_none_or(|t| t <= newest.1)).then_some(newest.3)
+    }
+}
+
+fn kept(input: &str, horizons: &[u64], bottommost: bool) -> String {
+    Set::parse(input).merge(horizons, bottommost).show()
+}
+
+#[test]
+fn gc1_the_newest_of_each_stripe_stays() {
+    assert_eq!(kept("k3 k7 k8 k10 k11 k12 k13 k14", &[5, 9, 12], false), "k14 k13 k12 k8 k3");
+    assert_eq!(kept("k3 k4- k5", &[9], false), "k5");
+    assert_eq!(kept("j3 k3 l3", &[9], false), "j3 k3 l3");
+}
+
+#[test]
+fn gc2_a_range_tombstone_takes_versions_of_its_own_stripe_only() {
+    assert_eq!(kept("k3 k4 a..z@7", &[9], false), "a..z@7");
+    assert_eq!(kept("k3 k6 a..z@7", &[5, 9], false), "k3 a..z@7");
+    assert_eq!(kept("k8 a..z@7", &[9], false), "k8 a..z@7");
+    assert_eq!(kept("k7 a..z@7", &[9], false), "k7 a..z@7", "a put of the same commit survives (RT2)");
+    assert_eq!(kept("k3 a..z@7 a..z@4", &[2, 5, 9], false), "a..z@7 a..z@4");
+    assert_eq!(kept("a3 k3 z3 b..k@7 k..z@6", &[9], false), "a3 z3 b..k@7 k..z@6");
+}
+
+#[test]
+fn gc3_a_tombstone_stays_while_a_lower_run_or_a_reader_needs_it() {
+    assert_eq!(kept("k7-", &[9], false), "k7-", "an older version may live in a lower run");
+    assert_eq!(kept("k7-", &[9], true), "");
+    assert_eq!(
+        kept("k3 k7-", &[5, 9], true),
+        "k7- k0",
+        "the reader at 9 must not see what the one at 5 sees"
+    );
+    assert_eq!(kept("a..z@7 a..z@8", &[9], false), "a..z@8");
+    assert_eq!(kept("a..z@7", &[9], true), "");
+    assert_eq!(kept("k3 a..z@7", &[5, 9], true), "k0 a..z@7");
+}
+
+#[test]
+fn gc4_numbers_become_zero_only_below_every_reader_and_at_the_bottom() {
+    assert_eq!(kept("k7", &[9], true), "k0");
+    assert_eq!(kept("k7", &[9], false), "k7");
+    assert_eq!(kept("k7", &[5, 9], true), "k7", "the reader at 5 must not see it");
+    assert_eq!(kept("k3 k7 k11", &[5, 9], true), "k11 k7 k0");
+    assert_eq!(kept("k7 a..z@6", &[9], true), "k0", "the tombstone below it goes with its number");
+}
+
+#[test]
+fn gc5_what_nobody_can_see_yet_stays() {
+    assert_eq!(kept("k10 k11- k12 a..z@11 a..z@13", &[9], true), "k12 k11- k10 a..z@13 a..z@11");
+    assert_eq!(kept("k1 k2 k3-", &[], true), "k3- k2 k1");
+}
+
+#[test]
+fn no_reader_can_tell_a_merge_from_no_merge() {
+    for seed in 0..3000 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let all = random_set(&mut rng);
+        let bottommost = rng.bool();
+        // Commits up to `older` lie in runs below, those above `newer` in runs above.
+        let older = if bottommost { 0 } else { rng.u64(0..8) };
+        let newer = rng.u64(older..=20);
+        let part = |from: u64, to: u64| Set {
+            versions: all.versions.iter().filter(|v| (from..to).contains(&v.1.get())).cloned().collect(),
+            tombstones: all
+                .tombstones
+                .iter()
+                .filter(|t| (from..to).contains(&t.seq.get()))
+                .cloned()
+                .collect(),
+        };
+        let (below, input, above) = (part(0, older + 1), part(older + 1, newer + 1), part(newer + 1, 99));
+        let visible = rng.u64(1..=20);
+        let horizons: Vec<u64> =
+            (0..rng.usize(0..4)).map(|_| rng.u64(0..=visible)).chain([visible]).collect();
+        let merged = input.clone().merge(&horizons, bottommost);
+        for at in horizons.iter().copied().chain(visible..=21) {
+            for key in 0..6 {
+                let at = SeqNo::new(at);
+                let before = Set::read(&[&below, &input, &above], &[key], at);
+                let after = Set::read(&[&below, &merged, &above], &[key], at);
+                assert_eq!(before, after, "seed {seed} key {key} at {at} horizons {horizons:?}");
+            }
+        }
+        let again = merged.clone().merge(&horizons, bottommost);
+        assert_eq!(merged.show(), again.show(), "seed {seed}: nothing is left to collect");
+    }
+}
+
+fn random_set(rng: &mut fastrand::Rng) -> Set {
+    let mut set = Set::default();
+    for seq in 1..=20 {
+        let at = SeqNo::new(seq);
+        if rng.u8(0..4) == 0 {
+            let (start, end) = (vec![rng.u8(0..6)], vec![rng.u8(0..7)]);
+            set.tombstones.push(RangeTombstone { start, end, seq: at });
+        }
+        for key in 0..6 {
+            if rng.u8(0..3) == 0 {
+                let kind = if rng.u8(0..3) == 0 { Kind::Tombstone } else { Kind::Put };
+                set.versions.push((vec![key], at, kind, seq));
+            }
+        }
+    }
+    set
+}

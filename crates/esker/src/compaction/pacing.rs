@@ -1,0 +1,105 @@
+//! Pacing: how far merging is behind, and how long a writer waits so that it stays within bounds.
+//!
+//! ```text
+//!   delay of a write = its share of merging work * pressure^2
+//!   pressure: 0 up to the soft limit, 1 at the hard limit, growing on beyond it
+//! ```
+//!
+//! PC1. The delay is a continuous function of the debt: no steps, and no memory of earlier stalls.
+//! PC2. At the hard limit writers get exactly the speed that merging keeps up with; beyond it less, since then the
+//!      estimates were wrong.
+
+use std::time::Duration;
+
+use super::picker::Limits;
+use crate::manifest::version::{Level, Version};
+
+/// L0 runs at the hard limit, in multiples of the soft one.
+const HARD_RUNS_FACTOR: usize = 2;
+const PRESSURE_MAX: f64 = 4.0;
+/// No single write waits longer.
+const DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// How far merging is behind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Debt {
+    /// Runs that were flushed and not merged.
+    pub l0_runs: usize,
+    /// Bytes above the base that the target shape has no room for.
+    pub bytes_to_merge: u64,
+    /// See the module's text.
+    pub pressure: f64,
+}
+
+impl Debt {
+    /// Whether the hard limit is reached.
+    pub(crate) fn is_hard(&self) -> bool {
+        self.pressure >= 1.0
+    }
+}
+
+/// The debt of a version.
+pub(crate) fn debt<T>(version: &Version<T>, limits: &Limits) -> Debt {
+    let l0 = version.runs().iter().filter(|run| run.level == Level::L0);
+    let (l0_runs, l0_bytes) = l0.fold((0, 0), |(runs, bytes), run| (runs + 1, bytes + run.bytes()));
+    let base_bytes = version.base().map_or(0, |run| run.bytes());
+    let all_bytes: u64 = version.runs().iter().map(|run| run.bytes()).sum();
+    // A base that is still small has room for a few tables above it in any case.
+    let floor = 4 * limits.table_bytes;
+    let upper_soft = (base_bytes / limits.base_ratio.max(1)).max(floor);
+    let upper_hard = base_bytes.max(4 * floor);
+    let upper = all_bytes - base_bytes;
+    let excess = upper.saturating_sub(upper_soft);
+    let over_runs = l0_runs > limits.l0_runs_max;
+    let bytes_to_merge = if over_runs { excess.max(l0_bytes) } else { excess };
+    let runs_soft = limits.l0_runs_max.max(1);
+    let pressure_of_runs = (l0_runs as f64 - runs_soft as f64) / (runs_soft * (HARD_RUNS_FACTOR - 1)) as f64;
+    let pressure_of_bytes = excess as f64 / (upper_hard - upper_soft).max(1) as f64;
+    let pressure = pressure_of_runs.max(pressure_of_bytes).clamp(0.0, PRESSURE_MAX);
+    Debt { l0_runs, bytes_to_merge, pressure }
+}
+
+/// How long a commit of `bytes` waits. `write_amplification`: bytes that merging writes for each byte written.
+pub(crate) fn write_delay(
+    debt: &Debt,
+    bytes: u64,
+    merge_bytes_per_second: u64,
+    write_amplification: f64,
+) -> Duration {
+    let share = bytes as f64 * write_amplification / merge_bytes_per_second.max(1) as f64;
+    let seconds = share * debt.pressure * debt.pressure;
+    Duration::try_from_secs_f64(seconds).unwrap_or(DELAY_MAX).min(DELAY_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::picker::tests::parse_version;
+    use super::*;
+
+    fn runs(n: usize) -> Debt {
+        let tables: Vec<_> = (0..n).map(|i| format!("{}[a-z]1", i + 10)).collect();
+        debt(&parse_version(&format!("L0: {}  base: 1[a-z]1000", tables.join(" / "))), &Limits::default())
+    }
+
+    #[test]
+    fn pc1_pc2_the_delay_grows_smoothly_from_the_soft_limit_to_merging_speed() {
+        let delay = |n| write_delay(&runs(n), 1 << 20, 100 << 20, 5.0).as_micros();
+        assert_eq!([delay(1), delay(4)], [0, 0]);
+        assert_eq!([delay(5), delay(6), delay(8)], [3125, 12_500, 50_000]);
+        assert_eq!(delay(12), 200_000, "beyond the hard limit it goes on growing");
+        assert!(!runs(7).is_hard() && runs(8).is_hard());
+        assert_eq!((runs(4).bytes_to_merge, runs(5).bytes_to_merge), (0, 5 << 20));
+    }
+
+    #[test]
+    fn too_much_above_the_base_is_debt_as_well() {
+        let of = |upper: u64| {
+            let text = format!("tier: 2[a-z]{upper}  base: 1[a-z]4000");
+            debt(&parse_version(&text), &Limits::default())
+        };
+        assert_eq!((of(1000).pressure, of(2500).pressure, of(4000).pressure), (0.0, 0.5, 1.0));
+        assert_eq!(of(1010).bytes_to_merge, 10 << 20);
+        let empty = debt(&Version::<()>::empty(), &Limits::default());
+        assert_eq!(empty, Debt { l0_runs: 0, bytes_to_merge: 0, pressure: 0.0 });
+    }
+}

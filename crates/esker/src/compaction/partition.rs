@@ -1,0 +1,184 @@
+//! Partitions: key ranges that can be merged on their own, because no table straddles their ends.
+//!
+//! ```text
+//!   L0    [a--d]      [k---p]  [r-t]
+//!   base  [a-c][d-f][g-j][k-m][n-q]
+//!         `-- 1 --' `-2-'`-- 3 ---' `4-'
+//! ```
+//!
+//! PN1. Partitions are in key order and share no key; a table is in exactly one, the runs newest first.
+//! PN2. Every table that shares a key with a partition's range is in the partition.
+//! PN3. Fences are first keys of base tables. A coarser choice of fences is a part of every finer one of the same base
+//!      tables (the choice depends on each key alone), so runs that were cut at different times share their cuts and
+//!      do not chain partitions together.
+
+use std::sync::Arc;
+
+use crate::encoding::hash::key_hash;
+use crate::manifest::version::{Level, LiveTable, Run, Version};
+use crate::types::key_range::KeyRange;
+
+/// Pieces of an output that are smaller than this part of a table cost more, as files, than they save when they are
+/// merged.
+const PIECE_PART: u64 = 16;
+
+/// A table with the run that it is in.
+#[derive(Debug)]
+pub(crate) struct Member<'a, T> {
+    /// Index of the run, 0 is the newest.
+    pub run_index: usize,
+    /// The run.
+    pub run: &'a Run<T>,
+    /// The table.
+    pub table: &'a LiveTable<T>,
+}
+
+/// A closed key range (PN2) with its tables.
+#[derive(Debug)]
+pub(crate) struct Partition<'a, T> {
+    /// What the tables cover together, gaps included.
+    pub range: KeyRange,
+    /// The tables, newest run first, in key order within a run.
+    pub members: Vec<Member<'a, T>>,
+}
+
+impl<T> Clone for Member<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Member<'_, T> {}
+
+impl<T> Clone for Partition<'_, T> {
+    fn clone(&self) -> Self {
+        Partition { range: self.range.clone(), members: self.members.clone() }
+    }
+}
+
+impl<'a, T> Partition<'a, T> {
+    /// Several neighbours as one.
+    pub(crate) fn join(parts: &[Partition<'a, T>]) -> Self {
+        let mut range = parts[0].range.clone();
+        range.end = parts[parts.len() - 1].range.end.clone();
+        let mut members: Vec<_> = parts.iter().flat_map(|p| p.members.iter().copied()).collect();
+        members.sort_by_key(|m| m.run_index);
+        Partition { range, members }
+    }
+
+    /// Bytes of all tables.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.members.iter().map(|m| m.table.meta.file_bytes).sum()
+    }
+
+    /// The tables above the base.
+    pub(crate) fn upper(&self) -> impl Iterator<Item = &Member<'a, T>> {
+        self.members.iter().filter(|m| m.run.level != Level::BASE)
+    }
+
+    /// Bytes of the tables above the base.
+    pub(crate) fn upper_bytes(&self) -> u64 {
+        self.upper().map(|m| m.table.meta.file_bytes).sum()
+    }
+
+    /// How many runs above the base a reader here meets.
+    pub(crate) fn upper_runs(&self) -> usize {
+        let mut runs: Vec<_> = self.upper().map(|m| m.run_index).collect();
+        runs.dedup();
+        runs.len()
+    }
+}
+
+/// The partitions of these runs, as small as PN2 allows. `first_index` is the index of the first of them in the
+/// version.
+pub(crate) fn partitions<T>(runs: &[Arc<Run<T>>], first_index: usize) -> Vec<Partition<'_, T>> {
+    let mut tables: Vec<Member<'_, T>> = Vec::new();
+    for (offset, run) in runs.iter().enumerate() {
+        let member = |table| Member { run_index: first_index + offset, run: &**run, table };
+        tables.extend(run.tables().iter().map(|table| member(&**table)));
+    }
+    tables.sort_by(|a, b| a.table.meta.range.start.cmp(&b.table.meta.range.start));
+    let mut partitions: Vec<Partition<'_, T>> = Vec::new();
+    for member in tables {
+        let range = &member.table.meta.range;
+        match partitions.last_mut() {
+            Some(open) if open.range.end.admits(&range.start) => {
+                open.range.extend(range);
+                open.members.push(member);
+            }
+            _ => partitions.push(Partition { range: range.clone(), members: vec![member] }),
+        }
+    }
+    for partition in &mut partitions {
+        partition.members.sort_by_key(|m| m.run_index);
+    }
+    partitions
+}
+
+/// Where runs above the base are cut, so that their tables fall into partitions of about `partition_bytes` of base
+/// tables (PN3).
+pub(crate) fn fences<T>(version: &Version<T>, partition_bytes: u64) -> Vec<Vec<u8>> {
+    let Some(base) = version.base() else { return Vec::new() };
+    let starts = base.tables().iter().skip(1).map(|t| t.meta.range.start.clone()).collect();
+    // Half as many again, so that tables a little below the full size do not halve the number of fences.
+    let count_max = base.bytes().saturating_mul(3) / partition_bytes.max(1).saturating_mul(2);
+    thinned(starts, count_max)
+}
+
+/// The fences for an output of `output_bytes`: fewer, if its pieces would be small beside a table.
+pub(crate) fn fences_for(fences: Vec<Vec<u8>>, output_bytes: u64, table_bytes: u64) -> Vec<Vec<u8>> {
+    thinned(fences, output_bytes.saturating_mul(PIECE_PART) / table_bytes.max(1))
+}
+
+/// Keeps at most `count_max` keys: those whose hash ends in the most zeros.
+fn thinned(mut keys: Vec<Vec<u8>>, count_max: u64) -> Vec<Vec<u8>> {
+    let mut zeros = 1;
+    while keys.len() as u64 > count_max {
+        keys.retain(|key| key_hash(key).trailing_zeros() >= zeros);
+        zeros += 1;
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::picker::tests::parse_version;
+    use super::*;
+    use crate::types::key_range::End;
+
+    #[test]
+    fn pn1_pn2_partitions_are_closed() {
+        let version = parse_version("L0: 9[a-d] 8[k-p] 7[r-t]  base: 1[a-c] 2[d-f] 3[g-j] 4[k-m] 5[n-q]");
+        let show = |p: &Partition<'_, ()>| {
+            let files: Vec<_> = p.members.iter().map(|m| m.table.file.get()).collect();
+            format!("{}-{}{files:?}", p.range.start.escape_ascii(), p.range.end.key().escape_ascii())
+        };
+        let shown: Vec<_> = partitions(version.runs(), 0).iter().map(show).collect();
+        assert_eq!(shown, ["a-f[9, 1, 2]", "g-j[3]", "k-q[8, 4, 5]", "r-t[7]"]);
+        let joined = Partition::join(&partitions(version.runs(), 0)[..2]);
+        assert_eq!(show(&joined), "a-j[9, 1, 2, 3]");
+        assert_eq!((joined.upper_runs(), joined.range.end), (1, End::Included(b"j".to_vec())));
+    }
+
+    #[test]
+    fn pn3_coarser_fences_are_a_part_of_finer_ones() {
+        let keys: Vec<Vec<u8>> = (0..1000).map(|i| format!("{i:04}").into_bytes()).collect();
+        let mut finer = keys.clone();
+        for count_max in [999, 500, 130, 20, 3, 0] {
+            let coarser = thinned(keys.clone(), count_max);
+            assert!(coarser.len() as u64 <= count_max && coarser.len() as u64 >= count_max / 4);
+            assert!(coarser.iter().all(|key| finer.contains(key)));
+            assert!(coarser.is_sorted());
+            finer = coarser;
+        }
+        assert!(fences_for(keys, 5 << 20, 1 << 20).len() <= 80);
+    }
+
+    #[test]
+    fn fences_are_first_keys_of_base_tables() {
+        let version = parse_version("L0: 9[a-z]  base: 1[a-c]64 2[d-f]60 3[g-j]64");
+        assert_eq!(fences(&version, 64 << 20), [b"d", b"g"]);
+        assert!(fences(&version, 1 << 40).is_empty());
+        assert!(fences(&parse_version("L0: 9[a-z]"), 1).is_empty());
+    }
+}

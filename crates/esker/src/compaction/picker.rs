@@ -1,0 +1,309 @@
+//! The picker: which tables to merge next. Pure policy: no I/O, no locks.
+//!
+//! ```text
+//!   Version --partitions--> groups --score, triggers--> Plan { inputs, output, range }
+//!
+//!   data fits the cache:  L0, tier, base of a partition --------------> base
+//!   beyond the cache:     L0 of a partition --> tier;  tier + base --> base
+//!   a table that overlaps nothing ------------------(edit only)------> base
+//! ```
+//!
+//! PK1. Between the newest input and the output no table that shares a key with the plan's range is left out: no data
+//!      moves behind older data.
+//! PK2. `bottommost` holds only if no run below the output holds a key of the range.
+//! PK3. Without new writes, picking and executing comes to an end.
+//!
+//! Lazy leveling: Dayan and Idreos, Dostoevsky (2018). Merging when lost seeks have paid for it: LevelDB's allowed
+//! seeks, as a ski rental.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+pub(crate) use super::pacing::debt;
+pub(crate) use super::partition::fences;
+use super::partition::{Member, Partition, partitions};
+use crate::manifest::version::{Level, Run, RunId, Version};
+use crate::types::key_range::{End, KeyRange};
+use crate::types::{FileId, SeqNo};
+
+const MIB: u64 = 1 << 20;
+/// While the data fits the cache, tables above the base may have so many percent of its bytes.
+const UPPER_PERCENT_MAX: u64 = 30;
+/// A small neighbour joins a merge if it is at most this many times as large, so that tables grow geometrically.
+const NEIGHBOUR_FACTOR: u64 = 4;
+/// Merging costs idle processors less.
+const IDLE_DISCOUNT: u64 = 4;
+
+/// The shape to keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// More runs as they come from memtables are merged.
+    pub l0_runs_max: usize,
+    /// More tier runs over one partition are merged into the base.
+    pub tier_runs_max: usize,
+    /// Beyond the cache, the base is at least so many times as large as what lies above it.
+    pub base_ratio: u64,
+    /// Tables are cut at this size.
+    pub table_bytes: u64,
+    /// Base tables of so many bytes are merged, and fenced off, together.
+    pub partition_bytes: u64,
+    /// Whether the cache can hold all tables.
+    pub fits_cache: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            l0_runs_max: 4,
+            tier_runs_max: 4,
+            base_ratio: 4,
+            table_bytes: 64 * MIB,
+            partition_bytes: 64 * MIB,
+            fits_cache: true,
+        }
+    }
+}
+
+/// What the picker knows besides the version.
+#[derive(Clone, Debug)]
+pub(crate) struct PickInput {
+    /// The shape to keep.
+    pub limits: Limits,
+    /// There were no writes for a while.
+    pub idle: bool,
+    /// Time that readers lost to extra runs since the last merge.
+    pub wasted_seek_ns: u64,
+    /// How fast merges run.
+    pub merge_bytes_per_second: u64,
+}
+
+/// The run that takes the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputRun {
+    /// A run that is there; the range is free in it apart from the inputs.
+    Existing(RunId),
+    /// A new one.
+    New,
+}
+
+/// How the inputs become the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlanKind {
+    /// By reading and writing.
+    Merge,
+    /// By a version edit alone.
+    TrivialMove,
+}
+
+/// The inputs from one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PlanInput {
+    /// The run.
+    pub run: RunId,
+    /// Its level.
+    pub level: Level,
+    /// The tables, in key order.
+    pub files: Vec<FileId>,
+}
+
+/// A piece of merging.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// What goes in, newest run first.
+    pub inputs: Vec<PlanInput>,
+    /// Where it comes out.
+    pub output_level: Level,
+    /// In which run.
+    pub output_run: OutputRun,
+    /// How.
+    pub kind: PlanKind,
+    /// No run below holds keys of the range (PK2).
+    pub bottommost: bool,
+    /// What the inputs cover, gaps included.
+    pub range: KeyRange,
+}
+
+/// The piece of merging that is due and pays most; none if the shape is good.
+pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
+    let limits = &input.limits;
+    let all = partitions(version.runs(), 0);
+    let groups = groups(&all, limits);
+    if let Some(plan) = moves(version, &groups) {
+        return Some(plan);
+    }
+    if !limits.fits_cache
+        && let Some(plan) = l0_to_tier(version, limits).or_else(|| tier_to_base(version, limits))
+    {
+        return Some(plan);
+    }
+    let best = cheapest(groups)?;
+    due(version, input, &best).then(|| plan_into_base(version, &best))
+}
+
+/// How far a manual compaction has come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ManualProgress {
+    /// Everything below is done.
+    from: Vec<u8>,
+}
+
+/// The next piece of a manual compaction: everything into one base run, without garbage. None when it is done.
+pub(crate) fn pick_manual<T>(
+    version: &Version<T>,
+    limits: &Limits,
+    progress: &mut ManualProgress,
+) -> Option<Plan> {
+    let all = partitions(version.runs(), 0);
+    let unclean = |p: &Partition<'_, T>| p.upper().next().is_some() || p.members.iter().any(|m| !is_clean(m));
+    let first = all.iter().position(|p| p.range.end.admits(&progress.from) && unclean(p))?;
+    let mut bytes = all[first].bytes();
+    let joins = |p: &&Partition<'_, T>| {
+        bytes += p.bytes();
+        bytes <= limits.partition_bytes && unclean(p)
+    };
+    let count = 1 + all[first + 1..].iter().take_while(joins).count();
+    let group = Partition::join(&all[first..first + count]);
+    progress.from = match &group.range.end {
+        End::Excluded(end) => end.clone(),
+        End::Included(end) => [end, &[0][..]].concat(),
+    };
+    match &group.members[..] {
+        [only] if is_clean(only) => Some(plan(version, &group, Level::BASE, PlanKind::TrivialMove)),
+        _ => Some(plan_into_base(version, &group)),
+    }
+}
+
+/// Whether a rewrite at the bottom could not make the table smaller.
+fn is_clean<T>(member: &Member<'_, T>) -> bool {
+    !holds_tombstones(member) && member.table.meta.max_seq == SeqNo::ZERO
+}
+
+fn holds_tombstones<T>(member: &Member<'_, T>) -> bool {
+    member.table.meta.tombstones + member.table.meta.range_tombstones > 0
+}
+
+/// Every partition with tables above the base, together with small neighbours: candidates for a merge into the base.
+fn groups<'a, T>(all: &[Partition<'a, T>], limits: &Limits) -> Vec<Partition<'a, T>> {
+    let sizes: Vec<u64> = all.iter().map(Partition::bytes).collect();
+    let mut groups = Vec::new();
+    let mut next = 0;
+    while let Some(seed) = (next..all.len()).find(|&i| all[i].upper().next().is_some()) {
+        let (mut start, mut end, mut bytes) = (seed, seed + 1, sizes[seed]);
+        loop {
+            let fits = |n: u64| n <= NEIGHBOUR_FACTOR * bytes && (bytes + n) * 2 <= limits.partition_bytes;
+            if start > 0 && fits(sizes[start - 1]) {
+                start -= 1;
+                bytes += sizes[start];
+            } else if end < all.len() && fits(sizes[end]) {
+                bytes += sizes[end];
+                end += 1;
+            } else {
+                break;
+            }
+        }
+        groups.push(Partition::join(&all[start..end]));
+        next = end;
+    }
+    groups
+}
+
+/// The tables above the base that overlap nothing go to the base as they are. Those with tombstones wait for a
+/// rewrite, which drops them; small ones wait for company.
+fn moves<T>(version: &Version<T>, groups: &[Partition<'_, T>]) -> Option<Plan> {
+    let lone = groups.iter().filter(|g| matches!(&g.members[..], [only] if !holds_tombstones(only)));
+    let lone: Vec<_> = lone.cloned().collect();
+    if lone.is_empty() {
+        return None;
+    }
+    Some(plan(version, &Partition::join(&lone), Level::BASE, PlanKind::TrivialMove))
+}
+
+/// The group with the fewest bytes written for each byte of newer data absorbed. Bytes that tombstones will free
+/// count as absorbed.
+fn cheapest<'a, T>(groups: Vec<Partition<'a, T>>) -> Option<Partition<'a, T>> {
+    let score = |group: &Partition<'_, T>| {
+        let entries: u64 = group.members.iter().map(|m| m.table.meta.entries).sum();
+        let tombstones: u64 = group.members.iter().map(|m| m.table.meta.tombstones).sum();
+        let freed = tombstones as f64 * group.bytes() as f64 / entries.max(1) as f64;
+        group.bytes() as f64 / (group.upper_bytes() as f64 + freed).max(1.0)
+    };
+    groups.into_iter().min_by(|a, b| score(a).total_cmp(&score(b)))
+}
+
+/// Whether merging is due, of which `best` would be the first piece.
+fn due<T>(version: &Version<T>, input: &PickInput, best: &Partition<'_, T>) -> bool {
+    let limits = &input.limits;
+    let cost_ns = u128::from(best.bytes()) * 1_000_000_000 / u128::from(input.merge_bytes_per_second.max(1));
+    let discount = if input.idle { IDLE_DISCOUNT } else { 1 };
+    let paid = u128::from(input.wasted_seek_ns) * u128::from(discount) >= cost_ns;
+    if !limits.fits_cache {
+        return paid;
+    }
+    let base_bytes = version.base().map_or(0, |run| run.bytes());
+    let upper = version.runs().iter().filter(|run| run.level != Level::BASE);
+    let (runs, bytes) = upper.fold((0, 0), |(runs, bytes), run| (runs + 1, bytes + run.bytes()));
+    let large = bytes >= limits.table_bytes && bytes * 100 > base_bytes * UPPER_PERCENT_MAX;
+    paid || input.idle || runs > limits.l0_runs_max || large
+}
+
+/// Beyond the cache: too many L0 runs become one tier run, partition by partition.
+fn l0_to_tier<T>(version: &Version<T>, limits: &Limits) -> Option<Plan> {
+    let l0 = version.runs().iter().take_while(|run| run.level == Level::L0).count();
+    if l0 <= limits.l0_runs_max {
+        return None;
+    }
+    let parts = partitions(&version.runs()[..l0], 0);
+    let deepest = parts.iter().enumerate().max_by_key(|(i, p)| (p.upper_runs(), Reverse(*i)))?.1;
+    let kind = if deepest.members.len() == 1 { PlanKind::TrivialMove } else { PlanKind::Merge };
+    Some(plan(version, deepest, Level::TIER, kind))
+}
+
+/// Beyond the cache: where tiers are too many or too large for their part of the base, they go into it.
+fn tier_to_base<T>(version: &Version<T>, limits: &Limits) -> Option<Plan> {
+    let l0 = version.runs().iter().take_while(|run| run.level == Level::L0).count();
+    let parts = partitions(&version.runs()[l0..], l0);
+    let too_much = |p: &Partition<'_, T>| {
+        let upper = p.upper_bytes();
+        upper > 0 && (p.upper_runs() > limits.tier_runs_max || upper * limits.base_ratio > p.bytes() - upper)
+    };
+    let best = cheapest(parts.into_iter().filter(too_much).collect())?;
+    Some(plan_into_base(version, &best))
+}
+
+/// The plan that merges a group, closed among the runs from its newest one on, into the base.
+pub(super) fn plan_into_base<T>(version: &Version<T>, group: &Partition<'_, T>) -> Plan {
+    plan(version, group, Level::BASE, PlanKind::Merge)
+}
+
+fn plan<T>(version: &Version<T>, group: &Partition<'_, T>, level: Level, kind: PlanKind) -> Plan {
+    let mut inputs: Vec<PlanInput> = Vec::new();
+    for Member { run, table, .. } in &group.members {
+        match inputs.last_mut() {
+            Some(input) if input.run == run.id && input.level == run.level => input.files.push(table.file),
+            _ => inputs.push(PlanInput { run: run.id, level: run.level, files: vec![table.file] }),
+        }
+    }
+    // The newest run of the output's level takes the output, unless tables that are no inputs are in the way.
+    let newest_of_level = version.runs().iter().find(|run| run.level == level);
+    let is_input = |file| group.members.iter().any(|m| m.table.file == file);
+    let is_free = |range: &KeyRange, run: &Run<T>| run.overlapping(range).iter().all(|t| is_input(t.file));
+    let target = newest_of_level.filter(|run| level == Level::BASE || is_free(&group.range, run));
+    let output_run = target.map_or(OutputRun::New, |run| OutputRun::Existing(run.id));
+
+    let newest_input = group.members[0].run_index;
+    let below =
+        |run: &&Arc<Run<T>>| run.level > level || run.level == level && target.is_none_or(|t| run.id < t.id);
+    let behind = version.runs()[newest_input..].iter().filter(|run| !below(run));
+    for run in behind {
+        let closed = match kind {
+            PlanKind::Merge => is_free(&group.range, run),
+            PlanKind::TrivialMove => group.members.iter().all(|m| is_free(&m.table.meta.range, run)),
+        };
+        assert!(closed, "PK1: run {} has tables that the plan leaves out", run.id.0);
+    }
+    let bottommost = version.runs().iter().filter(below).all(|run| run.overlapping(&group.range).is_empty());
+    Plan { inputs, output_level: level, output_run, kind, bottommost, range: group.range.clone() }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

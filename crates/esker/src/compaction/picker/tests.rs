@@ -1,0 +1,301 @@
+//! The picker as text: a version, what happens, what is picked.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::manifest::edit::{AddedTable, VersionEdit};
+use crate::sstable::TableMeta;
+
+/// `L0: 8[c-k]10 / 7[a-f]  tier: 5[a-z]  base: 3[a-d]64! 4[m-z]-`: levels with runs, newest first, apart by ` / `; tables
+/// as file[first-last], size in MiB (64 if absent), `!` for tombstones, `-` for sequence numbers that are all zero.
+pub(crate) fn parse_version(text: &str) -> Version<()> {
+    let mut edit = VersionEdit::default();
+    let mut level = Level::L0;
+    let mut run = 1000;
+    for word in text.split_whitespace() {
+        match word {
+            "L0:" | "tier:" | "base:" | "/" => {
+                run -= 1;
+                level = match word {
+                    "tier:" => Level::TIER,
+                    "base:" => Level::BASE,
+                    _ => level,
+                };
+            }
+            table => edit.added.push(parse_table(table, level, RunId(run))),
+        }
+    }
+    let opened = edit.added.iter().map(|a| (a.file, ())).collect();
+    Version::empty().apply(&edit, opened)
+}
+
+fn parse_table(text: &str, level: Level, run: RunId) -> AddedTable {
+    let (file, rest) = text.split_once('[').unwrap();
+    let (range, rest) = rest.split_once(']').unwrap();
+    let (start, end) = range.split_once('-').unwrap();
+    let size = rest.trim_end_matches(['!', '-']);
+    let mib = if size.is_empty() { 64 } else { size.parse().unwrap() };
+    let meta = TableMeta {
+        file_bytes: mib * MIB,
+        raw_bytes: mib * MIB,
+        range: KeyRange { start: start.into(), end: End::Included(end.into()) },
+        entries: mib * 1000,
+        tombstones: if rest.contains('!') { mib * 500 } else { 0 },
+        range_tombstones: 0,
+        min_seq: SeqNo::ZERO,
+        max_seq: SeqNo::new(u64::from(!rest.contains('-'))),
+    };
+    AddedTable { file: FileId::new(file.parse().unwrap()), level, run, meta }
+}
+
+fn show(plan: &Plan) -> String {
+    let name = |level: Level| match level {
+        Level::L0 => "L0",
+        Level::TIER => "tier",
+        _ => "base",
+    };
+    let inputs: Vec<_> = plan
+        .inputs
+        .iter()
+        .map(|i| {
+            let files: Vec<_> = i.files.iter().map(FileId::to_string).collect();
+            format!("{}{{{}}}", name(i.level), files.join(","))
+        })
+        .collect();
+    let verb = if plan.kind == PlanKind::Merge { "merge" } else { "move" };
+    let target = if plan.output_run == OutputRun::New { "new " } else { "" };
+    let bottom = if plan.bottommost { "" } else { " (not bottommost)" };
+    format!("{verb} {} into {target}{}{bottom}", inputs.join(" + "), name(plan.output_level))
+}
+
+/// Words: `busy`, `idle`, `beyond` (the cache), `wasted=MS`.
+fn parse_input(words: &str) -> PickInput {
+    let wasted = words.split_whitespace().find_map(|w| w.strip_prefix("wasted="));
+    PickInput {
+        limits: Limits { fits_cache: !words.contains("beyond"), ..Limits::default() },
+        idle: words.contains("idle"),
+        wasted_seek_ns: wasted.map_or(0, |ms| ms.parse::<u64>().unwrap() * 1_000_000),
+        merge_bytes_per_second: 1000 * MIB,
+    }
+}
+
+/// Runs a table of lines: a version, then lines `words -> plan`.
+fn check(table: &str) {
+    let mut version = Version::empty();
+    for line in table.lines().map(str::trim).filter(|l| !l.is_empty()) {
+        match line.split_once(" -> ") {
+            None => version = parse_version(line),
+            Some((words, expected)) if words.starts_with("compact") => {
+                let mut progress = ManualProgress::default();
+                let mut plans = Vec::new();
+                while let Some(plan) = pick_manual(&version, &Limits::default(), &mut progress) {
+                    plans.push(show(&plan));
+                }
+                let plans = if plans.is_empty() { "nothing".to_owned() } else { plans.join(", then ") };
+                assert_eq!(plans, expected, "{version:?}");
+            }
+            Some((words, expected)) => {
+                let plan = pick(&version, &parse_input(words));
+                assert_eq!(
+                    plan.as_ref().map_or("nothing".to_owned(), show),
+                    expected,
+                    "{words}: {version:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn cached_data_merges_when_idle_or_when_it_pays() {
+    check(
+        "
+        L0: 8[c-k]10 / 7[a-f]10  base: 3[a-d] 4[m-z]
+        busy -> nothing
+        idle -> merge L0{8} + L0{7} + base{3} into base
+        busy wasted=83 -> nothing
+        busy wasted=84 -> merge L0{8} + L0{7} + base{3} into base
+
+        L0: 9[a-z]1 / 8[a-z]1 / 7[a-z]1 / 6[a-z]1  base: 1[a-z]
+        busy -> nothing
+        L0: 10[a-z]1 / 9[a-z]1 / 8[a-z]1 / 7[a-z]1 / 6[a-z]1  base: 1[a-z]
+        busy -> merge L0{10} + L0{9} + L0{8} + L0{7} + L0{6} + base{1} into base
+
+        L0: 8[a-z]64  base: 1[a-h] 2[i-p] 3[q-z] 4[zz-zzz]
+        busy -> nothing
+        L0: 8[a-z]70  base: 1[a-h] 2[i-p] 3[q-z]
+        busy -> merge L0{8} + base{1,2,3} into base
+
+        tier: 8[a-c]10  base: 1[a-h]
+        idle -> merge tier{8} + base{1} into base
+
+        L0: 8[a-z]30 / 7[a-z]30
+        busy -> nothing
+        idle -> merge L0{8} + L0{7} into new base
+
+        base: 1[a-h]! 2[i-p]
+        idle -> nothing
+        ",
+    );
+}
+
+#[test]
+fn the_partition_that_absorbs_most_for_its_bytes_goes_first() {
+    check(
+        "
+        L0: 8[b-c]10 9[n-o]20 10[v-w]5  base: 1[a-h] 2[m-p] 3[u-z]
+        idle -> merge L0{9} + base{2} into base
+        L0: 8[b-c]10 9[n-o]20 10[v-w]5!  base: 1[a-h]60! 2[m-p] 3[u-z]
+        idle -> merge L0{8} + base{1} into base
+        ",
+    );
+}
+
+#[test]
+fn a_table_that_overlaps_nothing_moves_without_rewriting() {
+    check(
+        "
+        L0: 8[n-z]
+        busy -> move L0{8} into new base
+        L0: 9[a-c] 8[n-z]  base: 1[d-m]
+        busy -> move L0{9,8} into base
+        L0: 9[a-c] / 8[n-z]  tier: 5[d-e]50  base: 1[d-m]
+        busy beyond -> move L0{9} + L0{8} into base
+
+        L0: 9[n-z]40!  base: 1[d-m]
+        busy -> nothing
+        idle -> merge L0{9} into base
+
+        L0: 9[n-z]1  base: 1[d-m]3
+        busy -> nothing
+        idle -> merge L0{9} + base{1} into base
+        L0: 9[n-z]1  base: 1[d-m]5
+        busy -> move L0{9} into base
+        ",
+    );
+}
+
+#[test]
+fn beyond_the_cache_runs_gather_in_tiers_first() {
+    check(
+        "
+        L0: 9[a-z]1 / 8[a-z]1 / 7[a-z]1 / 6[a-z]1  base: 1[a-z]
+        idle beyond -> nothing
+
+        L0: 9[a-z]1 / 8[a-z]1 / 7[a-z]1 / 6[a-z]1 / 5[a-z]1  tier: 2[a-c]4  base: 1[a-z]
+        busy beyond -> merge L0{9} + L0{8} + L0{7} + L0{6} + L0{5} into new tier (not bottommost)
+        L0: 9[a-m]1 10[n-z]1 / 8[a-c]1 11[n-z]1 / 7[a-m]1 / 6[n-p]1 / 5[n-z]1  tier: 2[a-c]4  base: 1[a-z]
+        busy beyond -> merge L0{10} + L0{11} + L0{6} + L0{5} into tier (not bottommost)
+        L0: 9[a-b]1 / 8[a-b]1 / 7[a-b]1 / 6[a-b]1 / 5[a-b]1  base: 1[m-z]
+        busy beyond -> merge L0{9} + L0{8} + L0{7} + L0{6} + L0{5} into new tier
+
+        L0: 9[a-z]1  tier: 3[a-c]7 4[n-o]16 / 2[a-c]8  base: 1[a-h]64 5[n-z]64
+        busy beyond -> nothing
+        L0: 9[a-z]1  tier: 3[a-c]7 4[n-o]17 / 2[a-c]8  base: 1[a-h]64 5[n-z]64
+        busy beyond -> merge tier{4} + base{5} into base
+        tier: 7[a-c]1 / 6[a-c]1 / 4[a-c]1 / 3[a-c]1 / 2[a-c]1  base: 1[a-h]64 5[n-z]64
+        busy beyond -> merge tier{7} + tier{6} + tier{4} + tier{3} + tier{2} + base{1} into base
+
+        L0: 9[a-z]1  base: 1[a-z]
+        busy beyond wasted=64 -> nothing
+        busy beyond wasted=65 -> merge L0{9} + base{1} into base
+        ",
+    );
+}
+
+#[test]
+fn a_manual_compaction_leaves_one_clean_run() {
+    check(
+        "
+        L0: 9[c-k]1 / 8[a-f]1-  base: 1[a-d] 2[m-n]- 3[o-p]! 4[q-r] 5[s-t]20 6[u-v]20
+        compact -> merge L0{9} + L0{8} + base{1} into base, then merge base{3} into base, then merge base{4} into base, \
+         then merge base{5,6} into base
+        base: 1[a-b]- 2[c-d]-
+        compact -> nothing
+        L0: 9[c-k]-
+        compact -> move L0{9} into new base
+        "
+    );
+}
+
+#[test]
+#[should_panic(expected = "PK1")]
+fn pk1_a_plan_that_skips_an_older_table_is_refused() {
+    let version = parse_version("L0: 8[c-k] / 7[a-f]  base: 3[a-d]");
+    let mut parts = partitions(version.runs(), 0);
+    parts[0].members.remove(1);
+    plan_into_base(&version, &parts[0]);
+}
+
+/// Executes plans on versions without bytes: sizes add up, ranges stay within the plan's.
+fn execute(version: &Version<()>, plan: &Plan, next: &mut u64) -> Version<()> {
+    let metas: HashMap<_, _> = version.tables().map(|(_, t)| (t.file, t.meta.clone())).collect();
+    let files: Vec<FileId> = plan.inputs.iter().flat_map(|i| i.files.clone()).collect();
+    let run = match plan.output_run {
+        OutputRun::Existing(run) => run,
+        OutputRun::New => RunId(1_000_000 + *next),
+    };
+    *next += 1;
+    let table = |file, meta| AddedTable { file, level: plan.output_level, run, meta };
+    let added = match plan.kind {
+        PlanKind::TrivialMove => files.iter().map(|f| table(*f, metas[f].clone())).collect(),
+        PlanKind::Merge => {
+            let bytes = files.iter().map(|f| metas[f].file_bytes).sum();
+            let max_seq = if plan.bottommost { SeqNo::ZERO } else { SeqNo::new(1) };
+            let meta = TableMeta {
+                file_bytes: bytes,
+                range: plan.range.clone(),
+                max_seq,
+                ..metas[&files[0]].clone()
+            };
+            vec![table(FileId::new(1_000_000 + *next), TableMeta { tombstones: 0, ..meta })]
+        }
+    };
+    let opened = added.iter().map(|a: &AddedTable| (a.file, ())).collect();
+    version.apply(&VersionEdit { removed: files, added, ..VersionEdit::default() }, opened)
+}
+
+#[test]
+fn pk3_random_versions_come_to_rest() {
+    for seed in 0..300 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut version = Version::empty();
+        let mut next = 0;
+        for round in 0..12 {
+            version = with_random_run(&version, &mut rng, RunId(round));
+            let words = ["busy", "idle", "busy beyond", "busy wasted=100", "idle beyond"][rng.usize(0..5)];
+            let input = parse_input(words);
+            for step in 0.. {
+                assert!(step < 200, "PK3: seed {seed}");
+                let Some(plan) = pick(&version, &input) else { break };
+                version = execute(&version, &plan, &mut next);
+            }
+            if words == "idle" {
+                assert!(version.runs().len() <= 1, "seed {seed}: {version:?}");
+            }
+        }
+        let mut progress = ManualProgress::default();
+        while let Some(plan) = pick_manual(&version, &Limits::default(), &mut progress) {
+            version = execute(&version, &plan, &mut next);
+        }
+        assert!(version.runs().len() <= 1, "seed {seed}: {version:?}");
+    }
+}
+
+fn with_random_run(version: &Version<()>, rng: &mut fastrand::Rng, run: RunId) -> Version<()> {
+    let mut cuts: Vec<u8> = (0..rng.usize(1..5) * 2).map(|_| rng.u8(..)).collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    let added: Vec<_> = cuts
+        .chunks_exact(2)
+        .enumerate()
+        .map(|(i, pair)| {
+            let marks = ["", "!", "-"][rng.usize(0..3)];
+            let text =
+                format!("{}[{:03}-{:03}]{}{marks}", run.0 * 10 + i as u64, pair[0], pair[1], rng.u8(1..40));
+            parse_table(&text, Level::L0, run)
+        })
+        .collect();
+    let opened = added.iter().map(|a| (a.file, ())).collect();
+    version.apply(&VersionEdit { added, ..VersionEdit::default() }, opened)
+}
