@@ -29,6 +29,5 @@ mod tests;
 mod writer;
 
 pub(crate) use pool::{WalOptions, WalPool};
-pub(crate) use recovery::{Recovered, recover, verify};
-pub(crate) use sync::{SyncHandle, SyncOutcome};
-pub(crate) use writer::{RECORD_OVERHEAD_BYTES, WalWriter};
+pub(crate) use recovery::recover;
+pub(crate) use writer::WalWriter;

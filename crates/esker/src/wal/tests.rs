@@ -9,7 +9,8 @@ use std::sync::Arc;
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind, OpenOptions, read_range};
 
 use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
-use super::{Recovered, WalOptions, WalPool, WalWriter, file_name, recover, verify};
+use super::recovery::{Recovered, verify};
+use super::{WalOptions, WalPool, WalWriter, file_name, recover};
 use crate::types::{Error, Result, SeqNo};
 
 const DIR: &str = "db";

@@ -22,10 +22,6 @@ use super::sync::{SegmentFile, SyncHandle, SyncOutcome};
 use crate::encoding::checksum::crc32c_append;
 use crate::types::{Error, Result, SeqNo};
 
-/// What a record costs beside its payload, at most, unless it spans segments. Callers of
-/// [`WalWriter::reserve`] for several records add it for each.
-pub(crate) const RECORD_OVERHEAD_BYTES: u64 = (RECORD_HEADER_BYTES + ALIGN) as u64;
-
 /// The buffer is written out before it would pass this size.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 /// Room that a record needs to start in a segment: its header, some payload, and the `End` record (WW2).
@@ -74,9 +70,9 @@ fn payload_room(free: u64) -> Option<u64> {
 }
 
 impl WalWriter {
-    /// A writer whose first segment will be `first_segment` ([`Recovered::next_segment`](super::Recovered)).
-    /// `replayed` are the segments that recovery found ([`Recovered::segments`](super::Recovered)); they are deleted
-    /// when [`release_below`](Self::release_below) says so. Creates no file.
+    /// A writer whose first segment will be `first_segment`. `replayed` are the segments that recovery found; they
+    /// are deleted when [`release_below`](Self::release_below) says so. Both come from
+    /// [`Recovered`](super::recovery::Recovered). Creates no file.
     pub(crate) fn create(pool: Arc<WalPool>, first_segment: u64, replayed: &[u64]) -> Result<WalWriter> {
         let names = pool.env.fs.list_dir(&pool.dir).map_err(|e| Error::io("list", &pool.dir, e))?;
         if let Some(n) =
@@ -184,12 +180,6 @@ impl WalWriter {
     /// Bytes that a power loss now would take.
     pub(crate) fn unsynced_bytes(&self) -> u64 {
         self.active.as_ref().map_or(0, |active| active.appended - active.synced)
-    }
-
-    /// Bytes of all segments that are not obsolete, as far as they are used by this process.
-    pub(crate) fn live_bytes(&self) -> u64 {
-        let finished: u64 = self.finished.iter().map(|(_, spare)| spare.bytes).sum();
-        finished + self.active.as_ref().map_or(0, |active| active.appended)
     }
 
     /// Segments below this number are obsolete, durably: recovery would not read them any more. Recycles or deletes
