@@ -1,2 +1,58 @@
-//! Placeholder until its owner writes it.
-fn main() {}
+//! The `esker` tool: look into, fill, empty and check a database from the command line.
+//!
+//! ```text
+//!   command line --args--> commands/NAME --> Answer --> exit code 0 (yes) | 1 (no) | 2 (error)
+//!                              |-- database: opening, with messages that say what to do
+//!                              |-- text:     bytes as text (escaped, raw, hex)
+//!                              `-- formats:  rows from and to TSV, CSV, JSON lines, word lists
+//! ```
+//!
+//! C1. Standard output carries the answer and nothing else; progress and messages go to standard error.
+//! C2. Keys and values are bytes: what export writes, import reads back exactly.
+//! C3. Only `put` and `import` create a database.
+//!
+//! For users: docs/cli.md
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a program around the engine: it reads and writes the user's own files and times its work"
+)]
+
+mod args;
+mod bounds;
+mod commands;
+mod database;
+mod failure;
+mod formats;
+mod output;
+mod progress;
+mod text;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::Args;
+use crate::failure::Failure;
+
+/// What a command found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Done, or found: exit code 0.
+    Yes,
+    /// Not found, or not sound: exit code 1.
+    No,
+}
+
+fn main() -> ExitCode {
+    match commands::run(&Args::parse()) {
+        Ok(Answer::Yes) => ExitCode::SUCCESS,
+        Ok(Answer::No) => ExitCode::from(1),
+        // The reader of our output has enough: `esker scan | head`.
+        Err(Failure::OutputClosed) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("esker: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! `esker compact`: merge everything into one run.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::Answer;
+use crate::args::Args;
+use crate::database::{Database, directory};
+use crate::failure::{Failure, Result};
+use crate::output;
+
+pub(super) fn run(args: &Args) -> Result<Answer> {
+    let directory = directory(args)?;
+    let measure = || disk_bytes(&directory).map_err(|e| Failure::file("measure", &directory, &e));
+    let database = Database::open(args)?;
+    let before = measure()?;
+    let start = Instant::now();
+    database.db.compact().map_err(|e| database.failure(e))?;
+    // Closing deletes the files that the merge made obsolete, so it belongs to the work.
+    database.close()?;
+    let seconds = start.elapsed().as_secs_f64();
+    let after = measure()?;
+    if args.json {
+        output::print_json(&json!({ "before_bytes": before, "after_bytes": after, "seconds": seconds }))?;
+    } else {
+        println!("{} before, {} after, {seconds:.2} s", output::size(before), output::size(after));
+    }
+    Ok(Answer::Yes)
+}
+
+/// The size of all files of a database.
+fn disk_bytes(directory: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(directory)? {
+        match entry?.metadata() {
+            Ok(meta) => bytes += meta.len(),
+            // Deleted in the background since the directory was read.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,184 @@
+//! `esker import`: read entries from a file.
+//!
+//! ```text
+//!   file --count bytes--> RowReader --rows--> batch --full--> commit
+//!              `-> progress bar       `-bad line--> stop, or report and go on
+//! ```
+//!
+//! I1. The input is opened before the database: a mistyped name creates nothing.
+//! I2. A batch is committed as a whole. What stands behind a bad line is not in the database unless bad lines are skipped.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::rc::Rc;
+
+use esker::{Error, Keyspace, WriteBatch};
+use serde_json::json;
+
+use crate::Answer;
+use crate::args::{Args, Import, YesNo};
+use crate::database::Database;
+use crate::failure::{Failure, Result};
+use crate::formats::{self, ReadOptions, Row, Step};
+use crate::output;
+use crate::progress::Progress;
+
+/// A batch is committed when it holds so many bytes, whatever its number of rows.
+const BATCH_BYTES_MAX: usize = 32 << 20;
+/// So many bad lines are printed; the rest is counted.
+const BAD_LINES_PRINTED: u64 = 20;
+/// The progress bar moves after so many rows.
+const ROWS_PER_TICK: u64 = 1_024;
+
+pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
+    let format = formats::choose(import.format, &import.file)?;
+    let read = Rc::new(Cell::new(0));
+    let (input, total) = open(&import.file, &read)?;
+    let options = ReadOptions {
+        form: args.bytes,
+        key: import.key.clone(),
+        value: import.value.clone(),
+        header: import.header.map(|header| header == YesNo::Yes),
+    };
+    let mut reader = formats::reader(format, input, &options)?;
+    let database = Database::open_or_create(args)?;
+    let mut sink = Sink::new(&database, database.keyspace_or_create(args)?, import.batch);
+
+    let progress = Progress::bytes(total);
+    let mut bad = 0;
+    let mut row = Row::default();
+    loop {
+        let step = reader.read(&mut row).map_err(|e| Failure::file("read", name(&import.file), &e))?;
+        let problem = match step {
+            Step::Row => sink.add(&row)?,
+            Step::Bad(reason) => Some(reason),
+            Step::End => break,
+        };
+        if let Some(reason) = problem {
+            let line = format!("{}:{}: {reason}", name(&import.file).display(), reader.line());
+            if !import.skip_bad {
+                return Err(stopped(&line, &sink));
+            }
+            bad += 1;
+            match bad {
+                ..=BAD_LINES_PRINTED => progress.note(&format!("{line}; skipped")),
+                n if n == BAD_LINES_PRINTED + 1 => progress.note("more bad lines: not printed"),
+                _ => {}
+            }
+        }
+        if sink.rows().is_multiple_of(ROWS_PER_TICK) {
+            progress.set(read.get(), || format!("{} rows", output::count(sink.rows())));
+        }
+    }
+    sink.commit()?;
+    let rows = sink.committed;
+    database.close()?;
+    report(args, rows, bad, progress.finish().as_secs_f64())
+}
+
+/// Collects rows and commits them batch by batch.
+struct Sink<'a> {
+    database: &'a Database,
+    keyspace: Keyspace,
+    batch: WriteBatch,
+    /// Zero: one batch for all.
+    batch_rows_max: usize,
+    committed: u64,
+}
+
+impl<'a> Sink<'a> {
+    fn new(database: &'a Database, keyspace: Keyspace, batch_rows_max: usize) -> Self {
+        let batch = database.db.batch();
+        Sink { database, keyspace, batch, batch_rows_max, committed: 0 }
+    }
+
+    /// Adds a row; the reason if the engine cannot take it.
+    fn add(&mut self, row: &Row) -> Result<Option<String>> {
+        match self.batch.put(&self.keyspace, &row.key, &row.value) {
+            Ok(()) => {}
+            Err(error @ (Error::KeyTooLong { .. } | Error::ValueTooLong { .. })) => {
+                return Ok(Some(error.to_string()));
+            }
+            Err(error) => return Err(self.database.failure(error)),
+        }
+        let is_full = self.batch.len() >= self.batch_rows_max || self.batch.byte_len() >= BATCH_BYTES_MAX;
+        if self.batch_rows_max > 0 && is_full {
+            self.commit()?;
+        }
+        Ok(None)
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        let batch = std::mem::replace(&mut self.batch, self.database.db.batch());
+        let rows = batch.len() as u64;
+        batch.commit().map_err(|e| self.database.failure(e))?;
+        self.committed += rows;
+        Ok(())
+    }
+
+    /// All rows so far.
+    fn rows(&self) -> u64 {
+        self.committed + self.batch.len() as u64
+    }
+}
+
+fn stopped(line: &str, sink: &Sink<'_>) -> Failure {
+    Failure::message(format!(
+        "{line}\n  import stopped; {} rows of the batches before are in the database\n  correct the line and import \
+         again, or leave such lines out with --skip-bad",
+        output::count(sink.committed)
+    ))
+}
+
+fn report(args: &Args, rows: u64, bad: u64, seconds: f64) -> Result<Answer> {
+    let rows_per_s = (rows as f64 / seconds.max(1e-9)) as u64;
+    if args.json {
+        output::print_json(&json!({
+            "rows": rows, "bad_lines": bad, "seconds": seconds, "rows_per_s": rows_per_s,
+        }))?;
+        return Ok(Answer::Yes);
+    }
+    let skipped = if bad > 0 { format!(", {} bad lines skipped", output::count(bad)) } else { String::new() };
+    println!(
+        "imported {} rows in {seconds:.2} s, {} rows/s{skipped}",
+        output::count(rows),
+        output::count(rows_per_s)
+    );
+    Ok(Answer::Yes)
+}
+
+/// The input, counting the bytes that are read, and its size if that is known.
+fn open(file: &Path, read: &Rc<Cell<u64>>) -> Result<(Box<dyn BufRead>, Option<u64>)> {
+    let buffered = |input: Box<dyn Read>| -> Box<dyn BufRead> {
+        Box::new(BufReader::with_capacity(256 << 10, Counted { input, read: read.clone() }))
+    };
+    if formats::is_standard(file) {
+        return Ok((buffered(Box::new(io::stdin())), None));
+    }
+    let input = File::open(file).map_err(|e| Failure::file("open", file, &e))?;
+    let meta = input.metadata().map_err(|e| Failure::file("open", file, &e))?;
+    if meta.is_dir() {
+        return Err(Failure::message(format!("{} is a directory: import takes a file", file.display())));
+    }
+    let total = meta.is_file().then_some(meta.len());
+    Ok((buffered(Box::new(input)), total))
+}
+
+fn name(file: &Path) -> &Path {
+    if formats::is_standard(file) { Path::new("standard input") } else { file }
+}
+
+struct Counted {
+    input: Box<dyn Read>,
+    read: Rc<Cell<u64>>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.input.read(buffer)?;
+        self.read.set(self.read.get() + length as u64);
+        Ok(length)
+    }
+}

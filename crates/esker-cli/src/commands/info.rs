@@ -1,0 +1,40 @@
+//! `esker info`: the options in force and the keyspaces.
+
+use std::io::Write;
+
+use serde_json::{Map, Value, json};
+
+use crate::Answer;
+use crate::args::Args;
+use crate::database::Database;
+use crate::failure::Result;
+use crate::output;
+
+pub(super) fn run(args: &Args) -> Result<Answer> {
+    let database = Database::open(args)?;
+    let mut keyspaces = Vec::new();
+    for name in database.db.keyspaces() {
+        let keyspace = database.db.open_keyspace(&name).map_err(|e| database.failure(e))?;
+        keyspaces.push((name, keyspace.len().map_err(|e| database.failure(e))?));
+    }
+    let options = database.db.info();
+    if args.json {
+        let keyspaces: Map<String, Value> =
+            keyspaces.into_iter().map(|(name, entries)| (name, entries.into())).collect();
+        let options: Map<String, Value> =
+            options.into_iter().map(|(name, value)| (name, output::json_figure(&value))).collect();
+        let path = database.db.path().display().to_string();
+        output::print_json(&json!({ "path": path, "keyspaces": keyspaces, "options": options }))?;
+        return Ok(Answer::Yes);
+    }
+    let mut out = output::stdout();
+    writeln!(out, "database {}", database.db.path().display())?;
+    writeln!(out, "\nkeyspaces (entries)")?;
+    let rows: Vec<(String, String)> =
+        keyspaces.into_iter().map(|(name, entries)| (name, entries.to_string())).collect();
+    output::write_pairs(&mut out, &rows)?;
+    writeln!(out, "\noptions in force")?;
+    output::write_pairs(&mut out, &options)?;
+    out.flush()?;
+    Ok(Answer::Yes)
+}

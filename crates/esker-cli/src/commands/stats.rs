@@ -1,0 +1,52 @@
+//! `esker stats`: the counters of the engine.
+
+use std::io::Write;
+
+use serde_json::{Map, Value};
+
+use crate::Answer;
+use crate::args::Args;
+use crate::database::Database;
+use crate::failure::Result;
+use crate::output;
+
+pub(super) fn run(args: &Args) -> Result<Answer> {
+    let database = Database::open(args)?;
+    let counters = counters(&database.db.stats());
+    if args.json {
+        let object: Map<String, Value> =
+            counters.into_iter().map(|(name, value)| (name, output::json_figure(&value))).collect();
+        output::print_json(&object.into())?;
+        return Ok(Answer::Yes);
+    }
+    let mut out = output::stdout();
+    output::write_pairs(&mut out, &counters)?;
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// Names and values, from the `Debug` form, which has a line for each field: a new counter shows up here by itself.
+fn counters(stats: &impl std::fmt::Debug) -> Vec<(String, String)> {
+    format!("{stats:#?}")
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix(',')?.split_once(": "))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_is_a_counter() {
+        #[derive(Debug)]
+        #[expect(dead_code, reason = "read through Debug")]
+        struct Stats {
+            puts: u64,
+            tables: u64,
+        }
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(counters(&Stats { puts: 7, tables: 1 }), [pair("puts", "7"), pair("tables", "1")]);
+    }
+}

@@ -1,0 +1,94 @@
+//! Why a command failed, in words that say what to do about it. Exit code 2.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use esker::Error;
+
+/// What ends a command early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line makes no sense, or the input does not.
+    Message(String),
+    /// The engine refused. With the directory of the database, as the user gave it.
+    Engine(PathBuf, Error),
+    /// Nobody reads our output any more. Not an error.
+    OutputClosed,
+}
+
+/// A result with a failure.
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn message(text: impl Into<String>) -> Self {
+        Failure::Message(text.into())
+    }
+
+    /// An I/O error on a file of the user's.
+    pub(crate) fn file(doing: &str, path: &Path, error: &io::Error) -> Self {
+        Failure::Message(format!("{doing} {}: {error}", path.display()))
+    }
+}
+
+/// Errors of standard output; files of the user's go through [`Failure::file`].
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+            _ => Failure::Message(format!("write the output: {error}")),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Message(text) => f.write_str(text),
+            Failure::Engine(directory, error) => engine_message(f, &directory.display().to_string(), error),
+            Failure::OutputClosed => f.write_str("the output was closed"),
+        }
+    }
+}
+
+/// The engine's message, or a better one where the command line knows what the user can do.
+fn engine_message(f: &mut fmt::Formatter<'_>, directory: &str, error: &Error) -> fmt::Result {
+    match error {
+        Error::NotFound(_) => write!(
+            f,
+            "no database in {directory}\n  `esker put` and `esker import` create one; otherwise check --db or ESKER_DB"
+        ),
+        Error::Locked { pid: Some(pid), .. } => write!(
+            f,
+            "the database in {directory} is in use by process {pid}\n  wait until it is done, or end it: a database \
+             belongs to one process at a time"
+        ),
+        Error::Locked { pid: None, .. } => write!(
+            f,
+            "the database in {directory} is in use by another process\n  wait until it is done: a database belongs to \
+             one process at a time"
+        ),
+        Error::Corrupt { .. } => write!(f, "{error}\n  `esker check` lists all damage of the database"),
+        _ => write!(f, "{error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_say_what_to_do() {
+        let engine = |error| Failure::Engine(PathBuf::from("data"), error).to_string();
+        let locked = engine(Error::Locked { path: PathBuf::from("data/LOCK"), pid: Some(42) });
+        assert!(locked.contains("process 42") && locked.contains("wait"), "{locked}");
+        let missing = engine(Error::NotFound(PathBuf::from("data")));
+        assert!(missing.contains("no database in data") && missing.contains("esker put"), "{missing}");
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_error() {
+        assert!(matches!(io::Error::from(io::ErrorKind::BrokenPipe).into(), Failure::OutputClosed));
+        assert!(matches!(io::Error::from(io::ErrorKind::StorageFull).into(), Failure::Message(_)));
+    }
+}

@@ -1,0 +1,185 @@
+//! Files of rows: reading and writing TSV, CSV, JSON lines and word lists.
+//!
+//! ```text
+//!   file --RowReader--> Row or bad line --> import        export, scan --> key, value --RowWriter--> file
+//! ```
+//!
+//! F1. What a writer writes, its reader reads back byte by byte; what a format cannot carry is an error, not a change.
+//! F2. A bad line has a number and a reason, and reading goes on behind it.
+
+mod csv;
+mod jsonl;
+mod lines;
+#[cfg(test)]
+mod tests;
+mod tsv;
+mod words;
+
+use std::convert::Infallible;
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+use std::str::FromStr;
+
+use crate::args::FileFormat;
+use crate::failure::{Failure, Result};
+use crate::text::ByteForm;
+
+pub(crate) use self::jsonl::JsonlWriter;
+pub(crate) use self::tsv::TsvWriter;
+pub(crate) use self::words::WordsWriter;
+
+/// A key and its value; reused from row to row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+}
+
+/// What a reader found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The row was filled.
+    Row,
+    /// A line that is no row, and why.
+    Bad(String),
+    /// The end of the file.
+    End,
+}
+
+/// Reads rows from a file.
+pub(crate) trait RowReader {
+    /// Reads the next row into `row`.
+    fn read(&mut self, row: &mut Row) -> io::Result<Step>;
+
+    /// The line (from 1) on which the last row or bad line started.
+    fn line(&self) -> u64;
+}
+
+/// Writes rows to a file.
+pub(crate) trait RowWriter {
+    /// Writes one row.
+    fn write(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Writes what is buffered.
+    fn finish(&mut self) -> Result<()>;
+}
+
+/// A column, as the user names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Column(String);
+
+impl FromStr for Column {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> std::result::Result<Self, Infallible> {
+        Ok(Column(text.to_owned()))
+    }
+}
+
+/// How to read a file.
+#[derive(Debug, Clone)]
+pub(crate) struct ReadOptions {
+    /// None: the default of the format.
+    pub(crate) form: Option<ByteForm>,
+    pub(crate) key: Option<Column>,
+    pub(crate) value: Option<Column>,
+    /// Whether the first line names the columns. None: the default of the format.
+    pub(crate) header: Option<bool>,
+}
+
+/// How to write a file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WriteOptions {
+    pub(crate) form: Option<ByteForm>,
+    pub(crate) header: Option<bool>,
+}
+
+/// The format that the user asked for, or that the name of the file tells; TSV on standard input and output.
+pub(crate) fn choose(asked: Option<FileFormat>, file: &Path) -> Result<FileFormat> {
+    let extension = file.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+    match (asked, extension.as_deref()) {
+        (Some(format), _) => Ok(format),
+        (None, Some("tsv" | "tab")) => Ok(FileFormat::Tsv),
+        (None, Some("csv")) => Ok(FileFormat::Csv),
+        (None, Some("jsonl" | "ndjson" | "json")) => Ok(FileFormat::Jsonl),
+        (None, Some("txt" | "words")) => Ok(FileFormat::Words),
+        (None, None) if is_standard(file) => Ok(FileFormat::Tsv),
+        (None, _) => Err(Failure::message(format!(
+            "the name {} does not tell its format: say --format tsv, csv, jsonl or words",
+            file.display()
+        ))),
+    }
+}
+
+/// Whether `file` stands for standard input or output.
+pub(crate) fn is_standard(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// A reader of `input`.
+pub(crate) fn reader(
+    format: FileFormat,
+    input: Box<dyn BufRead>,
+    options: &ReadOptions,
+) -> Result<Box<dyn RowReader>> {
+    Ok(match format {
+        FileFormat::Tsv => Box::new(tsv::TsvReader::new(input, options)?),
+        FileFormat::Csv => Box::new(csv::CsvReader::new(input, options)?),
+        FileFormat::Jsonl => Box::new(jsonl::JsonlReader::new(input, options)?),
+        FileFormat::Words => Box::new(words::WordsReader::new(input, options)?),
+    })
+}
+
+/// A writer to `output`.
+pub(crate) fn writer<'a>(
+    format: FileFormat,
+    output: Box<dyn Write + 'a>,
+    options: WriteOptions,
+) -> Result<Box<dyn RowWriter + 'a>> {
+    let escaped = options.form.unwrap_or(ByteForm::Escaped);
+    Ok(match format {
+        FileFormat::Tsv => Box::new(TsvWriter::new(output, escaped, options.header.unwrap_or(false))?),
+        FileFormat::Csv => Box::new(csv::CsvWriter::new(output, options)?),
+        FileFormat::Jsonl => Box::new(JsonlWriter::new(output, options.form)?),
+        FileFormat::Words => Box::new(WordsWriter::new(output, escaped)),
+    })
+}
+
+/// Numbers (from 0) of the columns of key and value; without a value column, the rest of the line is the value.
+fn resolve(options: &ReadOptions, header: Option<&[&[u8]]>) -> Result<(usize, Option<usize>)> {
+    let number = |column: &Column| match column.0.parse::<usize>() {
+        Ok(0) => Err(Failure::message("columns are counted from 1")),
+        Ok(number) => Ok(number - 1),
+        Err(_) => match header {
+            Some(names) => names.iter().position(|name| *name == column.0.as_bytes()).ok_or_else(|| {
+                let names: Vec<_> = names.iter().map(|name| String::from_utf8_lossy(name)).collect();
+                Failure::message(format!("no column `{}`; the header names: {}", column.0, names.join(", ")))
+            }),
+            None => Err(Failure::message(format!(
+                "column `{}`: without a header, columns have numbers; if the first line is a header, say --header yes",
+                column.0
+            ))),
+        },
+    };
+    let key = options.key.as_ref().map_or(Ok(0), number)?;
+    Ok((key, options.value.as_ref().map(number).transpose()?))
+}
+
+/// An error while reading the header.
+fn header_failure(error: impl Into<io::Error>) -> Failure {
+    Failure::message(format!("read the header: {}", error.into()))
+}
+
+/// Fills the row from texts, or says which of them is wrong.
+fn fill(row: &mut Row, form: ByteForm, key: &[u8], value: &[u8]) -> Step {
+    row.key.clear();
+    row.value.clear();
+    let decoded = form
+        .decode(key, &mut row.key)
+        .map_err(|reason| format!("key: {reason}"))
+        .and_then(|()| form.decode(value, &mut row.value).map_err(|reason| format!("value: {reason}")));
+    match decoded {
+        Ok(()) => Step::Row,
+        Err(reason) => Step::Bad(reason),
+    }
+}

@@ -1,0 +1,80 @@
+//! Word lists: each line is a key; values are empty, and left out when writing.
+
+use std::io::{self, BufRead, Write};
+
+use super::lines::Lines;
+use super::{ReadOptions, Row, RowReader, RowWriter, Step, fill, header_failure};
+use crate::failure::{Failure, Result};
+use crate::text::ByteForm;
+
+/// Reads a word list.
+pub(super) struct WordsReader {
+    lines: Lines,
+    form: ByteForm,
+}
+
+impl WordsReader {
+    pub(super) fn new(input: Box<dyn BufRead>, options: &ReadOptions) -> Result<Self> {
+        if options.key.is_some() || options.value.is_some() {
+            return Err(Failure::message(
+                "a word list has no columns: --key and --value are for tsv, csv and jsonl",
+            ));
+        }
+        let form = options.form.unwrap_or(ByteForm::Escaped);
+        let mut lines = Lines::new(input, form != ByteForm::Raw);
+        if options.header == Some(true) {
+            lines.next_line().map_err(header_failure)?;
+        }
+        Ok(WordsReader { lines, form })
+    }
+}
+
+impl RowReader for WordsReader {
+    fn read(&mut self, row: &mut Row) -> io::Result<Step> {
+        let form = self.form;
+        Ok(self.lines.next_line()?.map_or(Step::End, |line| fill(row, form, line, b"")))
+    }
+
+    fn line(&self) -> u64 {
+        self.lines.number()
+    }
+}
+
+/// Writes a word list.
+pub(crate) struct WordsWriter<'a> {
+    output: Box<dyn Write + 'a>,
+    form: ByteForm,
+    line: Vec<u8>,
+    strict: bool,
+}
+
+impl<'a> WordsWriter<'a> {
+    pub(crate) fn new(output: Box<dyn Write + 'a>, form: ByteForm) -> Self {
+        WordsWriter { output, form, line: Vec::new(), strict: true }
+    }
+
+    /// For eyes, not for `import`: raw line ends inside keys are let through.
+    pub(crate) fn lenient(mut self) -> Self {
+        self.strict = false;
+        self
+    }
+}
+
+impl RowWriter for WordsWriter<'_> {
+    fn write(&mut self, key: &[u8], _value: &[u8]) -> Result<()> {
+        if self.strict && self.form == ByteForm::Raw && key.contains(&b'\n') {
+            return Err(Failure::message(format!(
+                "the key {} holds a line end, which a raw word list cannot carry (F1): use --bytes escaped",
+                key.escape_ascii()
+            )));
+        }
+        self.line.clear();
+        self.form.encode(key, &mut self.line);
+        self.line.push(b'\n');
+        Ok(self.output.write_all(&self.line)?)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(self.output.flush()?)
+    }
+}

@@ -1,0 +1,73 @@
+//! Standard output, and figures that people can read.
+
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+use serde_json::Value;
+
+use crate::failure::Result;
+
+/// Standard output, buffered. Flush it: a drop would swallow the error.
+pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
+    BufWriter::with_capacity(64 << 10, io::stdout().lock())
+}
+
+/// Prints one JSON value on a line.
+pub(crate) fn print_json(value: &Value) -> Result<()> {
+    let mut out = stdout();
+    writeln!(out, "{value}")?;
+    Ok(out.flush()?)
+}
+
+/// Writes names and values, aligned; numbers with thousands apart.
+pub(crate) fn write_pairs(out: &mut impl Write, pairs: &[(String, String)]) -> Result<()> {
+    let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, value) in pairs {
+        let value = value.parse::<u64>().map_or_else(|_| value.clone(), count);
+        writeln!(out, "  {name:width$}  {value}")?;
+    }
+    Ok(())
+}
+
+/// A value for JSON: a number where it is one.
+pub(crate) fn json_figure(value: &str) -> Value {
+    value.parse::<u64>().map_or_else(|_| value.into(), Value::from)
+}
+
+/// A number with thousands apart: `1,234,567`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A size in bytes: `17 B`, `1.5 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1 << 10 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_readable() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 1_023, 1_536, 5 << 30].map(size), ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]);
+    }
+}

@@ -1,0 +1,183 @@
+//! Bytes as text: how keys and values stand on the command line, in the terminal and in text files.
+//!
+//! ```text
+//!   escaped   a\tb\xff\\   readable: text stays text, all else is an escape
+//!   raw       (as it is)   nothing is changed, so a line cannot hold every byte
+//!   hex       610962ff5c   two digits a byte
+//! ```
+//!
+//! T1. `decode(encode(bytes)) == bytes` for all bytes.
+//! T2. Escaped and hex text holds neither tab nor line end nor any other control character.
+
+use std::fmt::Write as _;
+
+/// How bytes are written as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ByteForm {
+    /// Text as it is; \n \t \r \0 \\ and \xHH for the rest
+    Escaped,
+    /// The bytes as they are
+    Raw,
+    /// Two hexadecimal digits a byte
+    Hex,
+}
+
+impl ByteForm {
+    /// Appends the text of `bytes`.
+    pub(crate) fn encode(self, bytes: &[u8], into: &mut Vec<u8>) {
+        match self {
+            ByteForm::Escaped => escape(bytes, into),
+            ByteForm::Raw => into.extend_from_slice(bytes),
+            ByteForm::Hex => into.extend_from_slice(hex(bytes).as_bytes()),
+        }
+    }
+
+    /// Appends the bytes that `text` stands for; the error says what is wrong with it.
+    pub(crate) fn decode(self, text: &[u8], into: &mut Vec<u8>) -> Result<(), String> {
+        match self {
+            ByteForm::Escaped => unescape(text, into),
+            ByteForm::Raw => {
+                into.extend_from_slice(text);
+                Ok(())
+            }
+            ByteForm::Hex => unhex(text, into),
+        }
+    }
+}
+
+fn escape(bytes: &[u8], into: &mut Vec<u8>) {
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\n' => into.extend_from_slice(b"\\n"),
+                '\t' => into.extend_from_slice(b"\\t"),
+                '\r' => into.extend_from_slice(b"\\r"),
+                '\0' => into.extend_from_slice(b"\\0"),
+                '\\' => into.extend_from_slice(b"\\\\"),
+                _ if c.is_control() => escape_bytes(c.encode_utf8(&mut [0; 4]).as_bytes(), into),
+                _ => into.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        escape_bytes(chunk.invalid(), into);
+    }
+}
+
+fn escape_bytes(bytes: &[u8], into: &mut Vec<u8>) {
+    for byte in bytes {
+        into.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
+    }
+}
+
+fn unescape(text: &[u8], into: &mut Vec<u8>) -> Result<(), String> {
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(|b| *b == b'\\') {
+        into.extend_from_slice(&rest[..at]);
+        let (byte, length) = match &rest[at + 1..] {
+            [b'n', ..] => (b'\n', 2),
+            [b't', ..] => (b'\t', 2),
+            [b'r', ..] => (b'\r', 2),
+            [b'0', ..] => (b'\0', 2),
+            [b'\\', ..] => (b'\\', 2),
+            [b'x', high, low, ..] if digit(*high).is_some() && digit(*low).is_some() => {
+                (digit(*high).unwrap_or(0) << 4 | digit(*low).unwrap_or(0), 4)
+            }
+            escape => {
+                let name = String::from_utf8_lossy(&escape[..escape.len().min(3)]).into_owned();
+                return Err(format!(
+                    "unknown escape `\\{name}`: known are \\n \\t \\r \\0 \\\\ \\xHH; with `--bytes raw` a backslash \
+                     is just a backslash"
+                ));
+            }
+        };
+        into.push(byte);
+        rest = &rest[at + length..];
+    }
+    into.extend_from_slice(rest);
+    Ok(())
+}
+
+/// Lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let _infallible = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// Appends the bytes of hexadecimal digits of either case.
+pub(crate) fn unhex(text: &[u8], into: &mut Vec<u8>) -> Result<(), String> {
+    if text.len() % 2 == 1 {
+        return Err(format!("{} hexadecimal digits: two make a byte", text.len()));
+    }
+    for pair in text.chunks_exact(2) {
+        match (digit(pair[0]), digit(pair[1])) {
+            (Some(high), Some(low)) => into.push(high << 4 | low),
+            _ => return Err(format!("`{}` is not a hexadecimal byte", String::from_utf8_lossy(pair))),
+        }
+    }
+    Ok(())
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|d| u8::try_from(d).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(form: ByteForm, bytes: &[u8]) -> String {
+        let mut text = Vec::new();
+        form.encode(bytes, &mut text);
+        String::from_utf8(text).unwrap()
+    }
+
+    fn decoded(form: ByteForm, text: &str) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        form.decode(text.as_bytes(), &mut bytes).map(|()| bytes)
+    }
+
+    #[test]
+    fn t1_random_bytes_come_back() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..5_000 {
+            let alphabet: &[u8] = b"ab\\xn0\t\n\r\0\xc3\xa4\xff\x7f\xe2\x82\xac";
+            let bytes: Vec<u8> = (0..random.usize(..12))
+                .map(|_| if random.bool() { random.u8(..) } else { alphabet[random.usize(..alphabet.len())] })
+                .collect();
+            for form in [ByteForm::Escaped, ByteForm::Raw, ByteForm::Hex] {
+                let mut text = Vec::new();
+                form.encode(&bytes, &mut text);
+                let mut back = Vec::new();
+                form.decode(&text, &mut back).unwrap();
+                assert_eq!(back, bytes, "T1: {form:?}");
+                assert!(form == ByteForm::Raw || !text.iter().any(|b| b.is_ascii_control()), "T2");
+            }
+        }
+    }
+
+    #[test]
+    fn escapes_are_readable() {
+        let cases: [(&[u8], &str); 4] = [
+            (b"plain text", "plain text"),
+            (b"a\tb\nc\rd\0e\\f", "a\\tb\\nc\\rd\\0e\\\\f"),
+            (b"\xff\x01\x7f", "\\xff\\x01\\x7f"),
+            ("\u{fc}\u{80}".as_bytes(), "\u{fc}\\xc2\\x80"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(encoded(ByteForm::Escaped, bytes), text);
+            assert_eq!(decoded(ByteForm::Escaped, text).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_reason() {
+        for text in ["\\q", "\\", "\\x", "\\x4", "\\xg0"] {
+            assert!(decoded(ByteForm::Escaped, text).unwrap_err().contains("unknown escape"), "{text}");
+        }
+        assert!(decoded(ByteForm::Hex, "abc").unwrap_err().contains("two make a byte"));
+        assert!(decoded(ByteForm::Hex, "0g").unwrap_err().contains("`0g`"));
+        assert_eq!(decoded(ByteForm::Hex, "0aFF").unwrap(), b"\x0a\xff");
+    }
+}

@@ -1,0 +1,169 @@
+//! Each command from the outside: what it prints, how it exits, what it says when something is wrong.
+#![expect(clippy::disallowed_methods, reason = "tests of a program look at its files from outside")]
+
+mod common;
+
+use common::Esker;
+
+#[test]
+fn put_get_del() {
+    let esker = Esker::new();
+    assert_eq!(esker.ok("put ann 1"), "");
+    esker.ok("put bob 2");
+    esker.ok("put ann 3");
+    assert_eq!(esker.ok("get ann"), "3\n");
+    assert_eq!(esker.ok("count"), "2\n");
+    assert_eq!(esker.ok("del ann"), "");
+    assert_eq!(esker.run(["get", "ann"]).code, 1);
+    assert_eq!(esker.run(["del", "ann"]).code, 1);
+    assert_eq!(esker.ok("del bob nobody --json"), "{\"removed\":1}\n");
+    assert_eq!(esker.ok("count"), "0\n");
+}
+
+#[test]
+fn bytes_of_every_kind() {
+    let esker = Esker::new();
+    let all: Vec<u8> = (0..=255).collect();
+    assert_eq!(esker.run_with(&all, ["put", "all"]).code, 0);
+    assert_eq!(esker.run(["get", "all", "--bytes", "raw"]).out, all);
+    assert!(esker.ok("get all").starts_with("\\0\\x01\\x02"));
+    assert!(esker.ok("get --bytes hex 616c6c").starts_with("000102"));
+    assert!(esker.ok("get --json all").starts_with("{\"key\":\"all\",\"value_hex\":\"0001"));
+
+    esker.run(["put", "a\\tb\\x00", "c\\n"]);
+    assert_eq!(esker.ok("get --bytes hex 61096200"), "630a\n");
+    assert_eq!(esker.run(["get", "--bytes", "raw", "a\\tb\\x00"]).code, 1);
+    esker.run(["put", "", ""]);
+    assert_eq!(esker.run(["get", ""]).text(), "\n");
+    esker.run(["put", "--", "-5", "minus"]);
+    assert_eq!(esker.ok("get -- -5"), "minus\n");
+}
+
+#[test]
+fn scan_and_count_take_ranges() {
+    let esker = Esker::new();
+    for key in ["a", "ab", "abc", "b", "c"] {
+        esker.run(["put", key, &key.to_uppercase()]);
+    }
+    assert_eq!(esker.ok("scan"), "a\tA\nab\tAB\nabc\tABC\nb\tB\nc\tC\n");
+    assert_eq!(esker.ok("scan --prefix ab --keys-only"), "ab\nabc\n");
+    assert_eq!(esker.ok("scan --from ab --to c --keys-only"), "ab\nabc\nb\n");
+    assert_eq!(esker.ok("scan --prefix a --from ab --to abc"), "ab\tAB\n");
+    assert_eq!(esker.ok("scan --reverse --limit 2"), "c\tC\nb\tB\n");
+    assert_eq!(esker.ok("scan --reverse --keys-only --to b -n 1"), "abc\n");
+    assert_eq!(esker.ok("scan --from c --to a"), "");
+    assert_eq!(esker.ok("scan --json -n 1"), "{\"key\":\"a\",\"value\":\"A\"}\n");
+    assert_eq!(esker.ok("scan --json --keys-only -n 1"), "{\"key\":\"a\"}\n");
+    assert_eq!(esker.ok("scan --bytes hex --prefix 6162 -n 1"), "6162\t4142\n");
+    assert_eq!(esker.ok("count"), "5\n");
+    assert_eq!(esker.ok("count --prefix a"), "3\n");
+    assert_eq!(esker.ok("count --from b --json"), "{\"entries\":2}\n");
+    assert_eq!(esker.ok("count --from c --to a"), "0\n");
+    esker.ok("del --from ab --to b");
+    assert_eq!(esker.ok("scan --keys-only"), "a\nb\nc\n");
+    assert_eq!(esker.run(["del", "--prefix", "zz"]).code, 1);
+}
+
+#[test]
+fn keyspaces_are_apart() {
+    let esker = Esker::new();
+    esker.ok("put -k users ann 1");
+    esker.ok("put ann 2");
+    assert_eq!(esker.ok("get -k users ann"), "1\n");
+    assert_eq!(esker.ok("get ann"), "2\n");
+    let message = esker.fails("get -k user ann");
+    assert!(message.contains("no keyspace `user`") && message.contains("default, users"), "{message}");
+    let info = esker.ok("info --json");
+    assert!(info.contains("\"keyspaces\":{\"default\":1,\"users\":1}"), "{info}");
+    assert!(esker.ok("info").contains("users"));
+}
+
+#[test]
+fn c3_only_put_and_import_create() {
+    let esker = Esker::new();
+    for line in ["get a", "del a", "scan", "count", "export", "info", "stats", "check", "compact"] {
+        let message = esker.fails(line);
+        assert!(message.contains("no database in db") && message.contains("esker put"), "{line}: {message}");
+        assert!(!esker.path("db").exists(), "C3: {line}");
+    }
+    esker.ok("put a 1 --db other");
+    assert!(esker.path("other").exists() && !esker.path("db").exists(), "--db goes before ESKER_DB");
+}
+
+#[test]
+fn a_database_in_use_names_its_process() {
+    let esker = Esker::new();
+    let db = esker::Db::open(esker.path("db")).unwrap();
+    let message = esker.fails("get a");
+    assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
+    db.close().unwrap();
+    assert_eq!(esker.run(["get", "a"]).code, 1);
+}
+
+#[test]
+fn nonsense_is_explained() {
+    let esker = Esker::new();
+    assert!(esker.fails("put a\\q 1").contains("unknown escape"));
+    assert!(esker.fails("put --bytes hex abc 1").contains("two make a byte"));
+    assert!(esker.fails("frobnicate").contains("frobnicate"));
+    assert!(esker.fails("del").contains("KEYS"));
+    assert!(!esker.path("db").exists());
+    esker.ok("put a 1");
+    let long = "k".repeat(65_536);
+    let outcome = esker.run(["put", &long, "1"]);
+    assert!(
+        outcome.code == 2 && outcome.err.contains("65,535") | outcome.err.contains("65535"),
+        "{}",
+        outcome.err
+    );
+}
+
+/// Fifty entries.
+fn fill(esker: &Esker) {
+    let rows: String = (0..50).map(|number| format!("key{number}\t{number}\n")).collect();
+    assert_eq!(esker.run_with(rows.as_bytes(), ["import"]).code, 0);
+}
+
+#[test]
+fn info_stats_check_compact() {
+    let esker = Esker::new();
+    fill(&esker);
+    assert!(esker.ok("compact").contains(" before, "));
+    assert!(esker.ok("compact --json").contains("\"after_bytes\":"));
+    assert!(esker.ok("check").starts_with("sound: "));
+    assert!(esker.ok("check --json").contains("\"problems\":[]"));
+    assert!(esker.ok("stats").lines().count() > 1);
+    let stats: serde_json::Value = serde_json::from_str(&esker.ok("stats --json")).unwrap();
+    assert!(stats.as_object().unwrap().values().all(serde_json::Value::is_u64), "{stats}");
+    assert_eq!(esker.ok("count"), "50\n");
+}
+
+#[test]
+fn check_lists_damage() {
+    let esker = Esker::new();
+    fill(&esker);
+    esker.ok("compact");
+    let table = std::fs::read_dir(esker.path("db"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|e| e == "sst"))
+        .expect("compaction leaves a table");
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&table, bytes).unwrap();
+    let outcome = esker.run(["check"]);
+    assert_eq!(outcome.code, 1, "{}{}", outcome.text(), outcome.err);
+    assert!(outcome.text().contains(".sst"), "{}", outcome.text());
+}
+
+#[test]
+fn every_help_teaches_by_example() {
+    let esker = Esker::new();
+    let all = esker.ok("--help");
+    let commands =
+        ["put", "get", "del", "scan", "count", "import", "export", "info", "stats", "check", "compact"];
+    for command in commands {
+        assert!(all.contains(&format!("\n  {command} ")), "{command}");
+        assert!(esker.ok(&format!("{command} --help")).contains(&format!("esker {command}")), "{command}");
+    }
+}
