@@ -21,7 +21,7 @@ const PRESSURE_MAX: f64 = 4.0;
 const DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// How far merging is behind.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Debt {
     /// Runs that were flushed and not merged.
     pub l0_runs: usize,

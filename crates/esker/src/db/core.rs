@@ -21,6 +21,8 @@ use super::background::Signal;
 use super::catalog::Catalog;
 use super::options::Options;
 use super::stats::Counters;
+use crate::compaction::pacing::Debt;
+use crate::compaction::picker;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::version::{RunId, Version};
@@ -55,6 +57,12 @@ pub(crate) struct Core {
     pub(crate) next_run: AtomicU64,
     pub(crate) signal: Signal,
     pub(crate) read_cost: ReadCost,
+    /// How far merging is behind, as of the last change of the version.
+    pub(crate) debt: Mutex<Debt>,
+    /// Whether `debt` makes writers wait. Relaxed: a hint that spares them the lock.
+    pub(crate) in_debt: AtomicBool,
+    /// Waiting time that small commits have saved up.
+    pub(crate) delay_owed_ns: AtomicU64,
     pub(crate) wal_pool: Arc<WalPool>,
     pub(crate) closed: AtomicBool,
     pub(crate) counters: Counters,
@@ -113,6 +121,9 @@ impl Core {
         for table in gone {
             table.table.mark_obsolete();
         }
+        let debt = picker::debt(&self.version(), &self.limits());
+        self.in_debt.store(debt.pressure > 0.0, Ordering::Relaxed);
+        *self.debt.lock() = debt;
         Ok(())
     }
 

@@ -176,7 +176,8 @@ impl Options {
     }
     /// The WAL's largest segment: a memtable spans a handful of them.
     pub(crate) fn wal_segment_bytes(&self) -> u64 {
-        (self.memtable_bytes as u64 / 4).clamp(4 << 10, 16 * MIB)
+        // Segments are whole sectors.
+        (self.memtable_bytes as u64 / 4).next_multiple_of(512).clamp(4 << 10, 16 * MIB)
     }
     pub(crate) fn table_options(&self) -> TableOptions {
         TableOptions {

@@ -10,12 +10,15 @@
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::catalog::KeyspaceState;
 use super::core::Core;
+use super::maintenance::MERGE_BYTES_PER_SECOND;
 use super::options::SEALED_MAX;
 use super::stats::add;
-use crate::compaction::picker;
+use crate::compaction::{pacing, picker};
 use crate::read::visible::Bounds;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
 use crate::txn::snapshots::SnapshotGuard;
@@ -23,6 +26,9 @@ use crate::txn::write_set::WriteSet;
 use crate::types::key::{encode_key, keyspace_end};
 use crate::types::{Error, KeyspaceId, Result};
 use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
+/// Shorter waits are saved up: the system's timers are too coarse for them.
+const DELAY_MIN: Duration = Duration::from_millis(1);
 
 /// Refuses a key that is too long (WR1).
 #[inline]
@@ -154,6 +160,7 @@ impl Core {
     fn submit(&self, request: CommitRequest) -> Result<()> {
         self.check_open()?;
         self.make_room()?;
+        self.pay_debt(request.set.byte_len() as u64);
         self.pipeline.commit(request).map(drop)
     }
 
@@ -174,6 +181,24 @@ impl Core {
             return self.signal.wait_until(|| self.pipeline.sealed_len() <= SEALED_MAX);
         }
         Ok(())
+    }
+
+    /// Slows writers down, smoothly, while merging is behind.
+    fn pay_debt(&self, bytes: u64) {
+        if !self.in_debt.load(Ordering::Relaxed) || !self.options.background() {
+            return;
+        }
+        let debt = *self.debt.lock();
+        let written = self.counters.merge_bytes_written.load(Ordering::Relaxed) as f64;
+        let flushed = self.counters.flush_bytes_written.load(Ordering::Relaxed).max(1) as f64;
+        let amplification = (written / flushed).clamp(1.0, 10.0);
+        let delay = pacing::write_delay(&debt, bytes, MERGE_BYTES_PER_SECOND, amplification);
+        let owed = self.delay_owed_ns.fetch_add(delay.as_nanos() as u64, Ordering::Relaxed) + delay.as_nanos() as u64;
+        if owed >= DELAY_MIN.as_nanos() as u64 {
+            self.delay_owed_ns.store(0, Ordering::Relaxed);
+            add(&self.counters.stalls, 1);
+            self.env.clock.sleep(Duration::from_nanos(owed));
+        }
     }
 
     /// The limits of the picker, as of now.
