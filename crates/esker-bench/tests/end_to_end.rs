@@ -24,7 +24,7 @@ const ROWS: [&str; 15] = [
     "compaction",
     "size after bench",
 ];
-const ENGINES: [&str; 2] = ["lmdb", "redb"];
+const ENGINES: [&str; 3] = ["esker", "lmdb", "redb"];
 
 fn bench(arguments: &[&str], out: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_esker-bench"));

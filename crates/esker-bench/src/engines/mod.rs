@@ -4,6 +4,7 @@
 //! then run it through the same small correctness test as the rest. docs/benchmarking.md has the rules.
 
 mod canary;
+mod esker;
 mod lmdb;
 mod redb;
 #[cfg(test)]
@@ -15,7 +16,7 @@ use crate::store::Engine;
 
 /// In the order in which they take turns and stand in tables.
 pub(crate) static ENGINES: &[&dyn Engine] =
-    &[&lmdb::Lmdb, &redb::Redb, &Canary::Wrong, &Canary::Crash, &Canary::Hang];
+    &[&esker::Esker, &lmdb::Lmdb, &redb::Redb, &Canary::Wrong, &Canary::Crash, &Canary::Hang];
 
 /// The engine of that name, hidden ones included.
 pub(crate) fn find(name: &str) -> Option<&'static dyn Engine> {

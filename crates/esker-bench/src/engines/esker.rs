@@ -1,0 +1,137 @@
+//! Esker, through its public API and with nothing tuned.
+//!
+//!   Store::write -> Db::begin, one optimistic transaction, commit_with(durability)
+//!   Reader       -> one Snapshot; values are handles into the block cache or the memtable
+
+use std::path::Path;
+
+use esker::{Db, Durability as EskerDurability, Keyspace, Snapshot, Transaction};
+
+use crate::store::{Durability, Engine, EngineOption, Failure, Reader, Store, Writer};
+
+pub(crate) struct Esker;
+
+impl Engine for Esker {
+    fn name(&self) -> &'static str {
+        "esker"
+    }
+
+    fn version(&self) -> String {
+        // The workspace has one version, which is this crate's too.
+        env!("CARGO_PKG_VERSION").to_owned()
+    }
+
+    fn options(&self) -> &'static [EngineOption] {
+        &[
+            EngineOption {
+                setting: "memory: the suite's memory",
+                reason: "Esker's one budget for cache, memtables and indexes; the other engines get the same for their cache alone",
+            },
+            EngineOption {
+                setting: "writes: transactions",
+                reason: "LMDB and redb have no cheaper write, so Esker's write batch is not used",
+            },
+            EngineOption { setting: "sync writes: Durability::Sync", reason: "Esker's default" },
+            EngineOption {
+                setting: "nosync writes: Durability::None",
+                reason: "like redb's mode None, a commit may be lost with the process, never torn",
+            },
+            EngineOption {
+                setting: "range reads: a new cursor for each",
+                reason: "as heed and redb open an iterator for each; a cursor lends its bytes, as theirs do",
+            },
+            EngineOption {
+                setting: "compaction: Db::compact",
+                reason: "everything into one run, no garbage",
+            },
+        ]
+    }
+
+    fn open(&self, dir: &Path, memory_bytes: u64) -> Result<Box<dyn Store>, Failure> {
+        let db = Db::builder().memory(memory_bytes).open(dir).map_err(Failure::engine)?;
+        let map = db.default_keyspace();
+        Ok(Box::new(EskerStore { db, map, durability: EskerDurability::Sync }))
+    }
+}
+
+struct EskerStore {
+    db: Db,
+    map: Keyspace,
+    durability: EskerDurability,
+}
+
+impl Store for EskerStore {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        self.durability = match durability {
+            Durability::Sync => EskerDurability::Sync,
+            Durability::NoSync => EskerDurability::None,
+        };
+        // S4
+        if durability == Durability::Sync { self.db.sync().map_err(Failure::engine) } else { Ok(()) }
+    }
+
+    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+        let mut writer = EskerWriter { txn: self.db.begin(), map: &self.map };
+        work(&mut writer)?;
+        writer.txn.commit_with(self.durability).map_err(Failure::engine)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        Ok(Box::new(EskerReader { snapshot: self.db.snapshot(), map: &self.map }))
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        self.db.compact().map_err(Failure::engine)
+    }
+}
+
+struct EskerWriter<'store> {
+    txn: Transaction,
+    map: &'store Keyspace,
+}
+
+impl Writer for EskerWriter<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.txn.put(self.map, key, value).map_err(Failure::engine)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.txn.remove(self.map, key).map_err(Failure::engine)
+    }
+}
+
+struct EskerReader<'store> {
+    snapshot: Snapshot,
+    map: &'store Keyspace,
+}
+
+impl Reader for EskerReader<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = self.snapshot.get(self.map, key).map_err(Failure::engine)?;
+        Ok(value.map(|value| visit(&value)).is_some())
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        let mut cursor = self.snapshot.cursor(self.map).map_err(Failure::engine)?;
+        cursor.seek(from).map_err(Failure::engine)?;
+        let mut seen = 0;
+        while seen < limit && cursor.valid() {
+            visit(cursor.key(), cursor.value());
+            seen += 1;
+            // The step past the last item wanted would be work that nobody asked for.
+            if seen < limit {
+                cursor.next().map_err(Failure::engine)?;
+            }
+        }
+        Ok(seen)
+    }
+
+    fn len(&mut self) -> Result<u64, Failure> {
+        self.snapshot.len(self.map).map_err(Failure::engine)
+    }
+}
