@@ -21,6 +21,7 @@ use super::background::Signal;
 use super::catalog::Catalog;
 use super::options::Options;
 use super::stats::Counters;
+use crate::cache::Reservation;
 use crate::compaction::pacing::Debt;
 use crate::compaction::picker;
 use crate::manifest::edit::VersionEdit;
@@ -45,6 +46,8 @@ pub(crate) struct Core {
     pub(crate) published: Arc<Published>,
     pub(crate) pipeline: Pipeline,
     pub(crate) cache: Arc<BlockCache>,
+    /// The memtables' part of the memory budget.
+    pub(crate) memtable_memory: Mutex<Reservation>,
     pub(crate) catalog: Catalog,
     pub(crate) manifest: Mutex<ManifestLog>,
     /// Tables of edits whose append failed: removed once a new manifest is in force.
@@ -121,10 +124,17 @@ impl Core {
         for table in gone {
             table.table.mark_obsolete();
         }
+        self.account_memtables();
         let debt = picker::debt(&self.version(), &self.limits());
         self.in_debt.store(debt.pressure > 0.0, Ordering::Relaxed);
         *self.debt.lock() = debt;
         Ok(())
+    }
+
+    /// Counts the memtables against the memory budget, as large as they are now.
+    pub(crate) fn account_memtables(&self) {
+        let bytes = self.view.get().memtables().map(|m| m.bytes_used() as u64).sum();
+        self.memtable_memory.lock().resize(bytes);
     }
 
     /// Bytes of all tables.

@@ -165,7 +165,7 @@ impl Core {
         let view = self.view.get();
         self.read_cost.walk_started(&view);
         let at = self.published.visible();
-        Ok(ReadSource { view, at, pin: None, own: None })
+        Ok(ReadSource { view, at, _pin: None, own: None })
     }
 
     /// A pinned state, for iterators.
@@ -173,7 +173,7 @@ impl Core {
         keyspace.check_alive()?;
         let view = self.view.get();
         self.read_cost.walk_started(&view);
-        Ok(ReadSource { view, at: pin.seq(), pin: Some(pin.clone()), own: None })
+        Ok(ReadSource { view, at: pin.seq(), _pin: Some(pin.clone()), own: None })
     }
 }
 

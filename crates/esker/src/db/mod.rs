@@ -146,7 +146,9 @@ impl Db {
         let mut turn = core.catalog.lock();
         core.catalog.drop(&mut turn, name, |mut set, id| {
             set.remove_range(&encode_key(id, &[]), &keyspace_end(id));
-            core.commit_own(set)
+            core.commit_own(set)?;
+            core.published.forget(id);
+            Ok(())
         })
     }
 

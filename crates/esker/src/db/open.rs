@@ -22,7 +22,7 @@ use super::catalog::Catalog;
 use super::core::{Core, Handle};
 use super::options::Options;
 use super::stats::{Counters, add};
-use crate::cache::MemoryBudget;
+use crate::cache::{BudgetKind, MemoryBudget};
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, manifest_name, table_path};
 use crate::manifest::log::ManifestLog;
@@ -45,7 +45,7 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
     let env = options.env().clone();
     let lock = lock_dir(&env, &options, dir)?;
     let state = read_manifest(&env, &options, dir)?;
-    let cache = BlockCache::new(MemoryBudget::new(options.cache_bytes()));
+    let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let version = open_tables(&env, dir, &state, &cache)?;
     let replayed = replay(&env, dir, &options, &state)?;
 
@@ -82,6 +82,7 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
         view,
         published,
         pipeline,
+        memtable_memory: Mutex::new(cache.budget().reserve(BudgetKind::Memtable, 0)),
         cache,
         catalog,
         manifest: Mutex::new(manifest),

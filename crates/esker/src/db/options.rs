@@ -169,7 +169,7 @@ impl Options {
     pub(crate) fn memory(&self) -> u64 {
         self.given.memory
     }
-    /// What is left for blocks, indexes and filters once memtables have their part (O1).
+    /// What is left for blocks, indexes and filters when all memtables are full (O1).
     pub(crate) fn cache_bytes(&self) -> u64 {
         let memtables = (SEALED_MAX as u64 + 1) * self.memtable_bytes as u64;
         self.given.memory.saturating_sub(memtables).max(self.given.memory / 4)

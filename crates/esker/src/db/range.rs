@@ -28,7 +28,7 @@ pub(crate) struct ReadSource {
     pub(crate) view: Arc<ReadView>,
     pub(crate) at: SeqNo,
     /// Keeps a snapshot's versions alive for views loaded later.
-    pub(crate) pin: Option<SnapshotGuard>,
+    pub(crate) _pin: Option<SnapshotGuard>,
     /// A transaction's own writes, on top.
     pub(crate) own: Option<Arc<WriteSet>>,
 }

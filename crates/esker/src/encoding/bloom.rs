@@ -64,6 +64,12 @@ impl BlockedBloom {
         missing == 0
     }
 
+    /// Where the line of a hash is, for callers that prefetch it.
+    #[inline]
+    pub fn line_address(&self, hash: u64) -> *const u8 {
+        std::ptr::from_ref(self.line(hash)).cast()
+    }
+
     /// Bytes of memory, and on disk one more.
     pub fn size_bytes(&self) -> usize {
         self.lines.len() * LINE_BYTES
@@ -71,7 +77,7 @@ impl BlockedBloom {
 
     #[inline]
     fn line(&self, hash: u64) -> &Line {
-        &self.lines[(u128::from(hash) * self.lines.len() as u128 >> 64) as usize]
+        &self.lines[((u128::from(hash) * self.lines.len() as u128) >> 64) as usize]
     }
 
     /// Appends the stored form: the lines, then the number of probes in one byte.

@@ -136,12 +136,8 @@ impl ManifestLog {
         Ok(())
     }
 
-    /// All edits so far, merged.
-    pub fn state(&self) -> &VersionEdit {
-        &self.state
-    }
-
     /// The number of the manifest file.
+    #[cfg(test)]
     pub fn id(&self) -> FileId {
         self.id
     }

@@ -75,11 +75,6 @@ impl<C: SourceCursor> VisibleCursor<C> {
         VisibleCursor { merged: MergeCursor::new(cursors), newest, tombstones, at, bounds, valid: false }
     }
 
-    /// The bounds.
-    pub fn bounds(&self) -> &Bounds {
-        &self.bounds
-    }
-
     #[inline]
     fn settle_forward(&mut self) -> Result<()> {
         self.valid = false;

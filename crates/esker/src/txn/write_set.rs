@@ -268,7 +268,9 @@ impl WriteSet {
         while !reader.is_empty() {
             let at = reader.position();
             let op = reader.u8()?;
-            let first = checked_key(&mut reader)?;
+            // A range that begins after a key begins at that key and a zero byte.
+            let longest = crate::KEY_BYTES_MAX + usize::from(op == OP_REMOVE_RANGE);
+            let first = checked_key(&mut reader, longest)?;
             match op {
                 OP_PUT => set.put(first, reader.string()?),
                 OP_REMOVE => set.remove(first),
@@ -280,11 +282,11 @@ impl WriteSet {
     }
 }
 
-fn checked_key<'a>(reader: &mut ByteReader<'a>) -> Decoded<&'a [u8]> {
+fn checked_key<'a>(reader: &mut ByteReader<'a>, user_key_bytes_max: usize) -> Decoded<&'a [u8]> {
     let at = reader.clone();
     let bytes = reader.string()?;
     match key::decode_key(bytes) {
-        Some((_, user_key)) if user_key.len() <= crate::KEY_BYTES_MAX => Ok(bytes),
+        Some((_, user_key)) if user_key.len() <= user_key_bytes_max => Ok(bytes),
         _ => Err(at.error("not an encoded key")),
     }
 }
@@ -354,6 +356,19 @@ mod tests {
                 check(&WriteSet::decode(set.payload()).unwrap(), &model, &removed);
             }
         }
+    }
+
+    #[test]
+    fn the_longest_keys_come_back() {
+        let longest = [&[1][..], &vec![b'k'; crate::KEY_BYTES_MAX]].concat();
+        let after = [&longest[..], &[0]].concat();
+        let mut set = WriteSet::new();
+        set.remove_range(&after, &[2]);
+        set.put(&longest, b"");
+        assert_eq!(WriteSet::decode(set.payload()).unwrap().payload(), set.payload());
+        let mut set = WriteSet::new();
+        set.remove(&after);
+        assert!(WriteSet::decode(set.payload()).is_err());
     }
 
     #[test]

@@ -99,6 +99,7 @@ impl WalPool {
     }
 
     /// Whether [`prepare_step`](Self::prepare_step) has something to do.
+    #[cfg(test)]
     pub(crate) fn spare_wanted(&self) -> bool {
         let state = self.state.lock();
         state.wanted && state.spares.is_empty()

@@ -61,7 +61,8 @@ pub(crate) fn recover(
     Ok(replay.recovered)
 }
 
-/// The same without changing anything: what a check of the log does.
+/// The same without changing anything.
+#[cfg(test)]
 pub(crate) fn verify(
     env: &Env,
     dir: &Path,

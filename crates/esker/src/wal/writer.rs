@@ -178,6 +178,7 @@ impl WalWriter {
     }
 
     /// Bytes that a power loss now would take.
+    #[cfg(test)]
     pub(crate) fn unsynced_bytes(&self) -> u64 {
         self.active.as_ref().map_or(0, |active| active.appended - active.synced)
     }
