@@ -12,6 +12,7 @@
 
 use std::sync::OnceLock;
 
+use super::node::prefetch_line;
 use crate::encoding::bloom::BlockedBloom;
 
 const BITS_PER_KEY: u32 = 10;
@@ -54,6 +55,14 @@ impl Filter {
         let keys = self.capacity(n);
         self.filters[n].get_or_init(|| BlockedBloom::new(keys, BITS_PER_KEY));
         keys
+    }
+
+    /// Asks the processor for what `insert` of the same hash touches.
+    #[inline]
+    pub(super) fn prefetch(&self, writer: &FilterWriter, hash: u64) {
+        if let Some(filter) = self.filters[writer.newest].get() {
+            prefetch_line(filter.line_address(hash));
+        }
     }
 
     /// Adds a key's hash.

@@ -103,7 +103,9 @@ impl Memtable {
     pub(crate) fn insert(&self, applier: &mut Applier, entry: EntryRef<'_>) {
         assert!(applier.tree.writes_to(&self.tree), "M1");
         let Applier { tree, filter } = applier;
-        tree.insert(entry, || self.filter.insert(filter, key_hash(entry.key)));
+        let hash = key_hash(entry.key);
+        self.filter.prefetch(filter, hash);
+        tree.insert(entry, || self.filter.insert(filter, hash));
         self.entries.store(self.entries() + 1, Ordering::Relaxed);
         self.note_seq(entry.seq);
     }

@@ -270,13 +270,21 @@ place_in_arena!(Inner);
 
 /// Asks the processor for a node's lines, of which a search needs most.
 #[inline(always)]
-pub(super) fn prefetch(node: *const Node) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(super) fn prefetch_node(node: *const Node) {
     for line in 0..size_of::<Leaf>() / 64 {
+        prefetch_line(node.cast::<u8>().wrapping_add(64 * line));
+    }
+}
+
+/// Asks the processor for a cache line that is read soon.
+#[inline(always)]
+pub(super) fn prefetch_line(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch reads nothing, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(node.cast::<i8>().wrapping_add(64 * line)) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast::<i8>()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = node;
+    let _ = address;
 }

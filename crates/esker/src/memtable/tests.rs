@@ -169,7 +169,7 @@ fn check_walks(memtable: &Memtable, visible: &[Seen], at: u64) {
 
 /// Miri takes a thousand times longer.
 fn scaled(count: usize) -> usize {
-    if cfg!(miri) { count.div_ceil(20) } else { count }
+    if cfg!(miri) { count.div_ceil(100) } else { count }
 }
 
 fn run(seed: u64, count: usize, key: impl FnMut(&mut Rng, usize) -> Vec<u8>) {
@@ -404,7 +404,7 @@ fn read_snapshot(
 fn m1_concurrent_readers_see_exactly_their_snapshot() {
     // Steps: scattered, ascending, descending.
     for (step, seed) in [(7919, 1), (1, 2), (u64::MAX, 3)] {
-        let count = scaled(if cfg!(miri) { 4000 } else { 20_000 }) as u64 | 1;
+        let count = scaled(20_000) as u64 | 1;
         let keys = Keys { count, step: if step == u64::MAX { count - 1 } else { step } };
         // seq of a key in the first round, so that readers need no search.
         let mut first = vec![0; count as usize];

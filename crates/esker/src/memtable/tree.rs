@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use parking_lot::Mutex;
 
 use super::arena::{Arena, Bump};
-use super::node::{Inner, Leaf, Node, prefetch};
+use super::node::{Inner, Leaf, Node, prefetch_node};
 use super::permutation::Permutation;
 use super::record::RecordRef;
 
@@ -149,7 +149,7 @@ impl Tree {
                     break (permutation, rank, child);
                 }
             };
-            prefetch(child);
+            prefetch_node(child);
             if FENCES {
                 step(Step { inner, rank, low, high });
                 if rank > 0 {
