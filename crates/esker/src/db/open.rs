@@ -266,7 +266,11 @@ fn remove_leftovers(env: &Env, dir: &Path, version: &Version, manifest: FileId) 
         };
         if !needed {
             let path = dir.join(&name);
-            env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
+            match env.fs.remove_file(&path) {
+                // A reader that outlived the handle that was closed before has let its last table go just now.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                removed => removed.map_err(|e| Error::io("remove", &path, e))?,
+            }
         }
     }
     Ok(())

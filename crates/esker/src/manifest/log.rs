@@ -13,6 +13,9 @@
 //! ML3. After a failed append nothing more goes into that file: what reached the disk is unknown. The next append
 //!      starts a new manifest, which settles it.
 //! ML4. Files that a failed edit added stay on disk until a new manifest is in force: the old one may name them.
+//! ML5. Behind every durable edit stands an empty one, the marker, written after it and itself durable before the next
+//!      edit is written. So damage in an edit that counted has a valid record behind it and is told apart from a torn
+//!      tail.
 
 use std::path::{Path, PathBuf};
 
@@ -58,6 +61,7 @@ impl ManifestLog {
         writer.append(&header)?;
         writer.append(&state.encode())?;
         writer.sync()?;
+        mark(&mut writer)?;
         sync_dir(env, dir)?;
         write_current(env, dir, id)?;
         let state_bytes = writer.size();
@@ -106,7 +110,9 @@ impl ManifestLog {
         }
         let bytes = edit.encode();
         let writer = self.writer.as_mut().expect("not broken");
-        if let Err(error) = writer.append_sync(&bytes) {
+        // ML5: the last marker, the edit, the next marker.
+        let appended = writer.sync().and_then(|()| writer.append_sync(&bytes)).and_then(|_| mark(writer));
+        if let Err(error) = appended {
             self.writer = None;
             return Err(error);
         }
@@ -141,6 +147,12 @@ impl ManifestLog {
     pub fn id(&self) -> FileId {
         self.id
     }
+}
+
+/// Writes the marker behind an edit (ML5). It need not be durable yet.
+fn mark(writer: &mut recordio::Writer) -> Result<()> {
+    writer.append(&VersionEdit::default().encode())?;
+    writer.flush()
 }
 
 fn check_header(header: &[u8], path: &Path, offset: u64) -> Result<()> {
