@@ -51,24 +51,25 @@ fn unpack_trailer(trailer: u64) -> Option<(SeqNo, Kind)> {
     Some((SeqNo::try_new(trailer >> 8)?, Kind::from_u8(trailer as u8)?))
 }
 
-/// A checked block.
+/// A checked block. With the counts of its `Arc` it takes 64 bytes, since every search reads it: positions have 32
+/// bits, and what follows from other fields is computed. (BL4)
 pub(crate) struct Block {
-    bytes: Vec<u8>,
-    count: usize,
+    bytes: Box<[u8]>,
+    count: u32,
     flags: u8,
     /// Length of the stored part of a key, if all have the same.
-    rest_len: usize,
+    rest_len: u32,
     /// Length of a value, if all have the same.
-    value_len: usize,
-    /// Positions in `bytes`.
-    trailers: usize,
-    entry_offsets: usize,
-    /// Key lengths of an interleaved block, value offsets of a split one.
-    second: usize,
-    prefix: usize,
-    entries: usize,
-    values: usize,
+    value_len: u32,
+    /// Position of the key lengths of an interleaved block, of the value offsets of a split one.
+    second: u32,
+    /// Positions of the prefix, of the entries (their keys, if split), and of the values of a split block.
+    prefix: u32,
+    entries: u32,
+    values: u32,
 }
+
+const _: () = assert!(size_of::<Block>() == 48, "BL4");
 
 impl Block {
     /// Checks the bytes and takes them over.
@@ -77,18 +78,16 @@ impl Block {
         let count = header.u32()? as usize;
         let packed = header.u32()?;
         let (flags, prefix_len) = (packed as u8, (packed >> 8) as usize);
-        let (rest_len, value_len) = (header.u32()? as usize, header.u32()? as usize);
+        let (rest_len, value_len) = (header.u32()?, header.u32()?);
         if count == 0 || flags & !ALL_FLAGS != 0 {
             return Err(header.error(format!("{count} entries, flags {flags:#x}")));
         }
         let mut block = Block {
-            bytes: Vec::new(),
-            count,
+            bytes: Box::default(),
+            count: count as u32,
             flags,
             rest_len,
             value_len,
-            trailers: 0,
-            entry_offsets: 0,
             second: 0,
             prefix: 0,
             entries: 0,
@@ -98,21 +97,24 @@ impl Block {
         let fixed = (block.has(FIXED_KEYS), block.has(FIXED_VALUES));
         // Each length is checked against what is left, so none can overflow or pass the end.
         let skip = |reader: &mut ByteReader<'_>, present: bool, len: usize| {
-            let at = reader.position();
-            reader.take(if present { len as u64 } else { 0 }).map(|_| at)
+            reader.take(if present { len as u64 } else { 0 }).map(|_| ())
         };
-        header.take((HEAD_BYTES * count) as u64)?;
-        block.trailers = skip(&mut header, flags & ALL_VISIBLE == 0, TRAILER_BYTES * count)?;
-        if flags & SPLIT == 0 {
-            block.entry_offsets = skip(&mut header, fixed != (true, true), offset_table)?;
-            block.second = skip(&mut header, fixed == (false, false), length_table)?;
-        } else {
-            block.entry_offsets = skip(&mut header, !fixed.0, offset_table)?;
-            block.second = skip(&mut header, !fixed.1, offset_table)?;
-        }
-        block.prefix = skip(&mut header, true, prefix_len)?;
-        block.entries = header.position();
-        block.bytes = bytes;
+        let position = |reader: &ByteReader<'_>| {
+            u32::try_from(reader.position()).map_err(|_| reader.error("the entries start beyond 4 GiB"))
+        };
+        skip(&mut header, true, HEAD_BYTES * count)?;
+        skip(&mut header, flags & ALL_VISIBLE == 0, TRAILER_BYTES * count)?;
+        let (first, second) = match flags & SPLIT {
+            0 => ((fixed != (true, true), offset_table), (fixed == (false, false), length_table)),
+            _ => ((!fixed.0, offset_table), (!fixed.1, offset_table)),
+        };
+        skip(&mut header, first.0, first.1)?;
+        block.second = position(&header)?;
+        skip(&mut header, second.0, second.1)?;
+        block.prefix = position(&header)?;
+        skip(&mut header, true, prefix_len)?;
+        block.entries = position(&header)?;
+        block.bytes = bytes.into_boxed_slice();
         block.check_entries()?;
         Ok(block)
     }
@@ -120,43 +122,46 @@ impl Block {
     /// BL1: the entries tile the rest of the bytes, and each trailer means something.
     fn check_entries(&mut self) -> Decoded<()> {
         let wrong = |at: usize, detail: &str| Err(DecodeError::new(at, detail));
-        let n = self.count as u64;
-        let total = (self.bytes.len() - self.entries) as u64;
-        let (rest_len, value_len) = (self.rest_len as u64, self.value_len as u64);
+        let n = u64::from(self.count);
+        let start = self.entries as usize;
+        let total = (self.bytes.len() - start) as u64;
+        let (rest_len, value_len) = (u64::from(self.rest_len), u64::from(self.value_len));
         let fixed = (self.has(FIXED_KEYS), self.has(FIXED_VALUES));
-        // n is at most the number of heads present, and the lengths have 32 bits: no product overflows.
+        // All factors have 32 bits: no product overflows.
         if self.has(SPLIT) {
-            let keys = if fixed.0 { n * rest_len } else { self.check_offsets(self.entry_offsets)? };
+            let keys = if fixed.0 { n * rest_len } else { self.check_offsets(self.entry_offsets())? };
             let Some(values_total) = total.checked_sub(keys) else {
-                return wrong(self.entries, "keys pass the block's end");
+                return wrong(start, "keys pass the block's end");
             };
-            self.values = self.entries + keys as usize;
-            let values = if fixed.1 { n * value_len } else { self.check_offsets(self.second)? };
+            let Ok(values_start) = u32::try_from(start as u64 + keys) else {
+                return wrong(start, "the values start beyond 4 GiB");
+            };
+            self.values = values_start;
+            let values = if fixed.1 { n * value_len } else { self.check_offsets(self.second as usize)? };
             if values != values_total {
-                return wrong(self.values, "values do not fill the block");
+                return wrong(start, "values do not fill the block");
             }
         } else {
             let end = match fixed {
                 (true, true) => n * (rest_len + value_len),
-                _ => self.check_offsets(self.entry_offsets)?,
+                _ => self.check_offsets(self.entry_offsets())?,
             };
             if end != total {
-                return wrong(self.entries, "entries do not fill the block");
+                return wrong(start, "entries do not fill the block");
             }
-            for i in (0..self.count).filter(|_| fixed != (true, true)) {
-                let len = self.number(self.entry_offsets, i + 1) - self.number(self.entry_offsets, i);
+            for i in (0..self.count()).filter(|_| fixed != (true, true)) {
                 let inside = match fixed {
-                    (true, _) => self.rest_len,
-                    (_, true) => self.value_len,
-                    _ => self.number(self.second, i),
+                    (true, _) => self.rest_len as usize,
+                    (_, true) => self.value_len as usize,
+                    _ => self.number(self.second as usize, i),
                 };
-                if inside > len || (fixed == (true, true) && inside != len) {
-                    return wrong(self.entry_offsets, "an entry is shorter than its parts");
+                if inside > self.offset(i + 1) - self.offset(i) {
+                    return wrong(self.entry_offsets(), "an entry is shorter than its parts");
                 }
             }
         }
-        if !self.has(ALL_VISIBLE) && (0..self.count).any(|i| unpack_trailer(self.trailer(i)).is_none()) {
-            return wrong(self.trailers, "a trailer without meaning");
+        if !self.all_visible() && (0..self.count()).any(|i| unpack_trailer(self.trailer(i)).is_none()) {
+            return wrong(self.trailers(), "a trailer without meaning");
         }
         Ok(())
     }
@@ -164,7 +169,7 @@ impl Block {
     /// Checks that a table of count + 1 offsets starts at 0 and never falls; returns the last.
     fn check_offsets(&self, table: usize) -> Decoded<u64> {
         let mut last = 0;
-        for i in 0..=self.count {
+        for i in 0..=self.count() {
             let next = self.number(table, i);
             if next < last || (i == 0 && next != 0) {
                 return Err(DecodeError::new(table, format!("offset {i} out of order")));
@@ -196,10 +201,26 @@ impl Block {
         }
     }
 
+    /// Entry offset `i`, of a block that has them.
+    #[inline(always)]
+    fn offset(&self, i: usize) -> usize {
+        self.number(self.entry_offsets(), i)
+    }
+
+    #[inline(always)]
+    fn trailers(&self) -> usize {
+        HEADER_BYTES + HEAD_BYTES * self.count()
+    }
+
+    #[inline(always)]
+    fn entry_offsets(&self) -> usize {
+        self.trailers() + if self.all_visible() { 0 } else { TRAILER_BYTES * self.count() }
+    }
+
     /// The number of entries, at least 1.
     #[inline(always)]
     pub(super) fn count(&self) -> usize {
-        self.count
+        self.count as usize
     }
 
     /// The block's bytes.
@@ -211,7 +232,7 @@ impl Block {
     /// The bytes with which all keys start.
     #[inline(always)]
     pub(super) fn prefix(&self) -> &[u8] {
-        &self.bytes[self.prefix..self.entries]
+        &self.bytes[self.prefix as usize..self.entries as usize]
     }
 
     /// Whether all entries are puts of sequence number 0 (BL3).
@@ -222,13 +243,14 @@ impl Block {
 
     #[inline(always)]
     fn heads(&self) -> &[[u8; 4]] {
-        self.bytes[HEADER_BYTES..HEADER_BYTES + HEAD_BYTES * self.count].as_chunks().0
+        self.bytes[HEADER_BYTES..HEADER_BYTES + HEAD_BYTES * self.count()].as_chunks().0
     }
 
     #[inline(always)]
     fn trailer(&self, i: usize) -> u64 {
-        let b =
-            self.bytes[self.trailers + TRAILER_BYTES * i..].first_chunk().expect("BL1: trailers lie inside");
+        let b = self.bytes[self.trailers() + TRAILER_BYTES * i..]
+            .first_chunk()
+            .expect("BL1: trailers lie inside");
         u64::from_le_bytes(*b)
     }
 
@@ -250,24 +272,24 @@ impl Block {
 
     #[inline(always)]
     fn rest_start(&self, i: usize) -> usize {
-        let stride = match self.flags & (FIXED_KEYS | FIXED_VALUES | SPLIT) {
-            s if s == FIXED_KEYS | FIXED_VALUES => self.rest_len + self.value_len,
-            s if s & (FIXED_KEYS | SPLIT) == FIXED_KEYS | SPLIT => self.rest_len,
-            _ => return self.entries + self.number(self.entry_offsets, i),
+        let offset = match self.flags & (FIXED_KEYS | FIXED_VALUES | SPLIT) {
+            s if s == FIXED_KEYS | FIXED_VALUES => (self.rest_len as usize + self.value_len as usize) * i,
+            s if s & (FIXED_KEYS | SPLIT) == FIXED_KEYS | SPLIT => self.rest_len as usize * i,
+            _ => self.offset(i),
         };
-        self.entries + stride * i
+        self.entries as usize + offset
     }
 
     #[inline(always)]
     fn rest_len(&self, i: usize) -> usize {
         if self.has(FIXED_KEYS) {
-            return self.rest_len;
+            return self.rest_len as usize;
         }
-        if !self.has(SPLIT | FIXED_VALUES) {
-            return self.number(self.second, i);
+        match (self.has(SPLIT), self.has(FIXED_VALUES)) {
+            (true, _) => self.offset(i + 1) - self.offset(i),
+            (false, true) => self.offset(i + 1) - self.offset(i) - self.value_len as usize,
+            (false, false) => self.number(self.second as usize, i),
         }
-        let both = self.number(self.entry_offsets, i + 1) - self.number(self.entry_offsets, i);
-        if self.has(SPLIT) { both } else { both - self.value_len }
     }
 
     /// The stored part of key `i`: after the prefix and, with [`HEADED`], after the head.
@@ -279,17 +301,18 @@ impl Block {
     /// Where the value of entry `i` lies in the block.
     #[inline(always)]
     pub(super) fn value_range(&self, i: usize) -> std::ops::Range<usize> {
-        let start = match self.has(SPLIT) {
-            false => self.rest_start(i) + self.rest_len(i),
-            true if self.has(FIXED_VALUES) => self.values + self.value_len * i,
-            true => self.values + self.number(self.second, i),
+        let (values, second) = (self.values as usize, self.second as usize);
+        let start = match (self.has(SPLIT), self.has(FIXED_VALUES)) {
+            (false, _) => self.rest_start(i) + self.rest_len(i),
+            (true, true) => values + self.value_len as usize * i,
+            (true, false) => values + self.number(second, i),
         };
-        let len = match (self.has(FIXED_VALUES), self.has(SPLIT)) {
-            (true, _) => self.value_len,
-            (false, true) => self.number(self.second, i + 1) - self.number(self.second, i),
-            (false, false) => self.entries + self.number(self.entry_offsets, i + 1) - start,
+        let end = match (self.has(SPLIT), self.has(FIXED_VALUES)) {
+            (_, true) => start + self.value_len as usize,
+            (true, false) => values + self.number(second, i + 1),
+            (false, false) => self.entries as usize + self.offset(i + 1),
         };
-        start..start + len
+        start..end
     }
 
     /// The value of entry `i`.
@@ -324,7 +347,7 @@ impl Block {
     pub(super) fn lower_bound(&self, key: &[u8], simd: Simd) -> (usize, bool) {
         let prefix = self.prefix();
         let Some(wanted) = key.strip_prefix(prefix) else {
-            return if key < prefix { (0, false) } else { (self.count, false) };
+            return if key < prefix { (0, false) } else { (self.count(), false) };
         };
         let head = head4(wanted);
         let heads = self.heads();
@@ -348,7 +371,7 @@ impl Block {
             first,
             match head.checked_add(1) {
                 Some(above) => simd.heads_below(self.heads(), above),
-                None => self.count,
+                None => self.count(),
             },
         );
         let end = high;

@@ -1,6 +1,7 @@
 //! Tables against a sorted list, byte for byte against what version 1 wrote, and against damage.
 
 mod corruption;
+mod golden;
 mod model;
 
 use std::path::Path;

@@ -11,3 +11,6 @@ mod writer;
 pub use merge::merge;
 pub use reader::{Metadata, Range, Reader};
 pub use writer::Writer;
+
+#[cfg(test)]
+mod tests;

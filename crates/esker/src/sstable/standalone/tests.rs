@@ -1,0 +1,127 @@
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::{Env, MemFs};
+
+use super::*;
+use crate::sstable::TableOptions;
+use crate::{Error, Result};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn memory() -> Env {
+    Env::simulated(Arc::new(MemFs::new()), 1)
+}
+
+fn table(env: &Env, path: &str, map: &Map) -> Reader {
+    let options = TableOptions { block_bytes: 100, ..TableOptions::default() };
+    let mut writer = Writer::create_in(env, path, options).unwrap();
+    map.iter().for_each(|(k, v)| writer.put(k, v).unwrap());
+    assert_eq!(writer.len(), map.len() as u64);
+    writer.finish().unwrap();
+    Reader::open_in(env, path, 1 << 20).unwrap()
+}
+
+fn random_map(rng: &mut fastrand::Rng) -> Map {
+    (0..rng.usize(..120))
+        .map(|_| (vec![rng.u8(..9); rng.usize(..6)], vec![rng.u8(..); rng.usize(..40)]))
+        .collect()
+}
+
+fn pairs(range: impl Iterator<Item = Result<(Vec<u8>, crate::Value)>>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    range.map(|entry| entry.map(|(k, v)| (k, v.to_vec())).unwrap()).collect()
+}
+
+fn random_bound(rng: &mut fastrand::Rng) -> Bound<Vec<u8>> {
+    let key = vec![rng.u8(..9); rng.usize(..6)];
+    [Bound::Included(key.clone()), Bound::Excluded(key), Bound::Unbounded][rng.usize(..3)].clone()
+}
+
+#[test]
+fn ranges_from_both_ends_agree_with_a_map() {
+    for seed in 0..150 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let map = random_map(&mut rng);
+        let reader = table(&memory(), "t.sst", &map);
+        assert_eq!(reader.len(), map.len() as u64);
+        assert_eq!(pairs(reader.iter()), map.clone().into_iter().collect::<Vec<_>>());
+        for (key, value) in &map {
+            assert_eq!(reader.get(key).unwrap().unwrap(), value);
+            assert!(reader.contains(key).unwrap());
+        }
+        assert!(!reader.contains(b"absent").unwrap());
+        for _ in 0..40 {
+            let bounds = (random_bound(&mut rng), random_bound(&mut rng));
+            let inside = |key: &[u8]| {
+                (match &bounds.0 {
+                    Bound::Included(low) => key >= &low[..],
+                    Bound::Excluded(low) => key > &low[..],
+                    Bound::Unbounded => true,
+                }) && match &bounds.1 {
+                    Bound::Included(high) => key <= &high[..],
+                    Bound::Excluded(high) => key < &high[..],
+                    Bound::Unbounded => true,
+                }
+            };
+            let expected: Vec<_> = map.clone().into_iter().filter(|(k, _)| inside(k)).collect();
+            assert_eq!(pairs(reader.range::<Vec<u8>>(bounds.clone())), expected, "{bounds:?}");
+            let mut range = reader.range::<Vec<u8>>(bounds);
+            let (mut front, mut back) = (Vec::new(), Vec::new());
+            loop {
+                let (next, end) =
+                    if rng.bool() { (range.next(), &mut front) } else { (range.next_back(), &mut back) };
+                let Some(entry) = next else { break };
+                end.push(entry.map(|(k, v)| (k, v.to_vec())).unwrap());
+            }
+            back.reverse();
+            assert_eq!([front, back].concat(), expected);
+            assert!(range.next().is_none() && range.next_back().is_none());
+        }
+    }
+}
+
+#[test]
+fn a_merge_reduces_values_newest_first() {
+    for seed in 0..100 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let env = memory();
+        let maps: Vec<Map> = (0..rng.usize(..5)).map(|_| random_map(&mut rng)).collect();
+        let readers: Vec<_> =
+            maps.iter().enumerate().map(|(i, m)| table(&env, &format!("{i}.sst"), m)).collect();
+        let mut writer = Writer::create_in(&env, "merged.sst", TableOptions::default()).unwrap();
+        merge(&readers, &mut writer, |key, values| (key.len() != 3).then(|| values.concat())).unwrap();
+        writer.finish().unwrap();
+        let mut expected = Map::new();
+        for (key, value) in maps.iter().flatten().filter(|(key, _)| key.len() != 3) {
+            expected.entry(key.clone()).or_default().extend(value);
+        }
+        let merged = Reader::open_in(&env, "merged.sst", 0).unwrap();
+        assert_eq!(pairs(merged.iter()), expected.into_iter().collect::<Vec<_>>());
+        merged.verify().unwrap();
+    }
+}
+
+#[test]
+fn a_dropped_writer_leaves_no_file() {
+    let env = memory();
+    let mut writer = Writer::create_in(&env, "t.sst", TableOptions::default()).unwrap();
+    writer.put(b"a", b"1").unwrap();
+    assert!(matches!(writer.put(b"a", b"2"), Err(Error::Invalid(_))));
+    assert!(matches!(writer.put(&[0; 65_536], b""), Err(Error::KeyTooLong { len: 65_536 })));
+    assert!(writer.estimated_bytes() > 0 && !writer.is_empty());
+    drop(writer);
+    assert!(!env.fs.exists(Path::new("t.sst")).unwrap());
+}
+
+#[test]
+fn metadata_says_what_is_inside() {
+    let map: Map = (0..50u8).map(|n| (vec![n], vec![n; 10])).collect();
+    let reader = table(&memory(), "t.sst", &map);
+    let metadata = reader.metadata();
+    assert_eq!((metadata.keys, metadata.key_bytes, metadata.value_bytes), (50, 50, 500));
+    assert_eq!(metadata.key_range, Some((vec![0], vec![49])));
+    let empty = table(&memory(), "t.sst", &Map::new());
+    assert!(empty.is_empty() && empty.metadata().key_range.is_none() && empty.iter().next().is_none());
+}
