@@ -25,8 +25,8 @@ Usage: cargo xtask <COMMAND>
 
 Commands:
   tidy           Check every file of the repository; exit 1 if there is an error
-  goldens        List the golden files that the lock does not hold, or that differ from it
-  goldens --add  Add new golden files to the lock; a changed or missing one is refused
+  goldens        List the golden bytes that the lock does not hold, or that differ from it
+  goldens --add  Add new golden bytes to the lock; if old ones changed or are gone, refuse
   help           Print this text";
 
 fn main() -> ExitCode {

@@ -60,6 +60,32 @@ impl Source {
         })
     }
 
+    /// The named item (`fn`, `const`) whose keyword stands at `offset`, up to its end.
+    pub(crate) fn item(&self, offset: usize) -> std::ops::Range<usize> {
+        offset..item_end(&self.code, offset)
+    }
+
+    /// The literals of a part of the file, one after the other: strings, bytes, characters and numbers as they are written.
+    pub(crate) fn literals(&self, part: std::ops::Range<usize>) -> String {
+        let bytes = self.text.as_bytes();
+        let mut found = String::new();
+        let mut at = part.start;
+        while at < part.end {
+            let is_number =
+                bytes[at].is_ascii_digit() && !is_name_byte(bytes[at - 1]) && bytes[at - 1] != b'.';
+            let length = match blank_length(bytes, at) {
+                0 if is_number => bytes[at..].iter().take_while(|b| is_name_byte(**b)).count(),
+                length => length,
+            };
+            if length > 0 && bytes[at] != b'/' {
+                found.extend(self.text[at..part.end.min(at + length)].split_whitespace());
+                found.push(' ');
+            }
+            at += length.max(1);
+        }
+        found
+    }
+
     fn find_test_items(&mut self) {
         let starts: Vec<usize> = ["#[cfg(test)]", "#[cfg(all(test,"]
             .iter()
@@ -80,6 +106,10 @@ impl Source {
 
 pub(crate) fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 /// Where the item that starts at `from` ends: behind its closing brace, or behind its semicolon.
@@ -123,7 +153,7 @@ fn mask(text: &str) -> String {
 /// The length of the comment or literal that starts at `at`; 0 if none does.
 fn blank_length(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
-    let follows_name = at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_');
+    let follows_name = at > 0 && is_name_byte(bytes[at - 1]);
     match rest {
         [b'/', b'/', ..] => rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len()),
         [b'/', b'*', ..] => block_comment_length(rest),
@@ -209,6 +239,13 @@ mod tests {
         let lines: Vec<usize> = (1..=12).filter(|line| source.is_test_line(*line)).collect();
         assert_eq!(lines, [2, 3, 5, 6, 7, 8, 9, 10, 11]);
         assert_eq!(source.test_modules, ["g"]);
+    }
+
+    #[test]
+    fn literals_are_found_without_comments_and_names() {
+        let source =
+            Source::new("fn a1() { x.0; /* 9 */ f(0x1_f, \"b  c\", b'd', 'e') } // 7\nconst B: u8 = 3;");
+        assert_eq!(source.literals(source.item(0)), "0x1_f \"bc\" 'd' 'e' ");
     }
 
     #[test]

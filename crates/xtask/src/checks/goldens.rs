@@ -1,22 +1,26 @@
-//! Golden files are append-only: bytes that an earlier version wrote stay as they are, so that reading them stays tested.
+//! Golden bytes are append-only: what an earlier version wrote stays as it is, so that reading it stays tested.
 //!
 //! ```text
-//!   files under any goldens/ folder <--same hash--> crates/xtask/goldens.lock
+//!   files under any goldens/ folder                     \
+//!   tests and constants of tests that have golden        >--size, hash--> crates/xtask/goldens.lock
+//!   in their name, constants in tests/golden.rs files   /
 //! ```
 //!
-//! G1. The lock names every golden file, with its size and XXH3-128.
-//! G2. `cargo xtask goldens --add` adds new files and changes no line that is there.
+//! G1. The lock names every golden file and item, with the size and XXH3-128 of its bytes; of an item, those of its
+//!     literals, so that names and calls around them may change.
+//! G2. `cargo xtask goldens --add` adds what is new and changes no line that is there.
 
 use std::collections::BTreeMap;
 
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::finding::Finding;
-use crate::repo::Repo;
+use crate::repo::{Repo, RepoFile};
+use crate::source::{Source, is_name};
 
 const LOCK: &str = "crates/xtask/goldens.lock";
 
-/// One line per file, sorted by path: hash, size in bytes, path.
+/// One line per file or item, sorted by path: hash, size in bytes, path.
 type Lock = BTreeMap<String, String>;
 
 pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
@@ -24,21 +28,16 @@ pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
     let present = present(repo);
     let mut findings = Vec::new();
     for (path, print) in &present {
-        match locked.get(path) {
-            None => findings.push(Finding::error(
-                path,
-                1,
-                "new golden file: run `cargo xtask goldens --add` (G1)",
-            )),
-            Some(old) if old != print => {
-                let message = "golden file changed: restore it and add a new one beside it";
-                findings.push(Finding::error(path, 1, message));
-            }
-            Some(_) => {}
-        }
+        let problem = match locked.get(path) {
+            None => "new golden bytes: run `cargo xtask goldens --add` (G1)",
+            Some(old) if old != print => "golden bytes changed: restore them and add new ones beside them",
+            Some(_) => continue,
+        };
+        let (file, item) = path.split_once('#').unwrap_or((path, "the file"));
+        findings.push(Finding::error(file, 1, format!("{item}: {problem}")));
     }
     for path in locked.keys().filter(|path| !present.contains_key(*path)) {
-        findings.push(Finding::error(LOCK, 1, format!("golden file is gone: {path}")));
+        findings.push(Finding::error(LOCK, 1, format!("golden bytes are gone: {path}")));
     }
     findings
 }
@@ -49,7 +48,7 @@ pub(crate) fn add(repo: &Repo) -> Result<bool, String> {
         Ok(extended) => extended,
         Err(paths) => {
             for path in paths {
-                println!("{path}:1: golden file changed or gone: restore it and add a new one beside it");
+                println!("{path}:1: golden bytes changed or gone: restore them and add new ones beside them");
             }
             return Ok(false);
         }
@@ -85,14 +84,37 @@ fn read_lock(repo: &Repo) -> Lock {
     text.lines().filter_map(entry).collect()
 }
 
-/// The golden files as they are now.
+/// The golden files and items as they are now.
 fn present(repo: &Repo) -> Lock {
     let is_golden = |path: &str| path.split('/').rev().skip(1).any(|folder| folder == "goldens");
-    repo.files
-        .iter()
-        .filter(|file| is_golden(&file.path))
-        .map(|file| (file.path.clone(), format!("{:032x} {}", xxh3_128(&file.bytes), file.bytes.len())))
-        .collect()
+    let files = repo.files.iter().filter(|file| is_golden(&file.path));
+    let mut found: Lock = files.map(|file| (file.path.clone(), print(&file.bytes))).collect();
+    for (file, source) in repo.rust().filter(|(file, _)| !file.path.starts_with("crates/xtask/")) {
+        found.extend(items(file, source));
+    }
+    found
+}
+
+/// The golden items of a Rust file: `path#name` and the print of their literals.
+fn items<'a>(file: &'a RepoFile, source: &'a Source) -> impl Iterator<Item = (String, String)> + 'a {
+    let in_golden_file = file.path.ends_with("/golden.rs");
+    let named = |keyword: &'static str| source.words(keyword).map(move |offset| (keyword, offset));
+    named("fn ").chain(named("const ")).filter_map(move |(keyword, offset)| {
+        let name: String =
+            source.code[offset + keyword.len()..].chars().take_while(|c| is_name(*c)).collect();
+        let is_golden = match keyword {
+            "const " => in_golden_file || name.contains("GOLDEN"),
+            _ => name.contains("golden") && source.code[..offset].trim_end().ends_with("#[test]"),
+        };
+        let literals = source.literals(source.item(offset));
+        (is_golden && source.is_test_line(source.line_of(offset)) && !literals.is_empty())
+            .then(|| (format!("{}#{name}", file.path), print(literals.as_bytes())))
+    })
+}
+
+/// The hash and the size of some bytes.
+fn print(bytes: &[u8]) -> String {
+    format!("{:032x} {}", xxh3_128(bytes), bytes.len())
 }
 
 #[cfg(test)]
@@ -113,6 +135,21 @@ mod tests {
         assert_eq!(places(check, &[(GOLDEN, "bytes"), (LOCK, &lock)]), [""; 0]);
         assert_eq!(places(check, &[(GOLDEN, "bytEs"), (LOCK, &lock)]), [format!("{GOLDEN}:1")]);
         assert_eq!(places(check, &[(LOCK, &lock)]), [format!("{LOCK}:1")]);
+    }
+
+    #[test]
+    fn g1_golden_items_are_pinned_by_their_literals() {
+        let source = |bytes: &str, name: &str| {
+            let test = format!("#[test]\nfn golden_v1() {{ assert_eq!({name}(), \"{bytes}\"); }}\n");
+            format!("//! x\nfn golden_gate() -> u8 {{ 3 }}\n#[cfg(test)]\nmod tests {{\n{test}}}\n")
+        };
+        let lock = format!("{} a.rs#golden_v1\n", print(b"\"01ff\" "));
+        assert_eq!(places(check, &[("a.rs", &source("01ff", "encode"))]), ["a.rs:1"]);
+        assert_eq!(places(check, &[("a.rs", &source("01ff", "encode")), (LOCK, &lock)]), [""; 0]);
+        assert_eq!(places(check, &[("a.rs", &source("01ff", "renamed")), (LOCK, &lock)]), [""; 0]);
+        assert_eq!(places(check, &[("a.rs", &source("01fe", "encode")), (LOCK, &lock)]), ["a.rs:1"]);
+        let file = ("a/tests/golden.rs", "const V1: &str = \"01\";\nfn f() { 1; }\n");
+        assert_eq!(places(check, &[file]), ["a/tests/golden.rs:1"]);
     }
 
     #[test]
