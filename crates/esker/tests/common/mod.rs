@@ -1,0 +1,41 @@
+//! What the integration tests share.
+//!
+//! ```text
+//!   contents.rs    what a database holds, as a map; read in every way there is, all ways agreeing
+//!   script.rs      a fixed workload that touches every kind of file and operation, and what may be left of it
+//!   lying_fs.rs    a file system whose syncs do nothing: what the crash tests must catch
+//! ```
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+pub mod contents;
+pub mod lying_fs;
+pub mod script;
+
+use std::path::Path;
+
+use esker::{Builder, Db};
+use esker_env::{Env, FsRef};
+
+/// Where databases live in simulated file systems.
+pub const DIR: &str = "db";
+
+/// Sizes so small that a few writes cross every boundary: blocks, tables, memtables, WAL segments.
+pub fn tiny(env: Env) -> Builder {
+    Db::builder()
+        .env(env)
+        .background(false)
+        .memory(1 << 20)
+        .block_bytes(128)
+        .table_bytes(1024)
+        .memtable_bytes(4096)
+}
+
+/// A deterministic world on `fs`, without threads, with tiny sizes.
+pub fn simulated(fs: FsRef) -> Builder {
+    tiny(Env::simulated(fs, 1))
+}
+
+/// The directory of a simulated database.
+pub fn dir() -> &'static Path {
+    Path::new(DIR)
+}
