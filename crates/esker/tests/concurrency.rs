@@ -1,0 +1,349 @@
+//! Real threads: writers, readers, flushes and merges at once, on a real directory and in memory.
+//!
+//! ```text
+//!   writers, readers, snapshots, flush, compact --threads--> one Db --> invariants that no interleaving may break
+//! ```
+//!
+//! N1. A snapshot shows whole commits only, in their order: sums and sequences never break.
+//! N2. What was acknowledged is read from then on, by everybody.
+//! N3. `len` equals what a scan of the same snapshot counts.
+//! N4. Lost updates are impossible: each conflicting transaction fails or is ordered.
+//! N5. Closing ends all threads, whatever is still held.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use common::contents::dump_sound;
+use common::dir;
+use esker::{Builder, Db, Durability, Error, Keyspace, Snapshot, Value};
+use esker_env::{Env, MemFs};
+
+/// Small sizes, with threads.
+fn small(builder: Builder) -> Builder {
+    builder.memory(4 << 20).memtable_bytes(32 << 10).block_bytes(512).table_bytes(16 << 10)
+}
+
+/// Runs a test in memory and in a real directory; each time everything must be sound and there after reopening.
+fn everywhere(test: impl Fn(&Db)) {
+    let check = |open: &dyn Fn() -> Db| {
+        let db = open();
+        test(&db);
+        let before = dump_sound(&db).unwrap();
+        db.close().unwrap();
+        let db = open();
+        assert!(dump_sound(&db).unwrap() == before, "reopened");
+        db.close().unwrap();
+    };
+    let mem = MemFs::new();
+    check(&|| small(Db::builder()).env(Env::with_fs(Arc::new(mem.clone()))).open(dir()).unwrap());
+    let real = tempfile::tempdir().unwrap();
+    check(&|| small(Db::builder()).open(real.path()).unwrap());
+}
+
+fn number(value: Option<Value>) -> u64 {
+    value.map_or(0, |v| u64::from_le_bytes(v[..].try_into().unwrap()))
+}
+
+/// Says "end" when dropped, so that a failed assertion does not leave the other threads running.
+struct EndOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Flushes and merges until the end.
+fn churn(db: &Db, end: &AtomicBool) {
+    for round in 0.. {
+        if end.load(Ordering::Relaxed) {
+            break;
+        }
+        db.flush().unwrap();
+        if round % 4 == 0 {
+            db.compact().unwrap();
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn n1_n3_n4_transfers_keep_the_sum() {
+    const ACCOUNTS: u64 = 40;
+    const START: u64 = 1000;
+    const TRANSFERS: u64 = 300;
+    everywhere(|db| {
+        let accounts = db.keyspace("accounts").unwrap();
+        let log = db.keyspace("log").unwrap();
+        let name = |n: u64| format!("account/{n:04}");
+        let mut batch = db.batch();
+        for n in 0..ACCOUNTS {
+            batch.put(&accounts, name(n), START.to_le_bytes()).unwrap();
+        }
+        batch.commit().unwrap();
+
+        let audit = |snapshot: &Snapshot, backwards: bool| {
+            let range = snapshot.iter(&accounts);
+            let values: Vec<_> = if backwards { range.rev().collect() } else { range.collect() };
+            assert_eq!(values.len() as u64, snapshot.len(&accounts).unwrap(), "N3");
+            let sum: u64 = values.into_iter().map(|entry| number(Some(entry.unwrap().1))).sum();
+            assert_eq!(sum, ACCOUNTS * START, "N1");
+            let logged = snapshot.iter(&log).keys().map(Result::unwrap).count();
+            assert_eq!(logged as u64, snapshot.len(&log).unwrap(), "N3");
+        };
+        let (writing, end) = (AtomicU64::new(3), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for writer in 0..3u64 {
+                let (accounts, log, writing, end) = (&accounts, &log, &writing, &end);
+                scope.spawn(move || {
+                    let guard = EndOnDrop(end);
+                    let mut rng = fastrand::Rng::with_seed(writer);
+                    for i in 0..TRANSFERS {
+                        let (from, to, amount) = (rng.u64(0..ACCOUNTS), rng.u64(0..ACCOUNTS), rng.u64(1..50));
+                        db.transact(|t| {
+                            let have = number(t.get(accounts, name(from))?);
+                            if from != to && have >= amount {
+                                let there = number(t.get(accounts, name(to))?);
+                                t.put(accounts, name(from), (have - amount).to_le_bytes())?;
+                                t.put(accounts, name(to), (there + amount).to_le_bytes())?;
+                            }
+                            t.put(log, format!("{writer}/{i:05}"), amount.to_le_bytes())
+                        })
+                        .unwrap();
+                    }
+                    if writing.fetch_sub(1, Ordering::Relaxed) > 1 {
+                        std::mem::forget(guard);
+                    }
+                });
+            }
+            for reader in 0..2 {
+                let (audit, end) = (&audit, &end);
+                scope.spawn(move || {
+                    let _guard = EndOnDrop(end);
+                    let mut held = db.snapshot();
+                    for round in 0u64.. {
+                        audit(&db.snapshot(), (round + reader) % 2 == 0);
+                        // An old snapshot stays what it was.
+                        audit(&held, round % 2 == 0);
+                        if round % 16 == 0 {
+                            held = db.snapshot();
+                        }
+                        if end.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                });
+            }
+            scope.spawn(|| {
+                let _guard = EndOnDrop(&end);
+                churn(db, &end);
+            });
+        });
+        audit(&db.snapshot(), false);
+        assert_eq!(log.len().unwrap(), 3 * TRANSFERS);
+    });
+}
+
+#[test]
+fn n4_counters_lose_no_increment() {
+    const INCREMENTS: u64 = 200;
+    everywhere(|db| {
+        let keyspace = db.default_keyspace();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..INCREMENTS {
+                        db.transact(|t| {
+                            let n = number(t.get(&keyspace, "counter")?);
+                            t.put(&keyspace, "counter", (n + 1).to_le_bytes())
+                        })
+                        .unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(number(keyspace.get("counter").unwrap()), 4 * INCREMENTS);
+    });
+}
+
+/// Each writer writes its own keys 0, 1, 2, ... and then says how far it is.
+struct Progress([AtomicU64; 4]);
+
+fn item(writer: usize, n: u64) -> String {
+    format!("{writer}/{n:06}")
+}
+
+fn write_sequence(db: &Db, keyspace: &Keyspace, writer: usize, progress: &Progress, items: u64) {
+    let durability = [Durability::Sync, Durability::Buffered, Durability::None, Durability::None][writer];
+    for n in 0..items {
+        let mut batch = db.batch();
+        batch.put(keyspace, item(writer, n), vec![writer as u8; 40]).unwrap();
+        // A window of 500 items slides along, by single removals and by ranges.
+        if n >= 500 && n % 100 == 0 {
+            batch.remove_range(keyspace, item(writer, n - 600.min(n))..item(writer, n - 500)).unwrap();
+        }
+        batch.commit_with(durability).unwrap();
+        progress.0[writer].store(n + 1, Ordering::Release);
+    }
+}
+
+#[test]
+fn n1_n2_acknowledged_writes_are_seen_in_order_by_all() {
+    const ITEMS: u64 = 1500;
+    everywhere(|db| {
+        let keyspace = db.keyspace("sequences").unwrap();
+        let progress = Progress(Default::default());
+        let (writing, end) = (AtomicU64::new(4), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let (keyspace, progress, writing, end) = (&keyspace, &progress, &writing, &end);
+                scope.spawn(move || {
+                    let guard = EndOnDrop(end);
+                    write_sequence(db, keyspace, writer, progress, ITEMS);
+                    if writing.fetch_sub(1, Ordering::Relaxed) > 1 {
+                        std::mem::forget(guard);
+                    }
+                });
+            }
+            for reader in 0..2usize {
+                let (keyspace, progress, end) = (&keyspace, &progress, &end);
+                scope.spawn(move || {
+                    let _guard = EndOnDrop(end);
+                    let mut rng = fastrand::Rng::with_seed(reader as u64);
+                    while !end.load(Ordering::Relaxed) {
+                        let writer = rng.usize(0..4);
+                        let done = progress.0[writer].load(Ordering::Acquire);
+                        if done > 0 {
+                            let there = keyspace.contains(item(writer, done - 1)).unwrap();
+                            // Its own writer removes it 500 items later at the earliest.
+                            assert!(there || progress.0[writer].load(Ordering::Acquire) >= done + 400, "N2");
+                        }
+                        check_sequences(keyspace, writer, done);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                let _guard = EndOnDrop(&end);
+                churn(db, &end);
+            });
+        });
+        for writer in 0..4 {
+            check_sequences(&keyspace, writer, ITEMS);
+        }
+    });
+}
+
+/// What a range shows of a writer's items has no gap and goes at least as far as was acknowledged before.
+fn check_sequences(keyspace: &Keyspace, writer: usize, done: u64) {
+    let keys: Vec<_> = keyspace.prefix(format!("{writer}/")).keys().map(Result::unwrap).collect();
+    let ns: Vec<u64> = keys.iter().map(|k| std::str::from_utf8(&k[2..]).unwrap().parse().unwrap()).collect();
+    assert!(ns.windows(2).all(|pair| pair[0] + 1 == pair[1]), "N1: a gap in {ns:?}");
+    assert!(done == 0 || ns.last().is_some_and(|last| last + 1 >= done), "N2: {:?} after {done}", ns.last());
+}
+
+#[test]
+fn n3_len_equals_a_scan_of_the_snapshot() {
+    everywhere(|db| {
+        let keyspaces = [db.keyspace("a").unwrap(), db.keyspace("b").unwrap()];
+        let end = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for writer in 0..2u64 {
+                let (keyspaces, end) = (&keyspaces, &end);
+                scope.spawn(move || {
+                    let _guard = EndOnDrop(end);
+                    let mut rng = fastrand::Rng::with_seed(writer + 10);
+                    for _ in 0..800 {
+                        let keyspace = &keyspaces[rng.usize(0..2)];
+                        let key = |rng: &mut fastrand::Rng| vec![b'k', rng.u8(..), rng.u8(0..4)];
+                        let (a, b) = (key(&mut rng), key(&mut rng));
+                        match rng.u8(0..20) {
+                            0 => keyspace.remove_range(a..b).unwrap(),
+                            1..6 => keyspace.remove(a).unwrap(),
+                            _ => {
+                                let mut batch = db.batch();
+                                batch.put(keyspace, a, "1").unwrap();
+                                batch.put(keyspace, b, "2").unwrap();
+                                batch.commit_with(Durability::None).unwrap();
+                            }
+                        }
+                    }
+                });
+            }
+            scope.spawn(|| {
+                let _guard = EndOnDrop(&end);
+                while !end.load(Ordering::Relaxed) {
+                    let snapshot = db.snapshot();
+                    for keyspace in &keyspaces {
+                        let counted = snapshot.iter(keyspace).keys().map(Result::unwrap).count() as u64;
+                        assert_eq!(snapshot.len(keyspace).unwrap(), counted, "N3");
+                    }
+                }
+            });
+            scope.spawn(|| {
+                let _guard = EndOnDrop(&end);
+                churn(db, &end);
+            });
+        });
+    });
+}
+
+#[test]
+fn a_second_open_names_the_holder() {
+    let real = tempfile::tempdir().unwrap();
+    let db = Db::open(real.path()).unwrap();
+    match Db::open(real.path()) {
+        Err(Error::Locked { pid, path }) => {
+            assert_eq!(pid, Some(std::process::id()));
+            assert!(path.starts_with(real.path()));
+        }
+        other => panic!("a second open: {other:?}"),
+    }
+    db.close().unwrap();
+    drop(Db::open(real.path()).unwrap());
+    Db::open(real.path()).unwrap().close().unwrap();
+}
+
+#[test]
+fn n5_close_ends_threads_while_others_read_and_write() {
+    let mem = MemFs::new();
+    let open = || small(Db::builder()).env(Env::with_fs(Arc::new(mem.clone()))).open(dir()).unwrap();
+    let db = open();
+    let keyspace = db.default_keyspace();
+    for n in 0..3000u32 {
+        let mut batch = db.batch();
+        batch.put(&keyspace, n.to_be_bytes(), [7; 50]).unwrap();
+        batch.commit_with(Durability::None).unwrap();
+    }
+    let mut held = keyspace.iter();
+    assert!(held.next().unwrap().is_ok());
+    let snapshot = db.snapshot();
+    let acknowledged = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 3000..u32::MAX {
+                match keyspace.put(n.to_be_bytes(), "more") {
+                    Ok(()) => acknowledged.store(u64::from(n), Ordering::Release),
+                    Err(Error::Closed) => break,
+                    Err(other) => panic!("a write while closing: {other}"),
+                }
+            }
+        });
+        while acknowledged.load(Ordering::Acquire) < 3100 {
+            std::thread::yield_now();
+        }
+        db.clone().close().unwrap();
+    });
+    // Readers that were there go on.
+    assert_eq!(held.map(Result::unwrap).count(), 2999);
+    assert_eq!(snapshot.len(&keyspace).unwrap(), 3000);
+    assert!(matches!(keyspace.put("x", "y"), Err(Error::Closed)));
+    assert!(matches!(db.flush(), Err(Error::Closed)));
+    // The directory is free, and everything acknowledged is there.
+    let again = open();
+    let last = acknowledged.load(Ordering::Acquire) as u32;
+    assert!(again.default_keyspace().contains(last.to_be_bytes()).unwrap(), "N2");
+    dump_sound(&again).unwrap();
+}
