@@ -19,7 +19,6 @@ impl MemtableScan {
     }
 
     /// The next entry. Not an `Iterator`, since an entry borrows the scan.
-    #[expect(clippy::should_implement_trait, reason = "entries borrow the scan")]
     pub(crate) fn next(&mut self) -> Option<EntryRef<'_>> {
         if !self.pending && self.position.version().is_some() && !self.position.older_version() {
             self.position.next();
