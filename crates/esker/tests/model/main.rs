@@ -123,16 +123,16 @@ fn assert_noticed(sabotage: Sabotage) {
 
 #[test]
 fn canary_a_model_without_removals_is_noticed() {
-    assert_noticed(Sabotage::NoRemovals);
+    assert_noticed(Sabotage::RemovalsIgnored);
 }
 
 #[test]
 fn canary_a_model_without_conflicts_is_noticed() {
-    assert_noticed(Sabotage::NoConflicts);
+    assert_noticed(Sabotage::ConflictsIgnored);
 }
 
 #[test]
 fn canary_syncs_that_do_nothing_are_noticed() {
-    assert_noticed(Sabotage::NoSync(Lie::SyncData));
-    assert_noticed(Sabotage::NoSync(Lie::SyncDir));
+    assert_noticed(Sabotage::SyncsIgnored(Lie::SyncData));
+    assert_noticed(Sabotage::SyncsIgnored(Lie::SyncDir));
 }

@@ -31,11 +31,11 @@ use crate::common::{dir, tiny};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     /// The model does not know removals.
-    NoRemovals,
+    RemovalsIgnored,
     /// The model does not know conflicts.
-    NoConflicts,
+    ConflictsIgnored,
     /// The disk does not sync.
-    NoSync(Lie),
+    SyncsIgnored(Lie),
 }
 
 struct HeldTransaction {
@@ -97,7 +97,7 @@ impl World {
 
     fn builder(&self, opening: Opening) -> Builder {
         let fs: FsRef = match self.sabotage {
-            Some(Sabotage::NoSync(lie)) => Arc::new(LyingFs { inner: Arc::new(self.fs.clone()), lie }),
+            Some(Sabotage::SyncsIgnored(lie)) => Arc::new(LyingFs { inner: Arc::new(self.fs.clone()), lie }),
             _ => Arc::new(self.fs.clone()),
         };
         let env = Env::simulated(fs, self.seed);
@@ -145,7 +145,7 @@ impl World {
 
     fn apply(&self, state: &mut State, id: Id, write: &Write) {
         let removal = !matches!(write, Write::Put(..));
-        if !(removal && self.sabotage == Some(Sabotage::NoRemovals)) {
+        if !(removal && self.sabotage == Some(Sabotage::RemovalsIgnored)) {
             state.write(id, write);
         }
     }
@@ -341,7 +341,7 @@ impl World {
             return;
         }
         let conflict = self.history.touched_since(since, &footprint);
-        if conflict && self.sabotage != Some(Sabotage::NoConflicts) {
+        if conflict && self.sabotage != Some(Sabotage::ConflictsIgnored) {
             assert!(matches!(outcome, Err(Error::Conflict)), "W2: a conflict is due: {outcome:?}");
         } else {
             outcome.expect("W2: no conflict is due");
