@@ -25,6 +25,8 @@ use super::slot::{Pinned, Slot};
 pub(crate) trait CacheItem: Send + Sync + 'static {
     /// Bytes of memory that it takes.
     fn size_bytes(&self) -> usize;
+    /// Where the bytes are that a reader looks at first.
+    fn first_bytes(&self) -> *const u8;
 }
 
 /// The cache.
@@ -153,7 +155,7 @@ impl<T: CacheItem> CachedBlocks<T> {
         }
         // Counted first: the moment it is in the slot, another thread may evict it and subtract.
         self.cache.used.fetch_add(bytes, Ordering::Relaxed);
-        if !self.slots.0[block].insert(item.clone(), hot) {
+        if !self.slots.0[block].insert(item.clone(), item.first_bytes(), hot) {
             self.cache.used.fetch_sub(bytes, Ordering::Relaxed);
         }
         self.cache.shrink(pin);

@@ -11,6 +11,8 @@
 //!      unpin.
 //! SL3. The lowest bit of the pointer is the access bit of the clock; it says nothing about the block. It is written
 //!      only when clear, so that readers of hot blocks share the cache line without writing to it.
+//! SL4. The second pointer is a hint, where the block's bytes are: it is prefetched, never followed, so it may be stale.
+//!      Block and bytes are then fetched side by side instead of one after the other.
 #![expect(unsafe_code, reason = "reference counts are held by atomic pointers")]
 
 use std::marker::PhantomData;
@@ -23,9 +25,14 @@ use crossbeam_epoch::Guard;
 
 const ACCESSED: usize = 1;
 
+/// Bytes fetched ahead: the heads of an 8 KiB block of middle-sized entries.
+const PREFETCHED_BYTES: usize = 256;
+const LINE_BYTES: usize = 64;
+
 /// A place for one block.
 pub(super) struct Slot<T> {
     pointer: AtomicPtr<T>,
+    hint: AtomicPtr<u8>,
     _owns: PhantomData<Arc<T>>,
 }
 
@@ -72,6 +79,19 @@ impl<'g, T> Pinned<'g, T> {
     }
 }
 
+/// Asks for the first lines behind the pointer, which may be anything (SL4).
+#[inline(always)]
+fn prefetch(bytes: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    for at in (0..PREFETCHED_BYTES).step_by(LINE_BYTES) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing and faults at no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.wrapping_add(at).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (bytes, PREFETCHED_BYTES, LINE_BYTES);
+}
+
 fn untagged<T>(tagged: *mut T) -> *mut T {
     tagged.map_addr(|address| address & !ACCESSED)
 }
@@ -80,13 +100,18 @@ impl<T: Send + Sync + 'static> Slot<T> {
     const ALIGNED: () = assert!(align_of::<T>() > ACCESSED, "SL3: the lowest bit of a pointer is free");
 
     pub(super) fn empty() -> Self {
-        Slot { pointer: AtomicPtr::new(ptr::null_mut()), _owns: PhantomData }
+        Slot {
+            pointer: AtomicPtr::new(ptr::null_mut()),
+            hint: AtomicPtr::new(ptr::null_mut()),
+            _owns: PhantomData,
+        }
     }
 
     /// The block, and a note that it was used. Acquire pairs with the Release of `insert`: the block's content is
     /// seen whole.
     #[inline(always)]
     pub(super) fn load<'g>(&self, _pin: &'g Guard) -> Option<Pinned<'g, T>> {
+        prefetch(self.hint.load(Ordering::Relaxed));
         let tagged = self.pointer.load(Ordering::Acquire);
         let pointer = NonNull::new(untagged(tagged))?;
         if tagged.addr() & ACCESSED == 0 {
@@ -103,9 +128,10 @@ impl<T: Send + Sync + 'static> Slot<T> {
         Some(Pinned { pointer, _pin: PhantomData })
     }
 
-    /// Puts the block into an empty slot; false if there is one already.
-    pub(super) fn insert(&self, block: Arc<T>, accessed: bool) -> bool {
+    /// Puts the block, whose bytes start at `hint`, into an empty slot; false if there is one already.
+    pub(super) fn insert(&self, block: Arc<T>, hint: *const u8, accessed: bool) -> bool {
         let () = Self::ALIGNED;
+        self.hint.store(hint.cast_mut(), Ordering::Relaxed);
         let pointer = Arc::into_raw(block).cast_mut();
         let tagged = if accessed { pointer.map_addr(|address| address | ACCESSED) } else { pointer };
         let inserted = self

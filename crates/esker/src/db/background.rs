@@ -131,6 +131,7 @@ impl Core {
             };
             self.signal.note(flushed.map(drop).map_err(Arc::new));
             self.account_memtables();
+            self.view.reclaim();
             // Both are retried: the writer makes a segment itself if none is ready, and the next tick syncs.
             let _ = self.wal_pool.prepare_step();
             let now = self.env.clock.monotonic();

@@ -32,13 +32,18 @@ impl WriteBatch {
     }
 
     /// Removes all keys of a range, except those that the batch puts later.
-    pub fn remove_range<K: AsRef<[u8]>>(&mut self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Result<()> {
+    pub fn remove_range<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Result<()> {
         self.writes.remove_range(&keyspace.state, &range)
     }
 
-    /// The number of keys put or removed, apart from range removals.
+    /// The number of puts and removals made, repeated ones included, apart from those that a later range removal
+    /// cancelled.
     pub fn len(&self) -> usize {
-        self.writes.set.len()
+        self.writes.set.op_count()
     }
 
     /// Whether there is nothing to commit.

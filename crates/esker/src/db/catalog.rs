@@ -85,7 +85,8 @@ impl Catalog {
         for entry in entries {
             let (key, value) = entry?;
             let id = ByteReader::new(&value).varint().ok().and_then(|id| u32::try_from(id).ok());
-            let id = id.ok_or_else(|| corrupt(format!("no id under {:?}", key.escape_ascii().to_string())))?;
+            let id =
+                id.ok_or_else(|| corrupt(format!("no id under {:?}", key.escape_ascii().to_string())))?;
             match key.split_first() {
                 Some((&NAME_PREFIX, name)) => {
                     let name = std::str::from_utf8(name).map_err(|e| corrupt(format!("a name: {e}")))?;
@@ -197,7 +198,9 @@ impl Catalog {
 
     fn changeable(&self, name: &str) -> Result<Arc<KeyspaceState>> {
         if name == DEFAULT_NAME {
-            return Err(Error::Invalid("the keyspace \"default\" can be cleared, not dropped or renamed".into()));
+            return Err(Error::Invalid(
+                "the keyspace \"default\" can be cleared, not dropped or renamed".into(),
+            ));
         }
         self.get(name).ok_or_else(|| Error::KeyspaceNotFound(name.to_owned()))
     }

@@ -61,7 +61,9 @@ impl Core {
                 Ok(counted) => {
                     report.live_keys += counted;
                     if counted != said {
-                        report.problems.push(format!("keyspace {name:?} holds {counted} keys; its length says {said}"));
+                        report
+                            .problems
+                            .push(format!("keyspace {name:?} holds {counted} keys; its length says {said}"));
                     }
                 }
                 Err(error) => report.problems.push(format!("keyspace {name:?}: {error}")),

@@ -124,6 +124,7 @@ impl Core {
         for table in gone {
             table.table.mark_obsolete();
         }
+        self.view.reclaim();
         self.account_memtables();
         let debt = picker::debt(&self.version(), &self.limits());
         self.in_debt.store(debt.pressure > 0.0, Ordering::Relaxed);

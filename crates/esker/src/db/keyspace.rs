@@ -154,6 +154,7 @@ impl Core {
         keyspace.check_alive()?;
         let guard = crossbeam_epoch::pin();
         let view = self.view.load(&guard);
+        self.read_cost.looked_up(view);
         let at = self.published.visible();
         view.find::<W>(&KeyBuf::new(keyspace.id, key), at, &guard)
     }

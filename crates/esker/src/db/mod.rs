@@ -131,7 +131,8 @@ impl Db {
 
     /// The keyspace named `default`, which is always there.
     pub fn default_keyspace(&self) -> Keyspace {
-        let state = self.handle.core.catalog.get(DEFAULT_NAME).expect("the default keyspace is never dropped");
+        let state =
+            self.handle.core.catalog.get(DEFAULT_NAME).expect("the default keyspace is never dropped");
         self.wrap(state)
     }
 

@@ -50,7 +50,8 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
     let replayed = replay(&env, dir, &options, &state)?;
 
     // From here on the directory is changed (OP1).
-    let next_file = highest_file(&env, dir)?.map_or(FileId::new(1), FileId::next).max(next_of(&state.next_file));
+    let next_file =
+        highest_file(&env, dir)?.map_or(FileId::new(1), FileId::next).max(next_of(&state.next_file));
     let manifest_id = next_file;
     let state = VersionEdit { next_file: Some(manifest_id.next()), ..state };
     let next_run = state.next_run.map_or(1, |run| run.0);
@@ -221,7 +222,8 @@ fn replay(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Resu
             return Err(corrupt(format!("commit {seq} follows commit {}", out.last_seq)));
         }
         let decoded = payload::decode(record);
-        let (deltas, set) = decoded.map_err(|e| corrupt(format!("commit {seq}, byte {}: {}", e.offset, e.detail)))?;
+        let (deltas, set) =
+            decoded.map_err(|e| corrupt(format!("commit {seq}, byte {}: {}", e.offset, e.detail)))?;
         if out.active.bytes_used() >= options.memtable_bytes {
             // Its log is released with the last memtable's: which segment it ended in is not worth knowing.
             let memtable = Arc::new(Memtable::new(options.memtable_bytes));
@@ -234,7 +236,8 @@ fn replay(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Resu
         for (id, delta) in deltas {
             let count = out.counts.entry(id).or_default();
             let changed = count.checked_add_signed(delta);
-            *count = changed.ok_or_else(|| corrupt(format!("commit {seq}: keyspace {id} would count below zero")))?;
+            *count = changed
+                .ok_or_else(|| corrupt(format!("commit {seq}: keyspace {id} would count below zero")))?;
         }
         apply::apply(&set, seq, &out.active, &mut out.applier);
         out.last_seq = seq;
@@ -282,7 +285,8 @@ fn load_catalog(view: &ReadView, published: &Arc<Published>, dir: &Path) -> Resu
         upper: std::ops::Bound::Excluded(keyspace_end(KeyspaceId::CATALOG)),
     };
     let at = published.visible();
-    let mut cursor = VisibleCursor::new(view.sources::<Nothing>(at, None), view.tombstones(Vec::new()), at, bounds);
+    let mut cursor =
+        VisibleCursor::new(view.sources::<Nothing>(at, None), view.tombstones(Vec::new()), at, bounds);
     cursor.seek_first()?;
     let mut entries = Vec::new();
     while cursor.valid() {

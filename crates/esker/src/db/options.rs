@@ -215,7 +215,9 @@ impl Options {
 
     /// Writes the OPTIONS file, for people and tools; the engine itself does not read it back.
     pub(crate) fn save(&self, env: &Env, dir: &Path) -> Result<()> {
-        let mut text = String::from("# The options this database was last opened with. Changing this file changes nothing.\n");
+        let mut text = String::from(
+            "# The options this database was last opened with. Changing this file changes nothing.\n",
+        );
         for (name, value) in self.describe() {
             text.push_str(&format!("{name} = {value}\n"));
         }

@@ -308,7 +308,10 @@ impl Cursor {
     ///
     /// # Panics
     /// If the cursor is not valid.
-    #[expect(clippy::should_implement_trait, reason = "the field's name for it; an iterator is made by range()")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the field's name for it; an iterator is made by range()"
+    )]
     pub fn next(&mut self) -> Result<()> {
         walk!(&mut self.walk, c => c.next())
     }

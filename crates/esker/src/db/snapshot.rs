@@ -47,6 +47,7 @@ impl Snapshot {
         keyspace.state.check_alive()?;
         let guard = crossbeam_epoch::pin();
         let view = self.handle.core.view.load(&guard);
+        self.handle.core.read_cost.looked_up(view);
         view.find::<W>(&KeyBuf::new(keyspace.state.id, key), self.pin.seq(), &guard)
     }
 

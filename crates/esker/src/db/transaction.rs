@@ -49,7 +49,11 @@ impl Transaction {
     }
 
     /// Removes all keys of a range.
-    pub fn remove_range<K: AsRef<[u8]>>(&mut self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Result<()> {
+    pub fn remove_range<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Result<()> {
         self.writes.remove_range(&keyspace.state, &range)
     }
 

@@ -146,7 +146,12 @@ impl Writes {
 
 impl Core {
     /// Commits writes.
-    pub(crate) fn commit(&self, writes: Writes, durability: Durability, since: Option<SnapshotGuard>) -> Result<()> {
+    pub(crate) fn commit(
+        &self,
+        writes: Writes,
+        durability: Durability,
+        since: Option<SnapshotGuard>,
+    ) -> Result<()> {
         let keyspaces = writes.keyspaces.into_iter().map(|(_, life)| life).collect();
         self.submit(CommitRequest { set: writes.set, durability, since, keyspaces })
     }
@@ -193,7 +198,8 @@ impl Core {
         let flushed = self.counters.flush_bytes_written.load(Ordering::Relaxed).max(1) as f64;
         let amplification = (written / flushed).clamp(1.0, 10.0);
         let delay = pacing::write_delay(&debt, bytes, MERGE_BYTES_PER_SECOND, amplification);
-        let owed = self.delay_owed_ns.fetch_add(delay.as_nanos() as u64, Ordering::Relaxed) + delay.as_nanos() as u64;
+        let owed = self.delay_owed_ns.fetch_add(delay.as_nanos() as u64, Ordering::Relaxed)
+            + delay.as_nanos() as u64;
         if owed >= DELAY_MIN.as_nanos() as u64 {
             self.delay_owed_ns.store(0, Ordering::Relaxed);
             add(&self.counters.stalls, 1);
@@ -214,10 +220,14 @@ mod tests {
     #[test]
     fn prefix_bounds_hold_the_prefix_and_nothing_else() {
         let id = KeyspaceId::new(3);
-        for (prefix, upper) in [(&b"ab"[..], &b"\x03ac"[..]), (b"a\xff", b"\x03b"), (b"\xff\xff", b"\x04"), (b"", b"\x04")] {
+        for (prefix, upper) in
+            [(&b"ab"[..], &b"\x03ac"[..]), (b"a\xff", b"\x03b"), (b"\xff\xff", b"\x04"), (b"", b"\x04")]
+        {
             let bounds = prefix_bounds(id, prefix);
             assert_eq!(bounds.upper, Bound::Excluded(upper.to_vec()));
-            assert!(bounds.above_lower(&encode_key(id, prefix)) && bounds.below_upper(&encode_key(id, prefix)));
+            assert!(
+                bounds.above_lower(&encode_key(id, prefix)) && bounds.below_upper(&encode_key(id, prefix))
+            );
         }
     }
 

@@ -130,7 +130,8 @@ fn decode_counts(reader: &mut ByteReader<'_>) -> Decoded<Vec<(KeyspaceId, u64)>>
     let mut counts = Vec::new();
     for _ in 0..n {
         let keyspace = reader.varint()?;
-        let keyspace = u32::try_from(keyspace).map_err(|_| reader.error("keyspace id has more than 32 bits"))?;
+        let keyspace =
+            u32::try_from(keyspace).map_err(|_| reader.error("keyspace id has more than 32 bits"))?;
         counts.push((KeyspaceId::new(keyspace), reader.varint()?));
     }
     Ok(counts)
@@ -176,7 +177,8 @@ fn decode_table(reader: &mut ByteReader<'_>) -> Decoded<AddedTable> {
         return Err(reader.error("a table's key range is empty"));
     }
     let range = KeyRange { start, end };
-    let meta = TableMeta { file_bytes, range, entries, tombstones, range_tombstones, min_seq, max_seq, raw_bytes };
+    let meta =
+        TableMeta { file_bytes, range, entries, tombstones, range_tombstones, min_seq, max_seq, raw_bytes };
     Ok(AddedTable { file, level, run, meta })
 }
 
@@ -209,7 +211,11 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let hex: String = sample().encode().iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(hex, "010802040306 04ac02 0501012a 0602 07070701e807840 70a02010309 02 0161 00 02 0171".replace(' ', ""));
+        assert_eq!(
+            hex,
+            "010802040306 04ac02 0501012a 0602 07070701e807840 70a02010309 02 0161 00 02 0171"
+                .replace(' ', "")
+        );
     }
 
     #[test]

@@ -65,7 +65,14 @@ impl ManifestLog {
         sync_dir(env, dir)?;
         write_current(env, dir, id)?;
         let state_bytes = writer.size();
-        Ok(ManifestLog { env: env.clone(), dir: dir.to_path_buf(), id, writer: Some(writer), state, state_bytes })
+        Ok(ManifestLog {
+            env: env.clone(),
+            dir: dir.to_path_buf(),
+            id,
+            writer: Some(writer),
+            state,
+            state_bytes,
+        })
     }
 
     /// Reads the manifest that `CURRENT` names; `None` if there is no `CURRENT`. The result is its number and all

@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::edit::{AddedTable, VersionEdit};
 use crate::sstable::{Table, TableMeta};
-use crate::types::{FileId, SeqNo};
 use crate::types::key::head8;
 use crate::types::key_range::KeyRange;
+use crate::types::{FileId, SeqNo};
 
 /// How deep a run lies. 0 is freshly flushed, larger is older and larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -147,7 +147,10 @@ impl<T> Run<T> {
     fn starting_by(&self, key: &[u8]) -> usize {
         let head = head8(key);
         let mut n = self.heads.partition_point(|&h| h < head);
-        while n < self.tables.len() && self.heads[n] == head && self.tables[n].meta.range.start.as_slice() <= key {
+        while n < self.tables.len()
+            && self.heads[n] == head
+            && self.tables[n].meta.range.start.as_slice() <= key
+        {
             n += 1;
         }
         n
@@ -318,7 +321,10 @@ mod tests {
         let version = sample();
         let base = version.base().unwrap();
         let find = |k: &str| base.find(k.as_bytes());
-        assert_eq!([find("Z"), find("a"), find("c"), find("d"), find("e"), find("gg")], [None, Some(0), Some(0), None, Some(1), None]);
+        assert_eq!(
+            [find("Z"), find("a"), find("c"), find("d"), find("e"), find("gg")],
+            [None, Some(0), Some(0), None, Some(1), None]
+        );
         let first = |k: &str| base.first_from(k.as_bytes());
         assert_eq!([first(""), first("c"), first("d"), first("g"), first("h")], [0, 0, 1, 1, 2]);
         let before = |k: &str| base.count_before(k.as_bytes());

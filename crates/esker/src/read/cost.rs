@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::view::ReadView;
 
-/// Positioning one more source costs about so much (measured: 150 to 300 ns).
-const EXTRA_SOURCE_NS: u64 = 250;
-/// A thread reports every so many walks.
-const REPORT_EVERY: u32 = 64;
+/// Positioning one more source costs a walk about so much (measured: 150 to 300 ns).
+const WALK_NS: u32 = 250;
+/// Asking one more source costs a look-up about so much: a filter's cache line (measured: 15 to 60 ns).
+const LOOK_UP_NS: u32 = 40;
+/// A thread reports when it has gathered so much for each extra source.
+const REPORT_NS: u32 = 16_000;
 
 thread_local! {
-    static WALKS: Cell<u32> = const { Cell::new(0) };
+    static GATHERED_NS: Cell<u32> = const { Cell::new(0) };
 }
 
 /// The time that readers lost, in nanoseconds, by estimate.
@@ -26,20 +28,31 @@ impl ReadCost {
     /// A walk over a view begins.
     #[inline]
     pub fn walk_started(&self, view: &ReadView) {
-        WALKS.with(|walks| {
-            let n = walks.get() + 1;
-            walks.set(n % REPORT_EVERY);
-            if n == REPORT_EVERY {
-                self.report(view);
+        self.gather(WALK_NS, view);
+    }
+
+    /// A key is looked up in a view.
+    #[inline]
+    pub fn looked_up(&self, view: &ReadView) {
+        self.gather(LOOK_UP_NS, view);
+    }
+
+    #[inline]
+    fn gather(&self, ns: u32, view: &ReadView) {
+        GATHERED_NS.with(|gathered| {
+            let sum = gathered.get() + ns;
+            gathered.set(if sum < REPORT_NS { sum } else { 0 });
+            if sum >= REPORT_NS {
+                self.report(sum, view);
             }
         });
     }
 
     #[cold]
-    fn report(&self, view: &ReadView) {
+    fn report(&self, ns: u32, view: &ReadView) {
         let memtables = view.memtables().filter(|m| !m.is_empty()).count();
         let extra = (memtables + view.version.runs().len()).saturating_sub(1) as u64;
-        self.lost_ns.fetch_add(extra * EXTRA_SOURCE_NS * u64::from(REPORT_EVERY), Ordering::Relaxed);
+        self.lost_ns.fetch_add(extra * u64::from(ns), Ordering::Relaxed);
     }
 
     /// The time lost since the last reset.

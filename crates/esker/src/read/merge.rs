@@ -37,6 +37,10 @@ impl<C: SourceCursor> MergeCursor<C> {
     /// Finds the source of the next key to show (M2).
     #[inline]
     fn choose(&mut self) {
+        if let [only] = &self.sources[..] {
+            self.current = usize::from(!only.valid());
+            return;
+        }
         self.same.clear();
         self.current = self.sources.len();
         for (i, source) in self.sources.iter().enumerate() {

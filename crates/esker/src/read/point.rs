@@ -12,6 +12,7 @@ use crossbeam_epoch::Guard;
 
 use super::view::ReadView;
 use crate::encoding::hash::key_hash;
+use crate::sstable::Table;
 use crate::types::entry::Kind;
 use crate::types::{Result, SeqNo, Value};
 
@@ -21,9 +22,19 @@ pub trait Want {
     type Out;
     /// Makes it of a put in a memtable.
     fn copy(value: &[u8]) -> Self::Out;
-    /// Makes it of a put in a table.
-    fn share(value: Value) -> Self::Out;
+    /// The newest version in a table not newer than `at`, and what it makes of a put.
+    fn probe(
+        table: &Table,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        ask_filter: bool,
+        guard: &Guard,
+    ) -> Probed<Self::Out>;
 }
+
+/// A version found in a table.
+type Probed<T> = Result<Option<(SeqNo, Kind, T)>>;
 
 /// Its value.
 pub struct ValueOf;
@@ -35,15 +46,25 @@ impl Want for ValueOf {
     fn copy(value: &[u8]) -> Value {
         Value::copy_of(value)
     }
-    fn share(value: Value) -> Value {
-        value
+    #[inline]
+    fn probe(
+        table: &Table,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        ask_filter: bool,
+        guard: &Guard,
+    ) -> Probed<Value> {
+        Ok(table.get(key, hash, at, ask_filter, guard)?.map(|found| (found.seq, found.kind, found.value)))
     }
 }
 
 impl Want for Presence {
     type Out = ();
     fn copy(_: &[u8]) {}
-    fn share(_: Value) {}
+    fn probe(table: &Table, key: &[u8], hash: u64, at: SeqNo, _: bool, guard: &Guard) -> Probed<()> {
+        Ok(table.find_version(key, hash, at, guard)?.map(|(seq, kind)| (seq, kind, ())))
+    }
 }
 
 impl ReadView {
@@ -70,11 +91,11 @@ impl ReadView {
             if run.has_range_tombstones() {
                 deleted = deleted.max(table.range_tombstones().cover(key, at));
             }
-            let found = table.get(key, hash, at, run.probes.filter_pays(), guard)?;
+            let found = W::probe(table, key, hash, at, run.probes.filter_pays(), guard)?;
             run.probes.note(hash, found.is_some());
-            if let Some(found) = found {
-                let live = found.kind == Kind::Put && found.seq >= deleted;
-                return Ok(live.then(|| W::share(found.value)));
+            if let Some((seq, kind, out)) = found {
+                let live = kind == Kind::Put && seq >= deleted;
+                return Ok(live.then_some(out));
             }
         }
         Ok(None)

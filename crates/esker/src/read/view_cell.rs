@@ -53,6 +53,15 @@ impl ViewCell {
         unsafe { guard.defer_destroy(old) };
         guard.flush();
     }
+
+    /// Frees replaced views that no reader uses any more, and with them memtables and the files of obsolete tables.
+    /// Without it they would wait for later replacements.
+    pub fn reclaim(&self) {
+        // Garbage is freed two epochs after it was made; each flush tries to advance by one.
+        for _ in 0..4 {
+            crossbeam_epoch::pin().flush();
+        }
+    }
 }
 
 impl Drop for ViewCell {

@@ -257,9 +257,9 @@ mod tests {
             cursors.push((VecCursor::new(entries), newest_seq));
         }
         let tombstones = RangeTombstones::new(tombstones);
-        let live = newest.into_iter().filter(|(key, (seq, kind))| {
-            *kind == Kind::Put && tombstones.cover(key, SeqNo::MAX) <= *seq
-        });
+        let live = newest
+            .into_iter()
+            .filter(|(key, (seq, kind))| *kind == Kind::Put && tombstones.cover(key, SeqNo::MAX) <= *seq);
         let live = live.map(|(key, _)| key).collect();
         (cursors, tombstones, live)
     }

@@ -12,13 +12,14 @@
 //! BL2. Entries are in key order, versions of a key newest first. The writer sees to it, the checksum keeps it, and
 //!      `Table::verify` proves it; a block that breaks it gives wrong answers, never a panic.
 //! BL3. With [`ALL_VISIBLE`], every entry is a put of sequence number 0, so the keys are distinct.
+//! BL4. A block's handle and the counts of its `Arc` take 64 bytes: every search reads them.
 //!
 //! Bytes: docs/formats/sstable.md
 #![expect(unsafe_code, reason = "values point into blocks")]
 
 use std::cmp::Ordering;
 
-use super::block_search::Simd;
+use super::block_search::{Simd, prefetch};
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
 use crate::types::entry::Kind;
 use crate::types::key::head4;
@@ -51,8 +52,7 @@ fn unpack_trailer(trailer: u64) -> Option<(SeqNo, Kind)> {
     Some((SeqNo::try_new(trailer >> 8)?, Kind::from_u8(trailer as u8)?))
 }
 
-/// A checked block. With the counts of its `Arc` it takes 64 bytes, since every search reads it: positions have 32
-/// bits, and what follows from other fields is computed. (BL4)
+/// A checked block. To keep it small (BL4), positions have 32 bits, and what follows from other fields is computed.
 pub(crate) struct Block {
     bytes: Box<[u8]>,
     count: u32,
@@ -319,6 +319,22 @@ impl Block {
     #[inline(always)]
     pub(super) fn value(&self, i: usize) -> &[u8] {
         &self.bytes[self.value_range(i)]
+    }
+
+    /// Has the memory fetched that a walk from entry `i` on will read first.
+    #[inline(always)]
+    pub(super) fn prefetch_walk(&self, i: usize, bytes: usize) {
+        if i < self.count() {
+            prefetch(self.bytes(), self.rest_start(i), bytes / 64);
+        }
+    }
+
+    /// Has the memory fetched that lies so many bytes behind entry `i`, as much as the entry is long.
+    #[inline(always)]
+    pub(super) fn prefetch_behind(&self, i: usize, bytes: usize) {
+        let start = self.rest_start(i);
+        let next = if i + 1 < self.count() { self.rest_start(i + 1) } else { start };
+        prefetch(self.bytes(), start + bytes, (next - start).div_ceil(64).min(8));
     }
 
     /// Appends key `i` without the prefix.

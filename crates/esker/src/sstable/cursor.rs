@@ -18,6 +18,12 @@ use crate::types::cursor::SourceCursor;
 use crate::types::entry::Kind;
 use crate::types::{Result, SeqNo, Value};
 
+/// Room for the usual keys, so that a cursor allocates once.
+const KEY_BYTES: usize = 64;
+/// While it stands on an entry, a cursor has so many bytes behind it fetched already: entries are read one after the
+/// other, and a walk is too short for the processor to notice in time.
+const FETCH_AHEAD_BYTES: usize = 512;
+
 /// The cursor.
 pub(crate) struct TableCursor {
     table: Arc<Table>,
@@ -47,7 +53,7 @@ impl TableCursor {
             place: None,
             entry: 0,
             valid: false,
-            key: Vec::new(),
+            key: Vec::with_capacity(KEY_BYTES),
             key_block: usize::MAX,
         }
     }
@@ -94,6 +100,7 @@ impl TableCursor {
             self.key.extend_from_slice(place.block.prefix());
             self.key_block = place.number;
         }
+        place.block.prefetch_behind(entry, FETCH_AHEAD_BYTES);
         place.block.push_suffix(entry, &mut self.key);
         self.entry = entry;
         self.valid = true;
@@ -172,6 +179,7 @@ impl SourceCursor for TableCursor {
             return Ok(());
         }
         let entry = self.search(key)?;
+        self.block().prefetch_walk(entry, FETCH_AHEAD_BYTES);
         self.settle_forward(entry)
     }
 

@@ -35,7 +35,12 @@ use crate::types::{Error, Result, SeqNo, Value};
 
 impl CacheItem for Block {
     fn size_bytes(&self) -> usize {
-        size_of::<Block>() + 16 + self.bytes().len()
+        // With the two counts of its Arc.
+        size_of::<Block>() + 2 * size_of::<usize>() + self.bytes().len()
+    }
+
+    fn first_bytes(&self) -> *const u8 {
+        self.bytes().as_ptr()
     }
 }
 
@@ -105,7 +110,7 @@ impl Table {
         let blocks = cache.register(index.len());
         let resident = index.size_bytes()
             + filter.as_ref().map_or(0, BlockedBloom::size_bytes)
-            + index.len() * size_of::<usize>();
+            + index.len() * 2 * size_of::<usize>();
         let memory = cache.budget().reserve(BudgetKind::Table, resident as u64);
         Ok(Arc::new(Table {
             path: path.to_owned(),

@@ -19,7 +19,11 @@ use crate::types::{KeyspaceId, Result, SeqNo};
 
 /// How `set` will change the live counts (A1): per keyspace, without those whose count stays. `count` answers the
 /// live count of a whole keyspace.
-pub fn count_deltas(set: &WriteSet, view: &ReadView, count: impl Fn(KeyspaceId) -> u64) -> Result<CountDeltas> {
+pub fn count_deltas(
+    set: &WriteSet,
+    view: &ReadView,
+    count: impl Fn(KeyspaceId) -> u64,
+) -> Result<CountDeltas> {
     let mut deltas = Deltas::default();
     // Ranges of one commit may overlap: each key counts once.
     for (start, end) in disjoint(set.ranges()) {
@@ -123,10 +127,8 @@ mod tests {
     fn ranges_are_cut_between_keyspaces() {
         let [a, b] = [KeyspaceId::new(1), KeyspaceId::new(2)];
         let cut = per_keyspace(&encode_key(a, b"x"), &encode_key(b, b"y"));
-        let expected = [
-            (a, encode_key(a, b"x"), keyspace_end(a)),
-            (b, encode_key(b, b""), encode_key(b, b"y")),
-        ];
+        let expected =
+            [(a, encode_key(a, b"x"), keyspace_end(a)), (b, encode_key(b, b""), encode_key(b, b"y"))];
         assert_eq!(cut, expected);
     }
 }

@@ -174,7 +174,12 @@ impl Pipeline {
     }
 
     /// Checks one commit and puts it into the WAL's buffer and the memtable, not yet visible.
-    fn enter(&self, state: &mut WriteState, request: &CommitRequest, deltas: &mut CountDeltas) -> Result<SeqNo> {
+    fn enter(
+        &self,
+        state: &mut WriteState,
+        request: &CommitRequest,
+        deltas: &mut CountDeltas,
+    ) -> Result<SeqNo> {
         if let Some(cause) = &state.poisoned {
             return Err(Error::Poisoned(cause.clone()));
         }

@@ -33,9 +33,7 @@ pub fn conflicts(set: &WriteSet, since: SeqNo, view: &ReadView) -> Result<bool> 
 
 /// Whether anything in `range` was written after `since`.
 fn range_written(range: &KeyRange, since: SeqNo, view: &ReadView) -> Result<bool> {
-    let newer = |tombstones: &RangeTombstones| {
-        tombstones.clipped(range).max_seq() > since
-    };
+    let newer = |tombstones: &RangeTombstones| tombstones.clipped(range).max_seq() > since;
     let inside = |entry: &EntryRef<'_>| range.end.admits(entry.key);
     for memtable in view.memtables() {
         if memtable.has_range_tombstones() && newer(&memtable.range_tombstones()) {

@@ -26,7 +26,8 @@ pub fn decode(payload: &[u8]) -> Decoded<(CountDeltas, WriteSet)> {
     let mut deltas = CountDeltas::new();
     for _ in 0..n {
         let keyspace = reader.varint()?;
-        let keyspace = u32::try_from(keyspace).map_err(|_| reader.error("keyspace id has more than 32 bits"))?;
+        let keyspace =
+            u32::try_from(keyspace).map_err(|_| reader.error("keyspace id has more than 32 bits"))?;
         deltas.push((KeyspaceId::new(keyspace), unzigzag(reader.varint()?)));
     }
     let at = reader.position();

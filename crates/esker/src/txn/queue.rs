@@ -55,7 +55,8 @@ impl<R, O> GroupQueue<R, O> {
     pub fn submit(&self, request: R, lead: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
         let mut inner = self.inner.lock();
         let own = if inner.leading {
-            let ticket = Arc::new(Ticket { state: Mutex::new(State::Waiting(request)), wake: Condvar::new() });
+            let ticket =
+                Arc::new(Ticket { state: Mutex::new(State::Waiting(request)), wake: Condvar::new() });
             inner.waiting.push_back(ticket.clone());
             drop(inner);
             match ticket.wait() {

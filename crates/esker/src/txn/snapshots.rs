@@ -38,6 +38,9 @@ struct Pins {
 #[derive(Debug, Default)]
 pub struct Counter {
     now: AtomicU64,
+    /// The commit since which `now` holds. Stored before `now`, loaded after it: who finds it not newer than its own
+    /// number has read a count that its number sees.
+    since: AtomicU64,
     /// (first sequence number, count from then on), ascending; pruned on publishing (SN3).
     history: Mutex<Vec<(SeqNo, u64)>>,
 }
@@ -50,6 +53,10 @@ impl Counter {
 
     /// The count at a pinned sequence number.
     pub fn at(&self, seq: SeqNo) -> u64 {
+        let now = self.now();
+        if self.since.load(Ordering::Acquire) <= seq.get() {
+            return now;
+        }
         let history = self.history.lock();
         let after = history.partition_point(|&(from, _)| from <= seq);
         history[..after].last().map_or(0, |&(_, count)| count)
@@ -60,7 +67,11 @@ impl Published {
     /// The state after recovery.
     pub fn new(visible: SeqNo, counts: impl IntoIterator<Item = (KeyspaceId, u64)>) -> Arc<Self> {
         let counter = |count| {
-            Arc::new(Counter { now: AtomicU64::new(count), history: Mutex::new(vec![(SeqNo::ZERO, count)]) })
+            Arc::new(Counter {
+                now: AtomicU64::new(count),
+                since: AtomicU64::new(0),
+                history: Mutex::new(vec![(SeqNo::ZERO, count)]),
+            })
         };
         let counters = counts.into_iter().map(|(id, count)| (id, counter(count))).collect();
         Arc::new(Published {
@@ -94,14 +105,16 @@ impl Published {
     pub fn counts(&self) -> Vec<(KeyspaceId, u64)> {
         let _pins = self.pins.lock();
         let counters = self.counters.read();
-        let mut counts: Vec<_> = counters.iter().map(|(&id, c)| (id, c.now())).filter(|&(_, n)| n > 0).collect();
+        let mut counts: Vec<_> =
+            counters.iter().map(|(&id, c)| (id, c.now())).filter(|&(_, n)| n > 0).collect();
         counts.sort_unstable();
         counts
     }
 
     /// Makes all commits up to `seq` visible, and the counts that they leave.
     pub fn publish(&self, seq: SeqNo, deltas: &[(KeyspaceId, i64)]) {
-        let counters: Vec<_> = deltas.iter().filter(|d| d.1 != 0).map(|&(id, d)| (self.counter(id), d)).collect();
+        let counters: Vec<_> =
+            deltas.iter().filter(|d| d.1 != 0).map(|&(id, d)| (self.counter(id), d)).collect();
         let pins = self.pins.lock();
         let newest_pin = pins.pinned.keys().next_back().copied();
         for (counter, delta) in counters {
@@ -115,6 +128,7 @@ impl Published {
             if history.len() > 8 && history.len() > 2 * pins.pinned.len() + 2 {
                 prune(&mut history, &pins.pinned);
             }
+            counter.since.store(seq.get(), Ordering::Release);
             counter.now.store(count, Ordering::Release);
         }
         self.visible.store(seq.get(), Ordering::Release);

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   put, remove, remove_range --> ops: [op][op][op]...      appended, in call order; this is what the WAL stores
-//!                                 index: key -> last op     read-your-writes
-//!                                 sorted: live ops by key   made when first asked for
+//!   first read of own writes  --> index: key -> last op     grows with the reads
+//!   commit, first walk        --> sorted: the op of each key, by key
 //! ```
 //!
 //! Bytes of an op: docs/formats/wal.md, "Commit payload".
@@ -11,10 +11,12 @@
 //! WS1. For each key only the last op counts; a range removal cancels earlier ops inside it. So within a commit the
 //!      range removals logically come first, then one op for each key.
 //! WS2. Decoding a payload replays its ops in order, and so ends in the same state.
+//! WS3. Writing costs no look-up: a bulk load pays for its order once, when it commits.
 
 use std::sync::OnceLock;
 
 use hashbrown::HashTable;
+use parking_lot::Mutex;
 
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::encoding::hash::key_hash;
@@ -26,7 +28,7 @@ const OP_REMOVE: u8 = 0;
 const OP_PUT: u8 = 1;
 const OP_REMOVE_RANGE: u8 = 2;
 
-/// Below this many ops the last op of a key is found by walking backwards; above, by hash.
+/// Up to this many ops the last op of a key is found by walking backwards; above, by hash.
 const LINEAR_OPS_MAX: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -38,19 +40,26 @@ struct Op {
     key_len: u32,
     value_len: u32,
     kind: Kind,
-    /// Whether it still counts (WS1).
+    /// Not cancelled by a range removal (WS1).
     live: bool,
 }
 
 /// A set of writes. See the module's text.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct WriteSet {
     bytes: Vec<u8>,
     ops: Vec<Op>,
     live: usize,
-    index: HashTable<u32>,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
     sorted: OnceLock<Vec<u32>>,
+    index: Mutex<Index>,
+}
+
+/// The last op of each key among the first `upto` ops.
+#[derive(Clone, Debug, Default)]
+struct Index {
+    upto: usize,
+    last: HashTable<u32>,
 }
 
 /// What a write set says about a key.
@@ -64,6 +73,19 @@ pub enum Own<'a> {
     Untouched,
 }
 
+impl Clone for WriteSet {
+    fn clone(&self) -> Self {
+        WriteSet {
+            bytes: self.bytes.clone(),
+            ops: self.ops.clone(),
+            live: self.live,
+            ranges: self.ranges.clone(),
+            sorted: self.sorted.clone(),
+            index: Mutex::new(self.index.lock().clone()),
+        }
+    }
+}
+
 impl WriteSet {
     /// No writes.
     pub fn new() -> Self {
@@ -75,9 +97,14 @@ impl WriteSet {
         self.live == 0 && self.ranges.is_empty()
     }
 
-    /// Keys written or removed, apart from range removals.
-    pub fn len(&self) -> usize {
+    /// Puts and removals made, repeated ones included, without those that a range removal cancelled.
+    pub fn op_count(&self) -> usize {
         self.live
+    }
+
+    /// Keys put or removed, apart from range removals. Sorts.
+    pub fn key_count(&self) -> usize {
+        self.order().len()
     }
 
     /// Bytes of the encoded ops.
@@ -100,7 +127,7 @@ impl WriteSet {
         self.push(Kind::Tombstone, key, &[]);
     }
 
-    /// Removes all encoded keys from `start` up to, not including, `end`.
+    /// Removes all encoded keys from `start` up to, not including, `end`. Visits all ops so far.
     pub fn remove_range(&mut self, start: &[u8], end: &[u8]) {
         if start >= end {
             return;
@@ -130,7 +157,7 @@ impl WriteSet {
         }
         let value_start = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        self.record(Op {
+        self.ops.push(Op {
             head: head8(key),
             key_start,
             value_start,
@@ -139,29 +166,6 @@ impl WriteSet {
             kind,
             live: true,
         });
-    }
-
-    /// Notes an op whose bytes are in place already.
-    fn record(&mut self, op: Op) {
-        if self.index.is_empty() && self.ops.len() > LINEAR_OPS_MAX {
-            self.build_index();
-        }
-        let last = self.find(self.key_of(&op));
-        let at = self.ops.len() as u32;
-        match last {
-            Some(i) => {
-                if self.ops[i].live {
-                    self.ops[i].live = false;
-                    self.live -= 1;
-                }
-                if let Some(entry) = self.find_index_slot(i) {
-                    *entry = at;
-                }
-            }
-            None if !self.index.is_empty() => self.insert_index(at, op),
-            None => {}
-        }
-        self.ops.push(op);
         self.live += 1;
         self.sorted.take();
     }
@@ -170,45 +174,30 @@ impl WriteSet {
         &self.bytes[op.key_start..][..op.key_len as usize]
     }
 
+    fn key_at(&self, i: u32) -> &[u8] {
+        self.key_of(&self.ops[i as usize])
+    }
+
     fn value_of(&self, op: &Op) -> &[u8] {
         &self.bytes[op.value_start..][..op.value_len as usize]
     }
 
     /// The last op of a key, cancelled or not.
     fn find(&self, key: &[u8]) -> Option<usize> {
-        if self.index.is_empty() {
+        if self.ops.len() <= LINEAR_OPS_MAX {
             return self.ops.iter().rposition(|op| self.key_of(op) == key);
         }
-        let same = |&i: &u32| self.key_of(&self.ops[i as usize]) == key;
-        self.index.find(key_hash(key), same).map(|&i| i as usize)
-    }
-
-    fn find_index_slot(&mut self, op: usize) -> Option<&mut u32> {
-        if self.index.is_empty() {
-            return None;
-        }
-        let hash = key_hash(self.key_of(&self.ops[op]));
-        self.index.find_mut(hash, |&i| i as usize == op)
-    }
-
-    fn insert_index(&mut self, at: u32, op: Op) {
-        let WriteSet { bytes, ops, index, .. } = self;
-        let hash_of = |op: &Op| key_hash(&bytes[op.key_start..][..op.key_len as usize]);
-        index.insert_unique(hash_of(&op), at, |&i| hash_of(&ops[i as usize]));
-    }
-
-    fn build_index(&mut self) {
-        for at in 0..self.ops.len() {
-            let op = self.ops[at];
-            let hash = key_hash(self.key_of(&op));
-            let WriteSet { bytes, ops, index, .. } = self;
-            let key_at = |i: u32| &bytes[ops[i as usize].key_start..][..ops[i as usize].key_len as usize];
-            let key = key_at(at as u32);
-            match index.find_mut(hash, |&i| key_at(i) == key) {
-                Some(slot) => *slot = at as u32,
-                None => drop(index.insert_unique(hash, at as u32, |&i| key_hash(key_at(i)))),
+        let Index { upto, last } = &mut *self.index.lock();
+        for at in *upto as u32..self.ops.len() as u32 {
+            let key = self.key_at(at);
+            let hash = key_hash(key);
+            match last.find_mut(hash, |&i| self.key_at(i) == key) {
+                Some(slot) => *slot = at,
+                None => drop(last.insert_unique(hash, at, |&i| key_hash(self.key_at(i)))),
             }
         }
+        *upto = self.ops.len();
+        last.find(key_hash(key), |&i| self.key_at(i) == key).map(|&i| i as usize)
     }
 
     /// What the set says about an encoded key.
@@ -231,13 +220,17 @@ impl WriteSet {
         &self.ranges
     }
 
+    /// The op that counts of each key, in key order.
     fn order(&self) -> &[u32] {
         self.sorted.get_or_init(|| {
             let mut order: Vec<(u64, u32)> = Vec::with_capacity(self.live);
             let live = self.ops.iter().enumerate().filter(|(_, op)| op.live);
             order.extend(live.map(|(i, op)| (op.head, i as u32)));
-            let key = |i: u32| self.key_of(&self.ops[i as usize]);
-            order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1))));
+            // The last op of a key first, so that it is the one that stays.
+            order.sort_unstable_by(|a, b| {
+                a.0.cmp(&b.0).then_with(|| self.key_at(a.1).cmp(self.key_at(b.1))).then(b.1.cmp(&a.1))
+            });
+            order.dedup_by(|later, kept| later.0 == kept.0 && self.key_at(later.1) == self.key_at(kept.1));
             order.into_iter().map(|(_, i)| i).collect()
         })
     }
@@ -275,7 +268,12 @@ impl WriteSet {
                 OP_PUT => set.put(first, reader.string()?),
                 OP_REMOVE => set.remove(first),
                 OP_REMOVE_RANGE => set.remove_range(first, reader.string()?),
-                _ => return Err(crate::encoding::bytes::DecodeError::new(at, format!("unknown op {op} in a commit"))),
+                _ => {
+                    return Err(crate::encoding::bytes::DecodeError::new(
+                        at,
+                        format!("unknown op {op} in a commit"),
+                    ));
+                }
             }
         }
         Ok(set)
@@ -321,7 +319,7 @@ mod tests {
             .map(|(key, v)| (key.clone(), if v.is_some() { Kind::Put } else { Kind::Tombstone }))
             .collect();
         assert_eq!(entries, expected);
-        assert_eq!(set.len(), model.len());
+        assert_eq!(set.key_count(), model.len());
         assert_eq!(set.is_empty(), model.is_empty() && removed.is_empty());
     }
 

@@ -41,7 +41,7 @@ impl SourceCursor for WriteSetCursor {
         self.go(Some(0))
     }
     fn seek_last(&mut self) -> Result<()> {
-        self.go(self.set.len().checked_sub(1))
+        self.go(self.set.key_count().checked_sub(1))
     }
     fn next(&mut self) -> Result<()> {
         self.go(Some(self.at + 1))
@@ -50,7 +50,7 @@ impl SourceCursor for WriteSetCursor {
         self.go(self.at.checked_sub(1))
     }
     fn valid(&self) -> bool {
-        self.at < self.set.len()
+        self.at < self.set.key_count()
     }
     fn key(&self) -> &[u8] {
         self.entry().key

@@ -115,6 +115,11 @@ impl WalPool {
         self.state.lock().wanted = true;
     }
 
+    /// The size that segments grow to.
+    pub(super) fn segment_bytes_max(&self) -> u64 {
+        self.segment_bytes_max
+    }
+
     /// A file for a segment, made now if none is ready.
     pub(super) fn take(&self) -> Result<Spare> {
         let (ready, bytes) = {
@@ -129,11 +134,33 @@ impl WalPool {
         Ok(spare)
     }
 
+    /// A file for a record that will fill it whole, of `bytes` at the least: its blocks are reserved, not written, because
+    /// the record itself writes them. Writing zeros first would double the work of a bulk load.
+    pub(super) fn take_for_bulk(&self, bytes: u64) -> Result<Spare> {
+        let bytes = bytes.next_multiple_of(SEGMENT_BYTES_UNIT);
+        let path = file_name::spare_path(&self.dir, self.state.lock().take_name());
+        let reserve = || {
+            let file = self.env.fs.open(&path, OpenOptions::create())?;
+            file.allocate(0, bytes)?;
+            file.sync_data()?;
+            Ok(file)
+        };
+        reserve().map(|file| Spare { path: path.clone(), file, bytes }).or_else(|e: std::io::Error| {
+            let _ = self.env.fs.remove_file(&path);
+            if e.kind() == std::io::ErrorKind::Unsupported {
+                self.make(bytes)
+            } else {
+                Err(Error::io("make a WAL segment", &path, e))
+            }
+        })
+    }
+
     /// Keeps the file of an obsolete segment of this process for another use, or deletes it.
     pub(super) fn recycle(&self, mut spare: Spare) -> Result<()> {
         let name = {
             let mut state = self.state.lock();
-            let keep = state.spares.len() < SPARES_MAX && spare.bytes >= state.next_bytes;
+            let fits = (state.next_bytes..=self.segment_bytes_max).contains(&spare.bytes);
+            let keep = state.spares.len() < SPARES_MAX && fits;
             keep.then(|| state.take_name())
         };
         let Some(name) = name else { return self.remove(spare) };

@@ -124,6 +124,24 @@ fn w5_records_span_segments_and_come_back_whole() {
 }
 
 #[test]
+fn w5_a_bulk_record_gets_a_segment_of_its_own_size() {
+    let (fs, env) = mem();
+    let mut log = writer(&env, 512);
+    let records = [(1, 100), (2, 3 << 20), (3, 100)];
+    for (seq, len) in records {
+        append(&mut log, seq, len).unwrap();
+    }
+    assert!(log.current_segment() <= 4, "few segments: {}", log.current_segment());
+    log.sync().unwrap();
+    for seed in 0..5 {
+        expect(&env_on(Arc::new(fs.crash(seed)) as FsRef), &records);
+    }
+    let next = log.rotate().unwrap();
+    log.release_below(next).unwrap();
+    assert!(names(&env).iter().all(|name| env.fs.file_size(&Path::new(DIR).join(name)).unwrap() <= 512));
+}
+
+#[test]
 fn w5_a_record_without_its_last_fragment_is_dropped() {
     let (_, env) = mem();
     let mut log = writer(&env, 512);

@@ -27,6 +27,13 @@ const BUFFER_BYTES_MAX: usize = 1 << 20;
 /// Room that a record needs to start in a segment: its header, some payload, and the `End` record (WW2).
 const ROOM_MIN: u64 = (2 * RECORD_HEADER_BYTES + ALIGN) as u64;
 
+/// Records that miss less room than this get ordinary segments.
+const BULK_BYTES_MIN: u64 = 1 << 20;
+/// Segments for records larger than a segment are this large at the most, in payload bytes.
+const BULK_SEGMENT_BYTES: u64 = 256 << 20;
+/// What such a segment holds besides: its header, the record's, `End`, padding.
+const BULK_OVERHEAD_BYTES: u64 = SEGMENT_HEADER_BYTES as u64 + ROOM_MIN;
+
 /// Writes one log. Not shared: the commit lock guards it.
 #[derive(Debug)]
 pub(crate) struct WalWriter {
@@ -117,7 +124,12 @@ impl WalWriter {
             room = Some(room.unwrap_or(0) + spare_room(spare));
         }
         while room.is_none_or(|room| room < bytes) {
-            let spare = self.pool.take()?;
+            let missing = bytes - room.unwrap_or(0);
+            let spare = if missing > self.pool.segment_bytes_max().max(BULK_BYTES_MIN) {
+                self.pool.take_for_bulk(missing.min(BULK_SEGMENT_BYTES) + BULK_OVERHEAD_BYTES)?
+            } else {
+                self.pool.take()?
+            };
             room = Some(room.unwrap_or(0) + spare_room(&spare));
             self.ready.push_back(spare);
         }

@@ -21,6 +21,10 @@ impl CacheItem for Item {
     fn size_bytes(&self) -> usize {
         100
     }
+
+    fn first_bytes(&self) -> *const u8 {
+        self.payload.as_ptr().cast()
+    }
 }
 
 fn resident(blocks: &CachedBlocks<Item>, count: usize) -> Vec<usize> {

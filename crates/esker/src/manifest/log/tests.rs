@@ -107,7 +107,8 @@ fn a_damaged_current_or_manifest_is_a_typed_error_or_the_truth() {
 fn a_newer_format_is_refused() {
     let (_, env, dir) = world();
     drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(0)).unwrap());
-    let mut writer = recordio::Writer::options().env(&env).create(dir.join(manifest_name(FileId::new(1)))).unwrap();
+    let mut writer =
+        recordio::Writer::options().env(&env).create(dir.join(manifest_name(FileId::new(1)))).unwrap();
     writer.append(b"esker manifest\x02").unwrap();
     writer.finish().unwrap();
     let error = ManifestLog::recover(&env, &dir).unwrap_err();

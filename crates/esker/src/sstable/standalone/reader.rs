@@ -96,7 +96,8 @@ impl Reader {
 
     /// Tables that a [`Writer`](super::Writer) made have no tombstones, but a database's tables do.
     fn is_live(&self, key: &[u8], seq: SeqNo, kind: Kind) -> bool {
-        kind == Kind::Put && self.table.range_tombstones().cover(key, SeqNo::MAX) <= seq
+        let tombstones = self.table.range_tombstones();
+        kind == Kind::Put && (tombstones.is_empty() || tombstones.cover(key, SeqNo::MAX) <= seq)
     }
 
     /// The number of keys. In a table taken from a database, deleted keys count too.
@@ -163,86 +164,68 @@ impl Reader {
 /// An iterator over keys and values; ends after an error.
 pub struct Range {
     reader: Reader,
-    /// What is left: each step from one end moves the bound of that end.
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
+    /// Stands on the last key given from the front; the back ends before it.
     front: Option<TableCursor>,
+    /// Stands on the last key given from the back; the front ends before it.
     back: Option<TableCursor>,
     done: bool,
-}
-
-/// Makes `bound` exclude `key` and what lies beyond it.
-fn exclude(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
-    let (Bound::Included(kept) | Bound::Excluded(kept)) = std::mem::replace(bound, Bound::Unbounded) else {
-        *bound = Bound::Excluded(key.to_vec());
-        return;
-    };
-    let mut kept = kept;
-    kept.clear();
-    kept.extend_from_slice(key);
-    *bound = Bound::Excluded(kept);
 }
 
 impl Range {
     /// Moves the front cursor to the next key of the range; false if there is none.
     fn step_front(&mut self) -> Result<bool> {
-        let mut started = self.front.is_some();
+        let started = self.front.is_some();
         let cursor = self.front.get_or_insert_with(|| self.reader.cursor());
-        loop {
-            match (&self.low, started) {
-                (_, true) => cursor.next()?,
-                (Bound::Unbounded, _) => cursor.seek_first()?,
-                (Bound::Included(key) | Bound::Excluded(key), _) => cursor.seek(key)?,
-            }
-            started = true;
-            let before_end = cursor.valid()
-                && match &self.high {
-                    Bound::Unbounded => true,
-                    Bound::Included(end) => cursor.key() <= &**end,
-                    Bound::Excluded(end) => cursor.key() < &**end,
-                };
-            if !before_end {
-                return Ok(false);
-            }
-            let behind_start = !matches!(&self.low, Bound::Excluded(low) if cursor.key() == &**low);
-            if behind_start && self.reader.stands_on_live(cursor) {
-                exclude(&mut self.low, cursor.key());
-                return Ok(true);
+        match &self.low {
+            _ if started => cursor.next()?,
+            Bound::Unbounded => cursor.seek_first()?,
+            Bound::Included(key) => cursor.seek(key)?,
+            Bound::Excluded(key) => {
+                cursor.seek(key)?;
+                if cursor.valid() && cursor.key() == &**key {
+                    cursor.next()?;
+                }
             }
         }
+        while cursor.valid() && !self.reader.stands_on_live(cursor) {
+            cursor.next()?;
+        }
+        Ok(cursor.valid()
+            && match (&self.back, &self.high) {
+                (Some(back), _) => cursor.key() < back.key(),
+                (None, Bound::Unbounded) => true,
+                (None, Bound::Included(end)) => cursor.key() <= &**end,
+                (None, Bound::Excluded(end)) => cursor.key() < &**end,
+            })
     }
 
     /// Moves the back cursor to the previous key of the range; false if there is none.
     fn step_back(&mut self) -> Result<bool> {
-        let mut started = self.back.is_some();
+        let started = self.back.is_some();
         let cursor = self.back.get_or_insert_with(|| self.reader.cursor());
-        loop {
-            match (&self.high, started) {
-                (_, true) => cursor.prev()?,
-                (Bound::Unbounded, _) => cursor.seek_last()?,
-                (Bound::Excluded(key), _) => cursor.seek_before(key)?,
-                (Bound::Included(key), _) => {
-                    cursor.seek(key)?;
-                    if !cursor.valid() || cursor.key() != &**key {
-                        cursor.seek_before(key)?;
-                    }
+        match &self.high {
+            _ if started => cursor.prev()?,
+            Bound::Unbounded => cursor.seek_last()?,
+            Bound::Excluded(key) => cursor.seek_before(key)?,
+            Bound::Included(key) => {
+                cursor.seek(key)?;
+                if !cursor.valid() || cursor.key() != &**key {
+                    cursor.seek_before(key)?;
                 }
             }
-            started = true;
-            let behind_start = cursor.valid()
-                && match &self.low {
-                    Bound::Unbounded => true,
-                    Bound::Included(start) => cursor.key() >= &**start,
-                    Bound::Excluded(start) => cursor.key() > &**start,
-                };
-            if !behind_start {
-                return Ok(false);
-            }
-            if self.reader.stands_on_live(cursor) {
-                exclude(&mut self.high, cursor.key());
-                return Ok(true);
-            }
         }
+        while cursor.valid() && !self.reader.stands_on_live(cursor) {
+            cursor.prev()?;
+        }
+        Ok(cursor.valid()
+            && match (&self.front, &self.low) {
+                (Some(front), _) => cursor.key() > front.key(),
+                (None, Bound::Unbounded) => true,
+                (None, Bound::Included(start)) => cursor.key() >= &**start,
+                (None, Bound::Excluded(start)) => cursor.key() > &**start,
+            })
     }
 
     fn item(
