@@ -1,5 +1,4 @@
 //! Esker: an embedded, ordered, transactional key-value storage engine.
-#![allow(dead_code)]
 
 pub mod recordio;
 pub mod sstable;

@@ -347,3 +347,39 @@ fn n5_close_ends_threads_while_others_read_and_write() {
     assert!(again.default_keyspace().contains(last.to_be_bytes()).unwrap(), "N2");
     dump_sound(&again).unwrap();
 }
+
+#[test]
+fn n2_a_crash_in_full_flight_keeps_what_was_acknowledged() {
+    const CRASHES: u64 = 30;
+    let mem = MemFs::new();
+    let open =
+        |mem: &MemFs| small(Db::builder()).env(Env::with_fs(Arc::new(mem.clone()))).open(dir()).unwrap();
+    let db = open(&mem);
+    let keyspace = db.keyspace("sequences").unwrap();
+    let progress = Progress(Default::default());
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let (db, keyspace, progress, end) = (&db, &keyspace, &progress, &end);
+            scope.spawn(move || {
+                let _guard = EndOnDrop(end);
+                write_sequence(db, keyspace, writer, progress, 4000);
+            });
+        }
+        scope.spawn(|| {
+            let _guard = EndOnDrop(&end);
+            churn(&db, &end);
+        });
+        let _guard = EndOnDrop(&end);
+        for crash in 0..CRASHES {
+            // Only the first writer waits for the disk; of the others a prefix is left.
+            let done = [progress.0[0].load(Ordering::Acquire), 0, 0, 0];
+            let left = open(&mem.crash(crash));
+            let keyspace = left.open_keyspace("sequences").unwrap();
+            for (writer, done) in done.into_iter().enumerate() {
+                check_sequences(&keyspace, writer, done);
+            }
+            dump_sound(&left).unwrap();
+        }
+    });
+}

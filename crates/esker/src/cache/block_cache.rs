@@ -130,11 +130,6 @@ impl<T: CacheItem> BlockCache<T> {
 }
 
 impl<T: CacheItem> CachedBlocks<T> {
-    /// The cache that the directory belongs to.
-    pub(crate) fn cache(&self) -> &Arc<BlockCache<T>> {
-        &self.cache
-    }
-
     /// The block, if it is in memory.
     #[inline(always)]
     pub(crate) fn load<'g>(&'g self, block: usize, pin: &'g Guard) -> Option<Pinned<'g, T>> {

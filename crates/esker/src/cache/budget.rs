@@ -21,11 +21,9 @@ pub(crate) enum BudgetKind {
     Memtable,
     /// Indexes, directories and filters of open tables.
     Table,
-    /// Buffers of merges, scans and transactions.
-    Buffer,
 }
 
-const KINDS: usize = 3;
+const KINDS: usize = 2;
 
 /// A shared budget. The counters are statistics that steer eviction: they order nothing, so they are relaxed.
 #[derive(Debug)]
@@ -46,11 +44,13 @@ impl MemoryBudget {
     }
 
     /// Changes the whole budget. The cache follows with its next insertion.
+    #[cfg(test)]
     pub(crate) fn set_capacity(&self, bytes: u64) {
         self.capacity.store(bytes, Ordering::Relaxed);
     }
 
     /// Bytes reserved for one kind.
+    #[cfg(test)]
     pub(crate) fn reserved_bytes(&self, kind: BudgetKind) -> u64 {
         self.reserved[kind as usize].load(Ordering::Relaxed)
     }
@@ -80,6 +80,7 @@ pub(crate) struct Reservation {
 
 impl Reservation {
     /// Bytes held.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -16,7 +16,7 @@
 #![expect(unsafe_code, reason = "reference counts are held by atomic pointers")]
 
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -25,9 +25,8 @@ use crossbeam_epoch::Guard;
 
 const ACCESSED: usize = 1;
 
-/// Bytes fetched ahead: the heads of an 8 KiB block of middle-sized entries.
-const PREFETCHED_BYTES: usize = 256;
-const LINE_BYTES: usize = 64;
+/// Lines fetched ahead: the heads of an 8 KiB block of middle-sized entries.
+const PREFETCHED_LINES: usize = 4;
 
 /// A place for one block.
 pub(super) struct Slot<T> {
@@ -59,14 +58,7 @@ impl<T> Deref for Pinned<'_, T> {
     }
 }
 
-impl<'g, T> Pinned<'g, T> {
-    /// The block for as long as the pin lasts.
-    #[inline(always)]
-    pub(crate) fn get(self) -> &'g T {
-        // SAFETY: SL2, the pin lasts for 'g.
-        unsafe { self.pointer.as_ref() }
-    }
-
+impl<T> Pinned<'_, T> {
     /// The block for as long as the caller wants it.
     #[inline(always)]
     pub(crate) fn to_arc(self) -> Arc<T> {
@@ -79,17 +71,17 @@ impl<'g, T> Pinned<'g, T> {
     }
 }
 
-/// Asks for the first lines behind the pointer, which may be anything (SL4).
+/// Asks the processor for these lines of 64 bytes, counted from the pointer, which may be anything.
 #[inline(always)]
-fn prefetch(bytes: *const u8) {
+pub(crate) fn prefetch_lines(bytes: *const u8, lines: Range<usize>) {
     #[cfg(target_arch = "x86_64")]
-    for at in (0..PREFETCHED_BYTES).step_by(LINE_BYTES) {
+    for line in lines {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch reads nothing and faults at no address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.wrapping_add(at).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.wrapping_add(line * 64).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, PREFETCHED_BYTES, LINE_BYTES);
+    let _ = (bytes, lines);
 }
 
 fn untagged<T>(tagged: *mut T) -> *mut T {
@@ -111,7 +103,7 @@ impl<T: Send + Sync + 'static> Slot<T> {
     /// seen whole.
     #[inline(always)]
     pub(super) fn load<'g>(&self, _pin: &'g Guard) -> Option<Pinned<'g, T>> {
-        prefetch(self.hint.load(Ordering::Relaxed));
+        prefetch_lines(self.hint.load(Ordering::Relaxed), 0..PREFETCHED_LINES);
         let tagged = self.pointer.load(Ordering::Acquire);
         let pointer = NonNull::new(untagged(tagged))?;
         if tagged.addr() & ACCESSED == 0 {

@@ -58,11 +58,6 @@ impl TableCursor {
         }
     }
 
-    /// The table that the cursor walks.
-    pub(crate) fn table(&self) -> &Arc<Table> {
-        &self.table
-    }
-
     fn blocks(&self) -> usize {
         self.table.index().len()
     }
@@ -101,6 +96,7 @@ impl TableCursor {
             self.key_block = place.number;
         }
         place.block.prefetch_behind(entry, FETCH_AHEAD_BYTES);
+        place.block.fetch_ahead(entry);
         place.block.push_suffix(entry, &mut self.key);
         self.entry = entry;
         self.valid = true;

@@ -50,9 +50,7 @@ mod writer;
 pub use options::{TableCompression, TableOptions};
 pub use standalone::{Metadata, Range, Reader, Writer, merge};
 
-pub(crate) use check::TableCheck;
 pub(crate) use cursor::TableCursor;
-pub(crate) use properties::Properties;
 pub(crate) use scan::TableScan;
 pub(crate) use table::Table;
 pub(crate) use writer::{TableMeta, TableWriter};

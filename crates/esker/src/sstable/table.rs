@@ -147,11 +147,6 @@ impl Table {
         &self.tombstones
     }
 
-    /// Bytes of memory that the open table holds besides cached blocks.
-    pub(crate) fn resident_bytes(&self) -> u64 {
-        self._memory.bytes()
-    }
-
     /// The file is to be removed when the last user of the table is gone (TB4).
     pub(crate) fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);

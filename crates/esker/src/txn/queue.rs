@@ -175,6 +175,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test joins threads that panic")]
     fn q2_a_panic_does_not_leave_others_waiting() {
         let queue = Arc::new(GroupQueue::<bool, ()>::default());
         let threads: Vec<_> = (0..4)

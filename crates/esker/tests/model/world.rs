@@ -28,6 +28,7 @@ use crate::common::lying_fs::{Lie, LyingFs};
 use crate::common::{dir, tiny};
 
 /// Something that is wrong on purpose, to see the test fail.
+#[expect(clippy::enum_variant_names, reason = "what is ignored is the point")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     /// The model does not know removals.

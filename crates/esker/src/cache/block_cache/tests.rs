@@ -1,3 +1,5 @@
+//! Tests of the block cache: eviction, budget, threads.
+
 use super::*;
 
 #[derive(Debug)]

@@ -1,3 +1,5 @@
+//! Tests of blocks: layouts, searches, damage.
+
 use super::super::block_builder::BlockBuilder;
 use super::*;
 use crate::types::entry::EntryRef;

@@ -1,3 +1,5 @@
+//! Tests of the public table API.
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;

@@ -1,3 +1,5 @@
+//! Damaged tables: a typed error or the right answer.
+
 use super::*;
 use crate::encoding::hash::key_hash;
 use crate::types::cursor::SourceCursor;

@@ -1,3 +1,5 @@
+//! The bytes of version 1, written and read as ever.
+
 use super::*;
 use crate::types::range_tombstone::RangeTombstone;
 

@@ -1,3 +1,5 @@
+//! Random tables against a sorted list.
+
 use super::*;
 use crate::encoding::hash::key_hash;
 use crate::types::cursor::SourceCursor;
@@ -270,7 +272,7 @@ fn tables_of_nothing_or_of_range_tombstones_only() {
     let meta = write(&env, &TableOptions::default(), &[]);
     assert_eq!((meta.entries, meta.min_seq, meta.max_seq), (0, SeqNo::ZERO, SeqNo::ZERO));
     let table = open(&env, &cache(1 << 20)).unwrap();
-    assert_eq!(table.verify().unwrap(), TableCheck::default());
+    assert_eq!(table.verify().unwrap(), super::super::check::TableCheck::default());
     let mut rng = fastrand::Rng::with_seed(1);
     check_cursor(&mut rng, &table, &[], 5);
     check_gets(&mut rng, &table, &[], 5);
