@@ -19,4 +19,4 @@ mod slot;
 pub(crate) use block_cache::{BlockCache, CacheItem, CachedBlocks};
 pub(crate) use budget::{BudgetKind, MemoryBudget, Reservation};
 pub(crate) use crossbeam_epoch::{Guard, pin};
-pub(crate) use slot::{Pinned, prefetch_lines};
+pub(crate) use slot::Pinned;

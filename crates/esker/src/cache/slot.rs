@@ -16,7 +16,7 @@
 #![expect(unsafe_code, reason = "reference counts are held by atomic pointers")]
 
 use std::marker::PhantomData;
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -25,8 +25,9 @@ use crossbeam_epoch::Guard;
 
 const ACCESSED: usize = 1;
 
-/// Lines fetched ahead: the heads of an 8 KiB block of middle-sized entries.
-const PREFETCHED_LINES: usize = 4;
+/// Bytes fetched ahead: the heads of an 8 KiB block of middle-sized entries.
+const PREFETCHED_BYTES: usize = 256;
+const LINE_BYTES: usize = 64;
 
 /// A place for one block.
 pub(super) struct Slot<T> {
@@ -71,17 +72,17 @@ impl<T> Pinned<'_, T> {
     }
 }
 
-/// Asks the processor for these lines of 64 bytes, counted from the pointer, which may be anything.
+/// Asks for the first lines behind the pointer, which may be anything (SL4).
 #[inline(always)]
-pub(crate) fn prefetch_lines(bytes: *const u8, lines: Range<usize>) {
+fn prefetch(bytes: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    for line in lines {
+    for at in (0..PREFETCHED_BYTES).step_by(LINE_BYTES) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch reads nothing and faults at no address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.wrapping_add(line * 64).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.wrapping_add(at).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, lines);
+    let _ = (bytes, PREFETCHED_BYTES, LINE_BYTES);
 }
 
 fn untagged<T>(tagged: *mut T) -> *mut T {
@@ -103,7 +104,7 @@ impl<T: Send + Sync + 'static> Slot<T> {
     /// seen whole.
     #[inline(always)]
     pub(super) fn load<'g>(&self, _pin: &'g Guard) -> Option<Pinned<'g, T>> {
-        prefetch_lines(self.hint.load(Ordering::Relaxed), 0..PREFETCHED_LINES);
+        prefetch(self.hint.load(Ordering::Relaxed));
         let tagged = self.pointer.load(Ordering::Acquire);
         let pointer = NonNull::new(untagged(tagged))?;
         if tagged.addr() & ACCESSED == 0 {

@@ -96,7 +96,6 @@ impl TableCursor {
             self.key_block = place.number;
         }
         place.block.prefetch_behind(entry, FETCH_AHEAD_BYTES);
-        place.block.fetch_ahead(entry);
         place.block.push_suffix(entry, &mut self.key);
         self.entry = entry;
         self.valid = true;
