@@ -135,6 +135,7 @@ impl Keyspace {
     }
 
     /// The exact number of keys, without counting.
+    #[inline]
     pub fn len(&self) -> Result<u64> {
         self.state.check_alive()?;
         Ok(self.state.counter.now())

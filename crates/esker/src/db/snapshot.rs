@@ -101,6 +101,7 @@ impl Snapshot {
     }
 
     /// The exact number of keys, without counting.
+    #[inline]
     pub fn len(&self, keyspace: &Keyspace) -> Result<u64> {
         keyspace.state.check_alive()?;
         Ok(keyspace.state.counter.at(self.pin.seq()))

@@ -47,16 +47,20 @@ pub struct Counter {
 
 impl Counter {
     /// The count at the visible sequence number.
+    #[inline]
     pub fn now(&self) -> u64 {
         self.now.load(Ordering::Acquire)
     }
 
     /// The count at a pinned sequence number.
+    #[inline]
     pub fn at(&self, seq: SeqNo) -> u64 {
         let now = self.now();
-        if self.since.load(Ordering::Acquire) <= seq.get() {
-            return now;
-        }
+        if self.since.load(Ordering::Acquire) <= seq.get() { now } else { self.earlier(seq) }
+    }
+
+    #[cold]
+    fn earlier(&self, seq: SeqNo) -> u64 {
         let history = self.history.lock();
         let after = history.partition_point(|&(from, _)| from <= seq);
         history[..after].last().map_or(0, |&(_, count)| count)

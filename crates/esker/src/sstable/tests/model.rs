@@ -380,3 +380,26 @@ fn many_threads_read_under_a_tiny_cache() {
     drop(table);
     assert_eq!(cache.used_bytes(), 0, "BC4");
 }
+
+#[test]
+fn real_files_written_past_the_page_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(PATH);
+    let env = Env::real();
+    let entries: Vec<_> =
+        (0..30_000u32).map(|n| Entry::put(n.to_be_bytes(), 0, n.to_le_bytes().repeat(30))).collect();
+    for direct_io in [false, true] {
+        let mut writer =
+            TableWriter::create(&env, &path, TableOptions { direct_io, ..TableOptions::default() }).unwrap();
+        entries.iter().for_each(|e| writer.add(e.borrowed()).unwrap());
+        assert_eq!(writer.entries(), 30_000);
+        let meta = writer.finish(None).unwrap();
+        let table = Table::open(&env, &path, &cache(100_000)).unwrap();
+        assert_eq!(table.file_bytes(), meta.file_bytes);
+        assert_eq!(table.verify().unwrap().entries, 30_000);
+        check_gets(&mut fastrand::Rng::with_seed(1), &table, &entries, 0);
+        table.mark_obsolete();
+        drop(table);
+        assert!(!env.fs.exists(&path).unwrap());
+    }
+}
