@@ -7,6 +7,9 @@ use std::ptr::NonNull;
 
 /// A fixed-size, zero-initialised buffer, aligned to [`AlignedBuf::ALIGN`] bytes.
 pub struct AlignedBuf {
+    /// What was allocated: room to align in.
+    base: NonNull<u8>,
+    /// The first aligned byte of it.
     ptr: NonNull<u8>,
     len: usize,
 }
@@ -21,17 +24,24 @@ impl AlignedBuf {
     pub const ALIGN: usize = 4096;
 
     /// A zeroed buffer of `len` bytes, rounded up to a multiple of [`Self::ALIGN`] (at least one).
+    ///
+    /// The allocator is asked for zeros without alignment: it then takes fresh pages of the system as they are, and a
+    /// page costs its first touch only when it is used. Aligned zeros it would write itself, all of them.
     pub fn zeroed(len: usize) -> Self {
         let len = len.max(1).next_multiple_of(Self::ALIGN);
         let layout = Self::layout(len);
         // SAFETY: the layout's size is not zero.
-        let ptr = unsafe { alloc_zeroed(layout) };
-        let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout) };
-        AlignedBuf { ptr, len }
+        let base = unsafe { alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
+        let skip = base.as_ptr().align_offset(Self::ALIGN);
+        assert!(skip < Self::ALIGN, "bytes can be aligned");
+        // SAFETY: the allocation has len + ALIGN bytes, and skip is less than ALIGN.
+        let ptr = unsafe { base.add(skip) };
+        AlignedBuf { base, ptr, len }
     }
 
     fn layout(len: usize) -> Layout {
-        Layout::from_size_align(len, Self::ALIGN).expect("a buffer fits the address space")
+        Layout::from_size_align(len + Self::ALIGN, 1).expect("a buffer fits the address space")
     }
 }
 
@@ -53,12 +63,29 @@ impl DerefMut for AlignedBuf {
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
         // SAFETY: allocated in `zeroed` with the same layout.
-        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.len)) }
+        unsafe { dealloc(self.base.as_ptr(), Self::layout(self.len)) }
     }
 }
 
 impl std::fmt::Debug for AlignedBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "AlignedBuf({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_zeroed_and_whole_blocks() {
+        for len in [0, 1, 4095, 4096, 4097, 1 << 20] {
+            let mut buf = AlignedBuf::zeroed(len);
+            assert!(buf.len() >= len.max(1) && buf.len() - len <= AlignedBuf::ALIGN, "{len}");
+            assert!(buf.len().is_multiple_of(AlignedBuf::ALIGN));
+            assert!(buf.as_ptr().addr().is_multiple_of(AlignedBuf::ALIGN));
+            assert!(buf.iter().all(|b| *b == 0));
+            buf.fill(1);
+        }
     }
 }
