@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use common::contents::{difference, dump_sound};
 use common::lying_fs::{Lie, LyingFs};
-use common::script::{Script, is_typed, steps};
+use common::script::{Script, Step, bulk_steps, is_typed, steps};
 use common::{dir, simulated};
 use esker::Error;
 use esker_env::{FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
@@ -37,10 +37,10 @@ fn positions(n: u64, sample: u64) -> Vec<u64> {
 }
 
 /// How often each kind of call is made when nothing fails.
-fn calls() -> Vec<(OpKind, u64)> {
+fn calls(steps: &[Step]) -> Vec<(OpKind, u64)> {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
     let mut script = Script::new(simulated(Arc::new(fs.clone())));
-    script.run(&steps()).unwrap();
+    script.run(steps).unwrap();
     script.verify_reads().unwrap();
     drop(script);
     OpKind::ALL.into_iter().map(|kind| (kind, fs.count(kind))).collect()
@@ -77,7 +77,7 @@ fn verify_crash(script: &Script, fs: MemFs) -> Result<(), String> {
 }
 
 /// Runs the script on a file system that dies at the `n`-th change, and verifies all crashes.
-fn crash_at(n: u64, lie: Option<Lie>) -> Result<(), String> {
+fn crash_at(n: u64, steps: &[Step], lie: Option<Lie>) -> Result<(), String> {
     let mem = MemFs::new();
     let honest: FsRef = Arc::new(mem.clone());
     let inner = match lie {
@@ -87,7 +87,7 @@ fn crash_at(n: u64, lie: Option<Lie>) -> Result<(), String> {
     let fs = FaultFs::new(inner);
     fs.add(FaultRule::new(&OpKind::CHANGES, FAIL).nth(n).forever());
     let mut script = Script::new(simulated(Arc::new(fs)));
-    let _died = script.run(&steps());
+    let _died = script.run(steps);
     let left = crashes(&mem, n);
     drop(script.db.take());
     for (kind, fs) in left {
@@ -96,22 +96,29 @@ fn crash_at(n: u64, lie: Option<Lie>) -> Result<(), String> {
     Ok(())
 }
 
-fn changes() -> u64 {
-    calls().iter().filter(|(kind, _)| OpKind::CHANGES.contains(kind)).map(|(_, n)| n).sum()
+fn changes(steps: &[Step]) -> u64 {
+    calls(steps).iter().filter(|(kind, _)| OpKind::CHANGES.contains(kind)).map(|(_, n)| n).sum()
 }
 
 #[test]
 fn c1_a_crash_at_any_change_leaves_a_prefix() {
-    let n = changes();
+    let n = changes(&steps());
     assert!(n > 100, "the script does too little: {n} changes");
     for at in positions(n, 400) {
-        crash_at(at, None).unwrap();
+        crash_at(at, &steps(), None).unwrap();
+    }
+}
+
+#[test]
+fn c1_a_crash_around_bulk_commits_leaves_a_prefix() {
+    for at in positions(changes(&bulk_steps()), 60) {
+        crash_at(at, &bulk_steps(), None).unwrap();
     }
 }
 
 #[test]
 fn c1_a_crash_during_recovery_leaves_a_prefix() {
-    let n = changes();
+    let n = changes(&steps());
     for at in positions(n, 40) {
         let mem = MemFs::new();
         let fs = FaultFs::new(Arc::new(mem.clone()));
@@ -141,10 +148,11 @@ fn c1_a_crash_during_recovery_leaves_a_prefix() {
 
 #[test]
 fn c3_canary_syncs_that_do_nothing_are_noticed() {
-    let n = changes();
+    let n = changes(&steps());
     for lie in [Lie::SyncData, Lie::SyncDir] {
         let noticed = positions(n, 60).into_iter().any(|at| {
-            std::panic::catch_unwind(|| crash_at(at, Some(lie))).map_or(true, |outcome| outcome.is_err())
+            std::panic::catch_unwind(|| crash_at(at, &steps(), Some(lie)))
+                .map_or(true, |outcome| outcome.is_err())
         });
         assert!(noticed, "{lie:?} does nothing and no crash shows it");
     }
@@ -179,7 +187,7 @@ fn fault(rule: FaultRule) {
 
 #[test]
 fn c2_every_call_fails_once() {
-    for (kind, n) in calls() {
+    for (kind, n) in calls(&steps()) {
         for at in positions(n, 40) {
             fault(FaultRule::new(&[kind], FAIL).nth(at));
         }
@@ -188,7 +196,7 @@ fn c2_every_call_fails_once() {
 
 #[test]
 fn c2_every_call_fails_from_then_on() {
-    for (kind, n) in calls() {
+    for (kind, n) in calls(&steps()) {
         for at in positions(n, 12) {
             fault(FaultRule::new(&[kind], FAIL).nth(at).forever());
         }
@@ -197,7 +205,7 @@ fn c2_every_call_fails_from_then_on() {
 
 #[test]
 fn c2_short_writes_are_no_commits() {
-    let (_, n) = calls().into_iter().find(|(kind, _)| *kind == OpKind::Write).unwrap();
+    let (_, n) = calls(&steps()).into_iter().find(|(kind, _)| *kind == OpKind::Write).unwrap();
     for at in positions(n, 60) {
         fault(FaultRule::new(&[OpKind::Write], FaultAction::ShortWrite { keep: (at % 23) as usize }).nth(at));
     }

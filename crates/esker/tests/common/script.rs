@@ -99,6 +99,24 @@ pub fn steps() -> Vec<Step> {
     steps
 }
 
+/// A short workload around commits so large that they get log segments of their own.
+pub fn bulk_steps() -> Vec<Step> {
+    use Durability::{Buffered, Sync};
+    let bulk = |keys: std::ops::Range<usize>, tag: u8| -> Vec<(&'static str, Change)> {
+        keys.map(|n| ("default", Change::Put(key(n), vec![tag; 60_000]))).collect()
+    };
+    vec![
+        Step::Commit(puts("default", 0..3, b'a'), Sync),
+        Step::Commit(bulk(0..20, b'b'), Sync),
+        Step::Commit(puts("default", 2..5, b'c'), Buffered),
+        Step::Commit(bulk(10..30, b'd'), Buffered),
+        Step::Commit(puts("default", 30..33, b'e'), Sync),
+        Step::Reopen,
+        Step::Commit(puts("default", 1..2, b'f'), Sync),
+        Step::Compact,
+    ]
+}
+
 /// What the step makes of a state; the same state for steps that change nothing.
 fn apply(step: &Step, state: &Contents) -> Contents {
     let mut next = state.clone();

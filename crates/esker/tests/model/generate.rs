@@ -72,6 +72,12 @@ impl Generator {
         }
     }
 
+    /// So much that the log treats it apart.
+    fn bulk(&mut self) -> Vec<(KeyspaceNo, Write)> {
+        let value = |g: &mut Self| ValueNo { len: g.rng.u32(80_000..100_000), fill: g.rng.u8(..) };
+        (0..14).map(|_| (self.keyspace(), Write::Put(self.key(), value(self)))).collect()
+    }
+
     fn durability(&mut self) -> Durability {
         [Durability::Sync, Durability::Buffered, Durability::None][self.rng.usize(0..3)]
     }
@@ -133,6 +139,7 @@ impl Generator {
                 let writes = (0..n).map(|_| (self.keyspace(), self.write())).collect();
                 Op::Batch(writes, self.durability())
             }
+            36 if self.one_in(40) => Op::Batch(self.bulk(), self.durability()),
             36..38 => Op::Create(self.rng.u8(0..NAMES.len() as u8)),
             38 => Op::Rename(self.keyspace(), self.rng.u8(0..NAMES.len() as u8)),
             39 => Op::Drop(self.keyspace()),
