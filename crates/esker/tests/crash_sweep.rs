@@ -111,7 +111,7 @@ fn c1_a_crash_at_any_change_leaves_a_prefix() {
 
 #[test]
 fn c1_a_crash_around_bulk_commits_leaves_a_prefix() {
-    for at in positions(changes(&bulk_steps()), 60) {
+    for at in positions(changes(&bulk_steps()), 24) {
         crash_at(at, &bulk_steps(), None).unwrap();
     }
 }
