@@ -103,7 +103,7 @@ impl Signal {
                 return Err(Error::Closed);
             }
             if let Some(cause) = &state.failure {
-                return Err(cause.shared());
+                return Err(cause.duplicate());
             }
             self.progress.wait_for(&mut state, TICK);
         }

@@ -169,7 +169,7 @@ impl Handle {
             }
         }
         let closed = match core.pipeline.poisoned() {
-            Some(cause) => Err(cause.shared()),
+            Some(cause) => Err(Error::Poisoned(cause)),
             None => core.pipeline.close(),
         };
         *core.lock.lock() = None;

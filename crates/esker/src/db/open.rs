@@ -217,13 +217,11 @@ fn replay(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Resu
         if seq <= flushed {
             return Ok(());
         }
-        let corrupt = |detail| Error::corrupt("commit in the WAL", dir, 0, detail);
         if seq != out.last_seq.next() {
-            return Err(corrupt(format!("commit {seq} follows commit {}", out.last_seq)));
+            return Err(format!("commit {seq} follows commit {}", out.last_seq));
         }
         let decoded = payload::decode(record);
-        let (deltas, set) =
-            decoded.map_err(|e| corrupt(format!("commit {seq}, byte {}: {}", e.offset, e.detail)))?;
+        let (deltas, set) = decoded.map_err(|e| format!("commit {seq}, byte {}: {}", e.offset, e.detail))?;
         if out.active.bytes_used() >= options.memtable_bytes {
             // Its log is released with the last memtable's: which segment it ended in is not worth knowing.
             let memtable = Arc::new(Memtable::new(options.memtable_bytes));
@@ -236,8 +234,7 @@ fn replay(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Resu
         for (id, delta) in deltas {
             let count = out.counts.entry(id).or_default();
             let changed = count.checked_add_signed(delta);
-            *count = changed
-                .ok_or_else(|| corrupt(format!("commit {seq}: keyspace {id} would count below zero")))?;
+            *count = changed.ok_or_else(|| format!("commit {seq}: keyspace {id} would count below zero"))?;
         }
         apply::apply(&set, seq, &out.active, &mut out.applier);
         out.last_seq = seq;

@@ -134,8 +134,7 @@ impl Pipeline {
     fn lead(&self, group: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
         let mut state = self.state.lock();
         if let Err(error) = self.make_ready(&mut state) {
-            let error = Arc::new(error);
-            return group.iter().map(|_| Err(error.shared())).collect();
+            return group.iter().map(|_| Err(error.duplicate())).collect();
         }
         let before = state.last_seq;
         let mut deltas = CountDeltas::new();
@@ -159,7 +158,7 @@ impl Pipeline {
         };
         if let Err(error) = stored {
             let cause = state.poison(error);
-            return outcomes.into_iter().map(|o| o.and(Err(cause.shared()))).collect();
+            return outcomes.into_iter().map(|o| o.and(Err(cause.duplicate()))).collect();
         }
         self.published.publish(state.last_seq, &deltas);
         outcomes
@@ -209,7 +208,7 @@ impl Pipeline {
             Ok(())
         };
         if let Err(error) = log() {
-            return Err(state.poison(error).shared());
+            return Err(state.poison(error));
         }
         apply(set, seq, &state.active, &mut state.applier);
         state.last_seq = seq;
@@ -222,7 +221,7 @@ impl Pipeline {
         let wal_from = match state.wal()?.rotate() {
             Ok(segment) => segment,
             Err(error @ Error::NoSpace { .. }) => return Err(error),
-            Err(error) => return Err(state.poison(error).shared()),
+            Err(error) => return Err(state.poison(error)),
         };
         let memtable = Arc::new(Memtable::new(self.memtable_bytes));
         let full = std::mem::replace(&mut state.active, memtable.clone());
@@ -275,7 +274,7 @@ impl Pipeline {
             return Err(Error::Poisoned(cause.clone()));
         }
         let synced = state.wal()?.sync();
-        synced.map_err(|error| state.poison(error).shared())
+        synced.map_err(|error| state.poison(error))
     }
 
     /// Writes to the WAL are stopped by this failure.
@@ -292,14 +291,14 @@ impl Pipeline {
             }
             let wal = state.wal()?;
             let written = wal.write();
-            written.map_err(|error| state.poison(error).shared())?;
+            written.map_err(|error| state.poison(error))?;
             state.wal()?.sync_handle()
         };
         let Some(handle) = handle else { return Ok(()) };
         let outcome = handle.sync();
         let mut state = self.state.lock();
         let noted = state.wal()?.synced(outcome);
-        noted.map_err(|error| state.poison(error).shared())
+        noted.map_err(|error| state.poison(error))
     }
 
     /// Makes the log durable and tidy. No commit succeeds afterwards.
@@ -314,12 +313,12 @@ impl WriteState {
         self.wal.as_mut().ok_or(Error::Closed)
     }
 
-    /// Stops all further writes (T3).
-    fn poison(&mut self, error: Error) -> Arc<Error> {
+    /// Stops all further writes (T3); says so.
+    fn poison(&mut self, error: Error) -> Error {
         let cause = match error {
             Error::Poisoned(cause) => cause,
             error => Arc::new(error),
         };
-        self.poisoned.get_or_insert(cause).clone()
+        Error::Poisoned(self.poisoned.get_or_insert(cause).clone())
     }
 }

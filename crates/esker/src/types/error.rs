@@ -122,12 +122,31 @@ impl Error {
         Error::Corrupt { what, path: path.as_ref().to_path_buf(), offset, detail: detail.into() }
     }
 
-    /// The same failure for each of several callers.
-    pub fn shared(self: &Arc<Self>) -> Self {
-        match &**self {
-            Error::NoSpace { op, path } => Error::NoSpace { op, path: path.clone() },
+    /// The same failure once more, for each of several callers.
+    pub fn duplicate(&self) -> Self {
+        let path = |path: &PathBuf| path.clone();
+        match self {
+            Error::Io { op, path: p, source } => {
+                // An io::Error cannot be cloned; its kind and text are what callers look at.
+                Error::Io { op, path: path(p), source: io::Error::new(source.kind(), source.to_string()) }
+            }
+            Error::NoSpace { op, path: p } => Error::NoSpace { op, path: path(p) },
+            Error::Corrupt { what, path: p, offset, detail } => {
+                Error::Corrupt { what, path: path(p), offset: *offset, detail: detail.clone() }
+            }
+            Error::UnsupportedVersion { what, path: p, found, supported } => {
+                Error::UnsupportedVersion { what, path: path(p), found: *found, supported: *supported }
+            }
+            Error::NotFound(p) => Error::NotFound(path(p)),
+            Error::Locked { path: p, pid } => Error::Locked { path: path(p), pid: *pid },
+            Error::Conflict => Error::Conflict,
             Error::Poisoned(first) => Error::Poisoned(first.clone()),
-            _ => Error::Poisoned(self.clone()),
+            Error::KeyTooLong { len } => Error::KeyTooLong { len: *len },
+            Error::ValueTooLong { len } => Error::ValueTooLong { len: *len },
+            Error::KeyspaceNotFound(name) => Error::KeyspaceNotFound(name.clone()),
+            Error::KeyspaceExists(name) => Error::KeyspaceExists(name.clone()),
+            Error::Invalid(text) => Error::Invalid(text.clone()),
+            Error::Closed => Error::Closed,
         }
     }
 

@@ -40,12 +40,12 @@ pub(crate) struct Recovered {
 
 /// Replays the log from `from_segment` on, then makes it ready for a writer: finishes a torn tail (R3), deletes older
 /// segments and spares. Every segment before `from_segment` must be obsolete, and if the log has any from there on,
-/// `from_segment` must be there.
+/// `from_segment` must be there. What `on_record` finds wrong with a record becomes an [`Error::Corrupt`] at its place.
 pub(crate) fn recover(
     env: &Env,
     dir: &Path,
     from_segment: u64,
-    on_record: impl FnMut(SeqNo, &[u8]) -> Result<()>,
+    on_record: impl FnMut(SeqNo, &[u8]) -> Result<(), String>,
 ) -> Result<Recovered> {
     let replay = replay(env, dir, from_segment, on_record)?;
     if let Some(cut) = &replay.cut {
@@ -67,7 +67,7 @@ pub(crate) fn verify(
     env: &Env,
     dir: &Path,
     from_segment: u64,
-    on_record: impl FnMut(SeqNo, &[u8]) -> Result<()>,
+    on_record: impl FnMut(SeqNo, &[u8]) -> Result<(), String>,
 ) -> Result<Recovered> {
     Ok(replay(env, dir, from_segment, on_record)?.recovered)
 }
@@ -94,7 +94,7 @@ fn replay(
     env: &Env,
     dir: &Path,
     from_segment: u64,
-    on_record: impl FnMut(SeqNo, &[u8]) -> Result<()>,
+    on_record: impl FnMut(SeqNo, &[u8]) -> Result<(), String>,
 ) -> Result<Replay> {
     let mut segments: Vec<u64> = list(env, dir)?
         .iter()
@@ -149,7 +149,7 @@ fn read_segment(env: &Env, path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Replays one segment; returns the offset where the log ends if the segment has no `End`.
-pub(super) fn replay_segment<F: FnMut(SeqNo, &[u8]) -> Result<()>>(
+pub(super) fn replay_segment<F: FnMut(SeqNo, &[u8]) -> Result<(), String>>(
     segment: SegmentBytes<'_>,
     path: &Path,
     is_last: bool,
@@ -167,7 +167,7 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, &[u8]) -> Result<()>>(
             Found::Record { header, payload, next } => {
                 assembly
                     .add(header, payload, (segment.generation, offset))
-                    .map_err(|refused| refused.into_error(|detail| corrupt(offset, detail)))?;
+                    .map_err(|detail| corrupt(offset, &detail))?;
                 offset = next;
             }
             Found::Invalid { detail, .. } if !is_last => {
@@ -221,38 +221,20 @@ struct Unfinished {
     offset: usize,
 }
 
-/// Why a record was not taken.
-pub(super) enum Refused {
-    /// It does not belong here.
-    Misplaced(&'static str),
-    /// The caller refused it.
-    ByCaller(Error),
-}
-
-impl Refused {
-    fn into_error(self, corrupt: impl FnOnce(&str) -> Error) -> Error {
-        match self {
-            Refused::Misplaced(detail) => corrupt(detail),
-            Refused::ByCaller(e) => e,
-        }
-    }
-}
-
-impl<F: FnMut(SeqNo, &[u8]) -> Result<()>> Assembly<F> {
+impl<F: FnMut(SeqNo, &[u8]) -> Result<(), String>> Assembly<F> {
     pub(super) fn new(on_record: F) -> Self {
         Assembly { on_record, unfinished: None, recovered: Recovered::default() }
     }
 
-    fn add(&mut self, header: RecordHeader, payload: &[u8], at: (u64, usize)) -> Result<(), Refused> {
+    /// Takes a fragment; an error says why it, or the record that it completes, does not belong here.
+    fn add(&mut self, header: RecordHeader, payload: &[u8], at: (u64, usize)) -> Result<(), String> {
         let starts = matches!(header.kind, Kind::Full | Kind::First);
         match self.unfinished.take() {
-            None if !starts => Err(Refused::Misplaced("a fragment without its beginning")),
-            Some(_) if starts => Err(Refused::Misplaced("the record before is not finished")),
-            Some(record) if record.seq != header.seq => {
-                Err(Refused::Misplaced("a fragment of another record"))
-            }
+            None if !starts => Err("a fragment without its beginning".to_owned()),
+            Some(_) if starts => Err("the record before is not finished".to_owned()),
+            Some(record) if record.seq != header.seq => Err("a fragment of another record".to_owned()),
             _ if starts && header.seq <= self.recovered.last_seq => {
-                Err(Refused::Misplaced("sequence numbers do not increase"))
+                Err("sequence numbers do not increase".to_owned())
             }
             None if header.kind == Kind::Full => self.deliver(header.seq, payload),
             None => {
@@ -272,8 +254,8 @@ impl<F: FnMut(SeqNo, &[u8]) -> Result<()>> Assembly<F> {
         }
     }
 
-    fn deliver(&mut self, seq: SeqNo, payload: &[u8]) -> Result<(), Refused> {
-        (self.on_record)(seq, payload).map_err(Refused::ByCaller)?;
+    fn deliver(&mut self, seq: SeqNo, payload: &[u8]) -> Result<(), String> {
+        (self.on_record)(seq, payload)?;
         self.recovered.records += 1;
         self.recovered.bytes += payload.len() as u64;
         self.recovered.last_seq = seq;
