@@ -1,0 +1,77 @@
+//! What single operations cost: 1,000,000 items of 24-byte random keys and 150-byte values, in one merged run, cached.
+//!
+//! ```text
+//! cargo run --release -p esker --example costs
+//! ```
+#![expect(clippy::disallowed_methods, reason = "a program that measures time")]
+
+use std::time::Instant;
+
+use esker::{Db, Durability};
+
+const ITEMS: usize = 1_000_000;
+const ROUNDS: usize = 5;
+
+fn main() -> esker::Result<()> {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut rng = fastrand::Rng::with_seed(3);
+    let db = Db::builder().memory(4 << 30).open(dir.path())?;
+    let map = db.keyspace("map")?;
+    let mut keys = vec![[0; 24]; ITEMS];
+    let mut batch = db.batch();
+    for key in &mut keys {
+        let mut value = [0; 150];
+        rng.fill(key);
+        rng.fill(&mut value);
+        batch.put(&map, *key, value)?;
+    }
+    batch.commit()?;
+    db.compact()?;
+
+    per_op("get", ITEMS, || {
+        keys.iter().try_fold(0, |sum, key| Ok(sum + map.get(key)?.map_or(0, |value| u64::from(value[0]))))
+    })?;
+    per_op("range of 10, cursor", ITEMS / 2, || {
+        keys[..ITEMS / 2].iter().try_fold(0, |sum, key| {
+            let mut cursor = map.cursor()?;
+            cursor.seek(key)?;
+            let (mut seen, mut own) = (0, 0);
+            while cursor.valid() {
+                own += u64::from(cursor.key()[0]) + u64::from(cursor.value()[0]);
+                seen += 1;
+                if seen == 10 {
+                    break;
+                }
+                cursor.next()?;
+            }
+            Ok(sum + own)
+        })
+    })?;
+    per_op("len()", ITEMS, || (0..ITEMS).try_fold(0, |sum, _| Ok(sum + map.len()?)))?;
+    let few = &keys[..100_000];
+    per_op("commit of one overwrite, not synced", few.len(), || {
+        for key in few {
+            let mut batch = db.batch();
+            batch.put(&map, key, b"new")?;
+            batch.commit_with(Durability::None)?;
+        }
+        Ok(0)
+    })?;
+    per_op("commit of one overwrite, synced", 1000, || {
+        few[..1000].iter().try_for_each(|key| map.put(key, b"newer"))?;
+        Ok(0)
+    })
+}
+
+/// Prints the median of several rounds, in nanoseconds an operation.
+fn per_op(name: &str, ops: usize, mut round: impl FnMut() -> esker::Result<u64>) -> esker::Result<()> {
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        std::hint::black_box(round()?);
+        times.push(start.elapsed().as_nanos() as usize / ops);
+    }
+    times.sort_unstable();
+    println!("{name}: {} ns", times[ROUNDS / 2]);
+    Ok(())
+}
