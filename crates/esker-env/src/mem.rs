@@ -19,7 +19,7 @@ mod pages;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl MemFs {
         self.crash_as(Crash::Strict)
     }
 
-    /// The crash that keeps everything, as when only the process dies.
+    /// The crash that keeps everything, and makes it durable.
     pub fn crash_keep_all(&self) -> MemFs {
         self.crash_as(Crash::KeepAll)
     }
@@ -106,6 +106,20 @@ impl MemFs {
             files.insert(path, Arc::new(Mutex::new(Inode::durable(bytes))));
         }
         let names = Names::durable(state.names.dirs().clone(), files);
+        let capacity = self.0.capacity.load(Ordering::Relaxed);
+        Self::with_state(State { names, locks: BTreeSet::new() }, used, capacity)
+    }
+
+    /// What the next process finds when this one is killed now: everything, but what was not synced can still be lost
+    /// to a power loss. This file system stays as it is; the two share nothing. No lock is held in the result.
+    pub fn kill(&self) -> MemFs {
+        let state = self.0.state.write();
+        let mut copies = HashMap::new();
+        let names = state.names.copy(|inode| {
+            let copy = || Arc::new(Mutex::new(inode.lock().without_handles()));
+            copies.entry(Arc::as_ptr(inode)).or_insert_with(copy).clone()
+        });
+        let used = names.files().map(|inode| inode.lock().current().len()).sum();
         let capacity = self.0.capacity.load(Ordering::Relaxed);
         Self::with_state(State { names, locks: BTreeSet::new() }, used, capacity)
     }

@@ -28,6 +28,7 @@ pub(super) struct Inode {
     pub(super) handles: u32,
 }
 
+#[derive(Clone)]
 enum Change {
     Write { offset: u64, bytes: Box<[u8]> },
     SetLen(u64),
@@ -45,6 +46,17 @@ impl Inode {
     /// A named file whose bytes are all durable.
     pub(super) fn durable(bytes: Pages) -> Inode {
         Inode { current: bytes.clone(), synced: bytes, pending: Vec::new(), links: 1, handles: 0 }
+    }
+
+    /// The file as it is, synced and pending apart, with no handle on it.
+    pub(super) fn without_handles(&self) -> Inode {
+        Inode {
+            current: self.current.clone(),
+            synced: self.synced.clone(),
+            pending: self.pending.clone(),
+            links: self.links,
+            handles: 0,
+        }
     }
 
     pub(super) fn current(&self) -> &Pages {

@@ -66,6 +66,24 @@ impl Names {
         Names { dirs, current: files.clone(), synced: files, pending: Vec::new() }
     }
 
+    /// The same names, synced and pending apart, for files that are copied one by one.
+    pub(super) fn copy(&self, mut file: impl FnMut(&InodeRef) -> InodeRef) -> Names {
+        let mut table =
+            |table: &Table| table.iter().map(|(path, inode)| (path.clone(), file(inode))).collect::<Table>();
+        let (current, synced) = (table(&self.current), table(&self.synced));
+        let pending = self.pending.iter().map(|op| match op {
+            Op::Create(path, inode) => Op::Create(path.clone(), file(inode)),
+            Op::Rename(from, to) => Op::Rename(from.clone(), to.clone()),
+            Op::Remove(path) => Op::Remove(path.clone()),
+        });
+        Names { dirs: self.dirs.clone(), pending: pending.collect(), current, synced }
+    }
+
+    /// The files that the running program finds.
+    pub(super) fn files(&self) -> impl Iterator<Item = &InodeRef> {
+        self.current.values()
+    }
+
     pub(super) fn dirs(&self) -> &BTreeSet<PathBuf> {
         &self.dirs
     }

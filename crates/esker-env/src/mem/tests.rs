@@ -250,6 +250,34 @@ fn a_crash_ends_locks_and_counts_start_anew() {
 }
 
 #[test]
+fn after_a_kill_everything_is_there_and_the_unsynced_can_still_be_lost() {
+    let (fs, file) = durable(b"....");
+    file.write_all_at(b"a", 0).unwrap();
+    let _held = fs.lock(Path::new("/LOCK")).unwrap();
+    let renamed = open(&fs, "/g");
+    renamed.write_all_at(b"g", 0).unwrap();
+    fs.rename(Path::new("/g"), Path::new("/h")).unwrap();
+
+    let next = fs.kill();
+    assert_eq!((content(&next, "/f").unwrap(), names(&next, "/")), (b"a...".to_vec(), names(&fs, "/")));
+    assert_eq!(next.used_bytes(), fs.used_bytes());
+    drop(next.lock(Path::new("/LOCK")).unwrap());
+    assert_eq!(content(&next.crash_strict(), "/f").unwrap(), b"....");
+    assert_eq!(content(&next.crash_strict(), "/h"), None);
+    assert_eq!(outcomes(&next), outcomes(&fs));
+
+    // The two share nothing: what the next process syncs is durable there only.
+    open(&next, "/f").sync_data().unwrap();
+    next.sync_dir(Path::new("/")).unwrap();
+    assert_eq!(content(&next.crash_strict(), "/f").unwrap(), b"a...");
+    assert_eq!(content(&fs.crash_strict(), "/f").unwrap(), b"....");
+    let used = next.used_bytes();
+    drop((file, renamed));
+    fs.remove_file(Path::new("/h")).unwrap();
+    assert_eq!((content(&next, "/h").unwrap(), next.used_bytes()), (b"g".to_vec(), used));
+}
+
+#[test]
 #[should_panic(expected = "M4")]
 fn m4_unaligned_direct_io_is_caught() {
     let fs = MemFs::new();

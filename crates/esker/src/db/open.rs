@@ -55,7 +55,9 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
     let manifest_id = next_file;
     let state = VersionEdit { next_file: Some(manifest_id.next()), ..state };
     let next_run = state.next_run.map_or(1, |run| run.0);
+    let wal_from = wal_from(&state);
     let manifest = ManifestLog::create(&env, dir, manifest_id, state)?;
+    wal::remove_obsolete(&env, dir, wal_from)?;
     let wal_options = WalOptions { segment_bytes_max: options.wal_segment_bytes() };
     let wal_pool = WalPool::new(env.clone(), dir.to_path_buf(), wal_options)?;
     let wal = WalWriter::create(wal_pool.clone(), replayed.next_segment, &replayed.segments)?;
@@ -107,6 +109,11 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
     core.counters.recovered_torn_bytes.store(replayed.torn_bytes, Ordering::Relaxed);
     let threads = if core.options.background() { core.start_threads()? } else { Vec::new() };
     Ok(Db::new(Handle::new(core, threads)))
+}
+
+/// The first segment of the log that is needed.
+fn wal_from(state: &VersionEdit) -> u64 {
+    state.wal_from.unwrap_or(1)
 }
 
 fn next_of(id: &Option<FileId>) -> FileId {
@@ -200,7 +207,7 @@ struct Replayed {
 
 fn replay(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Replayed> {
     let flushed = state.flushed_seq.unwrap_or_default();
-    let wal_from = state.wal_from.unwrap_or(1);
+    let wal_from = wal_from(state);
     let active = Arc::new(Memtable::new(options.memtable_bytes));
     let mut out = Replayed {
         applier: active.applier(),

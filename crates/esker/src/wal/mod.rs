@@ -29,5 +29,5 @@ mod tests;
 mod writer;
 
 pub(crate) use pool::{WalOptions, WalPool};
-pub(crate) use recovery::recover;
+pub(crate) use recovery::{recover, remove_obsolete};
 pub(crate) use writer::WalWriter;

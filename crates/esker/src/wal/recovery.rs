@@ -11,6 +11,10 @@
 //! R2. What is replayed is a prefix of what was appended.
 //! R3. When `recover` returns, every segment ends in an `End` record, durably: a later recovery, with newer segments
 //!     behind, does not take the old tear for damage. Stopped half-way, it can be run again.
+//! R4. What was replayed is durable when `recover` returns, and before an `End` says so. A killed process leaves
+//!     records that can be read and were never synced: a power loss may still take them.
+//! R5. Nothing is deleted on the word of a manifest that was only read: its last edit, too, may not be durable.
+//!     `remove_obsolete` is for the time after the next manifest is in force.
 
 use std::path::Path;
 
@@ -38,9 +42,9 @@ pub(crate) struct Recovered {
     pub segments: Vec<u64>,
 }
 
-/// Replays the log from `from_segment` on, then makes it ready for a writer: finishes a torn tail (R3), deletes older
-/// segments and spares. Every segment before `from_segment` must be obsolete, and if the log has any from there on,
-/// `from_segment` must be there. What `on_record` finds wrong with a record becomes an [`Error::Corrupt`] at its place.
+/// Replays the log from `from_segment` on, then makes it ready for a writer: syncs what is there (R4) and finishes a
+/// torn tail (R3). If the log has segments from `from_segment` on, `from_segment` must be there. What `on_record` finds
+/// wrong with a record becomes an [`Error::Corrupt`] at its place.
 pub(crate) fn recover(
     env: &Env,
     dir: &Path,
@@ -48,9 +52,20 @@ pub(crate) fn recover(
     on_record: impl FnMut(SeqNo, &[u8]) -> Result<(), String>,
 ) -> Result<Recovered> {
     let replay = replay(env, dir, from_segment, on_record)?;
+    // W3: the segments before the last were synced when it got its name.
+    if let Some(&last) = replay.recovered.segments.last() {
+        let path = file_name::segment_path(dir, last);
+        let sync = || env.fs.open(&path, OpenOptions::write())?.sync_data();
+        sync().map_err(|e| Error::io("sync", &path, e))?;
+    }
     if let Some(cut) = &replay.cut {
         apply_cut(env, dir, cut)?;
     }
+    Ok(replay.recovered)
+}
+
+/// Deletes the segments before `from_segment`, which must be obsolete, durably (R5), and the spares.
+pub(crate) fn remove_obsolete(env: &Env, dir: &Path, from_segment: u64) -> Result<()> {
     for name in list(env, dir)? {
         let obsolete = file_name::parse_segment(&name).is_some_and(|number| number < from_segment);
         if obsolete || file_name::is_spare(&name) {
@@ -58,7 +73,7 @@ pub(crate) fn recover(
             env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
         }
     }
-    Ok(replay.recovered)
+    Ok(())
 }
 
 /// The same without changing anything.

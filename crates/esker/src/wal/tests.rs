@@ -55,6 +55,7 @@ fn replayed(env: &Env, from: u64) -> Result<(Records, Recovered)> {
         records.push((seq.get(), payload.to_vec()));
         Ok(())
     })?;
+    super::remove_obsolete(env, Path::new(DIR), from)?;
     Ok((records, recovered))
 }
 

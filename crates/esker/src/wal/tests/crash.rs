@@ -128,7 +128,10 @@ fn run(seed: u64) -> Result<(), String> {
         }
         world.check(&world.fs.crash_strict())?;
         world.check(&world.fs.crash_keep_all())?;
-        let left = world.fs.crash(rng.u64(..));
+        // The process alone dies: recovery finds records that a power loss could still take, and has to sync them (R4).
+        let killed = world.fs.kill();
+        world.check(&killed)?;
+        let left = if rng.bool() { world.fs.kill() } else { world.fs.crash(rng.u64(..)) };
         world.restart_on(left)?;
     }
     Ok(())
@@ -158,9 +161,9 @@ fn r3_recovery_stopped_at_any_call_can_be_run_again() {
         for _ in 0..30 {
             world.step(&mut rng);
         }
-        let left = world.fs.crash(seed);
+        let left = if seed % 2 == 0 { world.fs.kill() } else { world.fs.crash(seed) };
         for nth in 1.. {
-            let fs = left.crash_keep_all();
+            let fs = left.kill();
             let faults = FaultFs::new(Arc::new(fs.clone()));
             let fault = FaultAction::Fail(std::io::ErrorKind::Other);
             faults.add(FaultRule::new(&OpKind::CHANGES, fault).nth(nth).forever());
