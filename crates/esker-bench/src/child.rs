@@ -5,10 +5,10 @@
 use std::path::Path;
 
 use crate::recorder::Recorder;
-use crate::results::{Better, Message, Record, Unit, Usage};
 use crate::scale::Scale;
-use crate::store::{Engine, Failure};
 use crate::suites::Suite;
+use esker_bench_api::results::{Better, Message, Record, Unit, Usage};
+use esker_bench_api::{Engine, Failure};
 
 /// One run of one engine.
 pub(crate) struct Job<'a> {
@@ -35,7 +35,12 @@ impl Job<'_> {
             ops: 1,
             passes: Vec::new(),
             usage: Usage::default(),
+            detail: None,
+            user_written_bytes: 0,
+            live_bytes: 0,
             syncs_per_commit: None,
+            memory_limit: String::new(),
+            note: String::new(),
             error: None,
             commit: self.commit.to_owned(),
         }

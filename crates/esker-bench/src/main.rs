@@ -1,12 +1,12 @@
 //! The lab: measures Esker beside other embedded key-value engines.
 //!
 //! ```text
-//! cli -> runner --spawns--> child -> suites/NAME --drives--> engines/NAME   (store: the traits between them)
+//! cli -> runner --spawns--> child -> suites/NAME --drives--> engines/NAME   (esker_bench_api: the traits between them)
 //!          |                  '-- recorder, measure: a row's time, memory, bytes
 //!          '-- results.jsonl -> report/: terminal table, report.html
 //! ```
 //!
-//! Read in this order: store, suites/redb, engines/lmdb, recorder, measure, runner, report/summary. docs/benchmarking.md
+//! Read in this order: esker_bench_api::engine, suites/redb, engines/lmdb, recorder, measure, runner, report/summary. docs/benchmarking.md
 //! has the rules of fairness and says how to add an engine or a suite.
 #![allow(
     clippy::disallowed_methods,
@@ -17,16 +17,13 @@
 mod child;
 mod cli;
 mod engines;
-mod generate;
 mod machine;
 mod measure;
 mod progress;
 mod recorder;
 mod report;
-mod results;
 mod runner;
 mod scale;
-mod store;
 mod suites;
 mod syncs;
 
@@ -42,8 +39,8 @@ use crate::cli::{ChildArguments, Cli, Command, RunArguments};
 use crate::machine::{Context, EngineContext, Machine};
 use crate::report::summary::Summary;
 use crate::scale::Scale;
-use crate::store::{Engine, Failure};
 use crate::suites::{SUITES, Suite};
+use esker_bench_api::{Engine, Failure};
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
@@ -91,7 +88,7 @@ fn list() -> Result<(), Failure> {
     for engine in engines::shown() {
         text += &format!("\n  {} {}\n", engine.name(), engine.version());
         for option in engine.options() {
-            text += &format!("    {}: {}\n", option.setting, option.reason);
+            text += &format!("    {}: {}\n", option.option, option.value);
         }
     }
     let scales: Vec<&str> = Scale::SHOWN.iter().map(|scale| scale.name()).collect();
@@ -165,7 +162,11 @@ fn context(chosen: &[&'static dyn Engine], dir: &Path) -> Context {
     let engines = chosen.iter().map(|engine| EngineContext {
         name: engine.name().to_owned(),
         version: engine.version(),
-        options: engine.options().iter().map(|o| (o.setting.to_owned(), o.reason.to_owned())).collect(),
+        options: engine
+            .options()
+            .iter()
+            .map(|o| (format!("{}: {}", o.option, o.value), o.reason.to_owned()))
+            .collect(),
     });
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     Context {

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::results::Usage;
+use esker_bench_api::results::Usage;
 
 /// Seconds of one piece of work, and what it used.
 pub(crate) struct Measured<T> {
@@ -41,6 +41,7 @@ pub(crate) fn measure<T>(dir: &Path, work: impl FnOnce() -> T) -> Measured<T> {
         written_bytes: io_after.written.saturating_sub(io_before.written),
         read_bytes: io_after.read.saturating_sub(io_before.read),
         cpu_s,
+        ..Usage::default()
     };
     Measured { result, seconds, usage }
 }

@@ -10,10 +10,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::measure::{disk_bytes, measure};
-use crate::results::{Message, Record, Usage};
-use crate::store::Failure;
 use crate::suites::Row;
 use crate::syncs;
+use esker_bench_api::Failure;
+use esker_bench_api::results::{Message, Record, Usage};
 
 /// How a row's time was taken.
 pub(crate) enum Outcome {

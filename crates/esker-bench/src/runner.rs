@@ -22,11 +22,11 @@ use std::time::{Duration, Instant};
 use crate::child::{self, Job};
 use crate::machine;
 use crate::progress::Progress;
-use crate::results::{Message, Record};
 use crate::scale::Scale;
-use crate::store::{Engine, Failure};
 use crate::suites::{Commits, Suite};
 use crate::syncs;
+use esker_bench_api::results::{Message, Record};
+use esker_bench_api::{Engine, Failure};
 
 /// How the error of a row begins that an earlier failure kept from running.
 const NOT_RUN: &str = "not run";

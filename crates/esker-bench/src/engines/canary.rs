@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use crate::store::{Durability, Engine, EngineOption, Failure, Reader, Store, Writer};
+use esker_bench_api::{Durability, Engine, EngineOption, Failure, OpenOptions, Reader, Store, Writer};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Canary {
@@ -42,12 +42,13 @@ impl Engine for Canary {
         true
     }
 
-    fn open(&self, _dir: &Path, _memory_bytes: u64) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, _dir: &Path, _options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
         Ok(Box::new(CanaryStore { kind: *self, map: RwLock::default(), reads: AtomicU64::new(0) }))
     }
 }
 
-type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+#[derive(Default)]
+struct Map(BTreeMap<Vec<u8>, Vec<u8>>);
 
 struct CanaryStore {
     kind: Canary,
@@ -60,7 +61,9 @@ impl Store for CanaryStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         match durability {
             Durability::Sync => Ok(()),
-            Durability::NoSync => Err(Failure::Unsupported("the canary has one mode".to_owned())),
+            Durability::Async | Durability::NoSync => {
+                Err(Failure::Unsupported("the canary has one mode".to_owned()))
+            }
         }
     }
 
@@ -85,12 +88,12 @@ impl Store for CanaryStore {
 
 impl Writer for Map {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        self.insert(key.to_vec(), value.to_vec());
+        self.0.insert(key.to_vec(), value.to_vec());
         Ok(())
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
-        Map::remove(self, key);
+        self.0.remove(key);
         Ok(())
     }
 }
@@ -102,7 +105,7 @@ struct CanaryReader<'store> {
 
 impl Reader for CanaryReader<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let Some(value) = self.map.get(key) else { return Ok(false) };
+        let Some(value) = self.map.0.get(key) else { return Ok(false) };
         let turn = self.store.reads.fetch_add(1, Ordering::Relaxed);
         if self.store.kind == Canary::Wrong && turn % 100 == 99 {
             let mut flipped = value.clone();
@@ -123,11 +126,11 @@ impl Reader for CanaryReader<'_> {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, Failure> {
         let limit = usize::try_from(limit).map_err(Failure::engine)?;
-        let items = self.map.range(from.to_vec()..).take(limit);
+        let items = self.map.0.range(from.to_vec()..).take(limit);
         Ok(items.map(|(key, value)| visit(key, value)).count() as u64)
     }
 
     fn len(&mut self) -> Result<u64, Failure> {
-        Ok(self.map.len() as u64)
+        Ok(self.map.0.len() as u64)
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use esker::{Db, Durability as EskerDurability, Keyspace, Snapshot, Transaction};
 
-use crate::store::{Durability, Engine, EngineOption, Failure, Reader, Store, Writer};
+use esker_bench_api::{Durability, Engine, EngineOption, Failure, OpenOptions, Reader, Store, Writer};
 
 pub(crate) struct Esker;
 
@@ -24,33 +24,62 @@ impl Engine for Esker {
     fn options(&self) -> &'static [EngineOption] {
         &[
             EngineOption {
-                setting: "memory: the suite's memory",
+                option: "memory",
+                value: "the suite's cache size",
                 reason: "Esker's one budget for cache, memtables and indexes; the other engines get the same for their cache alone",
+                pointer: "crates/esker/src/db/builder.rs",
             },
             EngineOption {
-                setting: "writes: transactions",
+                option: "writes",
+                value: "transactions",
                 reason: "LMDB and redb have no cheaper write, so Esker's write batch is not used",
+                pointer: "",
             },
-            EngineOption { setting: "sync writes: Durability::Sync", reason: "Esker's default" },
             EngineOption {
-                setting: "nosync writes: Durability::None",
+                option: "sync commits",
+                value: "Durability::Sync",
+                reason: "Esker's default",
+                pointer: "",
+            },
+            EngineOption {
+                option: "async commits",
+                value: "Durability::Buffered",
+                reason: "handed to the operating system, synced in the background",
+                pointer: "",
+            },
+            EngineOption {
+                option: "nosync commits",
+                value: "Durability::None",
                 reason: "like redb's mode None, a commit may be lost with the process, never torn",
+                pointer: "",
             },
             EngineOption {
-                setting: "range reads: a new cursor for each",
+                option: "range reads",
+                value: "a new cursor for each",
                 reason: "as heed and redb open an iterator for each; a cursor lends its bytes, as theirs do",
+                pointer: "",
             },
             EngineOption {
-                setting: "compaction: Db::compact",
+                option: "compaction",
+                value: "Db::compact",
                 reason: "everything into one run, no garbage",
+                pointer: "",
             },
         ]
     }
 
-    fn open(&self, dir: &Path, memory_bytes: u64) -> Result<Box<dyn Store>, Failure> {
-        let db = Db::builder().memory(memory_bytes).open(dir).map_err(Failure::engine)?;
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        let db = Db::builder().memory(options.cache_bytes).open(dir).map_err(Failure::engine)?;
         let map = db.default_keyspace();
-        Ok(Box::new(EskerStore { db, map, durability: EskerDurability::Sync }))
+        Ok(Box::new(EskerStore { db, map, durability: durability(options.durability) }))
+    }
+}
+
+fn durability(durability: Durability) -> EskerDurability {
+    match durability {
+        Durability::Sync => EskerDurability::Sync,
+        Durability::Async => EskerDurability::Buffered,
+        Durability::NoSync => EskerDurability::None,
     }
 }
 
@@ -62,10 +91,7 @@ struct EskerStore {
 
 impl Store for EskerStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
-        self.durability = match durability {
-            Durability::Sync => EskerDurability::Sync,
-            Durability::NoSync => EskerDurability::None,
-        };
+        self.durability = self::durability(durability);
         // S4
         if durability == Durability::Sync { self.db.sync().map_err(Failure::engine) } else { Ok(()) }
     }

@@ -17,10 +17,15 @@ use heed::{
     WithTls,
 };
 
-use crate::store::{Durability, Engine, EngineOption, Failure, Reader, Store, Writer};
+use esker_bench_api::{
+    Durability, Engine, EngineOption, Failure, Feature, OpenOptions, Reader, Store, Writer,
+};
 
 /// Address space of the map: more than any scale of any suite writes. It costs nothing until it is used.
 const MAP_BYTES: usize = 64 << 30;
+
+const NO_ASYNC: &str =
+    "LMDB has no safe async commit: MDB_NOSYNC may leave a broken database after a power cut";
 
 type Map = Database<'static, Bytes, Bytes>;
 
@@ -39,38 +44,58 @@ impl Engine for Lmdb {
     fn options(&self) -> &'static [EngineOption] {
         &[
             EngineOption {
-                setting: "map size 64 GiB",
-                reason: "LMDB's documentation: choose the map larger than the data will ever be; unused address space is free",
+                option: "map size",
+                value: "64 GiB",
+                reason: "choose the map larger than the data will ever be; unused address space is free",
+                pointer: "lmdb.h, mdb_env_set_mapsize",
             },
             EngineOption {
-                setting: "cache: the page cache",
+                option: "cache",
+                value: "the page cache",
                 reason: "LMDB has no cache of its own; on a machine with less free memory than the other engines' cache size this favours nobody",
+                pointer: "",
             },
             EngineOption {
-                setting: "no MDB_WRITEMAP",
-                reason: "redb's lmdb_benchmark leaves it off, and LMDB's documentation warns that stray writes then corrupt the file",
+                option: "MDB_WRITEMAP",
+                value: "off",
+                reason: "LMDB's documentation warns that stray writes then corrupt the file",
+                pointer: "redb's lmdb_benchmark leaves it off; lmdb.h, MDB_WRITEMAP",
             },
             EngineOption {
-                setting: "no MDB_NORDAHEAD",
-                reason: "LMDB's documentation advises it only for databases larger than memory with random reads; no scale here is",
+                option: "MDB_NORDAHEAD",
+                value: "off",
+                reason: "advised only for databases larger than memory with random reads",
+                pointer: "lmdb.h, MDB_NORDAHEAD",
             },
             EngineOption {
-                setting: "nosync writes: MDB_NOSYNC",
-                reason: "switched on for that row only, as in redb's lmdb_benchmark",
+                option: "nosync commits",
+                value: "MDB_NOSYNC",
+                reason: "switched on for those rows only",
+                pointer: "redb's lmdb_benchmark",
             },
             EngineOption {
-                setting: "compaction: mdb_env_copy2 with MDB_CP_COMPACT",
-                reason: "LMDB's only compaction: copy, sync, rename over the data file, reopen; as in redb's lmdb_benchmark",
+                option: "compaction",
+                value: "mdb_env_copy2 with MDB_CP_COMPACT",
+                reason: "LMDB's only compaction: copy, sync, rename over the data file, reopen",
+                pointer: "redb's lmdb_benchmark",
             },
             EngineOption {
-                setting: "size: data.mdb and lock.mdb",
+                option: "size",
+                value: "data.mdb and lock.mdb",
                 reason: "the files as they stand in the directory",
+                pointer: "",
             },
         ]
     }
 
-    fn open(&self, dir: &Path, _memory_bytes: u64) -> Result<Box<dyn Store>, Failure> {
-        Ok(Box::new(LmdbStore { dir: dir.to_path_buf(), open: Some(Open::new(dir)?) }))
+    fn cannot(&self, feature: Feature) -> Option<&'static str> {
+        (feature == Feature::AsyncCommits).then_some(NO_ASYNC)
+    }
+
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        let mut store = LmdbStore { dir: dir.to_path_buf(), open: Some(Open::new(dir)?) };
+        store.set_durability(options.durability)?;
+        Ok(Box::new(store))
     }
 }
 
@@ -111,6 +136,7 @@ impl Store for LmdbStore {
         let mode = match durability {
             Durability::Sync => FlagSetMode::Disable,
             Durability::NoSync => FlagSetMode::Enable,
+            Durability::Async => return Err(Failure::Unsupported(NO_ASYNC.to_owned())),
         };
         let env = &self.open()?.env;
         // SAFETY: L1, so no other thread is inside the environment; NO_SYNC risks this run's own scratch data only.

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use crate::machine::Context;
 use crate::report::summary::{Cell, HOME, RowSummary, Summary};
 use crate::report::units::{bytes, seconds, show};
-use crate::results::{Better, Unit};
+use esker_bench_api::results::{Better, Unit};
 
 const STYLE: &str = "
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#667;--line:#d8dde3;--page:#fff;--home:#0b7285;--peer:#adb5bd;--good:#2b8a3e;--bad:#c92a2a}

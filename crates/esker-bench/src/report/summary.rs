@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::recorder::median;
-use crate::results::{Better, Record, Unit};
+use esker_bench_api::results::{Better, Record, Unit};
 
 /// The engine that ratios are about.
 pub(crate) const HOME: &str = "esker";
@@ -196,7 +196,7 @@ fn totals(engine: &str, records: &[Record]) -> Totals {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::results::Usage;
+    use esker_bench_api::results::Usage;
 
     /// A record with a value, or with an error where there is none.
     pub(crate) fn record(engine: &str, row: &str, run: u32, value: Option<f64>) -> Record {
@@ -213,7 +213,12 @@ pub(crate) mod tests {
             ops: 10,
             passes: Vec::new(),
             usage: Usage { cpu_s: 1.0, ..Usage::default() },
+            detail: None,
+            user_written_bytes: 0,
+            live_bytes: 0,
             syncs_per_commit: Some(1.0),
+            memory_limit: String::new(),
+            note: String::new(),
             error: value.is_none().then(|| "it broke <here>".to_owned()),
             commit: "c".to_owned(),
         }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use crate::machine::Context;
 use crate::report::summary::{Cell, RowSummary, Summary};
 use crate::report::units::{bytes, seconds, show};
-use crate::results::Better;
+use esker_bench_api::results::Better;
 
 const BOLD: &str = "\x1b[1m";
 const GREEN: &str = "\x1b[32m";

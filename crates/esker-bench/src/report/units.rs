@@ -1,12 +1,14 @@
 //! Numbers as people read them.
 
-use crate::results::Unit;
+use esker_bench_api::results::Unit;
 
 /// A value with a unit of a fitting size.
 pub(crate) fn show(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Seconds => seconds(value),
         Unit::Bytes => bytes(value),
+        Unit::OpsPerSecond => format!("{}/s", count(value)),
+        Unit::BytesPerSecond => format!("{}/s", bytes(value)),
     }
 }
 
@@ -28,6 +30,15 @@ pub(crate) fn bytes(value: f64) -> String {
         format!("{} MiB", three_digits(mib))
     } else {
         format!("{} KiB", three_digits(mib * 1024.0))
+    }
+}
+
+/// Three digits and M or k where there are more.
+pub(crate) fn count(value: f64) -> String {
+    match value {
+        v if v >= 1e6 => format!("{} M", three_digits(v / 1e6)),
+        v if v >= 1e4 => format!("{} k", three_digits(v / 1e3)),
+        v => three_digits(v),
     }
 }
 

@@ -5,9 +5,9 @@
 mod redb;
 
 use crate::recorder::Recorder;
-use crate::results::{Better, Unit};
 use crate::scale::Scale;
-use crate::store::{Engine, Failure};
+use esker_bench_api::results::{Better, Unit};
+use esker_bench_api::{Engine, Failure};
 
 /// All suites.
 pub(crate) static SUITES: &[&dyn Suite] = &[&redb::RedbSuite];

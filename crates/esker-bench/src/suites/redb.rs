@@ -14,12 +14,14 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-use crate::generate::{Items, Order, checksum, probe};
 use crate::recorder::{Outcome, Recorder};
-use crate::results::{Better, Unit};
 use crate::scale::Scale;
-use crate::store::{Durability, Engine, Failure, Reader, Store};
 use crate::suites::{Commits, Row, Suite};
+use esker_bench_api::generate::checksum::{checksum, probe};
+use esker_bench_api::generate::items::Items;
+use esker_bench_api::generate::order::Order;
+use esker_bench_api::results::{Better, Unit};
+use esker_bench_api::{Durability, Engine, Failure, OpenOptions, Reader, Store};
 
 const SEED: u64 = 3;
 const READ_PASSES: usize = 2;
@@ -31,7 +33,7 @@ const THREADS: [(&str, u64); 4] = [
     ("random reads (32 threads)", 32),
 ];
 /// The source's cache size.
-const MEMORY_BYTES: u64 = 4 << 30;
+const CACHE_BYTES: u64 = 4 << 30;
 /// More than any engine has been seen to need for an item of 174 bytes, with room for a copy while compacting.
 const DISK_BYTES_PER_ITEM_MAX: u64 = 4000;
 
@@ -188,7 +190,7 @@ impl Suite for RedbSuite {
         let mut run = Run {
             items: Items::new(SEED),
             counts: Counts::of(scale),
-            store: engine.open(recorder.dir(), MEMORY_BYTES)?,
+            store: engine.open(recorder.dir(), &OpenOptions::with_cache(CACHE_BYTES))?,
         };
         run.writes(recorder)?;
         run.reads(recorder)?;

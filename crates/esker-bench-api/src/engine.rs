@@ -1,0 +1,239 @@
+//! What the lab asks of an engine: one trait to open it, three to use it.
+//!
+//! ```text
+//! Engine --open(dir)--> Store --write(txn)--> Writer   put, remove
+//!                             --reader()----> Reader   get, range, keys, len, at one snapshot
+//! ```
+//!
+//! S1. `Store::write` is one atomic transaction; when it returns in mode `Sync`, the data is on the device.
+//! S2. A `Reader` is a snapshot: it sees each transaction whole or not at all, and none committed after it began.
+//! S3. Values are handed to a visitor, so an engine that can lend its bytes copies nothing, and every engine pays
+//!     the same one virtual call.
+//! S4. Going back to mode `Sync` makes durable what was written without: no engine carries that debt into a later row.
+
+use std::path::{Path, PathBuf};
+
+/// An engine, as the lab knows it before any database exists.
+pub trait Engine: Sync {
+    /// Name on the command line and in results.
+    fn name(&self) -> &'static str;
+
+    /// Version of the engine and of the crate that binds it.
+    fn version(&self) -> String;
+
+    /// Every option that differs from the engine's defaults, or that readers ask about, with its reason.
+    fn options(&self) -> &'static [EngineOption];
+
+    /// What its transactions guarantee: rows of different classes are not compared in silence.
+    fn isolation(&self) -> Isolation {
+        Isolation::Snapshot
+    }
+
+    /// Why the engine cannot do this, or `None` when it can. Rows that need the feature carry the reason.
+    fn cannot(&self, _feature: Feature) -> Option<&'static str> {
+        None
+    }
+
+    /// Engines that test the lab itself are kept out of `list` and of the default run.
+    fn hidden(&self) -> bool {
+        false
+    }
+
+    /// For an engine in another language: the program that runs its suites. It is started with the arguments of the lab's
+    /// own `child` command and prints the same [`Message`](crate::results::Message) lines; rows that it does not print get an error.
+    /// It may be built here. `None`: the lab's own child process calls [`Engine::open`].
+    fn program(&self) -> Result<Option<PathBuf>, Failure> {
+        Ok(None)
+    }
+
+    /// Creates a database in the empty directory `dir`, or opens the one that is there.
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure>;
+}
+
+/// What a suite gives every engine alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Size of the engine's own cache; for an engine with one budget for everything, that budget.
+    pub cache_bytes: u64,
+    /// The most that the process may use in all, page cache included, where the suite limits it. An engine with
+    /// memory options beside its cache keeps within it.
+    pub memory_bytes_max: Option<u64>,
+    /// Size of the memtable or write buffer where the suite limits it; engines without one pass over it.
+    pub write_buffer_bytes: Option<u64>,
+    /// Durability of the transactions that follow; [`Failure::Unsupported`] when the engine has no such mode.
+    pub durability: Durability,
+}
+
+impl OpenOptions {
+    /// This much cache, everything else the engine's own, sync commits.
+    pub fn with_cache(cache_bytes: u64) -> Self {
+        Self { cache_bytes, memory_bytes_max: None, write_buffer_bytes: None, durability: Durability::Sync }
+    }
+}
+
+/// One option of an adapter and why it is so.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineOption {
+    /// The option as the engine calls it.
+    pub option: &'static str,
+    /// What it is set to.
+    pub value: &'static str,
+    /// Why.
+    pub reason: &'static str,
+    /// Where the engine's authors advise it or do so themselves: a file, a page, a section. Empty for a default.
+    pub pointer: &'static str,
+}
+
+/// What some rows need and some engines lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Feature {
+    /// [`Durability::Sync`].
+    SyncCommits,
+    /// [`Durability::Async`].
+    AsyncCommits,
+    /// [`Durability::NoSync`].
+    NoSyncCommits,
+    /// A transaction of any size, as large as the disk allows.
+    LargeTransactions,
+    /// Values of 2 MB.
+    LargeValues,
+    /// [`Store::compact`].
+    Compaction,
+    /// A [`Reader`] does not see what is committed after it began.
+    Snapshots,
+}
+
+/// What the transactions of an engine guarantee, as the adapter uses them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// A batch of writes is atomic; reads within a transaction and conflicts are not covered.
+    Batch,
+    /// Reads are of one snapshot; conflicting writers are told or wait.
+    Snapshot,
+    /// Transactions are as if run one after the other.
+    Serializable,
+}
+
+impl Isolation {
+    /// For reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Batch => "atomic batches",
+            Self::Snapshot => "snapshot isolation",
+            Self::Serializable => "serializable",
+        }
+    }
+}
+
+/// How far a commit must have got before it returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// On the device.
+    Sync,
+    /// On its way: after a power cut the database is sound and lacks the newest commits only. Where the engine tells the two apart, the
+    /// commit has been handed to the operating system, so that it outlives the process.
+    Async,
+    /// Anywhere: the engine's fastest mode that still leaves a sound database after a crash of the process.
+    NoSync,
+}
+
+impl Durability {
+    /// The feature that a row of this durability needs.
+    pub fn feature(self) -> Feature {
+        match self {
+            Self::Sync => Feature::SyncCommits,
+            Self::Async => Feature::AsyncCommits,
+            Self::NoSync => Feature::NoSyncCommits,
+        }
+    }
+}
+
+/// The work of one transaction.
+pub type Work<'a> = &'a mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>;
+
+/// An open database with one ordered map in it.
+pub trait Store: Send + Sync {
+    /// Chooses the durability of the transactions that follow.
+    /// [`Failure::Unsupported`] says that the engine has no such mode.
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure>;
+
+    /// Runs `work` in one transaction and commits it (S1). An error from `work` rolls back. Many threads may call it; on a
+    /// conflict the adapter runs `work` again.
+    fn write(&self, work: Work<'_>) -> Result<(), Failure>;
+
+    /// Opens a snapshot (S2).
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure>;
+
+    /// One read of the newest state, in the engine's cheapest way.
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        self.reader()?.get(key, visit)
+    }
+
+    /// One range read of the newest state, in the engine's cheapest way.
+    fn range(&self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+        self.reader()?.range(from, limit, visit)
+    }
+
+    /// The engine's own best compaction, run to its end.
+    fn compact(&mut self) -> Result<(), Failure>;
+
+    /// Waits until the engine owes no more background work (flushes, merges) than it would leave when idle.
+    /// Engines that do everything within their calls have nothing to wait for.
+    fn drain(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Syncs so far by the engine's own count, where it keeps one.
+    fn sync_count(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// The open transaction of a [`Store::write`].
+pub trait Writer {
+    /// Inserts or replaces.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure>;
+
+    /// Removes `key`, which need not exist.
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure>;
+}
+
+/// A snapshot.
+#[expect(clippy::len_without_is_empty, reason = "nobody asks whether an engine is empty")]
+pub trait Reader {
+    /// Shows the value of `key` to `visit`; false when there is none.
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure>;
+
+    /// Shows up to `limit` items from the first key >= `from`, in key order; returns how many there were.
+    fn range(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8]))
+    -> Result<u64, Failure>;
+
+    /// The same for keys alone, for engines that can leave values unread.
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
+        self.range(from, limit, &mut |key, _| visit(key))
+    }
+
+    /// The exact number of items.
+    fn len(&mut self) -> Result<u64, Failure>;
+}
+
+/// Why a row has no value.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Failure {
+    /// The engine cannot do this by design: its row says so, and the run goes on.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// The engine answered wrongly: the row fails, and the run goes on.
+    #[error("wrong answer: {0}")]
+    Wrong(String),
+    /// The engine failed: what follows would measure a broken database, so the run of this engine ends.
+    #[error("{0}")]
+    Engine(String),
+}
+
+impl Failure {
+    /// Wraps an engine's own error.
+    pub fn engine(error: impl std::fmt::Display) -> Self {
+        Self::Engine(error.to_string())
+    }
+}

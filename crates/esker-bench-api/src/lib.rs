@@ -1,0 +1,21 @@
+//! What the lab (`esker-bench`) and the adapters of engines share. Adapters with heavy builds live in crates of their own
+//! and depend on this one alone; an engine in another language is a program that follows the same generators and prints
+//! the same results.
+//!
+//! ```text
+//! engine       Engine -> Store -> Writer, Reader     what an adapter implements
+//! generate/    the bytes of every workload, from a seed; who is asked for next
+//! results      Record, Message                       what a measured row looks like
+//! conformance  the test that every adapter passes
+//! ```
+//!
+//! docs/benchmarking.md says how to add an engine or a workload, and has the rules of fairness.
+
+pub mod conformance;
+pub mod engine;
+pub mod generate;
+pub mod results;
+
+pub use engine::{
+    Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer,
+};
