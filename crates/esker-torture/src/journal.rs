@@ -1,0 +1,215 @@
+//! What writers were promised, and whether what is left keeps the promises.
+//!
+//! ```text
+//!   base World, each writer's ops, Intent and Ack in the order in which they were heard
+//!       + what is found after a crash  --verify--> how far each writer came, or what is wrong
+//! ```
+//!
+//! J1. A writer begins an operation after the one before is acknowledged: what is left of it is the state after its
+//!     first k operations, for some k. So each operation is all or nothing.
+//! J2. Every operation that was acknowledged with enough durability for the kind of crash is among them.
+//! J3. Commits of all writers have one order, and what is left is a prefix of it: if an operation is left, or was
+//!     promised, then so is every operation of anybody that was acknowledged before it began.
+//! J4. The bank is what the transactions that are left make of it.
+
+use esker::Durability;
+
+use crate::script::Op;
+use crate::world::{World, apply, apply_to_bank, difference};
+
+/// How the world ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crash {
+    /// The process died; the operating system lives on.
+    Process,
+    /// The machine lost power.
+    Power,
+}
+
+impl Crash {
+    /// Whether what was acknowledged like this survives.
+    fn spares(self, durability: Durability) -> bool {
+        match self {
+            Crash::Process => durability >= Durability::Buffered,
+            Crash::Power => durability == Durability::Sync,
+        }
+    }
+}
+
+/// Something a writer said about its operation of this index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// It begins.
+    Intent { writer: usize, index: usize },
+    /// It is acknowledged, which promises this much.
+    Ack { writer: usize, index: usize, durability: Durability },
+}
+
+/// The promises since `base`.
+#[derive(Clone, Debug)]
+pub(crate) struct Journal {
+    base: World,
+    ops: Vec<Vec<Op>>,
+    events: Vec<Event>,
+    /// What the database promises where an operation does not say.
+    default: Durability,
+}
+
+/// What a crash left.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    /// Everything.
+    pub(crate) world: World,
+    /// How many operations of each writer.
+    pub(crate) ops: Vec<usize>,
+    /// How many of them had not been acknowledged.
+    pub(crate) unacknowledged: usize,
+    /// How many acknowledged ones are lost, as they may be.
+    pub(crate) lost: usize,
+}
+
+impl Journal {
+    /// Nothing promised yet; `default` is the database's durability.
+    pub(crate) fn new(base: World, default: Durability) -> Self {
+        let writers = base.writers.len();
+        Journal { base, ops: vec![Vec::new(); writers], events: Vec::new(), default }
+    }
+
+    /// A writer begins its next operation.
+    pub(crate) fn intent(&mut self, writer: usize, op: Op) {
+        self.events.push(Event::Intent { writer, index: self.ops[writer].len() });
+        self.ops[writer].push(op);
+    }
+
+    /// A writer's last operation is acknowledged.
+    pub(crate) fn ack(&mut self, writer: usize) {
+        let op = self.ops[writer].last().expect("an acknowledgement follows its intent");
+        let durability = op.durability(self.default);
+        self.events.push(Event::Ack { writer, index: self.ops[writer].len() - 1, durability });
+    }
+
+    /// Acknowledged operations.
+    pub(crate) fn acknowledged(&self) -> usize {
+        self.events.iter().filter(|event| matches!(event, Event::Ack { .. })).count()
+    }
+
+    /// Compares what a crash left with what was promised.
+    pub(crate) fn verify(&self, found: &World, crash: Crash) -> Result<Left, String> {
+        let writers = self.ops.len();
+        let matches = (0..writers).map(|w| self.matches(w, found)).collect::<Result<Vec<_>, _>>()?;
+        let (acked, promises) = self.promises(crash, &matches);
+        for promise in promises {
+            for (writer, &(_, most)) in matches.iter().enumerate() {
+                if most < promise.needed[writer] {
+                    let mut op = format!("{:?}", self.ops[writer][most]);
+                    op.truncate(300);
+                    let needed = promise.needed[writer];
+                    return Err(format!(
+                        "writer {writer}: {most} operations are left, but {promise} when {needed} had been \
+                         acknowledged; the first that is missing is {op}"
+                    ));
+                }
+            }
+        }
+        let ops: Vec<usize> = matches.iter().map(|&(_, most)| most).collect();
+        let mut bank = self.base.bank.clone();
+        for (done, &n) in self.ops.iter().zip(&ops) {
+            done[..n].iter().for_each(|op| apply_to_bank(op, &mut bank));
+        }
+        if bank != found.bank {
+            return Err(format!(
+                "the bank holds {:?}; the transactions that are left make {bank:?}",
+                found.bank
+            ));
+        }
+        let unacknowledged = ops.iter().zip(&acked).map(|(n, acked)| n.saturating_sub(*acked)).sum();
+        let lost = ops.iter().zip(&acked).map(|(n, acked)| acked.saturating_sub(*n)).sum();
+        Ok(Left { world: found.clone(), ops, unacknowledged, lost })
+    }
+
+    /// The fewest and the most operations of a writer that make what is found of it (J1).
+    fn matches(&self, writer: usize, found: &World) -> Result<(usize, usize), String> {
+        let found = &found.writers[writer];
+        let mut spaces = self.base.writers[writer].clone();
+        let mut least_most = None;
+        for n in 0..=self.ops[writer].len() {
+            if n > 0 {
+                apply(&self.ops[writer][n - 1], &mut spaces);
+            }
+            if spaces == *found {
+                let (least, _) = least_most.unwrap_or((n, n));
+                least_most = Some((least, n));
+            }
+        }
+        least_most.ok_or_else(|| {
+            let n = self.ops[writer].len();
+            let text = difference(found, &spaces);
+            format!("writer {writer}: what is left is no state after 0 to {n} operations; after {n}: {text}")
+        })
+    }
+
+    /// How many operations of each writer were acknowledged, and how many must be left because of what (J2, J3).
+    fn promises(&self, crash: Crash, matches: &[(usize, usize)]) -> (Vec<usize>, Vec<Promise>) {
+        let writers = self.ops.len();
+        let mut acked = vec![0; writers];
+        let mut seen: Vec<Vec<Vec<usize>>> = vec![Vec::new(); writers];
+        // Each promise to a writer includes those before it.
+        let mut last: Vec<Option<Promise>> = vec![None; writers];
+        for event in &self.events {
+            match *event {
+                Event::Intent { writer, .. } => seen[writer].push(acked.clone()),
+                Event::Ack { writer, index, durability } => {
+                    acked[writer] = index + 1;
+                    if crash.spares(durability) {
+                        let mut needed = seen[writer][index].clone();
+                        needed[writer] = index + 1;
+                        last[writer] = Some(Promise { needed, to: writer, index, left: false });
+                    }
+                }
+            }
+        }
+        let mut promises: Vec<Promise> = last.into_iter().flatten().collect();
+        for (writer, &(least, _)) in matches.iter().enumerate() {
+            if let Some(index) = least.checked_sub(1) {
+                promises.push(Promise { needed: seen[writer][index].clone(), to: writer, index, left: true });
+            }
+        }
+        (acked, promises)
+    }
+
+    /// Goes on after a crash of the process that left this: what is lost never happened, what was not acknowledged
+    /// has been seen now. Nothing is promised about it yet, but what follows comes after it (J3).
+    pub(crate) fn settle(&mut self, left: &Left) {
+        let happened = |writer: usize, index: usize| index < left.ops[writer];
+        self.events.retain(|event| match *event {
+            Event::Intent { writer, index } | Event::Ack { writer, index, .. } => happened(writer, index),
+        });
+        for (writer, &n) in left.ops.iter().enumerate() {
+            self.ops[writer].truncate(n);
+            let known = |event: &Event| matches!(event, Event::Ack { writer: w, index, .. } if *w == writer && index + 1 == n);
+            if n > 0 && !self.events.iter().any(known) {
+                self.events.push(Event::Ack { writer, index: n - 1, durability: Durability::None });
+            }
+        }
+    }
+}
+
+/// So many operations of each writer must be left, because of one operation.
+#[derive(Clone)]
+struct Promise {
+    needed: Vec<usize>,
+    to: usize,
+    index: usize,
+    /// Because it is left itself; otherwise, because it was acknowledged.
+    left: bool,
+}
+
+impl std::fmt::Display for Promise {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let what = if self.left { "is left" } else { "was acknowledged" };
+        write!(f, "operation {} of writer {} {what}", self.index, self.to)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! kill -9: a child process works on a database on the real file system, dies at any moment, and what is left must
+//! keep every promise.
+//!
+//! ```text
+//!   parent --spawns--> child: open, writers --Intent, Ack--> pipe
+//!      |--SIGKILL after a random time, often while the child still opens
+//!      |--copies the directory, opens the copy or the original --World--> Journal::verify
+//!      `--next round: the same directory, as the kill left it or as verification closed it
+//! ```
+//!
+//! K1. A killed process loses nothing that it handed to the operating system: `Buffered` and `Sync` commits are all
+//!     there, of `None` commits a prefix (J1 to J4 in `journal.rs`).
+//! K2. A failure keeps the directory as the kill left it.
+
+mod child;
+mod protocol;
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use esker::Db;
+use fastrand::Rng;
+
+pub use self::child::{ChildJob, run_child};
+use self::protocol::Message;
+use crate::budget::{Budget, Progress};
+use crate::failure::{Failure, Result};
+use crate::journal::{Crash, Journal, Left};
+use crate::script::Script;
+use crate::shape::Shape;
+use crate::world::World;
+
+/// The most threads that write.
+const WRITERS: usize = 4;
+/// The signal that cannot be caught.
+const SIGKILL: i32 = 9;
+/// Opening takes no longer.
+const OPENING_MAX: Duration = Duration::from_secs(20);
+/// One in so many rounds begins with a new database, so that making one is killed, too.
+const FRESH_EVERY: u32 = 40;
+
+/// What a child does wrong on purpose, to prove that the harness notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// Acknowledges before it commits.
+    AckEarly,
+    /// Leaves one operation in fifty out, and acknowledges it.
+    Drop,
+    /// Commits each batch as two.
+    Halves,
+}
+
+impl Canary {
+    /// All, with their names on the command line.
+    pub const ALL: [(&'static str, Canary); 3] =
+        [("ack-early", Canary::AckEarly), ("drop", Canary::Drop), ("halves", Canary::Halves)];
+
+    /// The canary of this name.
+    pub fn named(name: &str) -> Option<Canary> {
+        Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, canary)| *canary)
+    }
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, canary)| *canary == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// A campaign of kills.
+#[derive(Clone, Debug)]
+pub struct KillCampaign {
+    /// The program to start as a child: this one.
+    pub program: PathBuf,
+    /// Where the database lives; made if missing, and emptied first.
+    pub dir: PathBuf,
+    /// Determines all but the moments of the kills, which are the scheduler's.
+    pub seed: u64,
+    /// How long.
+    pub budget: Budget,
+    /// What the child does wrong.
+    pub canary: Option<Canary>,
+}
+
+/// The figures of a campaign.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KillSummary {
+    /// Kills survived.
+    pub rounds: u64,
+    /// Of them, while the child was opening the database.
+    pub while_opening: u64,
+    /// Operations that were acknowledged.
+    pub acknowledged: u64,
+    /// Operations that were under way, and are left.
+    pub unacknowledged_left: u64,
+    /// Acknowledged with `None`, and lost.
+    pub lost: u64,
+    /// Rounds in which a torn log tail was dropped.
+    pub torn: u64,
+    /// Commits replayed from the log.
+    pub replayed: u64,
+    /// The time it took.
+    pub time: Duration,
+}
+
+impl std::fmt::Display for KillSummary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "kills survived                       {:>10}", self.rounds)?;
+        writeln!(f, "  while opening                      {:>10}", self.while_opening)?;
+        writeln!(f, "  with a torn log tail               {:>10}", self.torn)?;
+        writeln!(f, "operations acknowledged              {:>10}", self.acknowledged)?;
+        writeln!(f, "  lost, as durability `None` may be  {:>10}", self.lost)?;
+        writeln!(f, "operations under way, and left       {:>10}", self.unacknowledged_left)?;
+        writeln!(f, "commits replayed from the log        {:>10}", self.replayed)?;
+        let rate = self.rounds as f64 / self.time.as_secs_f64().max(1e-9);
+        write!(
+            f,
+            "time                                 {:>8.1} s, {rate:.1} kills a second",
+            self.time.as_secs_f64()
+        )
+    }
+}
+
+/// When the child is killed.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// So long after it was started: it mostly opens the database then.
+    Starting(Duration),
+    /// So long after the database is open.
+    Working(Duration),
+}
+
+impl Moment {
+    fn draw(rng: &mut Rng) -> Self {
+        let micros = |n| Duration::from_micros(n);
+        match rng.u8(0..8) {
+            0 | 1 => Moment::Starting(micros(rng.u64(500..40_000))),
+            2..7 => Moment::Working(micros(rng.u64(0..100_000))),
+            _ => Moment::Working(micros(rng.u64(100_000..600_000))),
+        }
+    }
+}
+
+/// What one round heard and left.
+struct Round {
+    journal: Journal,
+    opened: bool,
+}
+
+impl KillCampaign {
+    /// Kills until the budget is used up.
+    ///
+    /// # Errors
+    /// A broken promise, or a child that ended by itself, with the directory and the command to try again.
+    pub fn run(&self) -> Result<KillSummary> {
+        let mut summary = KillSummary::default();
+        let mut progress = Progress::new(self.budget);
+        let mut rng = Rng::with_seed(self.seed);
+        let mut world = self.begin_anew()?;
+        while progress.goes_on() {
+            if rng.u32(0..FRESH_EVERY) == 0 {
+                world = self.begin_anew()?;
+            }
+            let round = self.round(&world, &mut rng, &mut summary);
+            world = round.map_err(|failure| self.explain(&failure, progress.done()))?.world;
+            summary.rounds += 1;
+            summary.time = progress.elapsed();
+            progress.advance(|| format!("{} acknowledged", summary.acknowledged));
+        }
+        Ok(summary)
+    }
+
+    fn database(&self) -> PathBuf {
+        self.dir.join("db")
+    }
+
+    /// The database as the last kill left it.
+    fn evidence(&self) -> PathBuf {
+        self.dir.join("as-killed")
+    }
+
+    fn begin_anew(&self) -> Result<World> {
+        fs::create_dir_all(&self.dir)?;
+        for dir in [self.database(), self.evidence(), self.dir.join("copy")] {
+            if dir.exists() {
+                fs::remove_dir_all(dir)?;
+            }
+        }
+        Ok(World::empty(WRITERS))
+    }
+
+    fn explain(&self, failure: &Failure, round: u64) -> Failure {
+        let (seed, dir) = (self.seed, self.dir.display());
+        Failure::new(format!(
+            "round {round}: {failure}\nthe directory as the kill left it: {}\nto try again (the moments of the kills \
+             differ): esker-torture kill --seed {seed} --rounds {} --dir {dir}",
+            self.evidence().display(),
+            round + 1,
+        ))
+    }
+
+    fn round(&self, world: &World, rng: &mut Rng, summary: &mut KillSummary) -> Result<Left> {
+        let seed = rng.u64(..);
+        let writers = rng.usize(1..=WRITERS);
+        let moment = Moment::draw(rng);
+        let round = self.kill(world, seed, writers, moment)?;
+        copy_dir(&self.database(), &self.evidence())?;
+        // A copy leaves the original for the next child to recover; the original, once closed, is as after a clean end.
+        let dir = if rng.bool() { self.database() } else { self.dir.join("copy") };
+        if dir != self.database() {
+            copy_dir(&self.database(), &dir)?;
+        }
+        let db = Db::builder().open(&dir).map_err(|e| Failure::from(e).during("opening"))?;
+        let stats = db.stats();
+        let found = World::read(&db, WRITERS)?;
+        let left = round.journal.verify(&found, Crash::Process)?;
+        db.close()?;
+        summary.while_opening += u64::from(!round.opened);
+        summary.acknowledged += round.journal.acknowledged() as u64;
+        summary.unacknowledged_left += left.unacknowledged as u64;
+        summary.lost += left.lost as u64;
+        summary.torn += u64::from(stats.recovered_torn_bytes > 0);
+        summary.replayed += stats.recovered_commits;
+        Ok(left)
+    }
+
+    /// Starts a child, and kills it at its moment.
+    fn kill(&self, world: &World, seed: u64, writers: usize, moment: Moment) -> Result<Round> {
+        let mut command = Command::new(&self.program);
+        command.arg("kill-child").arg(self.database()).arg(seed.to_string());
+        command.args((0..writers).map(|w| format!("--scratch={}", world.scratch(w).unwrap_or_default())));
+        if let Some(canary) = self.canary {
+            command.arg(format!("--canary={}", canary.name()));
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|e| Failure::from(e).during("starting the child"))?;
+        let mut pipe = child.stdout.take().expect("it is piped");
+        let (said_something, first_word) = mpsc::channel();
+        let listener = std::thread::spawn(move || {
+            let mut heard = vec![0; 1];
+            // A child that dies first says nothing.
+            if pipe.read_exact(&mut heard).is_err() {
+                return Ok(Vec::new());
+            }
+            // The parent may have ended the child without waiting for it.
+            let _ = said_something.send(());
+            pipe.read_to_end(&mut heard).map(|_| heard)
+        });
+        match moment {
+            Moment::Starting(after) => std::thread::sleep(after),
+            Moment::Working(after) => {
+                // If it says nothing in this time, or ends, the verdict comes below.
+                let _ = first_word.recv_timeout(OPENING_MAX);
+                std::thread::sleep(after);
+            }
+        }
+        child.kill()?;
+        let output = child.wait_with_output()?;
+        let heard = listener.join().map_err(|_| Failure::new("the listener panicked"))??;
+        if output.status.signal() != Some(SIGKILL) {
+            let text = String::from_utf8_lossy(&output.stderr);
+            return Err(Failure::new(format!("the child ended by itself, {}: {text}", output.status)));
+        }
+        let messages =
+            protocol::decode_all(&heard).ok_or_else(|| Failure::new("the child talks nonsense"))?;
+        let mut journal = Journal::new(world.clone(), Shape::of(seed).durability);
+        let mut scripts: Vec<Script> = (0..writers).map(|w| Script::new(seed, w, world.scratch(w))).collect();
+        let mut opened = false;
+        for message in messages {
+            match message {
+                Message::Opened => opened = true,
+                Message::Intent(writer) => {
+                    let op = scripts[usize::from(writer)].next().expect("scripts have no end");
+                    journal.intent(usize::from(writer), op);
+                }
+                Message::Ack(writer) => journal.ack(usize::from(writer)),
+            }
+        }
+        Ok(Round { journal, opened })
+    }
+}
+
+/// Copies the files of a directory; what the copy held before is gone. A directory that is not there has no files.
+fn copy_dir(from: &Path, to: &Path) -> Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(to)?;
+    }
+    fs::create_dir_all(to)?;
+    if from.exists() {
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}

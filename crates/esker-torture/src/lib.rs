@@ -1,0 +1,26 @@
+//! Tries to lose acknowledged commits, with real processes, real files and real threads.
+//!
+//! ```text
+//!   script.rs   what writers do          kill/      a child process dies by SIGKILL
+//!   world.rs    what a database holds    power/     what a disk may hold after power loss, as real files
+//!   journal.rs  what was promised        history/   what concurrent clients saw: linearizable? snapshot isolation?
+//! ```
+//!
+//! Each harness has canaries: faults on purpose that it must find. For users: docs/torture.md
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a harness around the engine: it works on the real machine's files, processes and time"
+)]
+
+mod budget;
+mod failure;
+mod journal;
+pub mod kill;
+pub mod power;
+mod script;
+mod shape;
+mod world;
+
+pub use budget::Budget;
+pub use failure::{Failure, Result};

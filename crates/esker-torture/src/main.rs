@@ -1,0 +1,130 @@
+//! The `esker-torture` tool: campaigns that try to lose acknowledged commits.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use esker_torture::kill::{Canary, ChildJob, KillCampaign, run_child};
+use esker_torture::power::PowerCampaign;
+use esker_torture::{Budget, Result};
+
+/// Try to lose acknowledged commits of Esker; see docs/torture.md
+#[derive(Parser)]
+#[command(version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Kill a process that works on a database, again and again, and verify what is left
+    Kill {
+        /// Kills; with no limit at all, 200
+        #[arg(long, value_name = "N")]
+        rounds: Option<u64>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Record databases, lose power at many moments, and verify what real files may be left
+    Power {
+        /// Databases, each with some lives; with no limit at all, 100
+        #[arg(long, value_name = "N")]
+        runs: Option<u64>,
+        /// Power losses for each life
+        #[arg(long, value_name = "M", default_value_t = 20)]
+        moments: usize,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// The process that is killed, started by `kill`
+    #[command(hide = true)]
+    KillChild {
+        dir: PathBuf,
+        seed: u64,
+        #[arg(long)]
+        scratch: Vec<String>,
+        #[arg(long)]
+        canary: Option<String>,
+    },
+}
+
+#[derive(Args)]
+struct Common {
+    /// Longest time
+    #[arg(long, value_name = "S")]
+    seconds: Option<u64>,
+    /// Seed; by default a random one, which a failure names
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Directory on the file system to try, emptied first; by default a temporary one, kept after a failure
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+impl Common {
+    fn budget(&self, rounds: Option<u64>, default: u64) -> Budget {
+        let rounds = rounds.or(self.seconds.is_none().then_some(default));
+        Budget { rounds, time: self.seconds.map(Duration::from_secs) }
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed.unwrap_or_else(|| fastrand::u64(..1 << 32))
+    }
+
+    /// The directory, and whether it is removed after a success.
+    fn place(&self) -> Result<(PathBuf, bool)> {
+        match &self.dir {
+            Some(dir) => Ok((dir.clone(), false)),
+            None => Ok((tempfile::Builder::new().prefix("esker-torture-").tempdir()?.keep(), true)),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("esker-torture: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Kill { rounds, common } => {
+            let (dir, temporary) = common.place()?;
+            let campaign = KillCampaign {
+                program: std::env::current_exe()?,
+                dir: dir.clone(),
+                seed: common.seed(),
+                budget: common.budget(rounds, 200),
+                canary: None,
+            };
+            println!("{}", campaign.run()?);
+            tidy(&dir, temporary)
+        }
+        Command::Power { runs, moments, common } => {
+            let (dir, temporary) = common.place()?;
+            let budget = common.budget(runs, 100);
+            let campaign =
+                PowerCampaign { dir: dir.clone(), seed: common.seed(), budget, moments, canary: None };
+            println!("{}", campaign.run()?);
+            tidy(&dir, temporary)
+        }
+        Command::KillChild { dir, seed, scratch, canary } => {
+            let canary = canary.as_deref().and_then(Canary::named);
+            run_child(&ChildJob { dir, seed, scratch, canary })
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "removes the directory that this program made")]
+fn tidy(dir: &std::path::Path, temporary: bool) -> Result<()> {
+    if temporary {
+        std::fs::remove_dir_all(dir)?;
+    }
+    Ok(())
+}

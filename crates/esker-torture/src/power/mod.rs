@@ -1,0 +1,245 @@
+//! Power loss on real files: a recorded run is stopped at any moment, a disk that the loss may leave is written out as
+//! real files, and a database on them must keep every promise.
+//!
+//! ```text
+//!   session: Db over RecordFs --steps--> Disk at moment m --power_loss--> files --real Env--> World --> Journal::verify
+//!      |-- killed at a moment: the next session begins with the files as they were seen, unsynced as they are
+//!      `-- power lost at a moment: the next session begins with what was left
+//! ```
+//!
+//! P1. After a power loss every `Sync` commit is there, and what is left is a prefix of the commits (J1 to J4).
+//! P2. So it is after any number of kills and losses in a row: what a reopened database shows, and what it
+//!     acknowledges on top, does not rest on bytes that a later loss takes away.
+
+mod disk;
+mod files;
+mod recorder;
+mod session;
+mod trace;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use esker::Db;
+use fastrand::Rng;
+
+use self::disk::{Disk, Files};
+use self::session::Plan;
+use self::trace::{Said, Step};
+use crate::budget::{Budget, Progress};
+use crate::failure::{Failure, Result};
+use crate::journal::{Crash, Journal, Left};
+use crate::shape::Shape;
+use crate::world::World;
+
+/// The most threads that write.
+const WRITERS: usize = 3;
+/// The most lives of a database in one run.
+const SESSIONS: usize = 4;
+
+/// A lie of the recording layer, to prove that the harness notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// Syncs of files do nothing.
+    SyncFile,
+    /// Syncs of the directory do nothing.
+    SyncDir,
+}
+
+/// A campaign of power losses.
+#[derive(Clone, Debug)]
+pub struct PowerCampaign {
+    /// Where databases live; made if missing, and emptied.
+    pub dir: PathBuf,
+    /// Determines all but the scheduling of threads.
+    pub seed: u64,
+    /// How long, in runs.
+    pub budget: Budget,
+    /// Moments at which each session loses power.
+    pub moments: usize,
+    /// What the recording layer does wrong.
+    pub canary: Option<Canary>,
+}
+
+/// The figures of a campaign.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PowerSummary {
+    /// Runs: databases, each with some sessions.
+    pub runs: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// Sessions that began with what a kill left.
+    pub after_kill: u64,
+    /// Sessions that began with what a power loss left.
+    pub after_power_loss: u64,
+    /// Power losses survived.
+    pub losses: u64,
+    /// Steps recorded.
+    pub steps: u64,
+    /// Operations acknowledged.
+    pub acknowledged: u64,
+    /// Acknowledged with less than `Sync`, and lost, over all losses.
+    pub lost: u64,
+    /// Losses that left a torn log tail.
+    pub torn: u64,
+    /// The time it took.
+    pub time: Duration,
+}
+
+impl std::fmt::Display for PowerSummary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "power losses survived                {:>10}", self.losses)?;
+        writeln!(f, "  with a torn log tail               {:>10}", self.torn)?;
+        writeln!(f, "runs                                 {:>10}", self.runs)?;
+        writeln!(f, "sessions                             {:>10}", self.sessions)?;
+        writeln!(f, "  begun after a kill                 {:>10}", self.after_kill)?;
+        writeln!(f, "  begun after a power loss           {:>10}", self.after_power_loss)?;
+        writeln!(f, "steps recorded                       {:>10}", self.steps)?;
+        writeln!(f, "operations acknowledged              {:>10}", self.acknowledged)?;
+        writeln!(f, "  lost over all losses, as may be    {:>10}", self.lost)?;
+        let rate = self.losses as f64 / self.time.as_secs_f64().max(1e-9);
+        write!(
+            f,
+            "time                                 {:>8.1} s, {rate:.1} losses a second",
+            self.time.as_secs_f64()
+        )
+    }
+}
+
+impl PowerCampaign {
+    /// Runs until the budget is used up.
+    ///
+    /// # Errors
+    /// A broken promise, with the files that show it and the command to try again.
+    pub fn run(&self) -> Result<PowerSummary> {
+        let mut summary = PowerSummary::default();
+        let mut progress = Progress::new(self.budget);
+        let mut rng = Rng::with_seed(self.seed);
+        while progress.goes_on() {
+            let run = self.one_run(rng.u64(..), &mut summary);
+            run.map_err(|failure| {
+                let (seed, runs, moments) = (self.seed, progress.done() + 1, self.moments);
+                Failure::new(format!(
+                    "run {}: {failure}\nto try again (threads are scheduled anew): esker-torture power --seed {seed} \
+                     --runs {runs} --moments {moments} --dir {}",
+                    progress.done(),
+                    self.dir.display()
+                ))
+            })?;
+            summary.runs += 1;
+            summary.time = progress.elapsed();
+            progress.advance(|| format!("{} losses survived", summary.losses));
+        }
+        for dir in ["db", "left"] {
+            files::remove(&self.dir.join(dir))?;
+        }
+        Ok(summary)
+    }
+
+    fn one_run(&self, seed: u64, summary: &mut PowerSummary) -> Result<()> {
+        let mut rng = Rng::with_seed(seed);
+        let shape = Shape::of(seed);
+        let mut disk = Disk::default();
+        let mut journal = Journal::new(World::empty(WRITERS), shape.durability);
+        let dir = self.dir.join("db");
+        let sessions = rng.usize(1..=SESSIONS);
+        for n in 1..=sessions {
+            let plan = Plan {
+                dir: &dir,
+                shape,
+                seed: rng.u64(..),
+                writers: rng.usize(1..=WRITERS),
+                ops: rng.usize(0..80),
+                canary: self.canary,
+            };
+            let session = plan.run(&disk, journal.clone(), WRITERS);
+            let session = session.map_err(|failure| failure.during(&format!("session {n}")))?;
+            let steps = session.steps.len();
+            summary.sessions += 1;
+            summary.steps += steps as u64;
+            // The moment at which this session ends for the next one, and those at which power is lost aside.
+            let end = rng.usize(0..=steps);
+            let mut moments: Vec<usize> =
+                (0..self.moments).map(|_| moment(&session.steps, &mut rng)).collect();
+            moments.push(end);
+            moments.sort_unstable();
+            let mut done = 0;
+            let mut next = None;
+            for moment in moments {
+                for step in &session.steps[done..moment] {
+                    disk.apply(step);
+                    follow(&mut journal, step, &session.journal);
+                }
+                done = moment;
+                let files = disk.power_loss(&mut rng);
+                let left = self.verify(&files, &journal, summary);
+                let left = left.map_err(|f| {
+                    f.during(&format!("session {n} of {sessions}, moment {moment} of {steps}"))
+                })?;
+                if moment == end && next.is_none() {
+                    next = Some((disk.clone(), journal.clone(), files, left));
+                }
+            }
+            summary.acknowledged += journal.acknowledged() as u64;
+            let (mut then_disk, then_journal, files, left) = next.expect("the end is among the moments");
+            if rng.u8(0..3) > 0 {
+                summary.after_kill += u64::from(n < sessions);
+                then_disk.prune();
+                (disk, journal) = (then_disk, then_journal);
+            } else {
+                summary.after_power_loss += u64::from(n < sessions);
+                disk = Disk::durable(files, then_disk.at());
+                journal = Journal::new(left.world, shape.durability);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens what a power loss left, on the real file system.
+    fn verify(&self, left: &Files, journal: &Journal, summary: &mut PowerSummary) -> Result<Left> {
+        let dir = self.dir.join("left");
+        files::write(&dir, left)?;
+        let verdict = || {
+            let db = Db::builder().open(&dir).map_err(|e| Failure::from(e).during("opening"))?;
+            let torn = db.stats().recovered_torn_bytes > 0;
+            let found = World::read(&db, WRITERS)?;
+            Ok((journal.verify(&found, Crash::Power)?, torn))
+        };
+        let (verdict, torn) = verdict().map_err(|failure: Failure| self.keep(left, &failure))?;
+        summary.losses += 1;
+        summary.lost += verdict.lost as u64;
+        summary.torn += u64::from(torn);
+        Ok(verdict)
+    }
+
+    /// Keeps the files of a failure as the loss left them.
+    fn keep(&self, left: &Files, failure: &Failure) -> Failure {
+        let dir: &Path = &self.dir.join("as-lost");
+        match files::write(dir, left) {
+            Ok(()) => {
+                Failure::new(format!("{failure}\nthe files as the power loss left them: {}", dir.display()))
+            }
+            Err(error) => Failure::new(format!("{failure}\nthe files could not be kept: {error}")),
+        }
+    }
+}
+
+/// A moment of a session: any, or just after a step at which much is at stake.
+fn moment(steps: &[Step], rng: &mut Rng) -> usize {
+    let any = rng.usize(0..=steps.len());
+    if rng.bool() {
+        return any;
+    }
+    let turn = steps[..any].iter().rposition(Step::is_turning_point);
+    turn.map_or(any, |at| at + 1)
+}
+
+/// Takes what was said into the promises; `opened` are those once the database was open.
+fn follow(journal: &mut Journal, step: &Step, opened: &Journal) {
+    match step {
+        Step::Said(Said::Opened) => *journal = opened.clone(),
+        Step::Said(Said::Intent { writer, op }) => journal.intent(*writer, op.clone()),
+        Step::Said(Said::Ack { writer }) => journal.ack(*writer),
+        _ => {}
+    }
+}

@@ -1,0 +1,102 @@
+//! One life of a database over the recording layer: opened, written by several threads, closed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker::Db;
+use esker_env::Env;
+
+use super::Canary;
+use super::disk::{Disk, Files};
+use super::files;
+use super::recorder::RecordFs;
+use super::trace::{Said, Step};
+use crate::failure::{Failure, Result};
+use crate::journal::{Crash, Journal};
+use crate::script::{Script, perform};
+use crate::shape::Shape;
+use crate::world::World;
+
+/// What was recorded.
+pub(crate) struct Session {
+    /// All steps, closing included.
+    pub(crate) steps: Vec<Step>,
+    /// The promises as of `Said::Opened`.
+    pub(crate) journal: Journal,
+}
+
+/// How to run it.
+pub(crate) struct Plan<'a> {
+    pub(crate) dir: &'a Path,
+    pub(crate) shape: Shape,
+    pub(crate) seed: u64,
+    pub(crate) writers: usize,
+    pub(crate) ops: usize,
+    pub(crate) canary: Option<Canary>,
+}
+
+impl Plan<'_> {
+    /// Opens what a process sees of `disk`, in a fresh directory, compares it with the promises, and goes on from there.
+    pub(crate) fn run(&self, disk: &Disk, mut journal: Journal, writers_max: usize) -> Result<Session> {
+        files::write(self.dir, &disk.current())?;
+        let fs = RecordFs::new(self.dir, disk, self.canary);
+        let env = Env::with_fs(Arc::new(fs.clone()));
+        let db = self.shape.builder().env(env).open(self.dir)?;
+        let found = World::read(&db, writers_max)?;
+        let left = journal.verify(&found, Crash::Process)?;
+        journal.settle(&left);
+        fs.say(Said::Opened);
+        let failures: Vec<Failure> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.writers)
+                .map(|writer| {
+                    let (db, fs) = (&db, &fs);
+                    let script = Script::new(self.seed, writer, found.scratch(writer));
+                    scope.spawn(move || write(db, fs, writer, script.take(self.ops)))
+                })
+                .collect();
+            let joined = threads.into_iter().map(|t| t.join().expect("writers do not panic"));
+            joined.filter_map(Result::err).collect()
+        });
+        if let Some(failure) = failures.into_iter().next() {
+            return Err(failure);
+        }
+        db.close()?;
+        let steps = fs.take();
+        self.compare(disk, &steps)?;
+        Ok(Session { steps, journal })
+    }
+
+    /// The recording is true: replayed, it makes what the real directory holds.
+    fn compare(&self, disk: &Disk, steps: &[Step]) -> Result<()> {
+        let mut disk = disk.clone();
+        steps.iter().for_each(|step| disk.apply(step));
+        let mut recorded = disk.current();
+        let mut real = files::read(self.dir)?;
+        for files in [&mut recorded, &mut real] {
+            files.remove("LOCK");
+        }
+        let names = |files: &Files| files.keys().cloned().collect::<Vec<_>>();
+        if names(&recorded) != names(&real) {
+            let (recorded, real) = (names(&recorded), names(&real));
+            return Err(Failure::new(format!("recorded files {recorded:?}, real ones {real:?}")));
+        }
+        match recorded.keys().find(|name| recorded[*name] != real[*name]) {
+            Some(name) => Err(Failure::new(format!("the recording of {name} is not what the file holds"))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn write(
+    db: &Db,
+    fs: &RecordFs,
+    writer: usize,
+    script: impl Iterator<Item = crate::script::Op>,
+) -> Result<()> {
+    for op in script {
+        fs.say(Said::Intent { writer, op: op.clone() });
+        perform(db, &op).map_err(|e| Failure::from(e).during(&format!("writer {writer}")))?;
+        fs.say(Said::Ack { writer });
+    }
+    Ok(())
+}

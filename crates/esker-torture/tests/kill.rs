@@ -1,0 +1,50 @@
+//! The short form of the kill campaign, and its canaries.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use esker_torture::Budget;
+use esker_torture::kill::{Canary, KillCampaign};
+
+fn campaign(dir: &Path, seed: u64, rounds: u64) -> KillCampaign {
+    KillCampaign {
+        program: env!("CARGO_BIN_EXE_esker-torture").into(),
+        dir: dir.to_owned(),
+        seed,
+        budget: Budget { rounds: Some(rounds), time: Some(Duration::from_secs(120)) },
+        canary: None,
+    }
+}
+
+#[test]
+fn k1_killed_processes_lose_nothing_that_was_promised() {
+    let dir = tempfile::tempdir().unwrap();
+    let summary = campaign(dir.path(), 1, 12).run().unwrap();
+    assert!(summary.rounds == 12 && summary.acknowledged > 50, "{summary}");
+}
+
+/// Runs until the canary is caught; it must be.
+fn caught(canary: Canary) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let campaign = KillCampaign { canary: Some(canary), ..campaign(dir.path(), 2, 200) };
+    campaign.run().expect_err("the canary must be caught").to_string()
+}
+
+#[test]
+fn a_child_that_acknowledges_too_early_is_caught() {
+    let error = caught(Canary::AckEarly);
+    assert!(error.contains("operations are left") && error.contains("esker-torture kill --seed"), "{error}");
+}
+
+#[test]
+fn a_child_that_leaves_operations_out_is_caught() {
+    let error = caught(Canary::Drop);
+    assert!(error.contains("round"), "{error}");
+}
+
+#[test]
+fn a_child_that_commits_halves_is_caught() {
+    let error = caught(Canary::Halves);
+    assert!(error.contains("is no state"), "{error}");
+}
