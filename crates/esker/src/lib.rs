@@ -10,6 +10,7 @@ mod encoding;
 mod manifest;
 mod memtable;
 mod read;
+mod sync;
 mod txn;
 mod types;
 mod wal;

@@ -11,6 +11,7 @@
 mod checks;
 mod finding;
 mod repo;
+mod sanitize;
 mod source;
 
 use std::process::ExitCode;
@@ -27,6 +28,8 @@ Commands:
   tidy           Check every file of the repository; exit 1 if there is an error
   goldens        List the golden bytes that the lock does not hold, or that differ from it
   goldens --add  Add new golden bytes to the lock; if old ones changed or are gone, refuse
+  sanitize KIND [--long]
+                 Test the parts with unsafe or lock-free code under loom, address, thread, valgrind or miri
   help           Print this text";
 
 fn main() -> ExitCode {
@@ -36,6 +39,8 @@ fn main() -> ExitCode {
         ["tidy"] => Repo::load().map(|repo| tidy(&repo)),
         ["goldens"] => Repo::load().map(|repo| report(&checks::goldens::check(&repo))),
         ["goldens", "--add"] => Repo::load().and_then(|repo| checks::goldens::add(&repo)),
+        ["sanitize", kind] => sanitize::run(kind, false),
+        ["sanitize", kind, "--long"] => sanitize::run(kind, true),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(true)

@@ -14,6 +14,8 @@
 
 mod block_cache;
 mod budget;
+#[cfg(all(test, loom))]
+mod models;
 mod slot;
 
 pub(crate) use block_cache::{BlockCache, CacheItem, CachedBlocks};

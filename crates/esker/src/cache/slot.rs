@@ -19,15 +19,37 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crossbeam_epoch::Guard;
+
+use crate::sync::atomic::{AtomicPtr, Ordering};
 
 const ACCESSED: usize = 1;
 
 /// Bytes fetched ahead: the heads of an 8 KiB block of middle-sized entries.
 const PREFETCHED_BYTES: usize = 256;
 const LINE_BYTES: usize = 64;
+
+/// What protects loaded blocks: an epoch guard, or its model.
+///
+/// # Safety
+/// What `defer` was given runs only after every pin that existed at the time of the call has ended.
+pub(super) unsafe trait Pin {
+    /// Runs `work` when nobody can hold what it frees any more.
+    ///
+    /// # Safety
+    /// `work` may run on another thread, and later than the lifetimes of what it borrows.
+    unsafe fn defer(&self, work: impl FnOnce());
+}
+
+// SAFETY: it is what epochs are for.
+unsafe impl Pin for Guard {
+    #[inline]
+    unsafe fn defer(&self, work: impl FnOnce()) {
+        // SAFETY: the caller's.
+        unsafe { self.defer_unchecked(work) };
+    }
+}
 
 /// A place for one block.
 pub(super) struct Slot<T> {
@@ -103,7 +125,7 @@ impl<T: Send + Sync + 'static> Slot<T> {
     /// The block, and a note that it was used. Acquire pairs with the Release of `insert`: the block's content is
     /// seen whole.
     #[inline(always)]
-    pub(super) fn load<'g>(&self, _pin: &'g Guard) -> Option<Pinned<'g, T>> {
+    pub(super) fn load<'g>(&self, _pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
         prefetch(self.hint.load(Ordering::Relaxed));
         let tagged = self.pointer.load(Ordering::Acquire);
         let pointer = NonNull::new(untagged(tagged))?;
@@ -116,7 +138,7 @@ impl<T: Send + Sync + 'static> Slot<T> {
     }
 
     /// The block without a note.
-    pub(super) fn peek<'g>(&self, _pin: &'g Guard) -> Option<Pinned<'g, T>> {
+    pub(super) fn peek<'g>(&self, _pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
         let pointer = NonNull::new(untagged(self.pointer.load(Ordering::Acquire)))?;
         Some(Pinned { pointer, _pin: PhantomData })
     }
@@ -140,7 +162,7 @@ impl<T: Send + Sync + 'static> Slot<T> {
 
     /// The clock's hand passes: an accessed block loses its mark, another one loses its place. Returns the evicted
     /// block's `size`.
-    pub(super) fn tick(&self, pin: &Guard, size: impl FnOnce(&T) -> u64) -> Option<u64> {
+    pub(super) fn tick(&self, pin: &impl Pin, size: impl FnOnce(&T) -> u64) -> Option<u64> {
         let tagged = self.pointer.load(Ordering::Acquire);
         if tagged.is_null() {
             return None;
@@ -153,14 +175,15 @@ impl<T: Send + Sync + 'static> Slot<T> {
         // SAFETY: the exchange made this thread the one that took the pointer out (SL2); it holds the count still.
         let bytes = size(unsafe { &*tagged });
         // SAFETY: SL1 and SL2: the count is given up once, after all present pins; T is Send.
-        unsafe { pin.defer_unchecked(move || drop(Arc::from_raw(tagged.cast_const()))) };
+        unsafe { pin.defer(move || drop(Arc::from_raw(tagged.cast_const()))) };
         Some(bytes)
     }
 }
 
 impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
-        let pointer = untagged(*self.pointer.get_mut());
+        // Relaxed: &mut self means that every other access happened before.
+        let pointer = untagged(self.pointer.load(Ordering::Relaxed));
         if !pointer.is_null() {
             // SAFETY: SL1; &mut self means that no reader holds this slot. A `Pinned` cannot outlive the slot's owner:
             // `CachedBlocks::load` ties it to a borrow of the owner too.

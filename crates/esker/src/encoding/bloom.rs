@@ -12,9 +12,8 @@
 //! docs/formats/sstable.md). The technique is Putze, Sanders and Singler's (2007); with 10 bits a key about 1 % of
 //! absent keys pass.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::bytes::{DecodeError, Decoded};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 const LINE_BYTES: usize = 64;
 const LINE_BITS: u64 = LINE_BYTES as u64 * 8;

@@ -8,11 +8,10 @@
 //! A2. No two allocations overlap.
 #![expect(unsafe_code, reason = "hands out raw memory")]
 
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use parking_lot::Mutex;
 
 /// The first chunk is small, so that a tiny database stays tiny.
 const CHUNK_BYTES_MIN: usize = 64 << 10;

@@ -28,11 +28,12 @@ mod scan;
 mod tree;
 mod writer;
 
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -43,6 +44,7 @@ pub(crate) use self::scan::MemtableScan;
 use self::tree::Tree;
 use self::writer::TreeWriter;
 use crate::encoding::hash::key_hash;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::types::SeqNo;
 use crate::types::entry::EntryRef;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};

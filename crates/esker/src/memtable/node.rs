@@ -16,11 +16,11 @@
 #![expect(unsafe_code, reason = "follows pointers between nodes in the arena")]
 
 use std::cmp::Ordering::{Equal, Greater, Less};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use super::arena::{Arena, Bump};
 use super::permutation::{Permutation, SLOTS};
 use super::record::{Record, RecordRef};
+use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::types::key::head8;
 
 /// What leaves and inner nodes share, at the head of both.
@@ -52,6 +52,7 @@ pub(super) struct Inner {
     separators: [AtomicPtr<Record>; SLOTS],
 }
 
+#[cfg(not(loom))]
 const _: () = assert!(size_of::<Leaf>() == 256 && size_of::<Inner>() == 384);
 
 /// Where a node begins: on a cache line.

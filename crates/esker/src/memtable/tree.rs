@@ -21,14 +21,12 @@
 //! replaced node is never changed again, and holds all that was inserted before it was replaced (T1).
 #![expect(unsafe_code, reason = "follows pointers to nodes in the arena")]
 
-use std::sync::atomic::{AtomicPtr, Ordering};
-
-use parking_lot::Mutex;
-
 use super::arena::{Arena, Bump};
 use super::node::{Inner, Leaf, Node, prefetch_node};
 use super::permutation::Permutation;
 use super::record::RecordRef;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicPtr, Ordering};
 
 /// The arena and the root in it.
 pub(super) struct Tree {

@@ -7,7 +7,10 @@
 //!
 //! BS1. Every variant returns the same number; the portable one defines it.
 //! BS2. A variant runs only if its instructions were detected: [`Simd`] is made by [`Simd::detect`] alone.
-#![expect(unsafe_code, reason = "calls into functions compiled for instruction sets detected at run time")]
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "calls into functions compiled for instruction sets detected at run time")
+)]
 
 /// Heads in a node of the index tree.
 pub(super) const NODE: usize = 16;
@@ -76,6 +79,7 @@ impl Simd {
 /// Asks the processor to fetch the bytes at `at` and `line_count` cache lines from there on. A hint.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], at: usize, line_count: usize) {
+    #[cfg(target_arch = "x86_64")]
     const LINE: usize = 64;
     #[cfg(target_arch = "x86_64")]
     for line in 0..line_count {

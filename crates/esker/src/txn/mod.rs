@@ -7,6 +7,8 @@
 pub(crate) mod apply;
 pub(crate) mod commit;
 pub(crate) mod conflict;
+#[cfg(all(test, loom))]
+mod models;
 pub(crate) mod payload;
 pub(crate) mod queue;
 pub(crate) mod snapshots;

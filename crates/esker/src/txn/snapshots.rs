@@ -10,12 +10,12 @@
 //!      leaves out a pinned one.
 //! SN3. A counter keeps its value at every pinned sequence number.
 
+use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
-
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::types::{KeyspaceId, SeqNo};
 
 /// The published state.

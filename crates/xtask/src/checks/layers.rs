@@ -1,7 +1,7 @@
 //! The engine's modules use only what stands below them.
 //!
 //! ```text
-//!   types < encoding < recordio, cache < wal, memtable, sstable, blob < manifest < read < compaction < txn < db
+//!   sync < types < encoding < recordio, cache < wal, memtable, sstable, blob < manifest < read < compaction < txn < db
 //! ```
 //!
 //! Read from every `crate::NAME` outside tests. A name that `lib.rs` re-exports counts as its module.
@@ -16,6 +16,7 @@ const ROOT: &str = "crates/esker/src/";
 
 /// The steps, lowest first. Modules of one step do not use each other.
 const STEPS: &[&[&str]] = &[
+    &["sync"],
     &["types"],
     &["encoding"],
     &["recordio", "cache"],
