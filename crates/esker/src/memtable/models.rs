@@ -102,14 +102,24 @@ fn t1_appending_begins_a_new_leaf() {
     race(15, 2, |seq| seq, all_found);
 }
 
-/// The 16th key halves the root leaf; seven more fill the right half, and the last one splits it under its parent.
+/// The 16th key halves the root leaf; seven more fill the left half, and the 24th splits it under its parent. The 22nd and
+/// 23rd are in the half that moves.
 fn splits_a_child(seq: u64) -> u64 {
-    if seq <= 16 { 10 * (seq % 17) } else { 155 - (seq - 17) }
+    match seq {
+        ..=16 => into_the_middle(seq),
+        17..=23 => [1, 3, 5, 7, 11, 13, 15][seq as usize - 17],
+        _ => 0,
+    }
 }
 
 #[test]
 fn t2_a_split_below_a_parent() {
     race(23, 1, splits_a_child, all_found);
+}
+
+#[test]
+fn t3_t4_walks_over_a_split_below_a_parent() {
+    race(23, 1, splits_a_child, all_walked);
 }
 
 #[test]
