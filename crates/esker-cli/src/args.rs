@@ -29,7 +29,7 @@ Bytes:
 
 Exit codes:
   0  done, or found
-  1  not found (get, del), or not sound (check)
+  1  not found (get, del), not sound (check, dump), or something lost (repair)
   2  an error; the message says what to do";
 
 /// Look into, fill, empty and check an Esker database.
@@ -177,12 +177,34 @@ Examples:
     Stats,
     /// Read everything and verify it; exit code 1 if something is wrong
     #[command(after_help = "\
-Checks the checksum of every block, the order of the keys, and that files and manifest agree.
+Checks every checksum and every order, that files, manifest and log agree, that newer runs hold
+newer versions, and that the counts are right. A database that cannot be opened is checked
+offline: file by file, all damage listed with its place, nothing changed.
 
 Examples:
   esker check && echo sound
+  esker check --offline                        without opening it; works on any damage
   esker check --json                           {\"problems\":[...], ...}")]
-    Check,
+    Check(Check),
+    /// Salvage what can be read of a damaged database into a new one; exit code 1 if something was lost
+    #[command(after_help = "\
+The damaged database is only read. The new one holds the newest version of each key that can be
+read, and is checked. What was lost is listed: file, offset, and the keys it is about.
+
+Examples:
+  esker repair data repaired
+  esker repair data repaired --json            {\"losses\":[...], ...}")]
+    Repair(Repair),
+    /// Show what is in a file of a database, or in all of them; exit code 1 if something is damaged
+    #[command(after_help = "\
+A line for each piece: its offset, what it is, its parts. Keys are shown as they are stored, with
+the number of their keyspace in front.
+
+Examples:
+  esker dump data/000007.sst
+  esker dump data/000012.wal --json
+  esker dump data --no-entries                 every file, without keys and values")]
+    Dump(Dump),
     /// Merge everything into one run and drop what is removed or overwritten
     #[command(after_help = "Examples:\n  esker compact")]
     Compact,
@@ -208,6 +230,30 @@ impl RangeArgs {
         let decode = |given: &Option<OsString>| given.as_ref().map(|text| args.decode(text)).transpose();
         Ok(Bounds::new(decode(&self.prefix)?, decode(&self.from)?, decode(&self.to)?))
     }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Check {
+    /// Do not open the database: read its files and report everything that is wrong with them
+    #[arg(long)]
+    pub(crate) offline: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Repair {
+    /// Directory of the damaged database
+    pub(crate) source: PathBuf,
+    /// Directory of the new one: missing, or empty
+    pub(crate) target: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Dump {
+    /// A file of a database, or its directory
+    pub(crate) path: PathBuf,
+    /// Leave out entries of tables and ops of commits
+    #[arg(long)]
+    pub(crate) no_entries: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -68,7 +68,11 @@ fn engine_message(f: &mut fmt::Formatter<'_>, directory: &str, error: &Error) ->
             "the database in {directory} is in use by another process\n  wait until it is done: a database belongs to \
              one process at a time"
         ),
-        Error::Corrupt { .. } => write!(f, "{error}\n  `esker check` lists all damage of the database"),
+        Error::Corrupt { .. } => write!(
+            f,
+            "{error}\n  `esker check --offline` lists all damage; `esker repair {directory} NEW` salvages what can be \
+             read into a new database"
+        ),
         _ => write!(f, "{error}"),
     }
 }

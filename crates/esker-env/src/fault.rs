@@ -311,6 +311,10 @@ impl Fs for FaultFs {
         self.0.check(OpKind::Lock, &[path]).map_err(LockError::Io)?;
         self.0.inner.lock(path)
     }
+    fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
+        self.0.check(OpKind::Lock, &[path]).map_err(LockError::Io)?;
+        self.0.inner.lock_to_read(path)
+    }
 }
 
 #[derive(Debug)]

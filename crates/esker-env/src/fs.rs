@@ -87,6 +87,12 @@ pub trait Fs: Send + Sync + Debug + 'static {
     /// Takes the exclusive lock file at `path` (created if missing, never removed: the lock is the operating
     /// system's, not the file's presence) and writes this process's id into it. Held until the handle drops.
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError>;
+    /// Keeps others from taking the lock file at `path`, without changing anything; fails if somebody has it. `None` if
+    /// there is no such file, or if the file system cannot do this.
+    fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
+        let _ = path;
+        Ok(None)
+    }
 }
 
 /// An open file. All methods take `&self`: callers coordinate overlapping writes.

@@ -304,6 +304,14 @@ impl Fs for MemFs {
         let _ = file.set_len(0).and_then(|()| file.write_all_at(format!("{pid}\n").as_bytes(), 0));
         Ok(Box::new(lock))
     }
+
+    fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
+        let path = clean(path);
+        match self.0.state.read().locks.contains(path) {
+            true => Err(LockError::Held { path: path.to_owned(), pid: Some(std::process::id()) }),
+            false => Ok(None),
+        }
+    }
 }
 
 struct MemLock {

@@ -111,6 +111,22 @@ impl Fs for RealFs {
         let _ = file.set_len(0).and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
         Ok(Box::new(RealLock { _file: file, path: path.to_owned() }))
     }
+
+    fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
+        let file = match fs::File::open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(LockError::Io(e)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Some(Box::new(RealLock { _file: file, path: path.to_owned() }))),
+            Err(fs::TryLockError::WouldBlock) => {
+                Err(LockError::Held { path: path.to_owned(), pid: read_pid(&file) })
+            }
+            // A file system without locks: then nobody else has it locked either.
+            Err(fs::TryLockError::Error(_)) => Ok(None),
+        }
+    }
 }
 
 /// The holder's process id, if the platform lets us read a locked file (Windows does not).

@@ -27,7 +27,9 @@ pub mod fuzzing {
 }
 
 pub use db::{
-    Builder, CheckReport, Cursor, Db, Key, Keys, Keyspace, Range, Snapshot, Stats, Transaction, WriteBatch,
+    Builder, CheckReport, Cursor, Db, DumpItem, DumpOptions, DumpValue, Key, Keys, Keyspace, Loss, LostKeys,
+    Range, RepairReport, RepairedKeyspace, Snapshot, Stats, Transaction, WriteBatch, check_offline, dump,
+    repair,
 };
 pub use encoding::Compression;
 pub use sstable::TableCompression;

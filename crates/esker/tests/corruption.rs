@@ -8,73 +8,35 @@
 //! D2. The exception: damage in the last record of the log or of the manifest looks like a write that a crash tore.
 //!     It then counts as never made: the data is that of an earlier commit.
 //! D3. Files that hold no data (LOCK, OPTIONS) do no harm.
+//! D4. Checking offline finds something wrong exactly if opening refuses the database or checking it online does; a
+//!     dump shows any database.
+//! D5. No damage takes much memory or time.
 //!
-//! `ESKER_SWEEP=full` damages every byte instead of a sample.
-#![expect(clippy::unwrap_used, reason = "tests")]
+//! `ESKER_SWEEP=full` damages every byte instead of a sample. With `--nocapture` the tests tell how many databases
+//! they damaged.
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 mod common;
 
+#[path = "decoders/memory.rs"]
+mod memory;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use common::contents::{Contents, difference, dump};
-use common::script::{Change, Script, Step, steps};
+use common::damage::{Golden, LOGGED, cut, overwrite, path, places, read, replace};
 use common::{dir, simulated};
-use esker::{Durability, Error};
-use esker_env::{Fs, MemFs, OpenOptions};
+use esker::{Error, Result};
+use esker_env::{Env, Fs, MemFs};
 
-/// A closed database.
-struct Golden {
-    fs: MemFs,
-    files: Vec<String>,
-    /// What it holds.
-    newest: Contents,
-    /// What it held earlier, newest first: commits that are only in the log.
-    earlier: Vec<Contents>,
-}
-
-/// Commits after the last flush: they live in the log.
-const LOGGED: usize = 8;
-
-fn golden() -> Golden {
-    let fs = MemFs::new();
-    let mut script = Script::new(simulated(Arc::new(fs.clone())));
-    script.run(&steps()).unwrap();
-    script.step(&Step::Flush).unwrap();
-    let flushed = script.journal.history().len();
-    for n in 0..LOGGED {
-        let change = Change::Put(format!("logged/{n}").into_bytes(), vec![n as u8; 30]);
-        script.step(&Step::Commit(vec![("default", change)], Durability::Sync)).unwrap();
-    }
-    script.close().unwrap();
-    // Obsolete tables may still be on their way out: what is there now stays.
-    let fs = fs.crash_keep_all();
-    let states = script.journal.history()[flushed - 1..].iter().map(|s| s.first().unwrap().clone());
-    let mut earlier: Vec<_> = states.collect();
-    let newest = earlier.pop().unwrap();
-    earlier.reverse();
-    let mut files = fs.list_dir(dir()).unwrap();
-    files.sort();
-    let kinds = [".wal", ".sst", "MANIFEST", "CURRENT", "OPTIONS", "LOCK"];
-    assert!(kinds.iter().all(|kind| files.iter().any(|f| f.contains(kind))), "{files:?}");
-    Golden { fs, files, newest, earlier }
-}
-
-fn path(name: &str) -> PathBuf {
-    dir().join(name)
-}
-
-fn read(fs: &MemFs, name: &str) -> Vec<u8> {
-    let file = fs.open(&path(name), OpenOptions::read()).unwrap();
-    let mut bytes = vec![0; file.len().unwrap() as usize];
-    file.read_exact_at(&mut bytes, 0).unwrap();
-    bytes
-}
-
-fn replace(fs: &MemFs, name: &str, bytes: &[u8]) {
-    fs.open(&path(name), OpenOptions::create()).unwrap().write_all_at(bytes, 0).unwrap();
-}
+/// No damage makes opening, reading, checking or dumping take more memory. The databases have 1 MiB.
+const MEMORY_BYTES_MAX: usize = 24 << 20;
+/// Nor more time. Generous, since machines under load stall.
+const TIME_MAX: Duration = Duration::from_secs(20);
 
 /// What opening and reading everything gave.
 enum Outcome {
@@ -84,9 +46,9 @@ enum Outcome {
     Problems(Vec<String>),
 }
 
-fn examine(fs: MemFs) -> Outcome {
+fn examine(fs: &MemFs) -> Outcome {
     let attempt = || {
-        let db = simulated(Arc::new(fs)).open(dir())?;
+        let db = simulated(Arc::new(fs.clone())).open(dir())?;
         let contents = dump(&db)?;
         Ok((contents, db.check()?.problems))
     };
@@ -107,27 +69,66 @@ fn commits_at_stake(name: &str, cut: bool) -> usize {
     }
 }
 
-impl Golden {
-    /// Damages one copy and judges what comes of it (D1 to D3).
-    fn judge(&self, what: &str, name: &str, cut: bool, damage: impl FnOnce(&MemFs)) {
-        let fs = self.fs.crash_keep_all();
-        damage(&fs);
-        let outcome = catch_unwind(AssertUnwindSafe(|| examine(fs)));
-        let outcome = outcome.unwrap_or_else(|_| panic!("D1: {what} of {name}: panic"));
-        match outcome {
-            Outcome::Data(found) if found == self.newest => {}
-            Outcome::Data(found) => {
-                let allowed = &self.earlier[..commits_at_stake(name, cut)];
-                let text = difference(&found, &self.newest);
-                assert!(allowed.contains(&found), "D1: {what} of {name}: wrong data: {text}");
+/// Reads all files one by one, without opening the database: is anything wrong? (D4)
+fn examine_offline(fs: &MemFs) -> Result<Vec<String>> {
+    let env = Env::simulated(Arc::new(fs.clone()), 1);
+    let mut damaged = Vec::new();
+    esker::DumpOptions::default().env(env).dump(dir(), |item| damaged.push(item.kind == "damage"))?;
+    assert!(damaged.len() > 3, "a dump shows something");
+    Ok(simulated(Arc::new(fs.clone())).check_offline(dir())?.problems)
+}
+
+/// How many copies were damaged, by test.
+struct Tally(&'static str, AtomicU64);
+
+impl Tally {
+    fn new(test: &'static str) -> Tally {
+        Tally(test, AtomicU64::new(0))
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        println!("{}: {} damaged databases", self.0, self.1.load(Ordering::Relaxed));
+    }
+}
+
+/// Damages one copy and judges what comes of it (D1 to D4).
+fn judge(golden: &Golden, tally: &Tally, what: &str, names: &[&str], cut: bool, damage: impl FnOnce(&MemFs)) {
+    tally.1.fetch_add(1, Ordering::Relaxed);
+    let fs = golden.copy();
+    damage(&fs);
+    let what = format!("{what} of {}", names.join(" and "));
+    let started = Instant::now();
+    let mut results = None;
+    let peak = memory::peak_of(|| {
+        let work = || (examine_offline(&fs), examine(&fs));
+        results = Some(catch_unwind(AssertUnwindSafe(work)));
+    });
+    assert!(peak <= MEMORY_BYTES_MAX, "D5: {what}: {peak} bytes of memory");
+    assert!(started.elapsed() <= TIME_MAX, "D5: {what}: {:?}", started.elapsed());
+    let results = results.expect("it ran");
+    let (offline, outcome) = results.unwrap_or_else(|_| panic!("D1: {what}: panic"));
+    let found_offline = !matches!(&offline, Ok(problems) if problems.is_empty());
+    match outcome {
+        Outcome::Data(found) => {
+            assert!(!found_offline, "D4: {what}: sound, but offline: {offline:?}");
+            if found != golden.newest {
+                let stake = names.iter().map(|name| commits_at_stake(name, cut)).max().unwrap_or(0);
+                let text = difference(&found, &golden.newest);
+                assert!(golden.earlier[..stake].contains(&found), "D1: {what}: wrong data: {text}");
             }
-            Outcome::Refused(error) => {
-                assert!(name != "LOCK" && name != "OPTIONS", "D3: {what} of {name}: {error}");
-                assert!(names_a_file(&error), "D1: {what} of {name}: {error:?}");
-            }
-            Outcome::Problems(problems) => {
-                assert!(name.ends_with(".sst"), "D1: {what} of {name}: found by check only: {problems:?}");
-            }
+        }
+        Outcome::Refused(error) => {
+            assert!(found_offline, "D4: {what}: refused, but nothing is found offline: {error}");
+            let harmless = names.iter().all(|name| *name == "LOCK" || *name == "OPTIONS");
+            assert!(!harmless, "D3: {what}: {error}");
+            assert!(names_a_file(&error), "D1: {what}: {error:?}");
+        }
+        Outcome::Problems(problems) => {
+            assert!(found_offline, "D4: {what}: nothing is found offline: {problems:?}");
+            let table = names.iter().any(|name| name.ends_with(".sst"));
+            assert!(table, "D1: {what}: found by check only: {problems:?}");
         }
     }
 }
@@ -139,40 +140,30 @@ fn names_a_file(error: &Error) -> bool {
     }
 }
 
-/// Places in a file of `len` bytes.
-fn places(len: usize, sample: usize) -> Vec<usize> {
-    let full = std::env::var("ESKER_SWEEP").is_ok_and(|v| v == "full");
-    if full || len <= sample {
-        return (0..len).collect();
-    }
-    let edge = sample / 4;
-    let inner = (0..2 * edge).map(|i| edge + i * (len - 2 * edge) / (2 * edge));
-    (0..edge).chain(inner).chain(len - edge..len).collect()
-}
-
 #[test]
 fn d1_a_flipped_bit_anywhere() {
-    let golden = golden();
-    for name in &golden.files {
-        let bytes = read(&golden.fs, name);
-        for at in places(bytes.len(), 400) {
-            golden.judge(&format!("bit {} of byte {at} flipped", at % 8), name, false, |fs| {
-                let file = fs.open(&path(name), OpenOptions::write()).unwrap();
-                file.write_all_at(&[bytes[at] ^ 1 << (at % 8)], at as u64).unwrap();
-            });
+    let tally = Tally::new("a flipped bit");
+    for (golden, sample) in [(Golden::merged(), 200), (Golden::layered(), 60)] {
+        for name in &golden.files {
+            let bytes = golden.read(name);
+            for at in places(bytes.len(), sample) {
+                let what = format!("bit {} of byte {at} flipped", at % 8);
+                judge(&golden, &tally, &what, &[name], false, |fs| {
+                    overwrite(fs, name, at, &[bytes[at] ^ 1 << (at % 8)]);
+                });
+            }
         }
     }
 }
 
 #[test]
 fn d1_any_byte_turned_around() {
-    let golden = golden();
+    let (tally, golden) = (Tally::new("an inverted byte"), Golden::merged());
     for name in &golden.files {
-        let bytes = read(&golden.fs, name);
-        for at in places(bytes.len(), 120) {
-            golden.judge(&format!("byte {at} inverted"), name, false, |fs| {
-                let file = fs.open(&path(name), OpenOptions::write()).unwrap();
-                file.write_all_at(&[!bytes[at]], at as u64).unwrap();
+        let bytes = golden.read(name);
+        for at in places(bytes.len(), 60) {
+            judge(&golden, &tally, &format!("byte {at} inverted"), &[name], false, |fs| {
+                overwrite(fs, name, at, &[!bytes[at]]);
             });
         }
     }
@@ -180,69 +171,99 @@ fn d1_any_byte_turned_around() {
 
 #[test]
 fn d1_cut_at_any_length() {
-    let golden = golden();
+    let (tally, golden) = (Tally::new("a cut"), Golden::merged());
     for name in &golden.files {
-        let bytes = read(&golden.fs, name);
-        for len in places(bytes.len(), 160) {
-            golden.judge(&format!("cut to {len} of {} bytes", bytes.len()), name, true, |fs| {
-                fs.open(&path(name), OpenOptions::write()).unwrap().set_len(len as u64).unwrap();
-            });
+        let bytes = golden.read(name);
+        for len in places(bytes.len(), 100) {
+            let what = format!("cut to {len} of {} bytes", bytes.len());
+            judge(&golden, &tally, &what, &[name], true, |fs| cut(fs, name, len));
         }
     }
 }
 
 #[test]
 fn d1_each_file_lost() {
-    let golden = golden();
-    for name in &golden.files {
-        golden.judge("loss", name, true, |fs| fs.remove_file(&path(name)).unwrap());
+    let tally = Tally::new("a loss");
+    for golden in [Golden::merged(), Golden::layered()] {
+        for name in &golden.files {
+            judge(&golden, &tally, "loss", &[name], true, |fs| fs.remove_file(&path(name)).unwrap());
+        }
     }
 }
 
 #[test]
 fn d1_each_file_foreign() {
-    let golden = golden();
+    let (tally, golden) = (Tally::new("a foreign file"), Golden::merged());
     let mut rng = fastrand::Rng::with_seed(5);
     let noise: Vec<u8> = (0..5000).map(|_| rng.u8(..)).collect();
     let text = b"This is not the file you are looking for.\n".repeat(20);
     for name in &golden.files {
-        let len = read(&golden.fs, name).len();
+        let len = golden.read(name).len();
         for (what, bytes) in
             [("nothing", vec![]), ("noise", noise.clone()), ("text", text.clone()), ("zeros", vec![0; len])]
         {
-            golden.judge(&format!("{what} instead"), name, true, |fs| replace(fs, name, &bytes));
+            judge(&golden, &tally, &format!("{what} instead"), &[name], true, |fs| replace(fs, name, &bytes));
         }
         for other in &golden.files {
-            let bytes = read(&golden.fs, other);
-            golden.judge(&format!("{other} instead"), name, true, |fs| replace(fs, name, &bytes));
-        }
-    }
-}
-
-#[test]
-fn d1_tables_swapped() {
-    let golden = golden();
-    let tables: Vec<_> = golden.files.iter().filter(|name| name.ends_with(".sst")).collect();
-    for (i, a) in tables.iter().enumerate() {
-        for b in &tables[i + 1..] {
-            golden.judge(&format!("swap with {b}"), a, false, |fs| {
-                let (first, second) = (read(fs, a), read(fs, b));
-                replace(fs, a, &second);
-                replace(fs, b, &first);
+            let bytes = golden.read(other);
+            judge(&golden, &tally, &format!("{other} instead"), &[name], true, |fs| {
+                replace(fs, name, &bytes)
             });
         }
     }
 }
 
 #[test]
+fn d1_any_two_files_swapped() {
+    let (tally, golden) = (Tally::new("a swap"), Golden::layered());
+    for (i, a) in golden.files.iter().enumerate() {
+        for b in &golden.files[i + 1..] {
+            judge(&golden, &tally, "swap", &[a, b], true, |fs| {
+                replace(fs, a, &golden.read(b));
+                replace(fs, b, &golden.read(a));
+            });
+        }
+    }
+}
+
+#[test]
+fn a_torn_log_tail_is_trimmed_in_silence_and_counted() {
+    let golden = Golden::merged();
+    let log = golden.files.iter().rfind(|name| name.ends_with(".wal")).unwrap();
+    let bytes = golden.read(log);
+    // In the value of the last commit; what follows it, End, was not synced apart from it.
+    let at = bytes.windows(30).rposition(|w| w == [LOGGED as u8 - 1; 30]).unwrap();
+    let fs = golden.copy();
+    cut(&fs, log, at + 7);
+    let db = simulated(Arc::new(fs)).open(dir()).unwrap();
+    assert_eq!(dump(&db).unwrap(), golden.earlier[0]);
+    let stats = db.stats();
+    assert!(stats.recovered_torn_bytes > 0, "{stats:?}");
+    assert!(db.check().unwrap().problems.is_empty());
+}
+
+#[test]
+fn damage_in_the_middle_of_the_log_is_refused_and_repair_named() {
+    let golden = Golden::merged();
+    let log = golden.files.iter().rfind(|name| name.ends_with(".wal")).unwrap();
+    let at = golden.read(log).windows(30).position(|w| w == [2; 30]).unwrap();
+    let fs = golden.copy();
+    overwrite(&fs, log, at, b"!");
+    let error = simulated(Arc::new(fs.clone())).open(dir()).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { offset: 1.., .. }), "{error:?}");
+    assert!(error.to_string().contains("esker repair"), "{error}");
+    assert_eq!(read(&fs, log)[at], b'!', "nothing was changed");
+}
+
+#[test]
 fn d3_strange_files_beside_ours_are_left_alone() {
-    let golden = golden();
-    let fs = golden.fs.crash_keep_all();
+    let golden = Golden::merged();
+    let fs = golden.copy();
     let strange = ["notes.txt", "000001.sst.bak", "MANIFEST", "x.wal", "999999999999999999999999.sst"];
     for name in strange {
         replace(&fs, name, b"mine");
     }
-    match examine(fs.clone()) {
+    match examine(&fs) {
         Outcome::Data(found) => assert!(found == golden.newest),
         Outcome::Refused(error) => panic!("{error}"),
         Outcome::Problems(problems) => panic!("{problems:?}"),
@@ -256,9 +277,9 @@ fn d3_strange_files_beside_ours_are_left_alone() {
 #[test]
 fn canary_unchecked_damage_is_noticed() {
     // A database that holds something else must be told from the golden one.
-    let golden = golden();
+    let (tally, golden) = (Tally::new("a canary"), Golden::merged());
     let other = catch_unwind(AssertUnwindSafe(|| {
-        golden.judge("another commit", "CURRENT", false, |fs| {
+        judge(&golden, &tally, "another commit", &["CURRENT"], false, |fs| {
             let db = simulated(Arc::new(fs.clone())).open(dir()).unwrap();
             db.default_keyspace().put("a", "b").unwrap();
             db.close().unwrap();

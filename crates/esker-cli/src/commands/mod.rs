@@ -4,11 +4,13 @@ mod check;
 mod compact;
 mod count;
 mod del;
+mod dump;
 mod export;
 mod get;
 mod import;
 mod info;
 mod put;
+mod repair;
 mod scan;
 mod stats;
 
@@ -28,7 +30,9 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         Command::Export(export) => export::run(args, export),
         Command::Info => info::run(args),
         Command::Stats => stats::run(args),
-        Command::Check => check::run(args),
+        Command::Check(check) => check::run(args, check),
+        Command::Repair(repair) => repair::run(args, repair),
+        Command::Dump(dump) => dump::run(args, dump),
         Command::Compact => compact::run(args),
     }
 }

@@ -140,6 +140,11 @@ impl MergeScan {
         Ok(self.standing.get(self.leader).map(|one| one.source.current()))
     }
 
+    /// Which source the entry that `next` returned comes from, counted from the newest.
+    pub(crate) fn rank(&self) -> usize {
+        self.standing[self.leader].rank
+    }
+
     fn find_leaders(&mut self) {
         (self.leader, self.runner_up) = (0, None);
         for i in 1..self.standing.len() {

@@ -11,7 +11,7 @@
 
 pub(crate) mod execute;
 mod garbage;
-mod merge;
+pub(crate) mod merge;
 mod output;
 pub(crate) mod pacing;
 pub(crate) mod partition;

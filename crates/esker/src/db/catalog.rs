@@ -26,7 +26,7 @@ use crate::types::{Error, KeyspaceId, Result};
 /// The keyspace that always exists.
 pub(crate) const DEFAULT_NAME: &str = "default";
 const NAME_PREFIX: u8 = b'n';
-const NEXT_ID_KEY: &[u8] = b"i";
+pub(crate) const NEXT_ID_KEY: &[u8] = b"i";
 const FIRST_ID: u32 = KeyspaceId::DEFAULT.get() + 1;
 
 /// A keyspace as all its handles share it.
@@ -206,7 +206,8 @@ impl Catalog {
     }
 }
 
-fn check_name(name: &str) -> Result<()> {
+/// Refuses names that no keyspace can have.
+pub(crate) fn check_name(name: &str) -> Result<()> {
     match name.len() {
         0 => Err(Error::Invalid("a keyspace needs a name".into())),
         1..=1024 => Ok(()),
@@ -214,11 +215,18 @@ fn check_name(name: &str) -> Result<()> {
     }
 }
 
-fn name_key(name: &str) -> Vec<u8> {
+/// The encoded key of a name's entry.
+pub(crate) fn name_key(name: &str) -> Vec<u8> {
     encode_key(KeyspaceId::CATALOG, &[&[NAME_PREFIX], name.as_bytes()].concat())
 }
 
-fn varint(n: u32) -> Vec<u8> {
+/// The name whose entry has this user key; `None` if it is no name's.
+pub(crate) fn name_of(key: &[u8]) -> Option<&str> {
+    std::str::from_utf8(key.strip_prefix(&[NAME_PREFIX])?).ok()
+}
+
+/// An id as the catalog stores it.
+pub(crate) fn varint(n: u32) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, u64::from(n));
     out

@@ -38,7 +38,7 @@ use crate::txn::snapshots::Published;
 use crate::txn::{apply, payload};
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{Error, FileId, KeyspaceId, Result, SeqNo};
-use crate::wal::{self, WalOptions, WalPool, WalWriter};
+use crate::wal::{self, Recovered, WalOptions, WalPool, WalWriter};
 
 /// Opens or creates the database in `dir`.
 pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
@@ -144,7 +144,9 @@ fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<VersionEdit
             let names = list(env, dir)?;
             let data = names.iter().find(|name| name.ends_with(".wal") || name.ends_with(".sst"));
             if let Some(name) = data {
-                let detail = format!("it is missing, but {name} is there: restore CURRENT from a backup");
+                let detail = format!(
+                    "it is missing, but {name} is there: restore it from a backup or run `esker repair`"
+                );
                 return Err(Error::corrupt("CURRENT", dir.join(CURRENT), 0, detail));
             }
             Ok(VersionEdit { wal_from: Some(1), ..VersionEdit::default() })
@@ -206,6 +208,36 @@ struct Replayed {
 }
 
 fn replay(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Replayed> {
+    replay_with(options, state, |wal_from, on_record| wal::recover(env, dir, wal_from, on_record))
+}
+
+/// What a reader of the database would see, found out without changing anything.
+pub(super) fn look_into(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Look> {
+    let cache = BlockCache::new(MemoryBudget::new(options.memory()));
+    let version = open_tables(env, dir, state, &cache)?;
+    let replayed =
+        replay_with(options, state, |wal_from, on_record| wal::verify(env, dir, wal_from, on_record))?;
+    let view = ReadView {
+        active: replayed.active,
+        immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
+        version: Arc::new(version),
+    };
+    Ok(Look { view, counts: replayed.counts, last_seq: replayed.last_seq })
+}
+
+/// See [`look_into`].
+pub(super) struct Look {
+    pub(super) view: ReadView,
+    pub(super) counts: BTreeMap<KeyspaceId, u64>,
+    pub(super) last_seq: SeqNo,
+}
+
+/// Replays the log; `recover` reads it from a segment on.
+fn replay_with(
+    options: &Options,
+    state: &VersionEdit,
+    recover: impl FnOnce(u64, &mut dyn FnMut(SeqNo, &[u8]) -> Result<(), String>) -> Result<Recovered>,
+) -> Result<Replayed> {
     let flushed = state.flushed_seq.unwrap_or_default();
     let wal_from = wal_from(state);
     let active = Arc::new(Memtable::new(options.memtable_bytes));
@@ -220,7 +252,7 @@ fn replay(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Resu
         commits: 0,
         torn_bytes: 0,
     };
-    let recovered = wal::recover(env, dir, wal_from, |seq, record| {
+    let recovered = recover(wal_from, &mut |seq, record| {
         if seq <= flushed {
             return Ok(());
         }

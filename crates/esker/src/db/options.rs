@@ -114,6 +114,9 @@ impl Builder {
         self.table_bytes = bytes;
         self
     }
+    pub(crate) fn environment(&self) -> &Env {
+        &self.env
+    }
     /// Opens the database in a directory.
     ///
     /// # Errors
@@ -124,7 +127,7 @@ impl Builder {
         crate::db::open::open(options, path.as_ref())
     }
 
-    fn derive(self) -> Result<Options> {
+    pub(crate) fn derive(self) -> Result<Options> {
         let invalid = |text: &str| Err(Error::Invalid(text.to_owned()));
         if self.memory < MIB {
             return invalid("memory: at least 1 MiB is needed");

@@ -158,8 +158,13 @@ impl Core {
 
     /// Commits writes of the engine itself, durably.
     pub(crate) fn commit_own(&self, set: WriteSet) -> Result<()> {
+        self.commit_encoded(set, Durability::Sync)
+    }
+
+    /// Commits writes of encoded keys, of keyspaces that need not be in the catalog.
+    pub(crate) fn commit_encoded(&self, set: WriteSet, durability: Durability) -> Result<()> {
         let set = Arc::new(set);
-        self.submit(CommitRequest { set, durability: Durability::Sync, since: None, keyspaces: Vec::new() })
+        self.submit(CommitRequest { set, durability, since: None, keyspaces: Vec::new() })
     }
 
     fn submit(&self, request: CommitRequest) -> Result<()> {

@@ -154,6 +154,16 @@ impl ManifestLog {
     pub fn id(&self) -> FileId {
         self.id
     }
+
+    /// The manifest file.
+    pub fn path(&self) -> PathBuf {
+        self.dir.join(manifest_name(self.id))
+    }
+
+    /// All edits that are durable, merged.
+    pub fn state(&self) -> &VersionEdit {
+        &self.state
+    }
 }
 
 /// Writes the marker behind an edit (ML5). It need not be durable yet.
@@ -162,7 +172,7 @@ fn mark(writer: &mut recordio::Writer) -> Result<()> {
     writer.flush()
 }
 
-fn check_header(header: &[u8], path: &Path, offset: u64) -> Result<()> {
+pub(super) fn check_header(header: &[u8], path: &Path, offset: u64) -> Result<()> {
     let Some(rest) = header.strip_prefix(MAGIC) else {
         return Err(Error::corrupt("manifest", path, offset, "the first record is not a manifest's"));
     };
@@ -203,7 +213,8 @@ pub fn replace_file(env: &Env, dir: &Path, temporary: &str, name: &str, content:
     sync_dir(env, dir)
 }
 
-fn read_current(env: &Env, dir: &Path) -> Result<Option<FileId>> {
+/// The manifest that `CURRENT` names; `None` if there is no `CURRENT`.
+pub(crate) fn read_current(env: &Env, dir: &Path) -> Result<Option<FileId>> {
     let path = dir.join(CURRENT);
     let io = |e| Error::io("read", &path, e);
     if !env.fs.exists(&path).map_err(io)? {

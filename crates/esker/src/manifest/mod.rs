@@ -8,6 +8,7 @@
 pub(crate) mod edit;
 pub(crate) mod file_name;
 pub(crate) mod log;
+pub(crate) mod salvage;
 pub(crate) mod version;
 
 /// Entry points for fuzzing: decoders of this module on arbitrary bytes.

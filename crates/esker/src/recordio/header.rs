@@ -83,6 +83,12 @@ impl FileHeader {
         })?;
         Ok(Some(FileHeader { codec, salt }))
     }
+
+    /// What a damaged header may have said, if its codec is one of ours.
+    pub(super) fn guess(bytes: &[u8]) -> Option<FileHeader> {
+        let salt = bytes.get(12..HEADER_BYTES)?.first_chunk::<4>()?;
+        Some(FileHeader { codec: Compression::from_id(bytes[9])?, salt: u32::from_le_bytes(*salt) })
+    }
 }
 
 fn never_written(bytes: &[u8]) -> bool {

@@ -28,11 +28,18 @@ pub struct ReadOptions {
     buffer_bytes: usize,
     strict_tail: bool,
     resync: bool,
+    salvage: bool,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        ReadOptions { env: Env::real(), buffer_bytes: 256 << 10, strict_tail: false, resync: false }
+        ReadOptions {
+            env: Env::real(),
+            buffer_bytes: 256 << 10,
+            strict_tail: false,
+            resync: false,
+            salvage: false,
+        }
     }
 }
 
@@ -62,13 +69,29 @@ impl ReadOptions {
         self
     }
 
+    /// Reads a file whose header is damaged, too, as if what is needed of it were right: if it is not, no record proves
+    /// valid. [`Reader::header_damage`] tells. Includes `resync`.
+    pub(crate) fn salvage(mut self) -> Self {
+        (self.salvage, self.resync) = (true, true);
+        self
+    }
+
     /// Opens the file.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Reader> {
         let path = path.as_ref();
         let file = self.env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
         let mut window = Window::new(file, path, self.buffer_bytes)?;
-        let header = FileHeader::decode(window.at(0, HEADER_BYTES as u64)?, path)?;
+        let bytes = window.at(0, HEADER_BYTES as u64)?;
+        let mut header_damage = None;
+        let header = match (FileHeader::decode(bytes, path), FileHeader::guess(bytes)) {
+            (Err(error), Some(guess)) if self.salvage && error.is_corrupt() => {
+                header_damage = Some(error);
+                Some(guess)
+            }
+            (decoded, _) => decoded?,
+        };
         let mut reader = Reader {
+            header_damage,
             window,
             header: header.unwrap_or_default(),
             position: HEADER_BYTES as u64,
@@ -109,6 +132,7 @@ impl ReadOptions {
 /// ```
 #[derive(Debug)]
 pub struct Reader {
+    header_damage: Option<Error>,
     window: Window,
     header: FileHeader,
     /// Where the next record should start.
@@ -185,6 +209,11 @@ impl Reader {
     /// The bytes of damage skipped so far; the tail is not among them.
     pub fn skipped_bytes(&self) -> u64 {
         self.skipped_bytes
+    }
+
+    /// What is wrong with the file's header, if it was opened for salvage.
+    pub(crate) fn header_damage(&mut self) -> Option<Error> {
+        self.header_damage.take()
     }
 
     pub(super) fn header(&self) -> FileHeader {

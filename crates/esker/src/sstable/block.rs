@@ -337,6 +337,13 @@ impl Block {
         prefetch(self.bytes(), start + bytes, (next - start).div_ceil(64).min(8));
     }
 
+    /// Key `i`.
+    pub(super) fn key(&self, i: usize) -> Vec<u8> {
+        let mut key = self.prefix().to_vec();
+        self.push_suffix(i, &mut key);
+        key
+    }
+
     /// Appends key `i` without the prefix.
     #[inline(always)]
     pub(super) fn push_suffix(&self, i: usize, out: &mut Vec<u8>) {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::Table;
+use super::block::Block;
 use super::scan::TableScan;
 use crate::encoding::hash::key_hash;
 use crate::types::entry::{EntryRef, Kind};
@@ -32,13 +33,25 @@ struct Tally {
     value_bytes: u64,
     min_seq: SeqNo,
     max_seq: SeqNo,
-    last_key: Vec<u8>,
-    last_seq: SeqNo,
+    /// The entry before; none at the start, and behind a block that was not read.
+    last: Option<(Vec<u8>, SeqNo)>,
 }
 
 impl Table {
     /// Reads the whole table, bypassing the cache, and checks order, counts, separators, filter and range.
+    ///
+    /// # Errors
+    /// The first that [`verify_all`](Self::verify_all) finds.
     pub(crate) fn verify(self: &Arc<Self>) -> Result<TableCheck> {
+        let mut first = None;
+        let check = self.verify_all(&mut |error| {
+            first.get_or_insert(error);
+        });
+        first.map_or(Ok(check), Err)
+    }
+
+    /// The same, giving everything that is wrong to `each`; behind a damaged block it goes on with the next.
+    pub(crate) fn verify_all(self: &Arc<Self>, each: &mut dyn FnMut(Error)) -> TableCheck {
         let mut scan = TableScan::new(self.clone(), false);
         let mut tally = Tally {
             check: TableCheck::default(),
@@ -47,28 +60,44 @@ impl Table {
             value_bytes: 0,
             min_seq: SeqNo::MAX,
             max_seq: SeqNo::ZERO,
-            last_key: Vec::new(),
-            last_seq: SeqNo::ZERO,
+            last: None,
         };
-        while scan.advance_block()? {
-            let number = tally.check.blocks as usize;
-            tally.check.blocks += 1;
-            let block = scan.current_block().expect("advance_block found one").clone();
-            for i in 0..block.count() {
-                let Some(entry) = scan.next()? else { break };
-                if !block.head_fits(i) {
-                    return Err(self.unsound(number, "a head is not its key's"));
+        let mut whole = true;
+        for number in 0..self.index().len() {
+            let checked = match scan.read_block(number) {
+                Ok(block) => self.check_block(&mut tally, number, &block),
+                Err(error) => {
+                    tally.last = None;
+                    Err(error)
                 }
-                let first_of_block = i == 0;
-                let last_block = number + 1 == self.index().len();
-                self.check_entry(&mut tally, number, first_of_block, &entry)?;
-                if i + 1 == block.count() && !last_block && !self.below_separator(number + 1, entry.key) {
-                    return Err(self.unsound(number, "a key is not below the next separator"));
-                }
+            };
+            if let Err(error) = checked {
+                whole = false;
+                each(error);
             }
         }
-        self.check_counts(&tally)?;
-        Ok(tally.check)
+        if whole && let Err(error) = self.check_counts(&tally) {
+            each(error);
+        }
+        tally.check
+    }
+
+    fn check_block(&self, tally: &mut Tally, number: usize, block: &Block) -> Result<()> {
+        tally.check.blocks += 1;
+        let mut key = block.prefix().to_vec();
+        for i in 0..block.count() {
+            key.truncate(block.prefix().len());
+            block.push_suffix(i, &mut key);
+            if !block.head_fits(i) {
+                return Err(self.unsound(number, "a head is not its key's"));
+            }
+            let entry = EntryRef { key: &key, seq: block.seq(i), kind: block.kind(i), value: block.value(i) };
+            self.check_entry(tally, number, i == 0, &entry)?;
+        }
+        if number + 1 < self.index().len() && !self.below_separator(number + 1, &key) {
+            return Err(self.unsound(number, "a key is not below the next separator"));
+        }
+        Ok(())
     }
 
     fn check_entry(
@@ -78,12 +107,20 @@ impl Table {
         first_of_block: bool,
         entry: &EntryRef<'_>,
     ) -> Result<()> {
-        let first = tally.check.entries == 0;
-        let same_key = !first && entry.key == tally.last_key;
-        if !first && (entry.key < &*tally.last_key || (same_key && entry.seq >= tally.last_seq)) {
+        let last = tally.last.take();
+        let same_key = last.as_ref().is_some_and(|(key, _)| key == entry.key);
+        let in_order = last
+            .as_ref()
+            .is_none_or(|(key, seq)| entry.key > key.as_slice() || (same_key && entry.seq < *seq));
+        let known = last.is_some() || number == 0;
+        let (mut last_key, _) = last.unwrap_or_default();
+        last_key.clear();
+        last_key.extend_from_slice(entry.key);
+        tally.last = Some((last_key, entry.seq));
+        if !in_order {
             return Err(self.unsound(number, "entries are out of order"));
         }
-        if first_of_block && self.index().continues(number) != same_key {
+        if first_of_block && known && self.index().continues(number) != same_key {
             return Err(self.unsound(number, "the index is wrong about where the first key starts"));
         }
         if first_of_block && self.index().find(entry.key) > number {
@@ -104,9 +141,6 @@ impl Table {
         tally.value_bytes += entry.value.len() as u64;
         tally.min_seq = tally.min_seq.min(entry.seq);
         tally.max_seq = tally.max_seq.max(entry.seq);
-        tally.last_key.clear();
-        tally.last_key.extend_from_slice(entry.key);
-        tally.last_seq = entry.seq;
         Ok(())
     }
 

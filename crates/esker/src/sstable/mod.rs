@@ -41,7 +41,9 @@ pub mod fuzzing;
 mod index;
 mod options;
 mod properties;
+mod salvage;
 mod scan;
+mod search;
 mod standalone;
 mod stored;
 mod table;
@@ -51,6 +53,7 @@ pub use options::{TableCompression, TableOptions};
 pub use standalone::{Metadata, Range, Reader, Writer, merge};
 
 pub(crate) use cursor::TableCursor;
+pub(crate) use salvage::{LostContent, SalvageScan, SalvageTable, TableDamage};
 pub(crate) use scan::TableScan;
 pub(crate) use table::Table;
 pub(crate) use writer::{TableMeta, TableWriter};

@@ -91,7 +91,7 @@ impl TableScan {
     }
 
     /// Takes up the next block; false after the last.
-    pub(super) fn advance_block(&mut self) -> Result<bool> {
+    fn advance_block(&mut self) -> Result<bool> {
         let number = self.next_block;
         if number >= self.table.index().len() {
             self.block = None;
@@ -108,12 +108,8 @@ impl TableScan {
         Ok(true)
     }
 
-    /// The block that `next` takes its entries from.
-    pub(super) fn current_block(&self) -> Option<&Arc<Block>> {
-        self.block.as_ref()
-    }
-
-    fn read_block(&mut self, number: usize) -> Result<Block> {
+    /// Reads a block of the file.
+    pub(super) fn read_block(&mut self, number: usize) -> Result<Block> {
         let extent = self.table.index().extent(number);
         if extent.start < self.window_extent.start || extent.end > self.window_extent.end {
             self.window_extent = extent.start..self.window_end(number);

@@ -320,7 +320,7 @@ impl std::fmt::Debug for Table {
     }
 }
 
-fn read_footer(file: &dyn File, path: &Path, file_bytes: u64) -> Result<Footer> {
+pub(super) fn read_footer(file: &dyn File, path: &Path, file_bytes: u64) -> Result<Footer> {
     let Some(offset) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
         return Err(Error::corrupt("footer", path, 0, format!("a file of {file_bytes} bytes is no table")));
     };

@@ -27,7 +27,7 @@ pub fn is_spare(name: &str) -> bool {
 }
 
 /// The path of a segment.
-pub(super) fn segment_path(dir: &Path, number: u64) -> PathBuf {
+pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(segment_file_name(number))
 }
 

@@ -22,6 +22,7 @@ mod format;
 pub mod fuzzing;
 mod pool;
 mod recovery;
+mod salvage;
 mod segment;
 mod sync;
 #[cfg(test)]
@@ -29,5 +30,6 @@ mod tests;
 mod writer;
 
 pub(crate) use pool::{WalOptions, WalPool};
-pub(crate) use recovery::{recover, remove_obsolete};
+pub(crate) use recovery::{Recovered, recover, remove_obsolete, verify};
+pub(crate) use salvage::{LogPiece, SegmentPiece, salvage, segments, walk_segment_file};
 pub(crate) use writer::WalWriter;

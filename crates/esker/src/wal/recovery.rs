@@ -77,7 +77,6 @@ pub(crate) fn remove_obsolete(env: &Env, dir: &Path, from_segment: u64) -> Resul
 }
 
 /// The same without changing anything.
-#[cfg(test)]
 pub(crate) fn verify(
     env: &Env,
     dir: &Path,
@@ -120,7 +119,7 @@ fn replay(
     if let Some((missing, _)) = (from_segment..).zip(&segments).find(|(expected, found)| expected != *found) {
         let path = file_name::segment_path(dir, missing);
         let detail =
-            "the segment is missing, and newer ones are there; restore a backup or run `esker check`";
+            "the segment is missing, and newer ones are there; restore a backup or run `esker repair`";
         return Err(Error::corrupt("WAL", path, 0, detail));
     }
 
@@ -151,7 +150,7 @@ fn replay(
     Ok(Replay { recovered, cut })
 }
 
-fn read_segment(env: &Env, path: &Path) -> Result<Vec<u8>> {
+pub(super) fn read_segment(env: &Env, path: &Path) -> Result<Vec<u8>> {
     let read = || {
         let file = env.fs.open(path, OpenOptions::read())?;
         let len = file.len()?;
@@ -172,7 +171,7 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, &[u8]) -> Result<(), String>>(
 ) -> Result<Option<usize>> {
     format::check_segment_header(segment.bytes, segment.generation, path)?;
     let corrupt = |offset: usize, detail: &str| {
-        let advice = "acknowledged commits are damaged: restore a backup or run `esker check`";
+        let advice = "acknowledged commits are damaged: restore a backup or run `esker repair`";
         Error::corrupt("WAL record", path, offset as u64, format!("{detail}; {advice}"))
     };
     let mut offset = SEGMENT_HEADER_BYTES;

@@ -271,7 +271,7 @@ fn w3_damage_before_a_newer_segment_and_missing_segments_are_told() {
             matches!(&err, Error::Corrupt { path: p, offset, .. } if (p, *offset) == (&path(at.0), at.1)),
             "{err}"
         );
-        assert!(err.to_string().contains("esker check"), "{err}");
+        assert!(err.to_string().contains("esker repair"), "{err}");
     };
     is_corrupt(&[(1, &a), (2, &bad), (3, &c)], (2, SEGMENT_HEADER_BYTES as u64));
     let cut = &b[..SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES + 32];

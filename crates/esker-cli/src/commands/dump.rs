@@ -1,0 +1,72 @@
+//! `esker dump`: show what is in a file of a database.
+
+use std::io::Write;
+
+use esker::{DumpItem, DumpOptions, DumpValue};
+use serde_json::{Map, Value};
+
+use crate::Answer;
+use crate::args::{Args, Dump};
+use crate::failure::{Failure, Result};
+use crate::output;
+use crate::text::ByteForm;
+
+pub(super) fn run(args: &Args, dump: &Dump) -> Result<Answer> {
+    let mut out = output::stdout();
+    let (mut written, mut damaged) = (Ok(()), false);
+    let shown = DumpOptions::default().entries(!dump.no_entries).dump(&dump.path, |item| {
+        damaged |= item.kind == "damage";
+        if written.is_ok() {
+            let line = if args.json { as_json(&item, args.form()) } else { as_text(&item, args.form()) };
+            written = out.write_all(&line);
+        }
+    });
+    written?;
+    out.flush()?;
+    shown.map_err(|error| Failure::message(error.to_string()))?;
+    Ok(if damaged { Answer::No } else { Answer::Yes })
+}
+
+/// `OFFSET KIND name=value ...`: bytes in quotes, in the form asked for.
+fn as_text(item: &DumpItem, form: ByteForm) -> Vec<u8> {
+    let mut line = format!("{:>10}  {}", item.offset, item.kind).into_bytes();
+    for (name, value) in &item.fields {
+        line.extend_from_slice(format!("  {name}=").as_bytes());
+        match value {
+            DumpValue::Number(n) => line.extend_from_slice(n.to_string().as_bytes()),
+            DumpValue::Text(text) => line.extend_from_slice(text.as_bytes()),
+            DumpValue::Bytes(bytes) => {
+                line.push(b'"');
+                form.encode(bytes, &mut line);
+                line.push(b'"');
+            }
+        }
+    }
+    line.push(b'\n');
+    line
+}
+
+/// An object a line; bytes that are not UTF-8 stand in hex under NAME_hex.
+fn as_json(item: &DumpItem, form: ByteForm) -> Vec<u8> {
+    let mut object = Map::new();
+    object.insert("offset".into(), item.offset.into());
+    object.insert("kind".into(), item.kind.into());
+    for (name, value) in &item.fields {
+        let (name, value) = match value {
+            DumpValue::Number(n) => ((*name).to_owned(), Value::from(*n)),
+            DumpValue::Text(text) => ((*name).to_owned(), Value::from(text.as_str())),
+            DumpValue::Bytes(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) if form != ByteForm::Hex => ((*name).to_owned(), Value::from(text)),
+                _ => {
+                    let mut hex = Vec::new();
+                    ByteForm::Hex.encode(bytes, &mut hex);
+                    (format!("{name}_hex"), Value::from(String::from_utf8_lossy(&hex)))
+                }
+            },
+        };
+        object.insert(name, value);
+    }
+    let mut line = Value::Object(object).to_string().into_bytes();
+    line.push(b'\n');
+    line
+}

@@ -1,0 +1,86 @@
+//! `esker repair`: salvage what can be read of a damaged database into a new one.
+
+use std::io::Write;
+
+use esker::{Db, LostKeys, RepairReport};
+use serde_json::{Value, json};
+
+use crate::Answer;
+use crate::args::{Args, Repair};
+use crate::failure::{Failure, Result};
+use crate::output;
+
+pub(super) fn run(args: &Args, repair: &Repair) -> Result<Answer> {
+    let repaired = Db::builder().repair(&repair.source, &repair.target);
+    let report = repaired.map_err(|error| match error {
+        // The target is what a full disk or a refusal is about.
+        esker::Error::NotFound(path) => Failure::message(format!("no database in {}", path.display())),
+        esker::Error::Locked { .. } => Failure::Engine(repair.source.clone(), error),
+        error => Failure::message(error.to_string()),
+    })?;
+    if args.json {
+        output::print_json(&as_json(&report))?;
+    } else {
+        print(repair, &report)?;
+    }
+    Ok(if report.losses.is_empty() { Answer::Yes } else { Answer::No })
+}
+
+fn print(repair: &Repair, report: &RepairReport) -> Result<()> {
+    let mut out = output::stdout();
+    writeln!(
+        out,
+        "{}: {} keys, from {} tables ({} blocks) and {} commits of the log; checked and sound",
+        repair.target.display(),
+        output::count(report.live_keys()),
+        output::count(report.tables),
+        output::count(report.blocks),
+        output::count(report.commits),
+    )?;
+    for keyspace in &report.keyspaces {
+        writeln!(out, "  {}  {} keys", keyspace.name.escape_debug(), output::count(keyspace.keys))?;
+    }
+    for note in &report.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    for loss in &report.losses {
+        writeln!(out, "LOST: {loss}")?;
+    }
+    let verdict = match report.losses.len() {
+        0 => "nothing was lost".to_owned(),
+        n => format!("{n} LOSSES: keys they name are missing, or have an older value"),
+    };
+    writeln!(out, "{verdict}")?;
+    Ok(out.flush()?)
+}
+
+fn as_json(report: &RepairReport) -> Value {
+    let place = |place: &Option<(esker::KeyspaceId, Vec<u8>)>| match place {
+        Some((id, key)) => json!({ "keyspace": id.get(), "key": key.escape_ascii().to_string() }),
+        None => Value::Null,
+    };
+    let keys = |keys: &LostKeys| match keys {
+        LostKeys::Between(low, high) => json!({ "from": place(low), "to": place(high) }),
+        LostKeys::Any => json!("any"),
+        LostKeys::Names => json!("names"),
+    };
+    let losses: Vec<Value> = report
+        .losses
+        .iter()
+        .map(|loss| {
+            json!({
+                "path": loss.path.display().to_string(), "offset": loss.offset, "bytes": loss.bytes,
+                "detail": loss.detail, "keys": keys(&loss.keys), "commits": loss.commits,
+            })
+        })
+        .collect();
+    let keyspaces: Vec<Value> = report
+        .keyspaces
+        .iter()
+        .map(|k| json!({ "id": k.id.get(), "name": k.name, "keys": k.keys }))
+        .collect();
+    json!({
+        "keyspaces": keyspaces, "tables": report.tables, "blocks": report.blocks, "entries": report.entries,
+        "log_segments": report.log_segments, "commits": report.commits, "losses": losses, "notes": report.notes,
+    })
+}

@@ -1,0 +1,137 @@
+//! Checks what the tables and memtables hold together: order between runs, keyspaces, counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::path::Path;
+
+use super::CheckReport;
+use crate::compaction::merge::{MergeScan, Source};
+use crate::db::catalog;
+use crate::encoding::bytes::ByteReader;
+use crate::manifest::version::Version;
+use crate::read::source::Nothing;
+use crate::read::view::ReadView;
+use crate::read::visible::{Bounds, VisibleCursor};
+use crate::types::key::decode_key;
+use crate::types::{KeyspaceId, Result, SeqNo};
+
+/// More problems of one kind than this are counted, not listed.
+const LISTED_MAX: u64 = 10;
+
+/// VN1: for any key, what a run holds is newer than what older runs hold.
+pub(super) fn check_runs(version: &Version, dir: &Path, report: &mut CheckReport) {
+    let runs = version.runs();
+    if runs.len() < 2 {
+        return;
+    }
+    let mut wrong = 0;
+    let walked = (|| -> Result<()> {
+        let tables =
+            |run: &crate::manifest::version::Run| run.tables().iter().map(|t| t.table.clone()).collect();
+        let mut scan = MergeScan::new(runs.iter().map(|run| Source::run(tables(run))))?;
+        let mut last: (Vec<u8>, usize) = (Vec::new(), 0);
+        while let Some(entry) = scan.next()? {
+            let (key, seq) = (entry.key.to_vec(), entry.seq);
+            let rank = scan.rank();
+            if key == last.0 && rank < last.1 {
+                wrong += 1;
+                if wrong <= LISTED_MAX {
+                    let (newer, older) = (&runs[rank], &runs[last.1]);
+                    report.problem(format!(
+                        "{}: key \"{}\": run {} of level {} holds version {seq}, older than what run {} of level {} \
+                         holds below it",
+                        dir.display(),
+                        key.escape_ascii(),
+                        newer.id.0,
+                        newer.level.get(),
+                        older.id.0,
+                        older.level.get(),
+                    ));
+                }
+            }
+            last = (key, rank);
+        }
+        Ok(())
+    })();
+    if wrong > LISTED_MAX {
+        report.problem(format!("{}: {wrong} versions stand above newer ones", dir.display()));
+    }
+    // A damaged block was reported with its table.
+    if let Err(error) = walked
+        && report.problems.is_empty()
+    {
+        report.problem(error);
+    }
+}
+
+/// Counts the live keys at a commit, and compares them with what is `said`; `None`: not known for this keyspace.
+pub(super) fn check_counts(
+    view: &ReadView,
+    at: SeqNo,
+    said: impl Fn(KeyspaceId) -> Option<u64>,
+    dir: &Path,
+    report: &mut CheckReport,
+) {
+    let mut names = BTreeMap::from([(KeyspaceId::DEFAULT, catalog::DEFAULT_NAME.to_owned())]);
+    let mut counts: BTreeMap<KeyspaceId, u64> = BTreeMap::new();
+    let mut next_id = None;
+    let walked = walk(view, at, |id, key, value| {
+        if id != KeyspaceId::CATALOG {
+            *counts.entry(id).or_default() += 1;
+            return;
+        }
+        let id = ByteReader::new(value).varint().ok().and_then(|id| u32::try_from(id).ok());
+        match (catalog::name_of(key), id) {
+            (Some(name), Some(id)) => {
+                if let Some(other) = names.insert(KeyspaceId::new(id), name.to_owned()) {
+                    report.problem(format!("keyspace {id} is called {other:?} and {name:?}"));
+                }
+            }
+            (None, Some(id)) if key == catalog::NEXT_ID_KEY => next_id = Some(id),
+            _ => report.problem(format!("{}: catalog: \"{}\"", dir.display(), key.escape_ascii())),
+        }
+    });
+    if let Err(error) = walked {
+        // The count is of no use then.
+        report.problem(format!("counting: {error}"));
+        return;
+    }
+    report.live_keys = counts.values().sum();
+    let ids: BTreeSet<_> = names.keys().chain(counts.keys()).copied().collect();
+    for id in ids {
+        let counted = counts.get(&id).copied().unwrap_or(0);
+        match names.get(&id) {
+            None => report.problem(format!(
+                "{}: {counted} keys are of keyspace {id}, which is not there",
+                dir.display()
+            )),
+            Some(name) => {
+                if let Some(said) = said(id).filter(|said| *said != counted) {
+                    report.problem(format!("keyspace {name:?} holds {counted} keys; its length says {said}"));
+                }
+                let given_out = id <= KeyspaceId::DEFAULT || next_id.is_some_and(|next| id.get() < next);
+                if !given_out {
+                    report.problem(format!(
+                        "the number of keyspace {name:?}, {id}, has not been given out yet"
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// All live entries at a commit.
+fn walk(view: &ReadView, at: SeqNo, mut each: impl FnMut(KeyspaceId, &[u8], &[u8])) -> Result<()> {
+    let bounds = Bounds { lower: Bound::Unbounded, upper: Bound::Unbounded };
+    let mut cursor =
+        VisibleCursor::new(view.sources::<Nothing>(at, None), view.tombstones(Vec::new()), at, bounds);
+    cursor.seek_first()?;
+    while cursor.valid() {
+        match decode_key(cursor.key()) {
+            Some((id, key)) => each(id, key, cursor.value()),
+            None => each(KeyspaceId::new(u32::MAX), cursor.key(), &[]),
+        }
+        cursor.next()?;
+    }
+    Ok(())
+}

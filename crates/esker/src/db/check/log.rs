@@ -1,0 +1,101 @@
+//! Checks the log: the finished segments of one that is being written, or all of one that is not.
+
+use std::path::Path;
+
+use esker_env::Env;
+
+use super::CheckReport;
+use crate::types::{Error, Result, SeqNo};
+use crate::wal::{self, LogPiece, SegmentPiece};
+
+/// The segments that are finished, of a log that is being written meanwhile.
+pub(super) fn check_finished(env: &Env, dir: &Path, from: u64, report: &mut CheckReport) -> Result<()> {
+    let segments = wal::segments(env, dir, from)?;
+    let Some((_, finished)) = segments.split_last() else { return Ok(()) };
+    for &number in finished {
+        let path = wal::file_name::segment_path(dir, number);
+        let (mut problems, mut commits) = (Vec::new(), 0);
+        let mut corrupt =
+            |what, offset, detail: &str| problems.push(Error::corrupt(what, &path, offset, detail));
+        let mut header = None;
+        let walked = wal::walk_segment_file(env, &path, number, &mut |piece| match piece {
+            SegmentPiece::Header(error) => header = error,
+            SegmentPiece::Record { kind, .. } => commits += u64::from(kind == "full" || kind == "last"),
+            SegmentPiece::Damage { offset, detail, .. } => corrupt("WAL record", offset, detail),
+            SegmentPiece::Tail { offset, .. } => {
+                corrupt(
+                    "WAL segment",
+                    offset,
+                    "it does not end in an end record, and a newer segment follows",
+                );
+            }
+            SegmentPiece::End { .. } => {}
+        });
+        problems.extend(header);
+        problems.extend(walked.err());
+        // Released meanwhile: its file was recycled or deleted, and what was read says nothing.
+        if !problems.is_empty() && !env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
+            continue;
+        }
+        report.log_segments += 1;
+        report.commits += commits;
+        problems.iter().for_each(|error| report.problem(error));
+    }
+    Ok(())
+}
+
+/// All of a log that nobody writes. `sound`: whether recovery would take it as it is.
+pub(super) fn check_all(
+    env: &Env,
+    dir: &Path,
+    from: u64,
+    flushed: SeqNo,
+    report: &mut CheckReport,
+) -> Result<()> {
+    let recovered = wal::verify(env, dir, from, |_, _| Ok(()));
+    let mut last = flushed;
+    let mut commits = 0;
+    let mut problems = Vec::new();
+    let segments = wal::salvage(env, dir, from, &mut |piece| {
+        match piece {
+            // Behind an unfinished commit there may be others that nobody was promised: recovery knows.
+            LogPiece::Lost { error, .. } => {
+                if recovered.is_err() {
+                    problems.push(error);
+                }
+            }
+            LogPiece::Torn { .. } => {}
+            LogPiece::Commit { seq, payload, path, offset } => {
+                commits += 1;
+                let mut wrong =
+                    |detail: String| problems.push(Error::corrupt("commit", path, offset, detail));
+                if seq > last.next() && recovered.is_ok() {
+                    wrong(format!("commit {seq} follows commit {last}"));
+                }
+                if let Err(error) = crate::txn::payload::decode(payload) {
+                    wrong(format!("byte {}: {}", error.offset, error.detail));
+                }
+                last = last.max(seq);
+            }
+        }
+        Ok(())
+    })?;
+    (report.log_segments, report.commits) = (segments, commits);
+    match recovered {
+        Ok(recovered) if recovered.trimmed_bytes > 0 => {
+            let bytes = recovered.trimmed_bytes;
+            report.note(format!("{}: the log ends in {bytes} bytes of an unfinished commit", dir.display()));
+        }
+        Ok(_) => {}
+        Err(error) => {
+            let place = |error: &Error| match error {
+                Error::Corrupt { path, offset, .. } => Some((path.clone(), *offset)),
+                _ => None,
+            };
+            problems.retain(|problem| place(problem) != place(&error));
+            report.problem(error);
+        }
+    }
+    problems.iter().for_each(|error| report.problem(error));
+    Ok(())
+}

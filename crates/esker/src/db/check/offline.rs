@@ -1,0 +1,197 @@
+//! Checks a database that is not open, and perhaps cannot be: its files one by one, then together.
+//!
+//! ```text
+//!   CURRENT --> MANIFEST --> each table --> log --> all sound? --> keys of all together, counts
+//! ```
+//!
+//! OF1. Files are only read. All damage is found, not only the first.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use esker_env::Env;
+
+use super::{CheckReport, content, log, tables};
+use crate::cache::MemoryBudget;
+use crate::db::open::look_into;
+use crate::db::options::{Builder, Options};
+use crate::db::repair::lock_to_read;
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::file_name::{CURRENT, FileKind, manifest_name, parse, table_path};
+use crate::manifest::log::read_current;
+use crate::manifest::salvage;
+use crate::sstable::{BlockCache, SalvageTable, Table};
+use crate::types::{Error, FileId, Result};
+use crate::wal;
+
+/// Memory for the indexes and blocks of the table that is being read.
+const CACHE_BYTES: u64 = 1 << 20;
+
+/// Checks a database without opening it: reads its files, changes nothing, and reports everything that is wrong, however
+/// damaged it is.
+///
+/// # Errors
+/// [`Error::Locked`] if it is open elsewhere ([`Db::check`](crate::Db::check) checks an open one), [`Error::NotFound`],
+/// [`Error::UnsupportedVersion`] if it was written by a newer version.
+pub fn check_offline(dir: impl AsRef<Path>) -> Result<CheckReport> {
+    Builder::default().check_offline(dir)
+}
+
+impl Builder {
+    /// Like [`check_offline`](crate::check_offline), with these options.
+    ///
+    /// # Errors
+    /// See [`check_offline`](crate::check_offline).
+    pub fn check_offline(self, dir: impl AsRef<Path>) -> Result<CheckReport> {
+        let dir = dir.as_ref();
+        let options = self.derive()?;
+        let env = options.env().clone();
+        let _lock = lock_to_read(&env, dir)?;
+        let mut report = CheckReport::default();
+        check(&env, dir, &options, &mut report)?;
+        Ok(report)
+    }
+}
+
+fn check(env: &Env, dir: &Path, options: &Options, report: &mut CheckReport) -> Result<()> {
+    let names = env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))?;
+    let Some((id, state)) = find_state(env, dir, &names, report)? else { return Ok(()) };
+    tables::check_state(&state, None, dir, report);
+    let cache = BlockCache::new(MemoryBudget::new(CACHE_BYTES));
+    for added in &state.added {
+        let path = table_path(dir, added.file);
+        if !env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
+            report.problem(Error::corrupt("table", &path, 0, "the manifest names it, but it is missing"));
+            continue;
+        }
+        match Table::open(env, &path, &cache) {
+            Ok(table) => tables::check_table(&table, &added.meta, report),
+            Err(error) => list_damage(env, &path, error, report),
+        }
+    }
+    let from = state.wal_from.unwrap_or(1);
+    log::check_all(env, dir, from, state.flushed_seq.unwrap_or_default(), report)?;
+    note_leftovers(&names, id, &state, report);
+    if report.problems.is_empty() {
+        check_content(env, dir, options, &state, report)?;
+    }
+    Ok(())
+}
+
+/// The manifest's state, as far as it can be read; reports what is wrong with it.
+fn find_state(
+    env: &Env,
+    dir: &Path,
+    names: &[String],
+    report: &mut CheckReport,
+) -> Result<Option<(FileId, VersionEdit)>> {
+    let mut ids: Vec<FileId> = names
+        .iter()
+        .filter_map(|name| match parse(name) {
+            FileKind::Manifest(id) if manifest_name(id) == *name => Some(id),
+            _ => None,
+        })
+        .collect();
+    ids.sort_unstable_by(|a, b| b.cmp(a));
+    match read_current(env, dir) {
+        Ok(Some(id)) if ids.contains(&id) => {
+            ids.retain(|other| *other != id);
+            ids.insert(0, id);
+        }
+        Ok(Some(id)) => {
+            let detail = format!("it names {}, which is missing", manifest_name(id));
+            report.problem(Error::corrupt("CURRENT", dir.join(CURRENT), 0, detail));
+        }
+        Ok(None) => {
+            let ours = |name: &String| {
+                matches!(parse(name), FileKind::Manifest(_) | FileKind::Table(_))
+                    || wal::file_name::parse_segment(name).is_some()
+            };
+            if !names.iter().any(ours) {
+                return Err(Error::NotFound(dir.to_path_buf()));
+            }
+            report.problem(Error::corrupt("CURRENT", dir.join(CURRENT), 0, "it is missing"));
+        }
+        Err(error) => report.problem(error),
+    }
+    for id in ids {
+        let path = dir.join(manifest_name(id));
+        match salvage::salvage(env, &path) {
+            Ok(found) => {
+                found.damage.iter().for_each(|error| report.problem(error));
+                if let Some((offset, bytes)) = found.torn {
+                    let text = "an edit was being written that never counted";
+                    report.note(format!("{} at offset {offset}: {text} ({bytes} bytes)", path.display()));
+                }
+                if let Some(state) = found.state {
+                    return Ok(Some((id, state)));
+                }
+            }
+            Err(error @ Error::UnsupportedVersion { .. }) => return Err(error),
+            Err(error) => report.problem(error),
+        }
+    }
+    report.problem(format!("{}: no manifest can be read", dir.display()));
+    Ok(None)
+}
+
+/// All damage of a table that cannot be opened.
+fn list_damage(env: &Env, path: &Path, error: Error, report: &mut CheckReport) {
+    let table = match SalvageTable::open(env, path) {
+        Ok(table) => table,
+        Err(error) => return report.problem(error),
+    };
+    let before = report.problems.len();
+    table.damage.iter().for_each(|damage| report.problem(&damage.error));
+    let mut scan = table.scan();
+    while scan.advance() {
+        report.entries += 1;
+    }
+    report.tables += 1;
+    report.blocks += scan.blocks_read;
+    scan.damage.iter().for_each(|damage| report.problem(&damage.error));
+    if report.problems.len() == before {
+        report.problem(error);
+    }
+}
+
+/// Files that nothing names: the next open removes them.
+fn note_leftovers(names: &[String], manifest: FileId, state: &VersionEdit, report: &mut CheckReport) {
+    let named: BTreeSet<FileId> = state.added.iter().map(|added| added.file).collect();
+    let from = state.wal_from.unwrap_or(1);
+    for name in names {
+        let left_over = match parse(name) {
+            FileKind::Manifest(id) => id != manifest,
+            FileKind::Table(id) => !named.contains(&id),
+            FileKind::Temporary => true,
+            FileKind::Other => {
+                wal::file_name::is_spare(name)
+                    || wal::file_name::parse_segment(name).is_some_and(|number| number < from)
+            }
+        };
+        if left_over {
+            report.note(format!("{name} is not needed: the next open removes it"));
+        }
+    }
+}
+
+/// All files are sound: the keys of all together.
+fn check_content(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    state: &VersionEdit,
+    report: &mut CheckReport,
+) -> Result<()> {
+    let look = match look_into(env, dir, options, state) {
+        Ok(look) => look,
+        Err(error) => {
+            report.problem(error);
+            return Ok(());
+        }
+    };
+    content::check_runs(&look.view.version, dir, report);
+    let said = |id| Some(look.counts.get(&id).copied().unwrap_or(0));
+    content::check_counts(&look.view, look.last_seq, said, dir, report);
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! Checks tables against what the manifest says of them, and the manifest's state in itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::CheckReport;
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::file_name::table_path;
+use crate::manifest::version::{Level, RunId};
+use crate::sstable::{Table, TableMeta};
+use crate::types::FileId;
+use crate::types::key::decode_key;
+
+/// What a database consists of, in itself: runs do not overlap themselves, numbers were given out, everything in tables
+/// was flushed. `known`: the tables that readers use.
+pub(super) fn check_state(
+    state: &VersionEdit,
+    known: Option<BTreeSet<(FileId, Level, RunId)>>,
+    dir: &Path,
+    report: &mut CheckReport,
+) {
+    let mut runs: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    let mut files = BTreeSet::new();
+    for added in &state.added {
+        let path = table_path(dir, added.file);
+        let mut wrong = |text: &str| report.problem(format!("{}: {text}", path.display()));
+        if !files.insert(added.file) {
+            wrong("the manifest names it twice");
+        }
+        if state.next_file.is_some_and(|next| added.file >= next) {
+            wrong("its number has not been given out yet");
+        }
+        if state.next_run.is_some_and(|next| added.run >= next) {
+            wrong("the number of its run has not been given out yet");
+        }
+        if added.meta.max_seq > state.flushed_seq.unwrap_or_default() {
+            wrong("it holds commits that were not flushed yet");
+        }
+        if added.meta.min_seq > added.meta.max_seq {
+            wrong("its smallest sequence number is above its largest");
+        }
+        let ends = [&added.meta.range.start[..], added.meta.range.end.key()];
+        if decode_key(ends[0]).is_none() {
+            wrong("its keys are of no keyspace");
+        }
+        runs.entry((added.level, added.run)).or_default().push(added);
+    }
+    for tables in runs.values_mut() {
+        tables.sort_by(|a, b| a.meta.range.start.cmp(&b.meta.range.start));
+        for pair in tables.windows(2).filter(|pair| pair[0].meta.range.overlaps(&pair[1].meta.range)) {
+            let path = table_path(dir, pair[1].file);
+            report.problem(format!("{} overlaps table {} of its run", path.display(), pair[0].file));
+        }
+    }
+    if runs.keys().filter(|(level, _)| *level == Level::BASE).count() > 1 {
+        report.problem("the manifest has more than one base run");
+    }
+    let said: BTreeSet<_> = state.added.iter().map(|t| (t.file, t.level, t.run)).collect();
+    if known.is_some_and(|known| known != said) {
+        report.problem("readers use other tables than the manifest names");
+    }
+}
+
+/// A table in itself, and against what the manifest says of it.
+pub(super) fn check_table(table: &Arc<Table>, meta: &TableMeta, report: &mut CheckReport) {
+    report.tables += 1;
+    report.bytes += table.file_bytes();
+    let check = table.verify_all(&mut |error| report.problem(error));
+    report.blocks += check.blocks;
+    report.entries += check.entries;
+    let p = table.properties();
+    let found = TableMeta {
+        file_bytes: table.file_bytes(),
+        range: p.range.clone(),
+        entries: p.entries,
+        tombstones: p.tombstones,
+        range_tombstones: p.range_tombstones,
+        min_seq: p.min_seq,
+        max_seq: p.max_seq,
+        raw_bytes: p.key_bytes.saturating_add(p.value_bytes),
+    };
+    if found != *meta {
+        let path = table.path().display();
+        report
+            .problem(format!("{path} is not the table that the manifest describes: {found:?}, not {meta:?}"));
+    }
+}

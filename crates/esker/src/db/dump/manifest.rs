@@ -1,0 +1,59 @@
+//! Dumps a manifest: its edits.
+
+use std::path::Path;
+
+use super::{DumpValue, Output, text};
+use crate::manifest::edit::{AddedTable, VersionEdit};
+use crate::manifest::salvage::{self, ManifestPiece};
+use crate::types::key_range::End;
+use crate::types::{FileId, Result, SeqNo};
+
+pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
+    let env = out.env.clone();
+    salvage::walk(&env, path, &mut |offset, piece| match piece {
+        ManifestPiece::Header(Ok(())) => out.item(offset, "manifest header", Vec::new()),
+        ManifestPiece::Header(Err(error)) | ManifestPiece::Damage(error) => out.damage(&error),
+        ManifestPiece::Edit(edit) => dump_edit(out, offset, &edit),
+        ManifestPiece::Marker => out.item(offset, "marker", Vec::new()),
+        ManifestPiece::Tail(tail) => text::tail(out, offset, Some(tail)),
+    })
+}
+
+fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
+    let VersionEdit { next_file, next_run, wal_from, flushed_seq, counts, removed, added } = edit;
+    let mut fields: Vec<(&'static str, DumpValue)> = Vec::new();
+    let numbers = [
+        ("next_file", next_file.map(FileId::get)),
+        ("next_run", next_run.map(|run| run.0)),
+        ("wal_from", *wal_from),
+        ("flushed_seq", flushed_seq.map(SeqNo::get)),
+    ];
+    fields.extend(numbers.into_iter().filter_map(|(name, n)| Some((name, n?.into()))));
+    fields.push(("removed", (removed.len() as u64).into()));
+    fields.push(("added", (added.len() as u64).into()));
+    out.item(offset, "edit", fields);
+    for (keyspace, keys) in counts.iter().flatten() {
+        let fields = vec![("keyspace", u64::from(keyspace.get()).into()), ("keys", (*keys).into())];
+        out.item(offset, "count", fields);
+    }
+    for file in removed {
+        out.item(offset, "removed", vec![("file", file.get().into())]);
+    }
+    for AddedTable { file, level, run, meta } in added {
+        let fields = vec![
+            ("file", file.get().into()),
+            ("level", u64::from(level.get()).into()),
+            ("run", run.0.into()),
+            ("bytes", meta.file_bytes.into()),
+            ("entries", meta.entries.into()),
+            ("tombstones", meta.tombstones.into()),
+            ("range_tombstones", meta.range_tombstones.into()),
+            ("min_seq", meta.min_seq.get().into()),
+            ("max_seq", meta.max_seq.get().into()),
+            ("first", meta.range.start.as_slice().into()),
+            ("last", meta.range.end.key().into()),
+            ("last_is", if matches!(meta.range.end, End::Included(_)) { "in" } else { "out" }.into()),
+        ];
+        out.item(offset, "added", fields);
+    }
+}

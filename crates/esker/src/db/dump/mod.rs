@@ -1,0 +1,229 @@
+//! Dump: shows what is in a file of a database, or in all of them, piece by piece.
+//!
+//! ```text
+//!   FILE --by name, or by its first bytes--> current | manifest | log | table | record file | text
+//!                                                `--> DumpItem, DumpItem, ... (where, what, fields)
+//! ```
+//!
+//! DU1. Files are only read. A damaged one is shown as far as it can be read, with an item of the kind `damage` for
+//!      each place where it cannot.
+
+mod log;
+mod manifest;
+mod table;
+mod text;
+
+use std::path::Path;
+
+use esker_env::{Env, OpenOptions, read_range};
+
+use crate::manifest::file_name::{CURRENT, CURRENT_TMP, FileKind, LOCK, OPTIONS, OPTIONS_TMP, parse};
+use crate::types::{Error, Result};
+use crate::wal::file_name::parse_segment;
+
+/// A piece of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DumpItem {
+    /// Where it starts in the file.
+    pub offset: u64,
+    /// What it is: `file`, `footer`, `block`, `entry`, `edit`, `record`, `damage`, ...
+    pub kind: &'static str,
+    /// Its parts, in a fixed order for each kind.
+    pub fields: Vec<(&'static str, DumpValue)>,
+}
+
+/// A part of a [`DumpItem`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DumpValue {
+    /// A number.
+    Number(u64),
+    /// Text.
+    Text(String),
+    /// Bytes of any kind: keys and values.
+    Bytes(Vec<u8>),
+}
+
+impl From<u64> for DumpValue {
+    fn from(n: u64) -> Self {
+        DumpValue::Number(n)
+    }
+}
+
+impl From<&str> for DumpValue {
+    fn from(text: &str) -> Self {
+        DumpValue::Text(text.to_owned())
+    }
+}
+
+impl From<String> for DumpValue {
+    fn from(text: String) -> Self {
+        DumpValue::Text(text)
+    }
+}
+
+impl From<&[u8]> for DumpValue {
+    fn from(bytes: &[u8]) -> Self {
+        DumpValue::Bytes(bytes.to_vec())
+    }
+}
+
+/// How to dump.
+#[derive(Clone, Debug)]
+pub struct DumpOptions {
+    env: Env,
+    entries: bool,
+}
+
+impl Default for DumpOptions {
+    fn default() -> Self {
+        DumpOptions { env: Env::real(), entries: true }
+    }
+}
+
+impl DumpOptions {
+    /// The world to read from. Default the real one.
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = env;
+        self
+    }
+
+    /// Whether to show the entries of tables and the ops of commits. Default yes.
+    pub fn entries(mut self, yes: bool) -> Self {
+        self.entries = yes;
+        self
+    }
+
+    /// Shows a file, or all files of a directory; see [`dump`].
+    ///
+    /// # Errors
+    /// See [`dump`].
+    pub fn dump(&self, path: impl AsRef<Path>, mut each: impl FnMut(DumpItem)) -> Result<()> {
+        let path = path.as_ref();
+        let mut out = Output { env: &self.env, entries: self.entries, each: &mut each };
+        if !self.env.fs.exists(path).map_err(|e| Error::io("look for", path, e))? {
+            return Err(Error::io("open", path, std::io::ErrorKind::NotFound.into()));
+        }
+        let Ok(mut names) = self.env.fs.list_dir(path) else { return dump_file(&mut out, path) };
+        names.sort();
+        for name in names {
+            dump_file(&mut out, &path.join(name))?;
+        }
+        Ok(())
+    }
+}
+
+/// Shows a file of a database, or each file of its directory: calls `each` for every piece, in order.
+///
+/// ```no_run
+/// # fn main() -> esker::Result<()> {
+/// esker::dump("data/000007.sst", |item| println!("{item:?}"))?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// If a file cannot be read. Damage is shown, not an error.
+pub fn dump(path: impl AsRef<Path>, each: impl FnMut(DumpItem)) -> Result<()> {
+    DumpOptions::default().dump(path, each)
+}
+
+/// Where the pieces go.
+struct Output<'a> {
+    env: &'a Env,
+    entries: bool,
+    each: &'a mut dyn FnMut(DumpItem),
+}
+
+impl Output<'_> {
+    fn item(&mut self, offset: u64, kind: &'static str, fields: Vec<(&'static str, DumpValue)>) {
+        (self.each)(DumpItem { offset, kind, fields });
+    }
+
+    /// An item for what is wrong.
+    fn damage(&mut self, error: &Error) {
+        let (offset, what, detail) = match error {
+            Error::Corrupt { what, offset, detail, .. } => (*offset, *what, detail.clone()),
+            other => (0, "file", other.to_string()),
+        };
+        self.item(offset, "damage", vec![("what", what.into()), ("detail", detail.into())]);
+    }
+}
+
+/// What a file is.
+enum What {
+    Text(&'static str),
+    Manifest,
+    Segment(u64),
+    Table,
+    Records,
+    Unknown,
+}
+
+impl What {
+    fn name(&self) -> &'static str {
+        match self {
+            What::Text(name) => name,
+            What::Manifest => "manifest",
+            What::Segment(_) => "log segment",
+            What::Table => "table",
+            What::Records => "record file",
+            What::Unknown => "unknown",
+        }
+    }
+}
+
+fn dump_file(out: &mut Output<'_>, path: &Path) -> Result<()> {
+    let Ok(file) = out.env.fs.open(path, OpenOptions::read()) else {
+        // A directory, or something that nobody may read.
+        let name = path.display().to_string();
+        out.item(0, "file", vec![("path", name.into()), ("what", "not readable as a file".into())]);
+        return Ok(());
+    };
+    let bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
+    let ends = |from: u64, len: u64| {
+        let len = len.min(bytes - from);
+        read_range(&*file, from, len as usize).map_err(|e| Error::io("read", path, e))
+    };
+    let what = recognise(path, &ends(0, 64)?, &ends(bytes.saturating_sub(8), 8)?);
+    let name = path.display().to_string();
+    out.item(0, "file", vec![("path", name.into()), ("what", what.name().into()), ("bytes", bytes.into())]);
+    let shown = match what {
+        What::Text(_) => text::dump(out, path),
+        What::Manifest => manifest::dump(out, path),
+        What::Segment(number) => log::dump(out, path, number),
+        What::Table => table::dump(out, path),
+        What::Records => text::dump_records(out, path),
+        What::Unknown => Ok(()),
+    };
+    if let Err(error) = shown {
+        out.damage(&error);
+    }
+    Ok(())
+}
+
+/// What a file of this name, with these bytes at its ends, is.
+fn recognise(path: &Path, start: &[u8], end: &[u8]) -> What {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    match (&*name, parse(&name)) {
+        (CURRENT | CURRENT_TMP, _) => return What::Text("current"),
+        (OPTIONS | OPTIONS_TMP, _) => return What::Text("options"),
+        (LOCK, _) => return What::Text("lock"),
+        (_, FileKind::Manifest(_)) => return What::Manifest,
+        (_, FileKind::Table(_)) => return What::Table,
+        _ => {}
+    }
+    if let Some(number) = parse_segment(&name) {
+        return What::Segment(number);
+    }
+    // A file under another name: a copy, or somebody else's.
+    match start.get(16..24).and_then(|bytes| bytes.first_chunk::<8>()) {
+        Some(number) if start.starts_with(b"ESKERWAL") => What::Segment(u64::from_le_bytes(*number)),
+        _ if end == b"eskerSST" => What::Table,
+        _ if start.starts_with(b"\x89ESKREC\n") => match start.get(40..54) {
+            Some(b"esker manifest") => What::Manifest,
+            _ => What::Records,
+        },
+        _ => What::Unknown,
+    }
+}

@@ -1,0 +1,76 @@
+//! Dumps a table: its parts, its blocks, their entries.
+
+use std::path::Path;
+
+use super::Output;
+use crate::sstable::{LostContent, SalvageTable};
+use crate::types::Result;
+use crate::types::entry::Kind;
+
+pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
+    let table = SalvageTable::open(out.env, path)?;
+    for damage in table.damage.iter().filter(|damage| damage.lost == LostContent::Nothing || damage.bytes > 0)
+    {
+        out.damage(&damage.error);
+    }
+    for (name, part) in table.parts() {
+        let bytes = part.end - part.start;
+        out.item(part.start, "part", vec![("name", name.into()), ("bytes", bytes.into())]);
+    }
+    if let Some(p) = &table.properties {
+        let fields = vec![
+            ("entries", p.entries.into()),
+            ("keys", p.keys.into()),
+            ("tombstones", p.tombstones.into()),
+            ("range_tombstones", p.range_tombstones.into()),
+            ("key_bytes", p.key_bytes.into()),
+            ("value_bytes", p.value_bytes.into()),
+            ("min_seq", p.min_seq.get().into()),
+            ("max_seq", p.max_seq.get().into()),
+            ("blocks", p.blocks.into()),
+            ("compression", p.compression.name().into()),
+            ("first", p.range.start.as_slice().into()),
+            ("last", p.range.end.key().into()),
+        ];
+        out.item(0, "properties", fields);
+    }
+    for tombstone in table.tombstones.iter() {
+        let fields = vec![
+            ("from", tombstone.start.as_slice().into()),
+            ("to", tombstone.end.as_slice().into()),
+            ("seq", tombstone.seq.get().into()),
+        ];
+        out.item(0, "range tombstone", fields);
+    }
+    let blocks: Vec<_> = (0..table.blocks()).map(|n| (table.extent(n), table.separator(n))).collect();
+    let mut scan = table.scan();
+    let mut shown = 0;
+    loop {
+        let more = scan.advance();
+        for damage in scan.damage.drain(..) {
+            out.damage(&damage.error);
+        }
+        let upto = if more { scan.block_number() + 1 } else { blocks.len() };
+        for (extent, separator) in &blocks[shown..upto] {
+            let mut fields = vec![("bytes", (extent.end - extent.start).into())];
+            if let Some((key, continues)) = separator {
+                fields.push(("separator", key.as_slice().into()));
+                fields.push(("continues", u64::from(*continues).into()));
+            }
+            out.item(extent.start, "block", fields);
+        }
+        shown = upto;
+        if !more {
+            return Ok(());
+        }
+        if out.entries {
+            let entry = scan.entry();
+            let (kind, offset) = (entry.kind, blocks[scan.block_number()].0.start);
+            let mut fields = vec![("key", entry.key.into()), ("seq", entry.seq.get().into())];
+            if kind == Kind::Put {
+                fields.push(("value", entry.value.into()));
+            }
+            out.item(offset, if kind == Kind::Put { "put" } else { "tombstone" }, fields);
+        }
+    }
+}

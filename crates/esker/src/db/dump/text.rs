@@ -1,0 +1,58 @@
+//! Dumps the small text files, and record files of others.
+
+use std::path::Path;
+
+use esker_env::{OpenOptions, read_range};
+
+use super::Output;
+use crate::recordio::{self, Tail};
+use crate::types::{Error, Result};
+
+/// Longer texts are cut: none of ours is.
+const TEXT_BYTES_MAX: u64 = 64 << 10;
+
+/// `CURRENT`, `OPTIONS`, `LOCK`: their lines.
+pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
+    let file = out.env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
+    let len = file.len().map_err(|e| Error::io("measure", path, e))?.min(TEXT_BYTES_MAX);
+    let bytes = read_range(&*file, 0, len as usize).map_err(|e| Error::io("read", path, e))?;
+    let mut offset = 0;
+    for line in bytes.split_inclusive(|b| *b == b'\n') {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        out.item(offset, "line", vec![("text", text.into())]);
+        offset += line.len() as u64;
+    }
+    Ok(())
+}
+
+/// A record file: its records.
+pub(super) fn dump_records(out: &mut Output<'_>, path: &Path) -> Result<()> {
+    let mut reader = recordio::Reader::options().env(out.env).salvage().open(path)?;
+    if let Some(error) = reader.header_damage() {
+        out.damage(&error);
+    }
+    let mut end = reader.position();
+    loop {
+        let skipped = reader.skipped_bytes();
+        let Some(record) = reader.next()?.map(<[u8]>::to_vec) else { break };
+        let skipped = reader.skipped_bytes() - skipped;
+        if skipped > 0 {
+            out.damage(&Error::corrupt("record", path, end, format!("{skipped} bytes are no valid record")));
+        }
+        end = reader.position();
+        let content = if out.entries { vec![("content", record.as_slice().into())] } else { Vec::new() };
+        let fields = [vec![("bytes", (record.len() as u64).into())], content].concat();
+        out.item(reader.record_offset(), "record", fields);
+    }
+    tail(out, end, reader.tail());
+    Ok(())
+}
+
+/// What stands behind the last record.
+pub(super) fn tail(out: &mut Output<'_>, end: u64, tail: Option<Tail>) {
+    match tail {
+        Some(Tail::Torn { offset, bytes }) => out.item(offset, "torn tail", vec![("bytes", bytes.into())]),
+        Some(Tail::Zeros { offset, bytes }) => out.item(offset, "zeros", vec![("bytes", bytes.into())]),
+        Some(Tail::Clean) | None => out.item(end, "end", Vec::new()),
+    }
+}

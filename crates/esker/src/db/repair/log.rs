@@ -1,0 +1,72 @@
+//! The log of a damaged database: every whole commit that can be read, in order, on top of what the tables hold.
+//!
+//! LG1. Commits that the tables hold already are passed by: doing one again without those after it would bring old
+//!      values back.
+//! LG2. A gap in the sequence numbers is reported with the numbers of the commits that are missing.
+
+use std::path::Path;
+
+use esker_env::Env;
+
+use super::report::{Loss, LostKeys, RepairReport};
+use super::sources::Sources;
+use super::target::Target;
+use crate::txn::payload;
+use crate::types::{Result, SeqNo};
+use crate::wal::{self, LogPiece};
+
+/// Applies the log's commits to the target.
+pub(super) fn salvage(
+    env: &Env,
+    dir: &Path,
+    sources: &Sources,
+    target: &mut Target,
+    report: &mut RepairReport,
+) -> Result<()> {
+    // LG1. Without a whole manifest, a table that can be read proves that all commits up to its newest were flushed.
+    let flushed = sources.flushed.max(target.newest_flushed);
+    let mut last = if sources.complete { Some(flushed) } else { None };
+    let segments = wal::salvage(env, dir, sources.wal_from, &mut |piece| {
+        match piece {
+            LogPiece::Lost { error, bytes } => report.lose(error, bytes, LostKeys::Any),
+            LogPiece::Torn { path, offset, bytes } => {
+                let text = "an unfinished commit, never acknowledged as durable, is dropped";
+                report.notes.push(format!("{} at offset {offset}: {text} ({bytes} bytes)", path.display()));
+            }
+            LogPiece::Commit { seq, payload, path, offset } => {
+                if seq <= flushed {
+                    return Ok(());
+                }
+                if let Some(last) = last.filter(|last| seq > last.next()) {
+                    report.losses.push(gap(last, seq, path, offset));
+                }
+                last = Some(seq);
+                match payload::decode(payload) {
+                    Ok((_, set)) => {
+                        report.commits += 1;
+                        target.apply(set)?;
+                    }
+                    Err(e) => {
+                        let error = e.in_file("commit", path, offset);
+                        report.lose(error, payload.len() as u64, LostKeys::Any);
+                    }
+                }
+            }
+        }
+        Ok(())
+    })?;
+    report.log_segments = segments;
+    Ok(())
+}
+
+fn gap(last: SeqNo, next: SeqNo, path: &Path, offset: u64) -> Loss {
+    let commits = (last.get() + 1, next.get() - 1);
+    Loss {
+        path: path.to_path_buf(),
+        offset,
+        bytes: 0,
+        detail: format!("commit {next} follows commit {last}: those between are lost"),
+        keys: LostKeys::Any,
+        commits: Some(commits),
+    }
+}

@@ -1,0 +1,150 @@
+//! What of a damaged database is to be read: which tables, and from where the log.
+//!
+//! ```text
+//!   CURRENT --> MANIFEST-n sound? --yes--> the tables that it names; log from `wal_from`, commits after `flushed_seq`
+//!      `-no--> newest other manifest      `-in parts, or not at all--> in addition all tables that nothing removed
+//! ```
+//!
+//! SO1. With a whole manifest exactly its tables are read, so that a table that was replaced but not yet removed
+//!      brings nothing back.
+//! SO2. A table that can say what it is and is none of those that the manifest describes is not read: it is foreign.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use esker_env::Env;
+
+use super::report::{LostKeys, RepairReport};
+use crate::manifest::edit::{AddedTable, VersionEdit};
+use crate::manifest::file_name::{CURRENT, FileKind, manifest_name, parse, table_path};
+use crate::manifest::log::read_current;
+use crate::manifest::salvage::{self, SalvagedManifest};
+use crate::types::{Error, FileId, Result, SeqNo};
+
+/// What is to be read.
+pub(super) struct Sources {
+    /// The tables, with what the manifest says of them.
+    pub tables: Vec<TableSource>,
+    /// The first segment of the log.
+    pub wal_from: u64,
+    /// Commits up to this one are in tables, as far as is known.
+    pub flushed: SeqNo,
+    /// Whether the manifest is whole.
+    pub complete: bool,
+    /// What a whole manifest describes: for SO2.
+    pub described: Vec<AddedTable>,
+}
+
+/// A table to read.
+pub(super) struct TableSource {
+    pub file: FileId,
+    pub path: PathBuf,
+}
+
+/// Looks what is there.
+pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<Sources> {
+    let names = env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))?;
+    let manifest = choose_manifest(env, dir, &names, report)?;
+    let on_disk: BTreeSet<FileId> = names
+        .iter()
+        .filter_map(|name| match parse(name) {
+            FileKind::Table(id) if table_path(dir, id) == dir.join(name) => Some(id),
+            _ => None,
+        })
+        .collect();
+    let has_log = names.iter().any(|name| crate::wal::file_name::parse_segment(name).is_some());
+    if manifest.is_none() && on_disk.is_empty() && !has_log {
+        return Err(Error::NotFound(dir.to_path_buf()));
+    }
+    let complete = manifest.as_ref().is_some_and(|manifest| manifest.complete);
+    let state = manifest.and_then(|manifest| manifest.state).unwrap_or_default();
+    let VersionEdit { wal_from, flushed_seq, added, removed, .. } = state;
+    let mut files: BTreeSet<FileId> = added.iter().map(|table| table.file).collect();
+    if complete {
+        let orphans: Vec<_> = on_disk.difference(&files).map(ToString::to_string).collect();
+        if !orphans.is_empty() {
+            let text = format!("tables that the manifest does not name are left out: {}", orphans.join(", "));
+            report.notes.push(text);
+        }
+    } else {
+        files.extend(on_disk.iter().filter(|id| !removed.contains(id)));
+    }
+    for file in files.iter().filter(|id| !on_disk.contains(id)) {
+        let meta = added.iter().find(|table| table.file == *file).map(|table| &table.meta);
+        let path = table_path(dir, *file);
+        let error = Error::corrupt("table", &path, 0, "the manifest names it, but it is missing");
+        let keys = meta.map_or(LostKeys::Any, |meta| {
+            LostKeys::between(Some(&meta.range.start), Some(meta.range.end.key()))
+        });
+        report.lose(error, meta.map_or(0, |meta| meta.file_bytes), keys);
+    }
+    let tables = files.iter().filter(|id| on_disk.contains(id));
+    let tables = tables.map(|&file| TableSource { file, path: table_path(dir, file) }).collect();
+    Ok(Sources {
+        tables,
+        wal_from: wal_from.unwrap_or(0),
+        flushed: flushed_seq.unwrap_or_default(),
+        complete,
+        described: if complete { added } else { Vec::new() },
+    })
+}
+
+/// The manifest to go by: the one in force, or the newest that can be read.
+fn choose_manifest(
+    env: &Env,
+    dir: &Path,
+    names: &[String],
+    report: &mut RepairReport,
+) -> Result<Option<SalvagedManifest>> {
+    let current = match read_current(env, dir) {
+        Ok(Some(id)) => Some(id),
+        Ok(None) => {
+            report.notes.push(format!("{} is missing", dir.join(CURRENT).display()));
+            None
+        }
+        Err(error) => {
+            report.notes.push(error.to_string());
+            None
+        }
+    };
+    let mut others: Vec<FileId> = names
+        .iter()
+        .filter_map(|name| match parse(name) {
+            FileKind::Manifest(id) if manifest_name(id) == *name && Some(id) != current => Some(id),
+            _ => None,
+        })
+        .collect();
+    others.sort_unstable_by(|a, b| b.cmp(a));
+    for id in current.into_iter().chain(others) {
+        let path = dir.join(manifest_name(id));
+        let found = match salvage::salvage(env, &path) {
+            Ok(found) => found,
+            Err(error @ Error::UnsupportedVersion { .. }) => return Err(error),
+            Err(error) => {
+                report.notes.push(error.to_string());
+                continue;
+            }
+        };
+        report.notes.extend(found.damage.iter().map(ToString::to_string));
+        if found.state.is_none() {
+            continue;
+        }
+        if Some(id) != current {
+            report.notes.push(format!("going by {}, the newest manifest that can be read", path.display()));
+        }
+        if let Some((offset, bytes)) = found.torn {
+            let text = "an edit was being written that never counted";
+            report.notes.push(format!("{} at offset {offset}: {text} ({bytes} bytes)", path.display()));
+        }
+        if !found.complete {
+            let detail = "edits are lost: which tables counted is not known, so all are read; values that were \
+                          replaced may have come back";
+            report.lose(Error::corrupt("manifest", &path, 0, detail), 0, LostKeys::Any);
+        }
+        return Ok(Some(found));
+    }
+    let detail = "no manifest can be read: which tables counted is not known, so all are read; values that were replaced \
+                  may have come back, and commits behind the end of the log may be missing";
+    report.lose(Error::corrupt("manifest", dir.join(CURRENT), 0, detail), 0, LostKeys::Any);
+    Ok(None)
+}

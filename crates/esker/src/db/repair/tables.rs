@@ -1,0 +1,219 @@
+//! The tables of a damaged database: the newest version of each key that can be read, tombstones honoured.
+//!
+//! ```text
+//!   tables by first key --opened when the merge gets there--> heap by (key, newest first) --> put, or nothing
+//!   all range tombstones ----------------------------------------'
+//! ```
+//!
+//! ST1. Of versions with one number (copies of one table) the one in the newest file counts.
+//! ST2. A table whose first key is not known is opened first, so keys come out in ascending order.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use esker_env::Env;
+
+use super::report::{LostKeys, RepairReport};
+use super::sources::{Sources, TableSource};
+use super::target::Target;
+use crate::manifest::edit::AddedTable;
+use crate::sstable::{LostContent, SalvageScan, SalvageTable, TableDamage};
+use crate::types::entry::Kind;
+use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
+use crate::types::{Error, FileId, Result, SeqNo};
+
+/// A table on its way into the merge.
+struct Waiting<'s> {
+    source: &'s TableSource,
+    lower_bound: Vec<u8>,
+}
+
+/// Puts the live entries of all tables into the target.
+pub(super) fn salvage(
+    env: &Env,
+    sources: &Sources,
+    target: &mut Target,
+    report: &mut RepairReport,
+) -> Result<()> {
+    let mut surveyed = survey(env, sources, report)?;
+    // The last one is opened first.
+    surveyed.waiting.sort_by(|a, b| b.lower_bound.cmp(&a.lower_bound));
+    target.newest_flushed = target.newest_flushed.max(surveyed.max_seq);
+    let tombstones = RangeTombstones::new(surveyed.tombstones);
+    let mut merge = Merge {
+        env,
+        described: &sources.described,
+        waiting: surveyed.waiting,
+        open: Vec::new(),
+        heap: BinaryHeap::new(),
+    };
+    let mut last: Option<Vec<u8>> = None;
+    while let Some((key, seq, at)) = merge.next(report)? {
+        // Equal: an older version. Below: a table that does not begin where it says; its keys are passed by.
+        if last.as_ref().is_none_or(|last| *last < key) {
+            let scan = merge.open[at].as_ref().expect("the heap names open scans");
+            let entry = scan.entry();
+            if entry.kind == Kind::Put && tombstones.cover(&key, SeqNo::MAX) <= seq {
+                target.put(&key, entry.value, report)?;
+            }
+            last = Some(key);
+        } else if last.as_ref().is_some_and(|last| *last > key) {
+            let error =
+                Error::corrupt("table", merge.path(at), 0, "it begins below the first key that it states");
+            report.lose(error, 0, LostKeys::between(Some(&key), Some(&key)));
+        }
+        merge.advance(at, report);
+    }
+    Ok(())
+}
+
+/// What a first look at all tables gives.
+struct Survey<'s> {
+    waiting: Vec<Waiting<'s>>,
+    tombstones: Vec<RangeTombstone>,
+    max_seq: SeqNo,
+}
+
+fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairReport) -> Result<Survey<'s>> {
+    let mut out = Survey { waiting: Vec::new(), tombstones: Vec::new(), max_seq: SeqNo::ZERO };
+    let mut unaccounted: Vec<&AddedTable> = sources.described.iter().collect();
+    for source in &sources.tables {
+        let table = match SalvageTable::open(env, &source.path) {
+            Ok(table) => table,
+            Err(error @ Error::UnsupportedVersion { .. }) => return Err(error),
+            Err(error) => {
+                report.lose(error, 0, LostKeys::Any);
+                unaccounted.retain(|added| added.file != source.file);
+                continue;
+            }
+        };
+        let described = describe(&table, source.file, &sources.described);
+        if sources.complete && described.is_none() {
+            // SO2; what should have been here is reported below.
+            let path = source.path.display();
+            report.notes.push(format!("{path} is not a table that the manifest describes: it is left out"));
+            continue;
+        }
+        if let Some(described) = described {
+            unaccounted.retain(|added| added.file != described.file);
+        }
+        if let Some(properties) = &table.properties {
+            out.max_seq = out.max_seq.max(properties.max_seq);
+        }
+        for damage in &table.damage {
+            tell(damage, is_all_found(&table, damage, described), described, report);
+        }
+        out.tombstones.extend(table.tombstones.iter());
+        out.waiting.push(Waiting { source, lower_bound: table.lower_bound() });
+        report.tables += 1;
+    }
+    // A missing file was reported when it was missed.
+    unaccounted.retain(|added| sources.tables.iter().any(|source| source.file == added.file));
+    for added in unaccounted {
+        let source = sources.tables.iter().find(|source| source.file == added.file);
+        let path = source.map(|source| source.path.clone()).unwrap_or_default();
+        let error = Error::corrupt("table", path, 0, "another file stands in its place");
+        let range = &added.meta.range;
+        let keys = LostKeys::between(Some(&range.start), Some(range.end.key()));
+        report.lose(error, added.meta.file_bytes, keys);
+    }
+    Ok(out)
+}
+
+/// The table of the manifest that this one is: the one of its file, or, if files were swapped, another.
+fn describe<'s>(table: &SalvageTable, file: FileId, described: &'s [AddedTable]) -> Option<&'s AddedTable> {
+    let own = described.iter().find(|added| added.file == file);
+    let Some(p) = &table.properties else { return own };
+    let is = |added: &&AddedTable| {
+        let meta = &added.meta;
+        (p.entries, p.min_seq, p.max_seq, &p.range) == (meta.entries, meta.min_seq, meta.max_seq, &meta.range)
+    };
+    own.filter(is).or_else(|| described.iter().find(is))
+}
+
+/// Whether the manifest proves that damage has cost nothing: it knows how many entries and range tombstones there were.
+fn is_all_found(table: &SalvageTable, damage: &TableDamage, described: Option<&AddedTable>) -> bool {
+    let Some(AddedTable { meta, .. }) = described else { return false };
+    match damage.lost {
+        LostContent::Nothing => true,
+        LostContent::Keys(..) => table.found_entries == Some(meta.entries),
+        LostContent::RangeTombstones => meta.range_tombstones == table.tombstones.fragments().len() as u64,
+    }
+}
+
+/// Reports damage of a table; `found`: what it is about was found elsewhere.
+fn tell(damage: &TableDamage, found: bool, described: Option<&AddedTable>, report: &mut RepairReport) {
+    match &damage.lost {
+        _ if found => report.notes.push(damage.error.to_string()),
+        LostContent::Nothing => report.notes.push(damage.error.to_string()),
+        LostContent::Keys(low, high) => {
+            let range = described.map(|added| &added.meta.range);
+            let low = low.as_deref().or(range.map(|range| range.start.as_slice()));
+            let high = high.as_deref().or(range.map(|range| range.end.key()));
+            let keys = LostKeys::between(low, high);
+            report.lose(damage.error.duplicate(), damage.bytes, keys);
+        }
+        // Keys that were removed by range may be back.
+        LostContent::RangeTombstones => report.lose(damage.error.duplicate(), damage.bytes, LostKeys::Any),
+    }
+}
+
+/// Entries of all tables, each key's newest first.
+struct Merge<'s> {
+    env: &'s Env,
+    described: &'s [AddedTable],
+    waiting: Vec<Waiting<'s>>,
+    /// The scans that the heap knows by their place; none once at the end.
+    open: Vec<Option<SalvageScan>>,
+    heap: BinaryHeap<Reverse<Place>>,
+}
+
+/// Key, then newest version, then newest file; and the scan.
+type Place = (Vec<u8>, Reverse<SeqNo>, Reverse<FileId>, usize);
+
+impl Merge<'_> {
+    /// The next version: its key, its number, its scan, which stands on it until `advance`.
+    fn next(&mut self, report: &mut RepairReport) -> Result<Option<(Vec<u8>, SeqNo, usize)>> {
+        while self
+            .waiting
+            .last()
+            .is_some_and(|next| self.heap.peek().is_none_or(|Reverse((key, ..))| next.lower_bound <= *key))
+        {
+            let Some(next) = self.waiting.pop() else { break };
+            // What is wrong with its parts was reported by the survey.
+            let scan = SalvageTable::open(self.env, &next.source.path)?.scan();
+            let at = self.open.iter().position(Option::is_none).unwrap_or(self.open.len());
+            if at == self.open.len() {
+                self.open.push(None);
+            }
+            self.open[at] = Some(scan);
+            self.push_next(at, next.source.file, report);
+        }
+        Ok(self.heap.peek().map(|Reverse((key, Reverse(seq), _, at))| (key.clone(), *seq, *at)))
+    }
+
+    /// Moves the scan whose entry `next` gave.
+    fn advance(&mut self, at: usize, report: &mut RepairReport) {
+        if let Some(Reverse((_, _, Reverse(file), _))) = self.heap.pop() {
+            self.push_next(at, file, report);
+        }
+    }
+
+    fn push_next(&mut self, at: usize, file: FileId, report: &mut RepairReport) {
+        let scan = self.open[at].as_mut().expect("an open scan");
+        if scan.advance() {
+            let entry = scan.entry();
+            self.heap.push(Reverse((entry.key.to_vec(), Reverse(entry.seq), Reverse(file), at)));
+            report.entries += 1;
+            return;
+        }
+        report.blocks += scan.blocks_read;
+        let described = self.described.iter().find(|added| added.file == file);
+        scan.damage.iter().for_each(|damage| tell(damage, false, described, report));
+        self.open[at] = None;
+    }
+
+    fn path(&self, at: usize) -> std::path::PathBuf {
+        self.open[at].as_ref().map(|scan| scan.path().to_path_buf()).unwrap_or_default()
+    }
+}

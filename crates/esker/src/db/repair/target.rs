@@ -1,0 +1,186 @@
+//! The new database that a repair fills.
+//!
+//! ```text
+//!   put, apply --encoded keys as they were--> commits --finish--> catalog made whole --> closed, opened, checked
+//! ```
+//!
+//! TG1. Keys keep their keyspace ids; the catalog is data like any other until `finish` makes it whole: every
+//!      keyspace that holds keys has one name, and no id is given twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::super::Db;
+use super::super::catalog;
+use super::super::options::Builder;
+use super::report::{LostKeys, RepairReport, RepairedKeyspace};
+use crate::KEY_BYTES_MAX;
+use crate::encoding::bytes::ByteReader;
+use crate::txn::commit::Durability;
+use crate::txn::write_set::WriteSet;
+use crate::types::entry::Kind;
+use crate::types::key::{decode_key, encode_key, keyspace_end};
+use crate::types::{Error, KeyspaceId, Result, SeqNo};
+
+/// Entries of tables are committed in pieces of this size.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// The database being filled.
+pub(super) struct Target {
+    options: Builder,
+    dir: PathBuf,
+    db: Db,
+    batch: WriteSet,
+    /// The entries of keyspace 0 so far.
+    catalog: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The newest commit of which some table proves that it was flushed.
+    pub newest_flushed: SeqNo,
+}
+
+impl Target {
+    pub(super) fn create(options: &Builder, dir: &Path) -> Result<Target> {
+        let db = options.clone().create_if_missing(true).error_if_exists(true).open(dir)?;
+        Ok(Target {
+            options: options.clone(),
+            dir: dir.to_path_buf(),
+            db,
+            batch: WriteSet::new(),
+            catalog: BTreeMap::new(),
+            newest_flushed: SeqNo::ZERO,
+        })
+    }
+
+    /// Puts an entry of a table.
+    pub(super) fn put(&mut self, key: &[u8], value: &[u8], report: &mut RepairReport) -> Result<()> {
+        match decode_key(key) {
+            Some((KeyspaceId::CATALOG, name)) => drop(self.catalog.insert(name.to_vec(), value.to_vec())),
+            Some((_, user_key)) if user_key.len() <= KEY_BYTES_MAX => {
+                self.batch.put(key, value);
+                if self.batch.byte_len() >= BATCH_BYTES {
+                    self.commit_batch()?;
+                }
+            }
+            _ => {
+                let detail = format!("a key of no keyspace, \"{}\"", key.escape_ascii());
+                report.lose(Error::corrupt("table", &self.dir, 0, detail), 0, LostKeys::Any);
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies a commit of the log.
+    pub(super) fn apply(&mut self, set: WriteSet) -> Result<()> {
+        self.commit_batch()?;
+        let catalog = encode_key(KeyspaceId::CATALOG, &[]);
+        let (mut own, mut rest) = (false, WriteSet::new());
+        for (start, end) in set.ranges() {
+            if start.starts_with(&catalog) {
+                self.catalog.retain(|key, _| {
+                    let key = encode_key(KeyspaceId::CATALOG, key);
+                    !(*start <= key && key < *end)
+                });
+                own = true;
+            } else {
+                rest.remove_range(start, end);
+            }
+        }
+        for entry in set.entries(SeqNo::ZERO) {
+            match decode_key(entry.key) {
+                Some((KeyspaceId::CATALOG, name)) => {
+                    own = true;
+                    match entry.kind {
+                        Kind::Put => self.catalog.insert(name.to_vec(), entry.value.to_vec()),
+                        Kind::Tombstone => self.catalog.remove(name),
+                    };
+                }
+                _ if entry.kind == Kind::Put => rest.put(entry.key, entry.value),
+                _ => rest.remove(entry.key),
+            }
+        }
+        self.commit(if own { rest } else { set })
+    }
+
+    fn commit_batch(&mut self) -> Result<()> {
+        let batch = std::mem::take(&mut self.batch);
+        self.commit(batch)
+    }
+
+    fn commit(&self, set: WriteSet) -> Result<()> {
+        self.db.handle.core.commit_encoded(set, Durability::None)
+    }
+
+    /// Makes the catalog whole, then closes the database, opens it again and checks it.
+    pub(super) fn finish(mut self, report: &mut RepairReport) -> Result<()> {
+        self.commit_batch()?;
+        let (names, writes) = self.whole_catalog(report);
+        self.commit(writes)?;
+        self.db.flush()?;
+        self.db.close()?;
+        let db = self.options.create_if_missing(false).error_if_exists(false).open(&self.dir)?;
+        let check = db.check()?;
+        if let Some(problem) = check.problems.first() {
+            return Err(Error::Invalid(format!("the new database is not sound, which is a bug: {problem}")));
+        }
+        for (name, id) in names {
+            let keys = db.open_keyspace(&name)?.len()?;
+            report.keyspaces.push(RepairedKeyspace { id, name, keys });
+        }
+        db.close()
+    }
+
+    /// The catalog as it is to be (TG1), and the writes that make it so and remove keyspaces that were dropped.
+    fn whole_catalog(&self, report: &mut RepairReport) -> (BTreeMap<String, KeyspaceId>, WriteSet) {
+        let mut names: BTreeMap<String, KeyspaceId> = BTreeMap::new();
+        let mut ids: BTreeSet<KeyspaceId> = BTreeSet::from([KeyspaceId::CATALOG, KeyspaceId::DEFAULT]);
+        let mut next_id = KeyspaceId::DEFAULT.get() + 1;
+        for (key, value) in &self.catalog {
+            let mut reader = ByteReader::new(value);
+            let id = reader.varint().ok().filter(|_| reader.is_empty()).and_then(|id| u32::try_from(id).ok());
+            match (catalog::name_of(key), id) {
+                (Some(name), Some(id))
+                    if catalog::check_name(name).is_ok() && ids.insert(KeyspaceId::new(id)) =>
+                {
+                    names.insert(name.to_owned(), KeyspaceId::new(id));
+                    next_id = next_id.max(id.saturating_add(1));
+                }
+                (None, Some(id)) if key == catalog::NEXT_ID_KEY => next_id = next_id.max(id),
+                _ => {
+                    let text = format!("the entry \"{}\" cannot be right: left out", key.escape_ascii());
+                    report.lose(Error::corrupt("keyspace catalog", &self.dir, 0, text), 0, LostKeys::Names);
+                }
+            }
+        }
+        let mut set = WriteSet::new();
+        let names_lost = report.losses.iter().any(|loss| match &loss.keys {
+            LostKeys::Names | LostKeys::Any => true,
+            LostKeys::Between(low, _) => low.as_ref().is_none_or(|(id, _)| *id == KeyspaceId::CATALOG),
+        });
+        let counts = self.db.handle.core.published.counts();
+        for (id, keys) in counts.into_iter().filter(|(_, keys)| *keys > 0) {
+            next_id = next_id.max(id.get().saturating_add(1));
+            if ids.contains(&id) {
+                continue;
+            }
+            if !names_lost {
+                // Dropped: the removal of its keys was lost, or never came to be needed.
+                set.remove_range(&encode_key(id, &[]), &keyspace_end(id));
+                report.notes.push(format!("keyspace {id} was dropped: its {keys} keys are left out"));
+                continue;
+            }
+            let mut name = format!("keyspace-{id}");
+            while names.contains_key(&name) {
+                name.push('+');
+            }
+            let detail =
+                format!("the name of keyspace {id}, which holds {keys} keys: it is called {name:?} now");
+            report.lose(Error::corrupt("keyspace catalog", &self.dir, 0, detail), 0, LostKeys::Names);
+            names.insert(name, id);
+        }
+        for (name, id) in &names {
+            set.put(&catalog::name_key(name), &catalog::varint(id.get()));
+        }
+        set.put(&encode_key(KeyspaceId::CATALOG, catalog::NEXT_ID_KEY), &catalog::varint(next_id));
+        names.insert(catalog::DEFAULT_NAME.to_owned(), KeyspaceId::DEFAULT);
+        (names, set)
+    }
+}

@@ -1,0 +1,193 @@
+//! Finds the stored parts of a table that has lost its footer or its index.
+//!
+//! ```text
+//!   offset 0 --grow the part a byte at a time until its checksum fits--> a part; the next starts behind it
+//!            `-no checksum fits: damage--> try later offsets where a block may begin
+//! ```
+//!
+//! SE1. A part counts only if its checksum fits and its content decodes: chance does not make one.
+//! SE2. The work is bounded: bytes looked at are at most [`WORK_FACTOR`] times the file, and one block is held in
+//!      memory.
+
+use std::ops::Range;
+
+use esker_env::{File, read_range};
+
+use super::block::Block;
+use super::index::Index;
+use super::properties::{Properties, decode_tombstones};
+use super::stored::{self, TRAILER_BYTES};
+use crate::encoding::Compression;
+use crate::encoding::bloom::BlockedBloom;
+use crate::encoding::checksum::crc32c_append;
+use crate::types::range_tombstone::RangeTombstones;
+
+/// SE2.
+const WORK_FACTOR: u64 = 64;
+/// SE2, for small files.
+const WORK_BYTES_MIN: u64 = 16 << 20;
+/// A block behind damage is looked for up to this length; one that is longer is lost with the damage.
+const RESUMED_BYTES_MAX: u64 = 1 << 20;
+/// Bytes read at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct FoundParts {
+    /// The data blocks, in the file's order.
+    pub blocks: Vec<Range<u64>>,
+    /// Where the last block ends.
+    pub blocks_end: u64,
+    /// The range tombstones.
+    pub tombstones: RangeTombstones,
+    /// The properties.
+    pub properties: Option<Properties>,
+    /// Stretches that are no part.
+    pub gaps: Vec<Range<u64>>,
+    /// Index or properties were met behind the blocks without a gap: no range tombstones are missing.
+    pub complete: bool,
+}
+
+/// What a part turned out to be.
+enum Part {
+    Block,
+    Tombstones(RangeTombstones),
+    Index,
+    Properties(Box<Properties>),
+    Filter,
+}
+
+/// Looks for parts before `end`.
+pub(super) fn parts(file: &dyn File, file_bytes: u64, end: u64) -> FoundParts {
+    let end = end.min(file_bytes);
+    let mut search = Search {
+        bytes: Chunks { file, file_bytes, base: 0, chunk: Vec::new() },
+        work: file_bytes.saturating_mul(WORK_FACTOR).max(WORK_BYTES_MIN),
+    };
+    let mut found = FoundParts::default();
+    let (mut at, mut gap_start) = (0, None);
+    while at < end && search.work > 0 {
+        let limit = if gap_start.is_some() { end.min(at.saturating_add(RESUMED_BYTES_MAX)) } else { end };
+        let part = match gap_start {
+            Some(_) if !search.may_begin(at) => None,
+            _ => search.part_at(at, limit, &found),
+        };
+        let Some((part, part_end)) = part else {
+            gap_start.get_or_insert(at);
+            at += 1;
+            continue;
+        };
+        if let Some(start) = gap_start.take() {
+            found.gaps.push(start..at);
+        }
+        match part {
+            Part::Block => {
+                found.blocks.push(at..part_end);
+                found.blocks_end = part_end;
+            }
+            Part::Tombstones(tombstones) => found.tombstones = tombstones,
+            Part::Properties(properties) => found.properties = Some(*properties),
+            Part::Filter | Part::Index => {}
+        }
+        at = part_end;
+    }
+    // What follows the properties is the footer.
+    let rest = gap_start.unwrap_or(at);
+    if rest < end && found.properties.is_none() {
+        found.gaps.push(rest..end);
+    }
+    found.complete = found.properties.is_some() && found.gaps.is_empty();
+    found
+}
+
+struct Search<'a> {
+    bytes: Chunks<'a>,
+    work: u64,
+}
+
+impl Search<'_> {
+    /// The part that starts at `at` and ends by `limit`, and its end.
+    fn part_at(&mut self, at: u64, limit: u64, found: &FoundParts) -> Option<(Part, u64)> {
+        let mut crc = 0;
+        // The part is [payload][codec][crc]: with `covered` bytes of payload and codec, the checksum follows.
+        for covered_end in at + 1..limit.saturating_sub(3) {
+            self.work = self.work.checked_sub(1)?;
+            let last = self.bytes.get(covered_end - 1)?;
+            crc = crc32c_append(crc, &[last]);
+            if Compression::from_id(last).is_none() || self.bytes.u32(covered_end)? != crc {
+                continue;
+            }
+            let end = covered_end + 4;
+            if end - at < TRAILER_BYTES as u64 {
+                continue;
+            }
+            let stored = read_range(self.bytes.file, at, (end - at) as usize).ok()?;
+            if let Some(part) = stored::open(stored).ok().and_then(|payload| recognise(payload, at, found)) {
+                return Some((part, end));
+            }
+        }
+        None
+    }
+
+    /// Whether a block may begin here: its header, or the length before a compressed one, makes sense.
+    fn may_begin(&mut self, at: u64) -> bool {
+        self.work = self.work.saturating_sub(1);
+        let (Some(first), Some(packed)) = (self.bytes.u32(at), self.bytes.u32(at + 4)) else { return false };
+        let raw = (1..=1 << 16).contains(&first) && packed & 0xFF < 64 && packed >> 8 < 1 << 16;
+        // No block that is compressed is shorter than its header, or longer than the usual by much.
+        let packed = (16..=RESUMED_BYTES_MAX as u32).contains(&first);
+        raw || packed
+    }
+}
+
+/// What the payload of a part at `at` is (SE1).
+fn recognise(payload: Vec<u8>, at: u64, found: &FoundParts) -> Option<Part> {
+    if let Ok(properties) = Properties::decode(&payload) {
+        return Some(Part::Properties(Box::new(properties)));
+    }
+    if Index::decode(&payload).is_ok_and(|index| index.blocks_end() <= at) {
+        return Some(Part::Index);
+    }
+    if let Ok(tombstones) = decode_tombstones(&payload) {
+        return Some(Part::Tombstones(tombstones));
+    }
+    let is_filter = !found.blocks.is_empty() && BlockedBloom::decode(&payload).is_ok();
+    if Block::parse(payload).is_ok() {
+        return Some(Part::Block);
+    }
+    is_filter.then_some(Part::Filter)
+}
+
+/// The bytes of a file, read in chunks.
+struct Chunks<'a> {
+    file: &'a dyn File,
+    file_bytes: u64,
+    base: u64,
+    chunk: Vec<u8>,
+}
+
+impl Chunks<'_> {
+    #[inline]
+    fn get(&mut self, at: u64) -> Option<u8> {
+        if at < self.base || at - self.base >= self.chunk.len() as u64 {
+            let start = at / CHUNK_BYTES as u64 * CHUNK_BYTES as u64;
+            let len = self.file_bytes.checked_sub(start)?.min(CHUNK_BYTES as u64);
+            self.chunk = read_range(self.file, start, len as usize).ok()?;
+            self.base = start;
+        }
+        self.chunk.get((at - self.base) as usize).copied()
+    }
+
+    #[inline]
+    fn u32(&mut self, at: u64) -> Option<u32> {
+        let relative = at.checked_sub(self.base).map_or(usize::MAX, |n| n as usize);
+        if let Some(four) = self.chunk.get(relative..).and_then(|rest| rest.first_chunk::<4>()) {
+            return Some(u32::from_le_bytes(*four));
+        }
+        let mut four = [0; 4];
+        for (i, byte) in four.iter_mut().enumerate() {
+            *byte = self.get(at + i as u64)?;
+        }
+        Some(u32::from_le_bytes(four))
+    }
+}

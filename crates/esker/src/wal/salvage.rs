@@ -1,0 +1,299 @@
+//! A damaged log, as far as it can be read.
+//!
+//! ```text
+//!   segment --walk_segment--> records, damage, tail      (dump, check)
+//!   log     --salvage-------> whole commits, losses      (repair)
+//! ```
+//!
+//! LS1. Nothing is changed, and no bytes make this panic. One segment and one commit are in memory at a time.
+//! LS2. A commit is delivered whole or not at all, and sequence numbers of those delivered strictly increase.
+//! LS3. Behind damage the search goes on for the next record whose header and payload are valid in this segment.
+
+use std::path::{Path, PathBuf};
+
+use esker_env::Env;
+
+use super::file_name;
+use super::format::{self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES};
+use super::recovery::read_segment;
+use super::segment::{Found, SegmentBytes};
+use crate::types::{Error, Result, SeqNo};
+
+/// A stretch of a segment.
+#[derive(Debug)]
+pub(crate) enum SegmentPiece<'a> {
+    /// The segment's header: sound, or what is wrong with it.
+    Header(Option<Error>),
+    /// A valid record.
+    Record {
+        /// Where it starts.
+        offset: u64,
+        /// `full`, `first`, `middle` or `last`.
+        kind: &'static str,
+        /// Of its commit.
+        seq: SeqNo,
+        /// Bytes that were durable when it was made.
+        synced_to: u32,
+        /// Its part of the commit.
+        payload: &'a [u8],
+    },
+    /// Bytes that are no valid record, with a valid one behind them.
+    Damage {
+        /// Where they start.
+        offset: u64,
+        /// How many there are.
+        bytes: u64,
+        /// What is wrong.
+        detail: &'static str,
+    },
+    /// The last record of a finished segment.
+    End {
+        /// Where it starts.
+        offset: u64,
+    },
+    /// No valid record follows.
+    Tail {
+        /// Where it starts.
+        offset: u64,
+        /// Bytes of an unfinished record, as far as its header is left; 0 if there is no sign of one.
+        torn_bytes: u64,
+    },
+}
+
+/// Calls `each` for every piece of the segment of this number, in order. All of the segment's bytes are given.
+fn walk_segment(bytes: &[u8], number: u64, path: &Path, each: &mut dyn FnMut(SegmentPiece<'_>)) {
+    each(SegmentPiece::Header(format::check_segment_header(bytes, number, path).err()));
+    let segment = SegmentBytes { bytes, generation: number };
+    let mut offset = SEGMENT_HEADER_BYTES;
+    loop {
+        match segment.at(offset) {
+            Found::End => return each(SegmentPiece::End { offset: offset as u64 }),
+            Found::Record { header, payload, next } => {
+                let RecordHeader { kind, seq, synced_to, .. } = header;
+                let kind = kind_name(kind);
+                each(SegmentPiece::Record { offset: offset as u64, kind, seq, synced_to, payload });
+                offset = next;
+            }
+            Found::Invalid { header, detail } => {
+                let Some(next) = next_valid(segment, offset, header) else {
+                    let torn = segment.evidence(offset, header).remains_end.saturating_sub(offset);
+                    return each(SegmentPiece::Tail { offset: offset as u64, torn_bytes: torn as u64 });
+                };
+                let bytes = (next - offset) as u64;
+                each(SegmentPiece::Damage { offset: offset as u64, bytes, detail });
+                offset = next;
+            }
+        }
+    }
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Full => "full",
+        Kind::First => "first",
+        Kind::Middle => "middle",
+        Kind::Last => "last",
+        Kind::End => "end",
+    }
+}
+
+/// The next valid record, or `End`, behind the invalid one at `offset` (LS3).
+fn next_valid(segment: SegmentBytes<'_>, offset: usize, header: Option<RecordHeader>) -> Option<usize> {
+    // A valid header vouches for its length: what lies inside is the user's, and no record.
+    let skipped = header.map_or(ALIGN, |header| {
+        format::padded(RECORD_HEADER_BYTES.saturating_add(header.payload_len as usize))
+    });
+    let mut at = offset.saturating_add(skipped);
+    while at < segment.bytes.len() {
+        match segment.at(at) {
+            Found::Record { .. } | Found::End => return Some(at),
+            // A payload is checked once: behind a valid header the search goes on after it.
+            Found::Invalid { header: Some(header), .. } => {
+                at += format::padded(RECORD_HEADER_BYTES.saturating_add(header.payload_len as usize));
+            }
+            Found::Invalid { header: None, .. } => at += ALIGN,
+        }
+    }
+    None
+}
+
+/// Reads a segment and calls `each` for every piece of it.
+pub(crate) fn walk_segment_file(
+    env: &Env,
+    path: &Path,
+    number: u64,
+    each: &mut dyn FnMut(SegmentPiece<'_>),
+) -> Result<()> {
+    let bytes = read_segment(env, path)?;
+    walk_segment(&bytes, number, path, each);
+    Ok(())
+}
+
+/// What a damaged log holds.
+#[derive(Debug)]
+pub(crate) enum LogPiece<'a> {
+    /// A whole commit.
+    Commit {
+        /// Its number.
+        seq: SeqNo,
+        /// Its bytes.
+        payload: &'a [u8],
+        /// The segment in which it starts.
+        path: &'a Path,
+        /// Where in it.
+        offset: u64,
+    },
+    /// Bytes that cannot be read, or a commit of which parts are missing.
+    Lost {
+        /// What is wrong, with file and offset.
+        error: Error,
+        /// How many bytes it is about; 0 if unknown.
+        bytes: u64,
+    },
+    /// An unfinished commit at the log's end, which nobody was promised.
+    Torn {
+        /// The last segment.
+        path: &'a Path,
+        /// Where it starts.
+        offset: u64,
+        /// How long it is, as far as is known.
+        bytes: u64,
+    },
+}
+
+/// The log's segments from `from` on, in order.
+pub(crate) fn segments(env: &Env, dir: &Path, from: u64) -> Result<Vec<u64>> {
+    let names = env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))?;
+    let mut numbers: Vec<u64> =
+        names.iter().filter_map(|name| file_name::parse_segment(name)).filter(|n| *n >= from).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Calls `each` for everything in the log from segment `from` on; the first error of `each` ends it. Returns the
+/// number of segments.
+pub(crate) fn salvage(
+    env: &Env,
+    dir: &Path,
+    from: u64,
+    each: &mut dyn FnMut(LogPiece<'_>) -> Result<()>,
+) -> Result<u64> {
+    let numbers = segments(env, dir, from)?;
+    let mut log = Salvage { each, unfinished: None, last_seq: SeqNo::ZERO, failed: None };
+    let mut expected = numbers.first().copied().unwrap_or(from);
+    for (i, &number) in numbers.iter().enumerate() {
+        if number != expected {
+            let detail = format!("segments {expected} to {} are missing", number - 1);
+            log.lost(Error::corrupt("WAL", file_name::segment_path(dir, expected), 0, detail), 0);
+        }
+        expected = number.saturating_add(1);
+        let path = file_name::segment_path(dir, number);
+        let is_last = i + 1 == numbers.len();
+        match read_segment(env, &path) {
+            Ok(bytes) => walk_segment(&bytes, number, &path, &mut |piece| log.take(piece, &path, is_last)),
+            Err(error) => log.lost(error, 0),
+        }
+        if let Some(error) = log.failed {
+            return Err(error);
+        }
+    }
+    if let Some(Unfinished { path, offset, payload, .. }) = log.unfinished.take() {
+        (log.each)(LogPiece::Torn { path: &path, offset, bytes: payload.len() as u64 })?;
+    }
+    Ok(numbers.len() as u64)
+}
+
+/// A commit of which fragments are missing so far.
+struct Unfinished {
+    seq: SeqNo,
+    payload: Vec<u8>,
+    path: PathBuf,
+    offset: u64,
+}
+
+struct Salvage<'a> {
+    each: &'a mut dyn FnMut(LogPiece<'_>) -> Result<()>,
+    unfinished: Option<Unfinished>,
+    last_seq: SeqNo,
+    /// The first error of `each`.
+    failed: Option<Error>,
+}
+
+impl Salvage<'_> {
+    fn give(&mut self, piece: LogPiece<'_>) {
+        if self.failed.is_none() {
+            self.failed = (self.each)(piece).err();
+        }
+    }
+
+    fn lost(&mut self, error: Error, bytes: u64) {
+        self.give(LogPiece::Lost { error, bytes });
+    }
+
+    fn drop_unfinished(&mut self, detail: &str) {
+        if let Some(Unfinished { seq, payload, path, offset }) = self.unfinished.take() {
+            let error =
+                Error::corrupt("WAL record", path, offset, format!("commit {seq} is incomplete: {detail}"));
+            self.lost(error, payload.len() as u64);
+        }
+    }
+
+    fn take(&mut self, piece: SegmentPiece<'_>, path: &Path, is_last: bool) {
+        match piece {
+            SegmentPiece::Header(None) | SegmentPiece::End { .. } => {}
+            SegmentPiece::Header(Some(error)) => self.lost(error, SEGMENT_HEADER_BYTES as u64),
+            SegmentPiece::Damage { offset, bytes, detail } => {
+                self.drop_unfinished("damage follows its beginning");
+                self.lost(Error::corrupt("WAL record", path, offset, detail), bytes);
+            }
+            SegmentPiece::Tail { offset, torn_bytes } if is_last => {
+                if torn_bytes > 0 {
+                    self.give(LogPiece::Torn { path, offset, bytes: torn_bytes });
+                }
+            }
+            SegmentPiece::Tail { offset, torn_bytes } => {
+                let detail = "no valid record and no end record follow, but a newer segment does";
+                self.drop_unfinished("its segment ends in damage");
+                self.lost(Error::corrupt("WAL record", path, offset, detail), torn_bytes);
+            }
+            SegmentPiece::Record { offset, kind, seq, payload, .. } => {
+                self.fragment((offset, kind, seq, payload), path);
+            }
+        }
+    }
+
+    fn fragment(&mut self, (offset, kind, seq, payload): (u64, &str, SeqNo, &[u8]), path: &Path) {
+        let starts = matches!(kind, "full" | "first");
+        if starts || self.unfinished.as_ref().is_some_and(|record| record.seq != seq) {
+            self.drop_unfinished("another commit follows its beginning");
+        }
+        if seq <= self.last_seq {
+            let detail = format!("commit {seq} follows commit {}", self.last_seq);
+            return self.lost(Error::corrupt("WAL record", path, offset, detail), payload.len() as u64);
+        }
+        match (kind, &mut self.unfinished) {
+            ("full", _) => {
+                self.last_seq = seq;
+                self.give(LogPiece::Commit { seq, payload, path, offset });
+            }
+            ("first", _) => {
+                let (payload, path) = (payload.to_vec(), path.to_path_buf());
+                self.unfinished = Some(Unfinished { seq, payload, path, offset });
+            }
+            (_, None) => {
+                let detail = format!("commit {seq} is incomplete: its beginning is missing");
+                self.lost(Error::corrupt("WAL record", path, offset, detail), payload.len() as u64);
+            }
+            (_, Some(record)) => {
+                record.payload.extend_from_slice(payload);
+                if kind == "last"
+                    && let Some(record) = self.unfinished.take()
+                {
+                    self.last_seq = seq;
+                    let Unfinished { payload, path, offset, .. } = &record;
+                    self.give(LogPiece::Commit { seq, payload, path, offset: *offset });
+                }
+            }
+        }
+    }
+}

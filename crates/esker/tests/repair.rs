@@ -1,0 +1,257 @@
+//! Repairs of damaged databases.
+//!
+//! ```text
+//!   golden database --damage--> esker::repair --> sound? explained by the report? original untouched?
+//! ```
+//!
+//! Q1. A repair never panics, and what it makes is a sound database, or it makes nothing and says why.
+//! Q2. Every key that differs from the undamaged database is among those that the report names as lost; its value is
+//!     one that the key had earlier, or it is missing. The exception is a commit at the end of the log that looks torn.
+//! Q3. No byte, name or time of the original changes.
+//!
+//! `ESKER_SWEEP=full` damages every byte instead of a sample.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use common::contents::{Contents, dump_sound};
+use common::damage::{Golden, LOGGED, cut, overwrite, path, places, read, replace};
+use common::{dir, simulated};
+use esker::{Builder, Error, KeyspaceId, LostKeys, RepairReport};
+use esker_env::{Fs, MemFs};
+
+fn target() -> &'static Path {
+    Path::new("repaired")
+}
+
+fn builder(fs: &MemFs) -> Builder {
+    simulated(Arc::new(fs.clone()))
+}
+
+/// All files of the damaged database.
+fn files(fs: &MemFs) -> Vec<(String, Vec<u8>)> {
+    let mut names = fs.list_dir(dir()).unwrap();
+    names.sort();
+    names.into_iter().map(|name| (name.clone(), read(fs, &name))).collect()
+}
+
+/// Repairs, and checks Q1 and Q3.
+fn repair(fs: &MemFs) -> Result<(RepairReport, Contents), Error> {
+    let before = files(fs);
+    let outcome = builder(fs).repair(dir(), target());
+    assert!(files(fs) == before, "Q3: the original has changed");
+    let report = match outcome {
+        Ok(report) => report,
+        Err(error) => {
+            let left = fs.list_dir(target()).unwrap_or_default();
+            assert!(left.is_empty(), "Q1: {left:?} is left of a repair that failed: {error}");
+            return Err(error);
+        }
+    };
+    let db = builder(fs).create_if_missing(false).open(target())?;
+    let contents = dump_sound(&db)?;
+    let said: Vec<_> = report.keyspaces.iter().map(|k| (k.name.clone(), k.keys)).collect();
+    let found: Vec<_> = contents.iter().map(|(name, map)| (name.clone(), map.len() as u64)).collect();
+    assert_eq!(said, found, "the report counts what is there");
+    Ok((report, contents))
+}
+
+/// The number and the name of each keyspace of the golden database; it never gets a new one.
+const IDS: [(&str, u32); 2] = [("default", 1), ("people", 2)];
+
+/// Q2: the first difference that the report does not explain.
+fn unexplained(golden: &Golden, report: &RepairReport, found: &Contents) -> Option<String> {
+    for (name, id) in IDS {
+        let id = KeyspaceId::new(id);
+        let renamed = report.keyspaces.iter().find(|k| k.id == id).map(|k| k.name.as_str());
+        let names_lost = report.losses.iter().any(|l| matches!(l.keys, LostKeys::Names | LostKeys::Any));
+        if renamed != Some(name) && !names_lost && renamed.is_some() {
+            return Some(format!("{name} is called {renamed:?}"));
+        }
+        let empty = Default::default();
+        let (expected, map) = (&golden.newest[name], renamed.and_then(|n| found.get(n)).unwrap_or(&empty));
+        for key in expected.keys().chain(map.keys()) {
+            let (had, has) = (expected.get(key), map.get(key));
+            if had == has {
+                continue;
+            }
+            let shown = key.escape_ascii();
+            if !report.losses.iter().any(|loss| loss.keys.may_hold(id, key)) {
+                return Some(format!("{name}/{shown} is not in the report"));
+            }
+            // The keyspace had another name before.
+            let old = |state: &Contents| {
+                let names = if name == "people" { ["people", "users"] } else { [name, name] };
+                names.iter().any(|n| state.get(*n).is_some_and(|map| map.get(key) == has))
+            };
+            if has.is_some() && !golden.history.iter().any(old) {
+                return Some(format!("{name}/{shown} has a value that it never had"));
+            }
+        }
+    }
+    let known = |name: &String| report.keyspaces.iter().any(|k| k.name == *name);
+    found.keys().find(|name| !known(name)).map(|name| format!("keyspace {name} comes from nowhere"))
+}
+
+/// Damages a copy, repairs it, and judges. Returns the losses reported.
+fn judge(golden: &Golden, what: &str, tail_at_stake: usize, damage: impl FnOnce(&MemFs)) -> RepairReport {
+    let fs = golden.copy();
+    damage(&fs);
+    let outcome = catch_unwind(AssertUnwindSafe(|| repair(&fs)));
+    let outcome = outcome.unwrap_or_else(|_| panic!("Q1: {what}: panic"));
+    let (report, found) = outcome.unwrap_or_else(|error| panic!("Q1: {what}: {error}"));
+    if !golden.earlier[..tail_at_stake].contains(&found)
+        && let Some(problem) = unexplained(golden, &report, &found)
+    {
+        panic!("Q2: {what}: {problem}\n{report:#?}");
+    }
+    report
+}
+
+/// How many commits at the log's end may be missing without a word: they look torn.
+fn at_stake(name: &str, cut: bool) -> usize {
+    match name.ends_with(".wal") {
+        true if cut => LOGGED,
+        true => 1,
+        false => 0,
+    }
+}
+
+#[test]
+fn an_undamaged_database_comes_out_whole() {
+    for golden in [Golden::merged(), Golden::layered()] {
+        let (report, found) = repair(&golden.copy()).unwrap();
+        assert!(found == golden.newest);
+        assert!(report.losses.is_empty(), "{:#?}", report.losses);
+        assert!(report.tables > 0 && report.commits >= LOGGED as u64 && report.entries > 0, "{report:?}");
+    }
+}
+
+#[test]
+fn q2_a_flipped_bit_anywhere() {
+    let golden = Golden::layered();
+    let mut repairs = 0;
+    for name in &golden.files {
+        let bytes = golden.read(name);
+        for at in places(bytes.len(), 48) {
+            judge(&golden, &format!("bit {} of byte {at} of {name}", at % 8), at_stake(name, false), |fs| {
+                overwrite(fs, name, at, &[bytes[at] ^ 1 << (at % 8)]);
+            });
+            repairs += 1;
+        }
+    }
+    println!("{repairs} repairs after a flipped bit");
+}
+
+#[test]
+fn q2_cut_at_any_length() {
+    let golden = Golden::layered();
+    let mut repairs = 0;
+    for name in &golden.files {
+        let bytes = golden.read(name);
+        for len in places(bytes.len(), 24) {
+            judge(&golden, &format!("{name} cut to {len} of {}", bytes.len()), at_stake(name, true), |fs| {
+                cut(fs, name, len);
+            });
+            repairs += 1;
+        }
+    }
+    println!("{repairs} repairs after a cut");
+}
+
+#[test]
+fn q2_each_file_lost_or_foreign() {
+    for golden in [Golden::merged(), Golden::layered()] {
+        for name in &golden.files {
+            let lost = |fs: &MemFs| fs.remove_file(&path(name)).unwrap();
+            judge(&golden, &format!("loss of {name}"), at_stake(name, true), lost);
+            for bytes in [Vec::new(), vec![0; 300], b"some text\n".repeat(40)] {
+                let foreign = |fs: &MemFs| replace(fs, name, &bytes);
+                judge(
+                    &golden,
+                    &format!("{} strange bytes as {name}", bytes.len()),
+                    at_stake(name, true),
+                    foreign,
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn q2_any_two_files_swapped() {
+    let golden = Golden::layered();
+    for (i, a) in golden.files.iter().enumerate() {
+        for b in &golden.files[i + 1..] {
+            let stake = at_stake(a, true).max(at_stake(b, true));
+            judge(&golden, &format!("{a} and {b} swapped"), stake, |fs| {
+                replace(fs, a, &golden.read(b));
+                replace(fs, b, &golden.read(a));
+            });
+        }
+    }
+}
+
+#[test]
+fn everything_but_the_data_lost_at_once() {
+    let golden = Golden::layered();
+    judge(&golden, "CURRENT, manifest, OPTIONS and LOCK lost", 0, |fs| {
+        for name in golden.files.iter().filter(|n| !n.ends_with(".sst") && !n.ends_with(".wal")) {
+            fs.remove_file(&path(name)).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_damaged_record_costs_its_commit_alone() {
+    let golden = Golden::merged();
+    let log = golden.files.iter().rfind(|name| name.ends_with(".wal")).unwrap();
+    let bytes = golden.read(log);
+    // The value of `logged/3`: thirty bytes of 3.
+    let at = bytes.windows(30).position(|w| w == [3; 30]).unwrap();
+    let fs = golden.copy();
+    overwrite(&fs, log, at, b"!");
+    let error = builder(&fs).open(dir()).unwrap_err();
+    assert!(error.is_corrupt() && error.to_string().contains("esker repair"), "{error}");
+    let (report, found) = repair(&fs).unwrap();
+    let mut expected = golden.newest.clone();
+    expected.get_mut("default").unwrap().remove(&b"logged/3"[..]);
+    assert!(found == expected);
+    let lost: Vec<_> = report.losses.iter().filter_map(|loss| loss.commits).collect();
+    assert!(lost.len() == 1 && lost[0].0 == lost[0].1, "{:#?}", report.losses);
+}
+
+#[test]
+fn a_damaged_block_costs_its_keys_alone() {
+    let golden = Golden::layered();
+    let table = golden.files.iter().find(|name| name.ends_with(".sst")).unwrap();
+    let report = judge(&golden, "the first byte of a table", 0, |fs| overwrite(fs, table, 0, b"?"));
+    assert!(!report.losses.is_empty());
+    assert!(report.losses.iter().all(|loss| matches!(loss.keys, LostKeys::Between(..))), "{report:#?}");
+}
+
+#[test]
+fn the_target_must_be_new_and_the_source_closed() {
+    let golden = Golden::merged();
+    let fs = golden.copy();
+    assert!(matches!(builder(&fs).repair(dir(), dir()), Err(Error::Invalid(_))));
+    assert!(matches!(builder(&fs).repair("nothing", target()), Err(Error::NotFound(_))));
+    let db = builder(&fs).open(dir()).unwrap();
+    assert!(matches!(builder(&fs).repair(dir(), target()), Err(Error::Locked { .. })));
+    db.close().unwrap();
+    builder(&fs).repair(dir(), target()).unwrap();
+    assert!(matches!(builder(&fs).repair(dir(), target()), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn canary_an_unexplained_difference_is_noticed() {
+    let golden = Golden::merged();
+    let (report, mut found) = repair(&golden.copy()).unwrap();
+    assert_eq!(unexplained(&golden, &report, &found), None);
+    found.get_mut("default").unwrap().remove(&b"logged/3"[..]);
+    assert!(unexplained(&golden, &report, &found).is_some());
+}
