@@ -48,6 +48,9 @@ pub struct Record {
     /// Bytes of keys and values alive when the row ended: what space amplification is relative to.
     #[serde(default)]
     pub live_bytes: u64,
+    /// Commits within the row.
+    #[serde(default)]
+    pub commits: u64,
     /// Syncs per commit as counted by tracing this row once, or none when it was not traced.
     pub syncs_per_commit: Option<f64>,
     /// How memory was limited.

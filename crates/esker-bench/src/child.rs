@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::recorder::Recorder;
 use crate::scale::Scale;
-use crate::suites::Suite;
+use crate::suites::{Row, Suite};
 use esker_bench_api::results::{Better, Message, Record, Unit, Usage};
 use esker_bench_api::{Engine, Failure};
 
@@ -16,10 +16,20 @@ pub(crate) struct Job<'a> {
     pub(crate) engine: &'static dyn Engine,
     pub(crate) scale: Scale,
     pub(crate) run: u32,
+    /// Which of the suite's groups of rows.
+    pub(crate) group: usize,
+    /// How memory is limited, for the record.
+    pub(crate) memory_limit: &'a str,
     pub(crate) commit: &'a str,
 }
 
 impl Job<'_> {
+    /// The rows of this job's group.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let rows = self.suite.rows(self.scale).into_iter();
+        rows.filter(|row| row.group == self.group).collect()
+    }
+
     /// A record of this run with nothing measured yet.
     pub(crate) fn blank(&self) -> Record {
         Record {
@@ -38,8 +48,9 @@ impl Job<'_> {
             detail: None,
             user_written_bytes: 0,
             live_bytes: 0,
+            commits: 0,
             syncs_per_commit: None,
-            memory_limit: String::new(),
+            memory_limit: self.memory_limit.to_owned(),
             note: String::new(),
             error: None,
             commit: self.commit.to_owned(),
@@ -50,9 +61,10 @@ impl Job<'_> {
 /// Runs `job` in `dir` and prints a [`Message`] for every step.
 pub(crate) fn run(job: &Job<'_>, dir: &Path, traced: bool) -> Result<(), Failure> {
     die_with_the_runner();
-    let rows = job.suite.rows(job.scale);
-    let mut recorder = Recorder::new(rows, job.blank(), dir, Box::new(std::io::stdout()), traced);
-    job.suite.run(job.engine, job.scale, &mut recorder)?;
+    let rows = job.rows();
+    let mut recorder =
+        Recorder::new(rows, job.blank(), dir, Box::new(std::io::stdout()), traced, job.scale.idle_window());
+    job.suite.run(job.engine, job.scale, job.group, &mut recorder)?;
     recorder.finish()
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::load::command::{LoadArguments, MakedataArguments};
 use crate::scale::Scale;
 
 const EXAMPLES: &str = "\
@@ -12,6 +13,10 @@ Examples:
   esker-bench list                                 what can be run
   esker-bench run redb --scale seed --runs 5       the published sizes
   esker-bench run redb --engine esker --engine lmdb --dir /mnt/fast
+  esker-bench run all --resume                     every suite; goes on after an interruption
+  esker-bench report a/results.jsonl b/results.jsonl
+  esker-bench compare before.jsonl after.jsonl     significance by pairs of runs
+  esker-bench makedata 1_000_000 --hotspot 0.99999:13 | esker-bench load --dir /tmp/db --concurrency 64 --multi 20 --latency
 
 A run prints a table and leaves in --out:
   results.jsonl   one JSON object per row and run: suite, row, engine, version, scale, run, value, unit, better, ...
@@ -35,6 +40,36 @@ pub(crate) enum Command {
     List,
     /// Run a suite on engines that take turns, in a fresh process and directory each time
     Run(RunArguments),
+    /// Show the tables and make the page of results that are there, of several files if need be
+    Report {
+        /// Files of results
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Directory for report.html
+        #[arg(long, default_value = "bench-out")]
+        out: PathBuf,
+    },
+    /// Compare two files of results, row by row, run by run
+    Compare {
+        /// Results before
+        before: PathBuf,
+        /// Results after
+        after: PathBuf,
+    },
+    /// Write pairs into an engine, as obigstore's bm_write does; without a mode it reads a stream of pairs from stdin
+    Load(LoadArguments),
+    /// Write a stream of pairs to stdout (lengths are u32, little-endian), as obigstore's bm_makedata does
+    Makedata(MakedataArguments),
+    /// A process that writes until it is killed, started by suite `open`
+    #[command(hide = true)]
+    KilledWriter {
+        /// Engine
+        engine: String,
+        /// Items to load first
+        count: u64,
+        /// Directory of the database
+        dir: PathBuf,
+    },
     /// One run of one engine, started by `run`
     #[command(hide = true)]
     Child(ChildArguments),
@@ -42,9 +77,9 @@ pub(crate) enum Command {
 
 #[derive(clap::Args)]
 pub(crate) struct RunArguments {
-    /// Suite to run; `esker-bench list` names them
+    /// Suites to run, or `all`; `esker-bench list` names them
     #[arg(default_value = "redb")]
-    pub(crate) suite: String,
+    pub(crate) suites: Vec<String>,
     /// Engine to run, repeatable; all of them when left out
     #[arg(long = "engine", value_name = "NAME")]
     pub(crate) engines: Vec<String>,
@@ -60,6 +95,9 @@ pub(crate) struct RunArguments {
     /// Directory for the results
     #[arg(long, default_value = "bench-out")]
     pub(crate) out: PathBuf,
+    /// Go on with the run that was interrupted and left its results in --out
+    #[arg(long)]
+    pub(crate) resume: bool,
     /// Longest time for one engine and run; past it the engine is stopped and its rows fail [default: by scale]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<u64>,
@@ -75,6 +113,10 @@ pub(crate) struct ChildArguments {
     pub(crate) dir: PathBuf,
     #[arg(long, default_value = "")]
     pub(crate) commit: String,
+    #[arg(long, default_value_t = 0)]
+    pub(crate) group: usize,
+    #[arg(long, default_value = "")]
+    pub(crate) memory_limit: String,
     #[arg(long)]
     pub(crate) traced: bool,
 }

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Where, when and how the results of a run came about.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Context {
     pub(crate) machine: Machine,
     /// Commit of this repository, with `-dirty` when files differ from it.
@@ -22,17 +22,37 @@ pub(crate) struct Context {
     pub(crate) engines: Vec<EngineContext>,
 }
 
+impl Context {
+    /// Adds the engines and the command of another run.
+    pub(crate) fn add(&mut self, other: Self) {
+        for engine in other.engines {
+            if !self.engines.iter().any(|known| known.name == engine.name && known.version == engine.version)
+            {
+                self.engines.push(engine);
+            }
+        }
+        if !self.command.lines().any(|known| known == other.command) {
+            self.command += &format!("\n{}", other.command);
+        }
+        if self.machine.line() != other.machine.line() {
+            self.machine.cpu += &format!(" (and another machine: {})", other.machine.line());
+        }
+    }
+}
+
 /// An engine as it was run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EngineContext {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// Setting and reason.
-    pub(crate) options: Vec<(String, String)>,
+    /// What its transactions guarantee.
+    pub(crate) isolation: String,
+    /// Option, value, reason, pointer.
+    pub(crate) options: Vec<[String; 4]>,
 }
 
 /// The machine.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,
     pub(crate) cores: usize,
@@ -82,6 +102,12 @@ pub(crate) fn disk_bytes_free(_dir: &Path) -> Option<u64> {
 pub(crate) fn settle_disk() {
     #[cfg(unix)]
     rustix::fs::sync();
+}
+
+/// Makes Linux forget what it has cached of files, so that the next reads come from the device; false where this process may not.
+pub(crate) fn drop_page_cache() -> bool {
+    settle_disk();
+    fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
 }
 
 pub(crate) fn unix_seconds() -> u64 {

@@ -16,7 +16,10 @@
 
 mod child;
 mod cli;
+mod compare;
 mod engines;
+mod limit;
+mod load;
 mod machine;
 mod measure;
 mod progress;
@@ -26,10 +29,11 @@ mod runner;
 mod scale;
 mod suites;
 mod syncs;
+mod track;
 
 use std::fs::{self, File};
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -40,6 +44,7 @@ use crate::machine::{Context, EngineContext, Machine};
 use crate::report::summary::Summary;
 use crate::scale::Scale;
 use crate::suites::{SUITES, Suite};
+use esker_bench_api::results::Record;
 use esker_bench_api::{Engine, Failure};
 
 fn main() -> ExitCode {
@@ -55,6 +60,15 @@ fn main() -> ExitCode {
         Some(Command::List) => list(),
         Some(Command::Run(arguments)) => run(&arguments),
         Some(Command::Child(arguments)) => run_child(&arguments),
+        Some(Command::Report { files, out }) => report_of(&files, &out),
+        Some(Command::Compare { before, after }) => compare(&before, &after),
+        Some(Command::Load(arguments)) => {
+            find_engine(&arguments.engine).and_then(|engine| load::command::load(engine, &arguments))
+        }
+        Some(Command::Makedata(arguments)) => load::command::makedata(&arguments),
+        Some(Command::KilledWriter { engine, count, dir }) => {
+            find_engine(&engine).and_then(|engine| suites::open::write_until_killed(engine, &dir, count))
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -88,7 +102,9 @@ fn list() -> Result<(), Failure> {
     for engine in engines::shown() {
         text += &format!("\n  {} {}\n", engine.name(), engine.version());
         for option in engine.options() {
-            text += &format!("    {}: {}\n", option.option, option.value);
+            let pointer =
+                if option.pointer.is_empty() { String::new() } else { format!(" [{}]", option.pointer) };
+            text += &format!("    {}: {} - {}{pointer}\n", option.option, option.value, option.reason);
         }
     }
     let scales: Vec<&str> = Scale::SHOWN.iter().map(|scale| scale.name()).collect();
@@ -97,18 +113,27 @@ fn list() -> Result<(), Failure> {
 }
 
 fn run_child(arguments: &ChildArguments) -> Result<(), Failure> {
+    let suite = find_suite(&arguments.suite)?;
+    let own = suite.own_engine().filter(|engine| engine.name() == arguments.engine);
     let job = child::Job {
-        suite: find_suite(&arguments.suite)?,
-        engine: find_engine(&arguments.engine)?,
+        suite,
+        engine: own.map_or_else(|| find_engine(&arguments.engine), Ok)?,
         scale: arguments.scale,
         run: arguments.run,
+        group: arguments.group,
         commit: &arguments.commit,
+        memory_limit: &arguments.memory_limit,
     };
     child::run(&job, &arguments.dir, arguments.traced)
 }
 
 fn run(arguments: &RunArguments) -> Result<(), Failure> {
-    let suite = find_suite(&arguments.suite)?;
+    let all = arguments.suites.iter().any(|name| name == "all");
+    let suites = if all {
+        SUITES.to_vec()
+    } else {
+        arguments.suites.iter().map(|name| find_suite(name)).collect::<Result<Vec<_>, _>>()?
+    };
     let mut chosen = arguments.engines.iter().map(|name| find_engine(name)).collect::<Result<Vec<_>, _>>()?;
     if chosen.is_empty() {
         chosen = engines::shown().collect();
@@ -122,36 +147,106 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
             .map_err(|error| Failure::Engine(format!("{}: {error}", directory.display())))?;
     }
     let context = context(&chosen, dir);
-    let plan = runner::Plan {
-        suite,
-        engines: chosen,
-        scale: arguments.scale,
-        runs: arguments.runs,
-        dir: dir.clone(),
-        timeout: Duration::from_secs(arguments.timeout.unwrap_or(arguments.scale.seconds_max())),
-        commit: context.commit.clone(),
-    };
+    let results = arguments.out.join("results.jsonl");
+    let mut records = if arguments.resume { read_results(&results)? } else { Vec::new() };
+    if let Some(other) = records.iter().find(|record| record.commit != context.commit) {
+        let commit = &other.commit;
+        return Err(Failure::Engine(format!(
+            "the results to resume are of commit {commit}, this is {}",
+            context.commit
+        )));
+    }
     write(
         &arguments.out,
         "run.json",
         &(serde_json::to_string_pretty(&context).map_err(Failure::engine)? + "\n"),
     )?;
-    let results = arguments.out.join("results.jsonl");
     let mut file = File::create(&results).map_err(Failure::engine)?;
-    let mut records = Vec::new();
-    runner::run(&plan, &mut |record| {
+    let mut kept = Vec::new();
+    let mut keep = |record: &Record| {
         let line = serde_json::to_string(record).map_err(Failure::engine)?;
         writeln!(file, "{line}").map_err(Failure::engine)?;
-        records.push(record.clone());
-        Ok(())
-    })?;
-    let summary = Summary::new(&records);
+        kept.push(record.clone());
+        Ok::<(), Failure>(())
+    };
+    let plans: Vec<runner::Plan> = suites
+        .iter()
+        .map(|suite| {
+            let engines = suite.own_engine().map_or_else(|| chosen.clone(), |own| vec![own]);
+            let done = runner::take_done(*suite, arguments.scale, &mut records);
+            runner::Plan {
+                suite: *suite,
+                engines,
+                scale: arguments.scale,
+                runs: arguments.runs,
+                dir: dir.clone(),
+                timeout: Duration::from_secs(arguments.timeout.unwrap_or(arguments.scale.seconds_max())),
+                commit: context.commit.clone(),
+                done,
+            }
+        })
+        .collect();
+    // What is left of an earlier run is whole groups only.
+    records.iter().try_for_each(&mut keep)?;
+    plans.iter().try_for_each(|plan| runner::run(plan, &mut keep))?;
+    report(&arguments.out, &kept, &context)
+}
+
+/// Shows the tables and leaves the page.
+fn report(out: &Path, records: &[Record], context: &Context) -> Result<(), Failure> {
+    let summaries = Summary::all(records);
     let styled = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    println!("{}", report::terminal::table(&summary, &context, styled));
-    write(&arguments.out, "report.html", &report::html::page(&summary, &context))?;
-    println!("results: {}", results.display());
-    println!("a report to open: {}", arguments.out.join("report.html").display());
+    for summary in &summaries {
+        println!("{}", report::terminal::table(summary, context, styled));
+    }
+    write(out, "report.html", &report::html::page(&summaries, context)?)?;
+    println!("a report to open: {}", out.join("report.html").display());
     Ok(())
+}
+
+/// Reports results that are there. What describes their run stands beside them in run.json.
+fn report_of(files: &[PathBuf], out: &Path) -> Result<(), Failure> {
+    let mut records = Vec::new();
+    let mut context: Option<Context> = None;
+    for file in files {
+        records.extend(read_results(file)?);
+        let run = fs::read_to_string(file.with_file_name("run.json")).unwrap_or_default();
+        if let Ok(run) = serde_json::from_str::<Context>(&run) {
+            context.get_or_insert_with(|| run.clone()).add(run);
+        }
+    }
+    if records.is_empty() {
+        return Err(Failure::Engine("there are no results in these files".to_owned()));
+    }
+    let context = context.ok_or_else(|| {
+        Failure::Engine("no run.json beside the results says what machine they are of".to_owned())
+    })?;
+    fs::create_dir_all(out).map_err(Failure::engine)?;
+    report(out, &records, &context)
+}
+
+fn compare(before: &Path, after: &Path) -> Result<(), Failure> {
+    let changes = compare::changes(&read_results(before)?, &read_results(after)?);
+    if changes.is_empty() {
+        return Err(Failure::Engine(
+            "the two files have no row of the same engine and run in common".to_owned(),
+        ));
+    }
+    print!("{}", compare::table(&changes));
+    Ok(())
+}
+
+/// Records of a results file; none where there is no file.
+fn read_results(path: &Path) -> Result<Vec<Record>, Failure> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let text = fs::read_to_string(path).map_err(Failure::engine)?;
+    let parse = |(number, line): (usize, &str)| {
+        serde_json::from_str(line)
+            .map_err(|error| Failure::Engine(format!("{} line {}: {error}", path.display(), number + 1)))
+    };
+    text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(parse).collect()
 }
 
 fn write(dir: &Path, name: &str, text: &str) -> Result<(), Failure> {
@@ -162,10 +257,11 @@ fn context(chosen: &[&'static dyn Engine], dir: &Path) -> Context {
     let engines = chosen.iter().map(|engine| EngineContext {
         name: engine.name().to_owned(),
         version: engine.version(),
+        isolation: engine.isolation().name().to_owned(),
         options: engine
             .options()
             .iter()
-            .map(|o| (format!("{}: {}", o.option, o.value), o.reason.to_owned()))
+            .map(|o| [o.option, o.value, o.reason, o.pointer].map(str::to_owned))
             .collect(),
     });
     let arguments: Vec<String> = std::env::args().skip(1).collect();

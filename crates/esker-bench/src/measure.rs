@@ -7,11 +7,19 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
 use esker_bench_api::results::Usage;
+
+const WATCH_EVERY: Duration = Duration::from_millis(50);
+const IDLE_WINDOWS: u32 = 3;
+/// Part of a window that may be spent computing by a process at rest.
+const IDLE_SHARE: f64 = 0.03;
+const DRAIN_MAX: Duration = Duration::from_secs(600);
 
 /// Seconds of one piece of work, and what it used.
 pub(crate) struct Measured<T> {
@@ -25,11 +33,20 @@ pub(crate) fn measure<T>(dir: &Path, work: impl FnOnce() -> T) -> Measured<T> {
     reset_peak_rss();
     let io_before = io_bytes();
     let cpu_before = cpu_seconds();
-    let start = Instant::now();
-    let result = work();
-    let seconds = start.elapsed().as_secs_f64();
+    let device_before = device_bytes(dir);
+    let watch = Watch { stop: AtomicBool::new(false), peak_anon: AtomicU64::new(status_bytes().anon) };
+    let (result, seconds) = thread::scope(|scope| {
+        let watcher = scope.spawn(|| watch.run());
+        let start = Instant::now();
+        let result = work();
+        let seconds = start.elapsed().as_secs_f64();
+        watch.stop.store(true, Ordering::Relaxed);
+        watcher.thread().unpark();
+        (result, seconds)
+    });
     let cpu_s = cpu_seconds() - cpu_before;
     let io_after = io_bytes();
+    let device_after = device_bytes(dir);
     let status = status_bytes();
     let disk = disk_bytes(dir);
     let usage = Usage {
@@ -41,9 +58,81 @@ pub(crate) fn measure<T>(dir: &Path, work: impl FnOnce() -> T) -> Measured<T> {
         written_bytes: io_after.written.saturating_sub(io_before.written),
         read_bytes: io_after.read.saturating_sub(io_before.read),
         cpu_s,
-        ..Usage::default()
+        peak_anon_bytes: watch.peak_anon.into_inner().max(status.anon),
+        device_written_bytes: device_after.written.saturating_sub(device_before.written),
+        device_read_bytes: device_after.read.saturating_sub(device_before.read),
     };
     Measured { result, seconds, usage }
+}
+
+/// Looks at the process now and then while a row runs. Both fields are plain figures, so `Relaxed` is enough.
+struct Watch {
+    stop: AtomicBool,
+    peak_anon: AtomicU64,
+}
+
+impl Watch {
+    fn run(&self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            self.peak_anon.fetch_max(status_bytes().anon, Ordering::Relaxed);
+            thread::park_timeout(WATCH_EVERY);
+        }
+    }
+}
+
+/// A look at the process and its database.
+#[derive(Clone, Copy)]
+pub(crate) struct Sample {
+    pub(crate) rss_bytes: u64,
+    pub(crate) disk_bytes: u64,
+    pub(crate) written_bytes: u64,
+}
+
+/// Looks now.
+pub(crate) fn sample(dir: &Path) -> Sample {
+    let status = status_bytes();
+    Sample {
+        rss_bytes: status.anon + status.file,
+        disk_bytes: disk_bytes(dir).lengths,
+        written_bytes: io_bytes().written,
+    }
+}
+
+/// Waits until this process has neither computed nor moved bytes for three windows; returns how long it was busy before that. It
+/// gives up after ten minutes, for an engine that never rests.
+pub(crate) fn wait_until_idle(window: Duration) -> f64 {
+    let start = Instant::now();
+    let mut busy_until = start;
+    let mut quiet = 0;
+    while quiet < IDLE_WINDOWS && start.elapsed() < DRAIN_MAX {
+        let (cpu, io) = (cpu_seconds(), io_bytes());
+        thread::sleep(window);
+        let io_now = io_bytes();
+        let is_quiet = cpu_seconds() - cpu < IDLE_SHARE * window.as_secs_f64()
+            && io_now.read == io.read
+            && io_now.written == io.written;
+        quiet = if is_quiet { quiet + 1 } else { 0 };
+        if !is_quiet {
+            busy_until = Instant::now();
+        }
+    }
+    busy_until.duration_since(start).as_secs_f64()
+}
+
+/// What the device under `dir` has moved so far, from /sys: sectors of 512 bytes; zero where that cannot be known.
+#[cfg(target_os = "linux")]
+fn device_bytes(dir: &Path) -> Io {
+    use std::os::unix::fs::MetadataExt as _;
+    let device = fs::metadata(dir).map_or(0, |metadata| metadata.dev());
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let stat = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).unwrap_or_default();
+    let sectors = |n| stat.split_whitespace().nth(n).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+    Io { read: sectors(2) * 512, written: sectors(6) * 512 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn device_bytes(_dir: &Path) -> Io {
+    Io { read: 0, written: 0 }
 }
 
 /// Processor time of this process so far, all threads.

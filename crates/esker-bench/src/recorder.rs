@@ -4,23 +4,38 @@
 //!
 //! A row is held back until the next begins, so that the untimed checks that follow it can still fail it.
 //!
-//! C1. Rows are recorded in the order in which the suite lists them, each once.
+//! C1. Rows of a group are recorded in the order in which the suite lists them, each once.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use crate::measure::{disk_bytes, measure};
+use esker_bench_api::results::{Detail, Message, Record, Unit, Usage};
+use esker_bench_api::{Failure, Store};
+
+use crate::measure::{disk_bytes, measure, wait_until_idle};
 use crate::suites::Row;
 use crate::syncs;
-use esker_bench_api::Failure;
-use esker_bench_api::results::{Message, Record, Usage};
 
-/// How a row's time was taken.
-pub(crate) enum Outcome {
-    /// By the recorder: from the start of the work to its end.
-    Measured,
-    /// By the work itself, which had to prepare something first (threads).
-    Seconds(f64),
+/// What a row's work says about itself; what it leaves out, the recorder takes from its own clock and from the row.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    /// The time that counts, when the work had to prepare something first (threads).
+    pub(crate) seconds: Option<f64>,
+    /// The value itself, when it is neither the time nor a rate over it.
+    pub(crate) value: Option<f64>,
+    /// Operations, when their number was not known before.
+    pub(crate) ops: Option<u64>,
+    /// Commits, when their number was not known before.
+    pub(crate) commits: Option<u64>,
+    /// Bytes of keys and values written.
+    pub(crate) user_written_bytes: u64,
+    /// Bytes of keys and values alive at the end.
+    pub(crate) live_bytes: u64,
+    /// Latencies and series.
+    pub(crate) detail: Option<Box<Detail>>,
+    /// What a reader has to know.
+    pub(crate) note: String,
 }
 
 /// See the module.
@@ -33,11 +48,27 @@ pub(crate) struct Recorder {
     out: Box<dyn Write>,
     /// Whether this process runs under a tracer that looks for marks.
     traced: bool,
+    idle_window: Duration,
 }
 
 impl Recorder {
-    pub(crate) fn new(rows: Vec<Row>, blank: Record, dir: &Path, out: Box<dyn Write>, traced: bool) -> Self {
-        Self { rows: rows.into_iter(), blank, dir: dir.to_path_buf(), pending: None, out, traced }
+    pub(crate) fn new(
+        rows: Vec<Row>,
+        blank: Record,
+        dir: &Path,
+        out: Box<dyn Write>,
+        traced: bool,
+        idle_window: Duration,
+    ) -> Self {
+        Self {
+            rows: rows.into_iter(),
+            blank,
+            dir: dir.to_path_buf(),
+            pending: None,
+            out,
+            traced,
+            idle_window,
+        }
     }
 
     /// The directory for the engine's files.
@@ -63,7 +94,7 @@ impl Recorder {
         mut work: impl FnMut() -> Result<Outcome, Failure>,
     ) -> Result<(), Failure> {
         let mut record = self.begin(name)?;
-        let mut times = Vec::new();
+        let mut values = Vec::new();
         let mut failure = None;
         for _ in 0..passes {
             self.mark(syncs::BEGIN, name);
@@ -71,16 +102,15 @@ impl Recorder {
             self.mark(syncs::END, name);
             record.usage = combine(record.usage, measured.usage);
             match measured.result {
-                Ok(Outcome::Measured) => times.push(measured.seconds),
-                Ok(Outcome::Seconds(seconds)) => times.push(seconds),
+                Ok(outcome) => values.push(take_over(&mut record, outcome, measured.seconds)),
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
         match &failure {
             Some(error) => record.error = Some(error.to_string()),
-            None => record.value = Some(median(&times)),
+            None => record.value = Some(median(&values)),
         }
-        record.passes = if passes > 1 { times } else { Vec::new() };
+        record.passes = if passes > 1 { values } else { Vec::new() };
         self.pending = Some(record);
         match failure {
             Some(failure @ Failure::Engine(_)) => {
@@ -99,6 +129,29 @@ impl Recorder {
         record.usage.disk_allocated_bytes = disk.allocated;
         record.value = Some(disk.lengths as f64);
         self.pending = Some(record);
+        Ok(())
+    }
+
+    /// Gives the row `name` an error without trying, because the engine lacks what it needs.
+    pub(crate) fn cannot(&mut self, name: &str, why: &str) -> Result<(), Failure> {
+        self.row(name, || Err(Failure::Unsupported(why.to_owned())))
+    }
+
+    /// Waits until the engine owes no background work; the time that it takes stands beside the row before.
+    pub(crate) fn drain(&mut self, store: &dyn Store) -> Result<(), Failure> {
+        let start = Instant::now();
+        store.drain()?;
+        // A tracer keeps a process busy that would be idle without it.
+        if self.traced {
+            return Ok(());
+        }
+        let seconds = start.elapsed().as_secs_f64() + wait_until_idle(self.idle_window);
+        if let Some(record) = &mut self.pending {
+            record.detail.get_or_insert_default().drain_s = Some(seconds);
+            let disk = disk_bytes(&self.dir);
+            record.usage.disk_bytes = disk.lengths;
+            record.usage.disk_allocated_bytes = disk.allocated;
+        }
         Ok(())
     }
 
@@ -129,10 +182,11 @@ impl Recorder {
             row.filter(|row| row.name == name).unwrap_or_else(|| panic!("C1: not the time for row {name}"));
         self.send(&Message::Begin(name.to_owned()))?;
         Ok(Record {
-            row: row.name.to_owned(),
+            row: row.name,
             unit: row.unit,
             better: row.better,
             ops: row.ops,
+            commits: row.commits.count(),
             ..self.blank.clone()
         })
     }
@@ -153,12 +207,32 @@ impl Recorder {
     }
 }
 
+/// Moves what the work said into the record; returns the value of the pass.
+fn take_over(record: &mut Record, outcome: Outcome, measured_seconds: f64) -> f64 {
+    let seconds = outcome.seconds.unwrap_or(measured_seconds);
+    record.ops = outcome.ops.unwrap_or(record.ops);
+    record.commits = outcome.commits.unwrap_or(record.commits);
+    record.user_written_bytes += outcome.user_written_bytes;
+    record.live_bytes = outcome.live_bytes;
+    record.detail = outcome.detail;
+    record.note = outcome.note;
+    outcome.value.unwrap_or(match record.unit {
+        Unit::Seconds => seconds,
+        Unit::Bytes => record.user_written_bytes as f64,
+        Unit::OpsPerSecond => record.ops as f64 / seconds,
+        Unit::BytesPerSecond => record.user_written_bytes as f64 / seconds,
+    })
+}
+
 /// Sums what adds up and keeps the highest or latest of the rest.
 fn combine(a: Usage, b: Usage) -> Usage {
     Usage {
         peak_rss_bytes: a.peak_rss_bytes.max(b.peak_rss_bytes),
+        peak_anon_bytes: a.peak_anon_bytes.max(b.peak_anon_bytes),
         written_bytes: a.written_bytes + b.written_bytes,
         read_bytes: a.read_bytes + b.read_bytes,
+        device_written_bytes: a.device_written_bytes + b.device_written_bytes,
+        device_read_bytes: a.device_read_bytes + b.device_read_bytes,
         cpu_s: a.cpu_s + b.cpu_s,
         ..b
     }

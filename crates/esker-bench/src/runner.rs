@@ -1,16 +1,17 @@
 //! Runs a suite: a fresh process and a fresh directory per engine and run, engines taking turns.
 //!
 //! ```text
-//! traced once:  esker lmdb redb            -> syncs per commit
-//! run 1..N:     esker lmdb redb, esker ... -> Record lines
+//! traced once:          esker lmdb redb            -> syncs per commit
+//! run 1..N, each group: esker lmdb redb, esker ... -> Record lines
 //! ```
 //!
 //! N1. Every engine and run gives a record for every row (R1): what a child did not tell, because it crashed, failed, was
 //!     killed or ran out of time, is filled in with an error.
 //! N2. A row whose commits must sync and were seen not to sync has an error instead of a value.
+//! N4. With `done`, what an earlier, interrupted run has finished is not run again.
 //! N3. The scratch directory is empty before each child and gone after the run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -20,10 +21,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::child::{self, Job};
+use crate::limit::Limit;
 use crate::machine;
 use crate::progress::Progress;
 use crate::scale::Scale;
-use crate::suites::{Commits, Suite};
+use crate::suites::{Commits, Row, Suite};
 use crate::syncs;
 use esker_bench_api::results::{Message, Record};
 use esker_bench_api::{Engine, Failure};
@@ -44,38 +46,136 @@ pub(crate) struct Plan {
     /// How long one engine may take for one run.
     pub(crate) timeout: Duration,
     pub(crate) commit: String,
+    /// N4: engine, run, group.
+    pub(crate) done: BTreeSet<(String, u32, usize)>,
 }
 
 /// Runs the plan; `keep` is handed every record as soon as it is known.
 pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failure>) -> Result<(), Failure> {
     let scratch = Scratch::new(&plan.dir)?;
     check_disk_space(plan)?;
-    let weight: u64 = plan.suite.rows(plan.scale).iter().map(|row| row.weight).sum();
-    let mut progress = Progress::new(weight * u64::from(plan.runs) * plan.engines.len() as u64);
-    let syncs = trace_syncs(plan, &scratch, &progress)?;
-    for run in 1..=plan.runs {
-        for engine in &plan.engines {
-            let job =
-                Job { suite: plan.suite, engine: *engine, scale: plan.scale, run, commit: &plan.commit };
-            let start = Instant::now();
-            scratch.clear()?;
+    let todo = todo(plan);
+    let weight = |group| -> u64 {
+        let rows = plan.suite.rows(plan.scale).into_iter();
+        rows.filter(|row| row.group == group).map(|row| row.weight).sum()
+    };
+    let mut progress = Progress::new(todo.iter().map(|(_, group, _)| weight(*group)).sum());
+    let programs = programs(plan);
+    let syncs = trace_syncs(plan, &programs, &scratch, &progress)?;
+    for (run, group, engine) in todo {
+        let limit = plan.suite.memory_bytes_max().and_then(Limit::new);
+        let memory_limit = match (&limit, plan.suite.memory_bytes_max()) {
+            (Some(limit), _) => limit.description.clone(),
+            (None, Some(_)) => "by the engine's options: no control group can be made here".to_owned(),
+            (None, None) => "cache size by the engine's options".to_owned(),
+        };
+        let job = Job {
+            suite: plan.suite,
+            engine,
+            scale: plan.scale,
+            run,
+            group,
+            commit: &plan.commit,
+            memory_limit: &memory_limit,
+        };
+        let start = Instant::now();
+        scratch.clear()?;
+        if plan.scale != Scale::Test {
             machine::settle_disk();
-            let told = run_child(plan, &job, &scratch, None, Some(&mut progress))?;
-            let records = complete(&job, told);
-            for mut record in records {
-                hold_against_trace(&mut record, &job, syncs.get(engine.name()));
-                keep(&record)?;
-                if let Some(error) = record.error.as_ref().filter(|error| !error.starts_with(NOT_RUN)) {
-                    progress.note(&format!("{}, {}: {error}", engine.name(), record.row), true);
-                }
-            }
-            let seconds = start.elapsed().as_secs_f64();
-            progress
-                .note(&format!("run {run} of {}: {} took {seconds:.1} s", plan.runs, engine.name()), false);
         }
+        let told = match &programs[engine.name()] {
+            Ok(program) => run_child(
+                plan,
+                &job,
+                &scratch,
+                program,
+                Mode { trace: None, limit: limit.as_ref() },
+                Some(&mut progress),
+            )?,
+            Err(failure) => {
+                progress.advance(weight(group));
+                Told { records: Vec::new(), open_row: None, failure: Some(failure.clone()) }
+            }
+        };
+        for mut record in complete(&job, told) {
+            hold_against_trace(&mut record, &job, syncs.get(engine.name()));
+            keep(&record)?;
+            if let Some(error) = record.error.as_ref().filter(|error| !error.starts_with(NOT_RUN)) {
+                progress.note(&format!("{}, {}: {error}", engine.name(), record.row), true);
+            }
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let part =
+            if plan.suite.groups(plan.scale) > 1 { format!(", part {}", group + 1) } else { String::new() };
+        progress
+            .note(&format!("run {run} of {}{part}: {} took {seconds:.1} s", plan.runs, engine.name()), false);
     }
     progress.finish();
     Ok(())
+}
+
+/// Takes from `records` what a run has finished of this suite: keeps its whole groups and forgets the rest (N4).
+pub(crate) fn take_done(
+    suite: &dyn Suite,
+    scale: Scale,
+    records: &mut Vec<Record>,
+) -> BTreeSet<(String, u32, usize)> {
+    let rows = suite.rows(scale);
+    let group_of = |row: &str| rows.iter().find(|known| known.name == row).map(|known| known.group);
+    let is_ours = |record: &Record| record.suite == suite.name() && record.scale == scale.name();
+    let mut seen: BTreeMap<(String, u32, usize), usize> = BTreeMap::new();
+    for record in records.iter().filter(|record| is_ours(record)) {
+        if let Some(group) = group_of(&record.row) {
+            *seen.entry((record.engine.clone(), record.run, group)).or_default() += 1;
+        }
+    }
+    let whole = |group: usize| rows.iter().filter(|row| row.group == group).count();
+    let done: BTreeSet<_> = seen
+        .into_iter()
+        .filter(|((_, _, group), count)| *count == whole(*group))
+        .map(|(key, _)| key)
+        .collect();
+    records.retain(|record| {
+        !is_ours(record)
+            || group_of(&record.row)
+                .is_some_and(|group| done.contains(&(record.engine.clone(), record.run, group)))
+    });
+    done
+}
+
+/// Run, group, engine: engines take turns within each group.
+fn todo(plan: &Plan) -> Vec<(u32, usize, &'static dyn Engine)> {
+    let mut todo = Vec::new();
+    for run in 1..=plan.runs {
+        for group in 0..plan.suite.groups(plan.scale) {
+            let engines = plan.engines.iter().copied();
+            let left = engines.filter(|engine| !plan.done.contains(&(engine.name().to_owned(), run, group)));
+            todo.extend(left.map(|engine| (run, group, engine)));
+        }
+    }
+    todo
+}
+
+type Programs = BTreeMap<&'static str, Result<PathBuf, String>>;
+
+/// The program that runs each engine: this one, unless the engine has its own.
+fn programs(plan: &Plan) -> Programs {
+    let engines = plan.engines.iter();
+    let program = |engine: &&'static dyn Engine| {
+        let program = engine.program().and_then(|program| match program {
+            Some(program) => Ok(program),
+            None => std::env::current_exe().map_err(Failure::engine),
+        });
+        (engine.name(), program.map_err(|failure| failure.to_string()))
+    };
+    engines.map(program).collect()
+}
+
+/// How a child is run.
+#[derive(Clone, Copy)]
+struct Mode<'a> {
+    trace: Option<&'a Path>,
+    limit: Option<&'a Limit>,
 }
 
 fn check_disk_space(plan: &Plan) -> Result<(), Failure> {
@@ -104,25 +204,32 @@ fn run_child(
     plan: &Plan,
     job: &Job<'_>,
     scratch: &Scratch,
-    trace: Option<&Path>,
+    program: &Path,
+    mode: Mode<'_>,
     progress: Option<&mut Progress>,
 ) -> Result<Told, Failure> {
     let stderr_path = scratch.path.join("stderr");
     let stderr = File::create(&stderr_path).map_err(Failure::engine)?;
     let dir = scratch.path.join("db");
     fs::create_dir(&dir).map_err(Failure::engine)?;
-    let mut child = command(job, &dir, trace)?
+    let mut child = command(job, program, &dir, mode.trace)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(stderr)
         .spawn()
         .map_err(Failure::engine)?;
+    if let Some(limit) = mode.limit {
+        limit.take_in(child.id()).map_err(Failure::engine)?;
+    }
     let mut told = listen(plan, job, &mut child, progress)?;
     if told.failure.is_some() {
         // Already dead, or past its time: either way nothing it still does counts.
         drop(child.kill());
     }
     let status = child.wait().map_err(Failure::engine)?;
+    if told.failure.is_some() && mode.limit.is_some_and(Limit::has_killed) {
+        told.failure = Some("out of memory: killed at the suite's limit".to_owned());
+    }
     if let Some(failure) = &mut told.failure {
         let stderr = fs::read(&stderr_path).unwrap_or_default();
         let tail = String::from_utf8_lossy(&stderr[stderr.len().saturating_sub(STDERR_BYTES_SHOWN)..]);
@@ -131,18 +238,18 @@ fn run_child(
     Ok(told)
 }
 
-fn command(job: &Job<'_>, dir: &Path, trace: Option<&Path>) -> Result<Command, Failure> {
-    let program = std::env::current_exe().map_err(Failure::engine)?;
+fn command(job: &Job<'_>, program: &Path, dir: &Path, trace: Option<&Path>) -> Command {
     let mut command = match trace {
         None => Command::new(program),
         Some(trace) => syncs::traced(program.as_os_str(), trace),
     };
     command.args(["child", job.suite.name(), job.engine.name(), job.scale.name()]);
     command.arg(job.run.to_string()).arg(dir).args(["--commit", job.commit]);
+    command.args(["--group", &job.group.to_string(), "--memory-limit", job.memory_limit]);
     if trace.is_some() {
         command.arg("--traced");
     }
-    Ok(command)
+    command
 }
 
 /// Follows a child's messages to its end or to the end of its time.
@@ -161,8 +268,7 @@ fn listen(
             }
         }
     });
-    let weights: BTreeMap<_, _> =
-        job.suite.rows(job.scale).iter().map(|row| (row.name, row.weight)).collect();
+    let weights: BTreeMap<_, _> = job.rows().into_iter().map(|row| (row.name, row.weight)).collect();
     let deadline = Instant::now() + plan.timeout;
     let mut told = Told { records: Vec::new(), open_row: None, failure: None };
     let mut weight_left: u64 = weights.values().sum();
@@ -207,16 +313,16 @@ fn complete(job: &Job<'_>, told: Told) -> Vec<Record> {
     let mut records = told.records;
     let failure = told.failure.unwrap_or_else(|| "the process did not report this row".to_owned());
     let open_row = told.open_row;
-    for row in job.suite.rows(job.scale) {
+    for row in job.rows() {
         if records.iter().any(|record| record.row == row.name) {
             continue;
         }
         let error = match &open_row {
-            Some(open) if open != row.name => format!("{NOT_RUN}: {open} failed"),
+            Some(open) if *open != row.name => format!("{NOT_RUN}: {open} failed"),
             _ => failure.clone(),
         };
         records.push(Record {
-            row: row.name.to_owned(),
+            row: row.name,
             unit: row.unit,
             better: row.better,
             ops: row.ops,
@@ -227,11 +333,12 @@ fn complete(job: &Job<'_>, told: Told) -> Vec<Record> {
     records
 }
 
-type SyncsPerCommit = BTreeMap<&'static str, f64>;
+type SyncsPerCommit = BTreeMap<String, f64>;
 
 /// Runs every engine once under a tracer at the smallest scale; no engine is listed where there is no tracer.
 fn trace_syncs(
     plan: &Plan,
+    programs: &Programs,
     scratch: &Scratch,
     progress: &Progress,
 ) -> Result<BTreeMap<&'static str, SyncsPerCommit>, Failure> {
@@ -243,27 +350,54 @@ fn trace_syncs(
     let scale = Scale::Test;
     for engine in &plan.engines {
         progress.now(&format!("counting the syncs of {}", engine.name()));
-        scratch.clear()?;
-        let trace = scratch.path.join("trace");
-        let job = Job { suite: plan.suite, engine: *engine, scale, run: 0, commit: "" };
-        run_child(plan, &job, scratch, Some(&trace), None)?;
-        let syncs = syncs::parse(&fs::read_to_string(&trace).unwrap_or_default());
-        let per_commit = plan.suite.rows(scale).into_iter().filter_map(|row| {
-            let syncs = *syncs.get(row.name)?;
-            (row.commits != Commits::None).then(|| (row.name, syncs as f64 / row.commits.count() as f64))
-        });
-        found.insert(engine.name(), per_commit.collect());
+        let mut per_commit = SyncsPerCommit::new();
+        for group in 0..plan.suite.groups(scale) {
+            let Ok(program) = &programs[engine.name()] else { continue };
+            scratch.clear()?;
+            let trace = scratch.path.join("trace");
+            let job = Job {
+                suite: plan.suite,
+                engine: *engine,
+                scale,
+                run: 0,
+                group,
+                commit: "",
+                memory_limit: "",
+            };
+            if job.rows().iter().all(|row| row.commits == Commits::None) {
+                continue;
+            }
+            let told =
+                run_child(plan, &job, scratch, program, Mode { trace: Some(&trace), limit: None }, None)?;
+            let syncs = syncs::parse(&fs::read_to_string(&trace).unwrap_or_default());
+            for record in told.records.iter().filter(|record| record.commits > 0 && record.error.is_none()) {
+                if let Some(syncs) = syncs.get(&record.row) {
+                    per_commit.insert(record.row.clone(), *syncs as f64 / record.commits as f64);
+                }
+            }
+        }
+        found.insert(engine.name(), per_commit);
     }
     Ok(found)
+}
+
+/// The row of the traced scale that stands for this one: some names tell counts, which differ by scale.
+fn traced_name(job: &Job<'_>, row: &Row) -> String {
+    let names = |scale: Scale| {
+        let rows = job.suite.rows(scale).into_iter().filter(|row| row.group == job.group);
+        rows.map(|row| row.name).collect::<Vec<_>>()
+    };
+    let at = names(job.scale).iter().position(|name| *name == row.name);
+    at.and_then(|at| names(Scale::Test).into_iter().nth(at)).unwrap_or_else(|| row.name.clone())
 }
 
 /// N2.
 fn hold_against_trace(record: &mut Record, job: &Job<'_>, syncs: Option<&SyncsPerCommit>) {
     let Some(syncs) = syncs else { return };
-    let Some(row) = job.suite.rows(job.scale).into_iter().find(|row| row.name == record.row) else { return };
-    record.syncs_per_commit = syncs.get(row.name).copied();
+    let Some(row) = job.rows().into_iter().find(|row| row.name == record.row) else { return };
+    record.syncs_per_commit = syncs.get(&traced_name(job, &row)).copied();
     if let (Commits::Sync(_), Some(syncs), None) = (row.commits, record.syncs_per_commit, &record.error)
-        && syncs < 1.0
+        && syncs < job.suite.syncs_per_commit_min(job.group)
     {
         record.value = None;
         record.error = Some(format!("does not sync: {syncs:.2} syncs per commit where each must sync"));

@@ -1,5 +1,7 @@
 //! How much work a suite does.
 
+use std::time::Duration;
+
 use clap::ValueEnum;
 
 /// The scales; what each means in items is the suite's to say.
@@ -30,12 +32,17 @@ impl Scale {
         }
     }
 
+    /// How long a process does nothing before it counts as idle.
+    pub(crate) fn idle_window(self) -> Duration {
+        Duration::from_millis(if self == Self::Test { 20 } else { 100 })
+    }
+
     /// How long one engine may take for one run of a suite before it counts as hung.
     pub(crate) fn seconds_max(self) -> u64 {
         match self {
             Self::Quick => 300,
-            Self::Seed => 1_800,
-            Self::Full => 7_200,
+            Self::Seed => 3_600,
+            Self::Full => 86_400,
             Self::Test => 120,
         }
     }

@@ -33,6 +33,13 @@ pub fn mix64(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// The inverse of [`mix64`].
+pub fn unmix64(mut z: u64) -> u64 {
+    z = (z ^ (z >> 31) ^ (z >> 62)).wrapping_mul(0x3196_42B2_D24D_8EC3);
+    z = (z ^ (z >> 27) ^ (z >> 54)).wrapping_mul(0x96DE_1B17_3F11_9089);
+    z ^ (z >> 30) ^ (z >> 60)
+}
+
 /// Word number `counter` of the stream of `seed`.
 pub fn word(seed: u64, counter: u64) -> u64 {
     mix64(seed.wrapping_add(GOLDEN.wrapping_mul(counter.wrapping_add(1))))
@@ -64,6 +71,13 @@ mod tests {
     #[test]
     fn the_first_word_of_seed_0_is_splitmix64s() {
         assert_eq!(word(0, 0), 0xE220_A839_7B1D_CDAF);
+    }
+
+    #[test]
+    fn mixing_is_undone() {
+        for i in 0..1000 {
+            assert_eq!(unmix64(mix64(word(1, i))), word(1, i));
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!   key i     "user" + mix64(seed + i) in decimal, 20 digits, zeros in front
 //!   value i, v   fill(word(word(seed, i), v)): v counts the updates of record i
 
-use super::{fill, mix64, word};
+use super::{fill, mix64, unmix64, word};
 
 /// Bytes in a key.
 pub const KEY_BYTES: usize = 24;
@@ -29,8 +29,14 @@ impl YcsbRecords {
         key
     }
 
+    /// The number of the record with this key, if there can be one.
+    pub fn item(self, key: &[u8]) -> Option<u64> {
+        let digits = std::str::from_utf8(key.strip_prefix(b"user")?).ok()?;
+        Some(unmix64(digits.parse().ok()?).wrapping_sub(self.seed))
+    }
+
     /// Fills `bytes` with version `version` of record `i`.
-    pub fn value(self, i: u64, version: u64, bytes: &mut [u8; VALUE_BYTES]) {
+    pub fn value(self, i: u64, version: u64, bytes: &mut [u8]) {
         fill(word(word(self.seed, i), version), bytes);
     }
 }

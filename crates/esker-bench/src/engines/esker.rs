@@ -69,7 +69,11 @@ impl Engine for Esker {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        let db = Db::builder().memory(options.cache_bytes).open(dir).map_err(Failure::engine)?;
+        let mut builder = Db::builder().memory(options.cache_bytes);
+        if let Some(bytes) = options.write_buffer_bytes {
+            builder = builder.memtable_bytes(usize::try_from(bytes).map_err(Failure::engine)?);
+        }
+        let db = builder.open(dir).map_err(Failure::engine)?;
         let map = db.default_keyspace();
         Ok(Box::new(EskerStore { db, map, durability: durability(options.durability) }))
     }
@@ -97,13 +101,23 @@ impl Store for EskerStore {
     }
 
     fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
-        let mut writer = EskerWriter { txn: self.db.begin(), map: &self.map };
-        work(&mut writer)?;
-        writer.txn.commit_with(self.durability).map_err(Failure::engine)
+        loop {
+            let mut writer = EskerWriter { txn: self.db.begin(), map: &self.map };
+            work(&mut writer)?;
+            match writer.txn.commit_with(self.durability) {
+                Err(esker::Error::Conflict) => {}
+                result => return result.map_err(Failure::engine),
+            }
+        }
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
         Ok(Box::new(EskerReader { snapshot: self.db.snapshot(), map: &self.map }))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = self.map.get(key).map_err(Failure::engine)?;
+        Ok(value.map(|value| visit(&value)).is_some())
     }
 
     fn compact(&mut self) -> Result<(), Failure> {
@@ -150,6 +164,20 @@ impl Reader for EskerReader<'_> {
             visit(cursor.key(), cursor.value());
             seen += 1;
             // The step past the last item wanted would be work that nobody asked for.
+            if seen < limit {
+                cursor.next().map_err(Failure::engine)?;
+            }
+        }
+        Ok(seen)
+    }
+
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
+        let mut cursor = self.snapshot.cursor(self.map).map_err(Failure::engine)?;
+        cursor.seek(from).map_err(Failure::engine)?;
+        let mut seen = 0;
+        while seen < limit && cursor.valid() {
+            visit(cursor.key());
+            seen += 1;
             if seen < limit {
                 cursor.next().map_err(Failure::engine)?;
             }

@@ -1,48 +1,105 @@
-//! The report to open: one page with nothing outside it, for light and dark screens.
+//! The report to open: one page with nothing outside it, for light and dark screens, wide and narrow.
 //!
-//!   Summary + Context -> a table, a bar chart per row (inline SVG), options and machine
-
-use std::fmt::Write as _;
+//! ```text
+//! Summaries + Context -> heat map of all rows -> for each suite: table, bars, lines over time, details -> machine, options
+//! ```
+//!
+//! HT1. Each chart says how many bars or lines it has; a script of the page counts what the browser really made of it and
+//!      writes `data-charts` and `data-broken` to the root element, where a test, or anybody, can read them.
 
 use crate::machine::Context;
-use crate::report::summary::{Cell, HOME, RowSummary, Summary};
+use crate::report::limits::Limits;
+use crate::report::markup::{escape, push};
+use crate::report::summary::{Cell, RowSummary, Summary};
 use crate::report::units::{bytes, seconds, show};
+use crate::report::{bars, details, heat, lines};
+use esker_bench_api::Failure;
 use esker_bench_api::results::{Better, Unit};
 
 const STYLE: &str = "
-:root{color-scheme:light dark;--ink:#1b1f24;--soft:#667;--line:#d8dde3;--page:#fff;--home:#0b7285;--peer:#adb5bd;--good:#2b8a3e;--bad:#c92a2a}
+:root{color-scheme:light dark;--ink:#1b1f24;--soft:#667;--line:#d8dde3;--page:#fff;--home:#0b7285;--peer:#adb5bd;--good:#2b8a3e;--bad:#c92a2a;
+--h0:#2f9e4466;--h1:#74b81655;--h2:#f0c04055;--h3:#f59f0055;--h4:#f7670055;--h5:#f03e3e66;--h6:#c92a2a88}
 @media(prefers-color-scheme:dark){:root{--ink:#e6e6e6;--soft:#9aa;--line:#333a42;--page:#14171a;--home:#3bc9db;--peer:#5c666f;--good:#69db7c;--bad:#ff8787}}
-body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:68rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;width:100%;display:block;overflow-x:auto}
-th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;font-variant-numeric:tabular-nums}
-th:first-child,td:first-child{text-align:left}small,.soft{color:var(--soft)}.good{color:var(--good)}.bad{color:var(--bad)}
-.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(19rem,1fr));gap:1rem 2rem}
-svg{width:100%;height:auto}svg text{fill:var(--ink);font:12px system-ui,sans-serif}.home{fill:var(--home)}.peer{fill:var(--peer)}
-h3{margin:.5rem 0 0;font-size:1rem}code{overflow-wrap:anywhere}";
+*{box-sizing:border-box}body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:72rem;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse}.wide{overflow-x:auto}th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;font-variant-numeric:tabular-nums}
+th:first-child,td:first-child,.heat td:nth-child(2),.heat th:nth-child(2){text-align:left}small,.soft{color:var(--soft)}.good{color:var(--good)}.bad{color:var(--bad)}
+.heat tr.last-lost td{border-bottom:3px solid var(--ink)}.h0{background:var(--h0)}.h1{background:var(--h1)}.h2{background:var(--h2)}.h3{background:var(--h3)}.h4{background:var(--h4)}.h5{background:var(--h5)}.h6{background:var(--h6)}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(19rem,100%),1fr));gap:1rem 2rem}.times{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(30rem,100%),1fr));gap:1rem 2rem}
+figure{margin:0;min-width:0}svg{width:100%;height:auto}figure:not(.time) svg text{fill:var(--ink);font:12px system-ui,sans-serif}figure svg text.soft{fill:var(--soft)}.home{fill:var(--home)}.peer{fill:var(--peer)}
+.limit{stroke:var(--bad);stroke-width:1.5;stroke-dasharray:4 3}.key{margin-right:.8rem;white-space:nowrap}.key i{display:inline-block;width:.8rem;height:.8rem;border-radius:2px;margin-right:.3rem;vertical-align:-.1rem}
+@media(max-width:40rem){th,td{padding:.2rem .3rem}.heat td:nth-child(2){white-space:normal}}h3{margin:.5rem 0 0;font-size:1rem}code{overflow-wrap:anywhere}summary{cursor:pointer}details{margin:.2rem 0}#notice{color:var(--bad)}";
+
+/// HT1.
+const CHECK: &str = "<p id=\"notice\"></p><script>
+(function(){var charts=0,broken=[];
+function has(figure,wanted,selector){charts++;var n=0;figure.querySelectorAll(selector).forEach(function(e){var b=e.getBBox();if(isFinite(b.width)&&isFinite(b.x)&&b.width+b.height>0||selector.indexOf('rect')>=0)n++});
+if(n!==wanted||figure.querySelector('svg').getBoundingClientRect().width<=0)broken.push(figure.querySelector('h3').textContent+': '+n+' of '+wanted)}
+document.querySelectorAll('figure[data-bars]').forEach(function(f){has(f,+f.dataset.bars,'rect.home,rect.peer')});
+document.querySelectorAll('figure[data-lines]').forEach(function(f){has(f,+f.dataset.lines,'polyline[stroke-width=\"2\"],polyline[stroke-width=\"3\"]')});
+document.querySelectorAll('table[data-heat-rows]').forEach(function(t){if(t.tBodies[0].rows.length!==+t.dataset.heatRows)broken.push('heat map')});
+document.documentElement.dataset.charts=charts;document.documentElement.dataset.broken=broken.join('; ');
+if(broken.length)document.getElementById('notice').textContent='Charts without their data: '+broken.join('; ')})()
+</script>";
 
 /// Draws the page.
-pub(crate) fn page(summary: &Summary, context: &Context) -> String {
-    let title = format!("Suite {}, scale {}", summary.suite, summary.scale);
+pub(crate) fn page(summaries: &[Summary], context: &Context) -> Result<String, Failure> {
+    let suites: Vec<&str> = summaries.iter().map(|summary| summary.suite.as_str()).collect();
+    let title = format!("Esker's lab: {}", suites.join(", "));
     let mut out = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><style>{STYLE}</style></head><body>\
-         <h1>{title}</h1><p class=\"soft\">Median of {} runs in fresh processes that took turns; below it the time of one \
-         operation and the spread. The last column is Esker's median over that of the best other engine.</p>",
-        summary.runs
+         <h1>{title}</h1><p>{}<br><span class=\"soft\">Commit {}. Medians of runs in fresh processes and directories that took turns; every read \
+         was verified. What an engine cannot do says why.</span></p>",
+        escape(&context.machine.line()),
+        escape(&context.commit)
     );
-    table(&mut out, summary);
-    out.push_str("<h2>Row by row</h2><p class=\"soft\">Shorter is better; the thin line spans all runs.</p><div class=\"charts\">");
-    for row in &summary.rows {
-        chart(&mut out, row, summary);
+    heat::draw(&mut out, summaries);
+    let limits = Limits::find(summaries);
+    for summary in summaries {
+        suite(&mut out, summary, &limits)?;
     }
-    out.push_str("</div>");
-    setting(&mut out, summary, context);
+    setting(&mut out, context);
+    out.push_str(CHECK);
     out.push_str("</body></html>\n");
-    out
+    Ok(out)
+}
+
+fn suite(out: &mut String, summary: &Summary, limits: &Limits) -> Result<(), Failure> {
+    push(
+        out,
+        format_args!(
+            "<h2 id=\"{0}\">Suite {0}, scale {1}</h2><p class=\"soft\">Median of {2} runs; below it the time of one operation and the spread. \
+             The last column is Esker's median over that of the best other engine.</p>",
+            escape(&summary.suite),
+            escape(&summary.scale),
+            summary.runs
+        ),
+    );
+    table(out, summary);
+    failures(out, summary);
+    out.push_str("<h3>Row by row</h3><p class=\"soft\">The thin line spans all runs; a dashed line is what the machine allows.</p><div class=\"charts\">");
+    summary.rows.iter().for_each(|row| bars::draw(out, row, summary, limits));
+    out.push_str("</div><div class=\"times\">");
+    for row in &summary.rows {
+        lines::draw(out, row, summary).map_err(Failure::engine)?;
+    }
+    out.push_str("</div><h3>Behind the rows</h3>");
+    summary.rows.iter().for_each(|row| details::draw(out, row, summary));
+    Ok(())
+}
+
+fn failures(out: &mut String, summary: &Summary) {
+    let mut failures = String::new();
+    for (failure, rows) in summary.failures() {
+        push(&mut failures, format_args!("<li>{} ({})</li>", escape(&failure), escape(&rows.join(", "))));
+    }
+    if !failures.is_empty() {
+        push(out, format_args!("<h3>Rows without a value</h3><ul>{failures}</ul>"));
+    }
 }
 
 fn table(out: &mut String, summary: &Summary) {
-    out.push_str("<table><thead><tr><th>row</th>");
+    out.push_str("<div class=\"wide\"><table><thead><tr><th>row</th>");
     for (name, version) in &summary.engines {
         push(out, format_args!("<th>{}<br><small>{}</small></th>", escape(name), escape(version)));
     }
@@ -68,13 +125,13 @@ fn table(out: &mut String, summary: &Summary) {
     total("peak memory", &|i| bytes(summary.totals[i].peak_rss_bytes));
     total("written, all rows", &|i| bytes(summary.totals[i].written_bytes));
     total("processor, all rows", &|i| seconds(summary.totals[i].cpu_s));
-    out.push_str("</tbody></table>");
+    out.push_str("</tbody></table></div>");
 }
 
 fn table_cell(row: &RowSummary, cell: &Cell, is_best: bool) -> String {
     let Some(value) = cell.value() else {
         let Cell::Error(error) = cell else { return String::new() };
-        return format!("<td class=\"bad\" title=\"{}\">failed</td>", escape(error));
+        return format!("<td class=\"bad\" title=\"{}\">no value</td>", escape(error));
     };
     let text = show(value.median, row.unit);
     let text = if is_best { format!("<b>{text}</b>") } else { text };
@@ -89,43 +146,8 @@ fn table_cell(row: &RowSummary, cell: &Cell, is_best: bool) -> String {
     format!("<td>{text}<br><small>{}</small></td>", details.join(", "))
 }
 
-fn chart(out: &mut String, row: &RowSummary, summary: &Summary) {
-    const LABEL: f64 = 70.0;
-    const BAR: f64 = 180.0;
-    const LINE: f64 = 20.0;
-    let longest = row.cells.iter().filter_map(Cell::value).map(|value| value.max).fold(0.0, f64::max);
-    let height = LINE * row.cells.len() as f64;
-    push(
-        out,
-        format_args!("<div><h3>{}</h3><svg viewBox=\"0 0 330 {height}\" role=\"img\">", escape(&row.name)),
-    );
-    for (i, (cell, (engine, _))) in row.cells.iter().zip(&summary.engines).enumerate() {
-        let y = LINE * i as f64;
-        let baseline = y + 14.0;
-        push(out, format_args!("<text x=\"0\" y=\"{baseline}\">{}</text>", escape(engine)));
-        let Some(value) = cell.value() else {
-            push(out, format_args!("<text x=\"{LABEL}\" y=\"{baseline}\">failed</text>"));
-            continue;
-        };
-        let length = |x: f64| if longest > 0.0 { BAR * x / longest } else { 0.0 };
-        let class = if engine == HOME { "home" } else { "peer" };
-        let (bar, from, to) = (length(value.median), LABEL + length(value.min), LABEL + length(value.max));
-        let (top, middle, label) = (y + 3.0, y + 10.0, to + 6.0);
-        push(
-            out,
-            format_args!(
-                "<rect class=\"{class}\" x=\"{LABEL}\" y=\"{top}\" width=\"{bar:.1}\" height=\"14\" rx=\"2\"/>\
-             <line x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{middle}\" y2=\"{middle}\" stroke=\"currentColor\"/>\
-             <text x=\"{label:.1}\" y=\"{baseline}\">{}</text>",
-                show(value.median, row.unit)
-            ),
-        );
-    }
-    out.push_str("</svg></div>");
-}
-
-fn setting(out: &mut String, summary: &Summary, context: &Context) {
-    out.push_str("<h2>Machine and settings</h2>");
+fn setting(out: &mut String, context: &Context) {
+    out.push_str("<h2>Machine and options</h2>");
     push(
         out,
         format_args!(
@@ -136,46 +158,50 @@ fn setting(out: &mut String, summary: &Summary, context: &Context) {
         ),
     );
     for engine in &context.engines {
-        push(out, format_args!("<h3>{} {}</h3><ul>", escape(&engine.name), escape(&engine.version)));
-        for (option, reason) in &engine.options {
+        push(
+            out,
+            format_args!(
+                "<h3>{} {}</h3><p class=\"soft\">{}</p><ul>",
+                escape(&engine.name),
+                escape(&engine.version),
+                escape(&engine.isolation)
+            ),
+        );
+        for [option, value, reason, pointer] in &engine.options {
+            let pointer = if pointer.is_empty() { String::new() } else { format!(" [{}]", escape(pointer)) };
             push(
                 out,
-                format_args!("<li>{} <span class=\"soft\">- {}</span></li>", escape(option), escape(reason)),
+                format_args!(
+                    "<li>{}: {} <span class=\"soft\">- {}{pointer}</span></li>",
+                    escape(option),
+                    escape(value),
+                    escape(reason)
+                ),
             );
         }
         out.push_str("</ul>");
     }
-    let mut failures = String::new();
-    for (failure, rows) in summary.failures() {
-        push(&mut failures, format_args!("<li>{} ({})</li>", escape(&failure), escape(&rows.join(", "))));
-    }
-    if !failures.is_empty() {
-        push(out, format_args!("<h2>Failed rows</h2><ul>{failures}</ul>"));
-    }
-}
-
-fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("writing to a String cannot fail");
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
     use super::*;
     use crate::machine::Machine;
-    use crate::report::summary::tests::record;
+    use crate::report::summary::tests::{record, record_over_time};
 
-    #[test]
-    fn a_page_has_every_row_and_shows_failures() {
-        let records = [
+    fn example() -> String {
+        let mut records = vec![
             record("esker", "bulk load", 1, Some(0.5)),
             record("lmdb", "bulk load", 1, Some(2.0)),
+            record("esker", "batch writes", 1, Some(3.0)),
+            record("lmdb", "batch writes", 1, Some(1.0)),
             record("esker", "len()", 1, None),
             record("lmdb", "len()", 1, Some(1e-6)),
         ];
+        records.extend(["esker", "lmdb"].map(|engine| record_over_time(engine, "H rand", 1)));
         let context = Context {
             machine: Machine::describe(&std::env::temp_dir()),
             commit: "abc".to_owned(),
@@ -183,11 +209,110 @@ mod tests {
             command: "esker-bench run redb".to_owned(),
             engines: Vec::new(),
         };
-        let page = page(&Summary::new(&records), &context);
-        assert_eq!(page.matches("<svg").count(), 2);
-        assert_eq!(page.matches("<rect").count(), 3);
+        page(&Summary::all(&records), &context).unwrap()
+    }
+
+    #[test]
+    fn a_page_has_every_row_and_shows_failures() {
+        let page = example();
+        assert_eq!(page.matches("<figure data-bars").count(), 4);
+        assert_eq!(page.matches("<rect class").count(), 7);
         assert!(page.contains("<b>500 ms</b>") && page.contains("50.0 ms/op"));
         assert!(page.contains("it broke &lt;here&gt;") && !page.contains("<here>"));
-        assert!(!page.contains("http"), "the page loads nothing");
+        assert!(page.contains("2 lost, 2 won"), "a row without a value is lost too");
+        let (lost, won) =
+            (page.find("<td>batch writes</td>").unwrap(), page.find("<td>bulk load</td>").unwrap());
+        assert!(lost < won, "H1");
+        for outside in ["src=", "href=", "@import", "url("] {
+            assert!(!page.contains(outside), "the page loads nothing: {outside}");
+        }
+    }
+
+    /// Charts that lack a part of their data, found without a browser: figures whose marks do not match what is in them.
+    fn broken(page: &str) -> Vec<String> {
+        let figures =
+            page.split("<figure").skip(1).map(|rest| rest.split("</figure>").next().unwrap_or(rest));
+        figures
+            .filter_map(|figure| {
+                let wanted = |mark: &str| -> Option<usize> {
+                    figure.split(mark).nth(1)?.split('"').next()?.parse().ok()
+                };
+                let (wanted, got) = match (wanted("data-bars=\""), wanted("data-lines=\"")) {
+                    (Some(bars), _) => (bars, figure.matches("<rect class=").count()),
+                    (_, Some(lines)) => {
+                        let strokes = ["stroke-width=\"2\"", "stroke-width=\"3\""];
+                        let lines_of = |element: &&str| strokes.iter().any(|stroke| element.contains(stroke));
+                        (
+                            lines,
+                            figure
+                                .split("<polyline")
+                                .skip(1)
+                                .map(|rest| rest.split('>').next().unwrap_or(rest))
+                                .filter(lines_of)
+                                .count(),
+                        )
+                    }
+                    _ => return Some("a figure without a mark".to_owned()),
+                };
+                (wanted != got).then(|| format!("{got} of {wanted}"))
+            })
+            .collect()
+    }
+
+    /// The page with the line of one chart taken out.
+    fn canary() -> String {
+        let page = example();
+        let at = page.match_indices("<polyline").map(|(at, _)| at).find(|at| {
+            let element = page[*at..].split('>').next().unwrap_or_default();
+            element.contains("stroke-width=\"3\"")
+        });
+        let at = at.unwrap();
+        let end = at + page[at..].find('>').unwrap() + 1;
+        format!("{}{}", &page[..at], &page[end..])
+    }
+
+    #[test]
+    fn ht1_each_chart_has_its_data() {
+        assert_eq!(broken(&example()), Vec::<String>::new());
+        assert!(example().matches("data-lines=\"2\"").count() >= 3);
+        assert_eq!(broken(&canary()).len(), 1, "a page that lost a line is found out");
+    }
+
+    fn browser() -> Option<PathBuf> {
+        if let Some(browser) = std::env::var_os("ESKER_BROWSER") {
+            return Some(browser.into());
+        }
+        let path = std::env::var_os("PATH")?;
+        let names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+        std::env::split_paths(&path)
+            .flat_map(|dir| names.map(|name| dir.join(name)))
+            .find(|file| file.is_file())
+    }
+
+    fn opened(browser: &Path, page: &str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("report.html");
+        std::fs::write(&file, page).unwrap();
+        let output = Command::new(browser)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+            .arg(format!("--user-data-dir={}", dir.path().join("profile").display()))
+            .arg(format!("file://{}", file.display()))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn ht1_a_browser_finds_the_data_of_each_chart() {
+        let Some(browser) = browser() else {
+            println!("no browser in ESKER_BROWSER or PATH: the marks were checked without one");
+            return;
+        };
+        let charts = example().matches("<figure").count();
+        let dom = opened(&browser, &example());
+        assert!(dom.contains(&format!("data-charts=\"{charts}\"")), "the script ran over all charts");
+        assert!(dom.contains("data-broken=\"\""), "no chart lacks data");
+        assert!(!opened(&browser, &canary()).contains("data-broken=\"\""), "the browser finds the lost line");
     }
 }

@@ -1,8 +1,17 @@
 //! Reports: the records of a run, summed up once and drawn twice.
 //!
-//!   Records -> Summary (medians, spread, best, ratios) -> terminal table, report.html
+//! ```text
+//! Records -> Summary (medians, spread, best, ratios) -> terminal   a table per suite
+//!                                                    -> html       heat, bars, lines, details: one page that loads nothing
+//! ```
 
+mod bars;
+mod details;
+mod heat;
 pub(crate) mod html;
+mod limits;
+mod lines;
+mod markup;
 pub(crate) mod summary;
 pub(crate) mod terminal;
 mod units;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::recorder::median;
-use esker_bench_api::results::{Better, Record, Unit};
+use esker_bench_api::results::{Better, Detail, Record, Unit};
 
 /// The engine that ratios are about.
 pub(crate) const HOME: &str = "esker";
@@ -31,7 +31,11 @@ pub(crate) struct RowSummary {
     pub(crate) unit: Unit,
     pub(crate) better: Better,
     pub(crate) ops: u64,
+    /// Commits within the row, in the last run of any engine that has them.
+    pub(crate) commits: u64,
     pub(crate) cells: Vec<Cell>,
+    /// Latencies and series of each engine's last run that has them.
+    pub(crate) details: Vec<Option<Box<Detail>>>,
     /// Index of the best engine.
     pub(crate) best: Option<usize>,
     /// M2.
@@ -50,6 +54,8 @@ pub(crate) struct Value {
     pub(crate) min: f64,
     pub(crate) max: f64,
     pub(crate) syncs_per_commit: Option<f64>,
+    /// The last run in full.
+    pub(crate) last: Box<Record>,
 }
 
 impl Value {
@@ -91,6 +97,21 @@ impl Summary {
             }
         }
         failures
+    }
+
+    /// One summary for each suite and scale, in the order of the records.
+    pub(crate) fn all(records: &[Record]) -> Vec<Self> {
+        let mut parts: Vec<Vec<Record>> = Vec::new();
+        for record in records {
+            let same = |part: &&mut Vec<Record>| {
+                part.first().is_some_and(|first| first.suite == record.suite && first.scale == record.scale)
+            };
+            match parts.iter_mut().find(same) {
+                Some(part) => part.push(record.clone()),
+                None => parts.push(vec![record.clone()]),
+            }
+        }
+        parts.iter().map(|part| Self::new(part)).collect()
     }
 
     /// Sums up records of one suite and scale.
@@ -147,7 +168,23 @@ fn row(known: &Record, engines: &[(String, String)], records: &[Record]) -> RowS
         name: known.row.clone(),
         unit: known.unit,
         better: known.better,
-        ops: known.ops,
+        ops: records
+            .iter()
+            .rfind(|record| record.row == known.row && record.error.is_none())
+            .map_or(known.ops, |record| record.ops),
+        commits: records
+            .iter()
+            .filter(|record| record.row == known.row)
+            .map(|record| record.commits)
+            .next_back()
+            .unwrap_or(0),
+        details: engines
+            .iter()
+            .map(|(engine, _)| {
+                let of_cell = |record: &&Record| record.row == known.row && record.engine == *engine;
+                records.iter().filter(of_cell).filter_map(|record| record.detail.clone()).next_back()
+            })
+            .collect(),
         best: best_of(&|_| true).map(|(i, _)| i),
         ratio,
         cells,
@@ -157,7 +194,7 @@ fn row(known: &Record, engines: &[(String, String)], records: &[Record]) -> RowS
 /// M1.
 fn cell<'a>(runs: impl Iterator<Item = &'a Record>) -> Cell {
     let mut values = Vec::new();
-    let mut syncs_per_commit = None;
+    let (mut syncs_per_commit, mut last) = (None, None);
     for record in runs {
         match (&record.error, record.value) {
             (None, Some(value)) => values.push(value),
@@ -165,15 +202,15 @@ fn cell<'a>(runs: impl Iterator<Item = &'a Record>) -> Cell {
             (None, None) => return Cell::Error("no value".to_owned()),
         }
         syncs_per_commit = syncs_per_commit.or(record.syncs_per_commit);
+        last = Some(record);
     }
-    if values.is_empty() {
-        return Cell::Error("not run".to_owned());
-    }
+    let Some(last) = last else { return Cell::Error("not run".to_owned()) };
     Cell::Value(Value {
         median: median(&values),
         min: values.iter().copied().fold(f64::INFINITY, f64::min),
         max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         syncs_per_commit,
+        last: Box::new(last.clone()),
     })
 }
 
@@ -196,7 +233,7 @@ fn totals(engine: &str, records: &[Record]) -> Totals {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use esker_bench_api::results::Usage;
+    use esker_bench_api::results::{Latency, Usage};
 
     /// A record with a value, or with an error where there is none.
     pub(crate) fn record(engine: &str, row: &str, run: u32, value: Option<f64>) -> Record {
@@ -216,11 +253,36 @@ pub(crate) mod tests {
             detail: None,
             user_written_bytes: 0,
             live_bytes: 0,
+            commits: 0,
             syncs_per_commit: Some(1.0),
             memory_limit: String::new(),
             note: String::new(),
             error: value.is_none().then(|| "it broke <here>".to_owned()),
             commit: "c".to_owned(),
+        }
+    }
+
+    /// A record of a row that has a rate, latencies and series.
+    pub(crate) fn record_over_time(engine: &str, row: &str, run: u32) -> Record {
+        let latency =
+            Latency { count: 30, mean: 1e-3, p50: 1e-3, p99: 2e-3, max: 5e-3, ..Latency::default() };
+        let series = [
+            ("ops/s", [900.0, 1100.0, 1000.0]),
+            ("read p99 s", [1e-3, 2e-3, 1e-3]),
+            ("disk bytes", [1e6, 2e6, 3e6]),
+        ];
+        Record {
+            detail: Some(Box::new(Detail {
+                load: "closed".to_owned(),
+                latency: [("read".to_owned(), latency)].into(),
+                period_s: 1.0,
+                series: series.map(|(name, values)| (name.to_owned(), values.to_vec())).into(),
+                longest_stall_s: 0.1,
+                ..Detail::default()
+            })),
+            unit: Unit::OpsPerSecond,
+            better: Better::Higher,
+            ..record(engine, row, run, Some(1000.0))
         }
     }
 

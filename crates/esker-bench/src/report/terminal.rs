@@ -52,7 +52,7 @@ pub(crate) fn table(summary: &Summary, context: &Context, styled: bool) -> Strin
 fn row(row: &RowSummary) -> Vec<Text> {
     let mut cells = vec![Text::plain(row.name.clone())];
     cells.extend(row.cells.iter().enumerate().map(|(i, cell)| match cell {
-        Cell::Error(_) => Text { style: RED, ..Text::plain("failed".to_owned()) },
+        Cell::Error(_) => Text { style: RED, ..Text::plain("no value".to_owned()) },
         Cell::Value(value) => {
             let spread = format!("{:>4.0} %", value.spread() * 100.0);
             let text = format!("{} {spread}", show(value.median, row.unit));
@@ -145,7 +145,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[1], "row                           esker             lmdb  esker / best peer");
         assert_eq!(lines[3], "bulk load            *500 ms    0 %    2.00 s    0 %               0.25");
-        assert_eq!(lines[4], "len()                        failed  *1.00 us    0 %                  -");
+        assert_eq!(lines[4], "len()                      no value  *1.00 us    0 %                  -");
         assert!(text.contains("failed: esker: it broke <here> (len())") && text.contains("commit abc"));
         let styled = table(&Summary::new(&records), &context(), true);
         assert!(styled.contains("\x1b[1m500 ms    0 %\x1b[0m") && !styled.contains('*'));

@@ -1,18 +1,43 @@
 //! The suites: one file each, listed here.
 //!
 //! To add one, write `suites/NAME.rs` with a type that implements [`Suite`], and add it to [`SUITES`].
+//!
+//! SU1. The rows of a group share one process, one directory and what the rows before them wrote; groups share nothing.
 
+mod badger;
+mod int;
+mod large;
+mod limits;
+mod mixed;
+mod obigstore;
+pub(crate) mod open;
+mod records;
 mod redb;
+mod storage_bench;
+mod verify;
+mod ycsb;
 
-use crate::recorder::Recorder;
-use crate::scale::Scale;
 use esker_bench_api::results::{Better, Unit};
 use esker_bench_api::{Engine, Failure};
 
-/// All suites.
-pub(crate) static SUITES: &[&dyn Suite] = &[&redb::RedbSuite];
+use crate::recorder::Recorder;
+use crate::scale::Scale;
 
-/// A list of rows, measured in one go on one engine in a fresh process and directory.
+/// All suites.
+pub(crate) static SUITES: &[&dyn Suite] = &[
+    &limits::LimitsSuite,
+    &redb::RedbSuite,
+    &int::IntSuite,
+    &large::LargeSuite,
+    &storage_bench::StorageBenchSuite,
+    &obigstore::ObigstoreSuite,
+    &records::RecordsSuite,
+    &ycsb::YcsbSuite,
+    &badger::BadgerSuite,
+    &open::OpenSuite,
+];
+
+/// A list of rows in groups; each group is measured in one go on one engine in a fresh process and directory.
 pub(crate) trait Suite: Sync {
     /// Name on the command line and in results.
     fn name(&self) -> &'static str;
@@ -26,25 +51,74 @@ pub(crate) trait Suite: Sync {
     /// The most that any engine's files take on the way.
     fn disk_bytes_max(&self, scale: Scale) -> u64;
 
-    /// Runs every row and tells `recorder` of each, in the order of `rows`.
-    fn run(&self, engine: &dyn Engine, scale: Scale, recorder: &mut Recorder) -> Result<(), Failure>;
+    /// The memory that an engine may use in all, where the suite limits it.
+    fn memory_bytes_max(&self) -> Option<u64> {
+        None
+    }
+
+    /// For a suite that measures the machine and no engine: what stands in the engine's place.
+    fn own_engine(&self) -> Option<&'static dyn Engine> {
+        None
+    }
+
+    /// Fewest syncs for each commit of a row that must sync: 1, or less where commits of several threads share one.
+    fn syncs_per_commit_min(&self, _group: usize) -> f64 {
+        1.0
+    }
+
+    /// Runs the rows of `group` and tells `recorder` of each, in the order of `rows`.
+    fn run(
+        &self,
+        engine: &dyn Engine,
+        scale: Scale,
+        group: usize,
+        recorder: &mut Recorder,
+    ) -> Result<(), Failure>;
+
+    /// How many groups there are.
+    fn groups(&self, scale: Scale) -> usize {
+        self.rows(scale).iter().map(|row| row.group + 1).max().unwrap_or(0)
+    }
 }
 
 /// A row of a suite, before it is measured.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     /// Its name, as docs and results have it.
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     /// The work, for `list`.
     pub(crate) work: String,
     pub(crate) unit: Unit,
     pub(crate) better: Better,
-    /// Operations that the value stands for.
+    /// Operations that the value stands for; where the row runs for a time, it counts them itself.
     pub(crate) ops: u64,
     /// Commits within the row, and whether each must sync: what the trace is held against.
     pub(crate) commits: Commits,
     /// Its share of the running time, for the progress bar; any unit.
     pub(crate) weight: u64,
+    /// SU1.
+    pub(crate) group: usize,
+}
+
+impl Row {
+    /// A row of group 0 that is a time for one operation and does not write.
+    pub(crate) fn time(name: impl Into<String>, work: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            work: work.into(),
+            unit: Unit::Seconds,
+            better: Better::Lower,
+            ops: 1,
+            commits: Commits::None,
+            weight: 1,
+            group: 0,
+        }
+    }
+
+    /// A row of group 0 that is a rate.
+    pub(crate) fn rate(unit: Unit, name: impl Into<String>, work: impl Into<String>) -> Self {
+        Self { unit, better: Better::Higher, ..Self::time(name, work) }
+    }
 }
 
 /// The commits of a row.
@@ -52,9 +126,9 @@ pub(crate) struct Row {
 pub(crate) enum Commits {
     /// The row does not write.
     None,
-    /// So many, each durable when it returns.
+    /// So many, each durable when it returns; 0 when the row counts them itself.
     Sync(u64),
-    /// So many, with no sync asked for.
+    /// So many, with no sync asked for; 0 when the row counts them itself.
     NoSync(u64),
 }
 

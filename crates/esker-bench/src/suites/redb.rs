@@ -16,11 +16,12 @@ use std::time::Instant;
 
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
+use crate::suites::verify::{expect, full_scan};
 use crate::suites::{Commits, Row, Suite};
 use esker_bench_api::generate::checksum::{checksum, probe};
-use esker_bench_api::generate::items::Items;
+use esker_bench_api::generate::items::{Items, KEY_BYTES, VALUE_BYTES};
 use esker_bench_api::generate::order::Order;
-use esker_bench_api::results::{Better, Unit};
+use esker_bench_api::results::Unit;
 use esker_bench_api::{Durability, Engine, Failure, OpenOptions, Reader, Store};
 
 const SEED: u64 = 3;
@@ -103,17 +104,9 @@ impl Suite for RedbSuite {
 
     fn rows(&self, scale: Scale) -> Vec<Row> {
         let c = Counts::of(scale);
-        let row = |name, ops, commits, weight, work| Row {
-            name,
-            work,
-            unit: Unit::Seconds,
-            better: Better::Lower,
-            ops,
-            commits,
-            weight,
-        };
-        let size =
-            |name, work: &str| Row { unit: Unit::Bytes, ..row(name, 1, Commits::None, 0, work.to_owned()) };
+        let row =
+            |name, ops, commits, weight, work: String| Row { ops, commits, weight, ..Row::time(name, work) };
+        let size = |name, work: &str| Row { unit: Unit::Bytes, weight: 0, ..Row::time(name, work) };
         let mut rows = vec![
             row(
                 "bulk load",
@@ -186,7 +179,13 @@ impl Suite for RedbSuite {
         rows
     }
 
-    fn run(&self, engine: &dyn Engine, scale: Scale, recorder: &mut Recorder) -> Result<(), Failure> {
+    fn run(
+        &self,
+        engine: &dyn Engine,
+        scale: Scale,
+        _group: usize,
+        recorder: &mut Recorder,
+    ) -> Result<(), Failure> {
         let mut run = Run {
             items: Items::new(SEED),
             counts: Counts::of(scale),
@@ -244,7 +243,12 @@ impl Run {
             })?;
             *next += size;
         }
-        Ok(Outcome::Measured)
+        let item_bytes = (KEY_BYTES + VALUE_BYTES) as u64;
+        Ok(Outcome {
+            user_written_bytes: count * size * item_bytes,
+            live_bytes: *next * item_bytes,
+            ..Outcome::default()
+        })
     }
 
     fn reads(&self, recorder: &mut Recorder) -> Result<(), Failure> {
@@ -328,7 +332,7 @@ impl Run {
         })?;
         let (first, last) = (times.iter().map(|time| time.0).min(), times.iter().map(|time| time.1).max());
         let seconds = first.zip(last).map_or(0.0, |(first, last)| last.duration_since(first).as_secs_f64());
-        Ok(Outcome::Seconds(seconds))
+        Ok(Outcome { seconds: Some(seconds), ..Outcome::default() })
     }
 
     fn removals_and_compaction(&mut self, recorder: &mut Recorder) -> Result<(), Failure> {
@@ -339,12 +343,12 @@ impl Run {
             self.store.write(&mut |writer| {
                 order.clone().take(removals).try_for_each(|i| writer.remove(&self.items.key(i)))
             })?;
-            Ok(Outcome::Measured)
+            Ok(Outcome::default())
         })?;
         let kept: Vec<u64> = order.skip(removals).take(c.items() as usize - removals).collect();
         recorder.size_row("size pre-compact")?;
         recorder.check(|| full_check(&mut *self.store.reader()?, self.items, kept.iter().copied()))?;
-        recorder.row("compaction", || self.store.compact().map(|()| Outcome::Measured))?;
+        recorder.row("compaction", || self.store.compact().map(|()| Outcome::default()))?;
         recorder.size_row("size after bench")?;
         recorder.check(|| full_check(&mut *self.store.reader()?, self.items, kept.iter().copied()))
     }
@@ -383,28 +387,10 @@ fn full_check(reader: &mut dyn Reader, items: Items, live: impl Iterator<Item = 
         count += 1;
         expected = expected.wrapping_add(checksum(&items.key(i), &items.value(i)));
     }
-    let (mut sum, mut previous, mut sorted) = (0_u64, Vec::new(), true);
-    let seen = reader.range(&[], u64::MAX, &mut |key, value| {
-        sum = sum.wrapping_add(checksum(key, value));
-        sorted &= *previous < *key;
-        previous.clear();
-        previous.extend_from_slice(key);
-    })?;
-    expect("number of items in a full scan", seen, count)?;
     expect("number of items by len()", reader.len()?, count)?;
-    expect("checksum of a full scan", sum, expected)?;
-    if sorted { Ok(()) } else { Err(Failure::Wrong("a full scan was not in key order".to_owned())) }
+    full_scan(reader, count, expected)
 }
 
 fn sum(values: impl Iterator<Item = u64>) -> u64 {
     values.fold(0, u64::wrapping_add)
-}
-
-/// B2.
-fn expect(what: &str, got: u64, expected: u64) -> Result<Outcome, Failure> {
-    if got == expected {
-        Ok(Outcome::Measured)
-    } else {
-        Err(Failure::Wrong(format!("{what}: {got}, not {expected}")))
-    }
 }

@@ -1,0 +1,132 @@
+//! `esker-bench compare A.jsonl B.jsonl`: what changed between two runs of the same rows, and whether it is more than noise.
+//!
+//! ```text
+//! pairs (a_i, b_i) of the same run -> ratios b_i / a_i -> their geometric mean, and a sign-flip test of its logarithm
+//! ```
+//!
+//! CP1. Runs are paired by number. The two sides should take turns on one machine: then what disturbs both cancels out in
+//!      the ratio. The test flips the signs of the logarithms in all ways (or 20,000 random ones) and asks how many give a mean as
+//!      far from zero: no assumption about the noise but that it is alike on both sides. With fewer than 6 pairs the
+//!      smallest possible p is above 0.05 x 2/3, so the table says "too few".
+
+use std::collections::BTreeMap;
+
+use esker_bench_api::generate::rng::Rng;
+use esker_bench_api::results::{Better, Record};
+
+/// Pairs below which nothing can be significant at [`P_MAX`].
+const PAIRS_MIN: usize = 6;
+const P_MAX: f64 = 0.05;
+/// Pairs up to which all flips are tried.
+const EXACT_PAIRS_MAX: usize = 14;
+const RANDOM_FLIPS: u64 = 20_000;
+
+/// One row of one engine on both sides.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Change {
+    pub(crate) name: String,
+    /// Geometric mean of b / a.
+    pub(crate) ratio: f64,
+    pub(crate) pairs: usize,
+    pub(crate) p: f64,
+    pub(crate) verdict: &'static str,
+}
+
+/// Every row that both sides have.
+pub(crate) fn changes(a: &[Record], b: &[Record]) -> Vec<Change> {
+    let key = |record: &Record| {
+        (record.suite.clone(), record.scale.clone(), record.row.clone(), record.engine.clone(), record.run)
+    };
+    let after: BTreeMap<_, f64> = b.iter().filter_map(|record| Some((key(record), record.value?))).collect();
+    let mut order: Vec<(String, Better, Vec<f64>)> = Vec::new();
+    for record in a {
+        let Some((value, after)) = record.value.zip(after.get(&key(record))) else { continue };
+        if value <= 0.0 || *after <= 0.0 {
+            continue;
+        }
+        let name = format!("{} / {} / {} / {}", record.suite, record.scale, record.engine, record.row);
+        let ratio = (after / value).ln();
+        match order.iter_mut().find(|(known, ..)| *known == name) {
+            Some((.., ratios)) => ratios.push(ratio),
+            None => order.push((name, record.better, vec![ratio])),
+        }
+    }
+    order.into_iter().map(|(name, better, ratios)| change(name, better, &ratios)).collect()
+}
+
+fn change(name: String, better: Better, logs: &[f64]) -> Change {
+    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+    let p = p_of(logs);
+    let is_better = (mean < 0.0) == (better == Better::Lower);
+    let verdict = match (logs.len() < PAIRS_MIN, p <= P_MAX, is_better) {
+        (true, ..) => "too few pairs",
+        (_, false, _) => "no difference",
+        (.., true) => "better",
+        (.., false) => "worse",
+    };
+    Change { name, ratio: mean.exp(), pairs: logs.len(), p, verdict }
+}
+
+/// CP1: the part of all sign flips whose mean is at least as far from zero.
+fn p_of(logs: &[f64]) -> f64 {
+    let observed = logs.iter().sum::<f64>().abs() * (1.0 - 1e-12);
+    let is_as_far = |signs: u64| {
+        let flipped =
+            logs.iter().enumerate().map(|(i, log)| if signs >> (i % 64) & 1 == 1 { -log } else { *log });
+        flipped.sum::<f64>().abs() >= observed
+    };
+    if logs.len() <= EXACT_PAIRS_MAX {
+        let all = 1_u64 << logs.len();
+        (0..all).filter(|signs| is_as_far(*signs)).count() as f64 / all as f64
+    } else {
+        let mut rng = Rng::new(1);
+        let hits = (0..RANDOM_FLIPS).filter(|_| is_as_far(rng.next_u64())).count();
+        (hits + 1) as f64 / (RANDOM_FLIPS + 1) as f64
+    }
+}
+
+/// The table.
+pub(crate) fn table(changes: &[Change]) -> String {
+    let width = changes.iter().map(|change| change.name.len()).max().unwrap_or(0);
+    let mut out = format!("{:<width$}  after/before  pairs      p\n", "suite / scale / engine / row");
+    for change in changes {
+        out += &format!(
+            "{:<width$}  {:>12.3}  {:>5}  {:>5.3}  {}\n",
+            change.name, change.ratio, change.pairs, change.p, change.verdict
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::summary::tests::record;
+
+    fn runs(times: &[f64]) -> Vec<Record> {
+        (1..).zip(times).map(|(run, time)| record("esker", "bulk load", run, Some(*time))).collect()
+    }
+
+    #[test]
+    fn cp1_a_change_beyond_the_noise_is_seen_and_noise_is_not() {
+        let before = runs(&[1.0, 1.2, 0.9, 1.1, 1.3, 1.0, 0.8, 1.0]);
+        let faster = runs(&[0.8, 0.97, 0.7, 0.9, 1.0, 0.82, 0.66, 0.78]);
+        let same = runs(&[1.1, 1.1, 0.95, 1.0, 1.35, 0.9, 0.82, 1.0]);
+        let change = &changes(&before, &faster)[0];
+        assert_eq!((change.verdict, change.pairs), ("better", 8));
+        assert!((change.p - 2.0 / 256.0).abs() < 1e-9 && (0.7..0.85).contains(&change.ratio), "{change:?}");
+        assert_eq!(changes(&faster, &before)[0].verdict, "worse");
+        assert_eq!(changes(&before, &same)[0].verdict, "no difference");
+        assert_eq!(changes(&before[..3], &faster[..3])[0].verdict, "too few pairs");
+        assert!(table(&changes(&before, &faster)).contains("better"));
+    }
+
+    #[test]
+    fn many_pairs_are_tested_by_random_flips() {
+        let before: Vec<f64> = (0..40).map(|i| 1.0 + f64::from(i % 7) / 10.0).collect();
+        let after: Vec<f64> = before.iter().map(|time| time * 1.05).collect();
+        let change = &changes(&runs(&before), &runs(&after))[0];
+        assert_eq!(change.verdict, "worse");
+        assert!(change.p < 0.001, "{change:?}");
+    }
+}

@@ -1,0 +1,121 @@
+//! Load: keys from a source, written by many threads, in requests of several pairs.
+//!
+//! ```text
+//! Source (one, behind a lock) --request--> thread 1..C --Store::write--> engine
+//!                                              `--latency--> Track (one, behind a lock)
+//! ```
+//!
+//! LO1. Closed loop: a thread takes its next request when its last one has ended; latency counts from the call.
+//! LO2. Open loop (a rate is given): request n is due at start + n / rate, whoever is free takes it, and its latency counts from
+//!      when it was due, so that waiting behind a stall counts.
+
+pub(crate) mod command;
+mod source;
+
+pub(crate) use source::{KeySource, Pair, Source};
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use esker_bench_api::results::Detail;
+use esker_bench_api::{Failure, Store};
+
+use crate::track::Track;
+
+/// How to load.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Requests in flight.
+    pub(crate) concurrency: u64,
+    /// Pairs in a request.
+    pub(crate) multi: u64,
+    /// Pairs a second; none is a closed loop.
+    pub(crate) rate: Option<f64>,
+    /// The load ends after so long, if its source has not ended before.
+    pub(crate) time: Duration,
+    pub(crate) period: Duration,
+}
+
+/// What came of it.
+pub(crate) struct Loaded {
+    pub(crate) pairs: u64,
+    pub(crate) bytes: u64,
+    pub(crate) commits: u64,
+    pub(crate) seconds: f64,
+    pub(crate) detail: Box<Detail>,
+    /// How far the last request ended behind the time at which it was due; zero in a closed loop.
+    pub(crate) backlog: Duration,
+}
+
+struct Shared<'a> {
+    source: &'a mut Source,
+    requests: u64,
+    pairs: u64,
+    bytes: u64,
+}
+
+/// Writes what the source gives until it ends.
+pub(crate) fn drive(
+    store: &dyn Store,
+    source: &mut Source,
+    load: Load,
+    dir: &Path,
+) -> Result<Loaded, Failure> {
+    let track = Mutex::new((Track::new(&["write"], load.period, dir)?, Duration::ZERO));
+    let shared = Mutex::new(Shared { source, requests: 0, pairs: 0, bytes: 0 });
+    let start = Instant::now();
+    let worker = || -> Result<(), Failure> {
+        let mut pairs = Vec::new();
+        loop {
+            let number = {
+                let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                pairs.clear();
+                if start.elapsed() < load.time {
+                    shared.source.take(load.multi, &mut pairs)?;
+                }
+                shared.requests += u64::from(!pairs.is_empty());
+                shared.pairs += pairs.len() as u64;
+                shared.bytes += pairs.iter().map(Pair::bytes).sum::<u64>();
+                shared.requests
+            };
+            if pairs.is_empty() {
+                return Ok(());
+            }
+            // LO1, LO2
+            let due = match load.rate {
+                None => Instant::now(),
+                Some(rate) => {
+                    let due = start + Duration::from_secs_f64((number - 1) as f64 * load.multi as f64 / rate);
+                    thread::sleep(due.saturating_duration_since(Instant::now()));
+                    due
+                }
+            };
+            store
+                .write(&mut |writer| pairs.iter().try_for_each(|pair| writer.put(&pair.key, &pair.value)))?;
+            let end = Instant::now();
+            let (track, backlog) = &mut *track.lock().unwrap_or_else(PoisonError::into_inner);
+            track.record(0, due, end, pairs.len() as u64);
+            *backlog = if load.rate.is_some() { end.saturating_duration_since(due) } else { Duration::ZERO };
+        }
+    };
+    let worker = &worker;
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..load.concurrency).map(|_| scope.spawn(worker)).collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().map_err(|_| Failure::engine("a writer thread panicked"))?)
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    let (track, backlog) = track.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let shared = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Loaded {
+        pairs: shared.pairs,
+        bytes: shared.bytes,
+        commits: shared.requests,
+        seconds,
+        detail: track.finish(if load.rate.is_some() { "open" } else { "closed" }),
+        backlog,
+    })
+}

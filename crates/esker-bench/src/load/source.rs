@@ -1,0 +1,163 @@
+//! Where the pairs of a load come from: the generators of obigstore's `bm_makedata` and `bm_write`, or a stream.
+//!
+//! A stream is pairs one after the other: length of the key, key, length of the value, value; lengths are u32, little-endian.
+//!
+//! LS1. A length above a limit, or a stream that ends within a pair, is an error and allocates nothing for it.
+
+use std::io::{BufRead, Write};
+
+use esker_bench_api::Failure;
+use esker_bench_api::generate::obigstore::{self, Hotspots, random_key, sequential_key};
+use esker_bench_api::generate::rng::Rng;
+
+const KEY_BYTES_MAX: u32 = 65_535;
+const VALUE_BYTES_MAX: u32 = 64 << 20;
+
+/// A key and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+}
+
+impl Pair {
+    /// Bytes of both.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.key.len() + self.value.len()) as u64
+    }
+
+    /// Writes the pair as a stream has it.
+    pub(crate) fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        for part in [&self.key, &self.value] {
+            out.write_all(&(part.len() as u32).to_le_bytes())?;
+            out.write_all(part)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the next pair of a stream; none at its end.
+    pub(crate) fn read_from(input: &mut dyn BufRead) -> Result<Option<Self>, Failure> {
+        if input.fill_buf().map_err(Failure::engine)?.is_empty() {
+            return Ok(None);
+        }
+        let mut part = |limit: u32| {
+            let mut length = [0; 4];
+            input.read_exact(&mut length).map_err(Failure::engine)?;
+            let length = u32::from_le_bytes(length);
+            if length > limit {
+                return Err(Failure::Engine(format!(
+                    "a length of {length} in the stream, more than {limit}"
+                )));
+            }
+            let mut bytes = vec![0; length as usize];
+            input.read_exact(&mut bytes).map_err(Failure::engine)?;
+            Ok(bytes)
+        };
+        Ok(Some(Self { key: part(KEY_BYTES_MAX)?, value: part(VALUE_BYTES_MAX)? }))
+    }
+}
+
+/// Which keys.
+pub(crate) enum KeySource {
+    /// One after the other.
+    Sequential,
+    /// Random and new each time.
+    Random,
+    /// Random below a number, so that some come again.
+    RandomBelow(u64, Rng),
+    /// Random; with this probability one that was there before.
+    RandomUpdate(f64, Rng),
+    /// See [`Hotspots`].
+    Hotspots(Hotspots),
+    /// A stream of pairs.
+    Stream(Box<dyn BufRead + Send>),
+}
+
+/// Pairs to write.
+pub(crate) struct Source {
+    keys: KeySource,
+    seed: u64,
+    value_bytes: usize,
+    left: u64,
+    /// New keys given so far.
+    given: u64,
+}
+
+impl Source {
+    /// `pairs` pairs; the first new key has number `first`.
+    pub(crate) fn new(keys: KeySource, seed: u64, value_bytes: usize, pairs: u64, first: u64) -> Self {
+        Self { keys, seed, value_bytes, left: pairs, given: first }
+    }
+
+    /// New keys given so far, those before the first included.
+    pub(crate) fn keys_given(&self) -> u64 {
+        self.given
+    }
+
+    /// Adds up to `count` pairs to `pairs`; fewer, or none, when the source ends.
+    pub(crate) fn take(&mut self, count: u64, pairs: &mut Vec<Pair>) -> Result<(), Failure> {
+        for _ in 0..count.min(self.left) {
+            let Some(pair) = self.next_pair()? else { break };
+            pairs.push(pair);
+            self.left -= 1;
+        }
+        Ok(())
+    }
+
+    /// The next pair.
+    pub(crate) fn next_pair(&mut self) -> Result<Option<Pair>, Failure> {
+        let number = self.given;
+        let (key, is_new) = match &mut self.keys {
+            KeySource::Stream(input) => return Pair::read_from(input),
+            KeySource::Sequential => (sequential_key(number), true),
+            KeySource::Random => (random_key(self.seed, number), true),
+            KeySource::RandomBelow(range, rng) => (sequential_key(rng.below(*range)), false),
+            KeySource::RandomUpdate(update, rng) => {
+                let is_new = rng.fraction() >= *update || number == 0;
+                let number = if is_new { number } else { rng.below(number) };
+                (random_key(self.seed, number), is_new)
+            }
+            KeySource::Hotspots(hotspots) => hotspots.next_key(),
+        };
+        self.given += u64::from(is_new);
+        let mut value = vec![0; self.value_bytes];
+        obigstore::value(&key, &mut value);
+        Ok(Some(Pair { key: key.to_vec(), value }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(bytes: &[u8]) -> Result<Vec<Pair>, Failure> {
+        let mut input: &[u8] = bytes;
+        let mut pairs = Vec::new();
+        while let Some(pair) = Pair::read_from(&mut input)? {
+            pairs.push(pair);
+        }
+        Ok(pairs)
+    }
+
+    #[test]
+    fn a_stream_is_read_as_it_was_written() {
+        let mut source = Source::new(KeySource::Hotspots(Hotspots::new(1, 0.9, 3)), 1, 32, 50, 0);
+        let (mut pairs, mut bytes) = (Vec::new(), Vec::new());
+        source.take(100, &mut pairs).unwrap();
+        pairs.iter().for_each(|pair| pair.write_to(&mut bytes).unwrap());
+        assert_eq!(pairs.len(), 50);
+        assert_eq!(stream(&bytes).unwrap(), pairs);
+        assert_eq!(bytes.len(), 50 * (4 + 16 + 4 + 32));
+    }
+
+    #[test]
+    fn ls1_a_cut_or_absurd_stream_is_an_error() {
+        let mut bytes = Vec::new();
+        Pair { key: b"key".to_vec(), value: b"value".to_vec() }.write_to(&mut bytes).unwrap();
+        for cut in 1..bytes.len() {
+            assert!(stream(&bytes[..cut]).is_err(), "{cut}");
+        }
+        bytes[7..11].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(stream(&bytes).unwrap_err().to_string().contains("a length of 4294967295"));
+    }
+}

@@ -1,0 +1,65 @@
+//! A bar for each engine: one row of one suite.
+
+use crate::report::heat::is_home;
+use crate::report::limits::Limits;
+use crate::report::markup::{escape, push};
+use crate::report::summary::{Cell, RowSummary, Summary};
+use crate::report::units::show;
+use esker_bench_api::results::Better;
+
+const LABEL: f64 = 80.0;
+const BAR: f64 = 170.0;
+const LINE: f64 = 20.0;
+
+/// Draws it, with the machine's limit as a line where there is one.
+pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary, limits: &Limits) {
+    let limit = limits.of(row);
+    let values = row.cells.iter().filter_map(Cell::value).map(|value| value.max);
+    let longest = values.chain(limit.map(|(value, _)| value)).fold(0.0, f64::max);
+    let length = |x: f64| if longest > 0.0 { BAR * x / longest } else { 0.0 };
+    let bars = row.cells.iter().filter(|cell| cell.value().is_some()).count();
+    let height = LINE * (row.cells.len() as f64 + if limit.is_some() { 1.0 } else { 0.0 });
+    let way = if row.better == Better::Lower { "shorter" } else { "longer" };
+    push(
+        out,
+        format_args!(
+            "<figure data-bars=\"{bars}\"><h3>{}</h3><svg viewBox=\"0 0 330 {height}\" role=\"img\" aria-label=\"{}, {way} is better\">",
+            escape(&row.name),
+            escape(&row.name)
+        ),
+    );
+    for (i, (cell, (engine, _))) in row.cells.iter().zip(&summary.engines).enumerate() {
+        let y = LINE * i as f64;
+        let baseline = y + 14.0;
+        push(out, format_args!("<text x=\"0\" y=\"{baseline}\">{}</text>", escape(engine)));
+        let Some(value) = cell.value() else {
+            push(out, format_args!("<text class=\"soft\" x=\"{LABEL}\" y=\"{baseline}\">no value</text>"));
+            continue;
+        };
+        let class = if is_home(summary, i) { "home" } else { "peer" };
+        let (bar, from, to) = (length(value.median), LABEL + length(value.min), LABEL + length(value.max));
+        let (top, middle, label) = (y + 3.0, y + 10.0, to + 6.0);
+        push(
+            out,
+            format_args!(
+                "<rect class=\"{class}\" x=\"{LABEL}\" y=\"{top}\" width=\"{bar:.1}\" height=\"14\" rx=\"2\"/>\
+                 <line x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{middle}\" y2=\"{middle}\" stroke=\"currentColor\"/>\
+                 <text x=\"{label:.1}\" y=\"{baseline}\">{}</text>",
+                show(value.median, row.unit)
+            ),
+        );
+    }
+    if let Some((value, what)) = limit {
+        let (x, y) = (LABEL + length(value), height - 6.0);
+        let bottom = height - LINE;
+        push(
+            out,
+            format_args!(
+                "<line class=\"limit\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{bottom:.1}\"/>\
+                 <text class=\"soft\" x=\"{LABEL}\" y=\"{y:.1}\">limit: {what}, {}</text>",
+                show(value, row.unit)
+            ),
+        );
+    }
+    push(out, format_args!("</svg><figcaption class=\"soft\">{way} is better</figcaption></figure>"));
+}

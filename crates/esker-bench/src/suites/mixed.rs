@@ -1,0 +1,257 @@
+//! A mix of operations on one thread, each drawn at random and each verified: what `storage-bench` and `ycsb` are made of.
+//!
+//! ```text
+//! draw operation, draw item -> clock -> one call of the engine -> clock -> Track;  then the answer is held against the generator
+//! ```
+//!
+//! MX1. Only the engine's call is between the two looks at the clock; drawing, making values and verifying are not. The
+//!      rate of the row counts all of it, the same for every engine.
+//! MX2. The newest version of every item is remembered, so that an old answer is as wrong as none.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use esker_bench_api::generate::checksum::{checksum, probe};
+use esker_bench_api::generate::distribution::Distribution;
+use esker_bench_api::generate::rng::Rng;
+use esker_bench_api::{Failure, Store};
+
+use crate::recorder::Outcome;
+use crate::suites::verify::{expect, full_scan};
+use crate::track::Track;
+
+/// Kinds of operations, as they stand in results.
+pub(crate) const KINDS: [&str; 5] = ["read", "scan", "update", "insert", "read-modify-write"];
+const READ: usize = 0;
+const SCAN: usize = 1;
+const UPDATE: usize = 2;
+const INSERT: usize = 3;
+const READ_MODIFY_WRITE: usize = 4;
+
+/// Items with versions.
+pub(crate) trait Records {
+    /// The key of item `i`.
+    fn key(&self, i: u64) -> Vec<u8>;
+    /// The item of a key, or `None` if no item has it.
+    fn item(&self, key: &[u8]) -> Option<u64>;
+    /// Fills `value`, of the right length, with a version of item `i`.
+    fn value(&self, i: u64, version: u64, value: &mut [u8]);
+    /// Length of a value.
+    fn value_bytes(&self) -> usize;
+}
+
+/// Per cent of the operations of each of [`KINDS`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mix {
+    pub(crate) percent: [u32; 5],
+    /// Items of a scan: exactly so many, or uniform from 1 to it.
+    pub(crate) scan_items: u64,
+    pub(crate) scan_is_uniform: bool,
+}
+
+/// When a mix ends: when either is reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    pub(crate) time: Duration,
+    pub(crate) ops: u64,
+}
+
+/// The state of a mix on one store; rows that follow each other on one store share it.
+pub(crate) struct Mixed<'a, R> {
+    pub(crate) records: R,
+    pub(crate) store: &'a dyn Store,
+    /// MX2.
+    versions: Vec<u32>,
+    rng: Rng,
+    value: Vec<u8>,
+}
+
+impl<'a, R: Records> Mixed<'a, R> {
+    pub(crate) fn new(records: R, store: &'a dyn Store, seed: u64) -> Self {
+        let value = vec![0; records.value_bytes()];
+        Self { records, store, versions: Vec::new(), rng: Rng::new(seed), value }
+    }
+
+    fn item_bytes(&self) -> u64 {
+        (self.records.key(0).len() + self.value.len()) as u64
+    }
+
+    /// Bytes of all live keys and values.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.versions.len() as u64 * self.item_bytes()
+    }
+
+    /// Adds items in transactions of `batch`, untimed by itself.
+    pub(crate) fn load(&mut self, items: u64, batch: u64) -> Result<(), Failure> {
+        let end = self.versions.len() as u64 + items;
+        while (self.versions.len() as u64) < end {
+            let first = self.versions.len() as u64;
+            let next = (first + batch).min(end);
+            let (records, value) = (&self.records, &mut self.value);
+            self.store.write(&mut |writer| {
+                (first..next).try_for_each(|i| {
+                    records.value(i, 0, value);
+                    writer.put(&records.key(i), value)
+                })
+            })?;
+            self.versions.resize(next as usize, 0);
+        }
+        Ok(())
+    }
+
+    /// Takes so many items, loaded before, for its own.
+    pub(crate) fn adopt(&mut self, items: u64) {
+        self.versions.resize(items as usize, 0);
+    }
+
+    /// Adds items one transaction each, tracked.
+    pub(crate) fn insert_all(
+        &mut self,
+        items: u64,
+        period: Duration,
+        dir: &Path,
+    ) -> Result<Outcome, Failure> {
+        let mix = Mix { percent: [0, 0, 0, 100, 0], scan_items: 0, scan_is_uniform: false };
+        let budget = Budget { time: Duration::MAX, ops: items };
+        self.run(mix, &Distribution::Uniform, budget, period, dir)
+    }
+
+    /// Runs the mix; the outcome's operations are those of all kinds.
+    pub(crate) fn run(
+        &mut self,
+        mix: Mix,
+        distribution: &Distribution,
+        budget: Budget,
+        period: Duration,
+        dir: &Path,
+    ) -> Result<Outcome, Failure> {
+        let mut track = Track::new(&KINDS, period, dir)?;
+        let (mut commits, mut scanned) = (0, Vec::new());
+        while track.ops() < budget.ops && track.elapsed() < budget.time {
+            let kind = if self.versions.is_empty() { INSERT } else { self.draw_kind(mix) };
+            let (from, to) = match kind {
+                READ => self.read(distribution)?,
+                SCAN => self.scan(mix, distribution, &mut scanned)?,
+                _ => {
+                    commits += 1;
+                    self.write(kind, distribution)?
+                }
+            };
+            track.record(kind, from, to, 1);
+        }
+        let seconds = track.elapsed().as_secs_f64();
+        Ok(Outcome {
+            seconds: Some(seconds),
+            ops: Some(track.ops()),
+            commits: Some(commits),
+            user_written_bytes: commits * self.item_bytes(),
+            live_bytes: self.live_bytes(),
+            detail: Some(track.finish("closed")),
+            ..Outcome::default()
+        })
+    }
+
+    fn draw_kind(&mut self, mix: Mix) -> usize {
+        let mut point = self.rng.below(100) as u32;
+        for (kind, percent) in mix.percent.iter().enumerate() {
+            if point < *percent {
+                return kind;
+            }
+            point -= percent;
+        }
+        unreachable!("the parts of a mix sum up to 100")
+    }
+
+    fn draw_item(&mut self, distribution: &Distribution) -> u64 {
+        distribution.draw(&mut self.rng, self.versions.len() as u64)
+    }
+
+    fn expected(&mut self, i: u64) -> u64 {
+        self.records.value(i, u64::from(self.versions[i as usize]), &mut self.value);
+        probe(&self.value)
+    }
+
+    fn read(&mut self, distribution: &Distribution) -> Result<(Instant, Instant), Failure> {
+        let i = self.draw_item(distribution);
+        let key = self.records.key(i);
+        let mut got = 0;
+        let from = Instant::now();
+        self.store.get(&key, &mut |value| got = probe(value))?;
+        let to = Instant::now();
+        let expected = self.expected(i);
+        expect("the value that a get returned", got, expected)?;
+        Ok((from, to))
+    }
+
+    fn scan(
+        &mut self,
+        mix: Mix,
+        distribution: &Distribution,
+        scanned: &mut Vec<(Vec<u8>, u64)>,
+    ) -> Result<(Instant, Instant), Failure> {
+        let item = self.draw_item(distribution);
+        let first = self.records.key(item);
+        let limit = if mix.scan_is_uniform { 1 + self.rng.below(mix.scan_items) } else { mix.scan_items };
+        let mut seen = 0;
+        let from = Instant::now();
+        self.store.range(&first, limit, &mut |key, value| {
+            if seen == scanned.len() {
+                scanned.push((Vec::new(), 0));
+            }
+            let slot = &mut scanned[seen];
+            slot.0.clear();
+            slot.0.extend_from_slice(key);
+            slot.1 = probe(value);
+            seen += 1;
+        })?;
+        let to = Instant::now();
+        if seen == 0 || scanned[0].0 != first {
+            return Err(Failure::Wrong(
+                "a scan did not begin with the key that it was to begin with".to_owned(),
+            ));
+        }
+        for n in 0..seen {
+            if n > 0 && scanned[n - 1].0 >= scanned[n].0 {
+                return Err(Failure::Wrong("a scan was not in key order".to_owned()));
+            }
+            let item = self.records.item(&scanned[n].0).filter(|i| *i < self.versions.len() as u64);
+            let item = item.ok_or_else(|| Failure::Wrong("a scan showed a key never written".to_owned()))?;
+            let expected = self.expected(item);
+            expect("a value in a scan", scanned[n].1, expected)?;
+        }
+        Ok((from, to))
+    }
+
+    fn write(&mut self, kind: usize, distribution: &Distribution) -> Result<(Instant, Instant), Failure> {
+        let i = if kind == INSERT { self.versions.len() as u64 } else { self.draw_item(distribution) };
+        let key = self.records.key(i);
+        let before = if kind == READ_MODIFY_WRITE { self.expected(i) } else { 0 };
+        let version = if kind == INSERT { 0 } else { self.versions[i as usize] + 1 };
+        self.records.value(i, u64::from(version), &mut self.value);
+        let (mut got, value) = (0, &self.value);
+        let from = Instant::now();
+        if kind == READ_MODIFY_WRITE {
+            self.store.get(&key, &mut |value| got = probe(value))?;
+        }
+        self.store.write(&mut |writer| writer.put(&key, value))?;
+        let to = Instant::now();
+        debug_assert!(matches!(kind, UPDATE | INSERT | READ_MODIFY_WRITE));
+        expect("the value read before it was modified", got, before)?;
+        if kind == INSERT {
+            self.versions.push(0);
+        } else {
+            self.versions[i as usize] = version;
+        }
+        Ok((from, to))
+    }
+
+    /// Compares every byte of the store with what must be there.
+    pub(crate) fn full_check(&mut self) -> Result<(), Failure> {
+        let mut expected = 0_u64;
+        for (i, version) in (0..).zip(&self.versions) {
+            self.records.value(i, u64::from(*version), &mut self.value);
+            expected = expected.wrapping_add(checksum(&self.records.key(i), &self.value));
+        }
+        full_scan(&mut *self.store.reader()?, self.versions.len() as u64, expected)
+    }
+}

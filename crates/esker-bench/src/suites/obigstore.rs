@@ -1,0 +1,433 @@
+//! Suite `obigstore`: obigstore's own benchmark, in process: no network and no server between the load and the engine.
+//!
+//! ```text
+//! load/ --requests of many threads--> Store::write          one request is one transaction
+//! ```
+//!
+//! 16-byte keys, 32-byte values whose second half repeats the first. `fsync'ed` rows sync every request; engines with group
+//! commit sync several at once. The limited-rate rows are open loops: latency counts from the intended start.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use esker_bench_api::generate::checksum::probe;
+use esker_bench_api::generate::obigstore::{Hotspots, random_key, sequential_key, value};
+use esker_bench_api::generate::rng::Rng;
+use esker_bench_api::results::Unit;
+use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
+
+use crate::load::{KeySource, Load, Source, drive};
+use crate::recorder::{Outcome, Recorder};
+use crate::scale::Scale;
+use crate::suites::verify::expect;
+use crate::suites::{Commits, Row, Suite};
+use crate::track::Track;
+
+const SEED: u64 = 29;
+const CACHE_BYTES: u64 = 4 << 30;
+const VALUE_BYTES: usize = 32;
+const LARGE_BYTES: usize = 20_000;
+const SPOTS_LOG2: u32 = 13;
+const STAY: f64 = 0.99999;
+const LARGE_RATE: f64 = 1_000.0;
+/// Part of the burst's rate at which the limited row loads: below what the engine can sustain.
+const LIMITED_SHARE: f64 = 0.25;
+/// What a limited row may lag behind at its end before it counts as overloaded.
+const BACKLOG_MAX: Duration = Duration::from_secs(1);
+const RANGE_KEYS: u64 = 512;
+const LOOK_UPS: u64 = 20;
+const READERS: u64 = 5;
+const VERIFIED: u64 = 10_000;
+
+pub(crate) struct ObigstoreSuite;
+
+const HOTSPOT_SYNC: &str = "hotspot writes (fsync'ed)";
+const HOTSPOT: &str = "hotspot writes (no-fsync)";
+const SEQUENTIAL_SYNC: &str = "sequential inserts (fsync'ed)";
+const SEQUENTIAL: &str = "sequential inserts (no-fsync)";
+const LARGE: &str = "large payload";
+const UNIFORM: &str = "uniform random";
+const BURST: &str = "uniform random, burst";
+const LIMITED: &str = "uniform random, limited rate";
+const RANGES: &str = "range reads";
+const LARGE_GROUP: usize = 4;
+const UNIFORM_GROUP: usize = 5;
+const READ_GROUP: usize = 6;
+
+struct Counts {
+    hotspot: u64,
+    sequential: u64,
+    large: u64,
+    uniform: u64,
+    read: u64,
+    seconds: u64,
+    period: Duration,
+}
+
+fn counts(scale: Scale) -> Counts {
+    let (hotspot, sequential, large, uniform, read, seconds) = match scale {
+        Scale::Quick => (200_000, 200_000, 2_000, 500_000, 200_000, 2),
+        Scale::Seed => (100_000_000, 50_000_000, 200_000, 100_000_000, 50_000_000, 30),
+        Scale::Full => (1_000_000_000, 200_000_000, 20_000_000, 1_000_000_000, 1_000_000_000, 60),
+        Scale::Test => (2_000, 2_000, 20, 2_000, 2_000, 1),
+    };
+    let period = if seconds > 10 { Duration::from_secs(5) } else { Duration::from_millis(100) };
+    Counts { hotspot, sequential, large, uniform, read, seconds, period }
+}
+
+/// Sync rows are bound by the device, not by the count: they end after a time.
+fn write_time(scale: Scale) -> Duration {
+    Duration::from_secs(match scale {
+        Scale::Quick => 2,
+        Scale::Seed => 600,
+        Scale::Full | Scale::Test => u64::from(u32::MAX),
+    })
+}
+
+fn working_sets(scale: Scale) -> Vec<u64> {
+    let keys = counts(scale).read;
+    (0..4).rev().map(|power| (keys / 10_u64.pow(power)).max(1)).collect()
+}
+
+fn working_set_row(keys: u64) -> String {
+    format!("random reads (working set of {keys} keys)")
+}
+
+impl Suite for ObigstoreSuite {
+    fn name(&self) -> &'static str {
+        "obigstore"
+    }
+
+    fn summary(&self) -> &'static str {
+        "16-byte keys, 32-byte values of which half repeats, many requests in flight, in process (obigstore)"
+    }
+
+    fn disk_bytes_max(&self, scale: Scale) -> u64 {
+        let counts = counts(scale);
+        (counts.uniform * 400).max(counts.large * LARGE_BYTES as u64 * 3) + (1 << 30)
+    }
+
+    /// A sync serves at most all requests in flight.
+    fn syncs_per_commit_min(&self, group: usize) -> f64 {
+        1.0 / if group == 0 { 64.0 } else { 200.0 }
+    }
+
+    fn rows(&self, scale: Scale) -> Vec<Row> {
+        let c = counts(scale);
+        let rate = |name: &str, group, commits, weight, work: String| Row {
+            group,
+            commits,
+            weight,
+            ..Row::rate(Unit::OpsPerSecond, name, work)
+        };
+        let (sync, no_sync) = (Commits::Sync(0), Commits::NoSync(0));
+        let hotspot = |text| {
+            format!("{} writes at 2^13 hotspots, half overwrite; 64 requests of 20, {text}", c.hotspot)
+        };
+        let sequential = |text| format!("{} sequential keys; 200 requests of 16, {text}", c.sequential);
+        let p99 = |name: &str, group, weight, work: String| Row {
+            group,
+            commits: no_sync,
+            weight,
+            ..Row::time(name, work)
+        };
+        let mut rows = vec![
+            rate(HOTSPOT_SYNC, 0, sync, 3, hotspot("synced")),
+            rate(HOTSPOT, 1, no_sync, 3, hotspot("async")),
+            rate(SEQUENTIAL_SYNC, 2, sync, 3, sequential("synced")),
+            rate(SEQUENTIAL, 3, no_sync, 3, sequential("async")),
+            p99(
+                LARGE,
+                LARGE_GROUP,
+                3,
+                format!("{} values of 20 KB at 1,000 a second, async, open loop; 99th percentile", c.large),
+            ),
+            rate(
+                UNIFORM,
+                UNIFORM_GROUP,
+                no_sync,
+                4,
+                format!("{} random keys; 64 requests of 20, async", c.uniform),
+            ),
+            rate(BURST, UNIFORM_GROUP, no_sync, 1, format!("{} more after all is drained", c.uniform / 10)),
+            p99(
+                LIMITED,
+                UNIFORM_GROUP,
+                2,
+                format!(
+                    "{} more at a quarter of the burst's rate, 50 requests of 2, open loop; 99th percentile",
+                    c.uniform / 100
+                ),
+            ),
+            rate(
+                RANGES,
+                READ_GROUP,
+                Commits::None,
+                c.seconds,
+                format!("{} s of ranges of 512 keys; keys a second", c.seconds),
+            ),
+        ];
+        for keys in working_sets(scale) {
+            rows.push(rate(
+                &working_set_row(keys),
+                READ_GROUP,
+                Commits::None,
+                c.seconds,
+                format!("{} s; 5 requests of 20 look-ups at a time", c.seconds),
+            ));
+        }
+        rows
+    }
+
+    fn run(
+        &self,
+        engine: &dyn Engine,
+        scale: Scale,
+        group: usize,
+        recorder: &mut Recorder,
+    ) -> Result<(), Failure> {
+        let durability = if matches!(group, 0 | 2) { Durability::Sync } else { Durability::Async };
+        let fastest = [Durability::Async, Durability::NoSync, Durability::Sync]
+            .into_iter()
+            .find(|mode| engine.cannot(mode.feature()).is_none());
+        let durability = if group == READ_GROUP { fastest.unwrap_or(durability) } else { durability };
+        let feature: Feature = durability.feature();
+        if let Some(why) = engine.cannot(feature) {
+            let rows = self.rows(scale).into_iter().filter(|row| row.group == group);
+            return rows.into_iter().try_for_each(|row| recorder.cannot(&row.name, why));
+        }
+        let dir = recorder.dir().to_path_buf();
+        let store = engine.open(&dir, &OpenOptions { durability, ..OpenOptions::with_cache(CACHE_BYTES) })?;
+        let run = Run { store: &*store, counts: counts(scale), scale, dir: &dir };
+        match group {
+            0 | 1 => run.hotspots(if group == 0 { HOTSPOT_SYNC } else { HOTSPOT }, recorder),
+            2 | 3 => run.sequential(if group == 2 { SEQUENTIAL_SYNC } else { SEQUENTIAL }, recorder),
+            LARGE_GROUP => run.large(recorder),
+            UNIFORM_GROUP => run.uniform(recorder),
+            _ => run.reads(recorder),
+        }
+    }
+}
+
+struct Run<'a> {
+    store: &'a dyn Store,
+    counts: Counts,
+    scale: Scale,
+    dir: &'a Path,
+}
+
+impl Run<'_> {
+    fn load(&self, concurrency: u64, multi: u64) -> Load {
+        Load { concurrency, multi, rate: None, time: write_time(self.scale), period: self.counts.period }
+    }
+
+    fn write(&self, source: &mut Source, load: Load) -> Result<Outcome, Failure> {
+        let loaded = drive(self.store, source, load, self.dir)?;
+        if let Some(rate) = load.rate.filter(|_| loaded.backlog > BACKLOG_MAX) {
+            let got = loaded.pairs as f64 / loaded.seconds;
+            return Err(Failure::Unsupported(format!("overloaded: {got:.0} of {rate:.0} pairs a second")));
+        }
+        let p99 = loaded.detail.latency.get("write").map(|write| write.p99);
+        Ok(Outcome {
+            seconds: Some(loaded.seconds),
+            value: p99.filter(|_| load.rate.is_some()),
+            ops: Some(if load.rate.is_some() { 1 } else { loaded.pairs }),
+            commits: Some(loaded.commits),
+            user_written_bytes: loaded.bytes,
+            detail: Some(loaded.detail),
+            ..Outcome::default()
+        })
+    }
+
+    /// Some of the keys that a source gave are read again.
+    fn verify(&self, keys: impl Iterator<Item = [u8; 16]>, value_bytes: usize) -> Result<(), Failure> {
+        let mut reader = self.store.reader()?;
+        let mut expected = vec![0; value_bytes];
+        for key in keys {
+            value(&key, &mut expected);
+            let mut is_right = false;
+            reader.get(&key, &mut |got| is_right = got == expected)?;
+            expect("a value is as it was written", u64::from(is_right), 1)?;
+        }
+        Ok(())
+    }
+
+    fn hotspots(&self, name: &str, recorder: &mut Recorder) -> Result<(), Failure> {
+        let hotspots = || Hotspots::new(SEED, STAY, SPOTS_LOG2);
+        let mut source =
+            Source::new(KeySource::Hotspots(hotspots()), SEED, VALUE_BYTES, self.counts.hotspot, 0);
+        let mut written = 0;
+        recorder.row(name, || {
+            let outcome = self.write(&mut source, self.load(64, 20))?;
+            written = outcome.ops.unwrap_or(0);
+            Ok(outcome)
+        })?;
+        recorder.drain(self.store)?;
+        let mut again = hotspots();
+        let keys = (0..written.min(VERIFIED)).map(move |_| again.next_key().0);
+        recorder.check(|| self.verify(keys, VALUE_BYTES))
+    }
+
+    fn sequential(&self, name: &str, recorder: &mut Recorder) -> Result<(), Failure> {
+        let mut source = Source::new(KeySource::Sequential, SEED, VALUE_BYTES, self.counts.sequential, 0);
+        recorder.row(name, || self.write(&mut source, self.load(200, 16)))?;
+        recorder.drain(self.store)?;
+        let keys = source.keys_given();
+        recorder.check(|| {
+            expect("number of items", self.store.reader()?.len()?, keys)?;
+            self.verify((0..keys).step_by((keys / VERIFIED).max(1) as usize).map(sequential_key), VALUE_BYTES)
+        })
+    }
+
+    fn large(&self, recorder: &mut Recorder) -> Result<(), Failure> {
+        let mut source = Source::new(KeySource::Sequential, SEED, LARGE_BYTES, self.counts.large, 0);
+        let load = Load { rate: Some(LARGE_RATE), ..self.load(50, 1) };
+        recorder.row(LARGE, || self.write(&mut source, load))?;
+        recorder.drain(self.store)?;
+        let keys = source.keys_given();
+        recorder.check(|| {
+            self.verify((0..keys).step_by((keys / 1000).max(1) as usize).map(sequential_key), LARGE_BYTES)
+        })
+    }
+
+    fn uniform(&self, recorder: &mut Recorder) -> Result<(), Failure> {
+        let count = self.counts.uniform;
+        let source = |pairs, first| Source::new(KeySource::Random, SEED, VALUE_BYTES, pairs, first);
+        let mut first = source(count, 0);
+        recorder.row(UNIFORM, || self.write(&mut first, self.load(64, 20)))?;
+        recorder.drain(self.store)?;
+        let mut burst = source(count / 10, first.keys_given());
+        let mut rate = None;
+        recorder.row(BURST, || {
+            let outcome = self.write(&mut burst, self.load(64, 20))?;
+            rate =
+                outcome.ops.zip(outcome.seconds).map(|(ops, seconds)| ops as f64 / seconds * LIMITED_SHARE);
+            Ok(outcome)
+        })?;
+        recorder.drain(self.store)?;
+        let mut limited = source(count / 100, burst.keys_given());
+        recorder.row(LIMITED, || {
+            let rate = rate.ok_or_else(|| Failure::Unsupported("the burst gave no rate".to_owned()))?;
+            let mut outcome = self.write(&mut limited, Load { rate: Some(rate), ..self.load(50, 2) })?;
+            if let Some(detail) = &mut outcome.detail {
+                detail.figures.insert("offered ops/s".to_owned(), rate);
+            }
+            Ok(outcome)
+        })?;
+        recorder.drain(self.store)?;
+        let keys = limited.keys_given();
+        recorder.check(|| {
+            expect("number of items", self.store.reader()?.len()?, keys)?;
+            let some = (0..keys).step_by((keys / VERIFIED).max(1) as usize);
+            self.verify(some.map(|i| random_key(SEED, i)), VALUE_BYTES)
+        })
+    }
+
+    fn reads(&self, recorder: &mut Recorder) -> Result<(), Failure> {
+        let keys = self.counts.read;
+        let mut source = Source::new(KeySource::Sequential, SEED, VALUE_BYTES, keys, 0);
+        drive(
+            self.store,
+            &mut source,
+            Load { time: Duration::from_secs(u64::from(u32::MAX)), ..self.load(1, 1000) },
+            self.dir,
+        )?;
+        recorder.drain(self.store)?;
+        recorder.row(RANGES, || self.requests(1, RANGE_KEYS, |rng| self.one_range(rng, keys)))?;
+        for set in working_sets(self.scale) {
+            recorder.row(&working_set_row(set), || {
+                self.requests(READERS, LOOK_UPS, |rng| self.look_ups(rng, set))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Runs requests on so many threads for the row's time; each counts as `keys` operations.
+    fn requests(
+        &self,
+        threads: u64,
+        keys: u64,
+        request: impl Fn(&mut Rng) -> Result<(Instant, Instant), Failure> + Sync,
+    ) -> Result<Outcome, Failure> {
+        let time = Duration::from_secs(self.counts.seconds);
+        let left = AtomicU64::new(if self.scale == Scale::Test { 20 } else { u64::MAX });
+        let track = Mutex::new(Track::new(&["request"], self.counts.period, self.dir)?);
+        let start = Instant::now();
+        let (track_ref, left, request) = (&track, &left, &request);
+        thread::scope(|scope| {
+            let readers: Vec<_> = (0..threads)
+                .map(|thread| {
+                    scope.spawn(move || -> Result<(), Failure> {
+                        let mut rng = Rng::new(SEED + thread);
+                        // A plain count, so `Relaxed` is enough.
+                        let another = |left: u64| left.checked_sub(1);
+                        while start.elapsed() < time
+                            && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, another).is_ok()
+                        {
+                            let (from, to) = request(&mut rng)?;
+                            track_ref
+                                .lock()
+                                .unwrap_or_else(PoisonError::into_inner)
+                                .record(0, from, to, keys);
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            readers.into_iter().try_for_each(|reader| {
+                reader.join().map_err(|_| Failure::engine("a reader thread panicked"))?
+            })
+        })?;
+        let seconds = start.elapsed().as_secs_f64();
+        let track = track.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let ops = track.ops();
+        Ok(Outcome {
+            seconds: Some(seconds),
+            ops: Some(ops),
+            detail: Some(track.finish("closed")),
+            ..Outcome::default()
+        })
+    }
+
+    fn one_range(&self, rng: &mut Rng, keys: u64) -> Result<(Instant, Instant), Failure> {
+        let first = rng.below(keys.saturating_sub(RANGE_KEYS).max(1));
+        let mut sum = 0_u64;
+        let from = Instant::now();
+        let seen = self.store.range(&sequential_key(first), RANGE_KEYS, &mut |key, value| {
+            sum = sum.rotate_left(1).wrapping_add(probe(key)) ^ probe(value);
+        })?;
+        let to = Instant::now();
+        let mut expected_value = [0; VALUE_BYTES];
+        let expected = (first..first + seen).fold(0_u64, |sum, i| {
+            let key = sequential_key(i);
+            value(&key, &mut expected_value);
+            sum.rotate_left(1).wrapping_add(probe(&key)) ^ probe(&expected_value)
+        });
+        expect("keys in a range", seen, RANGE_KEYS.min(keys))?;
+        expect("sum of a range", sum, expected)?;
+        Ok((from, to))
+    }
+
+    /// One request: one snapshot, several look-ups.
+    fn look_ups(&self, rng: &mut Rng, set: u64) -> Result<(Instant, Instant), Failure> {
+        let numbers: [u64; LOOK_UPS as usize] = std::array::from_fn(|_| rng.below(set));
+        let mut sum = 0_u64;
+        let from = Instant::now();
+        let mut reader = self.store.reader()?;
+        for i in numbers {
+            reader.get(&sequential_key(i), &mut |value| sum = sum.wrapping_add(probe(value)))?;
+        }
+        drop(reader);
+        let to = Instant::now();
+        let mut expected_value = [0; VALUE_BYTES];
+        let expected = numbers.iter().fold(0_u64, |sum, i| {
+            value(&sequential_key(*i), &mut expected_value);
+            sum.wrapping_add(probe(&expected_value))
+        });
+        expect("sum of the values", sum, expected)?;
+        Ok((from, to))
+    }
+}

@@ -1,0 +1,333 @@
+//! Suite `records`: go-sstables' building blocks: record files, tables, memtable flushes, and single gets and puts.
+//!
+//! ```text
+//! group 0: record write       groups 1, 2: table read, memtable flush      group 3..: get and put latency, every engine
+//! ```
+//!
+//! Record files and tables are parts of Esker that others offer under no common interface, so only Esker has those rows; the
+//! published figures of go-sstables stand beside them in `esker-bench seed-tables`.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use esker::Compression;
+use esker::{recordio, sstable};
+use esker_bench_api::generate::checksum::probe;
+use esker_bench_api::generate::pool::Pool;
+use esker_bench_api::generate::rng::Rng;
+use esker_bench_api::results::Unit;
+use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
+
+use crate::machine;
+use crate::recorder::{Outcome, Recorder};
+use crate::scale::Scale;
+use crate::suites::mixed::{Budget, Mix, Mixed};
+use crate::suites::verify::expect;
+use crate::suites::{Commits, Row, Suite};
+use esker_bench_api::generate::distribution::Distribution;
+use esker_bench_api::generate::ycsb::YcsbRecords;
+
+const SEED: u64 = 19;
+const HOME: &str = "esker";
+const NOT_HOME: &str = "a building block of Esker alone; the published figures are in `seed-tables`";
+const RECORD_SIZES: [(usize, &str); 4] =
+    [(1_000, "1 KB"), (10_000, "10 KB"), (100_000, "100 KB"), (1_000_000, "1 MB")];
+const CODECS: [(Compression, &str); 5] = [
+    (Compression::None, "plain"),
+    (Compression::Gzip, "gzip"),
+    (Compression::Snappy, "snappy"),
+    (Compression::Lz4, "lz4"),
+    (Compression::Zstd, "zstd"),
+];
+const SYNC: &str = "plain + sync per record";
+const LATENCY_RECORDS: [u64; 4] = [100, 1_000, 10_000, 100_000];
+const CACHE_BYTES: u64 = 4 << 30;
+const PERIOD: Duration = Duration::from_millis(250);
+const TABLE_GROUP: usize = 1;
+const FLUSH_GROUP: usize = 2;
+const LATENCY_GROUP: usize = 3;
+
+pub(crate) struct RecordsSuite;
+
+struct Sizes {
+    /// Bytes of records for each codec.
+    record_bytes: u64,
+    sync_records: u64,
+    table_bytes: u64,
+    memtables_mib: &'static [u64],
+    /// Most records in a latency row, and operations timed.
+    latency_records: u64,
+    latency_ops: u64,
+}
+
+fn sizes(scale: Scale) -> Sizes {
+    match scale {
+        Scale::Quick => Sizes {
+            record_bytes: 16 << 20,
+            sync_records: 200,
+            table_bytes: 100 << 20,
+            memtables_mib: &[32, 64],
+            latency_records: 100_000,
+            latency_ops: 100_000,
+        },
+        Scale::Seed | Scale::Full => Sizes {
+            record_bytes: 1 << 30,
+            sync_records: 1_000,
+            table_bytes: 1 << 30,
+            memtables_mib: &[32, 64, 128, 256, 512, 1024, 2048],
+            latency_records: 100_000,
+            latency_ops: 1_000_000,
+        },
+        Scale::Test => Sizes {
+            record_bytes: 100_000,
+            sync_records: 3,
+            table_bytes: 100_000,
+            memtables_mib: &[1],
+            latency_records: 100,
+            latency_ops: 100,
+        },
+    }
+}
+
+/// Gzip goes at 1 % of the speed of the rest.
+fn record_count(sizes: &Sizes, codec: Option<Compression>, bytes: usize) -> u64 {
+    match codec {
+        None => sizes.sync_records,
+        Some(Compression::Gzip) => (sizes.record_bytes / 20 / bytes as u64).max(1),
+        Some(_) => (sizes.record_bytes / bytes as u64).max(1),
+    }
+}
+
+/// The rows of record writes: codec, or none for a sync after each record.
+fn record_rows() -> impl Iterator<Item = (Option<Compression>, String, usize)> {
+    RECORD_SIZES.into_iter().flat_map(|(bytes, size)| {
+        let codecs = CODECS.into_iter().map(|(codec, name)| (Some(codec), name)).chain([(None, SYNC)]);
+        codecs.map(move |(codec, name)| (codec, format!("record write ({size}, {name})"), bytes))
+    })
+}
+
+impl Suite for RecordsSuite {
+    fn name(&self) -> &'static str {
+        "records"
+    }
+
+    fn summary(&self) -> &'static str {
+        "record files, tables, memtable flushes; get and put on small databases (go-sstables)"
+    }
+
+    fn disk_bytes_max(&self, scale: Scale) -> u64 {
+        4 * sizes(scale).table_bytes + (8 << 30)
+    }
+
+    fn rows(&self, scale: Scale) -> Vec<Row> {
+        let sizes = sizes(scale);
+        let rate =
+            |name: String, work: String, group| Row { group, ..Row::rate(Unit::BytesPerSecond, name, work) };
+        let mut rows: Vec<Row> = record_rows()
+            .map(|(codec, name, bytes)| {
+                let count = record_count(&sizes, codec, bytes);
+                Row {
+                    ops: count,
+                    commits: if codec.is_none() { Commits::Sync(count) } else { Commits::None },
+                    ..rate(
+                        name,
+                        format!("{count} random records of {bytes} B, the last bytes written included"),
+                        0,
+                    )
+                }
+            })
+            .collect();
+        rows.push(rate(
+            "table read".to_owned(),
+            format!(
+                "{} MB of 1 KB values, opening included, page cache dropped",
+                sizes.table_bytes / 1_000_000
+            ),
+            TABLE_GROUP,
+        ));
+        for mib in sizes.memtables_mib {
+            rows.push(rate(
+                format!("memtable flush ({mib} MB)"),
+                "a memtable of 1 KB values, written into tables and synced".to_owned(),
+                FLUSH_GROUP,
+            ));
+        }
+        for (group, records) in (LATENCY_GROUP..).zip(LATENCY_RECORDS) {
+            let records = records.min(sizes.latency_records);
+            let shown = LATENCY_RECORDS[group - LATENCY_GROUP];
+            let work = |what| format!("one {what} on {records} records of 1 KB, of {}", sizes.latency_ops);
+            rows.push(Row { group, ..Row::time(format!("get latency ({shown} records)"), work("get")) });
+            rows.push(Row {
+                group,
+                commits: Commits::NoSync(0),
+                ..Row::time(format!("put latency ({shown} records)"), work("async overwrite"))
+            });
+        }
+        rows
+    }
+
+    fn run(
+        &self,
+        engine: &dyn Engine,
+        scale: Scale,
+        group: usize,
+        recorder: &mut Recorder,
+    ) -> Result<(), Failure> {
+        if group >= LATENCY_GROUP {
+            return latencies(engine, &sizes(scale), group, recorder);
+        }
+        if engine.name() != HOME {
+            let rows = self.rows(scale).into_iter().filter(|row| row.group == group);
+            return rows.into_iter().try_for_each(|row| recorder.cannot(&row.name, NOT_HOME));
+        }
+        let (sizes, pool, dir) = (sizes(scale), Pool::new(SEED), recorder.dir().to_path_buf());
+        match group {
+            TABLE_GROUP => table_read(&dir, &pool, sizes.table_bytes, recorder),
+            FLUSH_GROUP => sizes.memtables_mib.iter().try_for_each(|mib| flush(&dir, &pool, *mib, recorder)),
+            _ => record_rows().try_for_each(|(codec, name, bytes)| {
+                let count = record_count(&sizes, codec, bytes);
+                let path = dir.join("records");
+                recorder.row(&name, || write_records(&path, &pool, codec, bytes, count))?;
+                recorder.check(|| check_records(&path, &pool, bytes, count))?;
+                std::fs::remove_file(&path).map_err(Failure::engine)
+            }),
+        }
+    }
+}
+
+fn write_records(
+    path: &Path,
+    pool: &Pool,
+    codec: Option<Compression>,
+    bytes: usize,
+    count: u64,
+) -> Result<Outcome, Failure> {
+    let options = recordio::Writer::options().compression(codec.unwrap_or(Compression::None));
+    let start = Instant::now();
+    let mut writer = options.create(path).map_err(Failure::engine)?;
+    for i in 0..count {
+        let record = pool.value(i, bytes);
+        let appended = if codec.is_none() { writer.append_sync(record) } else { writer.append(record) };
+        appended.map_err(Failure::engine)?;
+    }
+    writer.flush().map_err(Failure::engine)?;
+    let seconds = start.elapsed().as_secs_f64();
+    writer.finish().map_err(Failure::engine)?;
+    Ok(Outcome { seconds: Some(seconds), user_written_bytes: count * bytes as u64, ..Outcome::default() })
+}
+
+fn check_records(path: &Path, pool: &Pool, bytes: usize, count: u64) -> Result<(), Failure> {
+    let mut reader = recordio::Reader::open(path).map_err(Failure::engine)?;
+    let mut i = 0;
+    while let Some(record) = reader.next().map_err(Failure::engine)? {
+        expect("a record", probe(record), probe(pool.value(i, bytes)))?;
+        i += 1;
+    }
+    expect("records in the file", i, count).map(|_| ())
+}
+
+fn table_key(i: u64) -> [u8; 8] {
+    i.to_be_bytes()
+}
+
+const VALUE_BYTES: usize = 1_000;
+
+fn table_read(dir: &Path, pool: &Pool, bytes: u64, recorder: &mut Recorder) -> Result<(), Failure> {
+    let (path, count) = (dir.join("table"), bytes / VALUE_BYTES as u64);
+    let mut writer = sstable::Writer::create(&path).map_err(Failure::engine)?;
+    for i in 0..count {
+        writer.put(&table_key(i), pool.value(i, VALUE_BYTES)).map_err(Failure::engine)?;
+    }
+    writer.finish().map_err(Failure::engine)?;
+    let is_cold = machine::drop_page_cache();
+    recorder.row("table read", || {
+        let (mut seen, mut sum, start) = (0, 0_u64, Instant::now());
+        let table = sstable::Reader::open(&path).map_err(Failure::engine)?;
+        for entry in table.iter() {
+            let (_, value) = entry.map_err(Failure::engine)?;
+            sum = sum.wrapping_add(probe(&value));
+            seen += 1;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let expected = (0..count).fold(0, |sum: u64, i| sum.wrapping_add(probe(pool.value(i, VALUE_BYTES))));
+        expect("records in the table", seen, count)?;
+        expect("sum of the values", sum, expected)?;
+        let note = if is_cold { "" } else { "the page cache could not be dropped" };
+        let value = Some((count * (8 + VALUE_BYTES as u64)) as f64 / seconds);
+        Ok(Outcome { value, ops: Some(count), note: note.to_owned(), ..Outcome::default() })
+    })
+}
+
+fn flush(dir: &Path, pool: &Pool, mib: u64, recorder: &mut Recorder) -> Result<(), Failure> {
+    let dir = dir.join(format!("{mib}"));
+    let memtable_bytes = usize::try_from(mib << 21).map_err(Failure::engine)?;
+    let db = esker::Db::builder()
+        .memory((mib << 22) + (1 << 30))
+        .memtable_bytes(memtable_bytes)
+        .open(&dir)
+        .map_err(Failure::engine)?;
+    let map = db.default_keyspace();
+    let (count, mut rng) = ((mib << 20) / VALUE_BYTES as u64, Rng::new(SEED));
+    for i in 0..count {
+        let mut batch = db.batch();
+        let value = pool.value(i, VALUE_BYTES);
+        batch.put(&map, rng.next_u64().to_be_bytes(), value).map_err(Failure::engine)?;
+        batch.commit_with(esker::Durability::None).map_err(Failure::engine)?;
+    }
+    let flushes_before = db.stats().flushes;
+    recorder.row(&format!("memtable flush ({mib} MB)"), || {
+        let start = Instant::now();
+        db.flush().map_err(Failure::engine)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let note = match db.stats().flushes - flushes_before {
+            1 => String::new(),
+            flushes => format!("{flushes} flushes"),
+        };
+        let bytes = count * (8 + VALUE_BYTES as u64);
+        Ok(Outcome {
+            seconds: Some(seconds),
+            user_written_bytes: bytes,
+            ops: Some(count),
+            note,
+            ..Outcome::default()
+        })
+    })?;
+    recorder.check(|| expect("items", map.len().map_err(Failure::engine)?, count))?;
+    db.close().map_err(Failure::engine)?;
+    std::fs::remove_dir_all(&dir).map_err(Failure::engine)
+}
+
+/// The values are means of the latencies of single operations.
+fn latencies(
+    engine: &dyn Engine,
+    sizes: &Sizes,
+    group: usize,
+    recorder: &mut Recorder,
+) -> Result<(), Failure> {
+    let shown = LATENCY_RECORDS[group - LATENCY_GROUP];
+    let records = shown.min(sizes.latency_records);
+    let durability = Durability::Async;
+    let cannot_put = engine.cannot(durability.feature());
+    let first = if cannot_put.is_none() { durability } else { Durability::Sync };
+    let options = OpenOptions { durability: first, ..OpenOptions::with_cache(CACHE_BYTES) };
+    let dir = recorder.dir().to_path_buf();
+    let store = engine.open(&dir, &options)?;
+    let mut mixed = Mixed::new(YcsbRecords::new(SEED), &*store, SEED);
+    mixed.load(records, 1000)?;
+    let mut row = |percent, name: String, kind: &str, recorder: &mut Recorder| {
+        let mix = Mix { percent, scan_items: 0, scan_is_uniform: false };
+        let budget = Budget { time: Duration::MAX, ops: sizes.latency_ops };
+        recorder.row(&name, || {
+            let outcome = mixed.run(mix, &Distribution::Uniform, budget, PERIOD, &dir)?;
+            let mean = outcome.detail.as_ref().and_then(|detail| Some(detail.latency.get(kind)?.mean));
+            Ok(Outcome { value: mean, ops: Some(1), ..outcome })
+        })
+    };
+    row([100, 0, 0, 0, 0], format!("get latency ({shown} records)"), "read", recorder)?;
+    let put = format!("put latency ({shown} records)");
+    match cannot_put {
+        Some(why) => recorder.cannot(&put, why),
+        None => row([0, 0, 100, 0, 0], put, "update", recorder),
+    }?;
+    recorder.check(|| mixed.full_check())
+}

@@ -1,0 +1,29 @@
+//! What suites share to hold answers against the generator.
+
+use esker_bench_api::generate::checksum::checksum;
+use esker_bench_api::{Failure, Reader};
+
+use crate::recorder::Outcome;
+
+/// An outcome with nothing of its own if both are equal.
+pub(crate) fn expect(what: &str, got: u64, expected: u64) -> Result<Outcome, Failure> {
+    if got == expected {
+        Ok(Outcome::default())
+    } else {
+        Err(Failure::Wrong(format!("{what}: {got}, not {expected}")))
+    }
+}
+
+/// Reads everything and compares every byte with what must be there: `count` items whose checksums sum up to `expected`.
+pub(crate) fn full_scan(reader: &mut dyn Reader, count: u64, expected: u64) -> Result<(), Failure> {
+    let (mut sum, mut previous, mut sorted) = (0_u64, Vec::new(), true);
+    let seen = reader.range(&[], u64::MAX, &mut |key, value| {
+        sum = sum.wrapping_add(checksum(key, value));
+        sorted &= *previous < *key;
+        previous.clear();
+        previous.extend_from_slice(key);
+    })?;
+    expect("number of items in a full scan", seen, count)?;
+    expect("checksum of a full scan", sum, expected)?;
+    if sorted { Ok(()) } else { Err(Failure::Wrong("a full scan was not in key order".to_owned())) }
+}

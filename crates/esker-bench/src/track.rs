@@ -1,0 +1,175 @@
+//! Latencies of single operations and how a row goes over time.
+//!
+//! ```text
+//! operation --record(kind, due, ended)--> Track --period ends--> one figure per series
+//!                                               --finish-------> Detail: percentiles, series, longest stall
+//! ```
+//!
+//! T1. An operation belongs to the period in which it ended; a period without operations is a zero, not a gap.
+//! T2. Percentiles come from HDR histograms with three digits, never from means of percentiles.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use esker_bench_api::Failure;
+use esker_bench_api::results::{Detail, Latency};
+use hdrhistogram::Histogram;
+
+use crate::measure::{Sample, sample};
+
+const NS: f64 = 1e-9;
+const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
+const DIGITS: u8 = 3;
+
+/// See the module.
+pub(crate) struct Track {
+    kinds: Vec<Kind>,
+    period: Duration,
+    period_ends: Instant,
+    period_ops: u64,
+    start: Instant,
+    last_end: Instant,
+    longest_stall: Duration,
+    ops: u64,
+    series: BTreeMap<String, Vec<f64>>,
+    dir: PathBuf,
+    before: Sample,
+}
+
+struct Kind {
+    name: &'static str,
+    all: Histogram<u64>,
+    period: Histogram<u64>,
+}
+
+impl Track {
+    /// Begins now. `dir` is sampled for its size at the end of each period.
+    pub(crate) fn new(kinds: &[&'static str], period: Duration, dir: &Path) -> Result<Self, Failure> {
+        let histogram = || Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).map_err(Failure::engine);
+        let kinds = kinds
+            .iter()
+            .map(|name| Ok(Kind { name, all: histogram()?, period: histogram()? }))
+            .collect::<Result<Vec<_>, Failure>>()?;
+        let before = sample(dir);
+        let start = Instant::now();
+        Ok(Self {
+            kinds,
+            period,
+            period_ends: start + period,
+            period_ops: 0,
+            start,
+            last_end: start,
+            longest_stall: Duration::ZERO,
+            ops: 0,
+            series: BTreeMap::new(),
+            dir: dir.to_path_buf(),
+            before,
+        })
+    }
+
+    /// An operation that was due or begun at `from` has ended at `to`; it counts as `ops` of them for the rate.
+    pub(crate) fn record(&mut self, kind: usize, from: Instant, to: Instant, ops: u64) {
+        while to >= self.period_ends {
+            self.end_period();
+        }
+        let nanoseconds = u64::try_from(to.saturating_duration_since(from).as_nanos()).unwrap_or(u64::MAX);
+        self.kinds[kind].all.saturating_record(nanoseconds.max(1));
+        self.kinds[kind].period.saturating_record(nanoseconds.max(1));
+        self.longest_stall = self.longest_stall.max(to.saturating_duration_since(self.last_end));
+        self.last_end = self.last_end.max(to);
+        self.period_ops += ops;
+        self.ops += ops;
+    }
+
+    /// Operations so far.
+    pub(crate) fn ops(&self) -> u64 {
+        self.ops
+    }
+
+    /// Time since the beginning.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn end_period(&mut self) {
+        let seconds = self.period.as_secs_f64();
+        let mut push = |name: String, value: f64| self.series.entry(name).or_default().push(value);
+        push("ops/s".to_owned(), self.period_ops as f64 / seconds);
+        for kind in &mut self.kinds {
+            for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
+                push(format!("{} {name} s", kind.name), kind.period.value_at_quantile(quantile) as f64 * NS);
+            }
+            push(format!("{} max s", kind.name), kind.period.max() as f64 * NS);
+            kind.period.reset();
+        }
+        let now = sample(&self.dir);
+        push("memory bytes".to_owned(), now.rss_bytes as f64);
+        push("disk bytes".to_owned(), now.disk_bytes as f64);
+        push("written bytes".to_owned(), now.written_bytes.saturating_sub(self.before.written_bytes) as f64);
+        self.period_ops = 0;
+        self.period_ends += self.period;
+    }
+
+    /// Ends the last whole period and sums up. `load` is `open` or `closed`.
+    pub(crate) fn finish(mut self, load: &str) -> Box<Detail> {
+        if self.series.is_empty() && self.ops > 0 {
+            // Shorter than a period: one figure over what there was.
+            self.period = self.elapsed().max(Duration::from_nanos(1));
+            self.end_period();
+        }
+        let kinds = self.kinds.iter().filter(|kind| !kind.all.is_empty());
+        Box::new(Detail {
+            load: load.to_owned(),
+            latency: kinds.map(|kind| (kind.name.to_owned(), latency(&kind.all))).collect(),
+            period_s: self.period.as_secs_f64(),
+            series: self.series,
+            longest_stall_s: self.longest_stall.as_secs_f64(),
+            drain_s: None,
+            figures: BTreeMap::new(),
+        })
+    }
+}
+
+fn latency(histogram: &Histogram<u64>) -> Latency {
+    let at = |quantile| histogram.value_at_quantile(quantile) as f64 * NS;
+    Latency {
+        count: histogram.len(),
+        mean: histogram.mean() * NS,
+        p50: at(0.5),
+        p90: at(0.9),
+        p95: at(0.95),
+        p99: at(0.99),
+        p999: at(0.999),
+        p9999: at(0.9999),
+        max: histogram.max() as f64 * NS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t1_a_stall_shows_as_empty_periods_and_as_latency() {
+        let dir = tempfile::tempdir().unwrap();
+        let period = Duration::from_millis(10);
+        let mut track = Track::new(&["read", "write"], period, dir.path()).unwrap();
+        let at = |track: &Track, ms: u64| track.start + Duration::from_millis(ms);
+        for ms in 1..10 {
+            let (from, to) = (at(&track, ms - 1), at(&track, ms));
+            track.record(0, from, to, 1);
+        }
+        // Nothing ends for 31 ms; the write was due at 10 ms.
+        let (from, to) = (at(&track, 10), at(&track, 40));
+        track.record(1, from, to, 20);
+        let (from, to) = (at(&track, 50), at(&track, 51));
+        track.record(0, from, to, 1);
+        let detail = track.finish("open");
+        assert_eq!(detail.series["ops/s"], [900.0, 0.0, 0.0, 0.0, 2000.0]);
+        assert!((detail.longest_stall_s - 0.031).abs() < 1e-9);
+        let (reads, writes) = (&detail.latency["read"], &detail.latency["write"]);
+        assert_eq!((reads.count, writes.count), (10, 1));
+        assert!((reads.p50 - 1e-3).abs() < 1e-5 && (writes.max - 30e-3).abs() < 1e-4, "T2");
+    }
+}
