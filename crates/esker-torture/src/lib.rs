@@ -15,6 +15,7 @@
 
 mod budget;
 mod failure;
+pub mod history;
 mod journal;
 pub mod kill;
 pub mod power;

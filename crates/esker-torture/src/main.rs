@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use esker_torture::history::HistoryCampaign;
 use esker_torture::kill::{Canary, ChildJob, KillCampaign, run_child};
 use esker_torture::power::PowerCampaign;
 use esker_torture::{Budget, Result};
@@ -35,6 +36,17 @@ enum Command {
         /// Power losses for each life
         #[arg(long, value_name = "M", default_value_t = 20)]
         moments: usize,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Record what concurrent clients see, over crashes too, and check that it is linearizable and snapshot isolated
+    History {
+        /// Histories; with no limit at all, 200
+        #[arg(long, value_name = "N")]
+        histories: Option<u64>,
+        /// Clients at once
+        #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(2..=64))]
+        threads: u8,
         #[command(flatten)]
         common: Common,
     },
@@ -111,6 +123,14 @@ fn run(command: Command) -> Result<()> {
             let budget = common.budget(runs, 100);
             let campaign =
                 PowerCampaign { dir: dir.clone(), seed: common.seed(), budget, moments, canary: None };
+            println!("{}", campaign.run()?);
+            tidy(&dir, temporary)
+        }
+        Command::History { histories, threads, common } => {
+            let (dir, temporary) = common.place()?;
+            let (budget, seed) = (common.budget(histories, 200), common.seed());
+            let campaign =
+                HistoryCampaign { dir: dir.clone(), seed, budget, threads: threads.into(), canary: None };
             println!("{}", campaign.run()?);
             tidy(&dir, temporary)
         }

@@ -1,0 +1,246 @@
+//! Is a history of one register linearizable: is there an order of its operations, each at a moment between its call and
+//! its return, in which every read returns what was written last?
+//!
+//! ```text
+//!   operations of one key, sorted by time --search--> an order, or none
+//! ```
+//!
+//! The search of Wing and Gong ("Testing and verifying concurrent objects", 1993) with the memory of Lowe ("Testing for
+//! linearizability", 2017): which operations are placed, and the value then, is never tried twice. Linearizability is
+//! local: each key is searched for itself.
+//!
+//! LI1. An operation whose outcome is unknown (`maybe`) takes effect between its call and its return, or never.
+
+use std::collections::{BTreeMap, HashSet};
+
+/// What an operation did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Wrote this value; `None` removes.
+    Write(Option<u64>),
+    /// Read this value.
+    Read(Option<u64>),
+}
+
+/// An operation on a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The register.
+    pub key: u64,
+    /// What it did.
+    pub action: Action,
+    /// When it was called.
+    pub called: u64,
+    /// When it returned.
+    pub returned: u64,
+    /// Whether it is unknown if it took effect (LI1).
+    pub maybe: bool,
+}
+
+/// Checks each key of a history of registers that hold nothing at first; the operations of the first key that is not
+/// linearizable, by time.
+pub fn check(history: &[Operation]) -> Result<(), Vec<Operation>> {
+    let mut keys: BTreeMap<u64, Vec<Operation>> = BTreeMap::new();
+    for operation in history {
+        // A read of unknown outcome says nothing.
+        if !(operation.maybe && matches!(operation.action, Action::Read(_))) {
+            keys.entry(operation.key).or_default().push(*operation);
+        }
+    }
+    for mut operations in keys.into_values() {
+        operations.sort_by_key(|operation| operation.called);
+        if !Search::new(&operations).finds_order() {
+            return Err(operations);
+        }
+    }
+    Ok(())
+}
+
+/// The value after an operation; `None` if the register does not admit it.
+fn step(value: Option<u64>, action: Action) -> Option<Option<u64>> {
+    match action {
+        Action::Write(new) => Some(new),
+        Action::Read(seen) => (seen == value).then_some(value),
+    }
+}
+
+/// Calls and returns in order of time, as a list from which placed operations are taken out.
+struct Search<'a> {
+    operations: &'a [Operation],
+    /// For each entry the operation, and whether it is the call.
+    entries: Vec<(usize, bool)>,
+    /// For each operation, the entries of its call and its return.
+    places: Vec<(usize, usize)>,
+    next: Vec<usize>,
+    previous: Vec<usize>,
+}
+
+/// An operation that was placed: its entry, the value before, and whether it was placed as one that never took effect.
+struct Placed {
+    entry: usize,
+    before: Option<u64>,
+    skipped: bool,
+}
+
+impl<'a> Search<'a> {
+    fn new(operations: &'a [Operation]) -> Self {
+        let mut times: Vec<(u64, usize, bool)> = Vec::new();
+        for (i, operation) in operations.iter().enumerate() {
+            assert!(operation.called < operation.returned, "an operation returns after it was called");
+            times.push((operation.called, i, true));
+            times.push((operation.returned, i, false));
+        }
+        times.sort_unstable();
+        // Entry 0 is the head of the list.
+        let mut entries = vec![(usize::MAX, false)];
+        let mut places = vec![(0, 0); operations.len()];
+        for (_, i, is_call) in times {
+            match is_call {
+                true => places[i].0 = entries.len(),
+                false => places[i].1 = entries.len(),
+            }
+            entries.push((i, is_call));
+        }
+        let n = entries.len();
+        let (next, previous) = ((1..=n).collect(), (0..=n).map(|i| i.saturating_sub(1)).collect());
+        Search { operations, entries, places, next, previous }
+    }
+
+    fn unlink(&mut self, entry: usize) {
+        let (before, after) = (self.previous[entry], self.next[entry]);
+        self.next[before] = after;
+        self.previous[after] = before;
+    }
+
+    fn link(&mut self, entry: usize) {
+        let (before, after) = (self.previous[entry], self.next[entry]);
+        self.next[before] = entry;
+        self.previous[after] = entry;
+    }
+
+    fn finds_order(&mut self) -> bool {
+        let end = self.entries.len();
+        let mut placed_bits = vec![0u64; self.operations.len().div_ceil(64)];
+        let mut tried: HashSet<(Vec<u64>, Option<u64>)> = HashSet::new();
+        let mut placed: Vec<Placed> = Vec::new();
+        let mut value = None;
+        let mut entry = self.next[0];
+        let mut may_take_effect = true;
+        while self.next[0] != end {
+            let (i, is_call) = self.entries[entry];
+            if is_call {
+                let operation = &self.operations[i];
+                let effect = if may_take_effect { step(value, operation.action) } else { None };
+                let skipped = effect.is_none() && operation.maybe;
+                let after = if skipped { Some(value) } else { effect };
+                may_take_effect = true;
+                if let Some(after) = after {
+                    placed_bits[i / 64] |= 1 << (i % 64);
+                    if tried.insert((placed_bits.clone(), after)) {
+                        placed.push(Placed { entry, before: value, skipped });
+                        value = after;
+                        let (call, ret) = self.places[i];
+                        self.unlink(call);
+                        self.unlink(ret);
+                        entry = self.next[0];
+                        continue;
+                    }
+                    placed_bits[i / 64] &= !(1 << (i % 64));
+                    if operation.maybe && !skipped {
+                        may_take_effect = false;
+                        continue;
+                    }
+                }
+                entry = self.next[entry];
+                continue;
+            }
+            // This operation must have been placed by now: take the last choice back.
+            let Some(last) = placed.pop() else { return false };
+            let (i, _) = self.entries[last.entry];
+            placed_bits[i / 64] &= !(1 << (i % 64));
+            let (call, ret) = self.places[i];
+            self.link(ret);
+            self.link(call);
+            value = last.before;
+            if self.operations[i].maybe && !last.skipped {
+                entry = last.entry;
+                may_take_effect = false;
+            } else {
+                entry = self.next[last.entry];
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn op(action: Action, called: u64, returned: u64) -> Operation {
+        Operation { key: 1, action, called, returned, maybe: false }
+    }
+
+    fn write(value: u64, called: u64, returned: u64) -> Operation {
+        op(Action::Write(Some(value)), called, returned)
+    }
+
+    fn read(value: Option<u64>, called: u64, returned: u64) -> Operation {
+        op(Action::Read(value), called, returned)
+    }
+
+    fn good(history: &[Operation]) -> bool {
+        check(history).is_ok()
+    }
+
+    #[test]
+    fn sequential_histories() {
+        assert!(good(&[]));
+        assert!(good(&[read(None, 0, 1), write(1, 2, 3), read(Some(1), 4, 5)]));
+        assert!(!good(&[write(1, 2, 3), read(None, 4, 5)]), "a lost write");
+        assert!(!good(&[write(1, 0, 1), write(2, 2, 3), read(Some(1), 4, 5)]), "a stale read");
+        assert!(!good(&[read(Some(9), 0, 1)]), "a value from nowhere");
+        let remove = op(Action::Write(None), 2, 3);
+        assert!(good(&[write(1, 0, 1), remove, read(None, 4, 5)]));
+        assert!(!good(&[write(1, 0, 1), remove, read(Some(1), 4, 5)]), "a removed value comes back");
+    }
+
+    #[test]
+    fn concurrent_histories() {
+        // Two writes at once: readers may see either order, but all the same one.
+        let writes = [write(1, 0, 10), write(2, 1, 9)];
+        let with = |reads: &[Operation]| good(&[&writes, reads].concat());
+        assert!(with(&[read(Some(1), 11, 12), read(Some(1), 13, 14)]));
+        assert!(with(&[read(Some(2), 11, 12)]));
+        assert!(!with(&[read(Some(1), 11, 12), read(Some(2), 13, 14)]));
+        assert!(with(&[read(None, 2, 3), read(Some(2), 4, 5), read(Some(1), 6, 7)]));
+        // Once seen, it stays.
+        assert!(!with(&[read(Some(1), 2, 3), read(None, 4, 5)]));
+        assert!(!good(&[write(1, 0, 10), read(Some(1), 1, 2), read(None, 3, 4)]));
+    }
+
+    #[test]
+    fn li1_an_unknown_outcome_happens_in_its_time_or_never() {
+        let maybe = Operation { maybe: true, ..write(1, 0, 3) };
+        assert!(good(&[maybe, read(None, 4, 5)]));
+        assert!(good(&[maybe, read(Some(1), 4, 5)]));
+        assert!(!good(&[maybe, read(None, 4, 5), read(Some(1), 6, 7)]), "it happened too late");
+        assert!(!good(&[maybe, read(Some(1), 4, 5), read(None, 6, 7)]));
+        assert!(good(&[maybe, write(2, 1, 2), read(Some(2), 4, 5), read(Some(2), 6, 7)]));
+    }
+
+    #[test]
+    fn keys_are_apart_and_long_histories_are_quick() {
+        let other = |operation: Operation, key| Operation { key, ..operation };
+        assert!(good(&[other(write(1, 0, 1), 7), read(None, 2, 3), other(read(Some(1), 4, 5), 7)]));
+        // Five clients at once, for long: each read sees the last write.
+        let mut history = Vec::new();
+        for n in 0..2000u64 {
+            history.push(write(n, n * 10, n * 10 + 14));
+            history.push(read(Some(n), n * 10 + 5, n * 10 + 9));
+        }
+        assert!(good(&history));
+        history.push(read(Some(7), 30_000, 30_001));
+        assert!(!good(&history));
+    }
+}

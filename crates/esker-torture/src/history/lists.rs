@@ -1,0 +1,321 @@
+//! Is a history of transactions over lists snapshot isolated?
+//!
+//! ```text
+//!   transactions of reads and appends --order of each list--> ww, wr, rw, time edges --cycles--> anomalies
+//! ```
+//!
+//! As Elle does (Kingsbury and Alvaro, "Elle: inferring isolation anomalies from experimental observations", 2020): every
+//! appended element is unique, so that one read of a list shows the order of all the versions before it, and who wrote
+//! each. Names of anomalies are Adya's.
+//!
+//! LS1. Allowed: write skew, and in general cycles with two antidependencies in a row. Everything else is not.
+//! LS2. Time counts: who ended before another began is before it. Esker's snapshots are of the moment they are taken.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::graph::{Edge, Graph};
+
+/// An element of a list; unique over the whole history.
+pub type Element = u32;
+
+/// One step of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Appended an element to the list of a key.
+    Append(u64, Element),
+    /// Read the list of a key.
+    Read(u64, Vec<Element>),
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It committed.
+    Committed,
+    /// It did not, for sure.
+    Aborted,
+    /// A crash came: nobody knows.
+    Unknown,
+}
+
+/// A transaction.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// What it did, in order.
+    pub accesses: Vec<Access>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// When it began.
+    pub began: u64,
+    /// When its end was known.
+    pub ended: u64,
+}
+
+/// Something that snapshot isolation forbids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anomaly {
+    /// Its name.
+    pub kind: Kind,
+    /// The transactions and why, for people.
+    pub detail: String,
+}
+
+/// Names of anomalies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A transaction does not see its own writes, or reads two states.
+    Internal,
+    /// An element stands twice in a list.
+    Duplicate,
+    /// Two reads of a list of which none is the beginning of the other.
+    IncompatibleOrder,
+    /// An element that nobody appended.
+    Garbage,
+    /// Read from a transaction that aborted.
+    G1a,
+    /// Read a state from the midst of a transaction.
+    G1b,
+    /// A cycle of writes.
+    G0,
+    /// A cycle of writes and reads.
+    G1c,
+    /// A cycle with one antidependency, over one key: both read it and write it.
+    LostUpdate,
+    /// A cycle with one antidependency.
+    GSingle,
+    /// A cycle with several antidependencies, no two in a row.
+    LongFork,
+    /// A cycle only because of time: something was read, or written, too late.
+    RealTime,
+}
+
+/// Everything wrong with a history; empty if it is snapshot isolated.
+pub fn check(history: &[Transaction]) -> Vec<Anomaly> {
+    let writers = writers(history);
+    let mut anomalies = Vec::new();
+    for (t, transaction) in history.iter().enumerate() {
+        if transaction.outcome == Outcome::Committed {
+            check_reads(t, transaction, history, &writers, &mut anomalies);
+        }
+    }
+    let orders = orders(history, &mut anomalies);
+    // Cycles mean nothing where the versions themselves make no sense.
+    if anomalies.is_empty() {
+        let checker = Cycles::new(history, &writers, &orders);
+        anomalies.extend(checker.find());
+    }
+    anomalies
+}
+
+/// Who appended each element.
+fn writers(history: &[Transaction]) -> HashMap<Element, usize> {
+    let mut writers = HashMap::new();
+    for (t, transaction) in history.iter().enumerate() {
+        for access in &transaction.accesses {
+            if let Access::Append(_, element) = access {
+                let before = writers.insert(*element, t);
+                assert!(before.is_none(), "element {element} is appended twice: the history is malformed");
+            }
+        }
+    }
+    writers
+}
+
+/// The elements that a transaction appends to a key, in order.
+fn appends(transaction: &Transaction, key: u64) -> impl Iterator<Item = Element> {
+    transaction.accesses.iter().filter_map(move |access| match access {
+        Access::Append(k, element) if *k == key => Some(*element),
+        _ => None,
+    })
+}
+
+/// What each read by itself shows: own writes, elements of others that must not be seen.
+fn check_reads(
+    t: usize,
+    transaction: &Transaction,
+    history: &[Transaction],
+    writers: &HashMap<Element, usize>,
+    anomalies: &mut Vec<Anomaly>,
+) {
+    let mut report =
+        |kind, detail: String| anomalies.push(Anomaly { kind, detail: format!("T{t}: {detail}") });
+    // For each key: the list as known from a read so far, and the own appends since.
+    let mut known: BTreeMap<u64, (Option<Vec<Element>>, Vec<Element>)> = BTreeMap::new();
+    for access in &transaction.accesses {
+        let (key, list) = match access {
+            Access::Append(key, element) => {
+                known.entry(*key).or_default().1.push(*element);
+                continue;
+            }
+            Access::Read(key, list) => (*key, list),
+        };
+        let (seen, own) = known.entry(key).or_default();
+        let is_own = match seen {
+            Some(seen) => *list == [&seen[..], own].concat(),
+            None => list.ends_with(own),
+        };
+        if !is_own {
+            report(
+                Kind::Internal,
+                format!("read {list:?} of key {key} after {seen:?} and own appends {own:?}"),
+            );
+        }
+        let external = &list[..list.len() - own.len().min(list.len())];
+        for (i, element) in external.iter().enumerate() {
+            if external[..i].contains(element) {
+                report(Kind::Duplicate, format!("key {key} holds {element} twice: {list:?}"));
+            }
+            match writers.get(element) {
+                None => report(Kind::Garbage, format!("key {key} holds {element}, which nobody appended")),
+                Some(&w) if history[w].outcome == Outcome::Aborted => {
+                    report(Kind::G1a, format!("read {element} of key {key} from T{w}, which aborted"));
+                }
+                Some(_) => {}
+            }
+        }
+        if let Some(&w) = external.last().and_then(|last| writers.get(last))
+            && w != t
+            && appends(&history[w], key).last() != external.last().copied()
+        {
+            report(Kind::G1b, format!("read {list:?} of key {key} from the midst of T{w}"));
+        }
+        *seen = Some(external.to_vec());
+    }
+}
+
+/// The order of the versions of each key: the longest list that was read.
+fn orders(history: &[Transaction], anomalies: &mut Vec<Anomaly>) -> BTreeMap<u64, Vec<Element>> {
+    let mut orders: BTreeMap<u64, Vec<Element>> = BTreeMap::new();
+    for (t, transaction) in history.iter().enumerate().filter(|(_, t)| t.outcome == Outcome::Committed) {
+        for access in &transaction.accesses {
+            let Access::Read(key, list) = access else { continue };
+            let longest = orders.entry(*key).or_default();
+            let (short, long) =
+                if list.len() < longest.len() { (list, &*longest) } else { (&*longest, list) };
+            if !long.starts_with(short) {
+                let detail = format!("T{t} read {list:?} of key {key}, another {longest:?}");
+                anomalies.push(Anomaly { kind: Kind::IncompatibleOrder, detail });
+            } else if list.len() > longest.len() {
+                longest.clone_from(list);
+            }
+        }
+    }
+    orders
+}
+
+/// The dependencies of a history whose versions make sense.
+struct Cycles<'a> {
+    history: &'a [Transaction],
+    graph: Graph,
+}
+
+impl<'a> Cycles<'a> {
+    fn new(
+        history: &'a [Transaction],
+        writers: &HashMap<Element, usize>,
+        orders: &BTreeMap<u64, Vec<Element>>,
+    ) -> Self {
+        let mut cycles = Cycles { history, graph: Graph::new(history.len()) };
+        for (key, order) in orders {
+            for pair in order.windows(2) {
+                cycles.graph.add(writers[&pair[0]], writers[&pair[1]], Edge::Ww);
+            }
+            // Committed, but in no list that was read: later than all that was.
+            let unseen: Vec<usize> = history
+                .iter()
+                .enumerate()
+                .filter(|(_, t)| t.outcome == Outcome::Committed)
+                .filter(|(_, t)| appends(t, *key).any(|element| !order.contains(&element)))
+                .map(|(t, _)| t)
+                .collect();
+            if let Some(last) = order.last() {
+                unseen.iter().for_each(|t| cycles.graph.add(writers[last], *t, Edge::Ww));
+            }
+            for (t, transaction) in history.iter().enumerate() {
+                if transaction.outcome == Outcome::Committed {
+                    cycles.add_reads(t, *key, order, &unseen, writers);
+                }
+            }
+        }
+        cycles.add_times();
+        cycles
+    }
+
+    fn add_reads(
+        &mut self,
+        t: usize,
+        key: u64,
+        order: &[Element],
+        unseen: &[usize],
+        writers: &HashMap<Element, usize>,
+    ) {
+        for access in &self.history[t].accesses {
+            let Access::Read(k, list) = access else { continue };
+            if *k != key {
+                continue;
+            }
+            let external = list.iter().take_while(|element| writers[element] != t).count();
+            if let Some(last) = external.checked_sub(1) {
+                self.graph.add(writers[&list[last]], t, Edge::Wr);
+            }
+            match order.get(external) {
+                Some(next) => self.graph.add(t, writers[next], Edge::Rw),
+                None => unseen.iter().for_each(|u| self.graph.add(t, *u, Edge::Rw)),
+            }
+        }
+    }
+
+    /// Time as edges: every end leads to a node of time, these form a chain, and the last one before a beginning leads to
+    /// it (LS2).
+    fn add_times(&mut self) {
+        let mut times = Vec::new();
+        for (t, transaction) in self.history.iter().enumerate() {
+            if transaction.outcome != Outcome::Aborted {
+                times.push((transaction.began, false, t));
+            }
+            if transaction.outcome == Outcome::Committed {
+                times.push((transaction.ended, true, t));
+            }
+        }
+        times.sort_unstable();
+        let mut now = None;
+        for (_, is_end, t) in times {
+            if is_end {
+                let node = self.graph.add_node();
+                self.graph.add(t, node, Edge::Time);
+                if let Some(before) = now.replace(node) {
+                    self.graph.add(before, node, Edge::Time);
+                }
+            } else if let Some(now) = now {
+                self.graph.add(now, t, Edge::Time);
+            }
+        }
+    }
+
+    /// The worst kind of cycle there is.
+    fn find(&self) -> Option<Anomaly> {
+        use Edge::{Rw, Time, Wr, Ww};
+        let levels: [&[Edge]; 4] = [&[Ww], &[Ww, Wr], &[Ww, Wr, Rw], &[Ww, Wr, Rw, Time]];
+        let cycle = levels.iter().find_map(|allowed| self.graph.cycle(allowed))?;
+        let count = |edge| cycle.iter().filter(|(_, e)| *e == edge).count();
+        let kind = match (count(Time), count(Rw), count(Wr)) {
+            (1.., ..) => Kind::RealTime,
+            (0, 0, 0) => Kind::G0,
+            (0, 0, _) => Kind::G1c,
+            (0, 1, 0) if cycle.len() == 2 => Kind::LostUpdate,
+            (0, 1, _) => Kind::GSingle,
+            _ => Kind::LongFork,
+        };
+        let mut detail = String::new();
+        for (node, edge) in &cycle {
+            if let Some(transaction) = self.history.get(*node) {
+                detail += &format!("T{node} {:?} ", transaction.accesses);
+            }
+            detail += &format!("-{edge:?}-> ").to_lowercase();
+        }
+        Some(Anomaly { kind, detail: detail + "the first" })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! Histories by hand: each anomaly is found under its name, and what snapshot isolation allows passes.
+
+use super::*;
+use Access::{Append, Read};
+
+const X: u64 = 1;
+const Y: u64 = 2;
+
+/// A transaction that was open all the time, so that its time says nothing.
+fn t(accesses: &[Access]) -> Transaction {
+    Transaction { accesses: accesses.to_vec(), outcome: Outcome::Committed, began: 0, ended: 1000 }
+}
+
+fn ended(outcome: Outcome, accesses: &[Access]) -> Transaction {
+    Transaction { outcome, ..t(accesses) }
+}
+
+fn at(began: u64, ended: u64, accesses: &[Access]) -> Transaction {
+    Transaction { began, ended, ..t(accesses) }
+}
+
+fn read(key: u64, list: &[Element]) -> Access {
+    Read(key, list.to_vec())
+}
+
+fn kinds(history: &[Transaction]) -> Vec<Kind> {
+    check(history).into_iter().map(|anomaly| anomaly.kind).collect()
+}
+
+#[test]
+fn good_histories_pass() {
+    assert!(kinds(&[]).is_empty());
+    let serial = [
+        at(0, 1, &[read(X, &[]), Append(X, 1)]),
+        at(2, 3, &[read(X, &[1]), Append(X, 2), read(X, &[1, 2]), Append(Y, 3)]),
+        at(4, 5, &[read(X, &[1, 2]), read(Y, &[3])]),
+    ];
+    assert!(kinds(&serial).is_empty(), "{:?}", check(&serial));
+    // LS1: each reads what the other writes.
+    let skew = [
+        t(&[read(X, &[]), read(Y, &[]), Append(X, 1)]),
+        t(&[read(X, &[]), read(Y, &[]), Append(Y, 2)]),
+        at(1001, 1002, &[read(X, &[1]), read(Y, &[2])]),
+    ];
+    assert!(kinds(&skew).is_empty(), "{:?}", check(&skew));
+    // A reader of an old snapshot beside writers.
+    let old = [t(&[read(X, &[])]), at(1, 2, &[Append(X, 1)]), at(3, 4, &[read(X, &[1]), Append(X, 2)])];
+    assert!(kinds(&old).is_empty());
+    // A transaction of unknown outcome was seen, or was not.
+    let unknown = ended(Outcome::Unknown, &[read(X, &[]), Append(X, 1)]);
+    assert!(kinds(&[unknown.clone(), t(&[read(X, &[1])])]).is_empty());
+    assert!(kinds(&[unknown, at(1001, 1002, &[read(X, &[])])]).is_empty());
+}
+
+#[test]
+fn reads_that_make_no_sense() {
+    assert_eq!(kinds(&[t(&[Append(X, 1), read(X, &[])])]), [Kind::Internal]);
+    let twice = [t(&[Append(X, 1)]), t(&[read(X, &[]), read(X, &[1])])];
+    assert_eq!(kinds(&twice), [Kind::Internal], "two snapshots in one transaction");
+    assert_eq!(kinds(&[t(&[Append(X, 1)]), t(&[read(X, &[1, 1])])]), [Kind::Duplicate]);
+    assert_eq!(kinds(&[t(&[read(X, &[7])])]), [Kind::Garbage]);
+    let writers = [t(&[Append(X, 1)]), t(&[Append(X, 2)])];
+    let readers = [t(&[read(X, &[1, 2])]), t(&[read(X, &[2])])];
+    assert_eq!(kinds(&[&writers[..], &readers].concat()), [Kind::IncompatibleOrder]);
+}
+
+#[test]
+fn g1a_and_g1b() {
+    assert_eq!(kinds(&[ended(Outcome::Aborted, &[Append(X, 1)]), t(&[read(X, &[1])])]), [Kind::G1a]);
+    let midst = [t(&[Append(X, 1), Append(X, 2)]), t(&[read(X, &[1])])];
+    assert_eq!(kinds(&midst), [Kind::G1b]);
+}
+
+#[test]
+fn g0_writes_in_different_orders() {
+    let history = [
+        t(&[Append(X, 1), Append(Y, 2)]),
+        t(&[Append(X, 3), Append(Y, 4)]),
+        t(&[read(X, &[1, 3])]),
+        t(&[read(Y, &[4, 2])]),
+    ];
+    assert_eq!(kinds(&history), [Kind::G0]);
+}
+
+#[test]
+fn g1c_each_reads_what_the_other_wrote() {
+    let history = [t(&[Append(X, 1), read(Y, &[2])]), t(&[Append(Y, 2), read(X, &[1])])];
+    assert_eq!(kinds(&history), [Kind::G1c]);
+}
+
+#[test]
+fn lost_update_both_read_the_same_version() {
+    let history =
+        [t(&[read(X, &[]), Append(X, 1)]), t(&[read(X, &[]), Append(X, 2)]), t(&[read(X, &[1, 2])])];
+    assert_eq!(kinds(&history), [Kind::LostUpdate]);
+}
+
+#[test]
+fn g_single_a_read_skewed_over_a_commit() {
+    let history = [t(&[Append(X, 1), Append(Y, 2)]), t(&[read(X, &[]), read(Y, &[2])])];
+    assert_eq!(kinds(&history), [Kind::GSingle]);
+}
+
+#[test]
+fn long_fork_readers_disagree_about_an_order() {
+    let history = [
+        t(&[Append(X, 1)]),
+        t(&[Append(Y, 2)]),
+        t(&[read(X, &[1]), read(Y, &[])]),
+        t(&[read(X, &[]), read(Y, &[2])]),
+    ];
+    assert_eq!(kinds(&history), [Kind::LongFork]);
+}
+
+#[test]
+fn ls2_time_stale_reads_and_lost_writes() {
+    let stale = [at(0, 1, &[Append(X, 1)]), at(2, 3, &[read(X, &[1])]), at(4, 5, &[read(X, &[])])];
+    assert_eq!(kinds(&stale), [Kind::RealTime]);
+    let lost = [at(0, 1, &[read(X, &[]), Append(X, 1)]), at(2, 3, &[read(X, &[])])];
+    assert_eq!(kinds(&lost), [Kind::RealTime]);
+    let overwritten = [
+        at(0, 1, &[read(X, &[]), Append(X, 1)]),
+        at(2, 3, &[read(X, &[]), Append(X, 2)]),
+        at(4, 5, &[read(X, &[2])]),
+    ];
+    assert_eq!(kinds(&overwritten), [Kind::LostUpdate], "what was acknowledged is gone");
+}

@@ -1,0 +1,430 @@
+//! What concurrent clients saw: is it linearizable, is it snapshot isolated, is the money still there? Over crashes, too.
+//!
+//! ```text
+//!   lives of one database: open, audit, clients, power loss | kill | close   --Records--> linear.rs   single keys
+//!                                                                            |-> lists.rs    transactions
+//!                                                                            `-> here        bank, counter, forks
+//! ```
+//!
+//! H1. Single-key operations are linearizable.
+//! H2. Transactions are snapshot isolated, and a snapshot is of the moment it was taken.
+//! H3. H1 and H2 hold over a power loss for a database that commits with `Sync`, and over a kill with `Buffered`: what was
+//!     acknowledged before it has happened, what was under way has happened or never will.
+
+mod clients;
+mod graph;
+pub mod linear;
+pub mod lists;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use esker::{Builder, Db, Durability};
+use esker_env::{Env, MemFs};
+use fastrand::Rng;
+
+use self::clients::{Client, Event, MONEY, Places, Record, World};
+use self::linear::{Action, Operation};
+use self::lists::{Outcome, Transaction};
+use crate::budget::{Budget, Progress};
+use crate::failure::{Failure, Result};
+use crate::shape::Shape;
+
+/// Calls that each client makes in one life.
+const OPS: u64 = 200;
+/// The most lives of a database.
+const LIVES: u64 = 3;
+
+/// What clients do wrong on purpose, to prove that the checkers notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// Transactions are committed without looking for conflicts.
+    NoConflictCheck,
+    /// Transactions read the newest state of each key instead of one snapshot.
+    NoSnapshot,
+    /// Single keys are read from a snapshot taken before.
+    StaleReads,
+    /// A crash loses what was acknowledged last.
+    ForgetfulCrash,
+}
+
+/// A campaign of histories.
+#[derive(Clone, Debug)]
+pub struct HistoryCampaign {
+    /// Where databases on the real file system live; made if missing.
+    pub dir: PathBuf,
+    /// Determines all but the scheduling of threads.
+    pub seed: u64,
+    /// How long, in histories.
+    pub budget: Budget,
+    /// Clients at once.
+    pub threads: usize,
+    /// What goes wrong.
+    pub canary: Option<Canary>,
+}
+
+/// The figures of a campaign.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HistorySummary {
+    /// Histories.
+    pub histories: u64,
+    /// Power losses within them.
+    pub power_losses: u64,
+    /// Kills within them.
+    pub kills: u64,
+    /// Operations on registers.
+    pub operations: u64,
+    /// Transactions that committed.
+    pub committed: u64,
+    /// Transactions that conflicted.
+    pub aborted: u64,
+    /// Transactions that a crash left unknown.
+    pub unknown: u64,
+    /// Snapshots of the bank.
+    pub bank_snapshots: u64,
+    /// Increments of the counter.
+    pub increments: u64,
+    /// Snapshots of two keys that two clients write.
+    pub fork_snapshots: u64,
+    /// The time it took.
+    pub time: Duration,
+}
+
+impl std::fmt::Display for HistorySummary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "histories                            {:>10}", self.histories)?;
+        writeln!(f, "  power losses within                {:>10}", self.power_losses)?;
+        writeln!(f, "  kills within                       {:>10}", self.kills)?;
+        writeln!(f, "operations on single keys            {:>10}", self.operations)?;
+        writeln!(f, "transactions on lists, committed     {:>10}", self.committed)?;
+        writeln!(f, "  with a conflict                    {:>10}", self.aborted)?;
+        writeln!(f, "  unknown, for a crash               {:>10}", self.unknown)?;
+        writeln!(f, "snapshots of the bank                {:>10}", self.bank_snapshots)?;
+        writeln!(f, "increments                           {:>10}", self.increments)?;
+        writeln!(f, "snapshots of two writers' keys       {:>10}", self.fork_snapshots)?;
+        write!(f, "time                                 {:>8.1} s", self.time.as_secs_f64())
+    }
+}
+
+/// How a life of the database ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Close,
+    Kill,
+    PowerLoss,
+}
+
+/// The moments just before and just after a crash.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    before: u64,
+    after: u64,
+}
+
+/// What one life of a database was.
+struct Lived {
+    records: Vec<Record>,
+    /// The counter in the end, unless there was a crash.
+    counted: u64,
+    /// What the crash left.
+    crash: Option<(MemFs, Cut)>,
+}
+
+/// What a history shows in the end.
+#[derive(Default)]
+struct Story {
+    operations: Vec<Operation>,
+    transactions: Vec<Transaction>,
+    bank: Vec<u64>,
+    /// Increments that were acknowledged, and those that a crash left unknown.
+    increments: u64,
+    increments_maybe: u64,
+    forks: Vec<(u64, bool, bool)>,
+}
+
+impl HistoryCampaign {
+    /// Records and checks until the budget is used up.
+    ///
+    /// # Errors
+    /// An anomaly, with the operations that show it and the command to try again.
+    pub fn run(&self) -> Result<HistorySummary> {
+        let mut summary = HistorySummary::default();
+        let mut progress = Progress::new(self.budget);
+        let mut rng = Rng::with_seed(self.seed);
+        while progress.goes_on() {
+            self.one_history(rng.u64(..), &mut summary).map_err(|failure| {
+                let (seed, n, threads) = (self.seed, progress.done(), self.threads);
+                Failure::new(format!(
+                    "history {n}: {failure}\nto try again (threads are scheduled anew): esker-torture history --seed \
+                     {seed} --histories {} --threads {threads}",
+                    n + 1
+                ))
+            })?;
+            summary.histories += 1;
+            summary.time = progress.elapsed();
+            progress.advance(|| format!("{} transactions", summary.committed));
+        }
+        Ok(summary)
+    }
+
+    fn one_history(&self, seed: u64, summary: &mut HistorySummary) -> Result<()> {
+        let mut rng = Rng::with_seed(seed);
+        let world = World::new(self.canary);
+        let mut story = Story::default();
+        let lives = rng.u64(1..=LIVES);
+        let counted = if rng.u8(0..4) == 0 && self.canary != Some(Canary::ForgetfulCrash) {
+            std::fs::create_dir_all(&self.dir)?;
+            let dir = tempfile::Builder::new().prefix("history-").tempdir_in(&self.dir)?;
+            let mut counted = 0;
+            for life in 0..lives {
+                let db = Shape::of(seed).builder().durability(Durability::Sync).open(dir.path())?;
+                let lived = self.life(&db, &world, &mut rng, life, End::Close, &MemFs::new())?;
+                db.close()?;
+                story.add(lived.records, None);
+                counted = lived.counted;
+            }
+            counted
+        } else {
+            self.lives_in_memory(seed, lives, &mut rng, &world, &mut story, summary)?
+        };
+        story.check(counted)?;
+        story.count(summary);
+        Ok(())
+    }
+
+    fn lives_in_memory(
+        &self,
+        seed: u64,
+        lives: u64,
+        rng: &mut Rng,
+        world: &World,
+        story: &mut Story,
+        summary: &mut HistorySummary,
+    ) -> Result<u64> {
+        let mut fs = MemFs::new();
+        for life in 0..=lives {
+            let end = match rng.u8(0..3) {
+                _ if life == lives => End::Close,
+                0 => End::Close,
+                1 => End::Kill,
+                _ => End::PowerLoss,
+            };
+            let kept = match end {
+                End::Kill if rng.bool() => Durability::Buffered,
+                _ => Durability::Sync,
+            };
+            let durability = match self.canary {
+                Some(Canary::ForgetfulCrash) => Durability::None,
+                _ => kept,
+            };
+            let builder: Builder = Shape::of(seed).builder().env(Env::with_fs(Arc::new(fs.clone())));
+            let db = builder.durability(durability).open("db")?;
+            let Lived { records, counted, crash } = self.life(&db, world, rng, life, end, &fs)?;
+            if life == lives {
+                db.close()?;
+                story.add(records, None);
+                return Ok(counted);
+            }
+            let Some((left, cut)) = crash else {
+                db.close()?;
+                story.add(records, None);
+                continue;
+            };
+            drop(db);
+            fs = left;
+            story.add(records, Some(cut));
+            match end {
+                End::Kill => summary.kills += 1,
+                _ => summary.power_losses += 1,
+            }
+        }
+        unreachable!("the last life returns")
+    }
+
+    /// One life: an audit of what is there, then clients, then its end; before a close, another audit.
+    fn life(&self, db: &Db, world: &World, rng: &mut Rng, life: u64, end: End, fs: &MemFs) -> Result<Lived> {
+        let places = Places::new(db)?;
+        let client = |id, rng| Client { world, places: &places, id, rng, records: Vec::new() };
+        let mut auditor = client(usize::MAX, rng.fork());
+        auditor.audit(life * OPS)?;
+        world.stop.store(false, Ordering::Relaxed);
+        world.progress.store(0, Ordering::Relaxed);
+        let crash_at = rng.u64(0..OPS * self.threads as u64 * 3 / 4);
+        let clients: Vec<_> = (0..self.threads).map(|id| client(id, rng.fork())).collect();
+        let seed = rng.u64(..);
+        let (outcomes, crash) = std::thread::scope(|scope| {
+            let ops = life * OPS..(life + 1) * OPS;
+            let threads: Vec<_> = clients
+                .into_iter()
+                .map(|client| {
+                    scope.spawn({
+                        let ops = ops.clone();
+                        move || client.run(ops)
+                    })
+                })
+                .collect();
+            let crash = (end != End::Close).then(|| {
+                while world.progress.load(Ordering::Relaxed) < crash_at
+                    && !threads.iter().any(|t| t.is_finished())
+                {
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                let before = world.tick();
+                let left = if end == End::Kill { fs.kill() } else { fs.crash(seed) };
+                (left, Cut { before, after: world.tick() })
+            });
+            while crash.is_none() && !threads.iter().all(|t| t.is_finished()) {
+                churn(db);
+            }
+            world.stop.store(true, Ordering::Relaxed);
+            let outcomes: Vec<_> = threads
+                .into_iter()
+                .map(|t| t.join().map_err(|_| Failure::new("a client panicked")))
+                .collect();
+            (outcomes, crash)
+        });
+        let counted = if crash.is_none() { auditor.audit((life + 1) * OPS)? } else { 0 };
+        let mut records = auditor.records;
+        for outcome in outcomes {
+            records.extend(outcome??);
+        }
+        Ok(Lived { records, counted, crash })
+    }
+}
+
+/// Flushes and merges beside the clients. If it cannot, writes will say why.
+fn churn(db: &Db) {
+    let _ = db.flush();
+    std::thread::sleep(Duration::from_millis(1));
+}
+
+impl Story {
+    /// Adds the records of one life, which a crash may have cut (H3).
+    fn add(&mut self, records: Vec<Record>, cut: Option<Cut>) {
+        for Record { called, mut returned, event } in records {
+            let unknown = cut.is_some_and(|cut| returned > cut.before);
+            let never = cut.is_some_and(|cut| called > cut.after);
+            // A database that lives on beside its crashed image is still right about its money.
+            if let Event::Bank(sum) = event {
+                self.bank.push(sum);
+            }
+            if never {
+                continue;
+            }
+            if let Some(cut) = cut.filter(|_| unknown) {
+                returned = cut.after;
+            }
+            match event {
+                Event::Register(_, Action::Read(_)) | Event::Fork(..) if unknown => {}
+                Event::Register(key, action) => {
+                    self.operations.push(Operation { key, action, called, returned, maybe: unknown });
+                }
+                Event::Lists(accesses, outcome) => {
+                    let outcome = match outcome {
+                        Outcome::Committed if unknown => Outcome::Unknown,
+                        other => other,
+                    };
+                    self.transactions.push(Transaction { accesses, outcome, began: called, ended: returned });
+                }
+                Event::Bank(_) => {}
+                Event::Increment if unknown => self.increments_maybe += 1,
+                Event::Increment => self.increments += 1,
+                Event::Fork(group, first, second) => self.forks.push((group, first, second)),
+            }
+        }
+    }
+
+    fn check(&self, counted: u64) -> Result<()> {
+        if let Err(operations) = linear::check(&self.operations) {
+            return Err(Failure::new(format!("a key is not linearizable: {operations:#?}")));
+        }
+        if let Some(anomaly) = lists::check(&self.transactions).first() {
+            return Err(Failure::new(format!("{:?}: {}", anomaly.kind, anomaly.detail)));
+        }
+        if let Some(sum) = self.bank.iter().find(|sum| **sum != MONEY) {
+            return Err(Failure::new(format!("a snapshot of the bank holds {sum}, of {MONEY}")));
+        }
+        if !(self.increments..=self.increments + self.increments_maybe).contains(&counted) {
+            let (sure, maybe) = (self.increments, self.increments_maybe);
+            return Err(Failure::new(format!(
+                "the counter is {counted} after {sure} to {} increments",
+                sure + maybe
+            )));
+        }
+        match long_fork(&self.forks) {
+            Some(group) => Err(Failure::new(format!("long fork over the two keys of group {group}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn count(&self, summary: &mut HistorySummary) {
+        let outcomes = |outcome| self.transactions.iter().filter(|t| t.outcome == outcome).count() as u64;
+        summary.operations += self.operations.len() as u64;
+        summary.committed += outcomes(Outcome::Committed);
+        summary.aborted += outcomes(Outcome::Aborted);
+        summary.unknown += outcomes(Outcome::Unknown);
+        summary.bank_snapshots += self.bank.len() as u64;
+        summary.increments += self.increments;
+        summary.fork_snapshots += self.forks.len() as u64;
+    }
+}
+
+/// A group of which one snapshot shows only the first key and another only the second: they disagree about the order of the
+/// two writes.
+fn long_fork(snapshots: &[(u64, bool, bool)]) -> Option<u64> {
+    let mut alone: BTreeMap<u64, (bool, bool)> = BTreeMap::new();
+    for &(group, first, second) in snapshots {
+        let seen = alone.entry(group).or_default();
+        seen.0 |= first && !second;
+        seen.1 |= second && !first;
+    }
+    alone.into_iter().find(|(_, seen)| *seen == (true, true)).map(|(group, _)| group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(called: u64, returned: u64, event: Event) -> Record {
+        Record { called, returned, event }
+    }
+
+    #[test]
+    fn a_long_fork_takes_two_snapshots_that_disagree() {
+        assert_eq!(
+            long_fork(&[(1, true, false), (1, true, true), (2, false, true), (1, false, false)]),
+            None
+        );
+        assert_eq!(long_fork(&[(1, true, false), (2, true, true), (1, false, true)]), Some(1));
+    }
+
+    #[test]
+    fn h3_a_crash_makes_what_was_under_way_unknown_and_what_came_later_nothing() {
+        let mut story = Story::default();
+        let write = |value| Event::Register(1, Action::Write(Some(value)));
+        let records = vec![
+            record(0, 1, write(1)),
+            record(2, 11, write(2)),
+            record(3, 12, Event::Register(1, Action::Read(Some(2)))),
+            record(14, 15, write(3)),
+            record(4, 13, Event::Increment),
+        ];
+        story.add(records, Some(Cut { before: 10, after: 13 }));
+        let known: Vec<_> = story.operations.iter().map(|o| (o.returned, o.maybe)).collect();
+        assert_eq!(known, [(1, false), (13, true)]);
+        assert_eq!((story.increments, story.increments_maybe), (0, 1));
+        assert!(story.check(0).is_ok() && story.check(1).is_ok() && story.check(2).is_err());
+    }
+
+    #[test]
+    fn money_that_is_missing_is_noticed() {
+        let mut story = Story::default();
+        story.add(vec![record(0, 1, Event::Bank(MONEY))], None);
+        assert!(story.check(0).is_ok());
+        story.add(vec![record(2, 3, Event::Bank(MONEY - 1))], None);
+        assert!(story.check(0).is_err());
+    }
+}
