@@ -112,6 +112,12 @@ pub enum FaultAction {
     },
     /// The call fails with `StorageFull` and has no effect.
     NoSpace,
+    /// The process dies in this call: it fails, and with it every later one, as after [`FaultFs::freeze`]. A write
+    /// stores its first `keep` bytes (whole blocks of a direct file).
+    Freeze {
+        /// Bytes that are written.
+        keep: usize,
+    },
 }
 
 /// Which calls fail, and how.
@@ -168,6 +174,7 @@ struct Plan {
     counts: [u64; OpKind::ALL.len()],
     fired: u64,
     frozen: bool,
+    fingerprint: u64,
 }
 
 impl FaultFs {
@@ -196,6 +203,11 @@ impl FaultFs {
         self.0.plan.lock().fired
     }
 
+    /// A number that two runs share if they made the same calls in the same order.
+    pub fn fingerprint(&self) -> u64 {
+        self.0.plan.lock().fingerprint
+    }
+
     /// Makes every later call fail (X2).
     pub fn freeze(&self) {
         self.0.plan.lock().frozen = true;
@@ -215,8 +227,13 @@ enum Partial {
 
 impl Plan {
     /// Counts a call and returns what a rule wants done to it (X1).
-    fn decide(&mut self, kind: OpKind, paths: &[&Path]) -> Option<FaultAction> {
+    fn decide(&mut self, kind: OpKind, paths: &[&Path], at: u64) -> Option<FaultAction> {
         self.counts[kind as usize] += 1;
+        self.note(kind as u64);
+        self.note(at);
+        for path in paths {
+            path.as_os_str().as_encoded_bytes().iter().for_each(|byte| self.note(u64::from(*byte)));
+        }
         let mut action = None;
         for (rule, seen) in &mut self.rules {
             let text = rule.path_contains.as_deref();
@@ -231,24 +248,39 @@ impl Plan {
             }
         }
         self.fired += u64::from(action.is_some());
+        self.frozen |= matches!(action, Some(FaultAction::Freeze { .. }));
         action
+    }
+
+    /// One step of FNV-1a, by words.
+    fn note(&mut self, word: u64) {
+        self.fingerprint = (self.fingerprint ^ word).wrapping_mul(0x0000_0100_0000_01B3);
     }
 }
 
 impl Shared {
     fn check(&self, kind: OpKind, paths: &[&Path]) -> io::Result<Option<Partial>> {
+        self.check_at(kind, paths, 0)
+    }
+
+    /// `at`: where in the file, for the fingerprint.
+    fn check_at(&self, kind: OpKind, paths: &[&Path], at: u64) -> io::Result<Option<Partial>> {
         let mut plan = self.plan.lock();
         if plan.frozen {
             return Err(fault(io::ErrorKind::Other, "frozen", kind, paths));
         }
-        match plan.decide(kind, paths) {
+        match plan.decide(kind, paths, at) {
             None => Ok(None),
             Some(FaultAction::Fail(error)) => Err(fault(error, "injected", kind, paths)),
             Some(FaultAction::NoSpace) => Err(fault(io::ErrorKind::StorageFull, "injected", kind, paths)),
-            Some(FaultAction::ShortWrite { keep }) if kind == OpKind::Write => {
+            Some(FaultAction::ShortWrite { keep } | FaultAction::Freeze { keep })
+                if kind == OpKind::Write =>
+            {
                 Ok(Some(Partial::ShortWrite { keep }))
             }
-            Some(FaultAction::ShortWrite { .. }) => Err(fault(io::ErrorKind::Other, "injected", kind, paths)),
+            Some(FaultAction::ShortWrite { .. } | FaultAction::Freeze { .. }) => {
+                Err(fault(io::ErrorKind::Other, "injected", kind, paths))
+            }
             Some(FaultAction::CorruptRead { xor, at }) => Ok(Some(Partial::CorruptRead { xor, at })),
         }
     }
@@ -326,13 +358,17 @@ struct FaultFile {
 
 impl FaultFile {
     fn check(&self, kind: OpKind) -> io::Result<Option<Partial>> {
-        self.shared.check(kind, &[&self.path])
+        self.check_at(kind, 0)
+    }
+
+    fn check_at(&self, kind: OpKind, at: u64) -> io::Result<Option<Partial>> {
+        self.shared.check_at(kind, &[&self.path], at)
     }
 }
 
 impl File for FaultFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let partial = self.check(OpKind::Read)?;
+        let partial = self.check_at(OpKind::Read, offset)?;
         let n = self.inner.read_at(buf, offset)?;
         if let Some(Partial::CorruptRead { xor, at }) = partial
             && n > 0
@@ -343,7 +379,7 @@ impl File for FaultFile {
     }
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let Some(Partial::ShortWrite { keep }) = self.check(OpKind::Write)? else {
+        let Some(Partial::ShortWrite { keep }) = self.check_at(OpKind::Write, offset)? else {
             return self.inner.write_all_at(buf, offset);
         };
         let unit = if self.is_direct() { AlignedBuf::ALIGN } else { 1 };

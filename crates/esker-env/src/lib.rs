@@ -31,7 +31,7 @@ pub use aligned::AlignedBuf;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fault::{FaultAction, FaultFs, FaultRule, OpKind};
 pub use fs::{File, FileLock, Fs, FsRef, LockError, Mapping, OpenOptions};
-pub use mem::MemFs;
+pub use mem::{BrokenSync, MemFs};
 pub use random::{Random, SeededRandom, SystemRandom};
 pub use read::read_range;
 pub use real::RealFs;

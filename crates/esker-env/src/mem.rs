@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use fastrand::Rng;
 use parking_lot::{Mutex, RwLock};
@@ -46,6 +46,17 @@ struct Shared {
     used: AtomicU64,
     capacity: AtomicU64,
     ops: AtomicU64,
+    /// Syncs that do nothing, each a [`BrokenSync`] as a bit.
+    broken: AtomicU8,
+}
+
+/// A promise that the file system does not keep, so that a crash test can show that it would notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokenSync {
+    /// `File::sync_data` says yes and does nothing.
+    Data = 1,
+    /// `Fs::sync_dir` says yes and does nothing.
+    Dir = 2,
 }
 
 #[derive(Default)]
@@ -64,15 +75,16 @@ enum Crash {
 impl MemFs {
     /// An empty file system without a capacity limit.
     pub fn new() -> Self {
-        Self::with_state(State::default(), 0, u64::MAX)
+        Self::with_state(State::default(), 0, u64::MAX, 0)
     }
 
-    fn with_state(state: State, used: u64, capacity: u64) -> Self {
+    fn with_state(state: State, used: u64, capacity: u64, broken: u8) -> Self {
         MemFs(Arc::new(Shared {
             state: RwLock::new(state),
             used: AtomicU64::new(used),
             capacity: AtomicU64::new(capacity),
             ops: AtomicU64::new(0),
+            broken: AtomicU8::new(broken),
         }))
     }
 
@@ -107,7 +119,13 @@ impl MemFs {
         }
         let names = Names::durable(state.names.dirs().clone(), files);
         let capacity = self.0.capacity.load(Ordering::Relaxed);
-        Self::with_state(State { names, locks: BTreeSet::new() }, used, capacity)
+        let broken = self.0.broken.load(Ordering::Relaxed);
+        Self::with_state(State { names, locks: BTreeSet::new() }, used, capacity, broken)
+    }
+
+    /// From now on these syncs do nothing, here and in what crashes leave.
+    pub fn break_syncs(&self, which: BrokenSync) {
+        self.0.broken.fetch_or(which as u8, Ordering::Relaxed);
     }
 
     /// What the next process finds when this one is killed now: everything, but what was not synced can still be lost
@@ -121,7 +139,8 @@ impl MemFs {
         });
         let used = names.files().map(|inode| inode.lock().current().len()).sum();
         let capacity = self.0.capacity.load(Ordering::Relaxed);
-        Self::with_state(State { names, locks: BTreeSet::new() }, used, capacity)
+        let broken = self.0.broken.load(Ordering::Relaxed);
+        Self::with_state(State { names, locks: BTreeSet::new() }, used, capacity, broken)
     }
 
     /// Limits the bytes of all files in total; what would pass the limit fails with `StorageFull`, after writing
@@ -155,6 +174,10 @@ impl std::fmt::Debug for MemFs {
 }
 
 impl Shared {
+    fn is_broken(&self, which: BrokenSync) -> bool {
+        self.broken.load(Ordering::Relaxed) & which as u8 != 0
+    }
+
     fn count_op(&self) {
         self.ops.fetch_add(1, Ordering::Relaxed);
     }
@@ -271,6 +294,9 @@ impl Fs for MemFs {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.0.count_op();
+        if self.0.is_broken(BrokenSync::Dir) {
+            return Ok(());
+        }
         self.0.state.write().names.sync_dir(clean(path))
     }
 
@@ -419,7 +445,9 @@ impl File for MemFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.shared.count_op();
-        self.with(Inode::sync);
+        if !self.shared.is_broken(BrokenSync::Data) {
+            self.with(Inode::sync);
+        }
         Ok(())
     }
 

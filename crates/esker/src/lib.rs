@@ -26,10 +26,15 @@ pub mod fuzzing {
     pub use crate::wal::fuzzing as wal;
 }
 
+/// Deliberate faults, for tests of test harnesses. Not part of the API.
+#[cfg(feature = "canaries")]
+#[doc(hidden)]
+pub use types::canary;
+
 pub use db::{
-    Builder, CheckReport, Cursor, Db, DumpItem, DumpOptions, DumpValue, Key, Keys, Keyspace, Loss, LostKeys,
-    Range, RepairReport, RepairedKeyspace, Snapshot, Stats, Transaction, WriteBatch, check_offline, dump,
-    repair,
+    BackgroundStep, Builder, CheckReport, Cursor, Db, DumpItem, DumpOptions, DumpValue, Key, Keys, Keyspace,
+    Loss, LostKeys, Range, RepairReport, RepairedKeyspace, Snapshot, Stats, Transaction, WriteBatch,
+    check_offline, dump, repair,
 };
 pub use encoding::Compression;
 pub use sstable::TableCompression;

@@ -80,3 +80,27 @@ fn x2_nothing_passes_a_freeze() {
     assert!(file.read_at(&mut [0], 0).is_err() && file.map().is_err());
     assert!(fs.open(Path::new("/f"), OpenOptions::read()).is_err() && fs.sync_dir(Path::new("/")).is_err());
 }
+
+#[test]
+fn x2_a_process_may_die_inside_a_write() {
+    let (fs, file) = setup();
+    fs.add(rule(OpKind::Write, FaultAction::Freeze { keep: 2 }));
+    assert!(file.write_all_at(b"abcd", 0).is_err() && fs.is_frozen() && fs.fired() == 1);
+    assert!(file.write_all_at(b"x", 0).is_err() && file.sync_data().is_err());
+    let fs = FaultFs::new(fs.0.inner.clone());
+    assert_eq!(
+        read_range(&*fs.open(Path::new("/f"), OpenOptions::read()).unwrap(), 0, 10).unwrap(),
+        b"ab23456789"
+    );
+}
+
+#[test]
+fn the_fingerprint_tells_runs_apart() {
+    let run = |offset| {
+        let (fs, file) = setup();
+        file.write_all_at(b"x", offset).unwrap();
+        fs.fingerprint()
+    };
+    assert_eq!(run(3), run(3));
+    assert_ne!(run(3), run(4));
+}

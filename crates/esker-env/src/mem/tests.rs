@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{AlignedBuf, File, Fs, MemFs, OpenOptions};
+use crate::{AlignedBuf, BrokenSync, File, Fs, MemFs, OpenOptions};
 
 const SEEDS: u64 = 400;
 
@@ -283,4 +283,19 @@ fn m4_unaligned_direct_io_is_caught() {
     let fs = MemFs::new();
     let file = fs.open(Path::new("/f"), OpenOptions::create().direct()).unwrap();
     let _ = file.write_all_at(&AlignedBuf::zeroed(4096)[1..], 0);
+}
+
+#[test]
+fn broken_syncs_do_nothing() {
+    for (which, survives) in [(None, true), (Some(BrokenSync::Data), false), (Some(BrokenSync::Dir), false)] {
+        let fs = MemFs::new();
+        which.into_iter().for_each(|which| fs.break_syncs(which));
+        let file = fs.open(Path::new("/f"), OpenOptions::create()).unwrap();
+        file.write_all_at(b"x", 0).unwrap();
+        file.sync_data().unwrap();
+        fs.sync_dir(Path::new("/")).unwrap();
+        let left = fs.crash_strict();
+        let durable = left.file_size(Path::new("/f")).is_ok_and(|len| len == 1);
+        assert_eq!(durable, survives, "{which:?}");
+    }
 }

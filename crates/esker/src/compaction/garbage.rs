@@ -20,6 +20,7 @@
 //! GC5. What is newer than the newest horizon stays as it is.
 
 use crate::types::SeqNo;
+use crate::types::canary::{self, Canary};
 use crate::types::entry::Kind;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 
@@ -92,7 +93,8 @@ impl Judge {
             return None; // GC2
         }
         if !self.settled(seq) {
-            return Some(seq);
+            let dropped = kind == Kind::Tombstone && canary::is_set(Canary::TombstoneDroppedEarly);
+            return (!dropped).then_some(seq);
         }
         match kind {
             Kind::Tombstone => None,        // GC3
@@ -103,6 +105,9 @@ impl Judge {
     /// The range tombstones to keep (GC1, GC3).
     pub fn surviving_tombstones(&self) -> RangeTombstones {
         let mut kept = Vec::new();
+        if canary::is_set(Canary::RangeTombstoneForgotten) {
+            return RangeTombstones::default();
+        }
         for fragment in self.tombstones.fragments() {
             let mut last_end = None;
             for &seq in &fragment.seqs {

@@ -110,13 +110,32 @@ impl Signal {
     }
 }
 
+/// One piece of background work, for simulators that run without threads.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackgroundStep {
+    /// Sealed memtables become tables.
+    Flush,
+    /// The merge that policy wants most. `idle`: as when nobody writes.
+    Merge {
+        /// Whether nobody writes.
+        idle: bool,
+    },
+    /// A file for the log, ahead of need.
+    PrepareLog,
+    /// What was committed without waiting for the disk is synced.
+    SyncLog,
+}
+
 impl Core {
-    /// Does one piece of background work; false if there was none.
-    pub(crate) fn step(&self, idle: bool) -> Result<bool> {
-        if self.flush_step()? {
-            return Ok(true);
+    /// Does one piece of background work; false if there was none. A sync does not say whether there was.
+    pub(crate) fn step(&self, step: BackgroundStep) -> Result<bool> {
+        match step {
+            BackgroundStep::Flush => self.flush_step(),
+            BackgroundStep::Merge { idle } => self.merge_step(idle),
+            BackgroundStep::PrepareLog => self.wal_pool.prepare_step(),
+            BackgroundStep::SyncLog => self.pipeline.sync_unsynced().map(|()| true),
         }
-        self.merge_step(idle)
     }
 
     fn flush_loop(&self) {

@@ -105,7 +105,10 @@ impl Core {
         edit.next_file = Some(FileId::new(self.next_file.load(Ordering::Relaxed)));
         edit.next_run = Some(RunId(self.next_run.load(Ordering::Relaxed)));
         if let Err(error) = manifest.append(edit.clone(), || self.new_file()) {
-            self.disowned.lock().extend(opened.keys().copied());
+            let mut files: Vec<_> = opened.keys().copied().collect();
+            // In the order of their numbers, so that a simulation repeats itself.
+            files.sort_unstable();
+            self.disowned.lock().extend(files);
             return Err(error);
         }
         let mut gone = Vec::new();

@@ -28,6 +28,7 @@ mod write;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use self::background::BackgroundStep;
 pub use self::batch::WriteBatch;
 pub use self::check::{CheckReport, check_offline};
 pub use self::dump::{DumpItem, DumpOptions, DumpValue, dump};
@@ -244,7 +245,7 @@ impl Db {
 
     /// One piece of background work, for simulators that run without threads; false if there was none.
     #[doc(hidden)]
-    pub fn step(&self, idle: bool) -> Result<bool> {
-        self.handle.core.step(idle)
+    pub fn step(&self, step: BackgroundStep) -> Result<bool> {
+        self.handle.core.step(step)
     }
 }

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use super::Db;
 use super::catalog::Catalog;
 use super::core::{Core, Handle};
-use super::options::Options;
+use super::options::{Background, Options};
 use super::stats::{Counters, add};
 use crate::cache::{BudgetKind, MemoryBudget};
 use crate::manifest::edit::VersionEdit;
@@ -36,6 +36,7 @@ use crate::sstable::{BlockCache, Table};
 use crate::txn::commit::{Pipeline, Sealed};
 use crate::txn::snapshots::Published;
 use crate::txn::{apply, payload};
+use crate::types::canary::{self, Canary};
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{Error, FileId, KeyspaceId, Result, SeqNo};
 use crate::wal::{self, Recovered, WalOptions, WalPool, WalWriter};
@@ -56,6 +57,9 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
     let state = VersionEdit { next_file: Some(manifest_id.next()), ..state };
     let next_run = state.next_run.map_or(1, |run| run.0);
     let wal_from = wal_from(&state);
+    if canary::is_set(Canary::ManifestTailTrusted) {
+        wal::remove_obsolete(&env, dir, wal_from)?;
+    }
     let manifest = ManifestLog::create(&env, dir, manifest_id, state)?;
     wal::remove_obsolete(&env, dir, wal_from)?;
     let wal_options = WalOptions { segment_bytes_max: options.wal_segment_bytes() };
@@ -107,7 +111,10 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
     });
     add(&core.counters.recovered_commits, replayed.commits);
     core.counters.recovered_torn_bytes.store(replayed.torn_bytes, Ordering::Relaxed);
-    let threads = if core.options.background() { core.start_threads()? } else { Vec::new() };
+    let threads = match core.options.background() {
+        Background::Threads => core.start_threads()?,
+        Background::Writers | Background::Steps => Vec::new(),
+    };
     Ok(Db::new(Handle::new(core, threads)))
 }
 

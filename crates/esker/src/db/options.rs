@@ -23,6 +23,17 @@ const MIB: u64 = 1 << 20;
 /// Sealed memtables that may wait for their flush before writers wait.
 pub(crate) const SEALED_MAX: usize = 2;
 
+/// Who does the background work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Background {
+    /// Threads of its own.
+    Threads,
+    /// Writers that find a memtable full.
+    Writers,
+    /// Whoever calls `step`; writers only when they would have to wait for it.
+    Steps,
+}
+
 /// How to open a database. Everything has a default that suits most: give the memory it may use and be done.
 ///
 /// ```no_run
@@ -39,7 +50,7 @@ pub struct Builder {
     compression: TableCompression,
     create_if_missing: bool,
     error_if_exists: bool,
-    background: bool,
+    background: Background,
     memtable_bytes: Option<usize>,
     block_bytes: usize,
     table_bytes: u64,
@@ -54,7 +65,7 @@ impl Default for Builder {
             compression: TableCompression::Auto,
             create_if_missing: true,
             error_if_exists: false,
-            background: true,
+            background: Background::Threads,
             memtable_bytes: None,
             block_bytes: 8 << 10,
             table_bytes: 64 * MIB,
@@ -96,7 +107,13 @@ impl Builder {
     /// Whether threads do the background work. Default yes. Without them it is done by writers that find a memtable
     /// full, by `flush` and by `compact`: for simulations and tests.
     pub fn background(mut self, yes: bool) -> Self {
-        self.background = yes;
+        self.background = if yes { Background::Threads } else { Background::Writers };
+        self
+    }
+    /// Leaves the background work to whoever calls [`Db::step`](crate::Db::step): for simulators.
+    #[doc(hidden)]
+    pub fn stepped(mut self) -> Self {
+        self.background = Background::Steps;
         self
     }
     /// Size of a memtable before it is flushed, in bytes. Default an eighth of the memory, 64 MiB at the most.
@@ -160,7 +177,7 @@ impl Options {
     pub(crate) fn durability(&self) -> Durability {
         self.given.durability
     }
-    pub(crate) fn background(&self) -> bool {
+    pub(crate) fn background(&self) -> Background {
         self.given.background
     }
     pub(crate) fn create_if_missing(&self) -> bool {

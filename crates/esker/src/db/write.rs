@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::catalog::KeyspaceState;
 use super::core::Core;
 use super::maintenance::MERGE_BYTES_PER_SECOND;
-use super::options::SEALED_MAX;
+use super::options::{Background, SEALED_MAX};
 use super::stats::add;
 use crate::compaction::{pacing, picker};
 use crate::read::visible::Bounds;
@@ -180,8 +180,13 @@ impl Core {
         if sealed == 0 {
             return Ok(());
         }
-        if !self.options.background() {
-            while self.pipeline.sealed_len() > 0 && self.flush_step()? {}
+        let patience = match self.options.background() {
+            Background::Threads => None,
+            Background::Writers => Some(0),
+            Background::Steps => Some(SEALED_MAX),
+        };
+        if let Some(patience) = patience {
+            while self.pipeline.sealed_len() > patience && self.flush_step()? {}
             while picker::debt(&self.version(), &self.limits()).is_hard() && self.merge_step(false)? {}
             return Ok(());
         }
@@ -195,7 +200,7 @@ impl Core {
 
     /// Slows writers down, smoothly, while merging is behind.
     fn pay_debt(&self, bytes: u64) {
-        if !self.in_debt.load(Ordering::Relaxed) || !self.options.background() {
+        if !self.in_debt.load(Ordering::Relaxed) || self.options.background() != Background::Threads {
             return;
         }
         let debt = *self.debt.lock();

@@ -14,6 +14,7 @@
 
 use super::bytes::{DecodeError, Decoded};
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::types::canary::{self, Canary};
 
 const LINE_BYTES: usize = 64;
 const LINE_BITS: u64 = LINE_BYTES as u64 * 8;
@@ -46,6 +47,9 @@ impl BlockedBloom {
     /// its keys to readers by its own release store: the filter adds no ordering.
     #[inline]
     pub fn insert(&self, hash: u64) {
+        if canary::is_set(Canary::FilterForgets) && hash.is_multiple_of(16) {
+            return;
+        }
         let line = self.line(hash);
         for bit in probe_bits(hash, self.probes) {
             let word = &line.0[bit / 64];

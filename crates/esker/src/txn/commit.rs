@@ -28,6 +28,7 @@ use super::write_set::{CountDeltas, WriteSet};
 use crate::memtable::{Applier, Memtable};
 use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
+use crate::types::canary::{self, Canary};
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 use crate::wal::WalWriter;
 
@@ -112,7 +113,10 @@ impl Pipeline {
         memtable_bytes: usize,
     ) -> Self {
         let active = view.get().active.clone();
-        let last_seq = published.visible();
+        let mut last_seq = published.visible();
+        if canary::is_set(Canary::SeqNoReused) {
+            last_seq = SeqNo::new(last_seq.get().saturating_sub(1));
+        }
         Pipeline {
             queue: GroupQueue::default(),
             state: Mutex::new(WriteState { wal: Some(wal), active, applier, last_seq, poisoned: None }),
@@ -152,6 +156,9 @@ impl Pipeline {
         }
         let stored = match (&state.poisoned, durability) {
             (Some(cause), _) => Err(Error::Poisoned(cause.clone())),
+            (None, Durability::Sync) if canary::is_set(Canary::WalSyncSkipped) => {
+                state.wal().and_then(WalWriter::write)
+            }
             (None, Durability::Sync) => state.wal().and_then(WalWriter::sync),
             (None, Durability::Buffered) => state.wal().and_then(WalWriter::write),
             (None, Durability::None) => Ok(()),
@@ -188,6 +195,7 @@ impl Pipeline {
         let set = &request.set;
         let view = self.view.get();
         if let Some(snapshot) = &request.since
+            && !canary::is_set(Canary::ConflictCheckSkipped)
             && conflicts(set, snapshot.seq(), &view)?
         {
             return Err(Error::Conflict);

@@ -1,5 +1,6 @@
 //! The vocabulary of the engine: ids, keys, values, errors. Everything else builds on it; it builds on nothing.
 
+pub mod canary;
 pub(crate) mod cursor;
 pub(crate) mod entry;
 mod error;

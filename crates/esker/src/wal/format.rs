@@ -15,6 +15,7 @@ use std::path::Path;
 
 use crate::encoding::bytes::{ByteReader, Decoded};
 use crate::encoding::checksum::{crc32c, crc32c_append};
+use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 
 pub(super) const SEGMENT_HEADER_BYTES: usize = 32;
@@ -146,30 +147,13 @@ impl RecordHeader {
 }
 
 fn header_crc(generation: u64, rest: &[u8]) -> u32 {
-    #[cfg(test)]
-    let generation = if canary::generation_ignored() { 0 } else { generation };
+    let generation = if canary::is_set(Canary::WalGenerationIgnored) { 0 } else { generation };
     crc32c_append(crc32c(&generation.to_le_bytes()), rest)
 }
 
 /// `n` bytes of payload with the zeros that fill them up (F2).
 pub(super) fn padded(n: usize) -> usize {
     n.next_multiple_of(ALIGN)
-}
-
-/// Breaks W4 on purpose, to show that the tests would notice.
-#[cfg(test)]
-pub(super) mod canary {
-    use std::cell::Cell;
-
-    thread_local!(static IGNORE_GENERATION: Cell<bool> = const { Cell::new(false) });
-
-    pub(super) fn generation_ignored() -> bool {
-        IGNORE_GENERATION.get()
-    }
-
-    pub(in crate::wal) fn ignore_generation(yes: bool) {
-        IGNORE_GENERATION.set(yes);
-    }
 }
 
 #[cfg(test)]

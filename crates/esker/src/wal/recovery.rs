@@ -23,6 +23,7 @@ use esker_env::{Env, OpenOptions, read_range};
 use super::file_name;
 use super::format::{self, Kind, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES};
 use super::segment::{Found, SegmentBytes};
+use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 
 /// What recovery found.
@@ -53,7 +54,8 @@ pub(crate) fn recover(
 ) -> Result<Recovered> {
     let replay = replay(env, dir, from_segment, on_record)?;
     // W3: the segments before the last were synced when it got its name.
-    if let Some(&last) = replay.recovered.segments.last() {
+    let last = replay.recovered.segments.last().filter(|_| !canary::is_set(Canary::WalTailNotSynced));
+    if let Some(&last) = last {
         let path = file_name::segment_path(dir, last);
         let sync = || env.fs.open(&path, OpenOptions::write())?.sync_data();
         sync().map_err(|e| Error::io("sync", &path, e))?;

@@ -20,6 +20,7 @@ use super::format::{self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMEN
 use super::pool::{Spare, WalPool};
 use super::sync::{SegmentFile, SyncHandle, SyncOutcome};
 use crate::encoding::checksum::crc32c_append;
+use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 
 /// The buffer is written out before it would pass this size.
@@ -336,7 +337,11 @@ impl WalWriter {
         let active = self.active.as_ref().expect("only an active segment is finished");
         let end = RecordHeader::end(self.last_seq, active.synced as u32).encode(active.segment.number);
         self.put(&end)?;
-        self.sync_active()?;
+        if canary::is_set(Canary::WalEndNotSynced) {
+            self.write_out()?;
+        } else {
+            self.sync_active()?;
+        }
         let active = self.active.take().expect("it was there above");
         let SegmentFile { number, path, file, .. } = &*active.segment;
         let spare = Spare { path: path.clone(), file: file.clone(), bytes: active.bytes };

@@ -4,13 +4,11 @@
 //!   contents.rs    what a database holds, as a map; read in every way there is, all ways agreeing
 //!   script.rs      a fixed workload that touches every kind of file and operation, and what may be left of it
 //!   damage.rs      a closed database to damage, and how
-//!   lying_fs.rs    a file system whose syncs do nothing: what the crash tests must catch
 //! ```
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod contents;
 pub mod damage;
-pub mod lying_fs;
 pub mod script;
 
 use std::path::Path;

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use esker::{Builder, Db, Durability, Error, Keyspace, Result, WriteBatch};
+use esker::{BackgroundStep, Builder, Db, Durability, Error, Keyspace, Result, WriteBatch};
 
 use super::contents::{Contents, Map, difference, dump};
 use super::dir;
@@ -97,24 +97,6 @@ pub fn steps() -> Vec<Step> {
         Step::Commit(puts("default", 7..8, b'4'), Sync),
     ]);
     steps
-}
-
-/// A short workload around commits so large that they get log segments of their own.
-pub fn bulk_steps() -> Vec<Step> {
-    use Durability::{Buffered, Sync};
-    let bulk = |keys: std::ops::Range<usize>, tag: u8| -> Vec<(&'static str, Change)> {
-        keys.map(|n| ("default", Change::Put(key(n), vec![tag; 60_000]))).collect()
-    };
-    vec![
-        Step::Commit(puts("default", 0..3, b'a'), Sync),
-        Step::Commit(bulk(0..20, b'b'), Sync),
-        Step::Commit(puts("default", 2..5, b'c'), Buffered),
-        Step::Commit(bulk(10..30, b'd'), Buffered),
-        Step::Commit(puts("default", 30..33, b'e'), Sync),
-        Step::Reopen,
-        Step::Commit(puts("default", 1..2, b'f'), Sync),
-        Step::Compact,
-    ]
 }
 
 /// What the step makes of a state; the same state for steps that change nothing.
@@ -293,7 +275,10 @@ impl Script {
             Step::Flush => db.flush(),
             Step::Compact => db.compact(),
             Step::Sync => db.sync(),
-            Step::Background => db.step(true).map(drop),
+            Step::Background => {
+                let flushed = db.step(BackgroundStep::Flush)?;
+                if flushed { Ok(()) } else { db.step(BackgroundStep::Merge { idle: true }).map(drop) }
+            }
             Step::Reopen => Ok(()),
         }
     }
@@ -320,16 +305,4 @@ fn batch(db: &Db, changes: &[(&'static str, Change)]) -> Result<WriteBatch> {
         }
     }
     Ok(batch)
-}
-
-/// Whether an error says what an injected fault must be told as: what failed, where.
-pub fn is_typed(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Io { .. }
-            | Error::NoSpace { .. }
-            | Error::Poisoned(_)
-            | Error::Corrupt { .. }
-            | Error::Locked { .. }
-    )
 }

@@ -7,7 +7,7 @@ use esker_env::{FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 
 use super::{DIR, append, env_on, payload, pool, replayed};
 use crate::types::SeqNo;
-use crate::wal::format::canary;
+use crate::types::canary::{self, Canary};
 use crate::wal::{WalPool, WalWriter};
 
 const SEGMENT_BYTES: u64 = 1024;
@@ -146,9 +146,9 @@ fn w1_every_crash_leaves_a_prefix_with_all_that_was_acknowledged() {
 
 #[test]
 fn w4_without_the_generation_in_the_checksum_the_sweep_fails() {
-    canary::ignore_generation(true);
+    canary::set(Some(Canary::WalGenerationIgnored));
     let caught = (0..100).filter(|seed| run(*seed).is_err()).count();
-    canary::ignore_generation(false);
+    canary::set(None);
     assert!(caught > 0, "the sweep would not notice stale records");
 }
 

@@ -24,9 +24,14 @@ pub fn shrink<T: Clone>(ops: &[T], mut tries: usize, fails: impl Fn(&[T]) -> boo
     }
 }
 
-#[test]
-fn finds_the_ops_that_matter() {
-    let ops: Vec<u32> = (0..200).collect();
-    let fails = |ops: &[u32]| ops.contains(&17) && ops.contains(&130);
-    assert_eq!(shrink(&ops, 10_000, fails), [17, 130]);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_ops_that_matter() {
+        let ops: Vec<u32> = (0..200).collect();
+        let fails = |ops: &[u32]| ops.contains(&17) && ops.contains(&130);
+        assert_eq!(shrink(&ops, 10_000, fails), [17, 130]);
+    }
 }

@@ -1,0 +1,322 @@
+//! Makes the operations of a seed: first its character (sizes, keys, troubles), then one operation after the other.
+
+use std::ops::Bound;
+
+use esker::{BackgroundStep, Durability};
+use fastrand::Rng;
+
+use crate::model::keys::{self, KeyBounds, KeyNo};
+use crate::model::values::ValueNo;
+use crate::op::{
+    Calls, End, Failure, Fault, KeyspaceNo, Loss, Mishap, Move, NAMES, Op, Opening, Read, Reader, Restart,
+    SLOTS, Write,
+};
+
+/// The sequence of a seed: how the database is first opened, and what follows. A longer sequence begins with the
+/// shorter one.
+pub fn generate(seed: u64, ops: usize) -> (Opening, Vec<Op>) {
+    let mut generator = Generator::new(seed);
+    let first = generator.opening();
+    (first, (0..ops).map(|_| generator.op()).collect())
+}
+
+/// How much memory and how large files a seed's databases have.
+#[derive(Clone, Copy)]
+enum Size {
+    Tiny,
+    Small,
+    Normal,
+}
+
+struct Generator {
+    rng: Rng,
+    size: Size,
+    /// The keys that this seed uses; the first ones more often.
+    hot: Vec<KeyNo>,
+    /// Whether calls fail and disks are full.
+    faults: bool,
+    /// Whether processes end inside calls.
+    deaths: bool,
+    /// Whether background work waits for its steps.
+    stepped: bool,
+    /// The stamp of the next value.
+    stamp: u32,
+}
+
+impl Generator {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let mut keys: Vec<_> = (0..keys::count()).map(KeyNo).collect();
+        rng.shuffle(&mut keys);
+        // Some sequences use few keys, so that versions pile up.
+        let hot = [8, 30, 30, 100, 100, 400, 1000][rng.usize(0..7)];
+        keys.truncate(hot);
+        if rng.u8(0..4) > 0 {
+            keys.retain(|key| !keys::is_long(*key));
+        }
+        Generator {
+            size: [Size::Tiny, Size::Tiny, Size::Small, Size::Normal][rng.usize(0..4)],
+            hot: keys,
+            faults: rng.u8(0..3) == 0,
+            deaths: rng.u8(0..3) > 0,
+            stepped: rng.u8(0..4) > 0,
+            stamp: 0,
+            rng,
+        }
+    }
+
+    fn one_in(&mut self, n: u32) -> bool {
+        self.rng.u32(0..n) == 0
+    }
+
+    fn key(&mut self) -> KeyNo {
+        let n = self.hot.len();
+        let at = if self.rng.bool() { self.rng.usize(0..n) } else { self.rng.usize(0..n.div_ceil(4)) };
+        let key = self.hot[at];
+        // The longest keys cost time: they come up now and then.
+        if keys::is_long(key) && !self.one_in(10) { self.hot[0] } else { key }
+    }
+
+    fn value(&mut self) -> ValueNo {
+        let len = match self.rng.u16(0..1000) {
+            0..100 => 0,
+            100..700 => self.rng.u32(1..20),
+            700..970 => self.rng.u32(20..300),
+            970..997 => self.rng.u32(1000..5000),
+            _ => self.rng.u32(5_000..100_000),
+        };
+        self.stamped(len)
+    }
+
+    fn stamped(&mut self, len: u32) -> ValueNo {
+        self.stamp += 1;
+        ValueNo::new(len, self.stamp)
+    }
+
+    fn keyspace(&mut self) -> KeyspaceNo {
+        // Half of the work goes to one keyspace, so that it grows.
+        KeyspaceNo(if self.rng.bool() { 0 } else { self.rng.u8(..) })
+    }
+
+    fn bounds(&mut self) -> KeyBounds {
+        let bound = |generator: &mut Self| match generator.rng.u8(0..10) {
+            0 => Bound::Unbounded,
+            1..6 => Bound::Included(generator.key()),
+            _ => Bound::Excluded(generator.key()),
+        };
+        let (a, b) = (bound(self), bound(self));
+        let rank = |bound: &Bound<KeyNo>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(*key),
+            Bound::Unbounded => None,
+        };
+        // Mostly in order: few things happen in an empty range.
+        let reversed = matches!((rank(&a), rank(&b)), (Some(a), Some(b)) if a > b);
+        if reversed && !self.one_in(8) { (b, a) } else { (a, b) }
+    }
+
+    fn write(&mut self) -> Write {
+        match self.rng.u8(0..40) {
+            0..28 => Write::Put(self.key(), self.value()),
+            28..37 => Write::Remove(self.key()),
+            37 if self.one_in(4) => Write::Clear,
+            _ => Write::RemoveRange(self.bounds()),
+        }
+    }
+
+    /// So much that the log treats it apart.
+    fn bulk(&mut self) -> Vec<(KeyspaceNo, Write)> {
+        let one = |g: &mut Self| {
+            let len = g.rng.u32(80_000..100_000);
+            (g.keyspace(), Write::Put(g.key(), g.stamped(len)))
+        };
+        (0..14).map(|_| one(self)).collect()
+    }
+
+    fn durability(&mut self) -> Durability {
+        [Durability::Sync, Durability::Buffered, Durability::None][self.rng.usize(0..3)]
+    }
+
+    fn opening(&mut self) -> Opening {
+        let pick = |g: &mut Self, sizes: [usize; 3]| sizes[g.rng.usize(0..3)];
+        let (memtable_bytes, block_bytes, table_bytes) = match self.size {
+            Size::Tiny => {
+                (pick(self, [700, 4096, 4096]), pick(self, [64, 128, 300]), pick(self, [512, 1024, 4096]))
+            }
+            Size::Small => (
+                pick(self, [8 << 10, 20 << 10, 40 << 10]),
+                pick(self, [256, 1024, 4096]),
+                pick(self, [8 << 10, 16 << 10, 64 << 10]),
+            ),
+            Size::Normal => (pick(self, [64 << 10, 256 << 10, 1 << 20]), 8 << 10, 1 << 20),
+        };
+        Opening {
+            durability: self.durability(),
+            memory: if self.one_in(2) { 1 << 20 } else { 16 << 20 },
+            memtable_bytes,
+            block_bytes,
+            table_bytes: table_bytes.max(block_bytes) as u64,
+            compressed: self.one_in(4),
+            stepped: self.stepped,
+        }
+    }
+
+    fn loss(&mut self) -> Loss {
+        match self.rng.u8(0..6) {
+            0 => Loss::All,
+            1 => Loss::Nothing,
+            _ => Loss::Seed(self.rng.u64(..)),
+        }
+    }
+
+    /// An end that nobody wanted.
+    fn crash(&mut self) -> End {
+        if self.rng.bool() { End::Kill } else { End::Power(self.loss()) }
+    }
+
+    fn mishaps(&mut self) -> Vec<Mishap> {
+        if !self.one_in(3) {
+            return Vec::new();
+        }
+        let one = |g: &mut Self| match g.rng.u8(0..8) {
+            0 if g.faults => Mishap::Full(g.rng.u32(0..20_000)),
+            0..3 if g.faults => Mishap::Fault(g.fault(40)),
+            _ => Mishap::End { after: g.rng.u32(0..25), keep: g.keep(), end: g.crash() },
+        };
+        (0..self.rng.usize(1..3)).map(|_| one(self)).collect()
+    }
+
+    fn restart(&mut self) -> Restart {
+        let end = match self.rng.u8(0..10) {
+            0..2 => End::Close,
+            2 => End::Drop,
+            _ => self.crash(),
+        };
+        Restart { end, mishaps: self.mishaps(), opening: self.opening() }
+    }
+
+    /// How much of its last write a process gets done.
+    fn keep(&mut self) -> u32 {
+        [0, 7, 600, 5000, u32::MAX][self.rng.usize(0..5)]
+    }
+
+    fn fault(&mut self, within: u32) -> Fault {
+        let calls =
+            [Calls::All, Calls::Changes, Calls::Writes, Calls::Syncs, Calls::Reads][self.rng.usize(0..5)];
+        Fault {
+            calls,
+            nth: self.rng.u32(1..within),
+            times: [1, 1, 2, 5, 0][self.rng.usize(0..5)],
+            failure: match self.rng.u8(0..4) {
+                0 if calls != Calls::Reads => Failure::NoSpace,
+                1 if calls == Calls::Writes => Failure::Short(self.rng.u16(0..2000)),
+                _ => Failure::Error,
+            },
+        }
+    }
+
+    fn slot(&mut self) -> usize {
+        self.rng.usize(0..SLOTS)
+    }
+
+    fn reader(&mut self) -> Reader {
+        match self.rng.u8(0..5) {
+            0..2 => Reader::Latest,
+            2..4 => Reader::Snapshot(self.slot()),
+            _ => Reader::Transaction(self.slot()),
+        }
+    }
+
+    fn takes(&mut self, max: usize) -> Vec<bool> {
+        let kind = self.rng.u8(0..3);
+        let n = self.rng.usize(0..max);
+        (0..n).map(|_| if kind == 2 { self.rng.bool() } else { kind == 1 }).collect()
+    }
+
+    fn moves(&mut self) -> Vec<Move> {
+        let n = self.rng.usize(1..30);
+        let one = |g: &mut Self| match g.rng.u8(0..16) {
+            0 => Move::First,
+            1 => Move::Last,
+            2..4 => Move::Seek(g.key()),
+            4..6 => Move::SeekBefore(g.key()),
+            6..11 => Move::Next,
+            _ => Move::Prev,
+        };
+        (0..n).map(|_| one(self)).collect()
+    }
+
+    fn read(&mut self) -> Read {
+        match self.rng.u8(0..20) {
+            0..8 => Read::Get(self.key()),
+            8 => Read::Contains(self.key()),
+            9 => Read::MultiGet((0..self.rng.usize(0..6)).map(|_| self.key()).collect()),
+            10..12 => Read::Ends,
+            12..14 => Read::Len,
+            14..17 => Read::Range { bounds: self.bounds(), takes: self.takes(20), keys_only: self.one_in(3) },
+            17 => Read::Prefix { key: self.key(), len: self.rng.u16(0..100), backwards: self.rng.bool() },
+            _ => Read::Cursor(self.moves()),
+        }
+    }
+
+    fn step(&mut self) -> BackgroundStep {
+        match self.rng.u8(0..8) {
+            0..3 => BackgroundStep::Flush,
+            3..6 => BackgroundStep::Merge { idle: self.rng.bool() },
+            6 => BackgroundStep::PrepareLog,
+            _ => BackgroundStep::SyncLog,
+        }
+    }
+
+    fn op(&mut self) -> Op {
+        match self.rng.u16(0..1000) {
+            0..280 => Op::Write(self.keyspace(), self.write()),
+            280..380 => {
+                let n = if self.one_in(10) { self.rng.usize(20..60) } else { self.rng.usize(0..8) };
+                let writes = (0..n).map(|_| (self.keyspace(), self.write())).collect();
+                Op::Batch(writes, self.durability())
+            }
+            380 if self.one_in(3) => Op::Batch(self.bulk(), self.durability()),
+            380..392 => Op::Create(self.rng.u8(0..NAMES.len() as u8)),
+            392..398 => Op::Rename(self.keyspace(), self.rng.u8(0..NAMES.len() as u8)),
+            398..403 => Op::Drop(self.keyspace()),
+            403..433 => Op::Begin(self.slot()),
+            433..503 => Op::TransactionWrite(self.slot(), self.keyspace(), self.write()),
+            503..533 => Op::Commit(self.slot(), self.durability()),
+            533..540 => Op::Rollback(self.slot()),
+            540..570 => Op::Snapshot(self.slot()),
+            570..580 => Op::ReleaseSnapshot(self.slot()),
+            580..770 => Op::Read(self.reader(), self.keyspace(), self.read()),
+            770..780 => Op::Iterate(self.slot(), self.reader(), self.keyspace(), self.bounds()),
+            780..810 => Op::IterateOn(self.slot(), self.takes(8)),
+            810..820 => Op::Flush,
+            820..826 => Op::Compact,
+            826..900 => Op::Step(self.step()),
+            900..906 => Op::Sync,
+            906..910 => Op::Check,
+            910..915 => Op::Clock(self.rng.u32(0..2_000_000)),
+            915..930 => Op::Restart(self.restart()),
+            930..960 if self.deaths => {
+                let most = [3, 20, 80][self.rng.usize(0..3)];
+                let (after, keep) = (self.rng.u32(0..most), self.keep());
+                Op::RestartIn { after, keep, restart: Restart { end: self.crash(), ..self.restart() } }
+            }
+            960..972 if self.faults => Op::Fault(self.fault(60)),
+            972..976 if self.faults => Op::DiskFull(self.rng.u32(0..60_000)),
+            960..1000 if self.faults => Op::Mend(self.restart()),
+            _ => Op::Read(Reader::Latest, self.keyspace(), self.read()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_makes_the_same_operations_again_and_more_of_them() {
+        let text = |ops: &[Op]| format!("{ops:?}");
+        let (short, long) = (generate(7, 300).1, generate(7, 400).1);
+        assert_eq!(text(&short), text(&long[..300]));
+        assert_ne!(text(&short), text(&generate(8, 300).1));
+    }
+}

@@ -1,0 +1,219 @@
+//! The `esker-sim` tool: runs simulations, replays one, sweeps.
+//!
+//! ```text
+//!   run     seed after seed, until one fails, they are through, or time is up
+//!   replay  one seed: twice, to see that it repeats itself; if it fails, the shortest failing part
+//!   sweep   something wrong at each single call of a fixed workload
+//! ```
+
+use std::ops::Range;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use esker_env::{Clock, SystemClock};
+use esker_sim::report::describe;
+use esker_sim::runner::{Sabotage, run_seed};
+use esker_sim::sweep::{Kind, sample};
+use esker_sim::world::Tally;
+use indicatif::{ProgressBar, ProgressStyle};
+
+const EXAMPLES: &str = "\
+A seed decides everything: sizes, operations, the order of background work, faults, crashes and what they leave.
+The database runs whole, in one thread, on a file system in memory, next to a model that must agree with it.
+
+Examples:
+  esker-sim run --seconds 60              as many seeds as fit into a minute, from seed 0
+  esker-sim run --seeds 1000..2000        these seeds
+  esker-sim run --ops 5000 --seeds 0..50  fewer, longer ones
+  esker-sim replay 17 --ops 500           one seed again; a failure is made as short as it can be
+  esker-sim sweep                         everything at every call: some minutes
+  esker-sim sweep deaths --sample 500     one kind, 500 positions
+";
+
+/// Proves that nothing acknowledged is lost, by simulation.
+#[derive(Parser)]
+#[command(name = "esker-sim", version, about, after_help = EXAMPLES)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs seeds until one fails, they are through, or time is up.
+    Run {
+        /// The seeds, from A to before B.
+        #[arg(long, value_name = "A..B", value_parser = seeds, default_value = "0..1000000000")]
+        seeds: Range<u64>,
+        /// Operations of each seed.
+        #[arg(long, value_name = "N", default_value_t = 500)]
+        ops: usize,
+        /// Stop after so many seconds. Without it and without --seeds: 60.
+        #[arg(long, value_name = "S")]
+        seconds: Option<u64>,
+    },
+    /// Runs one seed twice; a failure is explained and made short.
+    Replay {
+        /// The seed.
+        seed: u64,
+        /// Operations.
+        #[arg(long, value_name = "N", default_value_t = 500)]
+        ops: usize,
+    },
+    /// Something wrong at each single call of a workload that touches every kind of file.
+    Sweep {
+        /// Which: deaths, deaths-in-recovery, fails-once, fails-forever, short-writes, disk-full. Default all.
+        #[arg(value_name = "KIND", value_parser = kind)]
+        kinds: Vec<Kind>,
+        /// So many positions of each kind instead of all.
+        #[arg(long, value_name = "N")]
+        sample: Option<u64>,
+    },
+}
+
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let (start, end) = text.split_once("..").ok_or("two numbers with .. between them, as in 0..1000")?;
+    let number = |text: &str| text.parse::<u64>().map_err(|e| format!("{text:?}: {e}"));
+    let range = number(start)?..number(end)?;
+    if range.is_empty() {
+        Err("no seeds: the first must be smaller than the end".to_owned())
+    } else {
+        Ok(range)
+    }
+}
+
+fn kind(text: &str) -> Result<Kind, String> {
+    let names = || Kind::ALL.map(Kind::name).join(", ");
+    Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| format!("one of {}", names()))
+}
+
+fn main() -> ExitCode {
+    let passed = match Args::parse().command {
+        Command::Run { seeds, ops, seconds } => {
+            let endless = seeds == (0..1_000_000_000) && seconds.is_none();
+            run(seeds, ops, if endless { Some(60) } else { seconds })
+        }
+        Command::Replay { seed, ops } => replay(seed, ops),
+        Command::Sweep { kinds, sample } => {
+            let kinds = if kinds.is_empty() { Kind::ALL.to_vec() } else { kinds };
+            kinds.into_iter().all(|kind| sweep(kind, sample))
+        }
+    };
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A bar for so many steps; silent where nobody looks.
+fn bar(steps: u64, what: &str) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {msg} {eta} left");
+    bar.set_style(style.expect("the template is right"));
+    bar.set_prefix(what.to_owned());
+    bar
+}
+
+fn per_minute(count: u64, time: Duration) -> u64 {
+    (count as f64 * 60.0 / time.as_secs_f64().max(1e-9)) as u64
+}
+
+fn print(tally: &Tally, time: Duration) {
+    println!(
+        "  {} operations ({} a minute), {} commits, {} conflicts; {} reopenings, {} kills, {} power losses ({} inside \
+         a call, {} while opening); {} faults in {} calls of the file system",
+        tally.ops,
+        per_minute(tally.ops, time),
+        tally.commits,
+        tally.conflicts,
+        tally.reopenings,
+        tally.kills,
+        tally.power_losses,
+        tally.inside_calls,
+        tally.while_opening,
+        tally.faults,
+        tally.fs_calls,
+    );
+}
+
+fn run(seeds: Range<u64>, ops: usize, seconds: Option<u64>) -> bool {
+    let clock = SystemClock::new();
+    let bar = match seconds {
+        Some(seconds) => bar(seconds, "seconds"),
+        None => bar(seeds.end - seeds.start, "seeds"),
+    };
+    let mut total = Tally::default();
+    let (first, mut count) = (seeds.start, 0);
+    for seed in seeds {
+        let elapsed = clock.monotonic();
+        if seconds.is_some_and(|seconds| elapsed.as_secs() >= seconds) {
+            break;
+        }
+        match run_seed(seed, ops, Sabotage::default()) {
+            Ok(tally) => total.add(&tally),
+            Err(failure) => {
+                bar.finish_and_clear();
+                println!("{}", describe(seed, ops, &failure));
+                return false;
+            }
+        }
+        count += 1;
+        bar.set_position(if seconds.is_some() { elapsed.as_secs() } else { count });
+        bar.set_message(format!("seed {seed}, {} operations a minute,", per_minute(total.ops, elapsed)));
+    }
+    bar.finish_and_clear();
+    println!("{count} seeds from {first} on, all well, in {:.1} s", clock.monotonic().as_secs_f64());
+    print(&total, clock.monotonic());
+    true
+}
+
+fn replay(seed: u64, ops: usize) -> bool {
+    let clock = SystemClock::new();
+    let (one, two) = (run_seed(seed, ops, Sabotage::default()), run_seed(seed, ops, Sabotage::default()));
+    if one != two {
+        println!("seed {seed} does not repeat itself:\n  {one:?}\n  {two:?}");
+        return false;
+    }
+    match one {
+        Ok(tally) => {
+            println!("seed {seed}: all well, twice the same, fingerprint {:016x}", tally.fingerprint);
+            print(&tally, clock.monotonic() / 2);
+            true
+        }
+        Err(failure) => {
+            println!("{}", describe(seed, ops, &failure));
+            false
+        }
+    }
+}
+
+fn sweep(kind: Kind, size: Option<u64>) -> bool {
+    let clock = SystemClock::new();
+    let positions = match kind.positions() {
+        Ok(n) => sample(n, size),
+        Err(failure) => {
+            println!("the workload fails on its own: {}", failure.cause);
+            return false;
+        }
+    };
+    let bar = bar(positions.len() as u64, kind.name());
+    let mut total = Tally::default();
+    for at in &positions {
+        match kind.run(*at, Sabotage::default()) {
+            Ok(tally) => total.add(&tally),
+            Err(failure) => {
+                bar.finish_and_clear();
+                println!("{} at {at}: after {} operations: {}", kind.name(), failure.ops, failure.cause);
+                return false;
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    println!(
+        "{}: {} positions, all well, in {:.1} s",
+        kind.name(),
+        positions.len(),
+        clock.monotonic().as_secs_f64()
+    );
+    print(&total, clock.monotonic());
+    true
+}

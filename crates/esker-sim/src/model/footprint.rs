@@ -1,0 +1,44 @@
+//! What a commit touched: decides which transactions conflict.
+
+use std::ops::Bound;
+
+use super::keys::positions;
+use super::state::Id;
+use crate::op::Write;
+
+/// Ranges of positions, half open, none of them empty.
+#[derive(Clone, Debug, Default)]
+pub struct Footprint(Vec<(Id, u32, u32)>);
+
+impl Footprint {
+    /// Of these writes.
+    pub fn of(writes: &[(Id, Write)]) -> Self {
+        let mut footprint = Footprint::default();
+        writes.iter().for_each(|(id, write)| footprint.add(*id, write));
+        footprint
+    }
+
+    /// Adds what a write touches.
+    pub fn add(&mut self, id: Id, write: &Write) {
+        let touched = match write {
+            Write::Put(key, _) | Write::Remove(key) => (Bound::Included(*key), Bound::Included(*key)),
+            Write::RemoveRange(range) => *range,
+            Write::Clear => (Bound::Unbounded, Bound::Unbounded),
+        };
+        let (start, end) = positions(touched);
+        if start < end {
+            self.0.push((id, start, end));
+        }
+    }
+
+    /// Whether nothing is touched.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether two commits touch the same key.
+    pub fn conflicts(&self, other: &Footprint) -> bool {
+        let overlaps = |a: &(Id, u32, u32), b: &(Id, u32, u32)| a.0 == b.0 && a.1 < b.2 && b.1 < a.2;
+        self.0.iter().any(|a| other.0.iter().any(|b| overlaps(a, b)))
+    }
+}

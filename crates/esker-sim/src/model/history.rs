@@ -1,0 +1,197 @@
+//! The commits since the database was opened, and which of them a crash may take.
+//!
+//! ```text
+//!   base | commit commit commit | commit commit | commit ...  [doubt]
+//!                        synced ^      buffered ^     newest ^
+//! ```
+//!
+//! H1. A power loss may take all commits after `synced`; the death of the process all after `buffered`. What is left
+//!     is the state after some commit: a prefix of the order of commits, each whole.
+//! H2. A commit in doubt (it failed because the log did) is there or not once the database is opened again.
+//! H3. What an opening has found is durable: the log is synced before anybody can see it.
+
+use super::footprint::Footprint;
+use super::state::{Commit, Contents, State, contents_digest};
+
+#[derive(Clone, Debug)]
+struct Entry {
+    commit: Commit,
+    footprint: Footprint,
+    /// Of the state after it.
+    digest: u64,
+}
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub struct History {
+    base: State,
+    entries: Vec<Entry>,
+    newest: State,
+    synced: usize,
+    buffered: usize,
+    doubt: Option<Commit>,
+}
+
+/// How much of the history an event can undo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// Power loss: everything that was not synced.
+    Unsynced,
+    /// The end of the process: what the operating system does not have.
+    Unwritten,
+}
+
+impl History {
+    /// Starts with a durable state.
+    pub fn new(state: State) -> Self {
+        History {
+            base: state.clone(),
+            entries: Vec::new(),
+            newest: state,
+            synced: 0,
+            buffered: 0,
+            doubt: None,
+        }
+    }
+
+    /// The state that readers see.
+    pub fn newest(&self) -> &State {
+        &self.newest
+    }
+
+    /// How many commits there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no commits.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// A commit was acknowledged.
+    pub fn push(&mut self, commit: Commit, footprint: Footprint, durability: esker::Durability) {
+        self.newest.apply(&commit);
+        let digest = self.newest.digest();
+        self.entries.push(Entry { commit, footprint, digest });
+        // Logs are written in order: whatever is durable makes all before it durable.
+        match durability {
+            esker::Durability::Sync => self.all_durable(),
+            esker::Durability::Buffered => self.buffered = self.entries.len(),
+            esker::Durability::None => {}
+        }
+    }
+
+    /// A commit failed because the log did (H2). Only the first one can have reached the log.
+    pub fn doubt(&mut self, commit: Commit) {
+        self.doubt.get_or_insert(commit);
+    }
+
+    /// All commits are durable now.
+    pub fn all_durable(&mut self) {
+        (self.synced, self.buffered) = (self.entries.len(), self.entries.len());
+    }
+
+    /// Whether a commit after the first `since` touched the same keys.
+    pub fn touched_since(&self, since: usize, footprint: &Footprint) -> bool {
+        self.entries[since..].iter().any(|entry| entry.footprint.conflicts(footprint))
+    }
+
+    /// Opening found this: decides which commit it shows (H1, H2), and goes on from there (H3).
+    ///
+    /// # Errors
+    /// It is that of no commit that may be the last.
+    pub fn recovered(&mut self, found: &Contents, reach: Option<Reach>) -> Result<(), String> {
+        let oldest = match reach {
+            Some(Reach::Unsynced) => self.synced,
+            Some(Reach::Unwritten) => self.buffered,
+            None => self.entries.len(),
+        };
+        let digest = contents_digest(found.iter().map(|(name, map)| (name.as_str(), map)));
+        let digest_at = |at: usize| match at {
+            0 => self.base.digest(),
+            at => self.entries[at - 1].digest,
+        };
+        let shown = (oldest..=self.entries.len()).rev().find(|&at| digest_at(at) == digest);
+        let complete = || {
+            let mut state = self.newest.clone();
+            state.apply(self.doubt.as_ref()?);
+            (state.digest() == digest).then_some(state)
+        };
+        let state = shown.map(|at| self.state_at(at)).or_else(complete);
+        let Some(state) = state else {
+            let too_old = (0..oldest).rev().find(|&at| digest_at(at) == digest);
+            return Err(self.complaint(found, oldest, too_old));
+        };
+        if let Some(difference) = state.difference(found) {
+            return Err(format!("two states of one digest: {difference}"));
+        }
+        *self = History::new(state);
+        Ok(())
+    }
+
+    /// The state after so many commits.
+    fn state_at(&self, commits: usize) -> State {
+        let mut state = self.base.clone();
+        self.entries[..commits].iter().for_each(|entry| state.apply(&entry.commit));
+        state
+    }
+
+    fn complaint(&self, found: &Contents, oldest: usize, too_old: Option<usize>) -> String {
+        format!(
+            "H1: what was found is the state of no commit in {oldest}..={}{}; against the newest: {}",
+            self.entries.len(),
+            too_old.map_or(String::new(), |at| format!(", but that of commit {at}, which is too old")),
+            self.newest.difference(found).unwrap_or_else(|| "no difference".to_owned()),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use esker::Durability::{Buffered, None as NotSoon, Sync};
+
+    use super::*;
+    use crate::model::keys::KeyNo;
+    use crate::model::state::{Id, Map};
+    use crate::model::values::ValueNo;
+    use crate::op::Write;
+
+    fn put(n: u16) -> Commit {
+        Commit::Writes(vec![(Id(0), Write::Put(KeyNo(n), ValueNo::new(4, u32::from(n))))])
+    }
+
+    fn holding(n: u16) -> Contents {
+        let mut map = Map::default();
+        (0..n).for_each(|n| map.put(KeyNo(n), ValueNo::new(4, u32::from(n))));
+        BTreeMap::from([("default".to_owned(), map)])
+    }
+
+    #[test]
+    fn h1_h2_prefixes_from_the_last_durable_commit_on_are_allowed() {
+        let mut history = History::new(State::new());
+        for (n, durability) in [(0, NotSoon), (1, Sync), (2, Buffered), (3, NotSoon)] {
+            history.push(put(n), Footprint::default(), durability);
+        }
+        history.doubt(put(4));
+        let allowed = |reach| -> Vec<u16> {
+            (0..=6).filter(|n| history.clone().recovered(&holding(*n), reach).is_ok()).collect()
+        };
+        assert_eq!(allowed(Some(Reach::Unsynced)), [2, 3, 4, 5]);
+        assert_eq!(allowed(Some(Reach::Unwritten)), [3, 4, 5]);
+        assert_eq!(allowed(None), [4, 5]);
+        let complaint = history.clone().recovered(&holding(1), Some(Reach::Unsynced)).unwrap_err();
+        assert!(complaint.contains("commit 1, which is too old"), "{complaint}");
+    }
+
+    #[test]
+    fn h3_what_was_found_is_durable() {
+        let mut history = History::new(State::new());
+        history.push(put(0), Footprint::default(), NotSoon);
+        history.recovered(&holding(1), Some(Reach::Unwritten)).unwrap();
+        assert!(history.clone().recovered(&holding(0), Some(Reach::Unsynced)).is_err());
+        assert!(history.recovered(&holding(1), Some(Reach::Unsynced)).is_ok());
+    }
+}

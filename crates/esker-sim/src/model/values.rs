@@ -1,0 +1,86 @@
+//! Values: a length and a stamp that make their bytes, and can be read back from them.
+//!
+//! ```text
+//!   stamp (4 bytes) | stamp's lowest byte + position / 7 ...        shorter ones keep the stamp's first bytes
+//! ```
+
+/// A value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValueNo {
+    /// Bytes.
+    pub len: u32,
+    /// What tells it from others; not more than fits into `len` bytes.
+    stamp: u32,
+}
+
+const STAMP_BYTES: usize = 4;
+
+fn filling(stamp: u32, i: usize) -> u8 {
+    (stamp as u8).wrapping_add((i / 7) as u8)
+}
+
+impl ValueNo {
+    /// A value of this length.
+    pub fn new(len: u32, stamp: u32) -> Self {
+        let kept = match len {
+            0 => 0,
+            1..4 => stamp & ((1 << (8 * len)) - 1),
+            _ => stamp,
+        };
+        ValueNo { len, stamp: kept }
+    }
+
+    /// Its bytes.
+    pub fn bytes(self) -> Vec<u8> {
+        let len = self.len as usize;
+        let mut bytes = self.stamp.to_le_bytes()[..len.min(STAMP_BYTES)].to_vec();
+        bytes.extend((STAMP_BYTES..len).map(|i| filling(self.stamp, i)));
+        bytes
+    }
+
+    /// The value of these bytes; `None` if no value has them.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut stamp = [0; STAMP_BYTES];
+        let kept = bytes.len().min(STAMP_BYTES);
+        stamp[..kept].copy_from_slice(&bytes[..kept]);
+        let value = ValueNo { len: bytes.len() as u32, stamp: u32::from_le_bytes(stamp) };
+        value.is_filled(bytes).then_some(value)
+    }
+
+    /// Whether these are its bytes.
+    pub fn is(self, bytes: &[u8]) -> bool {
+        let kept = bytes.len().min(STAMP_BYTES);
+        bytes.len() == self.len as usize
+            && bytes[..kept] == self.stamp.to_le_bytes()[..kept]
+            && self.is_filled(bytes)
+    }
+
+    fn is_filled(self, bytes: &[u8]) -> bool {
+        (STAMP_BYTES..bytes.len()).all(|i| bytes[i] == filling(self.stamp, i))
+    }
+
+    /// A number that other values do not share.
+    pub(super) fn digest(self) -> u64 {
+        u64::from(self.len) << 32 | u64::from(self.stamp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back_and_damage_shows() {
+        for len in [0, 1, 2, 3, 4, 5, 100, 5000] {
+            let value = ValueNo::new(len, 0xDEAD_BEEF);
+            let mut bytes = value.bytes();
+            assert_eq!((bytes.len(), ValueNo::parse(&bytes)), (len as usize, Some(value)));
+            assert!(value.is(&bytes));
+            if len > 4 {
+                bytes[len as usize - 1] ^= 1;
+                assert_eq!(ValueNo::parse(&bytes), None);
+                assert!(!value.is(&bytes));
+            }
+        }
+    }
+}

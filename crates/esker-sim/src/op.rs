@@ -1,0 +1,265 @@
+//! The operations of a simulation. They name everything by small numbers, so that any part of a sequence is a sequence
+//! too.
+
+use esker::{BackgroundStep, Durability};
+
+use crate::model::keys::{KeyBounds, KeyNo};
+use crate::model::values::ValueNo;
+
+/// Names that keyspaces can get.
+pub const NAMES: [&str; 5] = ["users", "a", "long name \u{e9} with / and spaces", "zz", "tmp"];
+/// Slots for transactions, snapshots, iterators held over time.
+pub const SLOTS: usize = 3;
+
+/// Which of the keyspaces that exist, modulo their number.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyspaceNo(pub u8);
+
+/// A change of one keyspace.
+#[derive(Clone, Copy, Debug)]
+pub enum Write {
+    /// Sets a key.
+    Put(KeyNo, ValueNo),
+    /// Removes a key.
+    Remove(KeyNo),
+    /// Removes the keys between bounds.
+    RemoveRange(KeyBounds),
+    /// Removes all keys.
+    Clear,
+}
+
+/// A move of a cursor. `Next` and `Prev` on a cursor that is not valid are left out.
+#[derive(Clone, Copy, Debug)]
+pub enum Move {
+    /// To the first key not before this one.
+    Seek(KeyNo),
+    /// To the last key before this one.
+    SeekBefore(KeyNo),
+    /// To the first key.
+    First,
+    /// To the last key.
+    Last,
+    /// To the next key.
+    Next,
+    /// To the key before.
+    Prev,
+}
+
+/// A way to read one keyspace.
+#[derive(Clone, Debug)]
+pub enum Read {
+    /// The value of a key.
+    Get(KeyNo),
+    /// Whether a key is there.
+    Contains(KeyNo),
+    /// The values of several keys.
+    MultiGet(Vec<KeyNo>),
+    /// The first and the last entry.
+    Ends,
+    /// The number of keys.
+    Len,
+    /// Takes entries from the front (`false`) and the back (`true`), then all others from the front.
+    Range {
+        /// Between these.
+        bounds: KeyBounds,
+        /// From which end.
+        takes: Vec<bool>,
+        /// Without their values.
+        keys_only: bool,
+    },
+    /// The entries that start with the first `len` bytes of the key.
+    Prefix {
+        /// The key.
+        key: KeyNo,
+        /// The bytes.
+        len: u16,
+        /// From the back.
+        backwards: bool,
+    },
+    /// A walk.
+    Cursor(Vec<Move>),
+}
+
+/// Who reads.
+#[derive(Clone, Copy, Debug)]
+pub enum Reader {
+    /// Anybody.
+    Latest,
+    /// The snapshot in this slot.
+    Snapshot(usize),
+    /// The transaction in this slot.
+    Transaction(usize),
+}
+
+/// What a power loss leaves of what was not synced.
+#[derive(Clone, Copy, Debug)]
+pub enum Loss {
+    /// What the seed says: writes kept, lost or torn, files apart from each other, names too.
+    Seed(u64),
+    /// Nothing.
+    All,
+    /// Everything.
+    Nothing,
+}
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug)]
+pub enum End {
+    /// It closes the database.
+    Close,
+    /// It lets go of all handles.
+    Drop,
+    /// It is killed: the operating system has all that it wrote, and nothing more of it is on the disk.
+    Kill,
+    /// The machine loses power.
+    Power(Loss),
+}
+
+/// Something that happens to a process while it opens the database.
+#[derive(Clone, Copy, Debug)]
+pub enum Mishap {
+    /// It ends at the so-manieth change of a file.
+    End {
+        /// Changes before.
+        after: u32,
+        /// Bytes of the last write that are written.
+        keep: u32,
+        /// How.
+        end: End,
+    },
+    /// A call fails; then it is tried again.
+    Fault(Fault),
+    /// The disk has so many bytes left; then it has more.
+    Full(u32),
+}
+
+/// The end of one process and the beginning of the next.
+#[derive(Clone, Debug)]
+pub struct Restart {
+    /// How the first ends.
+    pub end: End,
+    /// Processes in between that do not get far.
+    pub mishaps: Vec<Mishap>,
+    /// How the last opens the database.
+    pub opening: Opening,
+}
+
+/// Which calls fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// Any.
+    All,
+    /// Those that change something.
+    Changes,
+    /// Writes.
+    Writes,
+    /// Syncs of files and directories.
+    Syncs,
+    /// Reads.
+    Reads,
+}
+
+/// How they fail.
+#[derive(Clone, Copy, Debug)]
+pub enum Failure {
+    /// With an I/O error.
+    Error,
+    /// The disk is full.
+    NoSpace,
+    /// Writes store so many bytes and fail.
+    Short(u16),
+}
+
+/// Calls that will fail.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// Which.
+    pub calls: Calls,
+    /// The first to fail, from 1.
+    pub nth: u32,
+    /// How many; 0 is all that follow.
+    pub times: u32,
+    /// How.
+    pub failure: Failure,
+}
+
+/// How a database is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// Of commits that do not say it.
+    pub durability: Durability,
+    /// The memory budget.
+    pub memory: u64,
+    /// Size of a memtable; log segments are a quarter of it, 4 KiB at the least.
+    pub memtable_bytes: usize,
+    /// Size of a block.
+    pub block_bytes: usize,
+    /// Size of a table.
+    pub table_bytes: u64,
+    /// Whether tables are compressed.
+    pub compressed: bool,
+    /// Whether background work happens only in steps; otherwise writers do it at once.
+    pub stepped: bool,
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// A commit of one write.
+    Write(KeyspaceNo, Write),
+    /// A commit of several.
+    Batch(Vec<(KeyspaceNo, Write)>, Durability),
+    /// A new keyspace.
+    Create(u8),
+    /// A keyspace goes.
+    Drop(KeyspaceNo),
+    /// A keyspace gets another name.
+    Rename(KeyspaceNo, u8),
+    /// Begins a transaction.
+    Begin(usize),
+    /// Adds to it.
+    TransactionWrite(usize, KeyspaceNo, Write),
+    /// Commits it.
+    Commit(usize, Durability),
+    /// Forgets it.
+    Rollback(usize),
+    /// Takes a snapshot.
+    Snapshot(usize),
+    /// Lets it go.
+    ReleaseSnapshot(usize),
+    /// Reads.
+    Read(Reader, KeyspaceNo, Read),
+    /// Opens an iterator that is stepped later.
+    Iterate(usize, Reader, KeyspaceNo, KeyBounds),
+    /// Takes from the front (`false`) and the back (`true`).
+    IterateOn(usize, Vec<bool>),
+    /// Writes memtables to tables.
+    Flush,
+    /// Merges everything.
+    Compact,
+    /// A piece of background work.
+    Step(BackgroundStep),
+    /// Makes everything durable.
+    Sync,
+    /// Reads everything, in every way, and checks the files.
+    Check,
+    /// Lets time pass, in milliseconds.
+    Clock(u32),
+    /// The process ends now, and another one begins.
+    Restart(Restart),
+    /// The process will end inside the call that makes the so-manieth change of a file from now on.
+    RestartIn {
+        /// Changes before.
+        after: u32,
+        /// Bytes of the last write that are written.
+        keep: u32,
+        /// How it ends and goes on.
+        restart: Restart,
+    },
+    /// Calls will fail.
+    Fault(Fault),
+    /// The disk has so many bytes left.
+    DiskFull(u32),
+    /// No calls fail any more, and the disk has space. If the log has failed, the process ends too.
+    Mend(Restart),
+}

@@ -1,0 +1,117 @@
+//! Runs simulations, each in a thread of its own (SIM2), and turns panics into failures.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Once};
+
+use esker_env::BrokenSync;
+
+use crate::generate::generate;
+use crate::op::{End, Op, Opening, Restart};
+use crate::world::{Tally, World};
+
+/// Why a run failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What the panic said, and where.
+    pub cause: String,
+    /// Operations done by then.
+    pub ops: u64,
+}
+
+/// What is broken on purpose in a run.
+#[derive(Clone, Copy, Default)]
+pub struct Sabotage {
+    /// Syncs of the disk that do nothing.
+    pub disk: Option<BrokenSync>,
+    /// Called first in the run's thread.
+    pub engine: Option<fn()>,
+}
+
+thread_local! {
+    /// What the last panic of a simulation's thread said.
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+const THREAD_NAME: &str = "simulation";
+
+/// Panics of simulations are kept instead of printed.
+fn keep_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let loud = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if std::thread::current().name() != Some(THREAD_NAME) {
+                return loud(info);
+            }
+            let payload = info.payload();
+            let text = payload.downcast_ref::<&str>().map(|s| (*s).to_owned());
+            let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+            let at = info.location().map(|at| format!("{}:{}: ", at.file(), at.line())).unwrap_or_default();
+            PANIC.with_borrow_mut(|first| {
+                first.get_or_insert_with(|| format!("{at}{text}"));
+            });
+        }));
+    });
+}
+
+/// Runs `work` alone in a new thread. `done` counts for the message.
+///
+/// # Errors
+/// It panicked.
+pub fn alone<T: Send + 'static>(work: impl FnOnce(&AtomicU64) -> T + Send + 'static) -> Result<T, Failure> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    keep_panics();
+    let done = Arc::new(AtomicU64::new(0));
+    let count = done.clone();
+    let body = move || {
+        settle_garbage();
+        catch_unwind(AssertUnwindSafe(|| work(&count)))
+            .map_err(|_| PANIC.take().unwrap_or_else(|| "a panic".to_owned()))
+    };
+    let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(body);
+    let outcome = thread.expect("a thread for the simulation").join().expect("panics are caught inside");
+    outcome.map_err(|cause| Failure { cause, ops: done.load(Ordering::Relaxed) })
+}
+
+/// Frees what earlier runs have left to the epochs, so that every run starts from the same state.
+fn settle_garbage() {
+    for _ in 0..64 {
+        crossbeam_epoch::pin().flush();
+    }
+}
+
+/// Runs these operations, and ends with a check, a clean close and an opening.
+///
+/// # Errors
+/// Anything disagreed with the model.
+pub fn run_ops(seed: u64, first: Opening, ops: Vec<Op>, sabotage: Sabotage) -> Result<Tally, Failure> {
+    alone(move |done| {
+        if let Some(engine) = sabotage.engine {
+            engine();
+        }
+        let mut world = World::new(seed, sabotage.disk);
+        world.start(first);
+        for op in &ops {
+            done.fetch_add(1, Ordering::Relaxed);
+            world.perform(op);
+        }
+        let last = Restart { end: End::Close, mishaps: Vec::new(), opening: first };
+        world.perform(&Op::Mend(last.clone()));
+        world.verify_all();
+        world.perform(&Op::Restart(last));
+        world.verify_all();
+        world.tally()
+    })
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// Anything disagreed with the model.
+pub fn run_seed(seed: u64, ops: usize, sabotage: Sabotage) -> Result<Tally, Failure> {
+    let (first, ops) = generate(seed, ops);
+    run_ops(seed, first, ops, sabotage)
+}

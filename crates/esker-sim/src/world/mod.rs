@@ -1,0 +1,299 @@
+//! Runs operations on a database and on the model, and compares.
+//!
+//! ```text
+//!   Op --> Db on FaultFs(MemFs)      results, reads, what is there after a restart
+//!     `--> History                   must agree with the model, or the run panics
+//! ```
+//!
+//! W1. Reads of the newest state, of snapshots, of transactions and of iterators held for long agree with the model.
+//! W2. A transaction fails with a conflict if and only if a commit since its beginning touched what it touches.
+//! W3. After a restart the state is one that the history allows (H1 to H3); `len` is exact; `check` finds nothing.
+//! W4. A call fails only if there is a reason: a fault was injected, the disk is full, or the log has failed before.
+//!     A commit that fails, unless because of the log, has done nothing.
+
+mod keyspaces;
+pub mod read;
+mod restart;
+pub(crate) mod trouble;
+mod walk;
+mod write;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker::{Db, Durability, Keyspace, Snapshot};
+use esker_env::{BrokenSync, FaultFs, ManualClock, MemFs};
+
+use self::read::{HeldIterator, Source, check_read};
+use self::write::HeldTransaction;
+use crate::model::history::History;
+use crate::model::keys::bounds;
+use crate::model::state::{Id, Map, State};
+use crate::op::{KeyspaceNo, NAMES, Op, Reader, Restart, SLOTS};
+
+/// Where the database lives in the simulated file system.
+pub const DIR: &str = "db";
+
+/// What happened in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Operations done.
+    pub ops: u64,
+    /// Commits acknowledged.
+    pub commits: u64,
+    /// Conflicts found.
+    pub conflicts: u64,
+    /// Databases closed or let go, and opened again.
+    pub reopenings: u64,
+    /// Processes killed.
+    pub kills: u64,
+    /// Power losses.
+    pub power_losses: u64,
+    /// Of kills and power losses those inside a call.
+    pub inside_calls: u64,
+    /// Of kills and power losses those while opening.
+    pub while_opening: u64,
+    /// Calls that failed on purpose.
+    pub faults: u64,
+    /// Calls of the file system.
+    pub fs_calls: u64,
+    /// A number that two runs share if they did the same.
+    pub fingerprint: u64,
+}
+
+impl Tally {
+    /// Adds another run.
+    pub fn add(&mut self, other: &Tally) {
+        self.ops += other.ops;
+        self.commits += other.commits;
+        self.conflicts += other.conflicts;
+        self.reopenings += other.reopenings;
+        self.kills += other.kills;
+        self.power_losses += other.power_losses;
+        self.inside_calls += other.inside_calls;
+        self.while_opening += other.while_opening;
+        self.faults += other.faults;
+        self.fs_calls += other.fs_calls;
+        self.fingerprint = self.fingerprint.rotate_left(1) ^ other.fingerprint;
+    }
+}
+
+/// The database and its model.
+pub struct World {
+    disk: MemFs,
+    /// The present process's door to the disk.
+    faults: FaultFs,
+    clock: Arc<ManualClock>,
+    seed: u64,
+    db: Option<Db>,
+    keyspaces: BTreeMap<Id, Keyspace>,
+    next_id: u32,
+    history: History,
+    snapshots: [Option<(Snapshot, State)>; SLOTS],
+    transactions: [Option<HeldTransaction>; SLOTS],
+    iterators: [Option<HeldIterator>; SLOTS],
+    durability: Durability,
+    /// The log has failed since the database was opened.
+    poisoned: bool,
+    /// Whether the disk's space is limited.
+    limited: bool,
+    /// Faults that had fired when the operation at hand began.
+    fired_before: u64,
+    /// What follows once the process has ended inside a call.
+    armed: Option<Restart>,
+    /// Faults stay across restarts, and the caller decides what follows an end inside a call.
+    pub(crate) swept: bool,
+    tally: Tally,
+}
+
+impl World {
+    /// A new disk, without a database.
+    pub fn new(seed: u64, broken: Option<BrokenSync>) -> Self {
+        let disk = MemFs::new();
+        broken.into_iter().for_each(|which| disk.break_syncs(which));
+        World {
+            faults: FaultFs::new(Arc::new(disk.clone())),
+            disk,
+            clock: Arc::new(ManualClock::new()),
+            seed,
+            db: None,
+            keyspaces: BTreeMap::new(),
+            next_id: 0,
+            history: History::new(State::new()),
+            snapshots: Default::default(),
+            transactions: Default::default(),
+            iterators: Default::default(),
+            durability: Durability::Sync,
+            poisoned: false,
+            limited: false,
+            fired_before: 0,
+            armed: None,
+            swept: false,
+            tally: Tally::default(),
+        }
+    }
+
+    /// What has happened so far.
+    pub fn tally(&self) -> Tally {
+        let mut tally = self.tally;
+        self.count_calls(&mut tally);
+        tally.fingerprint ^= self.history.newest().digest();
+        tally
+    }
+
+    /// The door to the disk, to put faults into.
+    pub(crate) fn faults(&self) -> &FaultFs {
+        &self.faults
+    }
+
+    /// The process has ended inside a call.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.faults.is_frozen()
+    }
+
+    /// Writes are refused until the database is opened again.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().expect("open")
+    }
+
+    fn new_id(&mut self) -> Id {
+        self.next_id += 1;
+        Id(self.next_id)
+    }
+
+    fn pick(&self, no: KeyspaceNo) -> (Id, Keyspace) {
+        let at = usize::from(no.0) % self.keyspaces.len();
+        let (id, keyspace) = self.keyspaces.iter().nth(at).expect("there is the default keyspace");
+        (*id, keyspace.clone())
+    }
+
+    /// Does one operation.
+    ///
+    /// # Panics
+    /// If anything disagrees with the model.
+    pub fn perform(&mut self, op: &Op) {
+        self.tally.ops += 1;
+        self.fired_before = self.faults.fired();
+        self.dispatch(op);
+        if self.is_dead() && !self.swept {
+            let restart = self.armed.take().expect("what ends a process is armed");
+            self.tally.inside_calls += 1;
+            self.restart(&restart);
+        }
+    }
+
+    fn dispatch(&mut self, op: &Op) {
+        match op {
+            Op::Write(no, write) => self.write(*no, write),
+            Op::Batch(writes, durability) => self.batch(writes, *durability),
+            Op::Create(name) => self.create(NAMES[usize::from(*name)]),
+            Op::Drop(no) => self.drop_keyspace(*no),
+            Op::Rename(no, to) => self.rename(*no, NAMES[usize::from(*to)]),
+            Op::Begin(slot) => self.begin(*slot),
+            Op::TransactionWrite(slot, no, write) => self.transaction_write(*slot, *no, write),
+            Op::Commit(slot, durability) => {
+                if let Some(transaction) = self.transactions[*slot].take() {
+                    self.commit(transaction, *durability);
+                }
+            }
+            Op::Rollback(slot) => {
+                if let Some(transaction) = self.transactions[*slot].take() {
+                    transaction.rollback();
+                }
+            }
+            Op::Snapshot(slot) => {
+                self.snapshots[*slot] = Some((self.db().snapshot(), self.history.newest().clone()));
+            }
+            Op::ReleaseSnapshot(slot) => self.snapshots[*slot] = None,
+            Op::Read(reader, no, read) => {
+                let (id, keyspace) = self.pick(*no);
+                let (source, map) = self.source(*reader, &keyspace, id);
+                self.excused(check_read(&source, &map, read));
+            }
+            Op::Iterate(slot, reader, no, range) => {
+                let (id, keyspace) = self.pick(*no);
+                let (source, map) = self.source(*reader, &keyspace, id);
+                let held = HeldIterator::new(source.range(bounds(*range)), &map, *range);
+                self.iterators[*slot] = Some(held);
+            }
+            Op::IterateOn(slot, takes) => {
+                if let Some(mut iterator) = self.iterators[*slot].take() {
+                    let taken = takes.iter().try_for_each(|back| iterator.take(*back));
+                    if self.excused(taken).is_some() {
+                        self.iterators[*slot] = Some(iterator);
+                    }
+                }
+            }
+            Op::Flush => self.maintain(self.db().flush()),
+            Op::Compact => self.maintain(self.db().compact()),
+            Op::Sync => self.maintain(self.db().sync()),
+            Op::Step(step) => {
+                let done = self.db().step(*step).map(drop);
+                match step {
+                    esker::BackgroundStep::SyncLog if !self.poisoned => self.maintain(done),
+                    _ => drop(self.excused(done)),
+                }
+            }
+            Op::Check => self.verify_all(),
+            Op::Clock(ms) => self.clock.advance(Duration::from_millis(u64::from(*ms))),
+            Op::Restart(restart) => self.restart(restart),
+            Op::RestartIn { after, keep, restart } => self.arm(*after, *keep, restart),
+            Op::Fault(fault) => self.faults.add(trouble::rule(*fault)),
+            Op::DiskFull(bytes) => self.fill_disk(*bytes),
+            Op::Mend(restart) => {
+                self.mend();
+                if self.poisoned {
+                    self.restart(restart);
+                }
+            }
+        }
+    }
+
+    /// Takes note of a call that makes everything durable.
+    fn maintain(&mut self, outcome: esker::Result<()>) {
+        if self.excused(outcome).is_some() {
+            self.history.all_durable();
+        }
+    }
+
+    fn source<'a>(&'a self, reader: Reader, keyspace: &'a Keyspace, id: Id) -> (Source<'a>, Rc<Map>) {
+        let held = match reader {
+            Reader::Latest => None,
+            Reader::Snapshot(slot) => {
+                let held = self.snapshots[slot].as_ref();
+                held.map(|(snapshot, state)| (Source::Snapshot(snapshot, keyspace), state.map(id)))
+            }
+            Reader::Transaction(slot) => {
+                let held = self.transactions[slot].as_ref();
+                held.map(|held| (Source::Transaction(held.db(), keyspace), held.state().map(id)))
+            }
+        };
+        held.unwrap_or_else(|| (Source::Latest(keyspace), self.history.newest().map(id)))
+    }
+
+    /// Everything that can be read is as it should be (W1), and `check` agrees.
+    pub fn verify_all(&mut self) {
+        let found = read::contents(self.db(), true);
+        let Some(found) = self.excused(found) else { return };
+        if let Some(difference) = self.history.newest().difference(&found) {
+            panic!("W1: {difference}");
+        }
+        let checked = self.db().check();
+        if let Some(report) = self.excused(checked) {
+            assert!(report.problems.is_empty() || self.in_trouble(), "check: {:#?}", report.problems);
+        }
+        let held: Vec<_> = self.snapshots.iter().flatten().cloned().collect();
+        for (snapshot, state) in held {
+            for (id, keyspace) in self.keyspaces.clone() {
+                let source = Source::Snapshot(&snapshot, &keyspace);
+                self.excused(check_read(&source, &state.map(id), &read::everything()));
+            }
+        }
+    }
+}

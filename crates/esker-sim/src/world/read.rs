@@ -1,0 +1,221 @@
+//! Every way to read, from the newest state, a snapshot or a transaction, compared with the model's map.
+//!
+//! An error is the caller's to judge; a wrong answer panics.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+use esker::{Cursor, Db, Keyspace, Range, Result, Snapshot, Transaction, Value};
+
+use super::walk::{check_cursor, is_entry, shown, slice, take};
+use crate::model::keys::{self, KeyBounds, KeyNo, bounds, key};
+use crate::model::state::{Contents, Map};
+use crate::model::values::ValueNo;
+use crate::op::Read;
+
+/// Who reads.
+pub(super) enum Source<'a> {
+    Latest(&'a Keyspace),
+    Snapshot(&'a Snapshot, &'a Keyspace),
+    Transaction(&'a Transaction, &'a Keyspace),
+}
+
+use Source::{Latest, Snapshot as At, Transaction as Within};
+
+type ByteBounds = (Bound<&'static [u8]>, Bound<&'static [u8]>);
+
+impl Source<'_> {
+    /// The entries of a range.
+    pub(super) fn range(&self, bounds: ByteBounds) -> Range {
+        match self {
+            Latest(keyspace) => keyspace.range::<&[u8]>(bounds),
+            At(snapshot, keyspace) => snapshot.range::<&[u8]>(keyspace, bounds),
+            Within(transaction, keyspace) => transaction.range::<&[u8]>(keyspace, bounds),
+        }
+    }
+
+    fn prefix(&self, prefix: &[u8]) -> Range {
+        match self {
+            Latest(keyspace) => keyspace.prefix(prefix),
+            At(snapshot, keyspace) => snapshot.prefix(keyspace, prefix),
+            Within(transaction, keyspace) => transaction.prefix(keyspace, prefix),
+        }
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        match self {
+            Latest(keyspace) => keyspace.get(key),
+            At(snapshot, keyspace) => snapshot.get(keyspace, key),
+            Within(transaction, keyspace) => transaction.get(keyspace, key),
+        }
+    }
+
+    fn contains(&self, key: &[u8]) -> Result<bool> {
+        match self {
+            Latest(keyspace) => keyspace.contains(key),
+            At(snapshot, keyspace) => snapshot.contains(keyspace, key),
+            Within(transaction, keyspace) => transaction.contains(keyspace, key),
+        }
+    }
+
+    fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        match self {
+            Latest(keyspace) => keyspace.multi_get(keys),
+            At(snapshot, keyspace) => snapshot.multi_get(keyspace, keys),
+            Within(..) => keys.iter().map(|key| self.get(key)).collect(),
+        }
+    }
+
+    /// Transactions do not count.
+    fn len(&self) -> Option<Result<u64>> {
+        match self {
+            Latest(keyspace) => Some(keyspace.len()),
+            At(snapshot, keyspace) => Some(snapshot.len(keyspace)),
+            Within(..) => None,
+        }
+    }
+
+    fn cursor(&self) -> Option<Result<Cursor>> {
+        match self {
+            Latest(keyspace) => Some(keyspace.cursor()),
+            At(snapshot, keyspace) => Some(snapshot.cursor(keyspace)),
+            Within(..) => None,
+        }
+    }
+}
+
+/// An iterator that is held while the database goes on: it shows the state of the moment it was made.
+pub(super) struct HeldIterator {
+    db: Range,
+    rest: VecDeque<(KeyNo, ValueNo)>,
+}
+
+impl HeldIterator {
+    /// `db` was just made, of the range `bounds` of `map`.
+    pub(super) fn new(db: Range, map: &Map, bounds: KeyBounds) -> Self {
+        HeldIterator { db, rest: slice(map, bounds) }
+    }
+
+    /// Takes one entry from the front or the back.
+    pub(super) fn take(&mut self, back: bool) -> Result<()> {
+        take(&mut self.db, &mut self.rest, back).map(drop)
+    }
+}
+
+/// Reads all entries, from both ends in turn.
+pub(super) fn everything() -> Read {
+    Read::Range {
+        bounds: (Bound::Unbounded, Bound::Unbounded),
+        takes: vec![true, false, true],
+        keys_only: false,
+    }
+}
+
+/// Does one read and compares.
+pub(super) fn check_read(source: &Source<'_>, map: &Map, read: &Read) -> Result<()> {
+    let expected = |no: &KeyNo| map.entries().get(no).copied();
+    let agrees = |found: &Option<Value>, expected: Option<ValueNo>| match (found, expected) {
+        (Some(found), Some(expected)) => expected.is(found),
+        (found, expected) => found.is_none() && expected.is_none(),
+    };
+    match read {
+        Read::Get(no) => {
+            let found = source.get(key(*no))?;
+            assert!(agrees(&found, expected(no)), "W1: get {no:?}: {found:?}, expected {:?}", expected(no));
+        }
+        Read::Contains(no) => {
+            assert_eq!(source.contains(key(*no))?, expected(no).is_some(), "W1: contains {no:?}");
+        }
+        Read::MultiGet(nos) => {
+            let keys: Vec<_> = nos.iter().map(|no| key(*no)).collect();
+            let found = source.multi_get(&keys)?;
+            let agree = found.iter().zip(nos).all(|(found, no)| agrees(found, expected(no)));
+            assert!(agree && found.len() == nos.len(), "W1: multi_get {nos:?}: {found:?}");
+        }
+        Read::Ends => {
+            let everything = (Bound::Unbounded, Bound::Unbounded);
+            let (first, last) = (map.entries().first_key_value(), map.entries().last_key_value());
+            for (entry, expected) in [
+                (source.range(everything).next().transpose()?, first),
+                (source.range(everything).next_back().transpose()?, last),
+            ] {
+                let expected = expected.map(|(k, v)| (*k, *v));
+                assert!(is_entry(&entry, expected), "W1: an end: {}, expected {expected:?}", shown(&entry));
+            }
+        }
+        Read::Len => {
+            if let Some(len) = source.len() {
+                assert_eq!(len?, map.entries().len() as u64, "W1: len");
+            }
+        }
+        Read::Range { bounds: range, takes, keys_only: false } => {
+            let (mut found, mut expected) = (source.range(bounds(*range)), slice(map, *range));
+            for back in takes {
+                take(&mut found, &mut expected, *back)?;
+            }
+            while take(&mut found, &mut expected, false)? {}
+        }
+        Read::Range { bounds: range, takes, keys_only: true } => {
+            let (mut found, mut expected) = (source.range(bounds(*range)).keys(), slice(map, *range));
+            let rest = std::iter::repeat_n(&false, expected.len() + 1);
+            for back in takes.iter().chain(rest) {
+                let (found, expected) = match back {
+                    false => (found.next().transpose()?, expected.pop_front()),
+                    true => (found.next_back().transpose()?, expected.pop_back()),
+                };
+                let agree = found.as_deref() == expected.map(|(no, _)| key(no));
+                assert!(agree, "W1: keys: {found:?}, expected {expected:?}");
+            }
+        }
+        Read::Prefix { key: no, len, backwards } => {
+            let prefix = &key(*no)[..key(*no).len().min(usize::from(*len))];
+            let mut expected = slice(map, (Bound::Unbounded, Bound::Unbounded));
+            expected.retain(|(no, _)| key(*no).starts_with(prefix));
+            let mut found = source.prefix(prefix);
+            while take(&mut found, &mut expected, *backwards)? {}
+        }
+        Read::Cursor(moves) => {
+            if let Some(cursor) = source.cursor() {
+                check_cursor(cursor?, map, moves)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a database holds. `thorough`: backwards, without values, and one by one, too; all ways must agree.
+pub(super) fn contents(db: &Db, thorough: bool) -> Result<Contents> {
+    let one = |name: String| {
+        let keyspace = db.open_keyspace(&name)?;
+        let map = read_all(&keyspace)?;
+        if thorough {
+            let source = Source::Latest(&keyspace);
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            let mut backwards = slice(&map, all);
+            let mut found = keyspace.iter();
+            while take(&mut found, &mut backwards, true)? {}
+            check_read(&source, &map, &Read::Range { bounds: all, takes: Vec::new(), keys_only: true })?;
+            for no in map.entries().keys() {
+                check_read(&source, &map, &Read::Get(*no))?;
+            }
+        }
+        Ok((name, map))
+    };
+    db.keyspaces().into_iter().map(one).collect()
+}
+
+/// The entries of one keyspace, and whether they are as many as its length says.
+fn read_all(keyspace: &Keyspace) -> Result<Map> {
+    let mut map = Map::default();
+    let mut last = None;
+    for entry in keyspace.iter() {
+        let (k, v) = entry?;
+        let no = keys::find(&k).unwrap_or_else(|| panic!("W1: nobody put the key {}", k.escape_ascii()));
+        assert!(last < Some(no), "W1: keys ascend");
+        last = Some(no);
+        let value = ValueNo::parse(&v);
+        map.put(no, value.unwrap_or_else(|| panic!("W1: nobody put the value of {}", k.escape_ascii())));
+    }
+    assert_eq!(keyspace.len()?, map.entries().len() as u64, "W1: len is exact");
+    Ok(map)
+}

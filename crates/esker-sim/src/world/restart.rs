@@ -1,0 +1,223 @@
+//! The end of a process and the beginning of the next.
+//!
+//! ```text
+//!   close, drop --> the same disk          kill  --> the same disk, nothing more of it durable
+//!                                          power --> what MemFs::crash leaves
+//!   then: mishaps while opening, each an end or a fault of its own; then an opening that must succeed
+//! ```
+//!
+//! R1. Whatever happened to the processes before, the database can be opened, and shows a state that the history
+//!     allows (W3).
+
+use std::sync::Arc;
+
+use esker::{Builder, Db, TableCompression};
+use esker_env::{Env, FaultFs, MemFs, SeededRandom, SystemThreads};
+
+use super::trouble::{death, rule};
+use super::{DIR, World, read};
+use crate::model::history::Reach;
+use crate::op::{End, Loss, Mishap, Opening, Restart};
+
+impl World {
+    fn builder(&self, opening: Opening) -> Builder {
+        let env = Env {
+            fs: Arc::new(self.faults.clone()),
+            clock: self.clock.clone(),
+            random: Arc::new(SeededRandom::new(self.seed)),
+            threads: Arc::new(SystemThreads),
+        };
+        let compression = if opening.compressed { TableCompression::Auto } else { TableCompression::None };
+        let builder = Db::builder()
+            .env(env)
+            .background(false)
+            .durability(opening.durability)
+            .memory(opening.memory)
+            .memtable_bytes(opening.memtable_bytes)
+            .block_bytes(opening.block_bytes)
+            .table_bytes(opening.table_bytes)
+            .compression(compression);
+        if opening.stepped { builder.stepped() } else { builder }
+    }
+
+    /// Opens the database for the first time.
+    pub fn start(&mut self, opening: Opening) {
+        let restart = Restart { end: End::Close, mishaps: Vec::new(), opening };
+        self.open(&restart, None);
+    }
+
+    /// Ends the process and begins another.
+    pub(crate) fn restart(&mut self, restart: &Restart) {
+        let reach = self.end(restart.end);
+        self.open(restart, reach);
+    }
+
+    /// Lets go of everything that reads.
+    fn release_all(&mut self) {
+        self.iterators = Default::default();
+        self.snapshots = Default::default();
+        self.transactions = Default::default();
+        self.keyspaces.clear();
+    }
+
+    /// Ends the process; says what that may undo.
+    fn end(&mut self, end: End) -> Option<Reach> {
+        let reach = match end {
+            End::Close => {
+                self.release_all();
+                let closed = self.db.take().map_or(Ok(()), Db::close);
+                self.tally.reopenings += 1;
+                if self.excused(closed).is_some() && !self.is_dead() {
+                    self.history.all_durable();
+                    None
+                } else {
+                    Some(Reach::Unwritten)
+                }
+            }
+            End::Drop => {
+                self.tally.reopenings += 1;
+                Some(Reach::Unwritten)
+            }
+            End::Kill => {
+                self.tally.kills += 1;
+                self.faults.freeze();
+                Some(Reach::Unwritten)
+            }
+            End::Power(loss) => {
+                self.tally.power_losses += 1;
+                self.faults.freeze();
+                self.disk = lose(&self.disk, loss);
+                Some(Reach::Unsynced)
+            }
+        };
+        self.release_all();
+        self.db = None;
+        self.armed = None;
+        if self.is_dead() {
+            self.new_process();
+        } else if !self.swept {
+            self.faults.clear();
+        }
+        if !self.swept {
+            self.disk.set_capacity(None);
+            self.limited = false;
+        }
+        reach
+    }
+
+    /// A new door to the disk: the old one stays shut.
+    fn new_process(&mut self) {
+        let mut tally = std::mem::take(&mut self.tally);
+        self.count_calls(&mut tally);
+        self.tally = tally;
+        self.faults = FaultFs::new(Arc::new(self.disk.clone()));
+        self.fired_before = 0;
+    }
+
+    /// Opens the database, through all mishaps (R1). `reach`: what the end of the last process may have undone.
+    fn open(&mut self, restart: &Restart, mut reach: Option<Reach>) {
+        self.poisoned = false;
+        let mut mishaps = restart.mishaps.iter();
+        let db = loop {
+            self.fired_before = self.faults.fired();
+            let mishap = mishaps.next();
+            match mishap {
+                Some(Mishap::End { after, keep, .. }) => self.faults.add(death(*after, *keep)),
+                Some(Mishap::Fault(fault)) => self.faults.add(rule(*fault)),
+                Some(Mishap::Full(bytes)) => self.fill_disk(*bytes),
+                None => {}
+            }
+            let opened = self.builder(restart.opening).open(DIR);
+            if self.is_dead() {
+                drop(opened);
+                let Some(Mishap::End { end, .. }) = mishap else {
+                    assert!(self.swept, "only a mishap ends an opening");
+                    return;
+                };
+                self.tally.while_opening += 1;
+                reach = reach.into_iter().chain(self.end(*end)).min();
+                continue;
+            }
+            let opened = match opened {
+                Ok(db) => Some(db),
+                Err(error) => {
+                    let reason = mishap.is_some() || self.in_trouble();
+                    assert!(reason, "R1: the database cannot be opened: {error}");
+                    self.excuse(&error);
+                    self.poisoned = false;
+                    None
+                }
+            };
+            if mishap.is_some() || opened.is_none() {
+                self.mend();
+            }
+            if let Some(db) = opened {
+                break db;
+            }
+        };
+        self.adopt(db, restart.opening, reach);
+    }
+
+    /// Compares what was found with the history, and takes a handle of each keyspace.
+    fn adopt(&mut self, db: Db, opening: Opening, reach: Option<Reach>) {
+        self.durability = opening.durability;
+        self.db = Some(db);
+        loop {
+            self.fired_before = self.faults.fired();
+            let found = read::contents(self.db(), false);
+            // A fault that outlives the opening hits readers once or for ever.
+            let Some(found) = self.excused(found) else {
+                if self.is_dead() {
+                    return;
+                }
+                self.mend();
+                continue;
+            };
+            if let Err(complaint) = self.history.recovered(&found, reach) {
+                panic!("W3: {complaint}");
+            }
+            break;
+        }
+        let report = self.db().check();
+        if let Some(report) = self.excused(report) {
+            assert!(report.problems.is_empty() || self.in_trouble(), "W3: check: {:#?}", report.problems);
+        }
+        let names = self.history.newest().names().clone();
+        let handle = |name: &str| self.db().open_keyspace(name).expect("it is listed");
+        self.keyspaces = names.iter().map(|(name, id)| (*id, handle(name))).collect();
+    }
+
+    /// Another world, in which this dead process ends in this way, and the next one opens the database.
+    ///
+    /// # Panics
+    /// If the end is not a kill or a power loss.
+    pub(crate) fn fork(&self, restart: &Restart) -> World {
+        let mut fork = World::new(self.seed, None);
+        let reach = match restart.end {
+            End::Kill => {
+                fork.disk = self.disk.kill();
+                fork.tally.kills = 1;
+                Reach::Unwritten
+            }
+            End::Power(loss) => {
+                fork.disk = lose(&self.disk, loss);
+                fork.tally.power_losses = 1;
+                Reach::Unsynced
+            }
+            End::Close | End::Drop => panic!("a dead process cannot close anything"),
+        };
+        fork.faults = FaultFs::new(Arc::new(fork.disk.clone()));
+        fork.history = self.history.clone();
+        fork.next_id = self.next_id;
+        fork.open(restart, Some(reach));
+        fork
+    }
+}
+
+fn lose(disk: &MemFs, loss: Loss) -> MemFs {
+    match loss {
+        Loss::Seed(seed) => disk.crash(seed),
+        Loss::All => disk.crash_strict(),
+        Loss::Nothing => disk.crash_keep_all(),
+    }
+}

@@ -1,0 +1,104 @@
+//! Injected faults, full disks, and which errors they excuse (W4).
+
+use std::io::ErrorKind;
+
+use esker::{Error, Result};
+use esker_env::{FaultAction, FaultRule, OpKind};
+
+use super::{Tally, World};
+use crate::op::{Calls, Failure, Fault, Restart};
+
+/// The rule of the file system.
+pub(crate) fn rule(fault: Fault) -> FaultRule {
+    let kinds: &[OpKind] = match fault.calls {
+        Calls::All => &OpKind::ALL,
+        Calls::Changes => &OpKind::CHANGES,
+        Calls::Writes => &[OpKind::Write],
+        Calls::Syncs => &[OpKind::SyncData, OpKind::SyncDir],
+        Calls::Reads => &[OpKind::Read, OpKind::Map],
+    };
+    let action = match fault.failure {
+        Failure::Error => FaultAction::Fail(ErrorKind::Other),
+        Failure::NoSpace => FaultAction::NoSpace,
+        Failure::Short(keep) => FaultAction::ShortWrite { keep: usize::from(keep) },
+    };
+    let times = if fault.times == 0 { u64::MAX } else { u64::from(fault.times) };
+    FaultRule { times, ..FaultRule::new(kinds, action).nth(u64::from(fault.nth)) }
+}
+
+impl World {
+    /// Whether the operation at hand has met a fault.
+    pub(super) fn in_trouble(&self) -> bool {
+        self.faults.fired() > self.fired_before || self.is_dead()
+    }
+
+    /// The result, if there is one. An error must have a reason.
+    pub(super) fn excused<T>(&mut self, result: Result<T>) -> Option<T> {
+        match result {
+            Ok(result) => Some(result),
+            Err(error) => {
+                self.excuse(&error);
+                None
+            }
+        }
+    }
+
+    /// Asserts that there is a reason for the error, and notes whether the log has failed.
+    pub(super) fn excuse(&mut self, error: &Error) {
+        let full = self.limited && matches!(error, Error::NoSpace { .. } | Error::Poisoned(_));
+        let poisoned = matches!(error, Error::Poisoned(_));
+        let reason = self.in_trouble() || full || (poisoned && self.poisoned);
+        assert!(reason, "W4: without a reason: {error}");
+        assert!(is_typed(error), "W4: a fault must be told as what it is: {error:?}");
+        self.poisoned |= poisoned;
+    }
+
+    /// The process will end at the so-manieth change from now on.
+    pub(super) fn arm(&mut self, after: u32, keep: u32, restart: &Restart) {
+        if self.armed.is_none() {
+            self.faults.add(death(after, keep));
+            self.armed = Some(restart.clone());
+        }
+    }
+
+    /// Leaves so much space.
+    pub(super) fn fill_disk(&mut self, bytes: u32) {
+        self.disk.set_capacity(Some(self.disk.used_bytes() + u64::from(bytes)));
+        self.limited = true;
+    }
+
+    /// Ends all faults, and an end that is armed.
+    pub(crate) fn mend(&mut self) {
+        if !self.is_dead() {
+            self.faults.clear();
+            self.armed = None;
+        }
+        self.disk.set_capacity(None);
+        self.limited = false;
+    }
+
+    /// Adds the calls of the present process.
+    pub(super) fn count_calls(&self, tally: &mut Tally) {
+        tally.fs_calls += OpKind::ALL.iter().map(|kind| self.faults.count(*kind)).sum::<u64>();
+        tally.faults += self.faults.fired();
+        tally.fingerprint = tally.fingerprint.rotate_left(7) ^ self.faults.fingerprint();
+    }
+}
+
+/// The end of the process at the change after the first `after`.
+pub(crate) fn death(after: u32, keep: u32) -> FaultRule {
+    let end = FaultAction::Freeze { keep: keep as usize };
+    FaultRule::new(&OpKind::CHANGES, end).nth(u64::from(after) + 1)
+}
+
+/// Whether an error says what an injected fault must be told as: what failed, where.
+fn is_typed(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Io { .. }
+            | Error::NoSpace { .. }
+            | Error::Poisoned(_)
+            | Error::Corrupt { .. }
+            | Error::Locked { .. }
+    )
+}

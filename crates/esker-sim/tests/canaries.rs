@@ -1,0 +1,103 @@
+//! Each deliberate fault must be found within a few seeds, or the harness would not find a real one either.
+//!
+//! `cargo test -p esker-sim --test canaries -- --nocapture` prints the table of docs/simulation.md.
+
+use esker::canary::{Canary, set};
+use esker_env::BrokenSync;
+use esker_sim::runner::{Failure, Sabotage, run_seed};
+use esker_sim::sweep::Kind;
+
+/// Seeds in which a fault must show, or else within so many positions of the sweep of deaths in recovery.
+const SEEDS: u64 = 100;
+const POSITIONS: u64 = 150;
+const OPS: usize = 400;
+
+/// A deliberate fault of the engine.
+struct Fault {
+    canary: Canary,
+    name: &'static str,
+    breaks: &'static str,
+    turn_on: fn(),
+}
+
+macro_rules! engine {
+    ($($canary:ident: $breaks:literal),* $(,)?) => {
+        &[$(Fault {
+            canary: Canary::$canary,
+            name: stringify!($canary),
+            breaks: $breaks,
+            turn_on: || set(Some(Canary::$canary)),
+        }),*]
+    };
+}
+
+const ENGINE: &[Fault] = engine! {
+    WalGenerationIgnored: "stale records of a recycled log segment are accepted",
+    WalSyncSkipped: "a commit is acknowledged before its log record is synced",
+    WalEndNotSynced: "a log segment is followed by another before it is synced",
+    WalTailNotSynced: "recovery takes records that it could read for durable",
+    WalPayloadUnchecked: "a torn commit is replayed: payload checksums are ignored",
+    WalReleasedEarly: "flush deletes the log before the manifest names the tables",
+    TombstoneDroppedEarly: "a merge drops tombstones that still hide something",
+    RangeTombstoneForgotten: "a merge forgets range tombstones",
+    SnapshotIgnored: "versions that a snapshot needs are collected",
+    SeqNoReused: "the last sequence number is given out again after opening",
+    FilterForgets: "filters do not take every key",
+    ConflictCheckSkipped: "transactions commit without a look at others",
+    CountNotUpdated: "removals do not change the count",
+    ManifestNotSynced: "a manifest edit counts before it is synced",
+    CurrentNotSynced: "CURRENT is renamed into place before it is synced",
+    ManifestTailTrusted: "opening deletes log segments on the word of an edit that is not durable",
+    TableRemovedEarly: "a merge removes tables that the manifest still names",
+};
+
+const DISK: &[(BrokenSync, &str, &str)] = &[
+    (BrokenSync::Data, "BrokenSync::Data", "sync of a file does nothing"),
+    (BrokenSync::Dir, "BrokenSync::Dir", "sync of a directory does nothing"),
+];
+
+/// The row of the table, or that nothing was found.
+fn hunt(name: &str, breaks: &str, sabotage: Sabotage) -> Result<String, String> {
+    let mut ops = 0;
+    for seed in 0..SEEDS {
+        match run_seed(seed, OPS, sabotage) {
+            Ok(_) => ops += OPS as u64,
+            Err(failure) => return Ok(row(name, breaks, &format!("seed {seed}"), ops, &failure)),
+        }
+    }
+    for at in 1..=POSITIONS {
+        match Kind::DeathsInRecovery.run(at, sabotage) {
+            Ok(tally) => ops += tally.ops,
+            Err(failure) => {
+                let found = format!("`{}` {at}", Kind::DeathsInRecovery.name());
+                return Ok(row(name, breaks, &found, ops, &failure));
+            }
+        }
+    }
+    Err(format!("{name} ({breaks}) goes unnoticed in {SEEDS} seeds and {POSITIONS} positions"))
+}
+
+fn row(name: &str, breaks: &str, found: &str, ops: u64, failure: &Failure) -> String {
+    // Where in the harness it was noticed says nothing; what was noticed does.
+    let what = failure.cause.split_once(": ").map_or(&*failure.cause, |(_, what)| what);
+    let what: String = what.lines().next().unwrap_or("").chars().take(48).collect();
+    format!("| `{name}` | {breaks} | {found} | {} | {what} ... |", ops + failure.ops)
+}
+
+#[test]
+fn every_deliberate_fault_is_found() {
+    let listed: Vec<_> = ENGINE.iter().map(|fault| fault.canary).collect();
+    assert_eq!(listed, &Canary::ALL[..], "a fault without a row would not be tried");
+    let engine = ENGINE.iter().map(|fault| {
+        let sabotage = Sabotage { engine: Some(fault.turn_on), ..Sabotage::default() };
+        hunt(fault.name, fault.breaks, sabotage)
+    });
+    let disk = DISK.iter().map(|&(disk, name, breaks)| {
+        hunt(name, breaks, Sabotage { disk: Some(disk), ..Sabotage::default() })
+    });
+    let rows: Vec<_> = engine.chain(disk).collect();
+    println!("| canary | what it breaks | found by | operations until then | as |\n|---|---|---|---|---|");
+    rows.iter().flatten().for_each(|row| println!("{row}"));
+    let missed: Vec<_> = rows.iter().filter_map(|row| row.as_ref().err()).collect();
+    assert!(missed.is_empty(), "{missed:#?}");
+}

@@ -1,0 +1,33 @@
+//! A short campaign: seeds against the model, and the same seed twice.
+//!
+//! The long form: `cargo run --release -p esker-sim -- run --seconds 600`.
+
+use esker_sim::report::describe;
+use esker_sim::runner::{Sabotage, run_seed};
+use esker_sim::world::Tally;
+
+const SEEDS: u64 = 150;
+const OPS: usize = 400;
+
+#[test]
+fn seeds_agree_with_the_model() {
+    let mut total = Tally::default();
+    for seed in 0..SEEDS {
+        match run_seed(seed, OPS, Sabotage::default()) {
+            Ok(tally) => total.add(&tally),
+            Err(failure) => panic!("{}", describe(seed, OPS, &failure)),
+        }
+    }
+    // What is not done cannot fail.
+    assert!(total.commits > 10_000 && total.conflicts > 50, "{total:?}");
+    assert!(total.kills > 500 && total.power_losses > 500 && total.inside_calls > 200, "{total:?}");
+    assert!(total.while_opening > 100 && total.faults > 300 && total.reopenings > 100, "{total:?}");
+}
+
+#[test]
+fn sim1_the_same_seed_gives_the_same_run() {
+    for seed in 0..25 {
+        let run = || run_seed(seed, OPS, Sabotage::default()).map_err(|failure| failure.cause);
+        assert_eq!(run(), run(), "seed {seed}");
+    }
+}

@@ -1,0 +1,108 @@
+//! Deliberate faults: each breaks one promise of the engine, so that a test harness can show that it would notice.
+//!
+//! ```text
+//!   feature `canaries`, or unit tests:   set(Some(fault)) --thread--> is_set(fault) --> the broken variant runs
+//!   everybody else:                      is_set is a constant false, and the compiler removes what depends on it
+//! ```
+//!
+//! CA1. Without the feature there is no switch: nothing can turn a fault on.
+//! CA2. A fault is on for the thread that turned it on, and no other.
+//!
+//! The feature is for the tests of `esker-sim`, which take it as a development dependency: programs never have it.
+
+/// What is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// Records of a segment's earlier life are taken for its own (W4).
+    WalGenerationIgnored,
+    /// A `Sync` commit is acknowledged when its record is with the operating system (T1).
+    WalSyncSkipped,
+    /// A segment gets its successor before it is durable itself (W3).
+    WalEndNotSynced,
+    /// Recovery takes what it read from the log for durable (R4).
+    WalTailNotSynced,
+    /// Recovery does not look at a record's payload checksum (W5).
+    WalPayloadUnchecked,
+    /// A flush gives up the log before the manifest names its tables (MT1).
+    WalReleasedEarly,
+    /// A merge drops tombstones under which older versions still lie (GC3).
+    TombstoneDroppedEarly,
+    /// A merge forgets range tombstones (GC3).
+    RangeTombstoneForgotten,
+    /// A merge does not know the snapshots (GC1, SN2).
+    SnapshotIgnored,
+    /// After opening, the last sequence number is given out again (T2).
+    SeqNoReused,
+    /// The filters do not take every key (BF1).
+    FilterForgets,
+    /// A transaction commits without a look at what others wrote (CF1).
+    ConflictCheckSkipped,
+    /// Removals do not change the count (A1).
+    CountNotUpdated,
+    /// An edit counts before it is durable (ML1).
+    ManifestNotSynced,
+    /// `CURRENT` is renamed into place before its bytes are durable (ML2).
+    CurrentNotSynced,
+    /// Opening takes what it read from the manifest for durable (R5).
+    ManifestTailTrusted,
+    /// A merge removes its inputs before the manifest stops to name them (EX2).
+    TableRemovedEarly,
+}
+
+#[cfg(feature = "canaries")]
+impl Canary {
+    /// Every one.
+    pub const ALL: [Canary; 17] = [
+        Canary::WalGenerationIgnored,
+        Canary::WalSyncSkipped,
+        Canary::WalEndNotSynced,
+        Canary::WalTailNotSynced,
+        Canary::WalPayloadUnchecked,
+        Canary::WalReleasedEarly,
+        Canary::TombstoneDroppedEarly,
+        Canary::RangeTombstoneForgotten,
+        Canary::SnapshotIgnored,
+        Canary::SeqNoReused,
+        Canary::FilterForgets,
+        Canary::ConflictCheckSkipped,
+        Canary::CountNotUpdated,
+        Canary::ManifestNotSynced,
+        Canary::CurrentNotSynced,
+        Canary::ManifestTailTrusted,
+        Canary::TableRemovedEarly,
+    ];
+}
+
+#[cfg(any(test, feature = "canaries"))]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Canary;
+
+    thread_local!(static ACTIVE: Cell<Option<Canary>> = const { Cell::new(None) });
+
+    /// Breaks this, and nothing else, for the calling thread.
+    pub fn set(canary: Option<Canary>) {
+        ACTIVE.set(canary);
+    }
+
+    /// Whether this is broken.
+    pub(crate) fn is_set(canary: Canary) -> bool {
+        ACTIVE.get() == Some(canary)
+    }
+}
+
+#[cfg(not(any(test, feature = "canaries")))]
+mod switch {
+    use super::Canary;
+
+    /// Nothing is broken.
+    #[inline(always)]
+    pub(crate) const fn is_set(_: Canary) -> bool {
+        false
+    }
+}
+
+pub(crate) use switch::is_set;
+#[cfg(any(test, feature = "canaries"))]
+pub use switch::set;
