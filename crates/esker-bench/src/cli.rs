@@ -9,7 +9,7 @@ use crate::scale::Scale;
 
 const EXAMPLES: &str = "\
 Examples:
-  esker-bench                                      suite redb, scale quick, all engines, 3 runs
+  esker-bench                                      suite redb, scale quick, Esker, LMDB and redb, 3 runs
   esker-bench list                                 what can be run
   esker-bench run redb --scale seed --runs 5       the published sizes
   esker-bench run redb --engine esker --engine lmdb --dir /mnt/fast
@@ -98,6 +98,9 @@ pub(crate) struct RunArguments {
     /// Go on with the run that was interrupted and left its results in --out
     #[arg(long)]
     pub(crate) resume: bool,
+    /// Do not count syncs under strace first; sync rows are then believed, and the report says so
+    #[arg(long)]
+    pub(crate) no_trace: bool,
     /// Longest time for one engine and run; past it the engine is stopped and its rows fail [default: by scale]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<u64>,

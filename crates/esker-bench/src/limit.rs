@@ -59,3 +59,32 @@ impl Drop for Limit {
         drop(fs::remove_dir(&self.dir));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn l1_a_process_beyond_its_limit_is_killed_and_the_group_goes() {
+        let Some(limit) = Limit::new(16 << 20) else {
+            println!("no control group can be made here");
+            return;
+        };
+        assert!(!limit.has_killed());
+        // tail keeps what it will print: far more than the limit.
+        let hungry = "sleep 0.3; head -c 300m /dev/zero | tail -c 200m > /dev/null";
+        let mut child = Command::new("sh").args(["-c", hungry]).spawn().unwrap();
+        limit.take_in(child.id()).unwrap();
+        child.wait().unwrap();
+        assert!(limit.has_killed());
+        let dir = limit.dir.clone();
+        // The kernel empties a group a little after its last process has ended.
+        thread::sleep(Duration::from_millis(100));
+        drop(limit);
+        assert!(!dir.exists());
+    }
+}

@@ -47,16 +47,16 @@ use crate::suites::{SUITES, Suite};
 use esker_bench_api::results::Record;
 use esker_bench_api::{Engine, Failure};
 
+/// What runs when nothing is asked for: a minute or two, for a first look.
+const FIRST_LOOK: [&str; 9] =
+    ["esker-bench", "run", "redb", "--engine", "esker", "--engine", "lmdb", "--engine", "redb"];
+
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        None => {
-            Cli::try_parse_from(["esker-bench", "run"]).map_err(Failure::engine).and_then(|cli| {
-                match cli.command {
-                    Some(Command::Run(arguments)) => run(&arguments),
-                    _ => Err(Failure::engine("`run` did not parse as itself")),
-                }
-            })
-        }
+        None => Cli::try_parse_from(FIRST_LOOK).map_err(Failure::engine).and_then(|cli| match cli.command {
+            Some(Command::Run(arguments)) => run(&arguments),
+            _ => Err(Failure::engine("`run` did not parse as itself")),
+        }),
         Some(Command::List) => list(),
         Some(Command::Run(arguments)) => run(&arguments),
         Some(Command::Child(arguments)) => run_child(&arguments),
@@ -183,6 +183,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
                 timeout: Duration::from_secs(arguments.timeout.unwrap_or(arguments.scale.seconds_max())),
                 commit: context.commit.clone(),
                 done,
+                trace: !arguments.no_trace,
             }
         })
         .collect();

@@ -48,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) commit: String,
     /// N4: engine, run, group.
     pub(crate) done: BTreeSet<(String, u32, usize)>,
+    /// Whether syncs are counted first.
+    pub(crate) trace: bool,
 }
 
 /// Runs the plan; `keep` is handed every record as soon as it is known.
@@ -343,6 +345,9 @@ fn trace_syncs(
     progress: &Progress,
 ) -> Result<BTreeMap<&'static str, SyncsPerCommit>, Failure> {
     let mut found = BTreeMap::new();
+    if !plan.trace {
+        return Ok(found);
+    }
     if !syncs::tracer_works() {
         progress.note("strace is not installed: syncs per commit are not traced", true);
         return Ok(found);
