@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-const PEERS: &[&str] = &["heed", "redb"];
+const PEERS: &[&str] =
+    &["bf-tree", "canopydb", "fjall", "heed", "persy", "redb", "sanakirja", "signet-libmdbx", "sled"];
 
 fn main() {
     let manifest_dir = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it for build scripts");
@@ -15,6 +16,6 @@ fn main() {
             .find(|package| package.contains(&format!("name = \"{peer}\"\n")))
             .and_then(|package| package.split("version = \"").nth(1)?.split('"').next())
             .unwrap_or("unknown");
-        println!("cargo::rustc-env=VERSION_{}={version}", peer.to_uppercase());
+        println!("cargo::rustc-env=VERSION_{}={version}", peer.to_uppercase().replace('-', "_"));
     }
 }

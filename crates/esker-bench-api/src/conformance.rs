@@ -69,7 +69,8 @@ fn check(store: &dyn Store, live: &Items) {
 /// When the adapter or its engine is wrong.
 pub fn check_engine(engine: &dyn Engine, dir: &Path) {
     let can = |feature| engine.cannot(feature).is_none();
-    let durability = if can(Feature::SyncCommits) { Durability::Sync } else { Durability::Async };
+    let modes = [Durability::Sync, Durability::Async, Durability::NoSync];
+    let durability = modes.into_iter().find(|mode| can(mode.feature())).unwrap();
     let options = OpenOptions { durability, ..OpenOptions::with_cache(CACHE_BYTES) };
     let mut live: Items = (0..1000).map(item).collect();
     {
@@ -100,6 +101,10 @@ pub fn check_engine(engine: &dyn Engine, dir: &Path) {
             assert_eq!(get(&mut **before, &removed[0].0).as_ref(), Some(&removed[0].1), "S2");
         }
         drop(before);
+        check(&*store, &live);
+
+        live[7].1 = b"replaced".to_vec();
+        store.write(&mut |writer| writer.put(&live[7].0, &live[7].1)).unwrap();
         check(&*store, &live);
 
         store.drain().unwrap();

@@ -60,6 +60,9 @@ pub struct OpenOptions {
     pub memory_bytes_max: Option<u64>,
     /// Size of the memtable or write buffer where the suite limits it; engines without one pass over it.
     pub write_buffer_bytes: Option<u64>,
+    /// Size of the suite's values, of the largest where they differ: some engines lay large values out apart, but have to be
+    /// told. 0 where the suite does not say.
+    pub value_bytes: u64,
     /// Durability of the transactions that follow; [`Failure::Unsupported`] when the engine has no such mode.
     pub durability: Durability,
 }
@@ -67,7 +70,13 @@ pub struct OpenOptions {
 impl OpenOptions {
     /// This much cache, everything else the engine's own, sync commits.
     pub fn with_cache(cache_bytes: u64) -> Self {
-        Self { cache_bytes, memory_bytes_max: None, write_buffer_bytes: None, durability: Durability::Sync }
+        Self {
+            cache_bytes,
+            memory_bytes_max: None,
+            write_buffer_bytes: None,
+            value_bytes: 0,
+            durability: Durability::Sync,
+        }
     }
 }
 
@@ -106,6 +115,8 @@ pub enum Feature {
 /// What the transactions of an engine guarantee, as the adapter uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
+    /// Each write stands for itself: several are not atomic.
+    Operation,
     /// A batch of writes is atomic; reads within a transaction and conflicts are not covered.
     Batch,
     /// Reads are of one snapshot; conflicting writers are told or wait.
@@ -118,6 +129,7 @@ impl Isolation {
     /// For reports.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Operation => "single operations",
             Self::Batch => "atomic batches",
             Self::Snapshot => "snapshot isolation",
             Self::Serializable => "serializable",

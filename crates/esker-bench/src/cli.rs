@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Load(LoadArguments),
     /// Write a stream of pairs to stdout (lengths are u32, little-endian), as obigstore's bm_makedata does
     Makedata(MakedataArguments),
+    /// Print the tables that the workloads' sources published, beside ours
+    SeedTables(SeedTablesArguments),
     /// A process that writes until it is killed, started by suite `open`
     #[command(hide = true)]
     KilledWriter {
@@ -104,6 +106,13 @@ pub(crate) struct RunArguments {
     /// Longest time for one engine and run; past it the engine is stopped and its rows fail [default: by scale]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<u64>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct SeedTablesArguments {
+    /// Files of results to show beside them; their run.json tells the machine
+    #[arg(value_name = "RESULTS.jsonl")]
+    pub(crate) results: Vec<PathBuf>,
 }
 
 #[derive(clap::Args)]

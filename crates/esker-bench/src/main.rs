@@ -23,6 +23,7 @@ mod load;
 mod machine;
 mod measure;
 mod progress;
+mod published;
 mod recorder;
 mod report;
 mod runner;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         }),
         Some(Command::List) => list(),
         Some(Command::Run(arguments)) => run(&arguments),
+        Some(Command::SeedTables(arguments)) => published::print(&arguments.results),
         Some(Command::Child(arguments)) => run_child(&arguments),
         Some(Command::Report { files, out }) => report_of(&files, &out),
         Some(Command::Compare { before, after }) => compare(&before, &after),
@@ -136,7 +138,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
     };
     let mut chosen = arguments.engines.iter().map(|name| find_engine(name)).collect::<Result<Vec<_>, _>>()?;
     if chosen.is_empty() {
-        chosen = engines::shown().collect();
+        chosen = engines::default().collect();
     }
     if cfg!(debug_assertions) && arguments.scale != Scale::Test {
         eprintln!("esker-bench: this is not a release build, its figures mean nothing");

@@ -3,27 +3,59 @@
 //! To add one, write `engines/NAME.rs` with a type that implements `esker_bench_api::Engine`, and add it to [`ENGINES`]. The tests below
 //! then run it through the same small correctness test as the rest. An engine with a heavy build has a crate of its own instead. docs/benchmarking.md has the rules.
 
+mod bf_tree;
 mod canary;
+mod canopydb;
 mod esker;
+mod fjall;
+mod go;
+mod libmdbx;
 mod lmdb;
+mod persy;
 mod redb;
+mod sanakirja;
+mod sled;
 
 use canary::Canary;
 
 use esker_bench_api::Engine;
 
 /// In the order in which they take turns and stand in tables.
-pub(crate) static ENGINES: &[&dyn Engine] =
-    &[&esker::Esker, &lmdb::Lmdb, &redb::Redb, &Canary::Wrong, &Canary::Crash, &Canary::Hang];
+pub(crate) static ENGINES: &[&dyn Engine] = &[
+    &esker::Esker,
+    &lmdb::Lmdb,
+    &libmdbx::Libmdbx,
+    &redb::Redb,
+    &canopydb::Canopydb,
+    &fjall::Fjall,
+    &sled::Sled,
+    &sanakirja::Sanakirja,
+    &persy::Persy,
+    &bf_tree::BfTree,
+    #[cfg(feature = "rocksdb")]
+    &esker_bench_rocksdb::RocksDb,
+    &go::BADGER,
+    &go::PEBBLE,
+    &go::BBOLT,
+    &go::GOLEVELDB,
+    &Canary::Wrong,
+    &Canary::Crash,
+    &Canary::Hang,
+];
 
 /// The engine of that name, hidden ones included.
 pub(crate) fn find(name: &str) -> Option<&'static dyn Engine> {
     ENGINES.iter().copied().find(|engine| engine.name() == name)
 }
 
-/// The engines that run when none is named.
+/// The engines of the default build and of the features that it was built with, those in Go too.
 pub(crate) fn shown() -> impl Iterator<Item = &'static dyn Engine> {
     ENGINES.iter().copied().filter(|engine| !engine.hidden())
+}
+
+/// The engines that run when none is named: all but those in Go, which have to be built first.
+pub(crate) fn default() -> impl Iterator<Item = &'static dyn Engine> {
+    shown().filter(|engine| !go::NAMES.contains(&engine.name()))
 }
 
 #[cfg(test)]
@@ -33,7 +65,7 @@ mod tests {
 
     #[test]
     fn every_adapter_is_correct() {
-        for engine in shown().filter(|engine| engine.program().unwrap().is_none()) {
+        for engine in default() {
             println!("{}", engine.name());
             conformance::check_engine(engine, tempfile::tempdir().unwrap().path());
         }

@@ -8,6 +8,7 @@
 //!      writes `data-charts` and `data-broken` to the root element, where a test, or anybody, can read them.
 
 use crate::machine::Context;
+use crate::published;
 use crate::report::limits::Limits;
 use crate::report::markup::{escape, push};
 use crate::report::summary::{Cell, RowSummary, Summary};
@@ -95,6 +96,13 @@ fn failures(out: &mut String, summary: &Summary) {
     }
     if !failures.is_empty() {
         push(out, format_args!("<h3>Rows without a value</h3><ul>{failures}</ul>"));
+    }
+    let mut elsewhere = String::new();
+    for line in published::elsewhere(&summary.suite) {
+        push(&mut elsewhere, format_args!("<li>{}</li>", escape(&line)));
+    }
+    if !elsewhere.is_empty() {
+        push(out, format_args!("<h3>Published elsewhere, on other machines</h3><ul>{elsewhere}</ul>"));
     }
 }
 

@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use crate::machine::Context;
+use crate::published;
 use crate::report::summary::{Cell, RowSummary, Summary};
 use crate::report::units::{bytes, seconds, show};
 use esker_bench_api::results::Better;
@@ -83,6 +84,9 @@ fn notes(summary: &Summary, context: &Context) -> String {
             Some(syncs.map_or_else(|| format!("{engine} not traced"), |syncs| format!("{engine} {syncs:.2}")))
         });
         say(format!("syncs per commit, {name}: {}", syncs.collect::<Vec<_>>().join(", ")));
+    }
+    for line in published::elsewhere(&summary.suite) {
+        say(line);
     }
     let versions: Vec<String> =
         summary.engines.iter().map(|(name, version)| format!("{name} {version}")).collect();

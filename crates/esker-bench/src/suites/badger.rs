@@ -117,7 +117,7 @@ impl Suite for BadgerSuite {
             live: 0,
         };
         let dir = recorder.dir().to_path_buf();
-        let options = OpenOptions::with_cache(CACHE_BYTES);
+        let options = OpenOptions { value_bytes: bytes as u64, ..OpenOptions::with_cache(CACHE_BYTES) };
         let store = engine.open(&dir, &options)?;
         recorder.row(&format!("populate ({size})"), || run.populate(&*store))?;
         recorder.drain(&*store)?;

@@ -70,7 +70,8 @@ impl Suite for LargeSuite {
         }
         let (large, small) = counts(scale);
         let (pool, keys, items) = (Pool::new(LARGE_SEED), Items::new(LARGE_SEED), Items::new(SMALL_SEED));
-        let store = engine.open(recorder.dir(), &OpenOptions::with_cache(CACHE_BYTES))?;
+        let options = OpenOptions { value_bytes: LARGE_BYTES as u64, ..OpenOptions::with_cache(CACHE_BYTES) };
+        let store = engine.open(recorder.dir(), &options)?;
         recorder.row("bulk load", || {
             store.write(&mut |writer| {
                 (0..large).try_for_each(|i| writer.put(&keys.key(i), pool.value(i, LARGE_BYTES)))?;

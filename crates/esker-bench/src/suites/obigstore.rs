@@ -200,7 +200,9 @@ impl Suite for ObigstoreSuite {
             return rows.into_iter().try_for_each(|row| recorder.cannot(&row.name, why));
         }
         let dir = recorder.dir().to_path_buf();
-        let store = engine.open(&dir, &OpenOptions { durability, ..OpenOptions::with_cache(CACHE_BYTES) })?;
+        let value_bytes = if group == LARGE_GROUP { LARGE_BYTES } else { VALUE_BYTES } as u64;
+        let options = OpenOptions { value_bytes, durability, ..OpenOptions::with_cache(CACHE_BYTES) };
+        let store = engine.open(&dir, &options)?;
         let run = Run { store: &*store, counts: counts(scale), scale, dir: &dir };
         match group {
             0 | 1 => run.hotspots(if group == 0 { HOTSPOT_SYNC } else { HOTSPOT }, recorder),

@@ -152,6 +152,7 @@ impl Suite for YcsbSuite {
         }
         let options = OpenOptions {
             write_buffer_bytes: Some(WRITE_BUFFER_BYTES),
+            value_bytes: VALUE_BYTES as u64,
             durability,
             ..OpenOptions::with_cache(CACHE_BYTES)
         };

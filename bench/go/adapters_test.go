@@ -1,0 +1,188 @@
+package main
+
+// The small correctness test that every adapter passes, as conformance.rs in crates/esker-bench-api has it.
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"testing"
+
+	"esker.invalid/bench/lab"
+)
+
+type item struct{ key, value string }
+
+func numbered(i int) item { return item{fmt.Sprintf("key %05d", i), fmt.Sprintf("value %d", i)} }
+
+type fixture struct {
+	*testing.T
+	store lab.Store
+	live  []item
+}
+
+func (f *fixture) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) put(items ...item) {
+	f.Helper()
+	f.must(f.store.Write(func(w lab.Writer) error {
+		for _, item := range items {
+			if err := w.Put([]byte(item.key), []byte(item.value)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+func (f *fixture) walk(reader lab.Reader, from string, limit uint64) []item {
+	f.Helper()
+	items := []item{}
+	seen, err := reader.Range([]byte(from), limit, func(key, value []byte) {
+		items = append(items, item{string(key), string(value)})
+	})
+	f.must(err)
+	if seen != uint64(len(items)) {
+		f.Fatalf("%d items shown, %d told", len(items), seen)
+	}
+	return items
+}
+
+func (f *fixture) get(reader lab.Reader, key string) (value string, found bool) {
+	f.Helper()
+	found, err := reader.Get([]byte(key), func(bytes []byte) { value = string(bytes) })
+	f.must(err)
+	return value, found
+}
+
+func (f *fixture) check() {
+	f.Helper()
+	reader, err := f.store.Reader()
+	f.must(err)
+	defer reader.Close()
+	length, err := reader.Len()
+	f.must(err)
+	if length != uint64(len(f.live)) {
+		f.Fatalf("len is %d, not %d", length, len(f.live))
+	}
+	if got := f.walk(reader, "", ^uint64(0)); !reflect.DeepEqual(got, f.live) {
+		f.Fatal("a full walk shows other items")
+	}
+	for _, item := range f.live {
+		if value, found := f.get(reader, item.key); !found || value != item.value {
+			f.Fatalf("%s is %q, %t", item.key, value, found)
+		}
+	}
+	middle := len(f.live) / 2
+	if got := f.walk(reader, f.live[middle].key, 10); !reflect.DeepEqual(got, f.live[middle:middle+10]) {
+		f.Fatal("a walk from the middle shows other items")
+	}
+	if got := f.walk(reader, "zzz", 10); len(got) != 0 {
+		f.Fatal("a walk from behind the end shows items")
+	}
+	if _, found := f.get(reader, "no such key"); found {
+		f.Fatal("a key that is not there is found")
+	}
+	var keys []string
+	_, err = reader.Keys([]byte(f.live[middle].key), 10, func(key []byte) { keys = append(keys, string(key)) })
+	f.must(err)
+	if len(keys) != 10 || keys[9] != f.live[middle+9].key {
+		f.Fatal("a walk over keys shows others")
+	}
+	value := ""
+	_, err = f.store.Get([]byte(f.live[middle].key), func(bytes []byte) { value = string(bytes) })
+	f.must(err)
+	if value != f.live[middle].value {
+		f.Fatal("Store.Get gives another value")
+	}
+	seen, err := f.store.Range([]byte(f.live[middle].key), 3, func(_, _ []byte) {})
+	f.must(err)
+	if seen != 3 {
+		f.Fatal("Store.Range gives another count")
+	}
+}
+
+func TestAdapters(t *testing.T) {
+	for _, engine := range engines {
+		t.Run(engine.Name(), func(t *testing.T) { adapterIsCorrect(t, engine) })
+	}
+}
+
+func adapterIsCorrect(t *testing.T, engine lab.Engine) {
+	dir := t.TempDir()
+	options := lab.OpenOptions{CacheBytes: 64 << 20, ValueBytes: 16}
+	store, err := engine.Open(dir, options)
+	f := &fixture{t, store, nil}
+	f.must(err)
+	for i := range 1000 {
+		f.live = append(f.live, numbered(i))
+	}
+	shuffled := slices.Clone(f.live[:900])
+	slices.Reverse(shuffled)
+	f.put(shuffled...)
+	f.must(store.SetDurability(lab.NoSync))
+	for i := 900; i < 1000; i++ {
+		f.put(f.live[i])
+	}
+	f.must(store.SetDurability(lab.Sync))
+	f.check()
+
+	stop := errors.New("stop")
+	err = store.Write(func(w lab.Writer) error {
+		f.must(w.Put([]byte("never"), []byte("seen")))
+		return stop
+	})
+	if !errors.Is(err, stop) {
+		t.Fatal("the error of the work is lost:", err)
+	}
+	f.check()
+
+	before, err := store.Reader()
+	f.must(err)
+	removed := f.live[500:]
+	f.live = f.live[:500]
+	f.must(store.Write(func(w lab.Writer) error {
+		for _, item := range removed {
+			if err := w.Remove([]byte(item.key)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	if value, found := f.get(before, removed[0].key); !found || value != removed[0].value {
+		t.Fatal("S2: an open reader is a snapshot")
+	}
+	f.must(before.Close())
+	f.check()
+
+	f.live[7].value = "replaced"
+	f.put(f.live[7])
+	f.check()
+	f.must(store.Drain())
+	f.must(store.Compact())
+	f.check()
+	f.put(f.live[0])
+	f.must(store.Close())
+	f.store, err = engine.Open(dir, options)
+	f.must(err)
+	f.check()
+	f.must(f.store.Close())
+}
+
+func TestEnginesJSONIsUpToDate(t *testing.T) {
+	text, err := os.ReadFile("engines.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(text, describe()) {
+		t.Error("engines.json is old: write it anew with `go run . engines > engines.json`")
+	}
+}

@@ -1,0 +1,210 @@
+package main
+
+// Badger, with the options that it recommends.
+//
+//	Store.Write -> one read-write transaction (write to a mapped WAL; msync with SyncWrites)
+//	Reader      -> one read-only transaction; values are lent until the transaction ends
+
+import (
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"esker.invalid/bench/lab"
+)
+
+type badgerEngine struct{}
+
+func (badgerEngine) Name() string      { return "badger" }
+func (badgerEngine) Module() string    { return "github.com/dgraph-io/badger/v4" }
+func (badgerEngine) Isolation() string { return "serializable" }
+
+func (badgerEngine) Options() []lab.Option {
+	return []lab.Option{
+		lab.Set("DefaultOptions", "as they are, but for what follows", "\"recommended options for good performance\"", "options.go, DefaultOptions"),
+		lab.Set("BlockCacheSize", "the suite's cache", "its cache of blocks", "docs of WithBlockCacheSize"),
+		lab.Set("IndexCacheSize", "0, the default", "all indexes stay in memory", "docs of WithIndexCacheSize"),
+		lab.Set("MemTableSize", "64 MiB or the suite's write buffer", "the default, or the suite's limit", "docs of WithMemTableSize"),
+		lab.Set("sync commits", "WithSyncWrites(true)", "an msync with each commit; to change it the database is closed and opened", "docs of WithSyncWrites"),
+		lab.Set("async and nosync commits", "WithSyncWrites(false)", "the default: survives the process, and a power cut loses the newest commits", "docs of WithSyncWrites"),
+		lab.Set("key-only walks", "PrefetchValues false", "leaves values unread", "docs of IteratorOptions; quickstart, Key-only iteration"),
+		lab.Set("range reads", "PrefetchSize: what the row reads, at most 100", "fetching ahead beyond the range would be work that nobody asked for", "docs of IteratorOptions.PrefetchSize"),
+		lab.Set("compaction", "Flatten, then RunValueLogGC(0.5) until nothing is rewritten", "its full compaction", "docs of DB.Flatten and DB.RunValueLogGC"),
+	}
+}
+
+func (badgerEngine) Cannot(feature lab.Feature) string {
+	if feature == lab.LargeTransactions {
+		return "a transaction of Badger holds at most 15 % of a memtable (ErrTxnTooBig)"
+	}
+	return ""
+}
+
+func (badgerEngine) Open(dir string, options lab.OpenOptions) (lab.Store, error) {
+	store := &badgerStore{dir: dir, options: options}
+	return store, store.open()
+}
+
+type badgerStore struct {
+	dir     string
+	options lab.OpenOptions
+	db      *badger.DB
+}
+
+func (s *badgerStore) open() error {
+	o := badger.DefaultOptions(s.dir).
+		WithBlockCacheSize(s.options.CacheBytes).
+		WithSyncWrites(s.options.Durability == lab.Sync).
+		WithLogger(nil)
+	if s.options.WriteBufferBytes > 0 {
+		o = o.WithMemTableSize(s.options.WriteBufferBytes)
+	}
+	db, err := badger.Open(o)
+	s.db = db
+	return err
+}
+
+func (s *badgerStore) SetDurability(durability lab.Durability) error {
+	if (durability == lab.Sync) == (s.options.Durability == lab.Sync) {
+		return nil
+	}
+	s.options.Durability = durability
+	if err := s.db.Close(); err != nil { // S4: closing writes and syncs everything
+		return err
+	}
+	return s.open()
+}
+
+func (s *badgerStore) Write(work func(lab.Writer) error) error {
+	txn := s.db.NewTransaction(true)
+	defer txn.Discard()
+	if err := work(badgerWriter{txn}); err != nil {
+		return tooLarge(err)
+	}
+	return tooLarge(txn.Commit())
+}
+
+func tooLarge(err error) error {
+	if errors.Is(err, badger.ErrTxnTooBig) {
+		return lab.ErrTooLarge
+	}
+	return err
+}
+
+func (s *badgerStore) Reader() (lab.Reader, error) {
+	return &badgerReader{s.db.NewTransaction(false)}, nil
+}
+
+func (s *badgerStore) Get(key []byte, visit func([]byte)) (bool, error) {
+	return lab.GetOnce(s, key, visit)
+}
+
+func (s *badgerStore) Range(from []byte, limit uint64, visit func(key, value []byte)) (uint64, error) {
+	return lab.RangeOnce(s, from, limit, visit)
+}
+
+func (s *badgerStore) Compact() error {
+	if err := s.db.Flatten(runtime.GOMAXPROCS(0)); err != nil {
+		return err
+	}
+	for {
+		err := s.db.RunValueLogGC(0.5)
+		if errors.Is(err, badger.ErrNoRewrite) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Drain waits until no level asks for a merge: two looks in a row, since its workers start within moments.
+func (s *badgerStore) Drain() error {
+	for quiet := 0; quiet < 3; {
+		quiet++
+		for _, level := range s.db.Levels() {
+			if level.Score >= 1 {
+				quiet = 0
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return nil
+}
+
+func (s *badgerStore) Close() error { return s.db.Close() }
+
+type badgerWriter struct{ txn *badger.Txn }
+
+func (w badgerWriter) Put(key, value []byte) error {
+	// Until the commit, Badger keeps the slices that it is given.
+	return w.txn.Set(append([]byte(nil), key...), append([]byte(nil), value...))
+}
+
+func (w badgerWriter) Remove(key []byte) error {
+	return w.txn.Delete(append([]byte(nil), key...))
+}
+
+type badgerReader struct{ txn *badger.Txn }
+
+func (r *badgerReader) Get(key []byte, visit func([]byte)) (bool, error) {
+	item, err := r.txn.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, item.Value(func(value []byte) error {
+		visit(value)
+		return nil
+	})
+}
+
+func (r *badgerReader) Range(from []byte, limit uint64, visit func(key, value []byte)) (uint64, error) {
+	options := badger.DefaultIteratorOptions
+	options.PrefetchSize = int(min(limit, uint64(options.PrefetchSize)))
+	iter := r.txn.NewIterator(options)
+	defer iter.Close()
+	seen := uint64(0)
+	for iter.Seek(from); iter.Valid(); iter.Next() {
+		item := iter.Item()
+		err := item.Value(func(value []byte) error {
+			visit(item.Key(), value)
+			return nil
+		})
+		if err != nil {
+			return seen, err
+		}
+		if seen++; seen == limit {
+			break
+		}
+	}
+	return seen, nil
+}
+
+func (r *badgerReader) Keys(from []byte, limit uint64, visit func(key []byte)) (uint64, error) {
+	options := badger.DefaultIteratorOptions
+	options.PrefetchValues = false
+	iter := r.txn.NewIterator(options)
+	defer iter.Close()
+	seen := uint64(0)
+	for iter.Seek(from); iter.Valid(); iter.Next() {
+		visit(iter.Item().Key())
+		if seen++; seen == limit {
+			break
+		}
+	}
+	return seen, nil
+}
+
+func (r *badgerReader) Len() (uint64, error) {
+	return r.Keys(nil, ^uint64(0), func([]byte) {})
+}
+
+func (r *badgerReader) Close() error {
+	r.txn.Discard()
+	return nil
+}

@@ -1,0 +1,184 @@
+package main
+
+// bbolt, set up as etcd sets it up, which the same people keep.
+//
+//	Store.Write -> one read-write transaction (pages and freelist written, fdatasync, meta page, fdatasync)
+//	Reader      -> one read-only transaction; values are lent from the map
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"esker.invalid/bench/lab"
+)
+
+type bboltEngine struct{}
+
+// bboltBucket is where the map is.
+var bboltBucket = []byte("map")
+
+const (
+	bboltFile         = "data.bbolt"
+	bboltMapBytes     = 64 << 30
+	bboltCompactBytes = 64 << 10 // of one transaction of a compaction: the default of its command
+)
+
+func (bboltEngine) Name() string      { return "bbolt" }
+func (bboltEngine) Module() string    { return "go.etcd.io/bbolt" }
+func (bboltEngine) Isolation() string { return "serializable" }
+
+func (bboltEngine) Options() []lab.Option {
+	return []lab.Option{
+		lab.Set("FreelistType", "hashmap", "faster than the default array on large files, and its coming default", "etcd, server/storage/backend/backend.go; bbolt, db.go"),
+		lab.Set("NoFreelistSync", "true", "the freelist is not written with each commit but found again at opening", "etcd, server/storage/backend/backend.go; docs of Options.NoFreelistSync"),
+		lab.Set("InitialMmapSize", "64 GiB", "address space ahead of need, so that a growing file never waits for readers", "docs of Options.InitialMmapSize; etcd gives 10 GiB"),
+		lab.Set("cache", "the page cache", "bbolt has no cache of its own", "README, Caveats & Limitations"),
+		lab.Set("nosync commits", "DB.NoSync", "switched on for those rows only", "docs of DB.NoSync"),
+		lab.Set("compaction", "bbolt.Compact into a new file, renamed over the old", "its only compaction, as its command does it", "README; docs of Compact"),
+	}
+}
+
+func (bboltEngine) Cannot(feature lab.Feature) string {
+	switch feature {
+	case lab.AsyncCommits:
+		return "bbolt has no safe async commit: with DB.NoSync a power cut may leave a broken database"
+	case lab.LargeTransactions:
+		return "bbolt splits pages only at commit; its README advises against more than 100,000 random inserts into a new bucket in one transaction"
+	}
+	return ""
+}
+
+func (bboltEngine) Open(dir string, options lab.OpenOptions) (lab.Store, error) {
+	store := &bboltStore{path: filepath.Join(dir, bboltFile)}
+	if err := store.open(); err != nil {
+		return nil, err
+	}
+	return store, store.SetDurability(options.Durability)
+}
+
+type bboltStore struct {
+	path string
+	db   *bolt.DB
+}
+
+func (s *bboltStore) open() error {
+	options := bolt.Options{
+		Timeout:         time.Second,
+		FreelistType:    bolt.FreelistMapType,
+		NoFreelistSync:  true,
+		InitialMmapSize: bboltMapBytes,
+	}
+	db, err := bolt.Open(s.path, 0o644, &options)
+	if err != nil {
+		return err
+	}
+	s.db = db
+	return db.Update(func(tx *bolt.Tx) error {
+		_, err := tx.CreateBucketIfNotExists(bboltBucket)
+		return err
+	})
+}
+
+func (s *bboltStore) SetDurability(durability lab.Durability) error {
+	switch durability {
+	case lab.Async:
+		return lab.Unsupported{Why: bboltEngine{}.Cannot(lab.AsyncCommits)}
+	case lab.NoSync:
+		s.db.NoSync = true
+		return nil
+	}
+	s.db.NoSync = false
+	return s.db.Sync() // S4
+}
+
+func (s *bboltStore) Write(work func(lab.Writer) error) error {
+	return s.db.Update(func(tx *bolt.Tx) error {
+		return work(bboltWriter{tx.Bucket(bboltBucket)})
+	})
+}
+
+func (s *bboltStore) Reader() (lab.Reader, error) {
+	tx, err := s.db.Begin(false)
+	if err != nil {
+		return nil, err
+	}
+	return &bboltReader{tx, tx.Bucket(bboltBucket)}, nil
+}
+
+func (s *bboltStore) Get(key []byte, visit func([]byte)) (bool, error) {
+	return lab.GetOnce(s, key, visit)
+}
+
+func (s *bboltStore) Range(from []byte, limit uint64, visit func(key, value []byte)) (uint64, error) {
+	return lab.RangeOnce(s, from, limit, visit)
+}
+
+func (s *bboltStore) Compact() error {
+	compacted := s.path + ".compacted"
+	target, err := bolt.Open(compacted, 0o644, &bolt.Options{NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	if err != nil {
+		return err
+	}
+	if err := bolt.Compact(target, s.db, bboltCompactBytes); err != nil {
+		return err
+	}
+	if err := target.Close(); err != nil {
+		return err
+	}
+	if err := s.db.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(compacted, s.path); err != nil {
+		return err
+	}
+	return s.open()
+}
+
+func (s *bboltStore) Drain() error { return nil }
+func (s *bboltStore) Close() error { return s.db.Close() }
+
+type bboltWriter struct{ bucket *bolt.Bucket }
+
+func (w bboltWriter) Put(key, value []byte) error {
+	// Until the commit, bbolt keeps the slices that it is given.
+	return w.bucket.Put(bytes.Clone(key), bytes.Clone(value))
+}
+
+func (w bboltWriter) Remove(key []byte) error { return w.bucket.Delete(key) }
+
+type bboltReader struct {
+	tx     *bolt.Tx
+	bucket *bolt.Bucket
+}
+
+func (r *bboltReader) Get(key []byte, visit func([]byte)) (bool, error) {
+	value := r.bucket.Get(key)
+	if value == nil {
+		return false, nil
+	}
+	visit(value)
+	return true, nil
+}
+
+func (r *bboltReader) Range(from []byte, limit uint64, visit func(key, value []byte)) (uint64, error) {
+	cursor := r.bucket.Cursor()
+	seen := uint64(0)
+	for key, value := cursor.Seek(from); key != nil; key, value = cursor.Next() {
+		visit(key, value)
+		if seen++; seen == limit {
+			break
+		}
+	}
+	return seen, nil
+}
+
+func (r *bboltReader) Keys(from []byte, limit uint64, visit func(key []byte)) (uint64, error) {
+	return r.Range(from, limit, func(key, _ []byte) { visit(key) })
+}
+
+func (r *bboltReader) Len() (uint64, error) { return uint64(r.bucket.Stats().KeyN), nil }
+func (r *bboltReader) Close() error         { return r.tx.Rollback() }

@@ -1,0 +1,84 @@
+// Prints what a test of esker-bench holds against the Rust side. It has no engine in it, so it builds in seconds.
+//
+//	describe streams      checksums of every generator
+//	describe rows SCALE   rows of every suite with their counts
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"os"
+
+	"esker.invalid/bench/generate"
+	"esker.invalid/bench/lab"
+)
+
+func main() {
+	var answer any
+	switch args := os.Args[1:]; {
+	case len(args) == 1 && args[0] == "streams":
+		answer = streams()
+	case len(args) == 2 && args[0] == "rows":
+		rows := map[string][]lab.Row{}
+		for _, suite := range lab.Suites {
+			rows[suite.Name()] = suite.Rows(args[1])
+		}
+		answer = rows
+	default:
+		fmt.Fprintln(os.Stderr, "usage: describe streams | describe rows SCALE")
+		os.Exit(2)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+type stream struct {
+	Name string `json:"name"`
+	Sum  uint64 `json:"sum"`
+}
+
+func streams() []stream {
+	var key [24]byte
+	sum := func(n int, pair func(i uint64) uint64) uint64 {
+		sum := uint64(0)
+		for i := range n {
+			sum = bits.RotateLeft64(sum, 1) ^ pair(uint64(i))
+		}
+		return sum
+	}
+	redb := generate.Items{Seed: 3}
+	var redbValue [generate.ItemValueBytes]byte
+	ints := generate.Ints{Seed: 3}
+	var intKey [4]byte
+	var intValue [8]byte
+	pool := generate.NewPool(3)
+	badger := generate.NewBadgerItems(3, 128)
+	draws := badger.Draws()
+	var badgerKey [generate.BadgerKeyBytes]byte
+	ycsb := generate.YcsbRecords{Seed: 3}
+	var ycsbValue [generate.YcsbValueBytes]byte
+	zipf, ranks := generate.NewZipf(0.99), generate.NewRng(1)
+	order := generate.NewOrder(351_000, 7).SkipTo(1000)
+	return []stream{
+		{"redb", sum(1000, func(i uint64) uint64 {
+			return generate.Checksum(redb.Key(i, &key), redb.Value(i, &redbValue))
+		})},
+		{"int", sum(1000, func(i uint64) uint64 {
+			return generate.Checksum(ints.Key(uint32(i), &intKey), ints.Value(uint32(i), &intValue))
+		})},
+		{"large", sum(3, func(i uint64) uint64 { return generate.Checksum(nil, pool.Value(i, 2_000_000)) })},
+		{"badger", sum(1000, func(uint64) uint64 {
+			k := draws.Below(1000)
+			return generate.Checksum(badger.Key(k, &badgerKey), badger.Value(k))
+		})},
+		{"ycsb", sum(1000, func(i uint64) uint64 {
+			return generate.Checksum(ycsb.Key(i, &key), ycsb.Value(i, i%3, &ycsbValue))
+		})},
+		{"zipf", sum(1000, func(uint64) uint64 { return zipf.Rank(ranks, 1_000_000) })},
+		{"order", sum(1000, func(uint64) uint64 { return order.Take() })},
+		{"probe", sum(20, func(i uint64) uint64 { return generate.Probe(redbValue[:i]) })},
+	}
+}

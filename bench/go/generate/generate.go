@@ -1,0 +1,302 @@
+// Package generate makes the bytes of every workload, the same as crates/esker-bench-api/src/generate does.
+package generate
+
+// From a seed and a number:
+//
+//	Word(seed, c) = mix64(seed + golden * (c + 1))
+//	fill(seed)    = Word(seed, 0), Word(seed, 1), ...   8 bytes each, little-endian, the last one cut
+//
+// G1. generate_test.go pins every stream by the figures that pin the Rust generators; a test of esker-bench compares both directly.
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"strconv"
+)
+
+const golden = 0x9E3779B97F4A7C15
+
+func Mix64(z uint64) uint64 {
+	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
+	z = (z ^ (z >> 27)) * 0x94D049BB133111EB
+	return z ^ (z >> 31)
+}
+
+// Unmix64 is the inverse of Mix64.
+func Unmix64(z uint64) uint64 {
+	z = (z ^ (z >> 31) ^ (z >> 62)) * 0x319642B2D24D8EC3
+	z = (z ^ (z >> 27) ^ (z >> 54)) * 0x96DE1B173F119089
+	return z ^ (z >> 30) ^ (z >> 60)
+}
+
+func Word(seed, counter uint64) uint64 {
+	return Mix64(seed + golden*(counter+1))
+}
+
+// FillFrom fills bytes with the stream of seed from word first on.
+func FillFrom(seed, first uint64, bytes []byte) {
+	for ; len(bytes) >= 8; first++ {
+		binary.LittleEndian.PutUint64(bytes, Word(seed, first))
+		bytes = bytes[8:]
+	}
+	if len(bytes) > 0 {
+		var last [8]byte
+		binary.LittleEndian.PutUint64(last[:], Word(seed, first))
+		copy(bytes, last[:])
+	}
+}
+
+func Fill(seed uint64, bytes []byte) { FillFrom(seed, 0, bytes) }
+
+// decimal writes number right-aligned, zeros in front.
+func decimal(number uint64, digits []byte) {
+	for i := len(digits) - 1; i >= 0; i-- {
+		digits[i] = '0' + byte(number%10)
+		number /= 10
+	}
+}
+
+// Rng is a seeded sequence of random numbers.
+type Rng struct{ seed, counter uint64 }
+
+func NewRng(seed uint64) *Rng { return &Rng{seed: seed} }
+
+func (r *Rng) Next() uint64 {
+	w := Word(r.seed, r.counter)
+	r.counter++
+	return w
+}
+
+func (r *Rng) Below(n uint64) uint64 {
+	high, _ := bits.Mul64(r.Next(), n)
+	return high
+}
+
+func (r *Rng) Fraction() float64 {
+	return float64(r.Next()>>11) * (1.0 / (1 << 53))
+}
+
+// Zipf draws ranks with weight k^-s, octave by octave; distribution.rs says how.
+type Zipf struct {
+	s          float64
+	cumulative [64]float64
+}
+
+func NewZipf(s float64) *Zipf {
+	z := &Zipf{s: s}
+	sum := 0.0
+	for octave := range z.cumulative {
+		sum += math.Exp2(float64(octave) * (1 - s))
+		z.cumulative[octave] = sum
+	}
+	return z
+}
+
+// rank is from 1 to n.
+func (z *Zipf) Rank(r *Rng, n uint64) uint64 {
+	octaves := bits.Len64(n)
+	for {
+		point := r.Fraction() * z.cumulative[octaves-1]
+		octave := 0
+		for octave < octaves-1 && z.cumulative[octave] <= point {
+			octave++
+		}
+		first := uint64(1) << octave
+		rank := first + r.Below(first)
+		ratio := float64(first) / float64(rank)
+		accepted := ratio
+		if z.s != 1 {
+			accepted = math.Pow(ratio, z.s)
+		}
+		if rank <= n && r.Fraction() < accepted {
+			return rank
+		}
+	}
+}
+
+// Distribution draws a number below n.
+type Distribution func(r *Rng, n uint64) uint64
+
+// Uniform draws each number alike.
+func Uniform(r *Rng, n uint64) uint64 { return r.Below(n) }
+
+// Zipfian draws few numbers most of the time, scattered over all.
+func (z *Zipf) Zipfian(r *Rng, n uint64) uint64 { return Mix64(z.Rank(r, n)) % n }
+
+// Latest draws the highest numbers most often.
+func (z *Zipf) Latest(r *Rng, n uint64) uint64 { return n - z.Rank(r, n) }
+
+// Order visits each number below n once; order.rs says how.
+type Order struct{ n, stride, next uint64 }
+
+func NewOrder(n, start uint64) Order {
+	stride := uint64(float64(n) * 0.618033988749895)
+	for stride < n && gcd(stride, n) != 1 {
+		stride++
+	}
+	if stride >= n {
+		stride = 1
+	}
+	return Order{n, max(stride, 1), start % n}
+}
+
+func (o *Order) Take() uint64 {
+	current := o.next
+	o.next += o.stride
+	if o.next >= o.n {
+		o.next -= o.n
+	}
+	return current
+}
+
+// SkipTo is the order from its steps-th number on.
+func (o Order) SkipTo(steps uint64) Order {
+	high, low := bits.Mul64(o.stride, steps)
+	low, carry := bits.Add64(low, o.next, 0)
+	_, remainder := bits.Div64((high+carry)%o.n, low, o.n)
+	return Order{o.n, o.stride, remainder}
+}
+
+func gcd(a, b uint64) uint64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// Items are those of suite redb: 24-byte random keys, 150-byte random values.
+type Items struct{ Seed uint64 }
+
+const (
+	ItemKeyBytes   = 24
+	ItemValueBytes = 150
+	wordsPerItem   = 32
+	itemKeyWords   = 3
+)
+
+func (s Items) Key(i uint64, key *[ItemKeyBytes]byte) []byte {
+	FillFrom(s.Seed, i*wordsPerItem, key[:])
+	return key[:]
+}
+
+func (s Items) Value(i uint64, value *[ItemValueBytes]byte) []byte {
+	FillFrom(s.Seed, i*wordsPerItem+itemKeyWords, value[:])
+	return value[:]
+}
+
+// Ints are those of suite int: u32 keys that never come twice, u64 values, both big-endian.
+type Ints struct{ Seed uint64 }
+
+func (s Ints) Key(i uint32, key *[4]byte) []byte {
+	z := i ^ uint32(Word(s.Seed, 0))
+	z = (z ^ (z >> 16)) * 0x85EBCA6B
+	z = (z ^ (z >> 13)) * 0xC2B2AE35
+	binary.BigEndian.PutUint32(key[:], z^(z>>16))
+	return key[:]
+}
+
+func (s Ints) Value(i uint32, value *[8]byte) []byte {
+	binary.BigEndian.PutUint64(value[:], Word(s.Seed, uint64(i)+1))
+	return value[:]
+}
+
+// Pool lends values that cost nothing to make: slices of 8 MiB of random bytes.
+type Pool struct {
+	seed  uint64
+	bytes []byte
+}
+
+const PoolBytes = 8 << 20
+
+func NewPool(seed uint64) *Pool {
+	p := &Pool{seed, make([]byte, PoolBytes)}
+	Fill(seed, p.bytes)
+	return p
+}
+
+func (p *Pool) Value(i uint64, size int) []byte {
+	at := Word(p.seed, PoolBytes/8+i) % uint64(PoolBytes-size+1)
+	return p.bytes[at : at+uint64(size)]
+}
+
+// BadgerItems are those of suite badger: keys vsz=VVVVV-k=KKKKKKKKKK, values of one size from a pool.
+type BadgerItems struct {
+	seed       uint64
+	valueBytes int
+	pool       *Pool
+}
+
+const BadgerKeyBytes = 22
+
+func NewBadgerItems(seed uint64, valueBytes int) *BadgerItems {
+	return &BadgerItems{seed, valueBytes, NewPool(seed)}
+}
+
+func (b *BadgerItems) Draws() *Rng { return NewRng(b.seed ^ 0xBAD6E400) }
+
+func (b *BadgerItems) Key(k uint64, key *[BadgerKeyBytes]byte) []byte {
+	copy(key[:], "vsz=00000-k=0000000000")
+	decimal(uint64(b.valueBytes), key[4:9])
+	decimal(k, key[12:])
+	return key[:]
+}
+
+func (b *BadgerItems) Value(k uint64) []byte { return b.pool.Value(k, b.valueBytes) }
+
+// YcsbRecords are those of suite ycsb: key "user" and 20 digits, 1000 random bytes; a version counts the updates.
+type YcsbRecords struct{ Seed uint64 }
+
+const (
+	YcsbKeyBytes   = 24
+	YcsbValueBytes = 1000
+)
+
+func (y YcsbRecords) Key(i uint64, key *[YcsbKeyBytes]byte) []byte {
+	copy(key[:], "user")
+	decimal(Mix64(y.Seed+i), key[4:])
+	return key[:]
+}
+
+func (y YcsbRecords) Value(i, version uint64, value *[YcsbValueBytes]byte) []byte {
+	Fill(Word(Word(y.Seed, i), version), value[:])
+	return value[:]
+}
+
+// Item is the number of the record with this key, if there can be one.
+func (y YcsbRecords) Item(key []byte) (uint64, bool) {
+	digits, found := bytes.CutPrefix(key, []byte("user"))
+	number, err := strconv.ParseUint(string(digits), 10, 64)
+	return Unmix64(number) - y.Seed, found && err == nil
+}
+
+// Probe is a cheap checksum of a value as read: its first and last eight bytes and its length.
+func Probe(value []byte) uint64 {
+	if len(value) >= 8 {
+		first := binary.LittleEndian.Uint64(value)
+		last := binary.LittleEndian.Uint64(value[len(value)-8:])
+		return first + bits.RotateLeft64(last, 23) + uint64(len(value))
+	}
+	sum := uint64(len(value))
+	for _, b := range value {
+		sum = bits.RotateLeft64(sum, 8) ^ uint64(b)
+	}
+	return sum
+}
+
+// Checksum covers all bytes of an item.
+func Checksum(key, value []byte) uint64 {
+	sum := uint64(len(key))
+	for _, bytes := range [][]byte{key, value} {
+		for ; len(bytes) >= 8; bytes = bytes[8:] {
+			sum = bits.RotateLeft64((sum^binary.LittleEndian.Uint64(bytes))*golden, 29)
+		}
+		if len(bytes) > 0 {
+			var last [8]byte
+			copy(last[:], bytes)
+			sum = bits.RotateLeft64((sum^binary.LittleEndian.Uint64(last[:]))*golden, 29)
+		}
+	}
+	return sum
+}

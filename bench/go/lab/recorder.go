@@ -1,0 +1,254 @@
+package lab
+
+// A suite's side of a row: crates/esker-bench/src/recorder.rs in Go.
+//
+// A row is held back until the next begins, so that the untimed checks that follow it can still fail it.
+//
+// C1. Rows are recorded in the order in which the suite lists them, each once.
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+)
+
+// Row of a suite before it is measured.
+type Row struct {
+	Name string `json:"name"`
+	Unit string `json:"unit"` // "s", "bytes" or "ops/s"
+	Ops  uint64 `json:"ops"`  // operations that the value stands for; 0 or 1 where the row counts them itself
+
+	Group   int `json:"group"` // rows of a group share one process and one directory
+	commits uint64
+}
+
+func seconds(name string, ops uint64) Row { return Row{Name: name, Unit: "s", Ops: ops} }
+func size(name string) Row                { return Row{Name: name, Unit: "bytes", Ops: 1} }
+
+func (row Row) withCommits(commits uint64) Row {
+	row.commits = commits
+	return row
+}
+
+func (row Row) better() string {
+	if row.Unit == "ops/s" {
+		return "higher"
+	}
+	return "lower"
+}
+
+// Recorder writes the messages of one run.
+type Recorder struct {
+	rows    []Row
+	blank   record
+	dir     string
+	pending *record
+	out     io.Writer
+	traced  bool
+}
+
+// markRoot is where a tracer finds the beginnings and ends of rows: files that are not there.
+const markRoot = "/esker-bench-mark"
+
+func (r *Recorder) mark(what, name string) {
+	if r.traced {
+		if file, err := os.Open(markRoot + "/" + what + "/" + name); err == nil {
+			file.Close()
+		}
+	}
+}
+
+// outcome is what a row's work says about itself; what it leaves at zero, the recorder takes from its clock and the row.
+type outcome struct {
+	seconds          float64 // the time that counts, when the work had to prepare something first
+	value            float64 // the value itself, when it is neither the time nor a rate over it
+	ops              uint64
+	commits          uint64
+	userWrittenBytes uint64
+	liveBytes        uint64
+	detail           *detail
+}
+
+// row measures work. A wrong answer or a missing feature becomes the row's error; other errors end the run.
+func (r *Recorder) row(name string, work func() (outcome, error)) error {
+	return r.rowOfPasses(name, 1, work)
+}
+
+// rowOfPasses measures work so many times; the row's value is the median.
+func (r *Recorder) rowOfPasses(name string, passes int, work func() (outcome, error)) error {
+	rec, err := r.begin(name)
+	if err != nil {
+		return err
+	}
+	var values []float64
+	var failure error
+	for range passes {
+		var out outcome
+		r.mark("begin", name)
+		took, used, err := measure(r.dir, func() (err error) {
+			out, err = work()
+			return err
+		})
+		r.mark("end", name)
+		rec.usage = combine(rec.usage, used)
+		if err != nil {
+			failure = err
+			break
+		}
+		values = append(values, rec.takeOver(out, took))
+	}
+	r.pending = rec
+	if failure != nil {
+		rec.Error = failure.Error()
+		if !rowOnly(failure) {
+			return errors.Join(failure, r.flush())
+		}
+		return nil
+	}
+	value := median(values)
+	rec.Value = &value
+	if passes > 1 {
+		rec.Passes = values
+	}
+	return nil
+}
+
+// takeOver moves what the work said into the record; it returns the value of the pass.
+func (rec *record) takeOver(out outcome, took float64) float64 {
+	if out.seconds > 0 {
+		took = out.seconds
+	}
+	if out.ops > 0 {
+		rec.Ops = out.ops
+	}
+	if out.commits > 0 {
+		rec.Commits = out.commits
+	}
+	rec.UserWrittenBytes += out.userWrittenBytes
+	rec.LiveBytes = out.liveBytes
+	rec.Detail = out.detail
+	switch {
+	case out.value > 0:
+		return out.value
+	case rec.Unit == "ops/s":
+		return float64(rec.Ops) / took
+	}
+	return took
+}
+
+// drain waits until the engine owes no background work; the time that it takes stands beside the row before.
+func (r *Recorder) drain(store Store) error {
+	start := time.Now()
+	if err := store.Drain(); err != nil {
+		return err
+	}
+	if r.pending != nil {
+		if r.pending.Detail == nil {
+			r.pending.Detail = &detail{Latency: map[string]latency{}, Series: map[string][]float64{}}
+		}
+		took := time.Since(start).Seconds()
+		r.pending.Detail.DrainS = &took
+		disk := diskBytes(r.dir)
+		r.pending.DiskBytes, r.pending.DiskAllocatedBytes = disk.lengths, disk.allocated
+	}
+	return nil
+}
+
+// failed records a row that is not tried, and why.
+func (r *Recorder) failed(name string, err error) error {
+	rec, beginErr := r.begin(name)
+	if beginErr != nil {
+		return beginErr
+	}
+	rec.Error = err.Error()
+	r.pending = rec
+	return nil
+}
+
+// sizeRow records the bytes on disk.
+func (r *Recorder) sizeRow(name string) error {
+	rec, err := r.begin(name)
+	if err != nil {
+		return err
+	}
+	disk := diskBytes(r.dir)
+	rec.DiskBytes, rec.DiskAllocatedBytes = disk.lengths, disk.allocated
+	if disk.allocated < disk.lengths/2 {
+		rec.Note = fmt.Sprintf("sparse files: they occupy %d bytes", disk.allocated)
+	}
+	value := float64(disk.lengths)
+	rec.Value = &value
+	r.pending = rec
+	return nil
+}
+
+// check takes the outcome of an untimed check: a wrong answer fails the row before it.
+func (r *Recorder) check(err error) error {
+	var w wrong
+	if errors.As(err, &w) && r.pending != nil {
+		r.pending.Value = nil
+		if r.pending.Error == "" {
+			r.pending.Error = w.Error()
+		}
+		return nil
+	}
+	return err
+}
+
+func (r *Recorder) finish() error {
+	if err := r.flush(); err != nil {
+		return err
+	}
+	if len(r.rows) > 0 {
+		return fmt.Errorf("C1: row %s was not recorded", r.rows[0].Name)
+	}
+	return send(r.out, "done")
+}
+
+func (r *Recorder) begin(name string) (*record, error) {
+	if err := r.flush(); err != nil {
+		return nil, err
+	}
+	if len(r.rows) == 0 || r.rows[0].Name != name {
+		return nil, fmt.Errorf("C1: not the time for row %s", name)
+	}
+	rec := r.blank
+	rec.Row, rec.Unit, rec.Better, rec.Ops = name, r.rows[0].Unit, r.rows[0].better(), r.rows[0].Ops
+	rec.Commits = r.rows[0].commits
+	r.rows = r.rows[1:]
+	return &rec, send(r.out, map[string]string{"begin": name})
+}
+
+func (r *Recorder) flush() error {
+	if r.pending == nil {
+		return nil
+	}
+	rec := r.pending
+	r.pending = nil
+	return send(r.out, map[string]*record{"row": rec})
+}
+
+// rowOnly tells failures of one row from those that end the run.
+func rowOnly(err error) bool {
+	var u Unsupported
+	var w wrong
+	return errors.As(err, &u) || errors.As(err, &w)
+}
+
+// combine sums what adds up and keeps the highest or latest of the rest.
+func combine(a, b usage) usage {
+	b.PeakRssBytes = max(a.PeakRssBytes, b.PeakRssBytes)
+	b.PeakAnonBytes = max(a.PeakAnonBytes, b.PeakAnonBytes)
+	b.WrittenBytes += a.WrittenBytes
+	b.ReadBytes += a.ReadBytes
+	b.CPUSeconds += a.CPUSeconds
+	return b
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}

@@ -1,0 +1,262 @@
+package lab
+
+// Suite badger; crates/esker-bench/src/suites/badger.rs says where it is from.
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"syscall"
+	"time"
+
+	"esker.invalid/bench/generate"
+)
+
+const (
+	badgerSeed        = 13
+	badgerCacheBytes  = 4 << 30
+	badgerBatch       = 1000
+	badgerIterateKeys = 2_000_000
+	badgerPeriod      = 250 * time.Millisecond
+	notCold           = "the page cache could not be dropped (/proc/sys/vm/drop_caches takes a privilege)"
+)
+
+var badgerSizes = []struct {
+	bytes int
+	name  string
+}{{16 << 10, "16 KB"}, {1 << 10, "1 KB"}, {128, "128 B"}}
+
+// badgerCounts gives the keys to write, how long random reads go on, and after how many they end.
+func badgerCounts(scale string, group int) (keys uint64, reading time.Duration, reads uint64) {
+	switch scale {
+	case "quick":
+		return []uint64{5_000, 50_000, 200_000}[group], time.Second, ^uint64(0)
+	case "full":
+		return []uint64{5_000_000, 75_000_000, 250_000_000}[group], 180 * time.Second, ^uint64(0)
+	case "test":
+		return []uint64{300, 500, 1_000}[group], time.Hour, 500
+	}
+	return []uint64{1_000_000, 10_000_000, 50_000_000}[group], 20 * time.Second, ^uint64(0)
+}
+
+type badgerSuite struct{}
+
+func (badgerSuite) Name() string { return "badger" }
+
+func (badgerSuite) Rows(scale string) []Row {
+	var rows []Row
+	for group, size := range badgerSizes {
+		keys, _, _ := badgerCounts(scale, group)
+		row := func(name string, ops uint64) Row {
+			return Row{Name: fmt.Sprintf("%s (%s)", name, size.name), Unit: "s", Ops: ops, Group: group}
+		}
+		rows = append(rows,
+			row("populate", keys).withCommits((keys+badgerBatch-1)/badgerBatch),
+			row("iterate keys only, cold", 1),
+			row("random read", 1),
+			row("iterate with values", 1),
+			row("iterate keys only", 1))
+	}
+	return rows
+}
+
+func (badgerSuite) Run(engine Engine, scale string, group int, r *Recorder) error {
+	size := badgerSizes[group]
+	keys, reading, reads := badgerCounts(scale, group)
+	run := &badgerRun{
+		items: generate.NewBadgerItems(badgerSeed, size.bytes), keys: keys, exists: make([]uint64, (keys+63)/64),
+	}
+	options := OpenOptions{CacheBytes: badgerCacheBytes, ValueBytes: size.bytes}
+	name := func(row string) string { return fmt.Sprintf("%s (%s)", row, size.name) }
+	store, err := engine.Open(r.dir, options)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(r.row(name("populate"), func() (outcome, error) { return run.populate(store) }))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(r.drain(store), store.Close()); err != nil {
+		return err
+	}
+	isCold := dropPageCache()
+	if store, err = engine.Open(r.dir, options); err != nil {
+		return err
+	}
+	err = r.row(name("iterate keys only, cold"), func() (outcome, error) {
+		if !isCold {
+			return outcome{}, Unsupported{notCold}
+		}
+		return run.iterateKeys(store)
+	})
+	steps := []func() error{
+		func() error {
+			return r.row(name("random read"), func() (outcome, error) { return run.randomReads(store, reading, reads, r.dir) })
+		},
+		func() error {
+			return r.row(name("iterate with values"), func() (outcome, error) { return run.iterate(store) })
+		},
+		func() error {
+			return r.row(name("iterate keys only"), func() (outcome, error) { return run.iterateKeys(store) })
+		},
+		func() error { return r.check(run.fullCheck(store)) },
+		store.Close,
+	}
+	for _, step := range steps {
+		if err != nil {
+			return err
+		}
+		err = step()
+	}
+	return err
+}
+
+// dropPageCache says whether it could.
+func dropPageCache() bool {
+	syscall.Sync()
+	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("1"), 0) == nil
+}
+
+type badgerRun struct {
+	items  *generate.BadgerItems
+	keys   uint64
+	exists []uint64 // a bit for each number of the key range
+	live   uint64
+}
+
+func (run *badgerRun) has(k uint64) bool { return run.exists[k/64]>>(k%64)&1 == 1 }
+
+func (run *badgerRun) itemBytes() uint64 {
+	return generate.BadgerKeyBytes + uint64(len(run.items.Value(0)))
+}
+
+func (run *badgerRun) populate(store Store) (outcome, error) {
+	draws := run.items.Draws()
+	var key [generate.BadgerKeyBytes]byte
+	for written := uint64(0); written < run.keys; {
+		numbers := make([]uint64, min(badgerBatch, run.keys-written))
+		for i := range numbers {
+			numbers[i] = draws.Below(run.keys)
+		}
+		if err := run.putAll(store, numbers, &key); err != nil {
+			return outcome{}, err
+		}
+		for _, k := range numbers {
+			if !run.has(k) {
+				run.live++
+			}
+			run.exists[k/64] |= 1 << (k % 64)
+		}
+		written += uint64(len(numbers))
+	}
+	return outcome{userWrittenBytes: run.keys * run.itemBytes(), liveBytes: run.live * run.itemBytes()}, nil
+}
+
+// putAll writes a batch in one transaction, or in halves where the engine finds it too large.
+func (run *badgerRun) putAll(store Store, numbers []uint64, key *[generate.BadgerKeyBytes]byte) error {
+	err := store.Write(func(w Writer) error {
+		for _, k := range numbers {
+			if err := w.Put(run.items.Key(k, key), run.items.Value(k)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, ErrTooLarge) && len(numbers) > 1 {
+		half := len(numbers) / 2
+		if err := run.putAll(store, numbers[:half], key); err != nil {
+			return err
+		}
+		return run.putAll(store, numbers[half:], key)
+	}
+	return err
+}
+
+// randomReads gives the time of one read.
+func (run *badgerRun) randomReads(store Store, reading time.Duration, reads uint64, dir string) (outcome, error) {
+	rng := generate.NewRng(badgerSeed + 1)
+	track := newTrack([]string{"read"}, badgerPeriod, dir)
+	hits, busy := uint64(0), time.Duration(0)
+	var key [generate.BadgerKeyBytes]byte
+	got := uint64(0)
+	visit := func(value []byte) { got = generate.Probe(value) }
+	for track.elapsed() < reading && track.ops < reads {
+		k := rng.Below(run.keys)
+		run.items.Key(k, &key)
+		from := time.Now()
+		found, err := store.Get(key[:], visit)
+		to := time.Now()
+		if err != nil {
+			return outcome{}, err
+		}
+		busy += to.Sub(from)
+		track.record(0, from, to)
+		if found != run.has(k) {
+			return outcome{}, wrong{fmt.Sprintf("get of number %d: found is %t", k, found)}
+		}
+		if found {
+			hits++
+			if err := expect("value of a number", got, generate.Probe(run.items.Value(k))); err != nil {
+				return outcome{}, err
+			}
+		}
+	}
+	ops := float64(track.ops)
+	detail := track.finish()
+	detail.Figures["hit rate"] = float64(hits) / ops
+	return outcome{value: busy.Seconds() / ops, detail: detail, liveBytes: run.live * run.itemBytes()}, nil
+}
+
+// fromTheStart visits the first numbers that exist.
+func (run *badgerRun) fromTheStart(visit func(k uint64)) {
+	for k, left := uint64(0), badgerIterateKeys; k < run.keys && left > 0; k++ {
+		if run.has(k) {
+			visit(k)
+			left--
+		}
+	}
+}
+
+func (run *badgerRun) iterate(store Store) (outcome, error) {
+	sum, expected := uint64(0), uint64(0)
+	start := time.Now()
+	count, err := store.Range(nil, badgerIterateKeys, func(key, value []byte) {
+		sum = (bits.RotateLeft64(sum, 1) + generate.Probe(key)) ^ generate.Probe(value)
+	})
+	took := time.Since(start).Seconds()
+	var key [generate.BadgerKeyBytes]byte
+	run.fromTheStart(func(k uint64) {
+		expected = (bits.RotateLeft64(expected, 1) + generate.Probe(run.items.Key(k, &key))) ^ generate.Probe(run.items.Value(k))
+	})
+	return outcome{seconds: took, ops: count}, cmp.Or(err, expect("sum of the items", sum, expected))
+}
+
+func (run *badgerRun) iterateKeys(store Store) (outcome, error) {
+	sum, expected, count := uint64(0), uint64(0), uint64(0)
+	start := time.Now()
+	err := withReader(store, func(reader Reader) (err error) {
+		count, err = reader.Keys(nil, badgerIterateKeys, func(key []byte) {
+			sum = bits.RotateLeft64(sum, 1) + generate.Probe(key)
+		})
+		return err
+	})
+	took := time.Since(start).Seconds()
+	var key [generate.BadgerKeyBytes]byte
+	run.fromTheStart(func(k uint64) {
+		expected = bits.RotateLeft64(expected, 1) + generate.Probe(run.items.Key(k, &key))
+	})
+	return outcome{seconds: took, ops: count}, cmp.Or(err, expect("sum of the keys", sum, expected))
+}
+
+func (run *badgerRun) fullCheck(store Store) error {
+	expected := uint64(0)
+	var key [generate.BadgerKeyBytes]byte
+	for k := range run.keys {
+		if run.has(k) {
+			expected += generate.Checksum(run.items.Key(k, &key), run.items.Value(k))
+		}
+	}
+	return withReader(store, func(reader Reader) error { return fullScan(reader, run.live, expected) })
+}

@@ -1,0 +1,233 @@
+package main
+
+// Pebble, with the options of its own benchmark (cmd/pebble/db.go).
+//
+//	Store.Write -> one batch, committed (one write of the WAL, one fdatasync that concurrent commits share)
+//	Reader      -> one snapshot; values are lent until the next call
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+
+	"esker.invalid/bench/lab"
+)
+
+type pebbleEngine struct{}
+
+const pebbleMemTableBytes = 64 << 20
+
+func (pebbleEngine) Name() string      { return "pebble" }
+func (pebbleEngine) Module() string    { return "github.com/cockroachdb/pebble/v2" }
+func (pebbleEngine) Isolation() string { return "atomic batches" }
+
+func (pebbleEngine) Options() []lab.Option {
+	const own = "cmd/pebble/db.go, newPebbleDB"
+	return []lab.Option{
+		lab.Set("CacheSize", "the suite's cache", "its one block cache", own+" has a flag for it"),
+		lab.Set("MemTableSize, MemTableStopWritesThreshold", "64 MiB or the suite's write buffer, 4", "its benchmark's", own),
+		lab.Set("L0CompactionThreshold, L0StopWritesThreshold, LBaseMaxBytes", "2, 1000, 64 MiB", "its benchmark's", own),
+		lab.Set("CompactionConcurrencyRange", "1 to 3", "its benchmark's", own),
+		lab.Set("BlockSize, IndexBlockSize", "32 KiB, 256 KiB", "its benchmark's", own),
+		lab.Set("FilterPolicy", "bloom, 10 bits, none on the last level", "its benchmark's", own),
+		lab.Set("FormatMajorVersion, value separation", "newest, from 512 bytes on", "its benchmark's, columnar blocks included", own),
+		lab.Set("Comparer", "the default, by bytes", "its benchmark's comparer is for keys of CockroachDB", "docs of Options.Comparer"),
+		lab.Set("async and nosync commits", "pebble.NoSync", "in the memory of the process until a background write; sound after a crash", "docs of WriteOptions.Sync"),
+		lab.Set("range reads", "a new iterator for each", "as its YCSB does", "cmd/pebble/ycsb.go"),
+		lab.Set("compaction", "Flush, then Compact over all keys, in parallel", "its full compaction", "docs of DB.Compact"),
+	}
+}
+
+func (pebbleEngine) Cannot(feature lab.Feature) string { return "" }
+
+func (pebbleEngine) Open(dir string, options lab.OpenOptions) (lab.Store, error) {
+	memTableBytes := uint64(pebbleMemTableBytes)
+	if options.WriteBufferBytes > 0 {
+		memTableBytes = uint64(options.WriteBufferBytes)
+	}
+	cache := pebble.NewCache(options.CacheBytes)
+	defer cache.Unref()
+	o := &pebble.Options{
+		Cache:                       cache,
+		FormatMajorVersion:          pebble.FormatNewest,
+		L0CompactionThreshold:       2,
+		L0StopWritesThreshold:       1000,
+		LBaseMaxBytes:               64 << 20,
+		MaxOpenFiles:                16384,
+		MemTableSize:                memTableBytes,
+		MemTableStopWritesThreshold: 4,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 3 },
+		Logger:                      quiet{},
+	}
+	o.Experimental.EnableColumnarBlocks = func() bool { return true }
+	o.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
+		return pebble.ValueSeparationPolicy{
+			Enabled:               true,
+			MinimumSize:           512,
+			MaxBlobReferenceDepth: 10,
+			RewriteMinimumAge:     5 * time.Minute,
+			TargetGarbageRatio:    1.0,
+		}
+	}
+	for i := range o.Levels {
+		o.Levels[i].BlockSize = 32 << 10
+		o.Levels[i].IndexBlockSize = 256 << 10
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		o.Levels[i].FilterType = pebble.TableFilter
+	}
+	o.Levels[6].FilterPolicy = pebble.NoFilterPolicy
+	o.FlushSplitBytes = o.TargetFileSizes[0]
+	o.EnsureDefaults()
+	db, err := pebble.Open(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	store := &pebbleStore{db: db}
+	return store, store.SetDurability(options.Durability)
+}
+
+// quiet drops what Pebble would print.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)  {}
+func (quiet) Errorf(string, ...any) {}
+func (quiet) Fatalf(format string, args ...any) {
+	pebble.DefaultLogger.Fatalf(format, args...)
+}
+
+type pebbleStore struct {
+	db     *pebble.DB
+	commit *pebble.WriteOptions
+}
+
+func (s *pebbleStore) SetDurability(durability lab.Durability) error {
+	if durability != lab.Sync {
+		s.commit = pebble.NoSync
+		return nil
+	}
+	s.commit = pebble.Sync
+	return s.db.LogData(nil, pebble.Sync) // S4
+}
+
+func (s *pebbleStore) Write(work func(lab.Writer) error) (err error) {
+	defer func() {
+		if cause, isError := recover().(error); isError && errors.Is(cause, pebble.ErrBatchTooLarge) {
+			err = lab.Unsupported{Why: "a batch of Pebble holds at most 4 GiB"}
+		}
+	}()
+	batch := s.db.NewBatch()
+	err = work(pebbleWriter{batch})
+	if err == nil {
+		err = batch.Commit(s.commit)
+	}
+	return errors.Join(err, batch.Close())
+}
+
+func (s *pebbleStore) Reader() (lab.Reader, error) {
+	snapshot := s.db.NewSnapshot()
+	return &pebbleReader{snapshot, snapshot.Close}, nil
+}
+
+func (s *pebbleStore) newest() *pebbleReader { return &pebbleReader{reader: s.db} }
+
+func (s *pebbleStore) Get(key []byte, visit func([]byte)) (bool, error) {
+	return s.newest().Get(key, visit)
+}
+
+func (s *pebbleStore) Range(from []byte, limit uint64, visit func(key, value []byte)) (uint64, error) {
+	return s.newest().Range(from, limit, visit)
+}
+
+func (s *pebbleStore) Compact() error {
+	if err := s.db.Flush(); err != nil {
+		return err
+	}
+	iter, err := s.db.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	var last []byte
+	if iter.Last() {
+		last = append(append(last, iter.Key()...), 0)
+	}
+	if err := iter.Close(); err != nil || last == nil {
+		return err
+	}
+	return s.db.Compact(context.Background(), nil, last, true)
+}
+
+func (s *pebbleStore) Drain() error {
+	for {
+		m := s.db.Metrics()
+		if m.Compact.NumInProgress == 0 && m.Compact.EstimatedDebt == 0 && m.Flush.NumInProgress == 0 {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (s *pebbleStore) Close() error { return s.db.Close() }
+
+type pebbleWriter struct{ batch *pebble.Batch }
+
+func (w pebbleWriter) Put(key, value []byte) error { return w.batch.Set(key, value, nil) }
+func (w pebbleWriter) Remove(key []byte) error     { return w.batch.Delete(key, nil) }
+
+// pebbleReader reads from a snapshot, or from the database for the newest state.
+type pebbleReader struct {
+	reader pebble.Reader
+	close  func() error
+}
+
+func (r *pebbleReader) Get(key []byte, visit func([]byte)) (bool, error) {
+	value, closer, err := r.reader.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	visit(value)
+	return true, closer.Close()
+}
+
+func (r *pebbleReader) walk(from []byte, limit uint64, visit func(*pebble.Iterator) error) (uint64, error) {
+	iter, err := r.reader.NewIter(nil)
+	if err != nil {
+		return 0, err
+	}
+	seen := uint64(0)
+	for valid := iter.SeekGE(from); valid; valid = iter.Next() {
+		if err := visit(iter); err != nil {
+			return seen, errors.Join(err, iter.Close())
+		}
+		if seen++; seen == limit {
+			break
+		}
+	}
+	return seen, errors.Join(iter.Error(), iter.Close())
+}
+
+func (r *pebbleReader) Range(from []byte, limit uint64, visit func(key, value []byte)) (uint64, error) {
+	return r.walk(from, limit, func(iter *pebble.Iterator) error {
+		value, err := iter.ValueAndErr()
+		visit(iter.Key(), value)
+		return err
+	})
+}
+
+func (r *pebbleReader) Keys(from []byte, limit uint64, visit func(key []byte)) (uint64, error) {
+	return r.walk(from, limit, func(iter *pebble.Iterator) error {
+		visit(iter.Key())
+		return nil
+	})
+}
+
+func (r *pebbleReader) Len() (uint64, error) {
+	return r.Keys(nil, ^uint64(0), func([]byte) {})
+}
+
+func (r *pebbleReader) Close() error { return r.close() }

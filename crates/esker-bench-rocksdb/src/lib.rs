@@ -1,0 +1,291 @@
+//! RocksDB for the lab: TransactionDB, as canopydb's page ran it, with the basic tuning that RocksDB's wiki advises.
+//!
+//! ```text
+//! Store::write -> one pessimistic transaction, commit (one write of the WAL, one fdatasync)
+//! Reader       -> one snapshot; values are pinned in the block cache and lent
+//! ```
+//!
+//! R1. TransactionDB has no call that compacts in its Rust binding: `compact` closes it, opens the same files as a plain DB, compacts
+//!     all keys, and opens the TransactionDB again. Opening and closing count into its time.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use esker_bench_api::engine::Work;
+use esker_bench_api::{
+    Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reader, Store, Writer,
+};
+use rocksdb::{
+    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType,
+    DBRawIteratorWithThreadMode, MultiThreaded, Options, SnapshotWithThreadMode, Transaction, TransactionDB,
+    TransactionDBOptions, TransactionOptions, WriteOptions,
+};
+
+/// The binding tells properties, which `drain` needs, of this mode only; the mode is about column families and changes nothing else.
+type Db = TransactionDB<MultiThreaded>;
+
+/// Values from this size on go to blob files.
+const LARGE_VALUE_BYTES: u64 = 4096;
+/// Unfinished work, each 0 when there is none.
+const DEBTS: [&str; 4] = [
+    "rocksdb.mem-table-flush-pending",
+    "rocksdb.num-running-flushes",
+    "rocksdb.compaction-pending",
+    "rocksdb.num-running-compactions",
+];
+
+/// The engine, for the lab's list.
+#[derive(Debug)]
+pub struct RocksDb;
+
+impl Engine for RocksDb {
+    fn name(&self) -> &'static str {
+        "rocksdb"
+    }
+
+    fn version(&self) -> String {
+        let bundled = env!("VERSION_LIBROCKSDB_SYS").split('+').nth(1).unwrap_or("unknown");
+        format!("{bundled} (rocksdb {})", env!("VERSION_ROCKSDB"))
+    }
+
+    fn options(&self) -> &'static [EngineOption] {
+        &[
+            EngineOption {
+                option: "TransactionDB",
+                value: "pessimistic transactions, its defaults",
+                reason: "the mode of canopydb's page; a snapshot is not taken for a transaction that only writes",
+                pointer: "arthurprs/redb, branch canopy-benchmarks; RocksDB wiki, Transactions",
+            },
+            EngineOption {
+                option: "block_cache",
+                value: "LRU, the suite's cache",
+                reason: "its one block cache",
+                pointer: "redb's lmdb_benchmark gives 4 GiB; RocksDB wiki, Setup Options and Basic Tuning",
+            },
+            EngineOption {
+                option: "bloom filter",
+                value: "10 bits a key, full",
+                reason: "advised for point reads",
+                pointer: "redb's lmdb_benchmark; RocksDB wiki, Setup Options and Basic Tuning",
+            },
+            EngineOption {
+                option: "increase_parallelism",
+                value: "the machine's cores",
+                reason: "background threads for flushes and compactions",
+                pointer: "redb's lmdb_benchmark",
+            },
+            EngineOption {
+                option: "compression",
+                value: "LZ4",
+                reason: "RocksDB's default since 11.5",
+                pointer: "RocksDB HISTORY.md, 11.5; wiki, Setup Options and Basic Tuning",
+            },
+            EngineOption {
+                option: "bytes_per_sync, level_compaction_dynamic_level_bytes",
+                value: "1 MiB, on",
+                reason: "advised for every use",
+                pointer: "RocksDB wiki, Setup Options and Basic Tuning",
+            },
+            EngineOption {
+                option: "write_buffer_size",
+                value: "the suite's write buffer where it sets one, else 64 MiB",
+                reason: "the suite's limit, or the default",
+                pointer: "RocksDB wiki, MemTable",
+            },
+            EngineOption {
+                option: "enable_blob_files, min_blob_size",
+                value: "on from 4 KiB where the suite's values are that large",
+                reason: "BlobDB is RocksDB's answer to large values",
+                pointer: "RocksDB wiki, BlobDB",
+            },
+            EngineOption {
+                option: "async and nosync commits",
+                value: "WriteOptions::sync off",
+                reason: "its default: in the operating system when it returns",
+                pointer: "RocksDB wiki, WAL Performance",
+            },
+            EngineOption {
+                option: "compaction",
+                value: "CompactRange of everything, bottommost level forced",
+                reason: "its full compaction; the Rust binding offers it on a plain DB only, so the files are opened as one",
+                pointer: "RocksDB wiki, Manual Compaction",
+            },
+        ]
+    }
+
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        let cache_bytes = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
+        let mut table = BlockBasedOptions::default();
+        table.set_block_cache(&Cache::new_lru_cache(cache_bytes));
+        table.set_bloom_filter(10.0, false);
+        let mut db_options = Options::default();
+        db_options.create_if_missing(true);
+        db_options.set_block_based_table_factory(&table);
+        db_options.increase_parallelism(thread::available_parallelism().map_or(2, |n| n.get() as i32));
+        db_options.set_compression_type(DBCompressionType::Lz4);
+        db_options.set_bytes_per_sync(1 << 20);
+        db_options.set_level_compaction_dynamic_level_bytes(true);
+        if let Some(bytes) = options.write_buffer_bytes {
+            db_options.set_write_buffer_size(usize::try_from(bytes).map_err(Failure::engine)?);
+        }
+        if options.value_bytes >= LARGE_VALUE_BYTES {
+            db_options.set_enable_blob_files(true);
+            db_options.set_min_blob_size(LARGE_VALUE_BYTES);
+            db_options.set_blob_compression_type(DBCompressionType::Lz4);
+            db_options.set_enable_blob_gc(true);
+        }
+        let db = Some(open_transactional(&db_options, dir)?);
+        let mut store = RocksDbStore { dir: dir.to_path_buf(), options: db_options, db, sync: true };
+        store.set_durability(options.durability)?;
+        Ok(Box::new(store))
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Snapshot
+    }
+}
+
+fn open_transactional(options: &Options, dir: &Path) -> Result<Db, Failure> {
+    Db::open(options, &TransactionDBOptions::default(), dir).map_err(Failure::engine)
+}
+
+struct RocksDbStore {
+    dir: PathBuf,
+    options: Options,
+    /// `None` only within `compact` (R1).
+    db: Option<Db>,
+    sync: bool,
+}
+
+impl RocksDbStore {
+    fn db(&self) -> Result<&Db, Failure> {
+        self.db.as_ref().ok_or_else(|| Failure::engine("closed by a compaction that failed"))
+    }
+}
+
+impl Store for RocksDbStore {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        self.sync = durability == Durability::Sync;
+        // S4
+        if self.sync { self.db()?.flush_wal(true).map_err(Failure::engine) } else { Ok(()) }
+    }
+
+    fn write(&self, work: Work<'_>) -> Result<(), Failure> {
+        let mut options = WriteOptions::default();
+        options.set_sync(self.sync);
+        let txn = self.db()?.transaction_opt(&options, &TransactionOptions::default());
+        let mut writer = RocksDbWriter { txn };
+        work(&mut writer)?;
+        writer.txn.commit().map_err(Failure::engine)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        Ok(Box::new(RocksDbReader { snapshot: self.db()?.snapshot() }))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = self.db()?.get_pinned(key).map_err(Failure::engine)?;
+        Ok(value.map(|value| visit(&value)).is_some())
+    }
+
+    fn range(&self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+        walk(self.db()?.raw_iterator(), from, limit, visit)
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        self.db()?.flush().map_err(Failure::engine)?;
+        self.db = None;
+        let plain = DB::open(&self.options, &self.dir).map_err(Failure::engine)?;
+        let mut options = CompactOptions::default();
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        plain.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
+        drop(plain);
+        self.db = Some(open_transactional(&self.options, &self.dir)?);
+        Ok(())
+    }
+
+    fn drain(&self) -> Result<(), Failure> {
+        let mut quiet_looks = 0;
+        while quiet_looks < 3 {
+            let mut debt = 0;
+            for property in DEBTS {
+                debt += self.db()?.property_int_value(property).map_err(Failure::engine)?.unwrap_or(0);
+            }
+            quiet_looks = if debt > 0 { 0 } else { quiet_looks + 1 };
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+}
+
+struct RocksDbWriter<'db> {
+    txn: Transaction<'db, Db>,
+}
+
+impl Writer for RocksDbWriter<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.txn.put(key, value).map_err(Failure::engine)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.txn.delete(key).map_err(Failure::engine)
+    }
+}
+
+struct RocksDbReader<'db> {
+    snapshot: SnapshotWithThreadMode<'db, Db>,
+}
+
+impl Reader for RocksDbReader<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = self.snapshot.get_pinned(key).map_err(Failure::engine)?;
+        Ok(value.map(|value| visit(&value)).is_some())
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        walk(self.snapshot.raw_iterator(), from, limit, visit)
+    }
+
+    fn len(&mut self) -> Result<u64, Failure> {
+        self.keys(&[], u64::MAX, &mut |_| ())
+    }
+}
+
+fn walk(
+    mut items: DBRawIteratorWithThreadMode<'_, Db>,
+    from: &[u8],
+    limit: u64,
+    visit: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<u64, Failure> {
+    items.seek(from);
+    let mut seen = 0;
+    while let Some((key, value)) = items.item() {
+        visit(key, value);
+        seen += 1;
+        if seen == limit {
+            break;
+        }
+        items.next();
+    }
+    items.status().map_err(Failure::engine)?;
+    Ok(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_adapter_is_correct() {
+        let dir = std::env::temp_dir().join(format!("esker-bench-rocksdb-{}", std::process::id()));
+        std::fs::create_dir(&dir).expect("a directory of its own");
+        esker_bench_api::conformance::check_engine(&RocksDb, &dir);
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
+}

@@ -1,0 +1,267 @@
+//! Bf-Tree: an index whose single operations are all it has. No transactions, no snapshots to read from, no synced commit.
+//!
+//!   Store::write -> the writes are gathered, then applied one after the other
+//!   Reader       -> the tree itself; values are copied into a buffer, as its interface has it
+//!   closing      -> a snapshot file (its only way to find data again), from which the next open starts
+//!
+//! F1. An error from the work of a transaction leaves nothing behind: nothing is applied before the work has ended well.
+
+use std::path::{Path, PathBuf};
+
+use bf_tree::{BfTree as Tree, Config, LeafInsertResult, LeafReadResult, ScanReturnField};
+
+use esker_bench_api::{
+    Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer,
+};
+
+/// Longest key of any suite, with room.
+const KEY_BYTES_MAX: usize = 32;
+/// Larger than the largest record that a page of the default size takes.
+const BUFFER_BYTES: usize = 4096;
+const SNAPSHOT: &str = "snapshot.";
+
+const NO_DURABILITY: &str = "Bf-Tree finds data again from a snapshot of the whole tree only: its log is written, never synced, and the code that would read it back is unfinished";
+const NO_TRANSACTIONS: &str = "Bf-Tree has no transactions: its writes are single operations";
+const NO_SNAPSHOTS: &str = "Bf-Tree has no snapshots to read from";
+const NO_COMPACTION: &str = "Bf-Tree has no compaction";
+const NO_LARGE_VALUES: &str =
+    "Bf-Tree takes records of at most 1,952 bytes at its default page size, and of 16 KB at its largest";
+
+pub(crate) struct BfTree;
+
+impl Engine for BfTree {
+    fn name(&self) -> &'static str {
+        "bf-tree"
+    }
+
+    fn version(&self) -> String {
+        env!("VERSION_BF_TREE").to_owned()
+    }
+
+    fn options(&self) -> &'static [EngineOption] {
+        &[
+            EngineOption {
+                option: "cb_size_byte",
+                value: "the suite's cache, rounded down to a power of two",
+                reason: "its circular buffer is its one cache, and takes powers of two only",
+                pointer: "docs of Config::cb_size_byte, Config::validate",
+            },
+            EngineOption {
+                option: "cb_max_key_len",
+                value: "32",
+                reason: "the default of 16 is too short for the keys of most suites",
+                pointer: "docs of Config::cb_max_key_len",
+            },
+            EngineOption {
+                option: "storage_backend",
+                value: "Std",
+                reason: "the default for a file; its io_uring backend waits by polling, which takes a core",
+                pointer: "docs of Config::storage_backend",
+            },
+            EngineOption {
+                option: "write-ahead log",
+                value: "off",
+                reason: "the default; it would make each write wait for a timer, and cannot be recovered from",
+                pointer: "bf-tree, src/wal/mod.rs and BfTree::recovery, marked incomplete",
+            },
+            EngineOption {
+                option: "use_snapshot",
+                value: "true",
+                reason: "without it nothing is there after closing",
+                pointer: "bf-tree README, Snapshots and Recovery",
+            },
+        ]
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Operation
+    }
+
+    fn cannot(&self, feature: Feature) -> Option<&'static str> {
+        match feature {
+            Feature::SyncCommits | Feature::AsyncCommits => Some(NO_DURABILITY),
+            Feature::NoSyncCommits => None,
+            Feature::LargeTransactions => Some(NO_TRANSACTIONS),
+            Feature::LargeValues => Some(NO_LARGE_VALUES),
+            Feature::Compaction => Some(NO_COMPACTION),
+            Feature::Snapshots => Some(NO_SNAPSHOTS),
+        }
+    }
+
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        check_durability(options.durability)?;
+        let cache_bytes = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
+        let cache_bytes = 1_usize << cache_bytes.ilog2();
+        let (generation, tree) = match newest_snapshot(dir)? {
+            Some((generation, path)) => {
+                (generation, Tree::new_from_cpr_snapshot(path, true, None, Some(cache_bytes), None))
+            }
+            None => {
+                let mut config = Config::new(dir.join("data.bftree"), cache_bytes);
+                config.cb_max_key_len(KEY_BYTES_MAX).max_fence_len(2 * KEY_BYTES_MAX).use_snapshot(true);
+                (0, Tree::with_config(config, None))
+            }
+        };
+        let tree = tree.map_err(|error| Failure::Engine(format!("{error:?}")))?;
+        Ok(Box::new(BfTreeStore { tree, dir: dir.to_path_buf(), generation }))
+    }
+}
+
+fn check_durability(durability: Durability) -> Result<(), Failure> {
+    match durability {
+        Durability::NoSync => Ok(()),
+        Durability::Sync | Durability::Async => Err(Failure::Unsupported(NO_DURABILITY.to_owned())),
+    }
+}
+
+/// The snapshot file that was written last, and its number.
+fn newest_snapshot(dir: &Path) -> Result<Option<(u64, PathBuf)>, Failure> {
+    let mut newest = None;
+    for entry in std::fs::read_dir(dir).map_err(Failure::engine)? {
+        let path = entry.map_err(Failure::engine)?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let Some(generation) = name.strip_prefix(SNAPSHOT).and_then(|number| number.parse::<u64>().ok()) {
+            newest = newest.max(Some((generation, path)));
+        }
+    }
+    Ok(newest)
+}
+
+struct BfTreeStore {
+    tree: Tree,
+    dir: PathBuf,
+    /// Number of the snapshot that the tree was opened from; 0 for none.
+    generation: u64,
+}
+
+impl Drop for BfTreeStore {
+    fn drop(&mut self) {
+        self.tree.cpr_snapshot(self.dir.join(format!("{SNAPSHOT}{}", self.generation + 1)));
+    }
+}
+
+impl Store for BfTreeStore {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        check_durability(durability)
+    }
+
+    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+        let mut writer = BfTreeWriter::default();
+        work(&mut writer)?;
+        for write in &writer.writes {
+            let (key, value) = writer.bytes[write.start..write.end].split_at(write.key_bytes);
+            if !write.put {
+                self.tree.delete(key);
+            } else if let LeafInsertResult::InvalidKV(why) = self.tree.insert(key, value) {
+                return Err(Failure::Unsupported(why));
+            }
+        }
+        Ok(())
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        Ok(Box::new(BfTreeReader { tree: &self.tree, buffer: Box::new([0; BUFFER_BYTES]) }))
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        Err(Failure::Unsupported(NO_COMPACTION.to_owned()))
+    }
+}
+
+/// The writes of one transaction, in one buffer (F1).
+#[derive(Default)]
+struct BfTreeWriter {
+    bytes: Vec<u8>,
+    writes: Vec<Write>,
+}
+
+struct Write {
+    start: usize,
+    end: usize,
+    key_bytes: usize,
+    put: bool,
+}
+
+impl BfTreeWriter {
+    fn push(&mut self, put: bool, key: &[u8], value: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.writes.push(Write { start, end: self.bytes.len(), key_bytes: key.len(), put });
+    }
+}
+
+impl Writer for BfTreeWriter {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.push(true, key, value);
+        Ok(())
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.push(false, key, &[]);
+        Ok(())
+    }
+}
+
+struct BfTreeReader<'store> {
+    tree: &'store Tree,
+    buffer: Box<[u8; BUFFER_BYTES]>,
+}
+
+impl BfTreeReader<'_> {
+    /// Walks up to `limit` records; `visit` gets the bytes asked for and how many of them are the key.
+    fn walk(
+        &mut self,
+        from: &[u8],
+        limit: u64,
+        field: ScanReturnField,
+        mut visit: impl FnMut(&[u8], usize),
+    ) -> Result<u64, Failure> {
+        // It takes no empty key, and no stored key is before this one.
+        let from = if from.is_empty() { &[0] } else { from };
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut records = self
+            .tree
+            .scan_with_count(from, limit, field)
+            .map_err(|error| Failure::Engine(format!("{error:?}")))?;
+        let mut seen = 0;
+        while let Some((key_bytes, value_bytes)) = records.next(&mut self.buffer[..]) {
+            visit(&self.buffer[..key_bytes + value_bytes], key_bytes);
+            seen += 1;
+        }
+        Ok(seen)
+    }
+}
+
+impl Reader for BfTreeReader<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        match self.tree.read(key, &mut self.buffer[..]) {
+            LeafReadResult::Found(bytes) => {
+                visit(&self.buffer[..bytes as usize]);
+                Ok(true)
+            }
+            LeafReadResult::NotFound | LeafReadResult::Deleted => Ok(false),
+            LeafReadResult::InvalidKey => Err(Failure::engine("a key that Bf-Tree does not take")),
+        }
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        self.walk(from, limit, ScanReturnField::KeyAndValue, |record, key_bytes| {
+            let (key, value) = record.split_at(key_bytes);
+            visit(key, value);
+        })
+    }
+
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
+        self.walk(from, limit, ScanReturnField::Key, |record, key_bytes| visit(&record[..key_bytes]))
+    }
+
+    fn len(&mut self) -> Result<u64, Failure> {
+        self.walk(&[], u64::MAX, ScanReturnField::Key, |_, _| ())
+    }
+}

@@ -1,0 +1,182 @@
+//! canopydb, set up as its author's fork of redb's benchmark sets it up.
+//!
+//!   Store::write -> begin_write, one tree, commit_with(sync) (one write and one fdatasync of its WAL)
+//!   Reader       -> begin_read, one tree; values are reference-counted slices of cached pages
+//!
+//! C1. In [`CanopyReader`] the tree ends before the transaction that it borrows: fields are dropped in order.
+#![expect(unsafe_code, reason = "a tree borrows its transaction, and a reader has to own both")]
+
+use std::path::Path;
+
+use canopydb::{DbOptions, EnvOptions, ReadTransaction, Tree};
+
+use esker_bench_api::{
+    Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reader, Store, Writer,
+};
+
+const TREE: &[u8] = b"default";
+
+pub(crate) struct Canopydb;
+
+impl Engine for Canopydb {
+    fn name(&self) -> &'static str {
+        "canopydb"
+    }
+
+    fn version(&self) -> String {
+        env!("VERSION_CANOPYDB").to_owned()
+    }
+
+    fn options(&self) -> &'static [EngineOption] {
+        &[
+            EngineOption {
+                option: "EnvOptions::page_cache_size",
+                value: "the suite's cache",
+                reason: "its one cache",
+                pointer: "arthurprs/redb, branch canopy-benchmarks, lmdb_benchmark.rs gives 4 GiB",
+            },
+            EngineOption {
+                option: "DbOptions",
+                value: "default",
+                reason: "WAL on, checkpoints of 64 MB, write transactions spill at 64 MB",
+                pointer: "the same benchmark passes Default::default()",
+            },
+            EngineOption {
+                option: "sync commits",
+                value: "commit_with(true)",
+                reason: "one fdatasync of the WAL a commit",
+                pointer: "docs of DbOptions::default_commit_sync",
+            },
+            EngineOption {
+                option: "async and nosync commits",
+                value: "commit_with(false)",
+                reason: "its only other mode: in the operating system when it returns, sound after a power cut",
+                pointer: "docs of EnvOptions::wal_background_sync_interval",
+            },
+            EngineOption {
+                option: "write transactions",
+                value: "exclusive",
+                reason: "one writer at a time needs no conflict checks; threads that write wait for one another",
+                pointer: "the same benchmark calls begin_write",
+            },
+            EngineOption {
+                option: "compaction",
+                value: "Database::compact",
+                reason: "its full compaction",
+                pointer: "the same benchmark",
+            },
+        ]
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Serializable
+    }
+
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        let mut env = EnvOptions::new(dir);
+        env.page_cache_size = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
+        let db = canopydb::Database::with_options(env, DbOptions::default()).map_err(Failure::engine)?;
+        let txn = db.begin_write().map_err(Failure::engine)?;
+        txn.get_or_create_tree(TREE).map_err(Failure::engine)?;
+        txn.commit_with(true).map_err(Failure::engine)?;
+        let sync = options.durability == Durability::Sync;
+        Ok(Box::new(CanopyStore { db, sync }))
+    }
+}
+
+struct CanopyStore {
+    db: canopydb::Database,
+    sync: bool,
+}
+
+impl Store for CanopyStore {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        self.sync = durability == Durability::Sync;
+        // S4
+        if self.sync { self.db.sync().map_err(Failure::engine) } else { Ok(()) }
+    }
+
+    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+        let txn = self.db.begin_write().map_err(Failure::engine)?;
+        let mut writer = CanopyWriter { tree: txn.get_or_create_tree(TREE).map_err(Failure::engine)? };
+        work(&mut writer)?;
+        drop(writer);
+        txn.commit_with(self.sync).map(|_| ()).map_err(Failure::engine)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        let txn = Box::new(self.db.begin_read().map_err(Failure::engine)?);
+        let tree = txn.get_tree(TREE).map_err(Failure::engine)?;
+        let tree = tree.ok_or_else(|| Failure::engine("the tree is not there"))?;
+        // SAFETY: only the lifetime changes; the transaction does not move in its box and outlives the tree (C1).
+        let tree = unsafe { std::mem::transmute::<Tree<'_>, Tree<'static>>(tree) };
+        Ok(Box::new(CanopyReader { tree, _txn: txn }))
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        self.db.compact().map_err(Failure::engine)
+    }
+
+    fn drain(&self) -> Result<(), Failure> {
+        self.db.checkpoint().map_err(Failure::engine)
+    }
+}
+
+struct CanopyWriter<'txn> {
+    tree: Tree<'txn>,
+}
+
+impl Writer for CanopyWriter<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.tree.insert(key, value).map_err(Failure::engine)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.tree.delete(key).map(|_| ()).map_err(Failure::engine)
+    }
+}
+
+struct CanopyReader {
+    /// Borrows from `_txn`, and so is first (C1).
+    tree: Tree<'static>,
+    _txn: Box<ReadTransaction>,
+}
+
+impl Reader for CanopyReader {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = self.tree.get(key).map_err(Failure::engine)?;
+        Ok(value.map(|value| visit(&value)).is_some())
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        let mut items = self.tree.range(from..).map_err(Failure::engine)?;
+        let mut seen = 0;
+        while seen < limit {
+            let Some(item) = items.next() else { break };
+            let (key, value) = item.map_err(Failure::engine)?;
+            visit(&key, &value);
+            seen += 1;
+        }
+        Ok(seen)
+    }
+
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
+        let mut keys = self.tree.range_keys(from..).map_err(Failure::engine)?;
+        let mut seen = 0;
+        while seen < limit {
+            let Some(key) = keys.next() else { break };
+            visit(&key.map_err(Failure::engine)?);
+            seen += 1;
+        }
+        Ok(seen)
+    }
+
+    fn len(&mut self) -> Result<u64, Failure> {
+        Ok(self.tree.len())
+    }
+}

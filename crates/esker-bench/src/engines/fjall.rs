@@ -1,0 +1,229 @@
+//! fjall, set up as redb's benchmark sets it up, which its author reviewed.
+//!
+//!   Store::write -> one write transaction, commit with a persist mode (one write, one fdatasync of its journal)
+//!   Reader       -> one snapshot; values are reference-counted slices of cached blocks
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use fjall::{
+    KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable, SingleWriterTxDatabase,
+    SingleWriterTxKeyspace, SingleWriterWriteTx, Snapshot,
+};
+
+use esker_bench_api::{
+    Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reader, Store, Writer,
+};
+
+const KEYSPACE: &str = "default";
+/// Values from this size on are worth keeping apart from the tree, as fjall's documentation has it.
+const LARGE_VALUE_BYTES: u64 = 1024;
+
+pub(crate) struct Fjall;
+
+impl Engine for Fjall {
+    fn name(&self) -> &'static str {
+        "fjall"
+    }
+
+    fn version(&self) -> String {
+        env!("VERSION_FJALL").to_owned()
+    }
+
+    fn options(&self) -> &'static [EngineOption] {
+        &[
+            EngineOption {
+                option: "cache_size",
+                value: "the suite's cache",
+                reason: "one cache of blocks and blobs",
+                pointer: "redb's lmdb_benchmark gives 4 GiB",
+            },
+            EngineOption {
+                option: "SingleWriterTxDatabase",
+                value: "write transactions take turns",
+                reason: "serializable without conflict checks, and cheaper than OptimisticTxDatabase for one writer",
+                pointer: "redb's lmdb_benchmark; fjall README, Transactional modes",
+            },
+            EngineOption {
+                option: "sync commits",
+                value: "PersistMode::SyncData",
+                reason: "fdatasync of the journal, the cheaper of its two durable modes",
+                pointer: "docs of PersistMode",
+            },
+            EngineOption {
+                option: "async and nosync commits",
+                value: "PersistMode::Buffer",
+                reason: "its default: in the operating system when it returns, and sound after a power cut",
+                pointer: "docs of PersistMode; redb's lmdb_benchmark",
+            },
+            EngineOption {
+                option: "max_memtable_size",
+                value: "the suite's write buffer where it sets one, else the default of 64 MiB",
+                reason: "the suite's limit",
+                pointer: "docs of KeyspaceCreateOptions::max_memtable_size",
+            },
+            EngineOption {
+                option: "with_kv_separation",
+                value: "on where the suite's values are of 1 KiB and more",
+                reason: "fjall's own threshold for large values, which compaction then does not rewrite",
+                pointer: "fjall README, Key-value separation; docs of KvSeparationOptions",
+            },
+            EngineOption {
+                option: "compression",
+                value: "LZ4, its default",
+                reason: "part of the default features",
+                pointer: "fjall README, Feature flags",
+            },
+            EngineOption {
+                option: "compaction",
+                value: "flush, then Keyspace::major_compact",
+                reason: "its full compaction; not a documented part of its interface yet",
+                pointer: "fjall, src/keyspace/mod.rs",
+            },
+        ]
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Serializable
+    }
+
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        let builder = SingleWriterTxDatabase::builder(dir).cache_size(options.cache_bytes);
+        let db = builder.open().map_err(Failure::engine)?;
+        let create = || {
+            let large = options.value_bytes >= LARGE_VALUE_BYTES;
+            let create =
+                KeyspaceCreateOptions::default().with_kv_separation(large.then(KvSeparationOptions::default));
+            match options.write_buffer_bytes {
+                Some(bytes) => create.max_memtable_size(bytes),
+                None => create,
+            }
+        };
+        let map = db.keyspace(KEYSPACE, create).map_err(Failure::engine)?;
+        Ok(Box::new(FjallStore { db, map, persist: persist_mode(options.durability) }))
+    }
+}
+
+fn persist_mode(durability: Durability) -> PersistMode {
+    match durability {
+        Durability::Sync => PersistMode::SyncData,
+        Durability::Async | Durability::NoSync => PersistMode::Buffer,
+    }
+}
+
+struct FjallStore {
+    db: SingleWriterTxDatabase,
+    map: SingleWriterTxKeyspace,
+    persist: PersistMode,
+}
+
+impl Store for FjallStore {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        self.persist = persist_mode(durability);
+        // S4
+        if durability == Durability::Sync {
+            self.db.persist(self.persist).map_err(Failure::engine)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+        let txn = self.db.write_tx().durability(Some(self.persist));
+        let mut writer = FjallWriter { txn, map: &self.map };
+        work(&mut writer)?;
+        writer.txn.commit().map_err(Failure::engine)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        Ok(Box::new(FjallReader { snapshot: self.db.read_tx(), map: &self.map }))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = self.map.get(key).map_err(Failure::engine)?;
+        Ok(value.map(|value| visit(&value)).is_some())
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        self.map.inner().rotate_memtable_and_wait().map_err(Failure::engine)?;
+        self.drain()?;
+        self.map.inner().major_compact().map_err(Failure::engine)
+    }
+
+    /// Its workers take up flushes and merges within moments, so two looks that find nothing, some time apart, say that
+    /// there is nothing.
+    fn drain(&self) -> Result<(), Failure> {
+        let mut quiet_looks = 0;
+        while quiet_looks < 3 {
+            let db = self.db.inner();
+            let busy = db.outstanding_flushes() > 0
+                || db.active_compactions() > 0
+                || self.map.inner().sealed_memtable_count() > 0;
+            quiet_looks = if busy { 0 } else { quiet_looks + 1 };
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+}
+
+struct FjallWriter<'store> {
+    txn: SingleWriterWriteTx<'store>,
+    map: &'store SingleWriterTxKeyspace,
+}
+
+impl Writer for FjallWriter<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.txn.insert(self.map, key, value);
+        Ok(())
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.txn.remove(self.map, key);
+        Ok(())
+    }
+}
+
+struct FjallReader<'store> {
+    snapshot: Snapshot,
+    map: &'store SingleWriterTxKeyspace,
+}
+
+impl Reader for FjallReader<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = self.snapshot.get(self.map, key).map_err(Failure::engine)?;
+        Ok(value.map(|value| visit(&value)).is_some())
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        let mut items = self.snapshot.range(self.map, from..);
+        let mut seen = 0;
+        while seen < limit {
+            let Some(item) = items.next() else { break };
+            let (key, value) = item.into_inner().map_err(Failure::engine)?;
+            visit(&key, &value);
+            seen += 1;
+        }
+        Ok(seen)
+    }
+
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
+        let mut items = self.snapshot.range(self.map, from..);
+        let mut seen = 0;
+        while seen < limit {
+            let Some(item) = items.next() else { break };
+            visit(&item.key().map_err(Failure::engine)?);
+            seen += 1;
+        }
+        Ok(seen)
+    }
+
+    fn len(&mut self) -> Result<u64, Failure> {
+        self.snapshot.len(self.map).map(|len| len as u64).map_err(Failure::engine)
+    }
+}

@@ -1,0 +1,159 @@
+//! The peers written in Go: one program under `bench/go` runs the suites for them and prints the same messages.
+//!
+//! ```text
+//! engines.json --name, isolation, what it cannot, options--> list, reports      (no Go needed)
+//! go build bench/go --> program() --runner starts it like any other engine--> results
+//! ```
+//!
+//! GO1. Nothing is built before an engine in Go is asked to run; a missing Go fails its rows, with the reason.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use esker_bench_api::{Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Store};
+use serde::Deserialize;
+
+/// Written by the Go program itself; its tests hold it against the adapters.
+const ENGINES: &str = include_str!("../../../../bench/go/engines.json");
+const GO_MOD: &str = include_str!("../../../../bench/go/go.mod");
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/go");
+const PROGRAM: &str = "esker-bench-go";
+
+/// An engine in Go, by its name.
+pub(crate) struct GoPeer(&'static str);
+
+pub(crate) static BADGER: GoPeer = GoPeer("badger");
+pub(crate) static PEBBLE: GoPeer = GoPeer("pebble");
+pub(crate) static BBOLT: GoPeer = GoPeer("bbolt");
+pub(crate) static GOLEVELDB: GoPeer = GoPeer("goleveldb");
+
+/// Of all of them.
+pub(crate) const NAMES: [&str; 4] = ["badger", "pebble", "bbolt", "goleveldb"];
+
+#[derive(Deserialize)]
+struct Described {
+    name: String,
+    module: String,
+    isolation: String,
+    cannot: BTreeMap<String, String>,
+    options: Vec<DescribedOption>,
+}
+
+#[derive(Deserialize)]
+struct DescribedOption {
+    option: String,
+    value: String,
+    reason: String,
+    pointer: String,
+}
+
+/// What is known of one engine, for as long as the process lives.
+struct Known {
+    module: String,
+    isolation: Isolation,
+    cannot: BTreeMap<String, String>,
+    options: Vec<EngineOption>,
+}
+
+fn known(name: &str) -> &'static Known {
+    static KNOWN: OnceLock<BTreeMap<String, Known>> = OnceLock::new();
+    let all = KNOWN.get_or_init(|| {
+        let described: Vec<Described> =
+            serde_json::from_str(ENGINES).expect("engines.json is compiled in, and a test reads it");
+        described.into_iter().map(|engine| (engine.name.clone(), Known::new(engine))).collect()
+    });
+    all.get(name).expect("a test holds the names against engines.json")
+}
+
+impl Known {
+    fn new(engine: Described) -> Self {
+        let isolation =
+            [Isolation::Operation, Isolation::Batch, Isolation::Snapshot, Isolation::Serializable]
+                .into_iter()
+                .find(|isolation| isolation.name() == engine.isolation)
+                .expect("a test asks every engine for it");
+        let options = engine.options.into_iter().map(|o| EngineOption {
+            option: o.option.leak(),
+            value: o.value.leak(),
+            reason: o.reason.leak(),
+            pointer: o.pointer.leak(),
+        });
+        Self { module: engine.module, isolation, cannot: engine.cannot, options: options.collect() }
+    }
+}
+
+impl Engine for GoPeer {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn version(&self) -> String {
+        let module = &known(self.0).module;
+        let line = GO_MOD.lines().find_map(|line| line.trim().strip_prefix(module.as_str()));
+        line.map_or("unknown", |version| version.trim().trim_start_matches('v')).to_owned()
+    }
+
+    fn options(&self) -> &'static [EngineOption] {
+        &known(self.0).options
+    }
+
+    fn isolation(&self) -> Isolation {
+        known(self.0).isolation
+    }
+
+    fn cannot(&self, feature: Feature) -> Option<&'static str> {
+        known(self.0).cannot.get(&format!("{feature:?}")).map(String::as_str)
+    }
+
+    fn program(&self) -> Result<Option<PathBuf>, Failure> {
+        static PROGRAM_BUILT: OnceLock<Result<PathBuf, Failure>> = OnceLock::new();
+        PROGRAM_BUILT.get_or_init(build).clone().map(Some)
+    }
+
+    fn open(&self, _dir: &Path, _options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        Err(Failure::Unsupported(format!("{} is run by the program under bench/go", self.0)))
+    }
+}
+
+/// Builds the program beside this one (GO1). Go rebuilds only what has changed.
+fn build() -> Result<PathBuf, Failure> {
+    let beside = std::env::current_exe().map_err(Failure::engine)?;
+    let program = beside.with_file_name(PROGRAM);
+    if !program.exists() {
+        eprintln!("building the peers in Go, which takes minutes the first time");
+    }
+    let output =
+        Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(SOURCES).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(program),
+        Ok(output) => {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            Err(Failure::Engine(format!("go build in {SOURCES} failed: {}", stderr.trim())))
+        }
+        Err(error) => Err(Failure::Unsupported(format!(
+            "this engine is in Go and `go` could not be started ({error}): install Go 1.26 or newer, or leave the engine out"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_peer_in_go_is_described() {
+        let described: Vec<Described> = serde_json::from_str(ENGINES).unwrap();
+        let names: Vec<&str> = described.iter().map(|engine| engine.name.as_str()).collect();
+        assert_eq!(names, NAMES);
+        for name in NAMES {
+            let peer = GoPeer(name);
+            assert!(peer.version().contains('.'), "{name}");
+            assert!(peer.options().iter().all(|option| !option.reason.is_empty()), "{name}");
+            assert_ne!(peer.isolation(), Isolation::Operation);
+        }
+        assert!(GoPeer("bbolt").cannot(Feature::AsyncCommits).is_some());
+        assert!(GoPeer("pebble").cannot(Feature::AsyncCommits).is_none());
+    }
+}

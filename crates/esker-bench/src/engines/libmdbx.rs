@@ -1,0 +1,257 @@
+//! libmdbx through signet-libmdbx: LMDB's descendant, set up as LMDB is.
+//!
+//!   Store::write -> mdbx_txn_begin .. mdbx_put .. mdbx_txn_commit (data, then the meta page, then one fdatasync or two)
+//!   Reader       -> one read-only transaction; values are lent from the map
+//!
+//! The binding is the one that needs no libclang to build, so libmdbx is the version that it bundles.
+//!
+//! L1. Readers and writers end before the environment is closed, replaced or has its flags changed: `compact` and
+//!     `set_durability` take `&mut self`, readers borrow `&self`.
+#![expect(unsafe_code, reason = "the binding leaves changing flags and compacting to mdbx's own functions")]
+
+use std::borrow::Cow;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use signet_libmdbx::ffi::{
+    MDBX_CP_COMPACT, MDBX_SAFE_NOSYNC, MDBX_SUCCESS, MDBX_UTTERLY_NOSYNC, mdbx_env_copy, mdbx_env_set_flags,
+};
+use signet_libmdbx::tx::aliases::{RoTxUnsync, RwTxUnsync};
+use signet_libmdbx::{Database, DatabaseFlags, Environment, Geometry, WriteFlags};
+
+use esker_bench_api::{
+    Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reader, Store, Writer,
+};
+
+/// Upper bound of the map: more than any scale of any suite writes. The file grows with the data.
+const MAP_BYTES: usize = 64 << 30;
+const DATA_FILE: &str = "mdbx.dat";
+
+type Bytes<'txn> = Cow<'txn, [u8]>;
+
+pub(crate) struct Libmdbx;
+
+impl Engine for Libmdbx {
+    fn name(&self) -> &'static str {
+        "libmdbx"
+    }
+
+    fn version(&self) -> String {
+        let bundled = signet_libmdbx_version();
+        format!("{bundled} (signet-libmdbx {})", env!("VERSION_SIGNET_LIBMDBX"))
+    }
+
+    fn options(&self) -> &'static [EngineOption] {
+        &[
+            EngineOption {
+                option: "geometry, upper size",
+                value: "64 GiB",
+                reason: "the bound of the map; the file itself grows in steps as data comes, by mdbx's own choice",
+                pointer: "mdbx.h, mdbx_env_set_geometry: -1 keeps growth step, shrink threshold and page size at their defaults",
+            },
+            EngineOption {
+                option: "cache",
+                value: "the page cache",
+                reason: "mdbx has no cache of its own",
+                pointer: "libmdbx README, section on differences from other storages",
+            },
+            EngineOption {
+                option: "MDBX_WRITEMAP",
+                value: "off",
+                reason: "the default, as for LMDB; it also forgoes protection against stray writes",
+                pointer: "mdbx.h, MDBX_WRITEMAP",
+            },
+            EngineOption {
+                option: "MDBX_NOSTICKYTHREADS",
+                value: "on",
+                reason: "the binding always sets it: a transaction is not tied to a thread",
+                pointer: "signet-libmdbx, src/flags.rs",
+            },
+            EngineOption {
+                option: "transactions",
+                value: "unsynchronised",
+                reason: "up to 3 times faster than the binding's thread-safe ones; one thread uses each here",
+                pointer: "signet-libmdbx README, Differences from reth-libmdbx",
+            },
+            EngineOption {
+                option: "async commits",
+                value: "MDBX_SAFE_NOSYNC",
+                reason: "a power cut rolls back to the last steady commit and breaks nothing",
+                pointer: "mdbx.h, MDBX_SAFE_NOSYNC",
+            },
+            EngineOption {
+                option: "nosync commits",
+                value: "MDBX_UTTERLY_NOSYNC",
+                reason: "its fastest mode; sound when only the process dies, switched on for those rows only",
+                pointer: "mdbx.h, MDBX_UTTERLY_NOSYNC",
+            },
+            EngineOption {
+                option: "compaction",
+                value: "mdbx_env_copy with MDBX_CP_COMPACT",
+                reason: "its only full compaction: copy, rename over the data file, reopen, as for LMDB",
+                pointer: "mdbx.h, mdbx_env_copy",
+            },
+        ]
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Serializable
+    }
+
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        let mut store = LibmdbxStore { dir: dir.to_path_buf(), open: Some(Open::new(dir)?) };
+        store.set_durability(options.durability)?;
+        Ok(Box::new(store))
+    }
+}
+
+/// The version of the C library that the binding bundles.
+fn signet_libmdbx_version() -> String {
+    // SAFETY: a constant of the linked library, written before `main` and never after.
+    let version = unsafe { &signet_libmdbx::ffi::mdbx_version };
+    format!("{}.{}.{}", version.major, version.minor, version.patch)
+}
+
+struct LibmdbxStore {
+    dir: PathBuf,
+    /// `None` only within `compact`, while the data file is being replaced.
+    open: Option<Open>,
+}
+
+struct Open {
+    env: Environment,
+    map: Database,
+}
+
+impl Open {
+    fn new(dir: &Path) -> Result<Self, Failure> {
+        let mut builder = Environment::builder();
+        builder.set_geometry(Geometry { size: Some(0..MAP_BYTES), ..Geometry::default() });
+        let env = builder.open(dir).map_err(Failure::engine)?;
+        let txn = env.begin_rw_unsync().map_err(Failure::engine)?;
+        let map = txn.create_db(None, DatabaseFlags::empty()).map_err(Failure::engine)?;
+        txn.commit().map_err(Failure::engine)?;
+        Ok(Self { env, map })
+    }
+
+    fn set_flags(&self, flags: u32, on: bool) -> Result<(), Failure> {
+        let code = self.env.with_raw_env_ptr(|env| {
+            // SAFETY: the environment is open, and by L1 no transaction is.
+            unsafe { mdbx_env_set_flags(env, flags, on) }
+        });
+        checked(code)
+    }
+}
+
+fn checked(code: i32) -> Result<(), Failure> {
+    if code == MDBX_SUCCESS {
+        Ok(())
+    } else {
+        Err(Failure::engine(signet_libmdbx::MdbxError::from_err_code(code)))
+    }
+}
+
+impl LibmdbxStore {
+    fn open(&self) -> Result<&Open, Failure> {
+        self.open.as_ref().ok_or_else(|| Failure::engine("closed by a compaction that failed"))
+    }
+}
+
+impl Store for LibmdbxStore {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        let open = self.open()?;
+        open.set_flags(MDBX_UTTERLY_NOSYNC | MDBX_SAFE_NOSYNC, false)?;
+        match durability {
+            // S4
+            Durability::Sync => open.env.sync(true).map(|_| ()).map_err(Failure::engine),
+            Durability::Async => open.set_flags(MDBX_SAFE_NOSYNC, true),
+            Durability::NoSync => open.set_flags(MDBX_UTTERLY_NOSYNC, true),
+        }
+    }
+
+    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+        let open = self.open()?;
+        let txn = open.env.begin_rw_unsync().map_err(Failure::engine)?;
+        let mut writer = LibmdbxWriter { txn, map: open.map };
+        work(&mut writer)?;
+        writer.txn.commit().map_err(Failure::engine)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        let open = self.open()?;
+        let txn = open.env.begin_ro_unsync().map_err(Failure::engine)?;
+        Ok(Box::new(LibmdbxReader { txn, map: open.map }))
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        let Some(open) = self.open.take() else { return self.open().map(|_| ()) };
+        let compacted = self.dir.join("compacted.dat");
+        let path = CString::new(compacted.as_os_str().as_bytes()).map_err(Failure::engine)?;
+        let code = open.env.with_raw_env_ptr(|env| {
+            // SAFETY: the environment is open and `path` ends with a zero byte.
+            unsafe { mdbx_env_copy(env, path.as_ptr(), MDBX_CP_COMPACT) }
+        });
+        checked(code)?;
+        drop(open);
+        std::fs::rename(&compacted, self.dir.join(DATA_FILE)).map_err(Failure::engine)?;
+        self.open = Some(Open::new(&self.dir)?);
+        Ok(())
+    }
+
+    fn sync_count(&self) -> Option<u64> {
+        let info = self.open.as_ref()?.env.info().ok()?;
+        Some(info.page_ops().fsync + info.page_ops().msync)
+    }
+}
+
+struct LibmdbxWriter {
+    txn: RwTxUnsync,
+    map: Database,
+}
+
+impl Writer for LibmdbxWriter {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.txn.put(self.map, key, value, WriteFlags::UPSERT).map_err(Failure::engine)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.txn.del(self.map, key, None).map(|_| ()).map_err(Failure::engine)
+    }
+}
+
+struct LibmdbxReader {
+    txn: RoTxUnsync,
+    map: Database,
+}
+
+impl Reader for LibmdbxReader {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value: Option<Bytes<'_>> = self.txn.get(self.map.dbi(), key).map_err(Failure::engine)?;
+        Ok(value.map(|value| visit(&value)).is_some())
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        let mut cursor = self.txn.cursor(self.map).map_err(Failure::engine)?;
+        let mut item: Option<(Bytes<'_>, Bytes<'_>)> = cursor.set_range(from).map_err(Failure::engine)?;
+        let mut seen = 0;
+        while let Some((key, value)) = item {
+            visit(&key, &value);
+            seen += 1;
+            if seen == limit {
+                break;
+            }
+            item = cursor.next().map_err(Failure::engine)?;
+        }
+        Ok(seen)
+    }
+
+    fn len(&mut self) -> Result<u64, Failure> {
+        Ok(self.txn.db_stat(&self.map).map_err(Failure::engine)?.entries() as u64)
+    }
+}

@@ -1,0 +1,209 @@
+//! sanakirja, as redb's benchmark used it while it had it.
+//!
+//!   Store::write -> mut_txn_begin, one B tree of byte slices, commit (msync of the pages, then of the root page)
+//!   Reader       -> txn_begin; keys and values are lent from the map
+//!
+//! K1. A tree of sanakirja holds pairs, and a key may have many. A map keeps one: `put` deletes the key first.
+//! K2. Its byte slices hold at most 510 bytes: it asserts that when it writes a page. Longer ones are refused before.
+#![expect(unsafe_code, reason = "making a tree of slices is unsafe in sanakirja, and it does not say why")]
+
+use std::path::Path;
+
+use sanakirja::btree::{self, Db_, page_unsized};
+use sanakirja::{Commit, Env, MutTxn, RootDb, Txn};
+
+use esker_bench_api::{
+    Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer,
+};
+
+const FILE: &str = "data.sanakirja";
+/// The file doubles from here as data comes.
+const FIRST_BYTES: u64 = 1 << 20;
+const VERSIONS: usize = 2;
+const ROOT: usize = 0;
+/// K2.
+const SLICE_BYTES_MAX: usize = 510;
+
+const NO_OTHER_MODE: &str = "sanakirja syncs every commit; it has no other mode";
+const NO_COMPACTION: &str = "sanakirja has no compaction, and its file never shrinks";
+const TOO_LARGE: &str = "sanakirja keeps at most 510 bytes in a key or a value of a tree of byte slices";
+
+type Tree = Db_<[u8], [u8], page_unsized::Page<[u8], [u8]>>;
+
+pub(crate) struct Sanakirja;
+
+impl Engine for Sanakirja {
+    fn name(&self) -> &'static str {
+        "sanakirja"
+    }
+
+    fn version(&self) -> String {
+        env!("VERSION_SANAKIRJA").to_owned()
+    }
+
+    fn options(&self) -> &'static [EngineOption] {
+        &[
+            EngineOption {
+                option: "version",
+                value: "1.4",
+                reason: "the newest release; 2.0 is in beta",
+                pointer: "its page in the registry",
+            },
+            EngineOption {
+                option: "Env::new, length",
+                value: "1 MiB",
+                reason: "what its documentation starts with; the file grows by doubling",
+                pointer: "the example in the documentation of the crate",
+            },
+            EngineOption {
+                option: "Env::new, n_roots",
+                value: "2",
+                reason: "versions that may be alive at once: a reader and a writer do not wait for each other",
+                pointer: "the same example; redb's lmdb_benchmark up to the change that removed sanakirja",
+            },
+            EngineOption {
+                option: "cache",
+                value: "the page cache",
+                reason: "it maps its file and has no cache of its own",
+                pointer: "documentation of the crate",
+            },
+            EngineOption {
+                option: "put",
+                value: "btree::del, then btree::put",
+                reason: "its trees keep several values for a key, and a map must not",
+                pointer: "docs of btree::put",
+            },
+        ]
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Serializable
+    }
+
+    fn cannot(&self, feature: Feature) -> Option<&'static str> {
+        match feature {
+            Feature::AsyncCommits | Feature::NoSyncCommits => Some(NO_OTHER_MODE),
+            Feature::LargeValues => Some(TOO_LARGE),
+            Feature::Compaction => Some(NO_COMPACTION),
+            _ => None,
+        }
+    }
+
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        if options.durability != Durability::Sync {
+            return Err(Failure::Unsupported(NO_OTHER_MODE.to_owned()));
+        }
+        let env = Env::new(dir.join(FILE), FIRST_BYTES, VERSIONS).map_err(Failure::engine)?;
+        create_tree(&env)?;
+        Ok(Box::new(SanakirjaStore { env }))
+    }
+}
+
+/// Creates the tree, unless it is there.
+fn create_tree(env: &Env) -> Result<(), Failure> {
+    let mut txn = Env::mut_txn_begin(env).map_err(Failure::engine)?;
+    if txn.root(ROOT).is_some_and(|root| root != 0) {
+        return Ok(());
+    }
+    // SAFETY: nothing is documented; the types are those that every later `root_db` of ROOT has.
+    let tree: Tree = unsafe { btree::create_db_(&mut txn) }.map_err(Failure::engine)?;
+    txn.set_root(ROOT, tree.db.into());
+    txn.commit().map_err(Failure::engine)
+}
+
+struct SanakirjaStore {
+    env: Env,
+}
+
+fn no_tree() -> Failure {
+    Failure::engine("the tree is not there")
+}
+
+impl Store for SanakirjaStore {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        match durability {
+            Durability::Sync => Ok(()),
+            Durability::Async | Durability::NoSync => Err(Failure::Unsupported(NO_OTHER_MODE.to_owned())),
+        }
+    }
+
+    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+        let txn = Env::mut_txn_begin(&self.env).map_err(Failure::engine)?;
+        let tree: Tree = txn.root_db(ROOT).ok_or_else(no_tree)?;
+        let mut writer = SanakirjaWriter { txn, tree };
+        work(&mut writer)?;
+        writer.txn.set_root(ROOT, writer.tree.db.into());
+        writer.txn.commit().map_err(Failure::engine)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        let txn = Env::txn_begin(&self.env).map_err(Failure::engine)?;
+        let tree: Tree = txn.root_db(ROOT).ok_or_else(no_tree)?;
+        Ok(Box::new(SanakirjaReader { txn, tree }))
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        Err(Failure::Unsupported(NO_COMPACTION.to_owned()))
+    }
+}
+
+struct SanakirjaWriter<'env> {
+    txn: MutTxn<&'env Env, ()>,
+    tree: Tree,
+}
+
+impl Writer for SanakirjaWriter<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        if key.len() > SLICE_BYTES_MAX || value.len() > SLICE_BYTES_MAX {
+            return Err(Failure::Unsupported(TOO_LARGE.to_owned()));
+        }
+        self.remove(key)?;
+        btree::put(&mut self.txn, &mut self.tree, key, value).map(|_| ()).map_err(Failure::engine)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+        btree::del(&mut self.txn, &mut self.tree, key, None).map(|_| ()).map_err(Failure::engine)
+    }
+}
+
+struct SanakirjaReader<'env> {
+    txn: Txn<&'env Env>,
+    tree: Tree,
+}
+
+impl Reader for SanakirjaReader<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let item = btree::get(&self.txn, &self.tree, key, None).map_err(Failure::engine)?;
+        // The first pair that is not before the key: the key's own, or that of the next.
+        match item {
+            Some((found, value)) if found == key => {
+                visit(value);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        let start = (!from.is_empty()).then_some((from, None));
+        let mut items = btree::iter(&self.txn, &self.tree, start).map_err(Failure::engine)?;
+        let mut seen = 0;
+        while seen < limit {
+            let Some(item) = items.next() else { break };
+            let (key, value) = item.map_err(Failure::engine)?;
+            visit(key, value);
+            seen += 1;
+        }
+        Ok(seen)
+    }
+
+    fn len(&mut self) -> Result<u64, Failure> {
+        let items = btree::iter(&self.txn, &self.tree, None).map_err(Failure::engine)?;
+        Ok(items.count() as u64)
+    }
+}

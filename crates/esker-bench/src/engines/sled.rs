@@ -1,0 +1,179 @@
+//! sled, set up as redb's benchmark sets it up, except that a write is an atomic batch there and here.
+//!
+//!   Store::write -> Batch, apply_batch; in mode Sync then flush and an fdatasync of its log file
+//!   Reader       -> the tree itself: sled has no snapshots
+
+use std::fs::File;
+use std::path::Path;
+
+use sled::{Batch, Config, Db};
+
+use esker_bench_api::{
+    Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer,
+};
+
+/// sled 0.34 keeps its log in this one file.
+const LOG_FILE: &str = "db";
+
+const NO_SNAPSHOTS: &str = "sled has no snapshots: a reader sees what is committed meanwhile";
+const NO_COMPACTION: &str = "sled has no call that compacts; it reuses space as it writes";
+
+pub(crate) struct Sled;
+
+impl Engine for Sled {
+    fn name(&self) -> &'static str {
+        "sled"
+    }
+
+    fn version(&self) -> String {
+        env!("VERSION_SLED").to_owned()
+    }
+
+    fn options(&self) -> &'static [EngineOption] {
+        &[
+            EngineOption {
+                option: "version",
+                value: "0.34",
+                reason: "the newest release; 1.0 has had alphas only since 2023",
+                pointer: "its page in the registry",
+            },
+            EngineOption {
+                option: "cache_capacity",
+                value: "the suite's cache",
+                reason: "its one cache",
+                pointer: "redb's benchmarks gave it so, up to the change that removed sled from them",
+            },
+            EngineOption {
+                option: "writes",
+                value: "Batch and apply_batch",
+                reason: "its cheapest atomic write of several keys; its transactions cannot scan and may run twice",
+                pointer: "docs of sled::Batch",
+            },
+            EngineOption {
+                option: "sync commits",
+                value: "flush, then fdatasync of the file db",
+                reason: "flush alone ends with sync_file_range on Linux, which is not durable",
+                pointer: "spacejam/sled issue 1351; redb's benchmarks synced every file of the directory",
+            },
+            EngineOption {
+                option: "async and nosync commits",
+                value: "flush_every_ms: 500, its default",
+                reason: "a background thread flushes; nothing waits",
+                pointer: "docs of Config::flush_every_ms",
+            },
+            EngineOption {
+                option: "mode, compression",
+                value: "LowSpace, off",
+                reason: "the defaults",
+                pointer: "docs of Config",
+            },
+        ]
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Batch
+    }
+
+    fn cannot(&self, feature: Feature) -> Option<&'static str> {
+        match feature {
+            Feature::Snapshots => Some(NO_SNAPSHOTS),
+            Feature::Compaction => Some(NO_COMPACTION),
+            _ => None,
+        }
+    }
+
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        let config = Config::new().path(dir).cache_capacity(options.cache_bytes);
+        let db = config.open().map_err(Failure::engine)?;
+        let log = File::open(dir.join(LOG_FILE)).map_err(Failure::engine)?;
+        Ok(Box::new(SledStore { db, log, sync: options.durability == Durability::Sync }))
+    }
+}
+
+struct SledStore {
+    db: Db,
+    log: File,
+    sync: bool,
+}
+
+impl SledStore {
+    fn sync(&self) -> Result<(), Failure> {
+        self.db.flush().map_err(Failure::engine)?;
+        self.log.sync_data().map_err(Failure::engine)
+    }
+}
+
+impl Store for SledStore {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        self.sync = durability == Durability::Sync;
+        // S4
+        if self.sync { self.sync() } else { Ok(()) }
+    }
+
+    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+        let mut writer = SledWriter { batch: Batch::default() };
+        work(&mut writer)?;
+        self.db.apply_batch(writer.batch).map_err(Failure::engine)?;
+        if self.sync { self.sync() } else { Ok(()) }
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        Ok(Box::new(SledReader { db: &self.db }))
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        Err(Failure::Unsupported(NO_COMPACTION.to_owned()))
+    }
+
+    fn drain(&self) -> Result<(), Failure> {
+        self.db.flush().map(|_| ()).map_err(Failure::engine)
+    }
+}
+
+struct SledWriter {
+    batch: Batch,
+}
+
+impl Writer for SledWriter {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.batch.insert(key, value);
+        Ok(())
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.batch.remove(key);
+        Ok(())
+    }
+}
+
+struct SledReader<'store> {
+    db: &'store Db,
+}
+
+impl Reader for SledReader<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = self.db.get(key).map_err(Failure::engine)?;
+        Ok(value.map(|value| visit(&value)).is_some())
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        let mut items = self.db.range(from..);
+        let mut seen = 0;
+        while seen < limit {
+            let Some(item) = items.next() else { break };
+            let (key, value) = item.map_err(Failure::engine)?;
+            visit(&key, &value);
+            seen += 1;
+        }
+        Ok(seen)
+    }
+
+    fn len(&mut self) -> Result<u64, Failure> {
+        Ok(self.db.len() as u64)
+    }
+}

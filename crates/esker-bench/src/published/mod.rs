@@ -1,0 +1,295 @@
+//! The figures that the sources of the workloads published, and how they stand beside ours.
+//!
+//! ```text
+//! figures.tsv --Figure--> seed_tables: source, machine, then per row:   published  redb 3.57 s  lmdb 1.51 s ...
+//! results.jsonl --median--------------------------------------------->  here       esker 1.32 s  lmdb 1.67 s ...
+//!             '--elsewhere: lines below a suite's table, for engines that no package registry has
+//! ```
+//!
+//! P1. A figure stands as it was published; nothing is scaled to our machine or our counts. Where the counts differ, the time of
+//!     one operation stands beside each.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use esker_bench_api::Failure;
+use esker_bench_api::results::Record;
+use serde::Deserialize;
+
+use crate::machine::Machine;
+
+const FIGURES: &str = include_str!("figures.tsv");
+
+/// Where figures were published.
+struct Source {
+    id: &'static str,
+    title: &'static str,
+    machine: &'static str,
+    differences: &'static str,
+}
+
+const SOURCES: [Source; 4] = [
+    Source {
+        id: "canopydb",
+        title: "canopydb's page: redb's benchmarks with canopydb added",
+        machine: "Intel i9-12900H without turbo boost, 32 GB; x64 Linux",
+        differences: "sled ran without transactions; reads followed the order of insertion; LMDB and RocksDB were not compacted",
+    },
+    Source {
+        id: "obigstore",
+        title: "obigstore's page",
+        machine: "EC2 m1.large, 2 cores, 7.5 GB, ephemeral disk (25.8 MB/s), Ubuntu 12.04; a second machine for the load",
+        differences: "a server over TCP, on LevelDB; most figures of the page are pictures and have no number to copy; \
+                      the rate of the uniform inserts is 1e9 pairs in 36,825 s",
+    },
+    Source {
+        id: "go-sstables",
+        title: "go-sstables' page",
+        machine: "20 threads, NVMe with 3.5 GB/s read and 2.3 GB/s write, Windows; YCSB on another machine, NVMe with 2.5 and 1.5 GB/s; 2022",
+        differences: "its put latency is with a sync, ours without; its YCSB mix counts inserts, reads and updates apart, \
+                      and the figure here is their sum over the time; its record writes end in the page cache",
+    },
+    Source {
+        id: "badger-notes",
+        title: "notes on Badger and BoltDB, in the badger-bench form",
+        machine: "EC2 i3.large, 2 cores, 15 GB, NVMe with 94,000 reads of 4 KiB a second, Ubuntu 16.04",
+        differences: "counts of scale full; BoltDB wrote without a sync; walks are the warm ones where the page has several; \
+                      Pogreb is named there and has no figure",
+    },
+];
+
+/// Engines that no package registry has: their published figures are all there is.
+const NOT_TO_BE_HAD: [&str; 2] = ["obigstore", "go-sstables"];
+
+/// One published number.
+#[derive(Clone, Copy, Debug)]
+struct Figure {
+    source: &'static str,
+    suite: &'static str,
+    row: &'static str,
+    engine: &'static str,
+    value: f64,
+    unit: &'static str,
+    /// Operations that it stands for; 0 where the source does not tell.
+    ops: u64,
+}
+
+fn figures() -> Vec<Figure> {
+    let lines = FIGURES.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| figure(line).expect("a test parses every line of figures.tsv")).collect()
+}
+
+fn figure(line: &'static str) -> Option<Figure> {
+    let mut fields = line.split('\t');
+    let figure = Figure {
+        source: fields.next()?,
+        suite: fields.next()?,
+        row: fields.next()?,
+        engine: fields.next()?,
+        value: fields.next()?.parse().ok()?,
+        unit: fields.next()?,
+        ops: fields.next()?.parse().ok()?,
+    };
+    fields.next().is_none().then_some(figure)
+}
+
+/// What is needed of a run.json.
+#[derive(Deserialize)]
+struct RunFile {
+    machine: Machine,
+}
+
+/// `esker-bench seed-tables`: prints the published tables beside what the files of results hold.
+pub(crate) fn print(results: &[PathBuf]) -> Result<(), Failure> {
+    let mut records = Vec::new();
+    let mut machines = Vec::new();
+    for path in results {
+        let failed = |error: String| Failure::Engine(format!("{}: {error}", path.display()));
+        let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        for line in text.lines() {
+            let record: Record = serde_json::from_str(line).map_err(|error| failed(error.to_string()))?;
+            records.push(record);
+        }
+        if let Ok(run) = fs::read_to_string(path.with_file_name("run.json")) {
+            let run: RunFile = serde_json::from_str(&run).map_err(|error| failed(error.to_string()))?;
+            machines.push(run.machine.line());
+        }
+    }
+    machines.dedup();
+    let machine = (!machines.is_empty()).then(|| machines.join("; "));
+    println!("{}", seed_tables(&records, machine.as_deref()).trim_end());
+    Ok(())
+}
+
+/// The published tables beside `records`; `machine` is ours, in a line.
+fn seed_tables(records: &[Record], machine: Option<&str>) -> String {
+    let figures = figures();
+    let ours = medians(records);
+    let mut text = String::new();
+    for source in &SOURCES {
+        let _ = writeln!(text, "{}\n  published on: {}", source.title, source.machine);
+        let _ = writeln!(text, "  it differs:   {}", source.differences);
+        if let Some(machine) = machine {
+            let _ = writeln!(text, "  ours:         {machine}");
+        }
+        let mut rows: Vec<(&str, &str)> = Vec::new();
+        for figure in figures.iter().filter(|figure| figure.source == source.id) {
+            if rows.last() != Some(&(figure.suite, figure.row)) && !rows.contains(&(figure.suite, figure.row))
+            {
+                rows.push((figure.suite, figure.row));
+            }
+        }
+        for (suite, row) in rows {
+            let published: Vec<Figure> = figures
+                .iter()
+                .filter(|f| (f.source, f.suite, f.row) == (source.id, suite, row))
+                .copied()
+                .collect();
+            text += &row_text(suite, row, &published, &ours);
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Median and operations of a row, by suite and row, then engine and scale.
+type Ours = BTreeMap<(String, String), BTreeMap<(String, String), Vec<(f64, u64)>>>;
+
+fn medians(records: &[Record]) -> Ours {
+    let mut ours = Ours::new();
+    for record in records {
+        if let Some(value) = record.value {
+            let row = ours.entry((record.suite.clone(), record.row.clone())).or_default();
+            let key = (record.scale.clone(), record.engine.clone());
+            row.entry(key).or_default().push((value, record.ops));
+        }
+    }
+    ours
+}
+
+fn row_text(suite: &str, row: &str, published: &[Figure], ours: &Ours) -> String {
+    let mut text = format!("\n  {suite}: {row}\n");
+    let here = ours.get(&(suite.to_owned(), row.to_owned()));
+    let ops_here = here.and_then(|engines| engines.values().flatten().map(|(_, ops)| *ops).next());
+    let other_count = |ops: u64| ops > 0 && ops_here.is_some_and(|here| here != ops);
+    text += "    published ";
+    for figure in published {
+        let one =
+            if other_count(figure.ops) { each(figure.value, figure.unit, figure.ops) } else { String::new() };
+        let _ = write!(text, "  {} {}{one}", figure.engine, shown(figure.value, figure.unit));
+    }
+    text.push('\n');
+    let mut scale_before = "";
+    for ((scale, engine), values) in here.into_iter().flatten() {
+        if scale != scale_before {
+            let lead = if scale_before.is_empty() { "" } else { "\n" };
+            let _ = write!(text, "{lead}    here ({scale})");
+            scale_before = scale;
+        }
+        let ops = values[0].1;
+        let value = crate::recorder::median(&values.iter().map(|(value, _)| *value).collect::<Vec<_>>());
+        let unit = published[0].unit;
+        let one =
+            if published.iter().any(|f| other_count(f.ops)) { each(value, unit, ops) } else { String::new() };
+        let _ = write!(text, "  {engine} {}{one}", shown(value, unit));
+    }
+    if here.is_some() {
+        text.push('\n');
+    }
+    text
+}
+
+/// The time of one operation, in brackets, where it says more than the whole.
+fn each(value: f64, unit: &str, ops: u64) -> String {
+    if unit == "s" && ops > 1 {
+        format!(" ({} each of {ops})", shown(value / ops as f64, unit))
+    } else {
+        String::new()
+    }
+}
+
+fn shown(value: f64, unit: &str) -> String {
+    let (divisor, suffix) = match unit {
+        "s" if value >= 1.0 => (1.0, " s"),
+        "s" if value >= 1e-3 => (1e-3, " ms"),
+        "s" if value >= 1e-6 => (1e-6, " us"),
+        "s" => (1e-9, " ns"),
+        "bytes" => (1024.0 * 1024.0, " MiB"),
+        "bytes/s" => (1e6, " MB/s"),
+        _ if value >= 1e6 => (1e6, " M/s"),
+        _ if value >= 1e3 => (1e3, " k/s"),
+        _ => (1.0, " /s"),
+    };
+    let digits = value / divisor;
+    let decimals = if digits >= 100.0 {
+        0
+    } else if digits >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{digits:.decimals$}{suffix}")
+}
+
+/// For the reports of a suite: what engines that no registry has have published for its rows.
+pub(crate) fn elsewhere(suite: &str) -> Vec<String> {
+    let figures = figures().into_iter().filter(|f| f.suite == suite && NOT_TO_BE_HAD.contains(&f.engine));
+    figures
+        .map(|f| {
+            let machine =
+                SOURCES.iter().find(|source| source.id == f.source).map_or("", |source| source.machine);
+            format!("{}, {}: {} (published; {machine})", f.engine, f.row, shown(f.value, f.unit))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engines;
+
+    #[test]
+    fn every_line_of_the_figures_is_one() {
+        for line in FIGURES.lines().filter(|line| !line.starts_with('#')) {
+            let figure = figure(line).unwrap_or_else(|| panic!("{line}"));
+            assert!(
+                figure.value > 0.0 && ["s", "bytes", "ops/s", "bytes/s"].contains(&figure.unit),
+                "{line}"
+            );
+            assert!(SOURCES.iter().any(|source| source.id == figure.source), "{line}");
+        }
+        assert!(figures().len() > 100);
+    }
+
+    #[test]
+    fn an_engine_that_can_be_had_is_not_called_otherwise() {
+        assert!(NOT_TO_BE_HAD.iter().all(|name| engines::find(name).is_none()));
+        assert!(
+            elsewhere("records")
+                .iter()
+                .any(|line| line.contains("get latency (100 records): 315 ns (published"))
+        );
+        assert!(elsewhere("redb").is_empty());
+    }
+
+    #[test]
+    fn published_and_ours_stand_together_unscaled() {
+        let record = |engine: &str, value: f64| -> Record {
+            let json = format!(
+                r#"{{"suite":"redb","row":"bulk load","engine":"{engine}","version":"1","scale":"quick","run":1,
+                "value":{value},"unit":"s","better":"lower","ops":250000,"peak_rss_bytes":0,"rss_anon_bytes":0,
+                "rss_file_bytes":0,"disk_bytes":0,"disk_allocated_bytes":0,"written_bytes":0,"read_bytes":0,
+                "cpu_s":0.0,"syncs_per_commit":null,"commit":""}}"#
+            );
+            serde_json::from_str(&json).unwrap()
+        };
+        let records = [record("esker", 0.3), record("esker", 0.5), record("esker", 0.4), record("lmdb", 0.5)];
+        let text = seed_tables(&records, Some("this machine"));
+        assert!(text.contains("published on: Intel i9-12900H"), "{text}");
+        assert!(text.contains("lmdb 1.51 s (1.51 us each of 1000000)"), "P1: {text}");
+        assert!(text.contains("here (quick)  esker 400 ms (1.60 us each of 250000)  lmdb 500 ms"), "{text}");
+        assert!(text.contains("ours:         this machine"));
+    }
+}

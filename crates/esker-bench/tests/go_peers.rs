@@ -1,0 +1,101 @@
+//! The Go side of the lab against the Rust side: the same bytes of every workload, the same rows with the same counts.
+//!
+//! Runs where `go` is found; the part of the Go program that it needs has no engine in it and builds in seconds.
+
+#![expect(clippy::unwrap_used, reason = "helpers of a test")]
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use esker_bench_api::generate::badger::BadgerItems;
+use esker_bench_api::generate::checksum::{checksum, probe};
+use esker_bench_api::generate::distribution::Zipf;
+use esker_bench_api::generate::int::Ints;
+use esker_bench_api::generate::items::Items;
+use esker_bench_api::generate::order::Order;
+use esker_bench_api::generate::pool::Pool;
+use esker_bench_api::generate::rng::Rng;
+use esker_bench_api::generate::ycsb::{VALUE_BYTES, YcsbRecords};
+use serde_json::Value;
+
+/// What `describe` of the Go side prints, or nothing where there is no Go.
+fn describe(arguments: &[&str]) -> Option<Value> {
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/go");
+    let output =
+        Command::new("go").args(["run", "./describe"]).args(arguments).current_dir(sources).output().ok()?;
+    assert!(output.status.success(), "{output:?}");
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+fn sum(pairs: impl Iterator<Item = u64>) -> u64 {
+    pairs.fold(0, |sum: u64, pair| sum.rotate_left(1) ^ pair)
+}
+
+/// The checksums that `streams` of the Go side has, in its order.
+fn streams() -> Vec<(&'static str, u64)> {
+    let (items, ints, pool, ycsb) = (Items::new(3), Ints::new(3), Pool::new(3), YcsbRecords::new(3));
+    let badger = BadgerItems::new(3, 128);
+    let (mut draws, mut ranks, zipf) = (badger.draws(), Rng::new(1), Zipf::new(0.99));
+    let last = items.value(999);
+    vec![
+        ("redb", sum((0..1000).map(|i| checksum(&items.key(i), &items.value(i))))),
+        ("int", sum((0..1000).map(|i| checksum(&ints.key(i), &ints.value(i))))),
+        ("large", sum((0..3).map(|i| checksum(&[], pool.value(i, 2_000_000))))),
+        (
+            "badger",
+            sum((0..1000).map(|_| draws.below(1000)).map(|k| checksum(&badger.key(k), badger.value(k)))),
+        ),
+        (
+            "ycsb",
+            sum((0..1000).map(|i| {
+                let mut value = [0; VALUE_BYTES];
+                ycsb.value(i, i % 3, &mut value);
+                checksum(&ycsb.key(i), &value)
+            })),
+        ),
+        ("zipf", sum((0..1000).map(|_| zipf.rank(&mut ranks, 1_000_000)))),
+        ("order", sum(Order::new(351_000, 7).skip_to(1000).take(1000))),
+        ("probe", sum((0..20).map(|n| probe(&last[..n])))),
+    ]
+}
+
+#[test]
+fn the_streams_are_byte_for_byte_the_same() {
+    let Some(described) = describe(&["streams"]) else { return };
+    let theirs: Vec<(&str, u64)> = described
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stream| (stream["name"].as_str().unwrap(), stream["sum"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(theirs, streams());
+}
+
+#[test]
+fn the_rows_are_the_same() {
+    let Some(rows) = describe(&["rows", "quick"]) else { return };
+    let list = Command::new(env!("CARGO_BIN_EXE_esker-bench")).arg("list").output().unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    // `list` shows "  suite: ..." and below it "    row   work", with the counts of scale quick in the words.
+    let mut shown: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut suite = "";
+    for line in list.lines().take_while(|line| !line.starts_with("Engines")) {
+        if let Some(row) = line.strip_prefix("    ").filter(|row| !row.starts_with(' ')) {
+            shown.entry(suite).or_default().push(row);
+        } else if let Some((name, _)) = line.strip_prefix("  ").and_then(|line| line.split_once(": ")) {
+            suite = name;
+        }
+    }
+    for (suite, rows) in rows.as_object().unwrap() {
+        // A suite that the lab does not have yet cannot differ from it.
+        let Some(ours) = shown.get(suite.as_str()) else { continue };
+        let names: Vec<&str> =
+            rows.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+        assert_eq!(names.len(), ours.len(), "{suite}");
+        for (name, ours) in names.iter().zip(ours) {
+            let rest =
+                ours.strip_prefix(name).unwrap_or_else(|| panic!("{suite}: {name} in Go, {ours} in Rust"));
+            assert!(rest.starts_with(' '), "{suite}: {name} in Go, {ours} in Rust");
+        }
+    }
+}
