@@ -21,7 +21,7 @@ use std::sync::Arc;
 use common::contents::{Contents, dump_sound};
 use common::damage::{Golden, LOGGED, cut, overwrite, path, places, read, replace};
 use common::{dir, simulated};
-use esker::{Builder, Error, KeyspaceId, LostKeys, RepairReport};
+use esker::{Builder, Error, KeyspaceId, LostKeys, RepairReport, TableCompression};
 use esker_env::{Fs, MemFs};
 
 fn target() -> &'static Path {
@@ -232,6 +232,69 @@ fn a_damaged_block_costs_its_keys_alone() {
     let report = judge(&golden, "the first byte of a table", 0, |fs| overwrite(fs, table, 0, b"?"));
     assert!(!report.losses.is_empty());
     assert!(report.losses.iter().all(|loss| matches!(loss.keys, LostKeys::Between(..))), "{report:#?}");
+}
+
+#[test]
+fn a_table_without_index_is_searched_for_its_blocks() {
+    for compression in [TableCompression::None, TableCompression::Lz4] {
+        let fs = MemFs::new();
+        let options = || builder(&fs).memtable_bytes(1 << 20).table_bytes(1 << 20).compression(compression);
+        let db = options().open(dir()).unwrap();
+        let all = db.default_keyspace();
+        for n in 0..3000 {
+            all.put(format!("key/{n:06}"), format!("value {n} ").repeat(n % 7)).unwrap();
+        }
+        all.remove_range("key/000100".."key/000200").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let (table, bytes) = files(&fs).into_iter().find(|(name, _)| name.ends_with(".sst")).unwrap();
+        // The footer is gone, and one place among the blocks.
+        cut(&fs, &table, bytes.len() - 1);
+        overwrite(&fs, &table, bytes.len() / 3, b"damage");
+        let report = options().repair(dir(), target()).unwrap();
+        let db = options().open(target()).unwrap();
+        let found = dump_sound(&db).unwrap();
+        let (map, id) = (&found["default"], KeyspaceId::DEFAULT);
+        assert!(map.len() > 2850 && map.len() < 2900, "{}", map.len());
+        for n in (0..100).chain(200..3000) {
+            let key = format!("key/{n:06}").into_bytes();
+            assert!(map.contains_key(&key) || report.losses.iter().any(|loss| loss.keys.may_hold(id, &key)));
+        }
+        // Range tombstones were found, too, and the loss is a small one.
+        assert!(!map.contains_key(&b"key/000150"[..]));
+        let lost_ranges = report.losses.iter().filter(|loss| matches!(loss.keys, LostKeys::Between(..)));
+        assert!(
+            lost_ranges.count() >= 1 && !report.losses.iter().any(|l| l.keys == LostKeys::Any),
+            "{report:#?}"
+        );
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_catalog_that_is_lost_leaves_numbers() {
+    let fs = MemFs::new();
+    let options = || builder(&fs).block_bytes(64);
+    let db = options().open(dir()).unwrap();
+    for name in ["apples", "pears"] {
+        db.keyspace(name).unwrap().put("key", name).unwrap();
+    }
+    db.compact().unwrap();
+    db.close().unwrap();
+    // The first blocks are those of keyspace 0.
+    let (table, bytes) = files(&fs).into_iter().find(|(name, _)| name.ends_with(".sst")).unwrap();
+    let last = bytes.windows(5).position(|w| w == b"pears").unwrap();
+    for at in (0..last + 5).step_by(8) {
+        overwrite(&fs, &table, at, b"?");
+    }
+    let (report, found) = repair(&fs).unwrap();
+    assert_eq!(found["keyspace-2"][&b"key"[..]], b"apples");
+    assert_eq!(found["keyspace-3"][&b"key"[..]], b"pears");
+    assert!(report.losses.iter().any(|loss| loss.keys == LostKeys::Names), "{report:#?}");
+    // Numbers are not given again.
+    let db = options().open(target()).unwrap();
+    db.create_keyspace("plums").unwrap().put("key", "plums").unwrap();
+    assert_eq!(dump_sound(&db).unwrap()["keyspace-3"].len(), 1);
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub(super) struct FoundParts {
     pub properties: Option<Properties>,
     /// Stretches that are no part.
     pub gaps: Vec<Range<u64>>,
-    /// Index or properties were met behind the blocks without a gap: no range tombstones are missing.
+    /// The properties were met behind the blocks without a gap: no block and no range tombstones are missing there.
     pub complete: bool,
 }
 
@@ -96,7 +96,7 @@ pub(super) fn parts(file: &dyn File, file_bytes: u64, end: u64) -> FoundParts {
     if rest < end && found.properties.is_none() {
         found.gaps.push(rest..end);
     }
-    found.complete = found.properties.is_some() && found.gaps.is_empty();
+    found.complete = found.properties.is_some() && found.gaps.iter().all(|gap| gap.end <= found.blocks_end);
     found
 }
 

@@ -241,6 +241,10 @@ impl Salvage<'_> {
     fn take(&mut self, piece: SegmentPiece<'_>, path: &Path, is_last: bool) {
         match piece {
             SegmentPiece::Header(None) | SegmentPiece::End { .. } => {}
+            // Written by a newer version: what it means is not ours to guess.
+            SegmentPiece::Header(Some(error @ Error::UnsupportedVersion { .. })) => {
+                self.failed.get_or_insert(error);
+            }
             SegmentPiece::Header(Some(error)) => self.lost(error, SEGMENT_HEADER_BYTES as u64),
             SegmentPiece::Damage { offset, bytes, detail } => {
                 self.drop_unfinished("damage follows its beginning");

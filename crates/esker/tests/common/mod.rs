@@ -4,11 +4,13 @@
 //!   contents.rs    what a database holds, as a map; read in every way there is, all ways agreeing
 //!   script.rs      a fixed workload that touches every kind of file and operation, and what may be left of it
 //!   damage.rs      a closed database to damage, and how
+//!   goldens.rs     how golden directories are made and read
 //! ```
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod contents;
 pub mod damage;
+pub mod goldens;
 pub mod script;
 
 use std::path::Path;

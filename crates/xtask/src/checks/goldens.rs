@@ -138,6 +138,12 @@ mod tests {
     }
 
     #[test]
+    fn g1_files_of_golden_directories_are_pinned_too() {
+        let (table, log) = ("crates/a/tests/goldens/database-1/plain/000002.sst", "a/goldens/x/y/CURRENT");
+        assert_eq!(places(check, &[(table, "t"), (log, "l")]), [format!("{log}:1"), format!("{table}:1")]);
+    }
+
+    #[test]
     fn g1_golden_items_are_pinned_by_their_literals() {
         let source = |bytes: &str, name: &str| {
             let test = format!("#[test]\nfn golden_v1() {{ assert_eq!({name}(), \"{bytes}\"); }}\n");

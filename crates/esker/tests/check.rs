@@ -1,0 +1,79 @@
+//! Checking a database while it is written, and finding what a check must find.
+//!
+//! K1. A check of a sound database finds nothing, whatever goes on meanwhile.
+//! K2. Each kind of disagreement between files that are sound in themselves is found.
+#![expect(clippy::disallowed_methods, reason = "writers are threads of their own")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::damage::{Golden, path};
+use common::{dir, simulated, tiny};
+use esker::Durability;
+use esker_env::{Env, Fs, MemFs};
+
+#[test]
+fn k1_nothing_is_found_while_others_write() {
+    let env = Env::with_fs(Arc::new(MemFs::new()));
+    let db = tiny(env).background(true).durability(Durability::Buffered).open(dir()).unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..3u32)
+        .map(|w| {
+            let (db, done) = (db.clone(), done.clone());
+            std::thread::spawn(move || {
+                let mut n = 0u32;
+                while !done.load(Ordering::Relaxed) {
+                    n += 1;
+                    let name = format!("space {}", (w + n / 50) % 5);
+                    // Another writer may drop it meanwhile.
+                    let Ok(keyspace) = db.keyspace(&name) else { continue };
+                    let key = (n % 97).to_be_bytes();
+                    let _ = match n % 50 {
+                        7 => db.drop_keyspace(&name),
+                        9 => keyspace.remove_range(3u32.to_be_bytes()..40u32.to_be_bytes()),
+                        11 => keyspace.clear(),
+                        13 => db.flush(),
+                        k if k % 5 == 0 => keyspace.remove(key),
+                        _ => keyspace.put(key, vec![w as u8; 40]),
+                    };
+                }
+                n
+            })
+        })
+        .collect();
+    let mut counted = 0;
+    for _ in 0..40 {
+        let report = db.check().unwrap();
+        assert!(report.problems.is_empty(), "{:#?}", report.problems);
+        counted += report.tables + report.log_segments;
+    }
+    done.store(true, Ordering::Relaxed);
+    let written: u32 = writers.into_iter().map(|w| w.join().unwrap()).sum();
+    assert!(counted > 0 && written > 100, "{counted} files checked, {written} writes");
+    db.close().unwrap();
+}
+
+#[test]
+fn k2_leftovers_are_noted_and_missing_files_are_problems() {
+    let golden = Golden::layered();
+    let fs = golden.copy();
+    let builder = || simulated(Arc::new(fs.clone()));
+    let sound = builder().check_offline(dir()).unwrap();
+    assert!(sound.problems.is_empty() && sound.live_keys > 0 && sound.commits > 0, "{sound:?}");
+    common::damage::replace(&fs, "999999.sst", b"an orphan");
+    common::damage::replace(&fs, "CURRENT.tmp", b"left over");
+    let noted = builder().check_offline(dir()).unwrap();
+    assert!(noted.problems.is_empty(), "{:?}", noted.problems);
+    assert!(noted.notes.iter().filter(|n| n.contains("not needed")).count() >= 2, "{:?}", noted.notes);
+    // Two problems at once: both are told.
+    let tables: Vec<_> = golden.files.iter().filter(|n| n.ends_with(".sst")).collect();
+    fs.remove_file(&path(tables[0])).unwrap();
+    common::damage::overwrite(&fs, tables[1], 3, b"?");
+    common::damage::overwrite(&fs, tables[1], golden.read(tables[1]).len() - 30, b"?");
+    let found = builder().check_offline(dir()).unwrap().problems;
+    assert!(found.iter().any(|p| p.contains(&**tables[0]) && p.contains("missing")), "{found:#?}");
+    assert!(found.iter().filter(|p| p.contains(&**tables[1])).count() >= 2, "{found:#?}");
+    assert!(fs.exists(&path("999999.sst")).unwrap(), "CK1: nothing is removed");
+}

@@ -1,0 +1,159 @@
+//! Databases of earlier versions are read; those of later ones are refused with a typed error.
+//!
+//! ```text
+//!   tests/goldens/database-N/NAME --copy--> open, read, check, repair <--> EXPECTED
+//! ```
+//!
+//! CO1. Every golden directory, of every version, opens, holds exactly what it did, and is sound; it can be written and
+//!      merged, and is repaired without loss.
+//! CO2. A file of a newer format is refused with its name and both versions, and nothing is changed.
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read golden files")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use common::contents::{Contents, difference, dump_sound};
+use common::damage::{Golden, path, read, replace};
+use common::goldens::{EXPECTED, NAMES, decode, encode, make};
+use common::{dir, simulated};
+use esker::Error;
+use esker_env::{Fs, MemFs};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens")
+}
+
+/// All golden directories.
+fn goldens() -> Vec<PathBuf> {
+    let list = |dir: &Path| -> Vec<PathBuf> {
+        let mut paths: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths
+    };
+    list(&root()).iter().flat_map(|version| list(version)).collect()
+}
+
+/// A copy in memory, and what it should hold.
+fn load(golden: &Path) -> (MemFs, Contents) {
+    let fs = MemFs::new();
+    fs.create_dir_all(dir()).unwrap();
+    let mut expected = None;
+    for entry in std::fs::read_dir(golden).unwrap() {
+        let entry = entry.unwrap();
+        let (name, bytes) = (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap());
+        if name == EXPECTED {
+            expected = Some(decode(std::str::from_utf8(&bytes).unwrap()));
+        } else {
+            replace(&fs, &name, &bytes);
+        }
+    }
+    (fs, expected.expect("a golden directory says what it holds"))
+}
+
+#[test]
+fn co1_every_version_is_read() {
+    let all = goldens();
+    assert!(all.len() >= NAMES.len(), "{all:?}");
+    for golden in all {
+        let name = golden.display();
+        let (fs, mut expected) = load(&golden);
+        let builder = simulated(Arc::new(fs.clone()));
+        let offline = builder.clone().check_offline(dir()).unwrap();
+        assert!(offline.problems.is_empty(), "{name}: {:#?}", offline.problems);
+        let repaired = builder.clone().repair(dir(), "repaired").unwrap();
+        assert!(repaired.losses.is_empty(), "{name}: {:#?}", repaired.losses);
+        let db = builder.open("repaired").unwrap();
+        assert!(dump_sound(&db).unwrap() == expected, "{name}: repaired");
+
+        let builder = simulated(Arc::new(fs)).create_if_missing(false);
+        let db = builder.open(dir()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let found = dump_sound(&db).unwrap();
+        assert!(found == expected, "{name}: {}", difference(&found, &expected));
+        db.default_keyspace().put("a new key", "of this version").unwrap();
+        db.compact().unwrap();
+        expected.get_mut("default").unwrap().insert(b"a new key".to_vec(), b"of this version".to_vec());
+        let found = dump_sound(&db).unwrap();
+        assert!(found == expected, "{name}: {}", difference(&found, &expected));
+    }
+}
+
+#[test]
+fn what_this_version_writes_is_what_its_directories_expect() {
+    for name in NAMES {
+        let files = make(name).unwrap();
+        let expected = String::from_utf8(files[EXPECTED].clone()).unwrap();
+        assert_eq!(encode(&decode(&expected)), expected, "{name}");
+        let bytes: usize = files.values().map(Vec::len).sum();
+        assert!(bytes < 60_000, "{name}: {bytes} bytes are too many for the repository");
+    }
+}
+
+/// Raises a number in a file whose bytes `covered` have their checksum at `crc_at`.
+fn raise(bytes: &mut [u8], at: usize, covered: std::ops::Range<usize>, crc_at: usize) {
+    bytes[at] = 99;
+    let crc = crc32c::crc32c(&bytes[covered]).to_le_bytes();
+    bytes[crc_at..crc_at + 4].copy_from_slice(&crc);
+}
+
+/// Opening, checking and repairing refuse `name` as newer (CO2).
+fn refused(golden: &Golden, name: &str, bytes: &[u8]) {
+    let fs = golden.copy();
+    replace(&fs, name, bytes);
+    let builder = simulated(Arc::new(fs.clone()));
+    let outcomes =
+        [builder.clone().open(dir()).map(drop), builder.clone().repair(dir(), "repaired").map(drop)];
+    for outcome in outcomes {
+        match outcome {
+            Err(Error::UnsupportedVersion { path: named, found: 99, supported, .. }) => {
+                assert_eq!(named, path(name));
+                assert!(supported < 99);
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    let checked = builder.check_offline(dir());
+    assert!(!matches!(&checked, Ok(report) if report.problems.is_empty()), "{name}: {checked:?}");
+    assert!(read(&fs, name) == bytes, "{name} was changed");
+}
+
+#[test]
+fn co2_newer_formats_are_refused() {
+    let golden = Golden::merged();
+    let file = |part: &str| golden.files.iter().rfind(|name| name.contains(part)).unwrap();
+
+    let table = file(".sst");
+    let mut bytes = golden.read(table);
+    let footer = bytes.len() - 80;
+    raise(&mut bytes[footer..], 64, 0..68, 68);
+    refused(&golden, table, &bytes);
+
+    let log = file(".wal");
+    let mut bytes = golden.read(log);
+    raise(&mut bytes, 8, 0..28, 28);
+    refused(&golden, log, &bytes);
+
+    let manifest = file("MANIFEST-");
+    let mut bytes = golden.read(manifest);
+    // The record file around it, then what is in it.
+    raise(&mut bytes, 8, 0..16, 16);
+    refused(&golden, manifest, &bytes);
+    let fs = MemFs::new();
+    let env = esker_env::Env::simulated(Arc::new(fs.clone()), 1);
+    fs.create_dir_all(dir()).unwrap();
+    let mut writer = esker::recordio::Writer::options().env(&env).create(path("new")).unwrap();
+    writer.append(b"esker manifest\x63").unwrap();
+    writer.append(b"").unwrap();
+    writer.finish().unwrap();
+    refused(&golden, manifest, &read(&fs, "new"));
+}
+
+#[test]
+fn options_are_for_people_and_may_say_anything() {
+    let golden = Golden::merged();
+    let fs = golden.copy();
+    replace(&fs, "OPTIONS", b"of_a_later_version = yes\n");
+    let db = simulated(Arc::new(fs)).open(dir()).unwrap();
+    assert!(dump_sound(&db).unwrap() == golden.newest);
+}
