@@ -7,7 +7,7 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use common::damage::{Golden, path};
 use common::{dir, simulated, tiny};
@@ -19,13 +19,15 @@ fn k1_nothing_is_found_while_others_write() {
     let env = Env::with_fs(Arc::new(MemFs::new()));
     let db = tiny(env).background(true).durability(Durability::Buffered).open(dir()).unwrap();
     let done = Arc::new(AtomicBool::new(false));
+    let written = Arc::new(AtomicU32::new(0));
     let writers: Vec<_> = (0..3u32)
         .map(|w| {
-            let (db, done) = (db.clone(), done.clone());
+            let (db, done, written) = (db.clone(), done.clone(), written.clone());
             std::thread::spawn(move || {
                 let mut n = 0u32;
                 while !done.load(Ordering::Relaxed) {
                     n += 1;
+                    written.fetch_add(1, Ordering::Relaxed);
                     let name = format!("space {}", (w + n / 50) % 5);
                     // Another writer may drop it meanwhile.
                     let Ok(keyspace) = db.keyspace(&name) else { continue };
@@ -39,19 +41,18 @@ fn k1_nothing_is_found_while_others_write() {
                         _ => keyspace.put(key, vec![w as u8; 40]),
                     };
                 }
-                n
             })
         })
         .collect();
-    let mut counted = 0;
-    for _ in 0..40 {
+    let (mut checks, mut counted) = (0, 0);
+    while checks < 40 || counted == 0 || written.load(Ordering::Relaxed) < 2000 {
         let report = db.check().unwrap();
         assert!(report.problems.is_empty(), "{:#?}", report.problems);
+        checks += 1;
         counted += report.tables + report.log_segments;
     }
     done.store(true, Ordering::Relaxed);
-    let written: u32 = writers.into_iter().map(|w| w.join().unwrap()).sum();
-    assert!(counted > 0 && written > 100, "{counted} files checked, {written} writes");
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
     db.close().unwrap();
 }
 

@@ -34,7 +34,9 @@ use crate::types::{Error, Result, SeqNo};
 pub(crate) struct TableDamage {
     /// What is wrong, with file and offset.
     pub error: Error,
-    /// Bytes from that offset on that are lost; 0 if nothing of the content is.
+    /// Where the damaged part or block begins; the error names the place in it.
+    pub start: u64,
+    /// Bytes from there on that are lost; 0 if nothing of the content is.
     pub bytes: u64,
     /// What of the content is lost.
     pub lost: LostContent,
@@ -106,7 +108,8 @@ impl SalvageTable {
     }
 
     fn note(&mut self, error: Error, bytes: u64, lost: LostContent) {
-        self.damage.push(TableDamage { error, bytes, lost });
+        let start = error_offset(&error);
+        self.damage.push(TableDamage { error, start, bytes, lost });
     }
 
     fn read_parts(&mut self, footer: &Footer) {
@@ -293,6 +296,10 @@ impl SalvageTable {
     }
 }
 
+fn error_offset(error: &Error) -> u64 {
+    if let Error::Corrupt { offset, .. } = error { *offset } else { 0 }
+}
+
 /// A walk over all entries that can be read.
 pub(crate) struct SalvageScan {
     table: SalvageTable,
@@ -343,7 +350,7 @@ impl SalvageScan {
             let start = self.table.extent(self.next_block - 1).start;
             let error = Error::corrupt("block", &self.table.path, start, "entries are out of order");
             let lost = LostContent::Keys(Some(self.key.clone()), Some(self.key.clone()));
-            self.damage.push(TableDamage { error, bytes: 0, lost });
+            self.damage.push(TableDamage { error, start, bytes: 0, lost });
         }
     }
 
@@ -361,7 +368,8 @@ impl SalvageScan {
             Err(error) => {
                 let extent = self.table.extent(number);
                 let lost = self.table.keys_of(number);
-                self.damage.push(TableDamage { error, bytes: extent.end - extent.start, lost });
+                let bytes = extent.end - extent.start;
+                self.damage.push(TableDamage { error, start: extent.start, bytes, lost });
                 None
             }
         };

@@ -152,6 +152,9 @@ fn tell(damage: &TableDamage, found: bool, described: Option<&AddedTable>, repor
             let high = high.as_deref().or(range.map(|range| range.end.key()));
             let keys = LostKeys::between(low, high);
             report.lose(damage.error.duplicate(), damage.bytes, keys);
+            if let Some(loss) = report.losses.last_mut() {
+                loss.offset = damage.start;
+            }
         }
         // Keys that were removed by range may be back.
         LostContent::RangeTombstones => report.lose(damage.error.duplicate(), damage.bytes, LostKeys::Any),

@@ -1,0 +1,128 @@
+//! `check`, `repair` and `dump` on sound and on damaged databases.
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests look at files from outside")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use common::Esker;
+use serde_json::Value;
+
+/// Names, bytes and times of all files of a directory.
+fn state(dir: &Path) -> Vec<(PathBuf, Vec<u8>, SystemTime)> {
+    let mut files: Vec<_> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            (
+                path.clone(),
+                std::fs::read(&path).unwrap(),
+                std::fs::metadata(&path).unwrap().modified().unwrap(),
+            )
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// A database with two keyspaces, a table and a log.
+fn filled() -> Esker {
+    let esker = Esker::new();
+    let rows: String = (0..500).map(|number| format!("key{number:03}\tvalue {number}\n")).collect();
+    assert_eq!(esker.run_with(rows.as_bytes(), ["import"]).code, 0);
+    assert_eq!(esker.run_with(b"ann\tsmith\n", ["-k", "users", "import"]).code, 0);
+    esker.ok("compact");
+    // One process, one commit each: one log segment.
+    let late: String = (0..5).map(|number| format!("late{number}\t{number}\n")).collect();
+    assert_eq!(esker.run_with(late.as_bytes(), ["import", "--batch", "1"]).code, 0);
+    esker
+}
+
+fn file_with(esker: &Esker, extension: &str) -> PathBuf {
+    let mut files: Vec<_> = state(&esker.path("db")).into_iter().map(|file| file.0).collect();
+    files.retain(|path| path.extension().is_some_and(|e| e == extension));
+    files.pop().expect("there is one")
+}
+
+/// Inverts a byte of a file.
+fn damage(path: &Path, at: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[at] ^= 0xFF;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_sound_database_is_repaired_without_loss_and_not_touched() {
+    let esker = filled();
+    assert!(esker.ok("check --offline").contains("sound: 506 live keys"), "{}", esker.ok("check --offline"));
+    let before = state(&esker.path("db"));
+    let said = esker.ok("repair db new");
+    assert!(said.contains("506 keys") && said.ends_with("nothing was lost\n"), "{said}");
+    esker.ok("check --offline");
+    esker.ok("dump db");
+    assert!(state(&esker.path("db")) == before, "names, bytes or times of the original have changed");
+    assert_eq!(esker.ok("--db new export"), esker.ok("export"));
+    assert_eq!(esker.ok("--db new -k users get ann"), "smith\n");
+    assert!(esker.fails("repair db new").contains("not empty"));
+    assert!(esker.fails("repair nothing newer").contains("no database in nothing"));
+}
+
+#[test]
+fn damage_is_listed_and_repaired_around() {
+    let esker = filled();
+    damage(&file_with(&esker, "sst"), 40);
+    let check = esker.run(["check", "--offline"]);
+    assert!(check.code == 1 && check.text().contains("corrupt block in db/"), "{check:?}");
+    let before = state(&esker.path("db"));
+    let repair = esker.run(["repair", "db", "new", "--json"]);
+    assert_eq!(repair.code, 1, "{repair:?}");
+    assert!(state(&esker.path("db")) == before);
+    let report: Value = serde_json::from_slice(&repair.out).unwrap();
+    assert_eq!(report["losses"][0]["offset"], 0);
+    assert_eq!(report["losses"][0]["keys"]["from"]["keyspace"], 0);
+    assert!(esker.ok("--db new check").contains("sound"));
+    assert_eq!(esker.ok("--db new get late4"), "4\n");
+}
+
+#[test]
+fn a_damaged_log_is_refused_by_all_but_repair() {
+    let esker = filled();
+    let log = file_with(&esker, "wal");
+    let at = std::fs::read(&log).unwrap().windows(5).position(|w| w == b"late1").unwrap();
+    damage(&log, at);
+    let refused = esker.fails("get late0");
+    assert!(refused.contains("esker repair"), "{refused}");
+    let check = esker.run(["check"]);
+    assert!(check.code == 1 && check.text().contains(".wal"), "{check:?}");
+    let dump = esker.run(["dump", &log.display().to_string()]);
+    assert!(dump.code == 1 && dump.text().contains("damage") && dump.text().contains("late4"), "{dump:?}");
+    let repair = esker.run(["repair", "db", "new"]);
+    assert!(repair.code == 1 && repair.text().contains("LOST"), "{repair:?}");
+    assert_eq!(esker.run(["--db", "new", "get", "late1"]).code, 1);
+    assert_eq!(esker.ok("--db new get late4"), "4\n");
+}
+
+#[test]
+fn dump_shows_every_kind_of_file() {
+    let esker = filled();
+    let all = esker.ok("dump db");
+    for part in
+        ["what=current", "what=options", "what=lock", "what=manifest", "what=log segment", "what=table"]
+    {
+        assert!(all.contains(part), "{part}");
+    }
+    for part in
+        ["edit  ", "added  file=", "put  key=\"\\x01late3\"  value=\"3\"", "key=\"\\x01key007\"", "footer"]
+    {
+        assert!(all.contains(part), "{part}");
+    }
+    assert!(!esker.ok("dump db --no-entries").contains("key007"));
+    for line in esker.ok("dump db --json").lines() {
+        let item: Value = serde_json::from_str(line).unwrap();
+        assert!(item["offset"].is_u64() && item["kind"].is_string(), "{line}");
+    }
+    esker.write("strange", b"not ours");
+    assert!(esker.ok("dump strange").contains("what=unknown"));
+    assert!(esker.fails("dump nothing").contains("nothing"));
+}
