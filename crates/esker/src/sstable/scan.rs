@@ -112,8 +112,10 @@ impl TableScan {
     pub(super) fn read_block(&mut self, number: usize) -> Result<Block> {
         let extent = self.table.index().extent(number);
         if extent.start < self.window_extent.start || extent.end > self.window_extent.end {
-            self.window_extent = extent.start..self.window_end(number);
-            self.window = self.table.read_extent(self.window_extent.clone())?;
+            // A failed read leaves the old window as it was: a check goes on with the next block.
+            let wanted = extent.start..self.window_end(number);
+            self.window = self.table.read_extent(wanted.clone())?;
+            self.window_extent = wanted;
         }
         let start = (extent.start - self.window_extent.start) as usize;
         let stored = self.window[start..start + (extent.end - extent.start) as usize].to_vec();
