@@ -121,6 +121,23 @@ impl Recorder {
         }
     }
 
+    /// Measures the row that makes what all later rows of the group work on. If it fails in any way, they have nothing to
+    /// show: they are recorded as not run, and the result is false.
+    pub(crate) fn groundwork(
+        &mut self,
+        name: &str,
+        work: impl FnMut() -> Result<Outcome, Failure>,
+    ) -> Result<bool, Failure> {
+        self.row(name, work)?;
+        if self.pending.as_ref().is_some_and(|record| record.error.is_none()) {
+            return Ok(true);
+        }
+        let rest: Vec<_> = self.rows.as_slice().iter().map(|row| row.name.clone()).collect();
+        let why = format!("not run: there is no data, since the row `{name}` failed");
+        rest.iter().try_for_each(|row| self.cannot(row, &why))?;
+        Ok(false)
+    }
+
     /// Records the bytes on disk as the row `name`.
     pub(crate) fn size_row(&mut self, name: &str) -> Result<(), Failure> {
         let mut record = self.begin(name)?;
@@ -244,4 +261,59 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::report::summary::tests::record;
+
+    /// What a recorder sends.
+    #[derive(Clone, Default)]
+    struct Sent(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sent {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Sent {
+        /// Row and error of each record.
+        fn rows(&self) -> Vec<(String, Option<String>)> {
+            let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+            let messages = text.lines().map(|line| serde_json::from_str(line).unwrap());
+            let row = |message| match message {
+                Message::Row(record) => Some((record.row, record.error)),
+                _ => None,
+            };
+            messages.filter_map(row).collect()
+        }
+    }
+
+    #[test]
+    fn without_groundwork_the_rest_of_the_group_is_not_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let rows = ["load", "reads", "scans"].map(|name| Row::time(name.to_owned(), String::new())).to_vec();
+        for (fails, expected) in [(false, [false; 3]), (true, [true; 3])] {
+            let sent = Sent::default();
+            let blank = record("e", "", 1, Some(0.0));
+            let out = Box::new(sent.clone());
+            let mut recorder = Recorder::new(rows.clone(), blank, dir.path(), out, false, Duration::ZERO);
+            let work = || if fails { Err(Failure::Wrong("bad".to_owned())) } else { Ok(Outcome::default()) };
+            if recorder.groundwork("load", work).unwrap() {
+                recorder.row("reads", || Ok(Outcome::default())).unwrap();
+                recorder.row("scans", || Ok(Outcome::default())).unwrap();
+            }
+            recorder.finish().unwrap();
+            let found = sent.rows();
+            assert_eq!(found.iter().map(|row| row.1.is_some()).collect::<Vec<_>>(), expected, "{found:?}");
+        }
+    }
 }

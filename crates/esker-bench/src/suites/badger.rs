@@ -119,7 +119,9 @@ impl Suite for BadgerSuite {
         let dir = recorder.dir().to_path_buf();
         let options = OpenOptions { value_bytes: bytes as u64, ..OpenOptions::with_cache(CACHE_BYTES) };
         let store = engine.open(&dir, &options)?;
-        recorder.row(&format!("populate ({size})"), || run.populate(&*store))?;
+        if !recorder.groundwork(&format!("populate ({size})"), || run.populate(&*store))? {
+            return Ok(());
+        }
         recorder.drain(&*store)?;
         drop(store);
         let is_cold = machine::drop_page_cache();

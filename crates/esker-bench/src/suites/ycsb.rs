@@ -160,7 +160,9 @@ impl Suite for YcsbSuite {
         let dir = recorder.dir().to_path_buf();
         let store = engine.open(&dir, &options)?;
         let mut mixed = Mixed::new(YcsbRecords::new(SEED), &*store, SEED);
-        recorder.row(&format!("load ({name})"), || mixed.insert_all(records, PERIOD, &dir))?;
+        if !recorder.groundwork(&format!("load ({name})"), || mixed.insert_all(records, PERIOD, &dir))? {
+            return Ok(());
+        }
         recorder.drain(mixed.store)?;
         for (mix, percent, ask, _) in MIXES {
             let mix_of = Mix { percent, scan_items: 100, scan_is_uniform: true };
