@@ -1,10 +1,18 @@
-//! Makes the operations of a seed: first its character (sizes, keys, troubles), then one operation after the other.
+//! Makes operations from a seed, or from the bytes of a fuzzer: first their character (sizes, keys, troubles), then one
+//! operation after the other.
+//!
+//! ```text
+//!   seed, bytes --choices.rs--> Generator --> how the database is opened, operations
+//! ```
+//!
+//! GE1. What bytes make is bounded: in operations, and in bytes of long keys and values.
 
 use std::ops::Bound;
 
 use esker::{BackgroundStep, Durability};
 use fastrand::Rng;
 
+use crate::choices::Choices;
 use crate::model::keys::{self, KeyBounds, KeyNo};
 use crate::model::values::ValueNo;
 use crate::op::{
@@ -15,9 +23,28 @@ use crate::op::{
 /// The sequence of a seed: how the database is first opened, and what follows. A longer sequence begins with the
 /// shorter one.
 pub fn generate(seed: u64, ops: usize) -> (Opening, Vec<Op>) {
-    let mut generator = Generator::new(seed);
+    let mut generator = Generator::new(Choices::Seed(Rng::with_seed(seed)), u64::MAX);
     let first = generator.opening();
     (first, (0..ops).map(|_| generator.op()).collect())
+}
+
+/// Of a byte string no more than this counts.
+pub const INPUT_BYTES_MAX: usize = 4096;
+/// Operations that a byte string makes at most.
+const OPS_MAX: usize = 500;
+/// Bytes of values and of long keys that a byte string makes at most. What remains are short ones.
+const PAYLOAD_BYTES_MAX: u64 = 4 << 20;
+
+/// The sequence that these bytes stand for (GE1). Any bytes stand for one; more bytes, for a longer one.
+pub fn from_bytes(bytes: &[u8]) -> (Opening, Vec<Op>) {
+    let bytes = &bytes[..bytes.len().min(INPUT_BYTES_MAX)];
+    let mut generator = Generator::new(Choices::Bytes(bytes), PAYLOAD_BYTES_MAX);
+    let first = generator.opening();
+    let mut ops = Vec::new();
+    while !generator.choices.are_used_up() && ops.len() < OPS_MAX {
+        ops.push(generator.op());
+    }
+    (first, ops)
 }
 
 /// How much memory and how large files a seed's databases have.
@@ -28,10 +55,10 @@ enum Size {
     Normal,
 }
 
-struct Generator {
-    rng: Rng,
+struct Generator<'a> {
+    choices: Choices<'a>,
     size: Size,
-    /// The keys that this seed uses; the first ones more often.
+    /// The keys that are used; the first ones more often.
     hot: Vec<KeyNo>,
     /// Whether calls fail and disks are full.
     faults: bool,
@@ -41,65 +68,76 @@ struct Generator {
     stepped: bool,
     /// The stamp of the next value.
     stamp: u32,
+    /// Bytes of values and long keys that may still be made.
+    room: u64,
 }
 
-impl Generator {
-    fn new(seed: u64) -> Self {
-        let mut rng = Rng::with_seed(seed);
+impl<'a> Generator<'a> {
+    fn new(mut choices: Choices<'a>, room: u64) -> Self {
         let mut keys: Vec<_> = (0..keys::count()).map(KeyNo).collect();
-        rng.shuffle(&mut keys);
+        choices.shuffle(&mut keys);
         // Some sequences use few keys, so that versions pile up.
-        let hot = [8, 30, 30, 100, 100, 400, 1000][rng.usize(0..7)];
+        let hot = [8, 30, 30, 100, 100, 400, 1000][choices.usize(0..7)];
         keys.truncate(hot);
-        if rng.u8(0..4) > 0 {
+        if choices.u8(0..4) > 0 {
             keys.retain(|key| !keys::is_long(*key));
         }
         Generator {
-            size: [Size::Tiny, Size::Tiny, Size::Small, Size::Normal][rng.usize(0..4)],
+            size: [Size::Tiny, Size::Tiny, Size::Small, Size::Normal][choices.usize(0..4)],
             hot: keys,
-            faults: rng.u8(0..3) == 0,
-            deaths: rng.u8(0..3) > 0,
-            stepped: rng.u8(0..4) > 0,
+            faults: choices.u8(0..3) == 0,
+            deaths: choices.u8(0..3) > 0,
+            stepped: choices.u8(0..4) > 0,
             stamp: 0,
-            rng,
+            room,
+            choices,
         }
     }
 
     fn one_in(&mut self, n: u32) -> bool {
-        self.rng.u32(0..n) == 0
+        self.choices.u32(0..n) == 0
     }
 
     fn key(&mut self) -> KeyNo {
         let n = self.hot.len();
-        let at = if self.rng.bool() { self.rng.usize(0..n) } else { self.rng.usize(0..n.div_ceil(4)) };
+        let at =
+            if self.choices.bool() { self.choices.usize(0..n) } else { self.choices.usize(0..n.div_ceil(4)) };
         let key = self.hot[at];
         // The longest keys cost time: they come up now and then.
-        if keys::is_long(key) && !self.one_in(10) { self.hot[0] } else { key }
+        let key = if keys::is_long(key) && !self.one_in(10) { self.hot[0] } else { key };
+        if !keys::is_long(key) {
+            return key;
+        }
+        let Some(room) = self.room.checked_sub(keys::key(key).len() as u64) else { return KeyNo(0) };
+        self.room = room;
+        key
     }
 
     fn value(&mut self) -> ValueNo {
-        let len = match self.rng.u16(0..1000) {
+        let len = match self.choices.u16(0..1000) {
             0..100 => 0,
-            100..700 => self.rng.u32(1..20),
-            700..970 => self.rng.u32(20..300),
-            970..997 => self.rng.u32(1000..5000),
-            _ => self.rng.u32(5_000..100_000),
+            100..700 => self.choices.u32(1..20),
+            700..970 => self.choices.u32(20..300),
+            970..997 => self.choices.u32(1000..5000),
+            _ => self.choices.u32(5_000..100_000),
         };
         self.stamped(len)
     }
 
     fn stamped(&mut self, len: u32) -> ValueNo {
+        let len = self.room.min(u64::from(len));
+        self.room -= len;
         self.stamp += 1;
-        ValueNo::new(len, self.stamp)
+        ValueNo::new(len as u32, self.stamp)
     }
 
     fn keyspace(&mut self) -> KeyspaceNo {
         // Half of the work goes to one keyspace, so that it grows.
-        KeyspaceNo(if self.rng.bool() { 0 } else { self.rng.u8(..) })
+        KeyspaceNo(if self.choices.bool() { 0 } else { self.choices.any_u8() })
     }
 
     fn bounds(&mut self) -> KeyBounds {
-        let bound = |generator: &mut Self| match generator.rng.u8(0..10) {
+        let bound = |generator: &mut Self| match generator.choices.u8(0..10) {
             0 => Bound::Unbounded,
             1..6 => Bound::Included(generator.key()),
             _ => Bound::Excluded(generator.key()),
@@ -115,7 +153,7 @@ impl Generator {
     }
 
     fn write(&mut self) -> Write {
-        match self.rng.u8(0..40) {
+        match self.choices.u8(0..40) {
             0..28 => Write::Put(self.key(), self.value()),
             28..37 => Write::Remove(self.key()),
             37 if self.one_in(4) => Write::Clear,
@@ -126,18 +164,18 @@ impl Generator {
     /// So much that the log treats it apart.
     fn bulk(&mut self) -> Vec<(KeyspaceNo, Write)> {
         let one = |g: &mut Self| {
-            let len = g.rng.u32(80_000..100_000);
+            let len = g.choices.u32(80_000..100_000);
             (g.keyspace(), Write::Put(g.key(), g.stamped(len)))
         };
         (0..14).map(|_| one(self)).collect()
     }
 
     fn durability(&mut self) -> Durability {
-        [Durability::Sync, Durability::Buffered, Durability::None][self.rng.usize(0..3)]
+        [Durability::Sync, Durability::Buffered, Durability::None][self.choices.usize(0..3)]
     }
 
     fn opening(&mut self) -> Opening {
-        let pick = |g: &mut Self, sizes: [usize; 3]| sizes[g.rng.usize(0..3)];
+        let pick = |g: &mut Self, sizes: [usize; 3]| sizes[g.choices.usize(0..3)];
         let (memtable_bytes, block_bytes, table_bytes) = match self.size {
             Size::Tiny => {
                 (pick(self, [700, 4096, 4096]), pick(self, [64, 128, 300]), pick(self, [512, 1024, 4096]))
@@ -161,32 +199,32 @@ impl Generator {
     }
 
     fn loss(&mut self) -> Loss {
-        match self.rng.u8(0..6) {
+        match self.choices.u8(0..6) {
             0 => Loss::All,
             1 => Loss::Nothing,
-            _ => Loss::Seed(self.rng.u64(..)),
+            _ => Loss::Seed(self.choices.any_u64()),
         }
     }
 
     /// An end that nobody wanted.
     fn crash(&mut self) -> End {
-        if self.rng.bool() { End::Kill } else { End::Power(self.loss()) }
+        if self.choices.bool() { End::Kill } else { End::Power(self.loss()) }
     }
 
     fn mishaps(&mut self) -> Vec<Mishap> {
         if !self.one_in(3) {
             return Vec::new();
         }
-        let one = |g: &mut Self| match g.rng.u8(0..8) {
-            0 if g.faults => Mishap::Full(g.rng.u32(0..20_000)),
+        let one = |g: &mut Self| match g.choices.u8(0..8) {
+            0 if g.faults => Mishap::Full(g.choices.u32(0..20_000)),
             0..3 if g.faults => Mishap::Fault(g.fault(40)),
-            _ => Mishap::End { after: g.rng.u32(0..25), keep: g.keep(), end: g.crash() },
+            _ => Mishap::End { after: g.choices.u32(0..25), keep: g.keep(), end: g.crash() },
         };
-        (0..self.rng.usize(1..3)).map(|_| one(self)).collect()
+        (0..self.choices.usize(1..3)).map(|_| one(self)).collect()
     }
 
     fn restart(&mut self) -> Restart {
-        let end = match self.rng.u8(0..10) {
+        let end = match self.choices.u8(0..10) {
             0..2 => End::Close,
             2 => End::Drop,
             _ => self.crash(),
@@ -196,30 +234,30 @@ impl Generator {
 
     /// How much of its last write a process gets done.
     fn keep(&mut self) -> u32 {
-        [0, 7, 600, 5000, u32::MAX][self.rng.usize(0..5)]
+        [0, 7, 600, 5000, u32::MAX][self.choices.usize(0..5)]
     }
 
     fn fault(&mut self, within: u32) -> Fault {
         let calls =
-            [Calls::All, Calls::Changes, Calls::Writes, Calls::Syncs, Calls::Reads][self.rng.usize(0..5)];
+            [Calls::All, Calls::Changes, Calls::Writes, Calls::Syncs, Calls::Reads][self.choices.usize(0..5)];
         Fault {
             calls,
-            nth: self.rng.u32(1..within),
-            times: [1, 1, 2, 5, 0][self.rng.usize(0..5)],
-            failure: match self.rng.u8(0..4) {
+            nth: self.choices.u32(1..within),
+            times: [1, 1, 2, 5, 0][self.choices.usize(0..5)],
+            failure: match self.choices.u8(0..4) {
                 0 if calls != Calls::Reads => Failure::NoSpace,
-                1 if calls == Calls::Writes => Failure::Short(self.rng.u16(0..2000)),
+                1 if calls == Calls::Writes => Failure::Short(self.choices.u16(0..2000)),
                 _ => Failure::Error,
             },
         }
     }
 
     fn slot(&mut self) -> usize {
-        self.rng.usize(0..SLOTS)
+        self.choices.usize(0..SLOTS)
     }
 
     fn reader(&mut self) -> Reader {
-        match self.rng.u8(0..5) {
+        match self.choices.u8(0..5) {
             0..2 => Reader::Latest,
             2..4 => Reader::Snapshot(self.slot()),
             _ => Reader::Transaction(self.slot()),
@@ -227,14 +265,14 @@ impl Generator {
     }
 
     fn takes(&mut self, max: usize) -> Vec<bool> {
-        let kind = self.rng.u8(0..3);
-        let n = self.rng.usize(0..max);
-        (0..n).map(|_| if kind == 2 { self.rng.bool() } else { kind == 1 }).collect()
+        let kind = self.choices.u8(0..3);
+        let n = self.choices.usize(0..max);
+        (0..n).map(|_| if kind == 2 { self.choices.bool() } else { kind == 1 }).collect()
     }
 
     fn moves(&mut self) -> Vec<Move> {
-        let n = self.rng.usize(1..30);
-        let one = |g: &mut Self| match g.rng.u8(0..16) {
+        let n = self.choices.usize(1..30);
+        let one = |g: &mut Self| match g.choices.u8(0..16) {
             0 => Move::First,
             1 => Move::Last,
             2..4 => Move::Seek(g.key()),
@@ -246,38 +284,42 @@ impl Generator {
     }
 
     fn read(&mut self) -> Read {
-        match self.rng.u8(0..20) {
+        match self.choices.u8(0..20) {
             0..8 => Read::Get(self.key()),
             8 => Read::Contains(self.key()),
-            9 => Read::MultiGet((0..self.rng.usize(0..6)).map(|_| self.key()).collect()),
+            9 => Read::MultiGet((0..self.choices.usize(0..6)).map(|_| self.key()).collect()),
             10..12 => Read::Ends,
             12..14 => Read::Len,
             14..17 => Read::Range { bounds: self.bounds(), takes: self.takes(20), keys_only: self.one_in(3) },
-            17 => Read::Prefix { key: self.key(), len: self.rng.u16(0..100), backwards: self.rng.bool() },
+            17 => Read::Prefix {
+                key: self.key(),
+                len: self.choices.u16(0..100),
+                backwards: self.choices.bool(),
+            },
             _ => Read::Cursor(self.moves()),
         }
     }
 
     fn step(&mut self) -> BackgroundStep {
-        match self.rng.u8(0..8) {
+        match self.choices.u8(0..8) {
             0..3 => BackgroundStep::Flush,
-            3..6 => BackgroundStep::Merge { idle: self.rng.bool() },
+            3..6 => BackgroundStep::Merge { idle: self.choices.bool() },
             6 => BackgroundStep::PrepareLog,
             _ => BackgroundStep::SyncLog,
         }
     }
 
     fn op(&mut self) -> Op {
-        match self.rng.u16(0..1000) {
+        match self.choices.u16(0..1000) {
             0..280 => Op::Write(self.keyspace(), self.write()),
             280..380 => {
-                let n = if self.one_in(10) { self.rng.usize(20..60) } else { self.rng.usize(0..8) };
+                let n = if self.one_in(10) { self.choices.usize(20..60) } else { self.choices.usize(0..8) };
                 let writes = (0..n).map(|_| (self.keyspace(), self.write())).collect();
                 Op::Batch(writes, self.durability())
             }
             380 if self.one_in(3) => Op::Batch(self.bulk(), self.durability()),
-            380..392 => Op::Create(self.rng.u8(0..NAMES.len() as u8)),
-            392..398 => Op::Rename(self.keyspace(), self.rng.u8(0..NAMES.len() as u8)),
+            380..392 => Op::Create(self.choices.u8(0..NAMES.len() as u8)),
+            392..398 => Op::Rename(self.keyspace(), self.choices.u8(0..NAMES.len() as u8)),
             398..403 => Op::Drop(self.keyspace()),
             403..433 => Op::Begin(self.slot()),
             433..503 => Op::TransactionWrite(self.slot(), self.keyspace(), self.write()),
@@ -293,15 +335,15 @@ impl Generator {
             826..900 => Op::Step(self.step()),
             900..906 => Op::Sync,
             906..910 => Op::Check,
-            910..915 => Op::Clock(self.rng.u32(0..2_000_000)),
+            910..915 => Op::Clock(self.choices.u32(0..2_000_000)),
             915..930 => Op::Restart(self.restart()),
             930..960 if self.deaths => {
-                let most = [3, 20, 80][self.rng.usize(0..3)];
-                let (after, keep) = (self.rng.u32(0..most), self.keep());
+                let most = [3, 20, 80][self.choices.usize(0..3)];
+                let (after, keep) = (self.choices.u32(0..most), self.keep());
                 Op::RestartIn { after, keep, restart: Restart { end: self.crash(), ..self.restart() } }
             }
             960..972 if self.faults => Op::Fault(self.fault(60)),
-            972..976 if self.faults => Op::DiskFull(self.rng.u32(0..60_000)),
+            972..976 if self.faults => Op::DiskFull(self.choices.u32(0..60_000)),
             960..1000 if self.faults => Op::Mend(self.restart()),
             _ => Op::Read(Reader::Latest, self.keyspace(), self.read()),
         }
@@ -318,5 +360,37 @@ mod tests {
         let (short, long) = (generate(7, 300).1, generate(7, 400).1);
         assert_eq!(text(&short), text(&long[..300]));
         assert_ne!(text(&short), text(&generate(8, 300).1));
+    }
+
+    #[test]
+    fn bytes_make_the_same_operations_again_and_all_kinds_of_them() {
+        let mut kinds = std::collections::BTreeSet::new();
+        for seed in 0..200 {
+            let mut rng = Rng::with_seed(seed);
+            let bytes: Vec<u8> = (0..rng.usize(0..INPUT_BYTES_MAX)).map(|_| rng.u8(..)).collect();
+            let ops = from_bytes(&bytes).1;
+            assert_eq!(format!("{ops:?}"), format!("{:?}", from_bytes(&bytes).1));
+            kinds.extend(ops.iter().map(std::mem::discriminant).map(|kind| format!("{kind:?}")));
+        }
+        assert_eq!(kinds.len(), 25, "a kind of operation is never made");
+    }
+
+    #[test]
+    fn ge1_what_bytes_make_is_bounded() {
+        for byte in 0..=255 {
+            let ops = from_bytes(&[byte; 3 * INPUT_BYTES_MAX]).1;
+            let bytes = |write: &Write| match write {
+                Write::Put(key, value) => keys::key(*key).len() + value.len as usize,
+                _ => 0,
+            };
+            let payload = |op: &Op| match op {
+                Op::Write(_, write) | Op::TransactionWrite(_, _, write) => bytes(write),
+                Op::Batch(writes, _) => writes.iter().map(|(_, write)| bytes(write)).sum(),
+                _ => 0,
+            };
+            assert!(ops.len() <= OPS_MAX);
+            // Short keys come on top.
+            assert!(ops.iter().map(payload).sum::<usize>() < PAYLOAD_BYTES_MAX as usize + 500_000, "{byte}");
+        }
     }
 }

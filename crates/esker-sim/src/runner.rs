@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Once};
 
 use esker_env::BrokenSync;
 
-use crate::generate::generate;
+use crate::generate::{from_bytes, generate};
 use crate::op::{End, Op, Opening, Restart};
 use crate::world::{Tally, World};
 
@@ -35,6 +35,8 @@ thread_local! {
 }
 
 const THREAD_NAME: &str = "simulation";
+/// The seed of what the engine itself draws, where the operations come from bytes.
+pub(crate) const BYTES_SEED: u64 = 0;
 
 /// Panics of simulations are kept instead of printed.
 fn keep_panics() {
@@ -114,4 +116,13 @@ pub fn run_ops(seed: u64, first: Opening, ops: Vec<Op>, sabotage: Sabotage) -> R
 pub fn run_seed(seed: u64, ops: usize, sabotage: Sabotage) -> Result<Tally, Failure> {
     let (first, ops) = generate(seed, ops);
     run_ops(seed, first, ops, sabotage)
+}
+
+/// Runs what these bytes stand for, as many as there are.
+///
+/// # Errors
+/// Anything disagreed with the model.
+pub fn run_bytes(bytes: &[u8], sabotage: Sabotage) -> Result<Tally, Failure> {
+    let (first, ops) = from_bytes(bytes);
+    run_ops(BYTES_SEED, first, ops, sabotage)
 }
