@@ -1,4 +1,4 @@
 //! The payload of a commit's log record.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker::fuzzing::txn::commit_payload(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker_fuzz_targets::commit_payload(bytes));

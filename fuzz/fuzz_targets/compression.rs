@@ -1,4 +1,4 @@
 //! Compressed data of every codec.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker::fuzzing::encoding::compression(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker_fuzz_targets::compression(bytes));

@@ -1,4 +1,4 @@
 //! Stored Bloom filters.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker::fuzzing::encoding::filter(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker_fuzz_targets::filter(bytes));

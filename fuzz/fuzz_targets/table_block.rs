@@ -1,4 +1,4 @@
 //! Data blocks of tables.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker::fuzzing::sstable::block(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker_fuzz_targets::table_block(bytes));

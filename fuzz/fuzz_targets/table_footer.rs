@@ -1,4 +1,4 @@
 //! Footers of tables.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker::fuzzing::sstable::footer(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker_fuzz_targets::table_footer(bytes));

@@ -1,4 +1,4 @@
 //! Properties, range tombstones and filters of tables.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker::fuzzing::sstable::other_parts(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker_fuzz_targets::table_parts(bytes));

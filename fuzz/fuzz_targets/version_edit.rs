@@ -1,4 +1,4 @@
 //! Edits in the manifest.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker::fuzzing::manifest::version_edit(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker_fuzz_targets::version_edit(bytes));

@@ -18,7 +18,7 @@
 
 mod common;
 
-#[path = "decoders/memory.rs"]
+#[path = "common/memory.rs"]
 mod memory;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -8,7 +8,8 @@
 //! CA1. Without the feature there is no switch: nothing can turn a fault on.
 //! CA2. A fault is on for the thread that turned it on, and no other.
 //!
-//! The feature is for the tests of `esker-sim`, which take it as a development dependency: programs never have it.
+//! The feature is for the tests of `esker-sim` and `esker-fuzz-targets`, which take it as a development dependency, and for
+//! fuzzers that are to be seen to fail: programs never have it.
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

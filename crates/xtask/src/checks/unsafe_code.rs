@@ -31,7 +31,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/esker/src/sstable/block_search.rs", "functions compiled for instruction sets found at run time"),
     ("crates/esker/src/txn/models.rs", "cells that loom watches"),
     ("crates/esker/src/types/value.rs", "values point into bytes that a shared owner keeps alive"),
-    ("crates/esker/tests/decoders/memory.rs", "a global allocator that counts"),
+    ("crates/esker/tests/common/memory.rs", "a global allocator that counts"),
 ];
 
 /// How far above its use a safety comment may stand, in lines.

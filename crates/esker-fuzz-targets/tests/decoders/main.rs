@@ -1,7 +1,7 @@
 //! Every decoder of bytes from disk, on thousands of damaged inputs: the short form of the fuzz targets.
 //!
 //! ```text
-//!   targets.rs: valid inputs --mutate.rs--> damaged input --> decoder: no panic, little time, little memory
+//!   seeds.rs: valid inputs --mutate.rs--> damaged input --> decoder: no panic, little time, little memory
 //! ```
 //!
 //! D1. No input makes a decoder panic. (The entries also check that what was decoded encodes to the same.)
@@ -11,14 +11,14 @@
 //! The long form: docs/fuzzing.md
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
+#[path = "../../../esker/tests/common/memory.rs"]
 mod memory;
 mod mutate;
-mod targets;
 
 use std::time::{Duration, Instant};
 
+use esker_fuzz_targets::{TARGETS, seeds::seeds};
 use fastrand::Rng;
-use targets::{Target, targets};
 
 /// Damaged inputs for each decoder.
 const ROUNDS: u64 = 10_000;
@@ -27,7 +27,14 @@ const MEMORY_BYTES_MAX: usize = 128 << 20;
 /// Generous, since machines under load stall: it is to find work that grows without bounds.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// One test for each target, by name.
+/// A decoder, and valid inputs.
+struct Target {
+    name: &'static str,
+    run: fn(&[u8]),
+    seeds: Vec<Vec<u8>>,
+}
+
+/// One test for each decoder, by name.
 macro_rules! test_decoders {
     ($($name:ident)*) => {
         $(#[test]
@@ -37,8 +44,8 @@ macro_rules! test_decoders {
 
         #[test]
         fn every_target_is_tested_and_fuzzed() {
-            let names: Vec<_> = targets().iter().map(|t| t.name).collect();
-            assert_eq!(names, [$(stringify!($name)),*]);
+            let names: Vec<_> = TARGETS.iter().map(|t| t.name).collect();
+            assert_eq!(names, [$(stringify!($name),)* "operations"]);
             let manifest = include_str!("../../../../fuzz/Cargo.toml");
             for name in names {
                 assert!(manifest.contains(&format!("\"fuzz_targets/{name}.rs\"")), "{name} is no fuzz target");
@@ -64,7 +71,8 @@ test_decoders! {
 }
 
 fn find(name: &str) -> Target {
-    targets().into_iter().find(|t| t.name == name).expect("a target of this name")
+    let target = esker_fuzz_targets::find(name).expect("a target of this name");
+    Target { name: target.name, run: target.run, seeds: seeds(name).expect("valid inputs") }
 }
 
 fn hammer(target: &Target) {

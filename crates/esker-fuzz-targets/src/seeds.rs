@@ -1,4 +1,4 @@
-//! The decoders, each with valid inputs. Used by the tests here and by `fuzz/`, whose corpora start from them.
+//! Valid inputs of each target, to start from: tests damage them, and the fuzzers' corpora begin with them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,37 +6,36 @@ use std::sync::Arc;
 use esker::recordio::Writer;
 use esker::{Compression, fuzzing};
 use esker_env::{Env, Fs, MemFs, OpenOptions, read_range};
+use esker_sim::generate::INPUT_BYTES_MAX;
 
-/// A decoder under test.
-pub struct Target {
-    /// The name of its fuzz target.
-    pub name: &'static str,
-    /// Decodes; panics if something is wrong with the decoder.
-    pub run: fn(&[u8]),
-    /// Valid inputs.
-    pub seeds: Vec<Vec<u8>>,
+/// The valid inputs of the target of this name; `None` if there is no such target.
+pub fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
+    let tables = fuzzing::sstable::tables;
+    let parts = || fuzzing::sstable::parts(&tables());
+    Some(match target {
+        "numbers" => numbers(),
+        "compression" => compressed(),
+        "filter" => filters(),
+        "record_file" => record_files(),
+        "table_block" => parts().blocks,
+        "table_index" => parts().indexes,
+        "table_footer" => parts().footers,
+        "table_parts" => parts().others,
+        "table_stored" => parts().stored,
+        "table" => tables(),
+        "wal_segment" => fuzzing::wal::segments(),
+        "commit_payload" => commit_payloads(),
+        "version_edit" => version_edits(),
+        "operations" => operations(),
+        _ => return None,
+    })
 }
 
-/// All decoders.
-pub fn targets() -> Vec<Target> {
-    let target = |name, run: fn(&[u8]), seeds| Target { name, run, seeds };
-    let tables = fuzzing::sstable::tables();
-    let parts = fuzzing::sstable::parts(&tables);
-    vec![
-        target("numbers", fuzzing::encoding::numbers, numbers()),
-        target("compression", fuzzing::encoding::compression, compressed()),
-        target("filter", fuzzing::encoding::filter, filters()),
-        target("record_file", fuzzing::recordio::record_file, record_files()),
-        target("table_block", fuzzing::sstable::block, parts.blocks),
-        target("table_index", fuzzing::sstable::index, parts.indexes),
-        target("table_footer", fuzzing::sstable::footer, parts.footers),
-        target("table_parts", fuzzing::sstable::other_parts, parts.others),
-        target("table_stored", fuzzing::sstable::stored_part, parts.stored),
-        target("table", fuzzing::sstable::table, tables),
-        target("wal_segment", fuzzing::wal::wal_segment, fuzzing::wal::segments()),
-        target("commit_payload", fuzzing::txn::commit_payload, commit_payloads()),
-        target("version_edit", fuzzing::manifest::version_edit, version_edits()),
-    ]
+/// Any bytes are operations: some short and some long runs.
+fn operations() -> Vec<Vec<u8>> {
+    let mut rng = fastrand::Rng::with_seed(2);
+    let lengths = [20, 60, 200, 600, 1_000, 2_000, INPUT_BYTES_MAX];
+    lengths.iter().map(|len| (0..*len).map(|_| rng.u8(..)).collect()).collect()
 }
 
 fn numbers() -> Vec<Vec<u8>> {

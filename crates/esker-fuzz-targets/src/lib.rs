@@ -1,0 +1,63 @@
+//! What the fuzzers call, one function for each target: libFuzzer, the replay of the corpus, and tests share them.
+//!
+//! ```text
+//!   fuzz/fuzz_targets/NAME.rs (libFuzzer) --+
+//!   tests/corpus.rs: fuzz/corpus/NAME/* ----+--> TARGETS: esker::fuzzing (decoders), operations.rs (the whole API)
+//!   tests/decoders: seeds.rs, damaged ------+
+//! ```
+//!
+//! F1. A target panics if and only if the engine is wrong, whatever the bytes.
+//!
+//! How to run it all: docs/fuzzing.md
+
+mod operations;
+pub mod seeds;
+
+pub use esker::fuzzing::encoding::{compression, filter, numbers};
+pub use esker::fuzzing::manifest::version_edit;
+pub use esker::fuzzing::recordio::record_file;
+pub use esker::fuzzing::sstable::{
+    block as table_block, footer as table_footer, index as table_index, other_parts as table_parts,
+    stored_part as table_stored, table,
+};
+pub use esker::fuzzing::txn::commit_payload;
+pub use esker::fuzzing::wal::wal_segment;
+pub use operations::operations;
+
+/// Something that takes any bytes.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// The name of the fuzz target, and of its folder in the corpus.
+    pub name: &'static str,
+    /// Takes the bytes; panics if something is wrong with the engine.
+    pub run: fn(&[u8]),
+}
+
+macro_rules! targets {
+    ($($name:ident),* $(,)?) => {
+        &[$(Target { name: stringify!($name), run: $name }),*]
+    };
+}
+
+/// Every target: the decoders, and then the API as a whole.
+pub const TARGETS: &[Target] = targets! {
+    numbers,
+    compression,
+    filter,
+    record_file,
+    table_block,
+    table_index,
+    table_footer,
+    table_parts,
+    table_stored,
+    table,
+    wal_segment,
+    commit_payload,
+    version_edit,
+    operations,
+};
+
+/// The target of this name.
+pub fn find(name: &str) -> Option<Target> {
+    TARGETS.iter().copied().find(|target| target.name == name)
+}
