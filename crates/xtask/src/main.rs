@@ -8,8 +8,10 @@
 //!     fail.
 #![expect(clippy::disallowed_methods, reason = "a developer's tool, outside the engine and its Env")]
 
+mod cargo;
 mod checks;
 mod finding;
+mod fuzz;
 mod repo;
 mod sanitize;
 mod source;
@@ -30,6 +32,10 @@ Commands:
   goldens --add  Add new golden bytes to the lock; if old ones changed or are gone, refuse
   sanitize KIND [--long]
                  Test the parts with unsafe or lock-free code under loom, address, thread, valgrind or miri
+  fuzz [--minutes N] [--corpus DIR] [TARGET..]
+                 Fuzz each of these targets, or all, for so many minutes (10); exit 1 if something is found
+  fuzz --minimise [--corpus DIR] [TARGET..]
+                 Write the smallest corpus with the coverage of all that was found to fuzz/corpus
   help           Print this text";
 
 fn main() -> ExitCode {
@@ -41,6 +47,7 @@ fn main() -> ExitCode {
         ["goldens", "--add"] => Repo::load().and_then(|repo| checks::goldens::add(&repo)),
         ["sanitize", kind] => sanitize::run(kind, false),
         ["sanitize", kind, "--long"] => sanitize::run(kind, true),
+        ["fuzz", ref rest @ ..] => fuzz::run(rest),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(true)

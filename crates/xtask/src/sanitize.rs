@@ -6,8 +6,7 @@
 //!
 //! Each kind builds into a folder of its own below `target`, as its flags apply to every crate.
 
-use std::path::Path;
-use std::process::Command;
+use crate::cargo;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
@@ -50,15 +49,9 @@ pub(crate) const KINDS: &[(&str, &str)] = &[
 /// Runs one kind; whether it found nothing.
 pub(crate) fn run(kind: &str, long: bool) -> Result<bool, String> {
     let recipe = recipe(kind, long)?;
-    let root =
-        Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/xtask has two parents");
-    let mut command = Command::new("cargo");
-    command.current_dir(root).args(&recipe.args).envs(recipe.env.iter().copied());
-    command.env("RUSTFLAGS", recipe.rustflags);
-    // Set by the cargo that runs this, for its own toolchain.
-    command.env_remove("RUSTUP_TOOLCHAIN").env_remove("RUSTC").env_remove("CARGO");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
-    command.env("CARGO_TARGET_DIR", target.join(recipe.name));
+    let mut command = cargo::program("cargo");
+    command.args(&recipe.args).envs(recipe.env.iter().copied()).env("RUSTFLAGS", recipe.rustflags);
+    command.env("CARGO_TARGET_DIR", cargo::target_dir().join(recipe.name));
     println!("{}: RUSTFLAGS='{}' cargo {}", recipe.name, recipe.rustflags, recipe.args.join(" "));
     let status = command.status().map_err(|e| format!("cargo cannot be started: {e}"))?;
     Ok(status.success())
@@ -80,8 +73,19 @@ fn recipe(kind: &str, long: bool) -> Result<Recipe, String> {
             // Epochs give their last garbage to nobody when the process ends.
             env: &[("ASAN_OPTIONS", "detect_leaks=0")],
             args: if long {
-                let all =
-                    ["+nightly", "test", "--target", TARGET, "-p", "esker", "-p", "esker-env", "--tests"];
+                let all = [
+                    "+nightly",
+                    "test",
+                    "--target",
+                    TARGET,
+                    "-p",
+                    "esker",
+                    "-p",
+                    "esker-env",
+                    "-p",
+                    "esker-fuzz-targets",
+                    "--tests",
+                ];
                 all.to_vec()
             } else {
                 [&["+nightly", "test", "--target", TARGET], &library[..], &["--"]]
