@@ -35,6 +35,7 @@ const ENGINE: &[Fault] = engine! {
     WalGenerationIgnored: "stale records of a recycled log segment are accepted",
     WalSyncSkipped: "a commit is acknowledged before its log record is synced",
     WalEndNotSynced: "a log segment is followed by another before it is synced",
+    WalNamedEarly: "the manifest names a log segment before the name of its file is durable",
     WalTailNotSynced: "recovery takes records that it could read for durable",
     WalPayloadUnchecked: "a torn commit is replayed: payload checksums are ignored",
     WalReleasedEarly: "flush deletes the log before the manifest names the tables",

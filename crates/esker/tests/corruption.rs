@@ -6,7 +6,7 @@
 //!
 //! D1. Damage gives the right data or a typed error that names a file of the database; no panic, no wrong data.
 //! D2. The exception: damage in the last record of the log or of the manifest looks like a write that a crash tore.
-//!     It then counts as never made: the data is that of an earlier commit.
+//!     It then counts as never made: the data is that of an earlier commit. A file that is lost is no such exception.
 //! D3. Files that hold no data (LOCK, OPTIONS) do no harm.
 //! D4. Checking offline finds something wrong exactly if opening refuses the database or checking it online does; a
 //!     dump shows any database.
@@ -59,13 +59,26 @@ fn examine(fs: &MemFs) -> Outcome {
     }
 }
 
+/// What was done to a file.
+#[derive(Clone, Copy)]
+enum Harm {
+    /// Some bytes are others.
+    Bytes,
+    /// It is shorter, or another file.
+    Content,
+    /// It is not there.
+    Loss,
+}
+
 /// How many of the newest commits may be missing.
-fn commits_at_stake(name: &str, cut: bool) -> usize {
-    match name {
+fn commits_at_stake(name: &str, harm: Harm) -> usize {
+    match harm {
+        _ if !name.ends_with(".wal") => 0,
+        Harm::Bytes => 1,
         // A cut log ends wherever it was cut.
-        _ if name.ends_with(".wal") && cut => LOGGED,
-        _ if name.ends_with(".wal") => 1,
-        _ => 0,
+        Harm::Content => LOGGED,
+        // The manifest names it.
+        Harm::Loss => 0,
     }
 }
 
@@ -94,7 +107,14 @@ impl Drop for Tally {
 }
 
 /// Damages one copy and judges what comes of it (D1 to D4).
-fn judge(golden: &Golden, tally: &Tally, what: &str, names: &[&str], cut: bool, damage: impl FnOnce(&MemFs)) {
+fn judge(
+    golden: &Golden,
+    tally: &Tally,
+    what: &str,
+    names: &[&str],
+    harm: Harm,
+    damage: impl FnOnce(&MemFs),
+) {
     tally.1.fetch_add(1, Ordering::Relaxed);
     let fs = golden.copy();
     damage(&fs);
@@ -114,7 +134,7 @@ fn judge(golden: &Golden, tally: &Tally, what: &str, names: &[&str], cut: bool, 
         Outcome::Data(found) => {
             assert!(!found_offline, "D4: {what}: sound, but offline: {offline:?}");
             if found != golden.newest {
-                let stake = names.iter().map(|name| commits_at_stake(name, cut)).max().unwrap_or(0);
+                let stake = names.iter().map(|name| commits_at_stake(name, harm)).max().unwrap_or(0);
                 let text = difference(&found, &golden.newest);
                 assert!(golden.earlier[..stake].contains(&found), "D1: {what}: wrong data: {text}");
             }
@@ -148,7 +168,7 @@ fn d1_a_flipped_bit_anywhere() {
             let bytes = golden.read(name);
             for at in places(bytes.len(), sample) {
                 let what = format!("bit {} of byte {at} flipped", at % 8);
-                judge(&golden, &tally, &what, &[name], false, |fs| {
+                judge(&golden, &tally, &what, &[name], Harm::Bytes, |fs| {
                     overwrite(fs, name, at, &[bytes[at] ^ 1 << (at % 8)]);
                 });
             }
@@ -162,7 +182,7 @@ fn d1_any_byte_turned_around() {
     for name in &golden.files {
         let bytes = golden.read(name);
         for at in places(bytes.len(), 60) {
-            judge(&golden, &tally, &format!("byte {at} inverted"), &[name], false, |fs| {
+            judge(&golden, &tally, &format!("byte {at} inverted"), &[name], Harm::Bytes, |fs| {
                 overwrite(fs, name, at, &[!bytes[at]]);
             });
         }
@@ -176,7 +196,7 @@ fn d1_cut_at_any_length() {
         let bytes = golden.read(name);
         for len in places(bytes.len(), 100) {
             let what = format!("cut to {len} of {} bytes", bytes.len());
-            judge(&golden, &tally, &what, &[name], true, |fs| cut(fs, name, len));
+            judge(&golden, &tally, &what, &[name], Harm::Content, |fs| cut(fs, name, len));
         }
     }
 }
@@ -186,7 +206,7 @@ fn d1_each_file_lost() {
     let tally = Tally::new("a loss");
     for golden in [Golden::merged(), Golden::layered()] {
         for name in &golden.files {
-            judge(&golden, &tally, "loss", &[name], true, |fs| fs.remove_file(&path(name)).unwrap());
+            judge(&golden, &tally, "loss", &[name], Harm::Loss, |fs| fs.remove_file(&path(name)).unwrap());
         }
     }
 }
@@ -202,11 +222,13 @@ fn d1_each_file_foreign() {
         for (what, bytes) in
             [("nothing", vec![]), ("noise", noise.clone()), ("text", text.clone()), ("zeros", vec![0; len])]
         {
-            judge(&golden, &tally, &format!("{what} instead"), &[name], true, |fs| replace(fs, name, &bytes));
+            judge(&golden, &tally, &format!("{what} instead"), &[name], Harm::Content, |fs| {
+                replace(fs, name, &bytes)
+            });
         }
         for other in &golden.files {
             let bytes = golden.read(other);
-            judge(&golden, &tally, &format!("{other} instead"), &[name], true, |fs| {
+            judge(&golden, &tally, &format!("{other} instead"), &[name], Harm::Content, |fs| {
                 replace(fs, name, &bytes)
             });
         }
@@ -218,7 +240,7 @@ fn d1_any_two_files_swapped() {
     let (tally, golden) = (Tally::new("a swap"), Golden::layered());
     for (i, a) in golden.files.iter().enumerate() {
         for b in &golden.files[i + 1..] {
-            judge(&golden, &tally, "swap", &[a, b], true, |fs| {
+            judge(&golden, &tally, "swap", &[a, b], Harm::Content, |fs| {
                 replace(fs, a, &golden.read(b));
                 replace(fs, b, &golden.read(a));
             });
@@ -256,6 +278,50 @@ fn damage_in_the_middle_of_the_log_is_refused_and_repair_named() {
 }
 
 #[test]
+fn d1_each_segment_of_the_log_lost() {
+    // 16 KiB a segment, and all of it in one memtable.
+    let builder = |fs: &MemFs| simulated(Arc::new(fs.clone())).memtable_bytes(64 << 10);
+    let open = MemFs::new();
+    let db = builder(&open).open(dir()).unwrap();
+    for n in 0..40u8 {
+        db.default_keyspace().put([n], vec![n; 1000]).unwrap();
+    }
+    let killed = open.kill();
+    db.close().unwrap();
+    for fs in [open, killed] {
+        let names = |fs: &MemFs| {
+            let mut names = fs.list_dir(dir()).unwrap();
+            names.sort();
+            names
+        };
+        let segments: Vec<_> = names(&fs).into_iter().filter(|name| name.ends_with(".wal")).collect();
+        assert!(segments.len() >= 3, "{segments:?}");
+        assert!(builder(&fs).check_offline(dir()).unwrap().problems.is_empty());
+        for segment in &segments {
+            let fs = fs.kill();
+            fs.remove_file(&path(segment)).unwrap();
+            let before = names(&fs);
+            let problems = examine_offline(&fs).unwrap();
+            assert!(problems.iter().any(|p| p.contains(segment) && p.contains("missing")), "{problems:?}");
+            match builder(&fs).open(dir()).map(drop) {
+                Err(Error::Corrupt { path: named, detail, .. }) => {
+                    assert_eq!(named, path(segment));
+                    assert!(detail.contains("missing") && detail.contains("esker repair"), "{detail}");
+                }
+                other => panic!("{segment}: {other:?}"),
+            }
+            assert_eq!(names(&fs), before, "nothing was changed");
+            let report = builder(&fs).repair(dir(), "repaired").unwrap();
+            let told = report.losses.iter().find(|loss| loss.path == path(segment));
+            assert!(told.is_some_and(|loss| loss.detail.contains("missing")), "{:#?}", report.losses);
+            let db = builder(&fs).open("repaired").unwrap();
+            let left = common::contents::dump_sound(&db).unwrap()["default"].len();
+            assert!(left > 0 && left < 40, "{segment}: {left}");
+        }
+    }
+}
+
+#[test]
 fn d3_strange_files_beside_ours_are_left_alone() {
     let golden = Golden::merged();
     let fs = golden.copy();
@@ -279,7 +345,7 @@ fn canary_unchecked_damage_is_noticed() {
     // A database that holds something else must be told from the golden one.
     let (tally, golden) = (Tally::new("a canary"), Golden::merged());
     let other = catch_unwind(AssertUnwindSafe(|| {
-        judge(&golden, &tally, "another commit", &["CURRENT"], false, |fs| {
+        judge(&golden, &tally, "another commit", &["CURRENT"], Harm::Bytes, |fs| {
             let db = simulated(Arc::new(fs.clone())).open(dir()).unwrap();
             db.default_keyspace().put("a", "b").unwrap();
             db.close().unwrap();

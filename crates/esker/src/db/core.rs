@@ -6,8 +6,8 @@
 //!   Core: pipeline (writes), view + published (reads), manifest (what tables there are), cache, catalog
 //! ```
 //!
-//! Lock order: `flush_turn` or `merge_turn`, then `manifest`, then the pipeline's state, then the view's, then the
-//! published state's. No I/O under the last two.
+//! Lock order: `flush_turn` or `merge_turn`, then the pipeline's state, then the log pool's numbers, then `manifest` (which
+//! names a log segment before it is put to use), then the view's, then the published state's. No I/O under the last two.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -49,14 +49,14 @@ pub(crate) struct Core {
     /// The memtables' part of the memory budget.
     pub(crate) memtable_memory: Mutex<Reservation>,
     pub(crate) catalog: Catalog,
-    pub(crate) manifest: Mutex<ManifestLog>,
+    pub(crate) manifest: Arc<Mutex<ManifestLog>>,
     /// Tables of edits whose append failed: removed once a new manifest is in force.
     pub(crate) disowned: Mutex<Vec<FileId>>,
     /// Held by whoever flushes.
     pub(crate) flush_turn: Mutex<()>,
     /// Held by whoever merges.
     pub(crate) merge_turn: Mutex<()>,
-    pub(crate) next_file: AtomicU64,
+    pub(crate) next_file: Arc<AtomicU64>,
     pub(crate) next_run: AtomicU64,
     pub(crate) signal: Signal,
     pub(crate) read_cost: ReadCost,

@@ -166,13 +166,10 @@ impl Core {
         }
     }
 
-    /// After a failed append to the manifest: starts a new one, and removes the tables that only the old one may
-    /// have named.
+    /// After a failed append to the manifest: starts a new one, unless that has happened, and removes the tables that only
+    /// the old one may have named.
     fn heal_manifest(&self) -> Result<()> {
         let mut manifest = self.manifest.lock();
-        if !manifest.is_broken() {
-            return Ok(());
-        }
         manifest.heal(|| self.new_file())?;
         for file in self.disowned.lock().drain(..) {
             // Garbage: if it cannot be removed now, the next open does it.

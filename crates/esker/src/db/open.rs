@@ -1,8 +1,8 @@
 //! Opening: from a directory to a running database.
 //!
 //! ```text
-//!   LOCK --> CURRENT, MANIFEST --> tables opened --> WAL replayed into memtables --> new MANIFEST --> catalog
-//!        --> leftovers removed --> threads
+//!   LOCK --> CURRENT, MANIFEST --> tables opened --> WAL replayed into memtables --> new MANIFEST --> WAL's torn tail
+//!        cut, leftovers removed --> catalog --> threads
 //! ```
 //!
 //! OP1. Nothing on disk is changed before the manifest, the tables and the log have been read and found sound.
@@ -39,7 +39,7 @@ use crate::txn::{apply, payload};
 use crate::types::canary::{self, Canary};
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{Error, FileId, KeyspaceId, Result, SeqNo};
-use crate::wal::{self, Recovered, WalOptions, WalPool, WalWriter};
+use crate::wal::{self, LogExtent, Recovered, Register, WalOptions, WalPool, WalWriter};
 
 /// Opens or creates the database in `dir`.
 pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
@@ -56,15 +56,22 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
     let manifest_id = next_file;
     let state = VersionEdit { next_file: Some(manifest_id.next()), ..state };
     let next_run = state.next_run.map_or(1, |run| run.0);
-    let wal_from = wal_from(&state);
+    let wal_from = state.log_extent().from;
     if canary::is_set(Canary::ManifestTailTrusted) {
         wal::remove_obsolete(&env, dir, wal_from)?;
     }
-    let manifest = ManifestLog::create(&env, dir, manifest_id, state)?;
+    let log = &replayed.log;
+    let state = VersionEdit { wal_named: log.named_to(), ..state };
+    let manifest = Arc::new(Mutex::new(ManifestLog::create(&env, dir, manifest_id, state)?));
+    let next_file = Arc::new(AtomicU64::new(manifest_id.next().get()));
+    log.finish(&env, dir)?;
     wal::remove_obsolete(&env, dir, wal_from)?;
+    wal::remove_unused(&env, dir)?;
     let wal_options = WalOptions { segment_bytes_max: options.wal_segment_bytes() };
-    let wal_pool = WalPool::new(env.clone(), dir.to_path_buf(), wal_options)?;
-    let wal = WalWriter::create(wal_pool.clone(), replayed.next_segment, &replayed.segments)?;
+    let register = register_segments(&manifest, &next_file);
+    let wal_pool = WalPool::new(env.clone(), dir.to_path_buf(), wal_options, register)?;
+    let wal = WalWriter::create(wal_pool.clone(), log.next_segment, &log.segments)?;
+    let torn_bytes = log.trimmed_bytes;
     remove_leftovers(&env, dir, &version, manifest_id)?;
     options.save(&env, dir)?;
 
@@ -92,11 +99,11 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
         memtable_memory: Mutex::new(cache.budget().reserve(BudgetKind::Memtable, 0)),
         cache,
         catalog,
-        manifest: Mutex::new(manifest),
+        manifest,
         disowned: Mutex::default(),
         flush_turn: Mutex::default(),
         merge_turn: Mutex::default(),
-        next_file: AtomicU64::new(manifest_id.next().get()),
+        next_file,
         next_run: AtomicU64::new(next_run),
         signal: Default::default(),
         read_cost: Default::default(),
@@ -110,7 +117,7 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
         options,
     });
     add(&core.counters.recovered_commits, replayed.commits);
-    core.counters.recovered_torn_bytes.store(replayed.torn_bytes, Ordering::Relaxed);
+    core.counters.recovered_torn_bytes.store(torn_bytes, Ordering::Relaxed);
     let threads = match core.options.background() {
         Background::Threads => core.start_threads()?,
         Background::Writers | Background::Steps => Vec::new(),
@@ -118,9 +125,13 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
     Ok(Db::new(Handle::new(core, threads)))
 }
 
-/// The first segment of the log that is needed.
-fn wal_from(state: &VersionEdit) -> u64 {
-    state.wal_from.unwrap_or(1)
+/// Has the manifest name the log's segments.
+fn register_segments(manifest: &Arc<Mutex<ManifestLog>>, next_file: &Arc<AtomicU64>) -> Register {
+    let (manifest, next_file) = (manifest.clone(), next_file.clone());
+    Register::new(move |segment| {
+        let edit = VersionEdit { wal_named: Some(segment), ..VersionEdit::default() };
+        manifest.lock().append(edit, || FileId::new(next_file.fetch_add(1, Ordering::Relaxed)))
+    })
 }
 
 fn next_of(id: &Option<FileId>) -> FileId {
@@ -208,22 +219,19 @@ struct Replayed {
     sealed: Vec<Sealed>,
     counts: BTreeMap<KeyspaceId, u64>,
     last_seq: SeqNo,
-    next_segment: u64,
-    segments: Vec<u64>,
     commits: u64,
-    torn_bytes: u64,
+    log: Recovered,
 }
 
 fn replay(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Replayed> {
-    replay_with(options, state, |wal_from, on_record| wal::recover(env, dir, wal_from, on_record))
+    replay_with(options, state, |extent, on_record| wal::recover(env, dir, extent, on_record))
 }
 
 /// What a reader of the database would see, found out without changing anything.
 pub(super) fn look_into(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Look> {
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let version = open_tables(env, dir, state, &cache)?;
-    let replayed =
-        replay_with(options, state, |wal_from, on_record| wal::verify(env, dir, wal_from, on_record))?;
+    let replayed = replay_with(options, state, |extent, on_record| wal::verify(env, dir, extent, on_record))?;
     let view = ReadView {
         active: replayed.active,
         immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
@@ -239,14 +247,14 @@ pub(super) struct Look {
     pub(super) last_seq: SeqNo,
 }
 
-/// Replays the log; `recover` reads it from a segment on.
+/// Replays the log; `recover` reads it.
 fn replay_with(
     options: &Options,
     state: &VersionEdit,
-    recover: impl FnOnce(u64, &mut dyn FnMut(SeqNo, &[u8]) -> Result<(), String>) -> Result<Recovered>,
+    recover: impl FnOnce(LogExtent, &mut dyn FnMut(SeqNo, &[u8]) -> Result<(), String>) -> Result<Recovered>,
 ) -> Result<Replayed> {
     let flushed = state.flushed_seq.unwrap_or_default();
-    let wal_from = wal_from(state);
+    let extent = state.log_extent();
     let active = Arc::new(Memtable::new(options.memtable_bytes));
     let mut out = Replayed {
         applier: active.applier(),
@@ -254,12 +262,10 @@ fn replay_with(
         sealed: Vec::new(),
         counts: state.counts.iter().flatten().copied().collect(),
         last_seq: flushed,
-        next_segment: 0,
-        segments: Vec::new(),
         commits: 0,
-        torn_bytes: 0,
+        log: Recovered::default(),
     };
-    let recovered = recover(wal_from, &mut |seq, record| {
+    out.log = recover(extent, &mut |seq, record| {
         if seq <= flushed {
             return Ok(());
         }
@@ -275,7 +281,7 @@ fn replay_with(
             let full = std::mem::replace(&mut out.active, memtable);
             out.applier = applier;
             let counts = out.counts.iter().map(|(&id, &n)| (id, n)).filter(|c| c.1 > 0).collect();
-            out.sealed.push(Sealed { memtable: full, last_seq: out.last_seq, counts, wal_from });
+            out.sealed.push(Sealed { memtable: full, last_seq: out.last_seq, counts, wal_from: extent.from });
         }
         for (id, delta) in deltas {
             let count = out.counts.entry(id).or_default();
@@ -287,9 +293,6 @@ fn replay_with(
         out.commits += 1;
         Ok(())
     })?;
-    out.next_segment = recovered.next_segment;
-    out.segments = recovered.segments;
-    out.torn_bytes = recovered.trimmed_bytes;
     Ok(out)
 }
 

@@ -9,6 +9,7 @@ use crate::manifest::version::{Level, RunId};
 use crate::sstable::TableMeta;
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{FileId, KeyspaceId, SeqNo};
+use crate::wal::LogExtent;
 
 /// A table that joins a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,9 @@ pub struct VersionEdit {
     pub next_run: Option<RunId>,
     /// The first WAL segment that recovery must replay.
     pub wal_from: Option<u64>,
+    /// The newest WAL segment that may be in use. From `wal_from` on, each up to it is there, itself or its prepared file.
+    /// Absent from what version 1 of the format wrote. It can go down: prepared files are given up.
+    pub wal_named: Option<u64>,
     /// Every commit up to this one is in the tables.
     pub flushed_seq: Option<SeqNo>,
     /// Live items per keyspace as of `flushed_seq`. Absent keeps the earlier ones; present replaces them all.
@@ -49,6 +53,8 @@ const TAG_FLUSHED_SEQ: u64 = 4;
 const TAG_COUNTS: u64 = 5;
 const TAG_REMOVED: u64 = 6;
 const TAG_ADDED: u64 = 7;
+/// Since version 2.
+const TAG_WAL_NAMED: u64 = 8;
 
 impl VersionEdit {
     /// The bytes of one manifest record.
@@ -63,6 +69,7 @@ impl VersionEdit {
         number(TAG_NEXT_FILE, self.next_file.map(FileId::get));
         number(TAG_NEXT_RUN, self.next_run.map(|r| r.0));
         number(TAG_WAL_FROM, self.wal_from);
+        number(TAG_WAL_NAMED, self.wal_named);
         number(TAG_FLUSHED_SEQ, self.flushed_seq.map(SeqNo::get));
         if let Some(counts) = &self.counts {
             put_varint(&mut out, TAG_COUNTS);
@@ -95,6 +102,7 @@ impl VersionEdit {
                 TAG_FLUSHED_SEQ => edit.flushed_seq = Some(seq(&mut reader)?),
                 TAG_COUNTS => edit.counts = Some(decode_counts(&mut reader)?),
                 TAG_REMOVED => edit.removed.push(FileId::new(reader.varint()?)),
+                TAG_WAL_NAMED => edit.wal_named = Some(reader.varint()?),
                 TAG_ADDED => edit.added.push(decode_table(&mut reader)?),
                 other => return Err(reader.error(format!("unknown field {other} of a version edit"))),
             }
@@ -102,12 +110,19 @@ impl VersionEdit {
         Ok(edit)
     }
 
+    /// What is known of the log.
+    pub(crate) fn log_extent(&self) -> LogExtent {
+        LogExtent { from: self.wal_from.unwrap_or(1), named_to: self.wal_named }
+    }
+
     /// Takes over what a later edit says (ED1), so that many edits become one.
     pub fn merge(&mut self, later: VersionEdit) {
-        let VersionEdit { next_file, next_run, wal_from, flushed_seq, counts, removed, added } = later;
+        let VersionEdit { next_file, next_run, wal_from, wal_named, flushed_seq, counts, removed, added } =
+            later;
         self.next_file = next_file.or(self.next_file);
         self.next_run = next_run.or(self.next_run);
         self.wal_from = wal_from.or(self.wal_from);
+        self.wal_named = wal_named.or(self.wal_named);
         self.flushed_seq = flushed_seq.or(self.flushed_seq);
         self.counts = counts.or(self.counts.take());
         for file in removed {
@@ -201,6 +216,7 @@ mod tests {
             next_file: Some(FileId::new(8)),
             next_run: Some(RunId(4)),
             wal_from: Some(6),
+            wal_named: None,
             flushed_seq: Some(SeqNo::new(300)),
             counts: Some(vec![(KeyspaceId::DEFAULT, 42)]),
             removed: vec![FileId::new(2)],
@@ -216,6 +232,14 @@ mod tests {
             "010802040306 04ac02 0501012a 0602 07070701e807840 70a02010309 02 0161 00 02 0171"
                 .replace(' ', "")
         );
+    }
+
+    #[test]
+    fn golden_bytes_of_version_2() {
+        let edit = VersionEdit { wal_from: Some(6), wal_named: Some(300), ..VersionEdit::default() };
+        let hex: String = edit.encode().iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex, "0306 08ac02".replace(' ', ""));
+        assert_eq!(VersionEdit::decode(&edit.encode()), Ok(edit));
     }
 
     #[test]
@@ -242,5 +266,10 @@ mod tests {
         all.merge(later);
         assert_eq!(all.removed, [FileId::new(2), FileId::new(3)]);
         assert_eq!((all.added.len(), all.wal_from, all.next_run), (0, Some(9), Some(RunId(4))));
+        for named in [12, 11] {
+            all.merge(VersionEdit { wal_named: Some(named), ..VersionEdit::default() });
+            all.merge(VersionEdit::default());
+            assert_eq!(all.log_extent(), LogExtent { from: 9, named_to: Some(named) });
+        }
     }
 }

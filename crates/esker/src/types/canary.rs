@@ -20,6 +20,8 @@ pub enum Canary {
     WalSyncSkipped,
     /// A segment gets its successor before it is durable itself (W3).
     WalEndNotSynced,
+    /// The manifest names a segment before its prepared file is durable (P4).
+    WalNamedEarly,
     /// Recovery takes what it read from the log for durable (R4).
     WalTailNotSynced,
     /// Recovery does not look at a record's payload checksum (W5).
@@ -53,10 +55,11 @@ pub enum Canary {
 #[cfg(feature = "canaries")]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 17] = [
+    pub const ALL: [Canary; 18] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::WalEndNotSynced,
+        Canary::WalNamedEarly,
         Canary::WalTailNotSynced,
         Canary::WalPayloadUnchecked,
         Canary::WalReleasedEarly,

@@ -1,10 +1,12 @@
-//! The names of the log's files: `000007.wal` is segment 7, `wal-spare-3.tmp` a prepared file without a number yet.
+//! The names of the log's files: `000007.wal` is segment 7, `000008.wal-next` the file that will become segment 8,
+//! `wal-spare-3.tmp` a file without a number yet.
 //!
 //! Segment numbers are the log's own: they are not drawn from the file ids of tables and manifests.
 
 use std::path::{Path, PathBuf};
 
 const SEGMENT_SUFFIX: &str = ".wal";
+const PREPARED_SUFFIX: &str = ".wal-next";
 const SPARE_PREFIX: &str = "wal-spare-";
 const SPARE_SUFFIX: &str = ".tmp";
 
@@ -15,8 +17,17 @@ pub fn segment_file_name(number: u64) -> String {
 
 /// The segment number in a name that [`segment_file_name`] makes.
 pub fn parse_segment(name: &str) -> Option<u64> {
-    let number = name.strip_suffix(SEGMENT_SUFFIX)?.parse().ok()?;
-    (segment_file_name(number) == name).then_some(number)
+    parse(name, SEGMENT_SUFFIX)
+}
+
+/// The number of the segment that a prepared file will become, from its name.
+pub fn parse_prepared(name: &str) -> Option<u64> {
+    parse(name, PREPARED_SUFFIX)
+}
+
+fn parse(name: &str, suffix: &str) -> Option<u64> {
+    let number = name.strip_suffix(suffix)?.parse().ok()?;
+    (format!("{number:06}{suffix}") == name).then_some(number)
 }
 
 /// Whether the name is a spare's: left over from a crash if no log is open.
@@ -29,6 +40,11 @@ pub fn is_spare(name: &str) -> bool {
 /// The path of a segment.
 pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(segment_file_name(number))
+}
+
+/// The path of the file that will become a segment.
+pub(super) fn prepared_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:06}{PREPARED_SUFFIX}"))
 }
 
 /// The path of a spare.
@@ -46,6 +62,9 @@ mod tests {
             assert_eq!(parse_segment(&segment_file_name(number)), Some(number));
         }
         assert_eq!(segment_file_name(7), "000007.wal");
+        assert_eq!(prepared_path(Path::new("d"), 7), Path::new("d/000007.wal-next"));
+        assert_eq!((parse_prepared("000007.wal-next"), parse_prepared("7.wal-next")), (Some(7), None));
+        assert_eq!((parse_prepared("000007.wal"), parse_segment("000007.wal-next")), (None, None));
         for other in
             ["7.wal", "+00007.wal", "000007.sst", ".wal", "0000007.wal", "99999999999999999999999.wal"]
         {

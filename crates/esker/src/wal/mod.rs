@@ -1,7 +1,7 @@
 //! The write-ahead log: makes commits durable before they reach tables.
 //!
 //! ```text
-//!   commit --append--> WalWriter --write, sync--> 000007.wal <--spare-- WalPool <--prepare_step-- background
+//!   commit --append--> WalWriter --write, sync--> 000007.wal <--000008.wal-next-- WalPool <--prepare_step-- background
 //!                                                     `--open--> recover --(seq, payload)--> memtable
 //! ```
 //!
@@ -13,6 +13,7 @@
 //!     comes back.
 //! W5. A record is replayed whole or not at all, however many segments it spans.
 //! W6. After a failed write or sync nothing more is written or acknowledged, and the sync is not tried again.
+//! W7. The manifest names a segment, durably, before it is put to use; so a segment that is lost is noticed (P4, R6).
 //!
 //! Bytes, and the measurements behind them: docs/formats/wal.md
 
@@ -29,7 +30,7 @@ mod sync;
 mod tests;
 mod writer;
 
-pub(crate) use pool::{WalOptions, WalPool};
-pub(crate) use recovery::{Recovered, recover, remove_obsolete, verify};
+pub(crate) use pool::{Register, WalOptions, WalPool};
+pub(crate) use recovery::{LogExtent, Recovered, recover, remove_obsolete, remove_unused, verify};
 pub(crate) use salvage::{LogPiece, SegmentPiece, salvage, segments, walk_segment_file};
 pub(crate) use writer::WalWriter;

@@ -2,14 +2,19 @@
 //!
 //! ```text
 //!   background --prepare_step--> spares <--recycle-- WalWriter::release_below
-//!                                   `--take--> WalWriter (makes one itself if there is none)
+//!                                  |  header, name `000008.wal-next`, both durable; then the manifest names segment 8
+//!                                  `--> prepared --take--> WalWriter (has one prepared itself if there is none)
 //! ```
 //!
 //! P1. Every block of a spare has been written and synced, so that a record overwrites blocks that the file system
 //!     knows already: a sync then flushes data only (figures in docs/formats/wal.md).
-//! P2. Spares have temporary names: recovery deletes them.
-//! P3. The pool keeps at most [`SPARES_MAX`] files.
+//! P2. Spares have temporary names: recovery deletes them, and prepared files.
+//! P3. The pool keeps at most [`SPARES_MAX`] spares, and one prepared file.
+//! P4. A segment is named in the manifest when its prepared file is durable, and before it is put to use. So each
+//!     segment that is named is there, under one of its two names, or it was lost.
+//! P5. A prepared file is deleted only after the manifest has stopped to name it.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,10 +22,11 @@ use esker_env::{Env, File, OpenOptions};
 use parking_lot::Mutex;
 
 use super::file_name;
-use super::format::SEGMENT_BYTES_LIMIT;
+use super::format::{self, SEGMENT_BYTES_LIMIT};
+use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 
-/// Files waiting for their use, beyond which obsolete segments are deleted (P3).
+/// Spares, beyond which obsolete segments are deleted (P3).
 const SPARES_MAX: usize = 2;
 /// The first segment is small, so that a small database is; each next one is twice as large, up to the limit.
 const FIRST_SEGMENT_BYTES: u64 = 256 << 10;
@@ -42,13 +48,42 @@ impl Default for WalOptions {
     }
 }
 
-/// The spare files of one log. Shared by its writer and the background work.
+/// Where the log says which segment is the newest that may be in use, durably: the manifest (P4). A smaller number than
+/// before takes back what was said of prepared files (P5).
+pub(crate) struct Register(Box<dyn Fn(u64) -> Result<()> + Send + Sync>);
+
+impl Register {
+    /// Calls `name`, perhaps while the commit lock is held. If it fails, it is not known what the manifest says.
+    pub(crate) fn new(name: impl Fn(u64) -> Result<()> + Send + Sync + 'static) -> Register {
+        Register(Box::new(name))
+    }
+}
+
+impl std::fmt::Debug for Register {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Register")
+    }
+}
+
+/// The spare files of one log. Shared by its writer and the background work. Lock order: `numbers`, then `state`.
 #[derive(Debug)]
 pub(crate) struct WalPool {
     pub(super) env: Env,
     pub(super) dir: PathBuf,
     segment_bytes_max: u64,
+    register: Register,
+    /// Held over I/O.
+    numbers: Mutex<Numbers>,
     state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct Numbers {
+    /// The number of the next file to prepare.
+    next: u64,
+    prepared: Option<Prepared>,
+    /// The manifest names the prepared one.
+    named: bool,
 }
 
 #[derive(Debug)]
@@ -70,9 +105,30 @@ pub(super) struct Spare {
     pub(super) bytes: u64,
 }
 
+/// A file that will become a segment: its header is written, durably.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) number: u64,
+    pub(super) spare: Spare,
+}
+
+/// How much of a record a file is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Use {
+    /// For records as they come.
+    Ordinary,
+    /// For one that will fill it whole, of so many bytes at the least.
+    Bulk(u64),
+}
+
 impl WalPool {
     /// A pool without files, for the log in `dir`, which exists.
-    pub(crate) fn new(env: Env, dir: PathBuf, options: WalOptions) -> Result<Arc<WalPool>> {
+    pub(crate) fn new(
+        env: Env,
+        dir: PathBuf,
+        options: WalOptions,
+        register: Register,
+    ) -> Result<Arc<WalPool>> {
         let max = options.segment_bytes_max;
         if max == 0 || !max.is_multiple_of(SEGMENT_BYTES_UNIT) || max > SEGMENT_BYTES_LIMIT {
             let problem = format!("WAL segments of {max} bytes: give a multiple of 512, at most 1 GiB");
@@ -80,33 +136,70 @@ impl WalPool {
         }
         let next_bytes = FIRST_SEGMENT_BYTES.min(max);
         let state = State { spares: Vec::new(), next_bytes, wanted: false, next_name: 0 };
-        Ok(Arc::new(WalPool { env, dir, segment_bytes_max: max, state: Mutex::new(state) }))
+        let numbers = Numbers { next: 0, prepared: None, named: false };
+        Ok(Arc::new(WalPool {
+            env,
+            dir,
+            segment_bytes_max: max,
+            register,
+            numbers: Mutex::new(numbers),
+            state: Mutex::new(state),
+        }))
+    }
+
+    /// The number of the first file to prepare.
+    pub(super) fn begin(&self, first_segment: u64) {
+        self.numbers.lock().next = first_segment;
     }
 
     /// One step of background work: prepares a file if the writer will need one soon. False if there was nothing to
     /// do. An error hurts nobody: the writer will try for itself.
     pub(crate) fn prepare_step(&self) -> Result<bool> {
-        let bytes = {
-            let mut state = self.state.lock();
-            if !std::mem::take(&mut state.wanted) || !state.spares.is_empty() {
-                return Ok(false);
-            }
-            state.next_bytes
+        let wanted = std::mem::take(&mut self.state.lock().wanted);
+        let is_ready = |numbers: &Numbers| numbers.prepared.is_some() && numbers.named;
+        if !wanted || is_ready(&self.numbers.lock()) {
+            return Ok(false);
+        }
+        let missing = {
+            let state = self.state.lock();
+            state.spares.is_empty().then_some(state.next_bytes)
         };
-        let spare = self.make(bytes)?;
-        self.state.lock().spares.push(spare);
-        Ok(true)
+        // The long part, without the lock: a writer that cannot wait makes its own.
+        if let Some(bytes) = missing {
+            let spare = self.make(bytes)?;
+            self.state.lock().spares.push(spare);
+        }
+        let mut numbers = self.numbers.lock();
+        if is_ready(&numbers) {
+            return Ok(missing.is_some());
+        }
+        self.get_ready(&mut numbers, Use::Ordinary).map(|()| true)
     }
 
     /// Whether [`prepare_step`](Self::prepare_step) has something to do.
     #[cfg(test)]
     pub(crate) fn spare_wanted(&self) -> bool {
-        let state = self.state.lock();
-        state.wanted && state.spares.is_empty()
+        let prepared = self.numbers.lock().prepared.is_some();
+        self.state.lock().wanted && !prepared
     }
 
-    /// Deletes all spares.
+    /// Deletes all files that wait for their use.
     pub(crate) fn trim(&self) -> Result<()> {
+        self.discard(&mut VecDeque::new())
+    }
+
+    /// The same, and those that the writer has taken and not put to use.
+    pub(super) fn discard(&self, taken: &mut VecDeque<Prepared>) -> Result<()> {
+        let mut numbers = self.numbers.lock();
+        let first = taken.front().or(numbers.prepared.as_ref()).map(|prepared| prepared.number);
+        if let Some(first) = first {
+            // P5. If it fails they stay, for the next open to delete.
+            (self.register.0)(first.saturating_sub(1))?;
+            numbers.next = first;
+            let mut unused = taken.drain(..).chain(numbers.prepared.take());
+            unused.try_for_each(|prepared| self.remove(prepared.spare))?;
+        }
+        drop(numbers);
         let spares = std::mem::take(&mut self.state.lock().spares);
         spares.into_iter().try_for_each(|spare| self.remove(spare))
     }
@@ -120,8 +213,62 @@ impl WalPool {
         self.segment_bytes_max
     }
 
-    /// A file for a segment, made now if none is ready.
-    pub(super) fn take(&self) -> Result<Spare> {
+    /// The file for the next segment, prepared now if none is. One that is ready already may have another size than was
+    /// asked for.
+    pub(super) fn take(&self, purpose: Use) -> Result<Prepared> {
+        let mut numbers = self.numbers.lock();
+        self.get_ready(&mut numbers, purpose)?;
+        Ok(numbers.prepared.take().expect("it is ready"))
+    }
+
+    /// Sees to it that a file is prepared and named (P4). A failed one is tried again by the next call.
+    fn get_ready(&self, numbers: &mut Numbers, purpose: Use) -> Result<()> {
+        let number = match &numbers.prepared {
+            Some(prepared) => prepared.number,
+            None => {
+                let spare = match purpose {
+                    Use::Ordinary => self.take_spare()?,
+                    Use::Bulk(bytes) => self.make_for_bulk(bytes)?,
+                };
+                let number = numbers.next;
+                numbers.prepared = Some(self.prepare(spare, number)?);
+                (numbers.next, numbers.named) = (number + 1, false);
+                number
+            }
+        };
+        if !numbers.named {
+            (self.register.0)(number)?;
+            numbers.named = true;
+        }
+        Ok(())
+    }
+
+    /// Gives a file its header and the name of a prepared one, both durable (P4).
+    fn prepare(&self, spare: Spare, number: u64) -> Result<Prepared> {
+        let path = file_name::prepared_path(&self.dir, number);
+        let header = format::encode_segment_header(number);
+        let write = || -> Result<()> {
+            spare.file.write_all_at(&header, 0).map_err(|e| Error::io("write", &spare.path, e))?;
+            spare.file.sync_data().map_err(|e| Error::io("sync", &spare.path, e))?;
+            self.env.fs.rename(&spare.path, &path).map_err(|e| Error::io("rename", &spare.path, e))?;
+            if canary::is_set(Canary::WalNamedEarly) {
+                return Ok(());
+            }
+            self.env.fs.sync_dir(&self.dir).map_err(|e| Error::io("sync directory", &self.dir, e))
+        };
+        match write() {
+            Ok(()) => Ok(Prepared { number, spare: Spare { path, ..spare } }),
+            Err(error) => {
+                // It has one of the two names; nothing names the number yet.
+                let _ = self.env.fs.remove_file(&spare.path);
+                let _ = self.env.fs.remove_file(&path);
+                Err(error)
+            }
+        }
+    }
+
+    /// A spare, made now if there is none.
+    fn take_spare(&self) -> Result<Spare> {
         let (ready, bytes) = {
             let mut state = self.state.lock();
             (state.spares.pop(), state.next_bytes)
@@ -136,7 +283,7 @@ impl WalPool {
 
     /// A file for a record that will fill it whole, of `bytes` at the least: its blocks are reserved, not written, because
     /// the record itself writes them. Writing zeros first would double the work of a bulk load.
-    pub(super) fn take_for_bulk(&self, bytes: u64) -> Result<Spare> {
+    fn make_for_bulk(&self, bytes: u64) -> Result<Spare> {
         let bytes = bytes.next_multiple_of(SEGMENT_BYTES_UNIT);
         let path = file_name::spare_path(&self.dir, self.state.lock().take_name());
         let reserve = || {

@@ -9,13 +9,16 @@
 //! R1. Every record that was acknowledged as durable is replayed, or recovery fails; the one exception is damage to
 //!     the very last synced records of the log, which looks like a torn write (docs/formats/wal.md).
 //! R2. What is replayed is a prefix of what was appended.
-//! R3. When `recover` returns, every segment ends in an `End` record, durably: a later recovery, with newer segments
-//!     behind, does not take the old tear for damage. Stopped half-way, it can be run again.
+//! R3. When `Recovered::finish` returns, every segment ends in an `End` record, durably: a later recovery, with newer
+//!     segments behind, does not take the old tear for damage. Stopped half-way, recovery can be run again.
 //! R4. What was replayed is durable when `recover` returns, and before an `End` says so. A killed process leaves
 //!     records that can be read and were never synced: a power loss may still take them.
 //! R5. Nothing is deleted on the word of a manifest that was only read: its last edit, too, may not be durable.
-//!     `remove_obsolete` is for the time after the next manifest is in force.
+//!     `finish`, `remove_obsolete` and `remove_unused` are for the time after the next manifest is in force.
+//! R6. Each segment that the manifest names is there, or its prepared file (P4), or recovery fails: a lost segment is
+//!     told from one that never was. What R5 deletes, the manifest in force does not name.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use esker_env::{Env, OpenOptions, read_range};
@@ -41,54 +44,96 @@ pub(crate) struct Recovered {
     pub next_segment: u64,
     /// The segments that hold the records: give them to the writer, which deletes them when they are obsolete.
     pub segments: Vec<u64>,
+    /// Where the log is to be cut.
+    cut: Option<Cut>,
 }
 
-/// Replays the log from `from_segment` on, then makes it ready for a writer: syncs what is there (R4) and finishes a
-/// torn tail (R3). If the log has segments from `from_segment` on, `from_segment` must be there. What `on_record` finds
-/// wrong with a record becomes an [`Error::Corrupt`] at its place.
+/// What the manifest says of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogExtent {
+    /// The first segment that is needed.
+    pub from: u64,
+    /// The newest segment that may be in use, if that is known (R6). There may be newer ones.
+    pub named_to: Option<u64>,
+}
+
+/// The files of a log.
+pub(super) struct LogFiles {
+    /// The segments that are needed, in order.
+    pub(super) segments: Vec<u64>,
+    /// The segments to come whose files are prepared.
+    prepared: BTreeSet<u64>,
+}
+
+impl LogFiles {
+    pub(super) fn list(env: &Env, dir: &Path, from: u64) -> Result<LogFiles> {
+        let names = list(env, dir)?;
+        let numbers = names.iter().filter_map(|name| file_name::parse_segment(name));
+        let mut segments: Vec<u64> = numbers.filter(|number| *number >= from).collect();
+        segments.sort_unstable();
+        let prepared = names.iter().filter_map(|name| file_name::parse_prepared(name)).collect();
+        Ok(LogFiles { segments, prepared })
+    }
+
+    /// The first segment that is named and lost (R6), in a log without segments from `next` on.
+    pub(super) fn first_lost(&self, next: u64, named_to: Option<u64>) -> Option<u64> {
+        (next..=named_to?).find(|number| !self.prepared.contains(number))
+    }
+}
+
+/// Replays the log and syncs what is there (R4). If it has segments from the first needed one on, that one must be
+/// there. What `on_record` finds wrong with a record becomes an [`Error::Corrupt`] at its place. A writer may follow
+/// after [`Recovered::finish`].
 pub(crate) fn recover(
     env: &Env,
     dir: &Path,
-    from_segment: u64,
+    extent: LogExtent,
     on_record: impl FnMut(SeqNo, &[u8]) -> Result<(), String>,
 ) -> Result<Recovered> {
-    let replay = replay(env, dir, from_segment, on_record)?;
+    let recovered = verify(env, dir, extent, on_record)?;
     // W3: the segments before the last were synced when it got its name.
-    let last = replay.recovered.segments.last().filter(|_| !canary::is_set(Canary::WalTailNotSynced));
+    let last = recovered.segments.last().filter(|_| !canary::is_set(Canary::WalTailNotSynced));
     if let Some(&last) = last {
         let path = file_name::segment_path(dir, last);
         let sync = || env.fs.open(&path, OpenOptions::write())?.sync_data();
         sync().map_err(|e| Error::io("sync", &path, e))?;
     }
-    if let Some(cut) = &replay.cut {
-        apply_cut(env, dir, cut)?;
-    }
-    Ok(replay.recovered)
+    Ok(recovered)
 }
 
-/// Deletes the segments before `from_segment`, which must be obsolete, durably (R5), and the spares.
+impl Recovered {
+    /// The newest segment that is kept: what the next manifest is to name.
+    pub(crate) fn named_to(&self) -> Option<u64> {
+        self.segments.last().copied()
+    }
+
+    /// Finishes a torn tail (R3), once a manifest is in force that names [`named_to`](Self::named_to): segments behind it
+    /// hold nothing but rests of the record that is dropped, and are deleted.
+    pub(crate) fn finish(&self, env: &Env, dir: &Path) -> Result<()> {
+        self.cut.as_ref().map_or(Ok(()), |cut| apply_cut(env, dir, cut))
+    }
+}
+
+/// Deletes the segments before `from_segment`, which must be obsolete, durably (R5).
 pub(crate) fn remove_obsolete(env: &Env, dir: &Path, from_segment: u64) -> Result<()> {
-    for name in list(env, dir)? {
-        let obsolete = file_name::parse_segment(&name).is_some_and(|number| number < from_segment);
-        if obsolete || file_name::is_spare(&name) {
-            let path = dir.join(name);
-            env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
-        }
+    remove(env, dir, |name| file_name::parse_segment(name).is_some_and(|number| number < from_segment))
+}
+
+/// Deletes the spares, and the prepared files, which no manifest in force may name (R6).
+pub(crate) fn remove_unused(env: &Env, dir: &Path) -> Result<()> {
+    remove(env, dir, |name| file_name::is_spare(name) || file_name::parse_prepared(name).is_some())
+}
+
+fn remove(env: &Env, dir: &Path, which: impl Fn(&str) -> bool) -> Result<()> {
+    for name in list(env, dir)?.iter().filter(|name| which(name)) {
+        let path = dir.join(name);
+        env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
     }
     Ok(())
 }
 
-/// The same without changing anything.
-pub(crate) fn verify(
-    env: &Env,
-    dir: &Path,
-    from_segment: u64,
-    on_record: impl FnMut(SeqNo, &[u8]) -> Result<(), String>,
-) -> Result<Recovered> {
-    Ok(replay(env, dir, from_segment, on_record)?.recovered)
-}
-
 /// Where the log is to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Cut {
     segment: u64,
     offset: usize,
@@ -97,33 +142,32 @@ struct Cut {
     dropped: Vec<u64>,
 }
 
-struct Replay {
-    recovered: Recovered,
-    cut: Option<Cut>,
-}
-
 fn list(env: &Env, dir: &Path) -> Result<Vec<String>> {
     env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))
 }
 
-fn replay(
+/// Replays the log without changing anything.
+pub(crate) fn verify(
     env: &Env,
     dir: &Path,
-    from_segment: u64,
+    extent: LogExtent,
     on_record: impl FnMut(SeqNo, &[u8]) -> Result<(), String>,
-) -> Result<Replay> {
-    let mut segments: Vec<u64> = list(env, dir)?
-        .iter()
-        .filter_map(|name| file_name::parse_segment(name))
-        .filter(|number| *number >= from_segment)
-        .collect();
-    segments.sort_unstable();
-    if let Some((missing, _)) = (from_segment..).zip(&segments).find(|(expected, found)| expected != *found) {
-        let path = file_name::segment_path(dir, missing);
-        let detail =
-            "the segment is missing, and newer ones are there; restore a backup or run `esker repair`";
-        return Err(Error::corrupt("WAL", path, 0, detail));
+) -> Result<Recovered> {
+    let from_segment = extent.from;
+    let files = LogFiles::list(env, dir, from_segment)?;
+    let missing = |number, why: &str| {
+        let detail = format!("the segment is missing, and {why}; restore a backup or run `esker repair`");
+        Err(Error::corrupt("WAL", file_name::segment_path(dir, number), 0, detail))
+    };
+    let mut expected = (from_segment..).zip(&files.segments);
+    if let Some((number, _)) = expected.find(|(expected, found)| expected != *found) {
+        return missing(number, "newer ones are there");
     }
+    let next = files.segments.last().map_or(from_segment, |last| last.saturating_add(1));
+    if let Some(number) = files.first_lost(next, extent.named_to) {
+        return missing(number, "the manifest says that it was in use");
+    }
+    let mut segments = files.segments;
 
     let mut assembly = Assembly::new(on_record);
     let mut cut_at = None;
@@ -148,8 +192,9 @@ fn replay(
     };
     recovered.next_segment = segments.last().map_or(from_segment, |last| last + 1);
     recovered.segments = segments;
-    let cut = cut_at.map(|(segment, offset)| Cut { segment, offset, last_seq: recovered.last_seq, dropped });
-    Ok(Replay { recovered, cut })
+    recovered.cut =
+        cut_at.map(|(segment, offset)| Cut { segment, offset, last_seq: recovered.last_seq, dropped });
+    Ok(recovered)
 }
 
 pub(super) fn read_segment(env: &Env, path: &Path) -> Result<Vec<u8>> {

@@ -15,7 +15,7 @@ use esker_env::Env;
 
 use super::file_name;
 use super::format::{self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES};
-use super::recovery::read_segment;
+use super::recovery::{LogExtent, LogFiles, read_segment};
 use super::segment::{Found, SegmentBytes};
 use crate::types::{Error, Result, SeqNo};
 
@@ -163,28 +163,28 @@ pub(crate) enum LogPiece<'a> {
 
 /// The log's segments from `from` on, in order.
 pub(crate) fn segments(env: &Env, dir: &Path, from: u64) -> Result<Vec<u64>> {
-    let names = env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))?;
-    let mut numbers: Vec<u64> =
-        names.iter().filter_map(|name| file_name::parse_segment(name)).filter(|n| *n >= from).collect();
-    numbers.sort_unstable();
-    Ok(numbers)
+    Ok(LogFiles::list(env, dir, from)?.segments)
 }
 
-/// Calls `each` for everything in the log from segment `from` on; the first error of `each` ends it. Returns the
-/// number of segments.
+/// Calls `each` for everything in the log; the first error of `each` ends it. Returns the number of segments.
 pub(crate) fn salvage(
     env: &Env,
     dir: &Path,
-    from: u64,
+    extent: LogExtent,
     each: &mut dyn FnMut(LogPiece<'_>) -> Result<()>,
 ) -> Result<u64> {
-    let numbers = segments(env, dir, from)?;
+    let LogExtent { from, named_to } = extent;
+    let files = LogFiles::list(env, dir, from)?;
+    let numbers = &files.segments;
     let mut log = Salvage { each, unfinished: None, last_seq: SeqNo::ZERO, failed: None };
-    let mut expected = numbers.first().copied().unwrap_or(from);
+    let mut expected = match named_to {
+        Some(_) => from,
+        // How the log began may be unknown.
+        None => numbers.first().copied().unwrap_or(from),
+    };
     for (i, &number) in numbers.iter().enumerate() {
         if number != expected {
-            let detail = format!("segments {expected} to {} are missing", number - 1);
-            log.lost(Error::corrupt("WAL", file_name::segment_path(dir, expected), 0, detail), 0);
+            log.missing(dir, expected, number - 1);
         }
         expected = number.saturating_add(1);
         let path = file_name::segment_path(dir, number);
@@ -196,6 +196,11 @@ pub(crate) fn salvage(
         if let Some(error) = log.failed {
             return Err(error);
         }
+    }
+    if let Some(first) = files.first_lost(expected, named_to) {
+        log.missing(dir, first, named_to.unwrap_or(first));
+        log.drop_unfinished("its other parts are missing");
+        log.failed.take().map_or(Ok(()), Err)?;
     }
     if let Some(Unfinished { path, offset, payload, .. }) = log.unfinished.take() {
         (log.each)(LogPiece::Torn { path: &path, offset, bytes: payload.len() as u64 })?;
@@ -228,6 +233,14 @@ impl Salvage<'_> {
 
     fn lost(&mut self, error: Error, bytes: u64) {
         self.give(LogPiece::Lost { error, bytes });
+    }
+
+    fn missing(&mut self, dir: &Path, first: u64, last: u64) {
+        let detail = match first == last {
+            true => format!("segment {first} is missing"),
+            false => format!("segments {first} to {last} are missing"),
+        };
+        self.lost(Error::corrupt("WAL", file_name::segment_path(dir, first), 0, detail), 0);
     }
 
     fn drop_unfinished(&mut self, detail: &str) {

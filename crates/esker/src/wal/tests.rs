@@ -1,16 +1,18 @@
 //! The log as a whole: what comes back after clean ends, damage, full disks and failing ones. Crashes: `crash.rs`.
 
 mod crash;
+mod named;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind, OpenOptions, read_range};
 
 use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
 use super::recovery::{Recovered, verify};
-use super::{WalOptions, WalPool, WalWriter, file_name, recover};
+use super::{LogExtent, Register, WalOptions, WalPool, WalWriter, file_name, recover};
 use crate::types::{Error, Result, SeqNo};
 
 const DIR: &str = "db";
@@ -26,8 +28,20 @@ fn mem() -> (MemFs, Env) {
     (fs, env)
 }
 
+/// The newest segment that the manifest names; 0 for none.
+type Named = Arc<AtomicU64>;
+
 fn pool(env: &Env, segment_bytes_max: u64) -> Arc<WalPool> {
-    WalPool::new(env.clone(), DIR.into(), WalOptions { segment_bytes_max }).unwrap()
+    pool_in(env, segment_bytes_max, &Named::default())
+}
+
+fn pool_in(env: &Env, segment_bytes_max: u64, named: &Named) -> Arc<WalPool> {
+    let named = named.clone();
+    let register = Register::new(move |segment| {
+        named.store(segment, Ordering::Relaxed);
+        Ok(())
+    });
+    WalPool::new(env.clone(), DIR.into(), WalOptions { segment_bytes_max }, register).unwrap()
 }
 
 fn writer(env: &Env, segment_bytes_max: u64) -> WalWriter {
@@ -50,12 +64,21 @@ fn append(writer: &mut WalWriter, seq: u64, len: usize) -> Result<()> {
 type Records = Vec<(u64, Vec<u8>)>;
 
 fn replayed(env: &Env, from: u64) -> Result<(Records, Recovered)> {
+    replayed_in(env, from, &AtomicU64::new(0))
+}
+
+/// Recovers as opening does: the next manifest comes before anything is cut or deleted.
+fn replayed_in(env: &Env, from: u64, named: &AtomicU64) -> Result<(Records, Recovered)> {
     let mut records = Vec::new();
-    let recovered = recover(env, Path::new(DIR), from, |seq, payload| {
+    let extent = LogExtent { from, named_to: Some(named.load(Ordering::Relaxed)) };
+    let recovered = recover(env, Path::new(DIR), extent, |seq, payload| {
         records.push((seq.get(), payload.to_vec()));
         Ok(())
     })?;
+    named.store(recovered.named_to().unwrap_or(0), Ordering::Relaxed);
+    recovered.finish(env, Path::new(DIR))?;
     super::remove_obsolete(env, Path::new(DIR), from)?;
+    super::remove_unused(env, Path::new(DIR))?;
     Ok((records, recovered))
 }
 
@@ -155,7 +178,8 @@ fn w5_a_record_without_its_last_fragment_is_dropped() {
         let parts: Vec<_> = (1..=segments_left).map(|n| (n, bytes_of(&env, n))).collect();
         let parts: Vec<_> = parts.iter().map(|(n, bytes)| (*n, &bytes[..])).collect();
         let env = env_with(&parts);
-        assert!(verify(&env, Path::new(DIR), 1, |_, _| Ok(())).unwrap().trimmed_bytes > 300);
+        let extent = LogExtent { from: 1, named_to: None };
+        assert!(verify(&env, Path::new(DIR), extent, |_, _| Ok(())).unwrap().trimmed_bytes > 300);
         let recovered = expect(&env, &[(1, 100)]);
         assert_eq!((recovered.next_segment, &recovered.segments[..]), (2, &[1][..]));
         // R3: the log goes on behind the cut.
@@ -356,7 +380,7 @@ fn p3_the_pool_prepares_ahead_recycles_and_stays_small() {
     assert!(!pool.prepare_step().unwrap());
     append(&mut log, 1, 600).unwrap();
     assert!(pool.spare_wanted() && pool.prepare_step().unwrap() && !pool.prepare_step().unwrap());
-    assert_eq!(names(&env), ["000001.wal", "wal-spare-2.tmp"]);
+    assert_eq!(names(&env), ["000001.wal", "000002.wal-next"]);
     append(&mut log, 2, 9000).unwrap();
     let current = log.rotate().unwrap();
     assert!(current > 9 && !names(&env).iter().any(|name| file_name::is_spare(name)));
@@ -390,10 +414,11 @@ fn replayed_segments_are_deleted_and_never_recycled() {
 fn options_are_checked() {
     let (_, env) = mem();
     for bad in [0, 100, 1000, (1 << 30) + 512] {
-        let made = WalPool::new(env.clone(), DIR.into(), WalOptions { segment_bytes_max: bad });
+        let (options, register) = (WalOptions { segment_bytes_max: bad }, Register::new(|_| Ok(())));
+        let made = WalPool::new(env.clone(), DIR.into(), options, register);
         assert!(matches!(made, Err(Error::Invalid(_))), "{bad}");
     }
-    assert!(WalPool::new(env, DIR.into(), WalOptions::default()).is_ok());
+    assert!(WalPool::new(env, DIR.into(), WalOptions::default(), Register::new(|_| Ok(()))).is_ok());
 }
 
 #[test]

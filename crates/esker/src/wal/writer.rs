@@ -10,14 +10,16 @@
 //!
 //! WW1. `synced <= written <= appended <= bytes` of the segment; the buffer holds `written..appended`.
 //! WW2. A segment always has room for its `End` record.
-//! WW3. A full disk is noticed in `reserve`, before anything of the record is written: the writer stays usable.
+//! WW3. A full disk is noticed in `reserve`, before anything of the record is written: the writer stays usable. So is a
+//!      manifest that cannot name the record's segments.
+//! WW4. Segments are put to use in the order of their numbers; the manifest names them before (P4).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::file_name;
 use super::format::{self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES};
-use super::pool::{Spare, WalPool};
+use super::pool::{Prepared, Spare, Use, WalPool};
 use super::sync::{SegmentFile, SyncHandle, SyncOutcome};
 use crate::encoding::checksum::crc32c_append;
 use crate::types::canary::{self, Canary};
@@ -42,7 +44,7 @@ pub(crate) struct WalWriter {
     /// The segment that records go to; made when the first one comes.
     active: Option<Active>,
     /// Files for the segments after it, in this order.
-    ready: VecDeque<Spare>,
+    ready: VecDeque<Prepared>,
     /// Bytes of the active segment that are not with the operating system yet.
     buffer: Vec<u8>,
     /// The number of the next segment to get a name.
@@ -89,6 +91,7 @@ impl WalWriter {
             let path = file_name::segment_path(&pool.dir, n);
             return Err(Error::corrupt("WAL", path, 0, "a segment from the future; recover the log first"));
         }
+        pool.begin(first_segment);
         Ok(WalWriter {
             pool,
             active: None,
@@ -117,22 +120,23 @@ impl WalWriter {
         self.guard(|writer| writer.append_record(seq, bytes, Parts { parts, skip: 0 }))
     }
 
-    /// Makes sure that a record of so many bytes finds its files: makes those that are missing (WW3).
+    /// Makes sure that a record of so many bytes finds its files: has those that are missing prepared (WW3).
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<()> {
         self.check()?;
         let mut room = self.active.as_ref().and_then(Active::payload_room);
-        for spare in &self.ready {
-            room = Some(room.unwrap_or(0) + spare_room(spare));
+        for prepared in &self.ready {
+            room = Some(room.unwrap_or(0) + spare_room(&prepared.spare));
         }
         while room.is_none_or(|room| room < bytes) {
             let missing = bytes - room.unwrap_or(0);
-            let spare = if missing > self.pool.segment_bytes_max().max(BULK_BYTES_MIN) {
-                self.pool.take_for_bulk(missing.min(BULK_SEGMENT_BYTES) + BULK_OVERHEAD_BYTES)?
+            let purpose = if missing > self.pool.segment_bytes_max().max(BULK_BYTES_MIN) {
+                Use::Bulk(missing.min(BULK_SEGMENT_BYTES) + BULK_OVERHEAD_BYTES)
             } else {
-                self.pool.take()?
+                Use::Ordinary
             };
-            room = Some(room.unwrap_or(0) + spare_room(&spare));
-            self.ready.push_back(spare);
+            let prepared = self.pool.take(purpose)?;
+            room = Some(room.unwrap_or(0) + spare_room(&prepared.spare));
+            self.ready.push_back(prepared);
         }
         Ok(())
     }
@@ -223,10 +227,7 @@ impl WalWriter {
             }
             Ok(())
         })?;
-        while let Some(spare) = self.ready.pop_front() {
-            self.pool.remove(spare)?;
-        }
-        self.pool.trim()
+        self.pool.discard(&mut self.ready)
     }
 
     fn check(&self) -> Result<()> {
@@ -349,19 +350,16 @@ impl WalWriter {
         Ok(active.appended)
     }
 
-    /// Turns the first ready file into the next segment: header, then name, both durable (W1, W3).
+    /// Turns the first prepared file into the next segment: it gets its name, durably (W1, W3).
     fn activate(&mut self) -> Result<()> {
-        let spare = self.ready.pop_front().expect("WW3: append reserves first");
-        let number = self.next_segment;
+        let Prepared { number, spare } = self.ready.pop_front().expect("WW3: append reserves first");
+        assert!(number == self.next_segment, "WW4: {number}, not {}", self.next_segment);
         let (env, dir) = (&self.pool.env, &self.pool.dir);
         let path = file_name::segment_path(dir, number);
-        let header = format::encode_segment_header(number);
-        spare.file.write_all_at(&header, 0).map_err(|e| Error::io("write", &spare.path, e))?;
-        spare.file.sync_data().map_err(|e| Error::io("sync", &spare.path, e))?;
         env.fs.rename(&spare.path, &path).map_err(|e| Error::io("rename", &spare.path, e))?;
         env.fs.sync_dir(dir).map_err(|e| Error::io("sync directory", dir, e))?;
         let used = SEGMENT_HEADER_BYTES as u64;
-        self.next_segment += 1;
+        self.next_segment = number + 1;
         self.active = Some(Active {
             segment: Arc::new(SegmentFile::new(number, path, spare.file)),
             bytes: spare.bytes,

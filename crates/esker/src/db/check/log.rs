@@ -6,7 +6,7 @@ use esker_env::Env;
 
 use super::CheckReport;
 use crate::types::{Error, Result, SeqNo};
-use crate::wal::{self, LogPiece, SegmentPiece};
+use crate::wal::{self, LogExtent, LogPiece, SegmentPiece};
 
 /// The segments that are finished, of a log that is being written meanwhile.
 pub(super) fn check_finished(env: &Env, dir: &Path, from: u64, report: &mut CheckReport) -> Result<()> {
@@ -48,15 +48,15 @@ pub(super) fn check_finished(env: &Env, dir: &Path, from: u64, report: &mut Chec
 pub(super) fn check_all(
     env: &Env,
     dir: &Path,
-    from: u64,
+    extent: LogExtent,
     flushed: SeqNo,
     report: &mut CheckReport,
 ) -> Result<()> {
-    let recovered = wal::verify(env, dir, from, |_, _| Ok(()));
+    let recovered = wal::verify(env, dir, extent, |_, _| Ok(()));
     let mut last = flushed;
     let mut commits = 0;
     let mut problems = Vec::new();
-    let segments = wal::salvage(env, dir, from, &mut |piece| {
+    let segments = wal::salvage(env, dir, extent, &mut |piece| {
         match piece {
             // Behind an unfinished commit there may be others that nobody was promised: recovery knows.
             LogPiece::Lost { error, .. } => {

@@ -69,8 +69,7 @@ fn check(env: &Env, dir: &Path, options: &Options, report: &mut CheckReport) -> 
             Err(error) => list_damage(env, &path, error, report),
         }
     }
-    let from = state.wal_from.unwrap_or(1);
-    log::check_all(env, dir, from, state.flushed_seq.unwrap_or_default(), report)?;
+    log::check_all(env, dir, state.log_extent(), state.flushed_seq.unwrap_or_default(), report)?;
     note_leftovers(&names, id, &state, report);
     if report.problems.is_empty() {
         check_content(env, dir, options, &state, report)?;
@@ -166,6 +165,7 @@ fn note_leftovers(names: &[String], manifest: FileId, state: &VersionEdit, repor
             FileKind::Temporary => true,
             FileKind::Other => {
                 wal::file_name::is_spare(name)
+                    || wal::file_name::parse_prepared(name).is_some()
                     || wal::file_name::parse_segment(name).is_some_and(|number| number < from)
             }
         };

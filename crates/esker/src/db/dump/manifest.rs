@@ -20,12 +20,13 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
 }
 
 fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
-    let VersionEdit { next_file, next_run, wal_from, flushed_seq, counts, removed, added } = edit;
+    let VersionEdit { next_file, next_run, wal_from, wal_named, flushed_seq, counts, removed, added } = edit;
     let mut fields: Vec<(&'static str, DumpValue)> = Vec::new();
     let numbers = [
         ("next_file", next_file.map(FileId::get)),
         ("next_run", next_run.map(|run| run.0)),
         ("wal_from", *wal_from),
+        ("wal_named", *wal_named),
         ("flushed_seq", flushed_seq.map(SeqNo::get)),
     ];
     fields.extend(numbers.into_iter().filter_map(|(name, n)| Some((name, n?.into()))));

@@ -26,7 +26,7 @@ pub(super) fn salvage(
     // LG1. Without a whole manifest, a table that can be read proves that all commits up to its newest were flushed.
     let flushed = sources.flushed.max(target.newest_flushed);
     let mut last = if sources.complete { Some(flushed) } else { None };
-    let segments = wal::salvage(env, dir, sources.wal_from, &mut |piece| {
+    let segments = wal::salvage(env, dir, sources.log, &mut |piece| {
         match piece {
             LogPiece::Lost { error, bytes } => report.lose(error, bytes, LostKeys::Any),
             LogPiece::Torn { path, offset, bytes } => {

@@ -20,13 +20,14 @@ use crate::manifest::file_name::{CURRENT, FileKind, manifest_name, parse, table_
 use crate::manifest::log::read_current;
 use crate::manifest::salvage::{self, SalvagedManifest};
 use crate::types::{Error, FileId, Result, SeqNo};
+use crate::wal::LogExtent;
 
 /// What is to be read.
 pub(super) struct Sources {
     /// The tables, with what the manifest says of them.
     pub tables: Vec<TableSource>,
-    /// The first segment of the log.
-    pub wal_from: u64,
+    /// What is known of the log.
+    pub log: LogExtent,
     /// Commits up to this one are in tables, as far as is known.
     pub flushed: SeqNo,
     /// Whether the manifest is whole.
@@ -58,7 +59,12 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
     }
     let complete = manifest.as_ref().is_some_and(|manifest| manifest.complete);
     let state = manifest.and_then(|manifest| manifest.state).unwrap_or_default();
-    let VersionEdit { wal_from, flushed_seq, added, removed, .. } = state;
+    // Parts of a manifest do not tell what of the log is obsolete.
+    let log = match complete {
+        true => state.log_extent(),
+        false => LogExtent { from: state.wal_from.unwrap_or(0), named_to: None },
+    };
+    let VersionEdit { flushed_seq, added, removed, .. } = state;
     let mut files: BTreeSet<FileId> = added.iter().map(|table| table.file).collect();
     if complete {
         let orphans: Vec<_> = on_disk.difference(&files).map(ToString::to_string).collect();
@@ -82,7 +88,7 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
     let tables = tables.map(|&file| TableSource { file, path: table_path(dir, file) }).collect();
     Ok(Sources {
         tables,
-        wal_from: wal_from.unwrap_or(0),
+        log,
         flushed: flushed_seq.unwrap_or_default(),
         complete,
         described: if complete { added } else { Vec::new() },

@@ -104,13 +104,34 @@ fn a_damaged_current_or_manifest_is_a_typed_error_or_the_truth() {
 }
 
 #[test]
+fn version_1_is_read_and_the_next_manifest_is_version_2() {
+    let (fs, env, dir) = world();
+    drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(0)).unwrap());
+    let path = dir.join(manifest_name(FileId::new(1)));
+    let mut writer = recordio::Writer::options().env(&env).create(&path).unwrap();
+    writer.append(b"esker manifest\x01").unwrap();
+    writer.append(&wal_from(4).encode()).unwrap();
+    writer.finish().unwrap();
+    let (id, state) = ManifestLog::recover(&env, &dir).unwrap().unwrap();
+    assert_eq!((state.wal_from, state.wal_named), (Some(4), None));
+    let state = VersionEdit { wal_named: Some(5), ..state };
+    let mut log = ManifestLog::create(&env, &dir, id.next(), state).unwrap();
+    log.append(VersionEdit { wal_named: Some(6), ..VersionEdit::default() }, no_new_file).unwrap();
+    let mut reader = recordio::Reader::options().env(&env).open(log.path()).unwrap();
+    assert_eq!(reader.next().unwrap(), Some(&b"esker manifest\x02"[..]));
+    let env = Env::simulated(Arc::new(fs.crash_strict()), 1);
+    let (_, state) = ManifestLog::recover(&env, &dir).unwrap().unwrap();
+    assert_eq!((state.wal_from, state.wal_named), (Some(4), Some(6)));
+}
+
+#[test]
 fn a_newer_format_is_refused() {
     let (_, env, dir) = world();
     drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(0)).unwrap());
     let mut writer =
         recordio::Writer::options().env(&env).create(dir.join(manifest_name(FileId::new(1)))).unwrap();
-    writer.append(b"esker manifest\x02").unwrap();
+    writer.append(b"esker manifest\x03").unwrap();
     writer.finish().unwrap();
     let error = ManifestLog::recover(&env, &dir).unwrap_err();
-    assert!(matches!(error, Error::UnsupportedVersion { found: 2, supported: 1, .. }), "{error}");
+    assert!(matches!(error, Error::UnsupportedVersion { found: 3, supported: 2, .. }), "{error}");
 }
