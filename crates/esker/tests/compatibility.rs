@@ -7,6 +7,7 @@
 //! CO1. Every golden directory, of every version, opens, holds exactly what it did, and is sound; it can be written and
 //!      merged, and is repaired without loss.
 //! CO2. A file of a newer format is refused with its name and both versions, and nothing is changed.
+//! CO3. Opening a database for writing brings its manifest to the newest format; what that format guards is guarded then.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read golden files")]
 
 mod common;
@@ -77,6 +78,41 @@ fn co1_every_version_is_read() {
         let found = dump_sound(&db).unwrap();
         assert!(found == expected, "{name}: {}", difference(&found, &expected));
     }
+}
+
+/// The first record of the manifest in force.
+fn manifest_header(fs: &MemFs) -> Vec<u8> {
+    let current = String::from_utf8(read(fs, "CURRENT")).unwrap();
+    let env = esker_env::Env::simulated(Arc::new(fs.clone()), 1);
+    let name = current.split(' ').next().unwrap();
+    esker::recordio::Reader::options().env(&env).open(path(name)).unwrap().next().unwrap().unwrap().to_vec()
+}
+
+#[test]
+fn co3_a_manifest_of_version_1_is_brought_to_version_2_and_a_lost_log_is_noticed_from_then_on() {
+    let mut lost = 0;
+    for golden in goldens() {
+        let name = golden.display();
+        let (fs, expected) = load(&golden);
+        let version = golden.parent().unwrap().file_name().unwrap().to_str().unwrap();
+        let written = version.strip_prefix("database-").unwrap().parse::<u8>().unwrap();
+        assert_eq!(manifest_header(&fs).last(), Some(&written), "{name}");
+        let open = |fs: &MemFs| simulated(Arc::new(fs.clone())).memtable_bytes(64 << 10).open(dir());
+        drop(open(&fs).unwrap());
+        assert_eq!(manifest_header(&fs).last(), Some(&2), "{name}");
+        assert!(dump_sound(&open(&fs).unwrap()).unwrap() == expected, "{name}");
+        for segment in fs.list_dir(dir()).unwrap().iter().filter(|name| name.ends_with(".wal")) {
+            let fs = fs.kill();
+            fs.remove_file(&path(segment)).unwrap();
+            let error = open(&fs).map(drop).unwrap_err();
+            assert!(
+                matches!(&error, Error::Corrupt { path: p, .. } if *p == path(segment)),
+                "{name}: {error}"
+            );
+            lost += 1;
+        }
+    }
+    assert!(lost > 4, "{lost}");
 }
 
 #[test]

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use esker::{Db, Result, TableCompression};
+use esker::{BackgroundStep, Db, Result, TableCompression};
 use esker_env::{Fs, MemFs};
 
 use super::contents::{Contents, dump};
@@ -20,7 +20,8 @@ use super::{dir, simulated};
 pub const EXPECTED: &str = "EXPECTED";
 
 /// What is made.
-pub const NAMES: [&str; 6] = ["plain", "lz4", "zstd", "log-tail", "many-keyspaces", "range-tombstones"];
+pub const NAMES: [&str; 7] =
+    ["plain", "lz4", "zstd", "log-tail", "log-segments", "many-keyspaces", "range-tombstones"];
 
 /// The files of a golden directory, by name.
 pub fn make(name: &str) -> Result<BTreeMap<String, Vec<u8>>> {
@@ -31,17 +32,19 @@ pub fn make(name: &str) -> Result<BTreeMap<String, Vec<u8>>> {
         _ => TableCompression::None,
     };
     let builder = simulated(Arc::new(fs.clone())).block_bytes(512).table_bytes(4096).compression(compression);
+    let builder = if name == "log-segments" { builder.memtable_bytes(16 << 10) } else { builder };
     let db = builder.open(dir())?;
     match name {
         "log-tail" => log_tail(&db)?,
+        "log-segments" => log_segments(&db)?,
         "many-keyspaces" => many_keyspaces(&db)?,
         "range-tombstones" => range_tombstones(&db)?,
         _ => tables(&db)?,
     }
     let expected = dump(&db)?;
-    // The log's tail is that of a crash; the others are closed.
+    // Some are left by a crash; the others are closed.
     let fs = match name {
-        "log-tail" => fs.crash_keep_all(),
+        "log-tail" | "log-segments" => fs.crash_keep_all(),
         _ => {
             db.close()?;
             fs.crash_keep_all()
@@ -88,6 +91,15 @@ fn log_tail(db: &Db) -> Result<()> {
         t.remove(&all, "key/0003")?;
         t.remove_range(&all, "key/0010".."key/0014")
     })
+}
+
+/// Commits in several segments of the log, and a file prepared for the next one.
+fn log_segments(db: &Db) -> Result<()> {
+    let all = db.default_keyspace();
+    for n in 0..45 {
+        all.put(format!("key/{n:04}"), text(n).repeat(5))?;
+    }
+    db.step(BackgroundStep::PrepareLog).map(drop)
 }
 
 /// More keyspaces than there are ids of one byte; renamed, dropped and cleared ones.
