@@ -1,11 +1,13 @@
 //! The small correctness test that every adapter passes: the lab must not measure a wrong binding.
 //!
-//!   put, get, range, keys, remove, len, snapshot, rollback, compaction, reopening
+//!   put, get, range, keys, remove, len, snapshot, rollback, threads, compaction, reopening
 #![expect(clippy::unwrap_used, reason = "a test, in the library so that adapters in other crates can run it")]
 
 use std::path::Path;
+use std::sync::Barrier;
+use std::thread;
 
-use crate::engine::{Durability, Engine, Failure, Feature, OpenOptions, Reader, Store};
+use crate::engine::{Durability, Engine, Failure, Feature, OpenOptions, Reader, Store, Writer};
 
 const CACHE_BYTES: u64 = 64 << 20;
 
@@ -63,6 +65,42 @@ fn check(store: &dyn Store, live: &Items) {
     assert_eq!(count, 3);
 }
 
+/// Threads write at once, each items of its own, in transactions of several; then all is removed again.
+fn check_threads(store: &dyn Store) {
+    const THREADS: u32 = 16;
+    const TRANSACTIONS: u32 = 10;
+    const WRITES: u32 = 4;
+    let items = |thread: u32, transaction: u32| {
+        let first = 10_000 + (thread * TRANSACTIONS + transaction) * WRITES;
+        (first..first + WRITES).map(item)
+    };
+    let before = store.reader().unwrap().len().unwrap();
+    let start = Barrier::new(THREADS as usize);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let start = &start;
+            scope.spawn(move || {
+                start.wait();
+                for transaction in 0..TRANSACTIONS {
+                    let put = &mut |writer: &mut dyn Writer| {
+                        items(thread, transaction).try_for_each(|(key, value)| writer.put(&key, &value))
+                    };
+                    store.write(put).unwrap();
+                }
+            });
+        }
+    });
+    let mut reader = store.reader().unwrap();
+    let written: Items =
+        (0..THREADS).flat_map(|thread| (0..TRANSACTIONS).flat_map(move |n| items(thread, n))).collect();
+    assert_eq!(reader.len().unwrap(), before + written.len() as u64);
+    for (key, value) in &written {
+        assert_eq!(get(&mut *reader, key).as_ref(), Some(value), "written by one thread of several");
+    }
+    drop(reader);
+    store.write(&mut |writer| written.iter().try_for_each(|(key, _)| writer.remove(key))).unwrap();
+}
+
 /// Runs the test on `engine` in the empty directory `dir`.
 ///
 /// # Panics
@@ -105,6 +143,9 @@ pub fn check_engine(engine: &dyn Engine, dir: &Path) {
 
         live[7].1 = b"replaced".to_vec();
         store.write(&mut |writer| writer.put(&live[7].0, &live[7].1)).unwrap();
+        check(&*store, &live);
+
+        check_threads(&*store);
         check(&*store, &live);
 
         store.drain().unwrap();

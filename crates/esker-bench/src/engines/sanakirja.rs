@@ -5,9 +5,12 @@
 //!
 //! K1. A tree of sanakirja holds pairs, and a key may have many. A map keeps one: `put` deletes the key first.
 //! K2. Its byte slices hold at most 510 bytes: it asserts that when it writes a page. Longer ones are refused before.
+//! K3. It has one writer at a time, and its lock for that is one of files: it keeps processes apart, not threads. Threads take
+//!     turns here.
 #![expect(unsafe_code, reason = "making a tree of slices is unsafe in sanakirja, and it does not say why")]
 
 use std::path::Path;
+use std::sync::Mutex;
 
 use sanakirja::btree::{self, Db_, page_unsized};
 use sanakirja::{Commit, Env, MutTxn, RootDb, Txn};
@@ -68,6 +71,12 @@ impl Engine for Sanakirja {
                 pointer: "documentation of the crate",
             },
             EngineOption {
+                option: "writers",
+                value: "a mutex",
+                reason: "its own lock keeps processes apart and not threads: without this, two at once ruin the tree",
+                pointer: "sanakirja, src/environment/muttxn.rs, mut_txn_begin",
+            },
+            EngineOption {
                 option: "put",
                 value: "btree::del, then btree::put",
                 reason: "its trees keep several values for a key, and a map must not",
@@ -95,7 +104,7 @@ impl Engine for Sanakirja {
         }
         let env = Env::new(dir.join(FILE), FIRST_BYTES, VERSIONS).map_err(Failure::engine)?;
         create_tree(&env)?;
-        Ok(Box::new(SanakirjaStore { env }))
+        Ok(Box::new(SanakirjaStore { env, turn: Mutex::new(()) }))
     }
 }
 
@@ -113,6 +122,8 @@ fn create_tree(env: &Env) -> Result<(), Failure> {
 
 struct SanakirjaStore {
     env: Env,
+    /// K3: held by the one transaction that writes.
+    turn: Mutex<()>,
 }
 
 fn no_tree() -> Failure {
@@ -128,6 +139,8 @@ impl Store for SanakirjaStore {
     }
 
     fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+        let _turn =
+            self.turn.lock().map_err(|_| Failure::engine("a transaction before this one panicked"))?;
         let txn = Env::mut_txn_begin(&self.env).map_err(Failure::engine)?;
         let tree: Tree = txn.root_db(ROOT).ok_or_else(no_tree)?;
         let mut writer = SanakirjaWriter { txn, tree };
