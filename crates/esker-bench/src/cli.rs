@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::load::command::{LoadArguments, MakedataArguments};
 use crate::scale::Scale;
+use crate::suites::open::End;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,13 +63,15 @@ pub(crate) enum Command {
     Makedata(MakedataArguments),
     /// Print the tables that the workloads' sources published, beside ours
     SeedTables(SeedTablesArguments),
-    /// A process that writes until it is killed, started by suite `open`
+    /// A process that writes a database for suite `open`, and started by it
     #[command(hide = true)]
-    KilledWriter {
+    OpenWriter {
         /// Engine
         engine: String,
         /// Items to load first
         count: u64,
+        /// How it ends
+        end: End,
         /// Directory of the database
         dir: PathBuf,
     },

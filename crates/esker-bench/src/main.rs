@@ -68,8 +68,8 @@ fn main() -> ExitCode {
             find_engine(&arguments.engine).and_then(|engine| load::command::load(engine, &arguments))
         }
         Some(Command::Makedata(arguments)) => load::command::makedata(&arguments),
-        Some(Command::KilledWriter { engine, count, dir }) => {
-            find_engine(&engine).and_then(|engine| suites::open::write_until_killed(engine, &dir, count))
+        Some(Command::OpenWriter { engine, count, end, dir }) => {
+            find_engine(&engine).and_then(|engine| suites::open::write(engine, &dir, count, end))
         }
     };
     match result {

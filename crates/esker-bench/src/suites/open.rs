@@ -1,17 +1,21 @@
 //! Suite `open`: how long opening takes, after a clean close and after the process was killed while it wrote.
 //!
 //! ```text
-//! load, drain, close -> open, first get                         row: open clean
-//! another process loads the same, then writes until it is killed -> open, first get, everything synced is there
+//! another process: load, drain, close                 -> open, first get                                row: open clean
+//! another process: load, write more, wait to be killed -> open, first get, everything synced is there   row: open after kill
 //! ```
+//!
+//! The process that opens has never used the engine: nothing of its code or of the data is in the processor's caches, the
+//! files are in the page cache.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use clap::ValueEnum;
 use esker_bench_api::generate::items::Items;
-use esker_bench_api::{Durability, Engine, Failure, OpenOptions, Store};
+use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
 
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
@@ -74,22 +78,30 @@ impl Suite for OpenSuite {
     ) -> Result<(), Failure> {
         let (dir, count) = (recorder.dir().to_path_buf(), items(scale));
         if group == 0 {
-            let store = load(engine, &dir, count)?;
-            store.drain()?;
-            drop(store);
-            recorder.row("open clean", || open(engine, &dir, count).map(|(outcome, _)| outcome))
-        } else {
-            killed_writer(engine, &dir, count)?;
-            recorder.row("open after kill", || {
-                let (outcome, store) = open(engine, &dir, count)?;
-                let len = store.reader()?.len()?;
-                if !(count..=count + count / 10).contains(&len) {
-                    return Err(Failure::Wrong(format!("{len} items after the kill, {count} were synced")));
-                }
-                Ok(outcome)
-            })
+            write_elsewhere(engine, &dir, count, End::Close)?;
+            return recorder.row("open clean", || open(engine, &dir, count).map(|(outcome, _)| outcome));
         }
+        let outlives_the_process = [Feature::SyncCommits, Feature::AsyncCommits];
+        if let [Some(why), Some(_)] = outlives_the_process.map(|feature| engine.cannot(feature)) {
+            return recorder.cannot("open after kill", why);
+        }
+        write_elsewhere(engine, &dir, count, End::Kill)?;
+        recorder.row("open after kill", || {
+            let (outcome, store) = open(engine, &dir, count)?;
+            let len = store.reader()?.len()?;
+            if !(count..=count + count / 10).contains(&len) {
+                return Err(Failure::Wrong(format!("{len} items after the kill, {count} were synced")));
+            }
+            Ok(outcome)
+        })
     }
+}
+
+/// How the other process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum End {
+    Close,
+    Kill,
 }
 
 fn options(engine: &dyn Engine) -> OpenOptions {
@@ -127,24 +139,39 @@ fn open(engine: &dyn Engine, dir: &Path, count: u64) -> Result<(Outcome, Box<dyn
     Ok((Outcome { seconds: Some(seconds), ..Outcome::default() }, store))
 }
 
-/// Starts another process that runs [`write_until_killed`], and kills it when it says that it has written everything.
-fn killed_writer(engine: &dyn Engine, dir: &Path, count: u64) -> Result<(), Failure> {
+/// Runs [`write`] in another process, to its end or until it says that it has written everything.
+fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<(), Failure> {
     let program = std::env::current_exe().map_err(Failure::engine)?;
+    let end_name = end.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     let mut writer = Command::new(program)
-        .args(["killed-writer", engine.name(), &count.to_string()])
+        .args(["open-writer", engine.name(), &count.to_string(), &end_name])
         .arg(dir)
         .stdout(Stdio::piped())
         .spawn()
         .map_err(Failure::engine)?;
     let stdout = writer.stdout.take().ok_or_else(|| Failure::engine("a process without stdout"))?;
     let is_ready = BufReader::new(stdout).lines().map_while(Result::ok).any(|line| line == READY);
-    writer.kill().and_then(|()| writer.wait()).map_err(Failure::engine)?;
-    if is_ready { Ok(()) } else { Err(Failure::engine("the process to be killed ended by itself")) }
+    if end == End::Kill {
+        writer.kill().map_err(Failure::engine)?;
+    }
+    let status = writer.wait().map_err(Failure::engine)?;
+    match end {
+        _ if !is_ready => Err(Failure::Engine(format!("the writing process ended by itself ({status})"))),
+        End::Close if !status.success() => {
+            Err(Failure::Engine(format!("the writing process did not close the database ({status})")))
+        }
+        _ => Ok(()),
+    }
 }
 
-/// The other process: loads `count` items, writes a tenth more without a sync, says so, and waits for its end.
-pub(crate) fn write_until_killed(engine: &dyn Engine, dir: &Path, count: u64) -> Result<(), Failure> {
+/// The other process: loads `count` items; then drains and closes, or writes a tenth more without a sync and waits.
+pub(crate) fn write(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<(), Failure> {
     let mut store = load(engine, dir, count)?;
+    if end == End::Close {
+        store.drain()?;
+        println!("{READY}");
+        return Ok(());
+    }
     let fast = [Durability::Async, Durability::NoSync].into_iter();
     if let Some(fast) = fast.into_iter().find(|mode| engine.cannot(mode.feature()).is_none()) {
         store.set_durability(fast)?;
