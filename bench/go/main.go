@@ -47,6 +47,11 @@ func describe() []byte {
 		Isolation string            `json:"isolation"`
 		Cannot    map[string]string `json:"cannot"`
 		Options   []lab.Option      `json:"options"`
+		Suites    []string          `json:"suites"`
+	}
+	suites := []string{}
+	for _, suite := range lab.Suites {
+		suites = append(suites, suite.Name())
 	}
 	list := []described{}
 	for _, engine := range engines {
@@ -56,7 +61,7 @@ func describe() []byte {
 				cannot[name] = why
 			}
 		}
-		list = append(list, described{engine.Name(), engine.Module(), engine.Isolation(), cannot, engine.Options()})
+		list = append(list, described{engine.Name(), engine.Module(), engine.Isolation(), cannot, engine.Options(), suites})
 	}
 	text, err := json.MarshalIndent(list, "", "  ")
 	if err != nil {

@@ -34,6 +34,11 @@ pub trait Engine: Sync {
         None
     }
 
+    /// Why the engine has no part in this suite at all, or `None` when it has.
+    fn cannot_run(&self, _suite: &str) -> Option<String> {
+        None
+    }
+
     /// Engines that test the lab itself are kept out of `list` and of the default run.
     fn hidden(&self) -> bool {
         false

@@ -64,7 +64,10 @@ pub(crate) fn run(job: &Job<'_>, dir: &Path, traced: bool) -> Result<(), Failure
     let rows = job.rows();
     let mut recorder =
         Recorder::new(rows, job.blank(), dir, Box::new(std::io::stdout()), traced, job.scale.idle_window());
-    job.suite.run(job.engine, job.scale, job.group, &mut recorder)?;
+    match job.suite.run(job.engine, job.scale, job.group, &mut recorder) {
+        Err(Failure::Unsupported(why)) => recorder.cannot_rest(&why)?,
+        result => result?,
+    }
     recorder.finish()
 }
 

@@ -132,9 +132,7 @@ impl Recorder {
         if self.pending.as_ref().is_some_and(|record| record.error.is_none()) {
             return Ok(true);
         }
-        let rest: Vec<_> = self.rows.as_slice().iter().map(|row| row.name.clone()).collect();
-        let why = format!("not run: there is no data, since the row `{name}` failed");
-        rest.iter().try_for_each(|row| self.cannot(row, &why))?;
+        self.cannot_rest(&format!("not run: there is no data, since the row `{name}` failed"))?;
         Ok(false)
     }
 
@@ -152,6 +150,12 @@ impl Recorder {
     /// Gives the row `name` an error without trying, because the engine lacks what it needs.
     pub(crate) fn cannot(&mut self, name: &str, why: &str) -> Result<(), Failure> {
         self.row(name, || Err(Failure::Unsupported(why.to_owned())))
+    }
+
+    /// Gives the rows that have not begun an error: what the engine lacks was seen before them.
+    pub(crate) fn cannot_rest(&mut self, why: &str) -> Result<(), Failure> {
+        let rest: Vec<_> = self.rows.as_slice().iter().map(|row| row.name.clone()).collect();
+        rest.iter().try_for_each(|row| self.cannot(row, why))
     }
 
     /// Waits until the engine owes no background work; the time that it takes stands beside the row before.

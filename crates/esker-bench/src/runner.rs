@@ -86,14 +86,10 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
             machine::settle_disk();
         }
         let told = match &programs[engine.name()] {
-            Ok(program) => run_child(
-                plan,
-                &job,
-                &scratch,
-                program,
-                Mode { trace: None, limit: limit.as_ref() },
-                Some(&mut progress),
-            )?,
+            Ok(program) => {
+                let mode = Mode { trace: None, limit: limit.as_ref() };
+                run_child(plan, &job, &scratch, program, mode, Some(&mut progress))?
+            }
             Err(failure) => {
                 progress.advance(weight(group));
                 Told { records: Vec::new(), open_row: None, failure: Some(failure.clone()) }
@@ -160,11 +156,12 @@ fn todo(plan: &Plan) -> Vec<(u32, usize, &'static dyn Engine)> {
 
 type Programs = BTreeMap<&'static str, Result<PathBuf, String>>;
 
-/// The program that runs each engine: this one, unless the engine has its own.
+/// The program that runs each engine, which is this one, unless the engine has its own; or why none does.
 fn programs(plan: &Plan) -> Programs {
     let engines = plan.engines.iter();
     let program = |engine: &&'static dyn Engine| {
-        let program = engine.program().and_then(|program| match program {
+        let reason = engine.cannot_run(plan.suite.name()).map(Failure::Unsupported);
+        let program = reason.map_or_else(|| engine.program(), Err).and_then(|program| match program {
             Some(program) => Ok(program),
             None => std::env::current_exe().map_err(Failure::engine),
         });

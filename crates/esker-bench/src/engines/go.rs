@@ -39,6 +39,7 @@ struct Described {
     isolation: String,
     cannot: BTreeMap<String, String>,
     options: Vec<DescribedOption>,
+    suites: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -55,6 +56,7 @@ struct Known {
     isolation: Isolation,
     cannot: BTreeMap<String, String>,
     options: Vec<EngineOption>,
+    suites: Vec<String>,
 }
 
 fn known(name: &str) -> &'static Known {
@@ -80,7 +82,13 @@ impl Known {
             reason: o.reason.leak(),
             pointer: o.pointer.leak(),
         });
-        Self { module: engine.module, isolation, cannot: engine.cannot, options: options.collect() }
+        Self {
+            module: engine.module,
+            isolation,
+            cannot: engine.cannot,
+            options: options.collect(),
+            suites: engine.suites,
+        }
     }
 }
 
@@ -105,6 +113,12 @@ impl Engine for GoPeer {
 
     fn cannot(&self, feature: Feature) -> Option<&'static str> {
         known(self.0).cannot.get(&format!("{feature:?}")).map(String::as_str)
+    }
+
+    fn cannot_run(&self, suite: &str) -> Option<String> {
+        let suites = &known(self.0).suites;
+        let has = suites.iter().any(|known| known == suite);
+        (!has).then(|| format!("the peers in Go do the suites {} only", suites.join(", ")))
     }
 
     fn program(&self) -> Result<Option<PathBuf>, Failure> {
@@ -155,5 +169,7 @@ mod tests {
         }
         assert!(GoPeer("bbolt").cannot(Feature::AsyncCommits).is_some());
         assert!(GoPeer("pebble").cannot(Feature::AsyncCommits).is_none());
+        assert!(GoPeer("pebble").cannot_run("redb").is_none());
+        assert!(GoPeer("pebble").cannot_run("open").is_some());
     }
 }
