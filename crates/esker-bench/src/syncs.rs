@@ -20,6 +20,8 @@ pub(crate) const BEGIN: &str = "begin";
 pub(crate) const END: &str = "end";
 
 const MARK_ROOT: &str = "/esker-bench-mark/";
+/// Ends the tracer, and so what it traces, when the lab is interrupted. Used where it is there (Linux's util-linux).
+const WITH_THE_LAB: [&str; 3] = ["setpriv", "--pdeathsig", "KILL"];
 const TRACER: &str = "strace";
 const CALLS: &str = "trace=fsync,fdatasync,msync,sync_file_range,sync,syncfs,?open,openat,close,\
                      write,pwrite64,writev,pwritev,pwritev2";
@@ -32,14 +34,28 @@ pub(crate) fn mark(mark: &str, row: &str) {
 
 /// Whether a run can be traced on this machine.
 pub(crate) fn tracer_works() -> bool {
-    let mut command = Command::new(TRACER);
-    command.args(["-f", "-o", "/dev/null", "true"]).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+    let mut command = tracer();
+    command.args(["-f", "-o", "/dev/null", "true"]);
+    succeeds(&mut command)
+}
+
+fn tracer() -> Command {
+    let [program, arguments @ ..] = WITH_THE_LAB;
+    if succeeds(Command::new(program).args(arguments).arg("true")) {
+        let mut command = Command::new(program);
+        command.args(arguments).arg(TRACER);
+        return command;
+    }
+    Command::new(TRACER)
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 /// A command that runs `program` under the tracer; its arguments are for the caller to add.
 pub(crate) fn traced(program: &OsStr, trace: &Path) -> Command {
-    let mut command = Command::new(TRACER);
+    let mut command = tracer();
     command.args(["-f", "-qq", "-e", CALLS, "-o"]).arg(trace).arg(program);
     command
 }
