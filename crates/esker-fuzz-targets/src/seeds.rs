@@ -97,7 +97,14 @@ fn version_edits() -> Vec<Vec<u8>> {
     let fields = b"\x01\x08\x02\x04\x03\x06\x04\xac\x02\x05\x01\x01\x2a\x06\x02";
     let table = b"\x07\x07\x07\x01\xe8\x07\x84\x07\x0a\x02\x01\x03\x09\x02\x01a\x00\x02\x01q";
     let second = b"\x07\x09\x00\x02\xe8\x07\x84\x07\x0a\x02\x01\x03\x09\x02\x01c\x01\x02\x01d";
-    vec![[&fields[..], table].concat(), [&fields[..], table, second].concat(), Vec::new()]
+    let version_2 = b"\x03\x06\x08\xac\x02";
+    vec![
+        [&fields[..], table].concat(),
+        [&fields[..], table, second].concat(),
+        version_2.to_vec(),
+        [&version_2[..], table].concat(),
+        Vec::new(),
+    ]
 }
 
 /// A record file, and where the payload of its first record starts.
