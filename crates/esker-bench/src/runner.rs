@@ -33,6 +33,10 @@ use esker_bench_api::{Engine, Failure};
 /// How the error of a row begins that an earlier failure kept from running.
 const NOT_RUN: &str = "not run";
 const SCRATCH: &str = "esker-bench-data";
+/// How often the disk is looked at while an engine works.
+const WATCH_PERIOD: Duration = Duration::from_secs(1);
+/// What is left of the disk when an engine is stopped, or a quarter of what was free when it began.
+const DISK_BYTES_KEPT: u64 = 2 << 30;
 const STDERR_BYTES_SHOWN: usize = 600;
 
 /// What to run.
@@ -271,8 +275,10 @@ fn listen(
     let deadline = Instant::now() + plan.timeout;
     let mut told = Told { records: Vec::new(), open_row: None, failure: None };
     let mut weight_left: u64 = weights.values().sum();
+    let disk_bytes_kept = machine::disk_bytes_free(&plan.dir).unwrap_or(0).min(4 * DISK_BYTES_KEPT) / 4;
     loop {
-        match messages.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match messages.recv_timeout(left.min(WATCH_PERIOD)) {
             Ok(Message::Begin(row)) => {
                 if let Some(progress) = &progress {
                     progress.now(&format!("run {} of {}, {}, {row}", job.run, plan.runs, job.engine.name()));
@@ -291,6 +297,12 @@ fn listen(
                 told.records.push(*record);
             }
             Ok(Message::Done) => break,
+            Err(RecvTimeoutError::Timeout) if left > WATCH_PERIOD => {
+                if machine::disk_bytes_free(&plan.dir).is_some_and(|free| free < disk_bytes_kept) {
+                    told.failure = Some("filled the disk and was stopped".to_owned());
+                    break;
+                }
+            }
             Err(RecvTimeoutError::Timeout) => {
                 told.failure = Some(format!("out of time after {} s", plan.timeout.as_secs()));
                 break;
