@@ -175,6 +175,8 @@ impl Handle {
             Some(cause) => Err(Error::Poisoned(cause)),
             None => core.pipeline.close(),
         };
+        // The files of tables that were replaced last: the directory is to be free for its owner to unmount or delete.
+        core.view.reclaim();
         *core.lock.lock() = None;
         failure.map_or(closed, Err)
     }
