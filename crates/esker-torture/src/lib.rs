@@ -3,7 +3,8 @@
 //! ```text
 //!   script.rs   what writers do          kill/      a child process dies by SIGKILL
 //!   world.rs    what a database holds    power/     what a disk may hold after power loss, as real files
-//!   journal.rs  what was promised        history/   what concurrent clients saw: linearizable? snapshot isolation?
+//!   journal.rs  what was promised        block/     what a block device may hold after power loss, below ext4
+//!   content.rs  bytes after power loss   history/   what concurrent clients saw: linearizable? snapshot isolation?
 //! ```
 //!
 //! Each harness has canaries: faults on purpose that it must find. For users: docs/torture.md
@@ -13,7 +14,10 @@
     reason = "a harness around the engine: it works on the real machine's files, processes and time"
 )]
 
+#[cfg(target_os = "linux")]
+pub mod block;
 mod budget;
+mod content;
 mod failure;
 pub mod history;
 mod journal;
@@ -22,6 +26,7 @@ pub mod power;
 mod script;
 mod shape;
 mod world;
+mod writers;
 
 pub use budget::Budget;
 pub use failure::{Failure, Result};

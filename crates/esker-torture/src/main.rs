@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+#[cfg(target_os = "linux")]
+use esker_torture::block::BlockCampaign;
 use esker_torture::history::HistoryCampaign;
 use esker_torture::kill::{Canary, ChildJob, KillCampaign, run_child};
 use esker_torture::power::PowerCampaign;
@@ -35,6 +37,18 @@ enum Command {
         runs: Option<u64>,
         /// Power losses for each life
         #[arg(long, value_name = "M", default_value_t = 20)]
+        moments: usize,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Record a block device below ext4, lose power at many moments, mount what is left, and verify it (Linux, root)
+    #[cfg(target_os = "linux")]
+    Block {
+        /// Drives, each with some lives; with no limit at all, 50
+        #[arg(long, value_name = "N")]
+        runs: Option<u64>,
+        /// Power losses for each life
+        #[arg(long, value_name = "M", default_value_t = 10)]
         moments: usize,
         #[command(flatten)]
         common: Common,
@@ -123,6 +137,15 @@ fn run(command: Command) -> Result<()> {
             let budget = common.budget(runs, 100);
             let campaign =
                 PowerCampaign { dir: dir.clone(), seed: common.seed(), budget, moments, canary: None };
+            println!("{}", campaign.run()?);
+            tidy(&dir, temporary)
+        }
+        #[cfg(target_os = "linux")]
+        Command::Block { runs, moments, common } => {
+            let (dir, temporary) = common.place()?;
+            let budget = common.budget(runs, 50);
+            let campaign =
+                BlockCampaign { dir: dir.clone(), seed: common.seed(), budget, moments, canary: None };
             println!("{}", campaign.run()?);
             tidy(&dir, temporary)
         }

@@ -19,7 +19,8 @@ use parking_lot::Mutex;
 
 use super::Canary;
 use super::disk::Disk;
-use super::trace::{FileNo, Said, Step};
+use super::trace::{FileNo, Step};
+use crate::writers::Said;
 
 /// The layer. Clones share the trace.
 #[derive(Clone, Debug)]

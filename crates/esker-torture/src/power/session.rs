@@ -3,19 +3,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker::Db;
 use esker_env::Env;
 
 use super::Canary;
 use super::disk::{Disk, Files};
 use super::files;
 use super::recorder::RecordFs;
-use super::trace::{Said, Step};
+use super::trace::Step;
 use crate::failure::{Failure, Result};
 use crate::journal::{Crash, Journal};
-use crate::script::{Script, perform};
 use crate::shape::Shape;
 use crate::world::World;
+use crate::writers::{Said, Writers};
 
 /// What was recorded.
 pub(crate) struct Session {
@@ -46,20 +45,8 @@ impl Plan<'_> {
         let left = journal.verify(&found, Crash::Process)?;
         journal.settle(&left);
         fs.say(Said::Opened);
-        let failures: Vec<Failure> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.writers)
-                .map(|writer| {
-                    let (db, fs) = (&db, &fs);
-                    let script = Script::new(self.seed, writer, found.scratch(writer));
-                    scope.spawn(move || write(db, fs, writer, script.take(self.ops)))
-                })
-                .collect();
-            let joined = threads.into_iter().map(|t| t.join().expect("writers do not panic"));
-            joined.filter_map(Result::err).collect()
-        });
-        if let Some(failure) = failures.into_iter().next() {
-            return Err(failure);
-        }
+        let writers = Writers { seed: self.seed, count: self.writers, ops: self.ops };
+        writers.work(&db, &found, &|said| fs.say(said))?;
         db.close()?;
         let steps = fs.take();
         self.compare(disk, &steps)?;
@@ -85,18 +72,4 @@ impl Plan<'_> {
             None => Ok(()),
         }
     }
-}
-
-fn write(
-    db: &Db,
-    fs: &RecordFs,
-    writer: usize,
-    script: impl Iterator<Item = crate::script::Op>,
-) -> Result<()> {
-    for op in script {
-        fs.say(Said::Intent { writer, op: op.clone() });
-        perform(db, &op).map_err(|e| Failure::from(e).during(&format!("writer {writer}")))?;
-        fs.say(Said::Ack { writer });
-    }
-    Ok(())
 }

@@ -3,7 +3,7 @@
 //! TR1. A change stands in the trace once it is done, a sync with the position at which it began: so the trace never
 //!      claims that a sync covers what may have come after it.
 
-use crate::script::Op;
+use crate::writers::Said;
 
 /// A file, whatever its name.
 pub(crate) type FileNo = usize;
@@ -19,17 +19,6 @@ pub(crate) enum Step {
     SetLen { file: FileNo, len: u64 },
     SyncFile { file: FileNo, began: usize },
     Said(Said),
-}
-
-/// What was said at that time.
-#[derive(Clone, Debug)]
-pub(crate) enum Said {
-    /// The database is open.
-    Opened,
-    /// A writer begins an operation.
-    Intent { writer: usize, op: Op },
-    /// A writer's operation is acknowledged.
-    Ack { writer: usize },
 }
 
 impl Step {

@@ -1,0 +1,127 @@
+//! The drive in the machine: FUSE, a loop device, ext4.
+//!
+//! H1. What was mounted and attached is let go, whatever happens: on success by `detach`, which tells of errors, else by `Drop`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use fuser::{BackgroundSession, Config, MountOption};
+
+use super::device::{Drive, DriveFs, Event, FILE};
+use crate::failure::{Failure, Result};
+
+/// The file system's journal, all inode tables and the like are written by `mkfs`, not later on.
+const FORMAT: [&str; 8] =
+    ["-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", "-b", "4096"];
+
+/// The drive, where loop devices find it.
+pub(crate) struct Host {
+    pub(crate) drive: Drive,
+    dir: PathBuf,
+    /// Ends when it is unmounted.
+    _fuse: BackgroundSession,
+}
+
+/// How often a busy mount is asked to go, and how long to wait in between: a loop device lets go of its file a little later
+/// than `losetup` returns.
+const PATIENCE: (u32, Duration) = (200, Duration::from_millis(10));
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let mut umount = Command::new("umount");
+        umount.arg(self.dir.join("device"));
+        for _ in 0..PATIENCE.0 {
+            match run(&mut umount) {
+                Ok(_) => return,
+                Err(_) => std::thread::sleep(PATIENCE.1),
+            }
+        }
+        if let Err(failure) = run(&mut umount) {
+            eprintln!("esker-torture: {failure}");
+        }
+    }
+}
+
+impl Host {
+    /// Mounts the drive's FUSE file system below `dir`.
+    pub(crate) fn new(dir: &Path, drive: Drive) -> Result<Self> {
+        for name in ["device", "mounted"] {
+            std::fs::create_dir_all(dir.join(name))?;
+        }
+        let mut config = Config::default();
+        config.mount_options = vec![MountOption::FSName("esker-torture".to_owned())];
+        let fuse = fuser::spawn_mount(DriveFs(drive.clone()), dir.join("device"), &config);
+        let fuse = fuse.map_err(|e| Failure::from(e).during("mounting a FUSE file system"))?;
+        Ok(Host { drive, dir: dir.to_owned(), _fuse: fuse })
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.join("device").join(FILE)
+    }
+
+    /// Makes a file system on the drive; gives its contents.
+    pub(crate) fn format(&self) -> Result<Vec<u8>> {
+        run(Command::new("mkfs.ext4").args(FORMAT).arg(self.file()))?;
+        Ok(self.drive.image())
+    }
+
+    /// Mounts a drive with these contents.
+    pub(crate) fn attach(&self, image: Vec<u8>) -> Result<Attached<'_>> {
+        self.drive.replace(image);
+        let loop_device = run(Command::new("losetup").args(["--find", "--show"]).arg(self.file()))?;
+        let mut attached = Attached { host: self, loop_device, mounted: false, attached: true };
+        run(Command::new("mount").args(["-t", "ext4", &attached.loop_device]).arg(attached.path()))?;
+        attached.mounted = true;
+        Ok(attached)
+    }
+}
+
+/// A mounted drive.
+pub(crate) struct Attached<'h> {
+    host: &'h Host,
+    loop_device: String,
+    mounted: bool,
+    attached: bool,
+}
+
+impl Attached<'_> {
+    /// Where it is mounted.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.host.dir.join("mounted")
+    }
+
+    /// Lets go of it; gives all that happened since it was attached.
+    pub(crate) fn detach(mut self) -> Result<Vec<Event>> {
+        self.let_go()?;
+        Ok(self.host.drive.take())
+    }
+
+    fn let_go(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.mounted) {
+            run(Command::new("umount").arg(self.path()))?;
+        }
+        if std::mem::take(&mut self.attached) {
+            run(Command::new("losetup").args(["--detach", &self.loop_device]))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        if let Err(failure) = self.let_go() {
+            eprintln!("esker-torture: {failure}");
+        }
+    }
+}
+
+/// Runs a command to its end; gives what it printed.
+fn run(command: &mut Command) -> Result<String> {
+    let output = command.output().map_err(|e| Failure::from(e).during(&format!("{command:?}")))?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure::new(format!("{command:?} failed: {}", text.trim())));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

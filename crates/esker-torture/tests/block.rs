@@ -1,0 +1,45 @@
+//! The short form of the campaign below the file system, and its canary. It needs root, FUSE and loop devices: where they are
+//! missing it says so and tests nothing.
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use esker_torture::Budget;
+use esker_torture::block::{BlockCampaign, Canary};
+
+fn campaign(dir: &Path, seed: u64, runs: u64) -> BlockCampaign {
+    let budget = Budget { rounds: Some(runs), time: Some(Duration::from_secs(60)) };
+    BlockCampaign { dir: dir.to_owned(), seed, budget, moments: 4, canary: None }
+}
+
+/// Whether there is nothing to test here.
+fn is_kept_from(campaign: &BlockCampaign) -> bool {
+    let obstacle = campaign.obstacle();
+    if let Some(obstacle) = &obstacle {
+        println!("not tested: {obstacle}");
+    }
+    obstacle.is_some()
+}
+
+#[test]
+fn b1_what_ext4_makes_of_a_power_loss_keeps_every_promise() {
+    let dir = tempfile::tempdir().unwrap();
+    let campaign = campaign(dir.path(), 1, 3);
+    if is_kept_from(&campaign) {
+        return;
+    }
+    let summary = campaign.run().unwrap();
+    assert!(summary.losses > 10 && summary.flushes > 0 && summary.acknowledged > 0, "{summary}");
+}
+
+#[test]
+fn a_drive_that_does_not_flush_is_caught() {
+    let dir = tempfile::tempdir().unwrap();
+    let campaign = BlockCampaign { canary: Some(Canary::Flush), ..campaign(dir.path(), 2, 50) };
+    if is_kept_from(&campaign) {
+        return;
+    }
+    let error = campaign.run().expect_err("the canary must be caught").to_string();
+    assert!(error.contains("esker-torture block --seed"), "{error}");
+}
