@@ -139,7 +139,7 @@ fn open(engine: &dyn Engine, dir: &Path, count: u64) -> Result<(Outcome, Box<dyn
     Ok((Outcome { seconds: Some(seconds), ..Outcome::default() }, store))
 }
 
-/// Runs [`write`] in another process, to its end or until it says that it has written everything.
+/// Runs [`write()`] in another process, to its end or until it says that it has written everything.
 fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<(), Failure> {
     let program = std::env::current_exe().map_err(Failure::engine)?;
     let end_name = end.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
