@@ -24,20 +24,24 @@ pub(crate) struct Host {
 }
 
 /// How often a busy mount is asked to go, and how long to wait in between: a loop device lets go of its file a little later
-/// than `losetup` returns.
-const PATIENCE: (u32, Duration) = (200, Duration::from_millis(10));
+/// than `losetup` returns, and files of replaced tables stay open while another thread of this process reads a database.
+const PATIENCE: (u32, Duration) = (300, Duration::from_millis(10));
+
+fn unmount(path: &Path) -> Result<()> {
+    let mut umount = Command::new("umount");
+    umount.arg(path);
+    for _ in 0..PATIENCE.0 {
+        if run(&mut umount).is_ok() {
+            return Ok(());
+        }
+        std::thread::sleep(PATIENCE.1);
+    }
+    run(&mut umount).map(drop)
+}
 
 impl Drop for Host {
     fn drop(&mut self) {
-        let mut umount = Command::new("umount");
-        umount.arg(self.dir.join("device"));
-        for _ in 0..PATIENCE.0 {
-            match run(&mut umount) {
-                Ok(_) => return,
-                Err(_) => std::thread::sleep(PATIENCE.1),
-            }
-        }
-        if let Err(failure) = run(&mut umount) {
+        if let Err(failure) = unmount(&self.dir.join("device")) {
             eprintln!("esker-torture: {failure}");
         }
     }
@@ -99,7 +103,7 @@ impl Attached<'_> {
 
     fn let_go(&mut self) -> Result<()> {
         if std::mem::take(&mut self.mounted) {
-            run(Command::new("umount").arg(self.path()))?;
+            unmount(&self.path())?;
         }
         if std::mem::take(&mut self.attached) {
             run(Command::new("losetup").args(["--detach", &self.loop_device]))?;
