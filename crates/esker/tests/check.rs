@@ -78,3 +78,25 @@ fn k2_leftovers_are_noted_and_missing_files_are_problems() {
     assert!(found.iter().filter(|p| p.contains(&**tables[1])).count() >= 2, "{found:#?}");
     assert!(fs.exists(&path("999999.sst")).unwrap(), "CK1: nothing is removed");
 }
+
+#[test]
+fn k2_lost_segments_of_the_log_are_found_while_the_database_is_open() {
+    let fs = MemFs::new();
+    let builder = simulated(Arc::new(fs.clone())).memory(16 << 20).memtable_bytes(4 << 20);
+    let db = builder.open(dir()).unwrap();
+    let keyspace = db.default_keyspace();
+    // More than the first two segments hold, which are of 256 and 512 KiB.
+    for n in 0..1000u32 {
+        keyspace.put(n.to_be_bytes(), vec![b'v'; 1000]).unwrap();
+    }
+    assert_eq!(db.check().unwrap().problems, Vec::<String>::new());
+    let names = fs.list_dir(dir()).unwrap();
+    let segments: Vec<_> = names.iter().filter(|name| name.ends_with(".wal")).collect();
+    assert!(segments.len() > 2, "{names:?}");
+    for (lost, name) in segments.iter().enumerate() {
+        fs.remove_file(&path(name)).unwrap();
+        let found = db.check().unwrap().problems;
+        assert!(found.iter().any(|p| p.contains(&***name) && p.contains("missing")), "{found:#?}");
+        assert_eq!(found.len(), lost + 1, "{found:#?}");
+    }
+}

@@ -43,7 +43,7 @@ pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
 }
 
 /// The path of the file that will become a segment.
-pub(super) fn prepared_path(dir: &Path, number: u64) -> PathBuf {
+pub(crate) fn prepared_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}{PREPARED_SUFFIX}"))
 }
 

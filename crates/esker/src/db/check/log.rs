@@ -1,4 +1,4 @@
-//! Checks the log: the finished segments of one that is being written, or all of one that is not.
+//! Checks the log: the names and the finished segments of one that is being written, or all of one that is not.
 
 use std::path::Path;
 
@@ -40,6 +40,33 @@ pub(super) fn check_finished(env: &Env, dir: &Path, from: u64, report: &mut Chec
         report.log_segments += 1;
         report.commits += commits;
         problems.iter().for_each(|error| report.problem(error));
+    }
+    Ok(())
+}
+
+/// Each segment that the manifest names is there, or its prepared file, while the log is being written. `extent` asks the
+/// manifest in force: a segment that is not found and not named any more was released meanwhile.
+pub(super) fn check_named(
+    env: &Env,
+    dir: &Path,
+    extent: impl Fn() -> LogExtent,
+    report: &mut CheckReport,
+) -> Result<()> {
+    let LogExtent { from, named_to } = extent();
+    let Some(named_to) = named_to else { return Ok(()) };
+    for number in from..=named_to {
+        let segment = wal::file_name::segment_path(dir, number);
+        let prepared = wal::file_name::prepared_path(dir, number);
+        let mut is_there = false;
+        // The writer renames the one to the other: if it does so between the first two looks, the third finds it.
+        for path in [&segment, &prepared, &segment] {
+            is_there = is_there || env.fs.exists(path).map_err(|e| Error::io("look for", path, e))?;
+        }
+        let now = extent();
+        if !is_there && now.from <= number && now.named_to >= Some(number) {
+            let detail = "the segment is missing, and the manifest says that it is in use";
+            report.problem(Error::corrupt("WAL", segment, 0, detail));
+        }
     }
     Ok(())
 }

@@ -54,8 +54,8 @@ impl CheckReport {
 }
 
 impl Core {
-    /// Verifies the manifest, every block of every table, the order of keys and of runs, the finished segments of the
-    /// log, and that the live keys of each keyspace are as many as `len` says.
+    /// Verifies the manifest, every block of every table, the order of keys and of runs, that no segment of the log is
+    /// lost, the finished ones, and that the live keys of each keyspace are as many as `len` says.
     pub(crate) fn check(&self) -> Result<CheckReport> {
         self.check_open()?;
         let mut report = CheckReport::default();
@@ -76,7 +76,8 @@ impl Core {
             tables::check_table(&live.table, &live.meta, &mut report);
         }
         content::check_runs(&view.version, &self.dir, &mut report);
-        log::check_finished(&self.env, &self.dir, state.wal_from.unwrap_or(1), &mut report)?;
+        log::check_named(&self.env, &self.dir, || self.manifest.lock().state().log_extent(), &mut report)?;
+        log::check_finished(&self.env, &self.dir, state.log_extent().from, &mut report)?;
         let said = |id| {
             let keyspace = keyspaces.iter().find(|keyspace| keyspace.id == id)?;
             Some(keyspace.counter.at(snapshot.seq()))
