@@ -29,6 +29,7 @@ impl Shape {
         Db::builder()
             .memory(4 << 20)
             .memtable_bytes(self.memtable_bytes)
+            .replay_bytes(self.memtable_bytes as u64 / 4)
             .block_bytes(self.block_bytes)
             .table_bytes(self.table_bytes)
             .durability(self.durability)

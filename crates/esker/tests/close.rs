@@ -1,4 +1,4 @@
-//! Closing a database lets go of everything: its directory can be unmounted, moved or deleted.
+//! Closing a database lets go of everything, so that its directory can be unmounted, moved or deleted; and leaves little to replay.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test that looks at the real process")]
 
@@ -38,4 +38,25 @@ fn no_file_stays_open_after_closing() {
         db.close().unwrap();
         assert_eq!(open_files(&dir), Vec::<String>::new(), "round {round}");
     }
+}
+
+#[test]
+fn what_takes_long_to_replay_is_flushed_and_a_short_run_costs_no_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Db::builder().replay_bytes(50_000).open(dir.path()).unwrap();
+    let put = |db: &Db, keys: std::ops::Range<u32>| {
+        let map = db.default_keyspace();
+        keys.for_each(|n| map.put(n.to_be_bytes(), [7; 1000]).unwrap());
+    };
+    let db = open();
+    put(&db, 0..100);
+    db.close().unwrap();
+    let db = open();
+    assert_eq!((db.stats().recovered_commits, db.check().unwrap().tables), (0, 1));
+    put(&db, 100..103);
+    // The last handle that drops closes.
+    drop(db);
+    let db = open();
+    assert_eq!((db.stats().recovered_commits, db.check().unwrap().tables), (3, 1));
+    assert_eq!(db.default_keyspace().len().unwrap(), 103);
 }

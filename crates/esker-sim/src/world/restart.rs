@@ -34,6 +34,8 @@ impl World {
             .durability(opening.durability)
             .memory(opening.memory)
             .memtable_bytes(opening.memtable_bytes)
+            // Some closes flush, others leave the log to be replayed.
+            .replay_bytes(opening.memtable_bytes as u64 / 4)
             .block_bytes(opening.block_bytes)
             .table_bytes(opening.table_bytes)
             .compression(compression);

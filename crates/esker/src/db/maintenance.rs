@@ -133,6 +133,16 @@ impl Core {
         Ok(())
     }
 
+    /// Flushes all memtables if the next opening would have to replay too much.
+    pub(crate) fn shorten_replay(&self) -> Result<()> {
+        let bytes: usize = self.view.get().memtables().map(|m| m.bytes_used()).sum();
+        if bytes as u64 > self.options.replay_bytes() {
+            self.pipeline.seal()?;
+            while self.flush_step()? {}
+        }
+        Ok(())
+    }
+
     /// Merges everything into one run without garbage, and trims the log.
     pub(crate) fn compact_all(&self) -> Result<()> {
         self.flush_all()?;

@@ -54,6 +54,7 @@ pub struct Builder {
     memtable_bytes: Option<usize>,
     block_bytes: usize,
     table_bytes: u64,
+    replay_bytes: u64,
 }
 
 impl Default for Builder {
@@ -69,6 +70,7 @@ impl Default for Builder {
             memtable_bytes: None,
             block_bytes: 8 << 10,
             table_bytes: 64 * MIB,
+            replay_bytes: 4 * MIB,
         }
     }
 }
@@ -131,6 +133,12 @@ impl Builder {
         self.table_bytes = bytes;
         self
     }
+    /// How much in memtables `close` leaves in the log for the next opening to replay, in bytes; what is more is flushed. Default
+    /// 4 MiB: some 20 ms.
+    pub fn replay_bytes(mut self, bytes: u64) -> Self {
+        self.replay_bytes = bytes;
+        self
+    }
     pub(crate) fn environment(&self) -> &Env {
         &self.env
     }
@@ -189,6 +197,9 @@ impl Options {
     pub(crate) fn memory(&self) -> u64 {
         self.given.memory
     }
+    pub(crate) fn replay_bytes(&self) -> u64 {
+        self.given.replay_bytes
+    }
     /// What is left for blocks, indexes and filters when all memtables are full (O1).
     pub(crate) fn cache_bytes(&self) -> u64 {
         let memtables = (SEALED_MAX as u64 + 1) * self.memtable_bytes as u64;
@@ -229,6 +240,7 @@ impl Options {
             pair("cache_bytes", self.cache_bytes().to_string()),
             pair("block_bytes", self.given.block_bytes.to_string()),
             pair("table_bytes", self.given.table_bytes.to_string()),
+            pair("replay_bytes", self.given.replay_bytes.to_string()),
             pair("wal_segment_bytes", self.wal_segment_bytes().to_string()),
         ]
     }
