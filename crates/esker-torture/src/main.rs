@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 #[cfg(target_os = "linux")]
 use esker_torture::block::BlockCampaign;
-use esker_torture::history::HistoryCampaign;
+use esker_torture::history::{self, HistoryCampaign, HistoryJob, run_history_child};
 use esker_torture::kill::{Canary, ChildJob, KillCampaign, run_child};
 use esker_torture::power::PowerCampaign;
 use esker_torture::{Budget, Result};
@@ -71,6 +71,20 @@ enum Command {
         seed: u64,
         #[arg(long)]
         scratch: Vec<String>,
+        #[arg(long)]
+        canary: Option<String>,
+    },
+    /// The process that is killed, started by `history`
+    #[command(hide = true)]
+    HistoryChild {
+        dir: PathBuf,
+        notes: PathBuf,
+        seed: u64,
+        life: u64,
+        clock: u64,
+        threads: usize,
+        #[arg(long)]
+        sync: bool,
         #[arg(long)]
         canary: Option<String>,
     },
@@ -152,14 +166,24 @@ fn run(command: Command) -> Result<()> {
         Command::History { histories, threads, common } => {
             let (dir, temporary) = common.place()?;
             let (budget, seed) = (common.budget(histories, 200), common.seed());
-            let campaign =
-                HistoryCampaign { dir: dir.clone(), seed, budget, threads: threads.into(), canary: None };
+            let campaign = HistoryCampaign {
+                program: std::env::current_exe()?,
+                dir: dir.clone(),
+                seed,
+                budget,
+                threads: threads.into(),
+                canary: None,
+            };
             println!("{}", campaign.run()?);
             tidy(&dir, temporary)
         }
         Command::KillChild { dir, seed, scratch, canary } => {
             let canary = canary.as_deref().and_then(Canary::named);
             run_child(&ChildJob { dir, seed, scratch, canary })
+        }
+        Command::HistoryChild { dir, notes, seed, life, clock, threads, sync, canary } => {
+            let canary = canary.as_deref().and_then(history::Canary::named);
+            run_history_child(&HistoryJob { dir, notes, seed, life, clock, threads, sync, canary })
         }
     }
 }

@@ -7,25 +7,30 @@
 //! CL1. A tick before a call and one after it: if one call's second tick is smaller than another's first, then the first
 //!      call was over before the other began.
 //! CL2. Keys change as the clients go on, so that each has a short history of many clients at once.
+//! CL3. In a process that will be killed, what may take effect is written down before it can, and what was seen after it was.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use esker::{Db, Error, Keyspace};
 use fastrand::Rng;
+use serde::{Deserialize, Serialize};
 
 use super::Canary;
 use super::linear::Action;
 use super::lists::{Access, Element, Outcome};
+use super::notes::{Line, Notes};
 use crate::failure::Result;
 
 const ACCOUNTS: u8 = 6;
 const DEPOSIT: u64 = 100;
+/// Each process gives out unique numbers of its own, 2 to the power of this.
+const LIFE_SHIFT: u32 = 24;
 /// All the money there is.
 pub(crate) const MONEY: u64 = ACCOUNTS as u64 * DEPOSIT;
 
 /// Something a client did.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Event {
     Register(u64, Action),
     Lists(Vec<Access>, Outcome),
@@ -37,7 +42,7 @@ pub(crate) enum Event {
 }
 
 /// When, and what.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) called: u64,
     pub(crate) returned: u64,
@@ -59,6 +64,12 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(canary: Option<Canary>) -> Self {
         World { canary, ..World::default() }
+    }
+
+    /// For a life that begins at a moment, after the lives of other processes.
+    pub(crate) fn resumed(canary: Option<Canary>, clock: u64, life: u64) -> Self {
+        let unique = AtomicU32::new((life as u32) << LIFE_SHIFT);
+        World { clock: AtomicU64::new(clock), unique, canary, ..World::default() }
     }
 
     /// The next moment. Sequentially consistent: this is what orders the calls of different threads (CL1).
@@ -111,6 +122,8 @@ pub(crate) struct Client<'a> {
     pub(crate) id: usize,
     pub(crate) rng: Rng,
     pub(crate) records: Vec<Record>,
+    /// Where the records go instead, if the process will be killed.
+    pub(crate) notes: Option<&'a Notes>,
 }
 
 impl Client<'_> {
@@ -133,45 +146,68 @@ impl Client<'_> {
         Ok(self.records)
     }
 
-    fn record(&mut self, called: u64, event: Event) {
+    /// Before a call that may take effect (CL3).
+    fn announce(&self, called: u64, event: impl FnOnce() -> Event) -> Result<()> {
+        match self.notes {
+            Some(notes) => Ok(notes.write(&Line::Called { called, event: event() })?),
+            None => Ok(()),
+        }
+    }
+
+    fn record(&mut self, called: u64, event: Event) -> Result<()> {
         let returned = self.world.tick();
-        self.records.push(Record { called, returned, event });
+        match self.notes {
+            Some(notes) => Ok(notes.write(&Line::Returned { called, returned, event: Some(event) })?),
+            None => {
+                self.records.push(Record { called, returned, event });
+                Ok(())
+            }
+        }
+    }
+
+    /// After a call that was announced and took no effect.
+    fn take_back(&self, called: u64) -> Result<()> {
+        let returned = self.world.tick();
+        match self.notes {
+            Some(notes) => Ok(notes.write(&Line::Returned { called, returned, event: None })?),
+            None => Ok(()),
+        }
     }
 
     fn register(&mut self, first_key: u64) -> Result<()> {
         let key = first_key + self.rng.u64(0..3);
-        let registers = &self.places.registers;
-        let name = key.to_be_bytes();
         // The canary reads from a snapshot that a write of its own has outrun.
         let old = (self.world.canary == Some(Canary::StaleReads)).then(|| self.places.db.snapshot());
         let choice = self.rng.u8(0..10);
-        if old.is_some() && choice >= 5 {
-            let value = u64::from(self.world.unique());
-            let called = self.world.tick();
-            registers.put(name, value.to_le_bytes())?;
-            self.record(called, Event::Register(key, Action::Write(Some(value))));
+        match choice {
+            0..4 => return self.write(key, Some(u64::from(self.world.unique()))),
+            4 => return self.write(key, None),
+            _ if old.is_some() => self.write(key, Some(u64::from(self.world.unique())))?,
+            _ => {}
         }
+        let (registers, name) = (&self.places.registers, key.to_be_bytes());
         let called = self.world.tick();
-        let action = match choice {
-            0..4 => {
-                let value = u64::from(self.world.unique());
-                registers.put(name, value.to_le_bytes())?;
-                Action::Write(Some(value))
-            }
-            4 => {
-                registers.remove(name)?;
-                Action::Write(None)
-            }
-            _ => {
-                let value = match &old {
-                    Some(old) => old.get(registers, name)?,
-                    None => registers.get(name)?,
-                };
-                Action::Read(value.as_deref().map(number))
-            }
+        let value = match &old {
+            Some(old) => old.get(registers, name)?,
+            None => registers.get(name)?,
         };
-        self.record(called, Event::Register(key, action));
-        Ok(())
+        self.record(called, Event::Register(key, Action::Read(value.as_deref().map(number))))
+    }
+
+    fn write(&mut self, key: u64, value: Option<u64>) -> Result<()> {
+        let called = self.world.tick();
+        let event = Event::Register(key, Action::Write(value));
+        self.announce(called, || event.clone())?;
+        let replies_early = self.world.canary == Some(Canary::EarlyReply);
+        if replies_early {
+            self.record(called, event.clone())?;
+        }
+        let (registers, name) = (&self.places.registers, key.to_be_bytes());
+        match value {
+            Some(value) => registers.put(name, value.to_le_bytes())?,
+            None => registers.remove(name)?,
+        }
+        if replies_early { Ok(()) } else { self.record(called, event) }
     }
 
     fn lists(&mut self, first_key: u64) -> Result<()> {
@@ -193,9 +229,9 @@ impl Client<'_> {
                 tx.put(&lists, &key.to_be_bytes(), bytes)?;
             }
         }
+        self.announce(called, || Event::Lists(accesses.clone(), Outcome::Unknown))?;
         let outcome = if tx.commit()? { Outcome::Committed } else { Outcome::Aborted };
-        self.record(called, Event::Lists(accesses, outcome));
-        Ok(())
+        self.record(called, Event::Lists(accesses, outcome))
     }
 
     fn transfer(&mut self) -> Result<()> {
@@ -218,8 +254,7 @@ impl Client<'_> {
         for account in 0..ACCOUNTS {
             sum += tx.get(&self.places.bank, &[account])?.as_deref().map_or(0, number);
         }
-        self.record(called, Event::Bank(sum));
-        Ok(())
+        self.record(called, Event::Bank(sum))
     }
 
     fn increment(&mut self) -> Result<()> {
@@ -228,10 +263,8 @@ impl Client<'_> {
         let mut tx = Tx::begin(self.places, self.world.canary);
         let n = tx.get(&counter, b"n")?.as_deref().map_or(0, number);
         tx.put(&counter, b"n", (n + 1).to_le_bytes().to_vec())?;
-        if tx.commit()? {
-            self.record(called, Event::Increment);
-        }
-        Ok(())
+        self.announce(called, || Event::Increment)?;
+        if tx.commit()? { self.record(called, Event::Increment) } else { self.take_back(called) }
     }
 
     fn fork(&mut self, group: u64) -> Result<()> {
@@ -247,8 +280,7 @@ impl Client<'_> {
         for side in [first, 1 - first] {
             seen[side] = tx.get(&forks, &key(side as u8))?.is_some();
         }
-        self.record(called, Event::Fork(group, seen[0], seen[1]));
-        Ok(())
+        self.record(called, Event::Fork(group, seen[0], seen[1]))
     }
 
     /// Reads everything that clients of `ops` calls each may have written, with nobody else at work. Returns the counter.
@@ -256,7 +288,7 @@ impl Client<'_> {
         for key in 0..ops / 30 * 3 + 3 {
             let called = self.world.tick();
             let value = self.places.registers.get(key.to_be_bytes())?.as_deref().map(number);
-            self.record(called, Event::Register(key, Action::Read(value)));
+            self.record(called, Event::Register(key, Action::Read(value)))?;
         }
         let called = self.world.tick();
         let snapshot = self.places.db.snapshot();
@@ -265,7 +297,7 @@ impl Client<'_> {
             let list = snapshot.get(&self.places.lists, key.to_be_bytes())?;
             accesses.push(Access::Read(key, elements(list.as_deref().unwrap_or(&[]))));
         }
-        self.record(called, Event::Lists(accesses, Outcome::Committed));
+        self.record(called, Event::Lists(accesses, Outcome::Committed))?;
         self.read_bank()?;
         Ok(self.places.counter.get("n")?.as_deref().map_or(0, number))
     }

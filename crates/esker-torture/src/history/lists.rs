@@ -13,13 +13,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde::{Deserialize, Serialize};
+
 use super::graph::{Edge, Graph};
 
 /// An element of a list; unique over the whole history.
 pub type Element = u32;
 
 /// One step of a transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Access {
     /// Appended an element to the list of a key.
     Append(u64, Element),
@@ -28,7 +30,7 @@ pub enum Access {
 }
 
 /// How a transaction ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// It committed.
     Committed,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   lives of one database: open, audit, clients, power loss | kill | close   --Records--> linear.rs   single keys
-//!                                                                            |-> lists.rs    transactions
+//!     in memory, or on real files with kill -9 (killed.rs, notes.rs)         |-> lists.rs    transactions
 //!                                                                            `-> here        bank, counter, forks
 //! ```
 //!
@@ -13,8 +13,10 @@
 
 mod clients;
 mod graph;
+mod killed;
 pub mod linear;
 pub mod lists;
+mod notes;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,6 +29,7 @@ use esker_env::{Env, MemFs};
 use fastrand::Rng;
 
 use self::clients::{Client, Event, MONEY, Places, Record, World};
+pub use self::killed::{HistoryJob, run_history_child};
 use self::linear::{Action, Operation};
 use self::lists::{Outcome, Transaction};
 use crate::budget::{Budget, Progress};
@@ -49,11 +52,35 @@ pub enum Canary {
     StaleReads,
     /// A crash loses what was acknowledged last.
     ForgetfulCrash,
+    /// Writes of single keys return before they are made.
+    EarlyReply,
+}
+
+impl Canary {
+    /// All, with their names on the command line.
+    const ALL: [(&'static str, Canary); 5] = [
+        ("no-conflict-check", Canary::NoConflictCheck),
+        ("no-snapshot", Canary::NoSnapshot),
+        ("stale-reads", Canary::StaleReads),
+        ("forgetful-crash", Canary::ForgetfulCrash),
+        ("early-reply", Canary::EarlyReply),
+    ];
+
+    /// The canary of this name.
+    pub fn named(name: &str) -> Option<Canary> {
+        Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, canary)| *canary)
+    }
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, canary)| *canary == self).map_or("", |(name, _)| name)
+    }
 }
 
 /// A campaign of histories.
 #[derive(Clone, Debug)]
 pub struct HistoryCampaign {
+    /// The program to start as a child that is killed: this one.
+    pub program: PathBuf,
     /// Where databases on the real file system live; made if missing.
     pub dir: PathBuf,
     /// Determines all but the scheduling of threads.
@@ -73,8 +100,10 @@ pub struct HistorySummary {
     pub histories: u64,
     /// Power losses within them.
     pub power_losses: u64,
-    /// Kills within them.
+    /// Kills within them, of a file system in memory.
     pub kills: u64,
+    /// Processes killed within them.
+    pub processes_killed: u64,
     /// Operations on registers.
     pub operations: u64,
     /// Transactions that committed.
@@ -97,7 +126,8 @@ impl std::fmt::Display for HistorySummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "histories                            {:>10}", self.histories)?;
         writeln!(f, "  power losses within                {:>10}", self.power_losses)?;
-        writeln!(f, "  kills within                       {:>10}", self.kills)?;
+        writeln!(f, "  kills within, in memory            {:>10}", self.kills)?;
+        writeln!(f, "  processes killed within            {:>10}", self.processes_killed)?;
         writeln!(f, "operations on single keys            {:>10}", self.operations)?;
         writeln!(f, "transactions on lists, committed     {:>10}", self.committed)?;
         writeln!(f, "  with a conflict                    {:>10}", self.aborted)?;
@@ -175,24 +205,65 @@ impl HistoryCampaign {
         let world = World::new(self.canary);
         let mut story = Story::default();
         let lives = rng.u64(1..=LIVES);
-        let counted = if rng.u8(0..4) == 0 && self.canary != Some(Canary::ForgetfulCrash) {
-            std::fs::create_dir_all(&self.dir)?;
-            let dir = tempfile::Builder::new().prefix("history-").tempdir_in(&self.dir)?;
-            let mut counted = 0;
-            for life in 0..lives {
-                let db = Shape::of(seed).builder().durability(Durability::Sync).open(dir.path())?;
-                let lived = self.life(&db, &world, &mut rng, life, End::Close, &MemFs::new())?;
-                db.close()?;
-                story.add(lived.records, None);
-                counted = lived.counted;
-            }
-            counted
+        let on_files = match self.canary {
+            // In memory the loss is certain; a kill rarely meets one.
+            Some(Canary::ForgetfulCrash) => false,
+            // Only a process that ends in the midst of a write shows it.
+            Some(Canary::EarlyReply) => true,
+            _ => rng.u8(0..4) == 0,
+        };
+        let counted = if on_files {
+            self.lives_of_processes(seed, lives, &mut rng, &mut story, summary)?
         } else {
             self.lives_in_memory(seed, lives, &mut rng, &world, &mut story, summary)?
         };
         story.check(counted)?;
         story.count(summary);
         Ok(())
+    }
+
+    /// Lives of other processes on real files, each killed, then one of this process. After a failure the files stay.
+    fn lives_of_processes(
+        &self,
+        seed: u64,
+        lives: u64,
+        rng: &mut Rng,
+        story: &mut Story,
+        summary: &mut HistorySummary,
+    ) -> Result<u64> {
+        std::fs::create_dir_all(&self.dir)?;
+        let place = tempfile::Builder::new().prefix("history-").tempdir_in(&self.dir)?;
+        let dir = place.path().join("db");
+        let mut clock = 0;
+        for life in 0..lives {
+            let job = HistoryJob {
+                dir: dir.clone(),
+                notes: place.path().join(format!("notes-{life}")),
+                seed,
+                life,
+                clock,
+                threads: self.threads,
+                sync: rng.bool(),
+                canary: self.canary,
+            };
+            let killed = job.run(&self.program, rng)?;
+            summary.processes_killed += u64::from(killed.cut.is_some());
+            story.add(killed.records, killed.cut);
+            clock = killed.clock;
+        }
+        let world = World::resumed(self.canary, clock, lives);
+        let db = Shape::of(seed).builder().durability(Durability::Sync).open(&dir)?;
+        let lived = self.life(&db, &world, rng, lives, End::Close, &MemFs::new())?;
+        db.close()?;
+        story.add(lived.records, None);
+        story.check(lived.counted).map_err(|failure| {
+            let kept = place.keep();
+            Failure::new(format!(
+                "{failure}\nthe database and what its clients wrote down: {}",
+                kept.display()
+            ))
+        })?;
+        Ok(lived.counted)
     }
 
     fn lives_in_memory(
@@ -247,7 +318,7 @@ impl HistoryCampaign {
     /// One life: an audit of what is there, then clients, then its end; before a close, another audit.
     fn life(&self, db: &Db, world: &World, rng: &mut Rng, life: u64, end: End, fs: &MemFs) -> Result<Lived> {
         let places = Places::new(db)?;
-        let client = |id, rng| Client { world, places: &places, id, rng, records: Vec::new() };
+        let client = |id, rng| Client { world, places: &places, id, rng, records: Vec::new(), notes: None };
         let mut auditor = client(usize::MAX, rng.fork());
         auditor.audit(life * OPS)?;
         world.stop.store(false, Ordering::Relaxed);
@@ -337,27 +408,26 @@ impl Story {
         }
     }
 
+    /// Everything that is wrong, by all checkers: one kind of anomaly must not hide that another goes unseen.
     fn check(&self, counted: u64) -> Result<()> {
+        let mut wrong = Vec::new();
         if let Err(operations) = linear::check(&self.operations) {
-            return Err(Failure::new(format!("a key is not linearizable: {operations:#?}")));
+            wrong.push(format!("a key is not linearizable: {operations:#?}"));
         }
         if let Some(anomaly) = lists::check(&self.transactions).first() {
-            return Err(Failure::new(format!("{:?}: {}", anomaly.kind, anomaly.detail)));
+            wrong.push(format!("{:?}: {}", anomaly.kind, anomaly.detail));
         }
         if let Some(sum) = self.bank.iter().find(|sum| **sum != MONEY) {
-            return Err(Failure::new(format!("a snapshot of the bank holds {sum}, of {MONEY}")));
+            wrong.push(format!("a snapshot of the bank holds {sum}, of {MONEY}"));
         }
-        if !(self.increments..=self.increments + self.increments_maybe).contains(&counted) {
-            let (sure, maybe) = (self.increments, self.increments_maybe);
-            return Err(Failure::new(format!(
-                "the counter is {counted} after {sure} to {} increments",
-                sure + maybe
-            )));
+        let (sure, most) = (self.increments, self.increments + self.increments_maybe);
+        if !(sure..=most).contains(&counted) {
+            wrong.push(format!("the counter is {counted} after {sure} to {most} increments"));
         }
-        match long_fork(&self.forks) {
-            Some(group) => Err(Failure::new(format!("long fork over the two keys of group {group}"))),
-            None => Ok(()),
+        if let Some(group) = long_fork(&self.forks) {
+            wrong.push(format!("long fork over the two keys of group {group}"));
         }
+        if wrong.is_empty() { Ok(()) } else { Err(Failure::new(wrong.join("\n"))) }
     }
 
     fn count(&self, summary: &mut HistorySummary) {

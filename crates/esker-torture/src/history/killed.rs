@@ -1,0 +1,155 @@
+//! A life of a database that ends with kill -9: clients in a process of its own, which its parent kills.
+//!
+//! ```text
+//!   parent --spawns--> child: open, audit, clients --Notes--> file
+//!      `--SIGKILL while it opens or works ------------------> Told: what returned, what was under way
+//! ```
+//!
+//! KL1. What has returned to a client has happened: `Buffered` and `Sync` commits outlive the process. What was under way has
+//!      happened before the next life begins, or never will (H3).
+
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use esker::Durability;
+use fastrand::Rng;
+
+use super::clients::{Client, Places, Record, World};
+use super::notes::{Notes, Told};
+use super::{Canary, Cut, OPS, churn};
+use crate::failure::{Failure, Result};
+use crate::shape::Shape;
+
+/// The signal that cannot be caught.
+const SIGKILL: i32 = 9;
+/// How often the parent looks how far its child has come.
+const LOOK_EVERY: Duration = Duration::from_micros(200);
+/// So much a child writes down about as it works, in bytes; it is killed somewhere before.
+const NOTES_BYTES: u64 = 100_000;
+
+/// One life, as the parent tells it to its child.
+#[derive(Clone, Debug)]
+pub struct HistoryJob {
+    /// The database's directory.
+    pub dir: PathBuf,
+    /// The file of the notes.
+    pub notes: PathBuf,
+    /// Determines the options.
+    pub seed: u64,
+    /// The number of the life.
+    pub life: u64,
+    /// The first tick of its clock.
+    pub clock: u64,
+    /// Clients at once.
+    pub threads: usize,
+    /// Whether commits are synced, or only handed to the operating system.
+    pub sync: bool,
+    /// What goes wrong.
+    pub canary: Option<Canary>,
+}
+
+/// What a life of another process was.
+pub(super) struct Killed {
+    pub(super) records: Vec<Record>,
+    /// None if the child did all its work and closed the database.
+    pub(super) cut: Option<Cut>,
+    /// A tick after all of it.
+    pub(super) clock: u64,
+}
+
+/// When the child is killed.
+enum Moment {
+    /// So long after it was started: it mostly opens the database then.
+    Starting(Duration),
+    /// When it has written down so many bytes.
+    Working(u64),
+}
+
+impl HistoryJob {
+    /// Starts `program` as the child, and kills it at some moment.
+    pub(super) fn run(&self, program: &Path, rng: &mut Rng) -> Result<Killed> {
+        File::create(&self.notes)?;
+        let moment = match rng.u8(0..4) {
+            0 => Moment::Starting(Duration::from_micros(rng.u64(500..40_000))),
+            _ => Moment::Working(rng.u64(1..NOTES_BYTES)),
+        };
+        let mut command = Command::new(program);
+        command.arg("history-child").arg(&self.dir).arg(&self.notes);
+        command.args([self.seed, self.life, self.clock, self.threads as u64].map(|n| n.to_string()));
+        command.args(self.sync.then_some("--sync"));
+        command.args(self.canary.map(|canary| format!("--canary={}", canary.name())));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|e| Failure::from(e).during("starting the child"))?;
+        match moment {
+            Moment::Starting(after) => std::thread::sleep(after),
+            Moment::Working(bytes) => {
+                while fs::metadata(&self.notes)?.len() < bytes && child.try_wait()?.is_none() {
+                    std::thread::sleep(LOOK_EVERY);
+                }
+            }
+        }
+        child.kill()?;
+        let output = child.wait_with_output()?;
+        let is_killed = output.status.signal() == Some(SIGKILL);
+        if !is_killed && !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            return Err(Failure::new(format!("the child ended by itself, {}: {text}", output.status)));
+        }
+        // Clients, and the one that audits.
+        let told = Told::read(&self.notes, self.threads + 1)?;
+        if !is_killed && !told.under_way.is_empty() {
+            return Err(Failure::new("the child closed the database with calls under way"));
+        }
+        let before = told.last_tick.max(self.clock);
+        let cut = Cut { before, after: before + 1 };
+        let under_way = told.under_way.into_iter();
+        let under_way = under_way.map(|(called, event)| Record { called, returned: cut.after, event });
+        let records = told.returned.into_iter().chain(under_way).collect();
+        Ok(Killed { records, cut: is_killed.then_some(cut), clock: cut.after + 1 })
+    }
+}
+
+/// The child: an audit of what is there, then clients until they are done, if nobody kills them before.
+///
+/// # Errors
+/// What an operation that must succeed fails with.
+pub fn run_history_child(job: &HistoryJob) -> Result<()> {
+    let notes = Notes::append(&job.notes)?;
+    let durability = if job.sync { Durability::Sync } else { Durability::Buffered };
+    let db = Shape::of(job.seed).builder().durability(durability).open(&job.dir)?;
+    let world = World::resumed(job.canary, job.clock, job.life);
+    let places = Places::new(&db)?;
+    let mut rng = Rng::with_seed(job.seed ^ job.clock);
+    let mut client = |id| Client {
+        world: &world,
+        places: &places,
+        id,
+        rng: rng.fork(),
+        records: Vec::new(),
+        notes: Some(&notes),
+    };
+    client(usize::MAX).audit(job.life * OPS)?;
+    let clients: Vec<_> = (0..job.threads).map(client).collect();
+    std::thread::scope(|scope| {
+        let ops = job.life * OPS..(job.life + 1) * OPS;
+        let threads: Vec<_> = clients
+            .into_iter()
+            .map(|client| {
+                let ops = ops.clone();
+                scope.spawn(move || client.run(ops))
+            })
+            .collect();
+        while !threads.iter().all(|thread| thread.is_finished()) {
+            churn(&db);
+        }
+        for thread in threads {
+            thread.join().map_err(|_| Failure::new("a client panicked"))??;
+        }
+        Ok::<(), Failure>(())
+    })?;
+    drop(places);
+    Ok(db.close()?)
+}
