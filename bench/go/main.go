@@ -17,6 +17,7 @@ import (
 
 const usage = `usage:
   peers child SUITE ENGINE SCALE RUN DIR [--commit HASH] [--traced]   run a suite, as esker-bench asks for it
+  peers open-writer ENGINE COUNT END DIR                              the process that writes for suite open
   peers engines                                                       engines and options, as engines.json has them`
 
 var engines = []lab.Engine{badgerEngine{}, pebbleEngine{}, bboltEngine{}, goleveldbEngine{}}
@@ -32,6 +33,8 @@ func run(args []string) error {
 	switch {
 	case len(args) > 1 && args[0] == "child":
 		return lab.Child(engines, args[1:])
+	case len(args) > 1 && args[0] == "open-writer":
+		return lab.OpenWriter(engines, args[1:])
 	case len(args) == 1 && args[0] == "engines":
 		_, err := os.Stdout.Write(describe())
 		return err

@@ -60,6 +60,15 @@ func streams() []stream {
 	var badgerKey [generate.BadgerKeyBytes]byte
 	ycsb := generate.YcsbRecords{Seed: 3}
 	var ycsbValue [generate.YcsbValueBytes]byte
+	storage := func(sequential bool) func(i uint64) uint64 {
+		items, value := generate.StorageItems{Seed: 3, Sequential: sequential}, make([]byte, 512)
+		var key [generate.StorageKeyBytes]byte
+		return func(i uint64) uint64 { return generate.Checksum(items.Key(i, &key), items.Value(i, i%3, value)) }
+	}
+	hotspots := generate.NewHotspots(3, 0.99, 4)
+	obig := func(key generate.ObigKey) uint64 {
+		return generate.Checksum(key[:], generate.ObigValue(&key, make([]byte, 33)))
+	}
 	zipf, ranks := generate.NewZipf(0.99), generate.NewRng(1)
 	order := generate.NewOrder(351_000, 7).SkipTo(1000)
 	return []stream{
@@ -76,6 +85,14 @@ func streams() []stream {
 		})},
 		{"ycsb", sum(1000, func(i uint64) uint64 {
 			return generate.Checksum(ycsb.Key(i, &key), ycsb.Value(i, i%3, &ycsbValue))
+		})},
+		{"storage-bench random", sum(1000, storage(false))},
+		{"storage-bench sequential", sum(1000, storage(true))},
+		{"obigstore sequential", sum(1000, func(i uint64) uint64 { return obig(generate.ObigSequential(i)) })},
+		{"obigstore random", sum(1000, func(i uint64) uint64 { return obig(generate.ObigRandom(3, i)) })},
+		{"obigstore hotspots", sum(1000, func(uint64) uint64 {
+			key, _ := hotspots.NextKey()
+			return obig(key)
 		})},
 		{"zipf", sum(1000, func(uint64) uint64 { return zipf.Rank(ranks, 1_000_000) })},
 		{"order", sum(1000, func(uint64) uint64 { return order.Take() })},

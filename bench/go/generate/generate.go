@@ -50,6 +50,13 @@ func FillFrom(seed, first uint64, bytes []byte) {
 
 func Fill(seed uint64, bytes []byte) { FillFrom(seed, 0, bytes) }
 
+// FillHalfRedundant fills the first half of bytes with the stream of seed and repeats it in the second.
+func FillHalfRedundant(seed uint64, bytes []byte) {
+	half := (len(bytes) + 1) / 2
+	Fill(seed, bytes[:half])
+	copy(bytes[half:], bytes)
+}
+
 // decimal writes number right-aligned, zeros in front.
 func decimal(number uint64, digits []byte) {
 	for i := len(digits) - 1; i >= 0; i-- {
@@ -269,6 +276,100 @@ func (y YcsbRecords) Item(key []byte) (uint64, bool) {
 	digits, found := bytes.CutPrefix(key, []byte("user"))
 	number, err := strconv.ParseUint(string(digits), 10, 64)
 	return Unmix64(number) - y.Seed, found && err == nil
+}
+
+// StorageItems are those of suite storage-bench: 8-byte keys, values that compress to a half; a version counts the overwrites.
+type StorageItems struct {
+	Seed       uint64
+	Sequential bool
+}
+
+const StorageKeyBytes = 8
+
+func (s StorageItems) Key(i uint64, key *[StorageKeyBytes]byte) []byte {
+	if !s.Sequential {
+		i = Mix64(s.Seed + i)
+	}
+	binary.BigEndian.PutUint64(key[:], i)
+	return key[:]
+}
+
+func (s StorageItems) Value(i, version uint64, value []byte) []byte {
+	FillHalfRedundant(Word(Word(s.Seed, i), version), value)
+	return value
+}
+
+// Item is the number of the item with this key.
+func (s StorageItems) Item(key []byte) (uint64, bool) {
+	if len(key) != StorageKeyBytes {
+		return 0, false
+	}
+	number := binary.BigEndian.Uint64(key)
+	if s.Sequential {
+		return number, true
+	}
+	return Unmix64(number) - s.Seed, true
+}
+
+// ObigKey is a key of suite obigstore.
+type ObigKey [16]byte
+
+// ObigValue fills value with the value that key always has.
+func ObigValue(key *ObigKey, value []byte) []byte {
+	FillHalfRedundant(Checksum(key[:], nil), value)
+	return value
+}
+
+// ObigSequential is sequential key i: 16 decimal digits.
+func ObigSequential(i uint64) (key ObigKey) {
+	decimal(i, key[:])
+	return key
+}
+
+// ObigRandom is random key i of the stream of seed; no key comes twice.
+func ObigRandom(seed, i uint64) (key ObigKey) {
+	binary.BigEndian.PutUint64(key[:8], Mix64(seed+i))
+	binary.BigEndian.PutUint64(key[8:], Mix64(seed^bits.RotateLeft64(i, 32)))
+	return key
+}
+
+// Hotspots are obigstore's: obigstore.rs says how they go.
+type Hotspots struct {
+	rng   *Rng
+	stay  float64
+	spots []hotspot
+}
+
+type hotspot struct{ high, low, keys uint64 }
+
+func NewHotspots(seed uint64, stay float64, spotsLog2 int) *Hotspots {
+	h := &Hotspots{NewRng(seed), stay, make([]hotspot, 1<<spotsLog2)}
+	for i := range h.spots {
+		h.spots[i] = h.fresh()
+	}
+	return h
+}
+
+func (h *Hotspots) fresh() hotspot { return hotspot{high: h.rng.Next(), low: h.rng.Next()} }
+
+func (spot hotspot) key(n uint64) (key ObigKey) {
+	low, carry := bits.Add64(spot.low, n, 0)
+	binary.BigEndian.PutUint64(key[:8], spot.high+carry)
+	binary.BigEndian.PutUint64(key[8:], low)
+	return key
+}
+
+// NextKey is the next key to write, and whether it was never written.
+func (h *Hotspots) NextKey() (key ObigKey, isNew bool) {
+	spot := &h.spots[h.rng.Below(uint64(len(h.spots)))]
+	if h.rng.Fraction() >= h.stay {
+		*spot = h.fresh()
+	}
+	if spot.keys > 0 && h.rng.Next()&1 == 1 {
+		return spot.key(h.rng.Below(spot.keys)), false
+	}
+	spot.keys++
+	return spot.key(spot.keys - 1), true
 }
 
 // Probe is a cheap checksum of a value as read: its first and last eight bytes and its length.

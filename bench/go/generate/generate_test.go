@@ -34,6 +34,13 @@ func TestStreamsArePinned(t *testing.T) {
 	var badgerKey [BadgerKeyBytes]byte
 	ycsb := YcsbRecords{3}
 	var ycsbValue [YcsbValueBytes]byte
+	storage := func(sequential bool) func(i uint64) uint64 {
+		items, value := StorageItems{3, sequential}, make([]byte, 512)
+		var key [StorageKeyBytes]byte
+		return func(i uint64) uint64 { return Checksum(items.Key(i, &key), items.Value(i, i%3, value)) }
+	}
+	hotspots := NewHotspots(3, 0.99, 4)
+	obig := func(key ObigKey) uint64 { return Checksum(key[:], ObigValue(&key, make([]byte, 32))) }
 	ranks, zipf, zipfSum := NewRng(1), NewZipf(0.99), uint64(0)
 	for range 1000 {
 		zipfSum = bits.RotateLeft64(zipfSum, 5) ^ zipf.Rank(ranks, 1_000_000)
@@ -55,6 +62,14 @@ func TestStreamsArePinned(t *testing.T) {
 			return Checksum(ycsb.Key(i, &key), ycsb.Value(i, i%3, &ycsbValue))
 		}), 5033598327530058509},
 		{"zipf", zipfSum, 13934463083389307911},
+		{"storage-bench random", sum(1000, storage(false)), 12587634721611838626},
+		{"storage-bench sequential", sum(1000, storage(true)), 1904829600286437245},
+		{"obigstore sequential", sum(1000, func(i uint64) uint64 { return obig(ObigSequential(i)) }), 15020441381303363645},
+		{"obigstore random", sum(1000, func(i uint64) uint64 { return obig(ObigRandom(3, i)) }), 940400077955640208},
+		{"obigstore hotspots", sum(1000, func(uint64) uint64 {
+			key, _ := hotspots.NextKey()
+			return obig(key)
+		}), 11701354937994816125},
 	} {
 		if stream.got != stream.pinned {
 			t.Errorf("stream %s: %d, pinned %d", stream.name, stream.got, stream.pinned)
@@ -91,5 +106,16 @@ func TestAYcsbKeyGivesItsNumber(t *testing.T) {
 	}
 	if _, ok := (YcsbRecords{7}).Item([]byte("user-1")); ok {
 		t.Error("a key that no record has")
+	}
+}
+
+func TestAStorageKeyGivesItsNumber(t *testing.T) {
+	var key [StorageKeyBytes]byte
+	for _, items := range []StorageItems{{7, false}, {7, true}} {
+		for i := range uint64(1000) {
+			if got, ok := items.Item(items.Key(i, &key)); !ok || got != i {
+				t.Fatalf("item %d: %d, %t", i, got, ok)
+			}
+		}
 	}
 }

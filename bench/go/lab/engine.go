@@ -28,6 +28,10 @@ const (
 	NoSync
 )
 
+func (d Durability) feature() Feature {
+	return map[Durability]Feature{Sync: SyncCommits, Async: AsyncCommits, NoSync: NoSyncCommits}[d]
+}
+
 // Feature is what some rows need and some engines lack.
 type Feature int
 
@@ -56,6 +60,7 @@ type OpenOptions struct {
 	WriteBufferBytes int64 // 0: the engine's own
 	ValueBytes       int   // size of the suite's largest values
 	Durability       Durability
+	ConcurrentWrites bool // many transactions at once
 }
 
 // Option is one option of an adapter and why it is so.

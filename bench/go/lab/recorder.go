@@ -18,7 +18,7 @@ import (
 // Row of a suite before it is measured.
 type Row struct {
 	Name string `json:"name"`
-	Unit string `json:"unit"` // "s", "bytes" or "ops/s"
+	Unit string `json:"unit"` // "s", "bytes", "bytes/s" or "ops/s"
 	Ops  uint64 `json:"ops"`  // operations that the value stands for; 0 or 1 where the row counts them itself
 
 	Group   int `json:"group"` // rows of a group share one process and one directory
@@ -27,6 +27,7 @@ type Row struct {
 
 func seconds(name string, ops uint64) Row { return Row{Name: name, Unit: "s", Ops: ops} }
 func size(name string) Row                { return Row{Name: name, Unit: "bytes", Ops: 1} }
+func rate(name string, group int) Row     { return Row{Name: name, Unit: "ops/s", Ops: 1, Group: group} }
 
 func (row Row) withCommits(commits uint64) Row {
 	row.commits = commits
@@ -34,7 +35,7 @@ func (row Row) withCommits(commits uint64) Row {
 }
 
 func (row Row) better() string {
-	if row.Unit == "ops/s" {
+	if row.Unit == "ops/s" || row.Unit == "bytes/s" {
 		return "higher"
 	}
 	return "lower"

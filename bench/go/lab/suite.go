@@ -20,7 +20,9 @@ type Suite interface {
 }
 
 // Suites has all of them.
-var Suites = []Suite{redbSuite{}, intSuite{}, largeSuite{}, ycsbSuite{}, badgerSuite{}}
+var Suites = []Suite{
+	redbSuite{}, intSuite{}, largeSuite{}, storageBenchSuite{}, obigstoreSuite{}, recordsSuite{}, ycsbSuite{}, badgerSuite{}, openSuite{},
+}
 
 // FindSuite gives the suite of that name.
 func FindSuite(name string) (Suite, error) {

@@ -192,7 +192,7 @@ func (run *badgerRun) randomReads(store Store, reading time.Duration, reads uint
 			return outcome{}, err
 		}
 		busy += to.Sub(from)
-		track.record(0, from, to)
+		track.record(0, from, to, 1)
 		if found != run.has(k) {
 			return outcome{}, wrong{fmt.Sprintf("get of number %d: found is %t", k, found)}
 		}
@@ -204,7 +204,7 @@ func (run *badgerRun) randomReads(store Store, reading time.Duration, reads uint
 		}
 	}
 	ops := float64(track.ops)
-	detail := track.finish()
+	detail := track.finish("closed")
 	detail.Figures["hit rate"] = float64(hits) / ops
 	return outcome{value: busy.Seconds() / ops, detail: detail, liveBytes: run.live * run.itemBytes()}, nil
 }
@@ -223,12 +223,12 @@ func (run *badgerRun) iterate(store Store) (outcome, error) {
 	sum, expected := uint64(0), uint64(0)
 	start := time.Now()
 	count, err := store.Range(nil, badgerIterateKeys, func(key, value []byte) {
-		sum = (bits.RotateLeft64(sum, 1) + generate.Probe(key)) ^ generate.Probe(value)
+		sum = addPair(sum, key, value)
 	})
 	took := time.Since(start).Seconds()
 	var key [generate.BadgerKeyBytes]byte
 	run.fromTheStart(func(k uint64) {
-		expected = (bits.RotateLeft64(expected, 1) + generate.Probe(run.items.Key(k, &key))) ^ generate.Probe(run.items.Value(k))
+		expected = addPair(expected, run.items.Key(k, &key), run.items.Value(k))
 	})
 	return outcome{seconds: took, ops: count}, cmp.Or(err, expect("sum of the items", sum, expected))
 }

@@ -1,6 +1,6 @@
 package lab
 
-// Every suite at the smallest scale on a map in memory, and on one that must fail: it flips a byte in one value of a hundred.
+// Every suite at the smallest scale on a map in memory, and on one that must fail: it flips a byte in one value of ten.
 
 import (
 	"bytes"
@@ -40,20 +40,25 @@ type memoryStore struct {
 	reads  int
 }
 
-func (s *memoryStore) SetDurability(Durability) error      { return nil }
-func (s *memoryStore) Write(work func(Writer) error) error { s.sorted = nil; return work(s) }
-func (s *memoryStore) Reader() (Reader, error)             { return s, nil }
-func (s *memoryStore) Compact() error                      { return nil }
-func (s *memoryStore) Drain() error                        { return nil }
-func (s *memoryStore) Close() error                        { return nil }
-func (s *memoryStore) Len() (uint64, error)                { return uint64(len(s.values)), nil }
-func (s *memoryStore) Remove(key []byte) error             { delete(s.values, string(key)); return nil }
+func (s *memoryStore) SetDurability(Durability) error { return nil }
+func (s *memoryStore) Reader() (Reader, error)        { return s, nil }
+func (s *memoryStore) Compact() error                 { return nil }
+func (s *memoryStore) Drain() error                   { return nil }
+func (s *memoryStore) Close() error                   { return nil }
+func (s *memoryStore) Len() (uint64, error)           { return uint64(len(s.values)), nil }
+func (s *memoryStore) Remove(key []byte) error        { delete(s.values, string(key)); return nil }
+func (s *memoryStore) Write(work func(Writer) error) error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.sorted = nil
+	return work(s)
+}
 func (s *memoryStore) Put(key, value []byte) error {
 	s.values[string(key)] = bytes.Clone(value)
 	return nil
 }
 func (s *memoryStore) show(value []byte, visit func([]byte)) {
-	if s.reads++; s.flips && s.reads%100 == 0 {
+	if s.reads++; s.flips && s.reads%10 == 1 {
 		value = bytes.Clone(value)
 		value[len(value)-1] ^= 1
 	}
@@ -129,10 +134,23 @@ func eachGroup(visit func(suite Suite, group int)) {
 	}
 }
 
+// The process that writes for suite open has no part in these tests: its work is done here.
+func init() {
+	writeElsewhere = func(engine Engine, dir string, count uint64, end string) error {
+		_, err := openWrite(engine, dir, count, end)
+		return err
+	}
+}
+
+func isNotHome(rec record) bool { return strings.Contains(rec.Error, recordsNotHome) }
+
 func TestEveryRowHasAValue(t *testing.T) {
 	eachGroup(func(suite Suite, group int) {
 		for _, rec := range groupOf(t, suite, group, memoryEngine{}) {
 			isSize := rec.Unit == "bytes" // a map in memory has no files
+			if isNotHome(rec) {
+				continue
+			}
 			cold := strings.Contains(rec.Row, "cold")
 			if rec.Error != "" && !cold || rec.Value == nil && !cold || rec.Value != nil && *rec.Value <= 0 && !isSize {
 				t.Errorf("%s, %s: %v %s", suite.Name(), rec.Row, rec.Value, rec.Error)
@@ -144,7 +162,11 @@ func TestEveryRowHasAValue(t *testing.T) {
 func TestCanaryAWrongValueFailsItsRow(t *testing.T) {
 	eachGroup(func(suite Suite, group int) {
 		wrongRows := 0
-		for _, rec := range groupOf(t, suite, group, memoryEngine{flips: true}) {
+		records := groupOf(t, suite, group, memoryEngine{flips: true})
+		if isNotHome(records[0]) {
+			return
+		}
+		for _, rec := range records {
 			if strings.HasPrefix(rec.Error, "wrong answer: ") {
 				wrongRows++
 				if rec.Value != nil {

@@ -90,8 +90,8 @@ func newTrack(kinds []string, period time.Duration, dir string) *track {
 	return t
 }
 
-// record says that an operation begun at from has ended at to.
-func (t *track) record(kind int, from, to time.Time) {
+// record says that an operation due or begun at from has ended at to; it counts as ops of them for the rate.
+func (t *track) record(kind int, from, to time.Time, ops uint64) {
 	for !to.Before(t.ends) {
 		t.endPeriod()
 	}
@@ -99,9 +99,11 @@ func (t *track) record(kind int, from, to time.Time) {
 	t.kinds[kind].all.record(nanoseconds)
 	t.kinds[kind].period.record(nanoseconds)
 	t.longestStall = max(t.longestStall, to.Sub(t.lastEnd))
-	t.lastEnd = to
-	t.ops++
-	t.periodOps++
+	if to.After(t.lastEnd) {
+		t.lastEnd = to
+	}
+	t.ops += ops
+	t.periodOps += ops
 }
 
 func (t *track) elapsed() time.Duration { return time.Since(t.start) }
@@ -124,14 +126,14 @@ func (t *track) endPeriod() {
 	t.ends = t.ends.Add(t.period)
 }
 
-// finish sums up; the load was a closed one.
-func (t *track) finish() *detail {
+// finish sums up; the load is "open" or "closed".
+func (t *track) finish(load string) *detail {
 	if len(t.series) == 0 && t.ops > 0 {
 		t.period = max(t.elapsed(), 1) // shorter than a period: one figure over what there was
 		t.endPeriod()
 	}
 	d := &detail{
-		Load: "closed", Latency: map[string]latency{}, PeriodS: t.period.Seconds(), Series: t.series,
+		Load: load, Latency: map[string]latency{}, PeriodS: t.period.Seconds(), Series: t.series,
 		LongestStall: t.longestStall.Seconds(), Figures: map[string]float64{},
 	}
 	for _, k := range t.kinds {

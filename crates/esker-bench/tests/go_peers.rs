@@ -12,9 +12,11 @@ use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::distribution::Zipf;
 use esker_bench_api::generate::int::Ints;
 use esker_bench_api::generate::items::Items;
+use esker_bench_api::generate::obigstore;
 use esker_bench_api::generate::order::Order;
 use esker_bench_api::generate::pool::Pool;
 use esker_bench_api::generate::rng::Rng;
+use esker_bench_api::generate::storage::StorageItems;
 use esker_bench_api::generate::ycsb::{VALUE_BYTES, YcsbRecords};
 use serde_json::Value;
 
@@ -37,6 +39,19 @@ fn streams() -> Vec<(&'static str, u64)> {
     let badger = BadgerItems::new(3, 128);
     let (mut draws, mut ranks, zipf) = (badger.draws(), Rng::new(1), Zipf::new(0.99));
     let last = items.value(999);
+    let storage = |sequential| {
+        let (items, mut value) = (StorageItems::new(3, sequential), [0; 512]);
+        sum((0..1000).map(|i| {
+            items.value(i, i % 3, &mut value);
+            checksum(&items.key(i), &value)
+        }))
+    };
+    let mut hotspots = obigstore::Hotspots::new(3, 0.99, 4);
+    let pair = |key: obigstore::Key| {
+        let mut value = [0; 33];
+        obigstore::value(&key, &mut value);
+        checksum(&key, &value)
+    };
     vec![
         ("redb", sum((0..1000).map(|i| checksum(&items.key(i), &items.value(i))))),
         ("int", sum((0..1000).map(|i| checksum(&ints.key(i), &ints.value(i))))),
@@ -53,6 +68,11 @@ fn streams() -> Vec<(&'static str, u64)> {
                 checksum(&ycsb.key(i), &value)
             })),
         ),
+        ("storage-bench random", storage(false)),
+        ("storage-bench sequential", storage(true)),
+        ("obigstore sequential", sum((0..1000).map(|i| pair(obigstore::sequential_key(i))))),
+        ("obigstore random", sum((0..1000).map(|i| pair(obigstore::random_key(3, i))))),
+        ("obigstore hotspots", sum((0..1000).map(|_| pair(hotspots.next_key().0)))),
         ("zipf", sum((0..1000).map(|_| zipf.rank(&mut ranks, 1_000_000)))),
         ("order", sum(Order::new(351_000, 7).skip_to(1000).take(1000))),
         ("probe", sum((0..20).map(|n| probe(&last[..n])))),

@@ -170,6 +170,6 @@ mod tests {
         assert!(GoPeer("bbolt").cannot(Feature::AsyncCommits).is_some());
         assert!(GoPeer("pebble").cannot(Feature::AsyncCommits).is_none());
         assert!(GoPeer("pebble").cannot_run("redb").is_none());
-        assert!(GoPeer("pebble").cannot_run("open").is_some());
+        assert!(GoPeer("pebble").cannot_run("limits").is_some());
     }
 }

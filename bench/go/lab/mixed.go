@@ -1,0 +1,245 @@
+package lab
+
+// A mix of operations on one thread, each drawn at random and each verified: crates/esker-bench/src/suites/mixed.rs in Go.
+//
+// MX1. Only the engine's call is between the two looks at the clock; drawing, making values and verifying are not. The rate of
+//      the row counts all of it, the same for every engine.
+// MX2. The newest version of every record is remembered, so that an old answer is as wrong as none.
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"esker.invalid/bench/generate"
+)
+
+// Kinds of operations, as they stand in results, and their indexes.
+var mixedKinds = []string{"read", "scan", "update", "insert", "read-modify-write"}
+
+const (
+	kindRead = iota
+	kindScan
+	kindUpdate
+	kindInsert
+	kindReadModifyWrite
+)
+
+// records are items with versions.
+type records interface {
+	key(i uint64, key []byte) []byte // fills key, of the right length
+	item(key []byte) (uint64, bool)
+	fill(i, version uint64, value []byte) // fills value, of the right length
+	lengths() (keyBytes, valueBytes int)
+}
+
+type mix struct {
+	percent       [5]uint64 // of each kind
+	ask           generate.Distribution
+	scanItems     uint64 // exactly so many, or uniform from 1 to it
+	scanIsUniform bool
+}
+
+// insertsOnly is the mix of a load.
+var insertsOnly = mix{percent: [5]uint64{0, 0, 0, 100, 0}, ask: generate.Uniform}
+
+// budget says when a mix ends: when either is reached.
+type budget struct {
+	time time.Duration
+	ops  uint64
+}
+
+func operations(ops uint64) budget { return budget{math.MaxInt64, ops} }
+
+// mixed is the state of a mix on one store; rows that follow each other on one store share it.
+type mixed struct {
+	records
+	store    Store
+	rng      *generate.Rng
+	dir      string
+	versions []uint32 // MX2
+	key, val []byte
+	scanned  []scannedItem
+}
+
+type scannedItem struct {
+	key   []byte
+	probe uint64
+}
+
+func newMixed(items records, store Store, seed uint64, dir string) *mixed {
+	keyBytes, valueBytes := items.lengths()
+	return &mixed{
+		records: items, store: store, rng: generate.NewRng(seed), dir: dir, key: make([]byte, keyBytes), val: make([]byte, valueBytes),
+	}
+}
+
+func (m *mixed) itemBytes() uint64 { return uint64(len(m.key) + len(m.val)) }
+
+func (m *mixed) keyOf(i uint64) []byte { return m.records.key(i, m.key) }
+
+// load adds items in transactions of batch.
+func (m *mixed) load(items, batch uint64) error {
+	for end := uint64(len(m.versions)) + items; uint64(len(m.versions)) < end; {
+		first := uint64(len(m.versions))
+		next := min(first+batch, end)
+		err := m.store.Write(func(w Writer) error {
+			for i := first; i < next; i++ {
+				m.fill(i, 0, m.val)
+				if err := w.Put(m.keyOf(i), m.val); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		m.versions = append(m.versions, make([]uint32, next-first)...)
+	}
+	return nil
+}
+
+// adopt takes so many items, loaded before, for its own.
+func (m *mixed) adopt(items uint64) { m.versions = make([]uint32, items) }
+
+func (m *mixed) run(mix mix, budget budget, period time.Duration) (outcome, error) {
+	track := newTrack(mixedKinds, period, m.dir)
+	commits := uint64(0)
+	for track.ops < budget.ops && track.elapsed() < budget.time {
+		kind := kindInsert
+		if len(m.versions) > 0 {
+			kind = m.drawKind(mix)
+		}
+		var from, to time.Time
+		var err error
+		switch kind {
+		case kindRead:
+			from, to, err = m.read(mix.ask)
+		case kindScan:
+			from, to, err = m.scan(mix)
+		default:
+			commits++
+			from, to, err = m.write(kind, mix.ask)
+		}
+		if err != nil {
+			return outcome{}, err
+		}
+		track.record(kind, from, to, 1)
+	}
+	return outcome{
+		seconds: track.elapsed().Seconds(), ops: track.ops, commits: commits, userWrittenBytes: commits * m.itemBytes(),
+		liveBytes: uint64(len(m.versions)) * m.itemBytes(), detail: track.finish("closed"),
+	}, nil
+}
+
+func (m *mixed) drawKind(mix mix) int {
+	point := m.rng.Below(100)
+	for kind, percent := range mix.percent {
+		if point < percent {
+			return kind
+		}
+		point -= percent
+	}
+	panic("the parts of a mix sum up to 100")
+}
+
+func (m *mixed) drawItem(ask generate.Distribution) uint64 {
+	return ask(m.rng, uint64(len(m.versions)))
+}
+
+func (m *mixed) expected(i uint64) uint64 {
+	m.fill(i, uint64(m.versions[i]), m.val)
+	return generate.Probe(m.val)
+}
+
+func (m *mixed) read(ask generate.Distribution) (from, to time.Time, err error) {
+	i := m.drawItem(ask)
+	key := m.keyOf(i)
+	got := uint64(0)
+	from = time.Now()
+	_, err = m.store.Get(key, func(value []byte) { got = generate.Probe(value) })
+	to = time.Now()
+	return from, to, cmp.Or(err, expect("the value that a get returned", got, m.expected(i)))
+}
+
+func (m *mixed) scan(mix mix) (from, to time.Time, err error) {
+	first := m.keyOf(m.drawItem(mix.ask))
+	limit := mix.scanItems
+	if mix.scanIsUniform {
+		limit = 1 + m.rng.Below(mix.scanItems)
+	}
+	seen := 0
+	from = time.Now()
+	_, err = m.store.Range(first, limit, func(key, value []byte) {
+		if seen == len(m.scanned) {
+			m.scanned = append(m.scanned, scannedItem{})
+		}
+		slot := &m.scanned[seen]
+		slot.key = append(slot.key[:0], key...)
+		slot.probe = generate.Probe(value)
+		seen++
+	})
+	to = time.Now()
+	if err != nil {
+		return from, to, err
+	}
+	return from, to, m.checkScan(first, m.scanned[:seen])
+}
+
+func (m *mixed) checkScan(first []byte, scanned []scannedItem) error {
+	if len(scanned) == 0 || !slices.Equal(scanned[0].key, first) {
+		return wrong{"a scan did not begin with the key that it was to begin with"}
+	}
+	for n, item := range scanned {
+		if n > 0 && slices.Compare(scanned[n-1].key, item.key) >= 0 {
+			return wrong{"a scan was not in key order"}
+		}
+		i, ok := m.item(item.key)
+		if !ok || i >= uint64(len(m.versions)) {
+			return wrong{"a scan showed a key never written"}
+		}
+		if err := expect("a value in a scan", item.probe, m.expected(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *mixed) write(kind int, ask generate.Distribution) (from, to time.Time, err error) {
+	i, version, before, got := uint64(len(m.versions)), uint64(0), uint64(0), uint64(0)
+	if kind != kindInsert {
+		i = m.drawItem(ask)
+		version = uint64(m.versions[i]) + 1
+	}
+	if kind == kindReadModifyWrite {
+		before = m.expected(i)
+	}
+	key := m.keyOf(i)
+	m.fill(i, version, m.val)
+	from = time.Now()
+	if kind == kindReadModifyWrite {
+		if _, err = m.store.Get(key, func(value []byte) { got = generate.Probe(value) }); err != nil {
+			return from, from, err
+		}
+	}
+	err = m.store.Write(func(w Writer) error { return w.Put(key, m.val) })
+	to = time.Now()
+	if kind == kindInsert {
+		m.versions = append(m.versions, 0)
+	} else {
+		m.versions[i] = uint32(version)
+	}
+	return from, to, cmp.Or(err, expect("the value read before it was modified", got, before))
+}
+
+// fullCheck compares every byte of the store with what must be there.
+func (m *mixed) fullCheck() error {
+	expected := uint64(0)
+	for i, version := range m.versions {
+		m.fill(uint64(i), uint64(version), m.val)
+		expected += generate.Checksum(m.keyOf(uint64(i)), m.val)
+	}
+	return withReader(m.store, func(reader Reader) error { return fullScan(reader, uint64(len(m.versions)), expected) })
+}
