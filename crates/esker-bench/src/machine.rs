@@ -60,6 +60,10 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// File system and device of the database directory.
     pub(crate) disk: String,
+    /// Who chooses the clock's speed, and whether it may exceed the nominal one; empty in results that were made before this
+    /// was noted.
+    #[serde(default)]
+    pub(crate) clock: String,
 }
 
 impl Machine {
@@ -76,13 +80,16 @@ impl Machine {
             memory_bytes: memory_kib * 1024,
             kernel: format!("{} {kernel}", std::env::consts::OS),
             disk: disk_of(dir).unwrap_or_else(|| "unknown".to_owned()),
+            clock: clock(),
         }
     }
 
     /// One line for the head of a table.
     pub(crate) fn line(&self) -> String {
         let memory_gib = self.memory_bytes as f64 / f64::from(1 << 30);
-        format!("{} cores of {}, {memory_gib:.0} GiB, {}, {}", self.cores, self.cpu, self.kernel, self.disk)
+        let machine = [&self.kernel, &self.disk, &self.clock].map(String::as_str);
+        let known: Vec<_> = machine.into_iter().filter(|text| !text.is_empty()).collect();
+        format!("{} cores of {}, {memory_gib:.0} GiB, {}", self.cores, self.cpu, known.join(", "))
     }
 }
 
@@ -136,6 +143,21 @@ fn file_field(path: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
+/// Frequency governor and turbo, as far as Linux tells.
+fn clock() -> String {
+    let cpu = |name: &str| read_line(&format!("/sys/devices/system/cpu/{name}"));
+    let governor = cpu("cpu0/cpufreq/scaling_governor");
+    let turbo = match (cpu("intel_pstate/no_turbo").as_deref(), cpu("cpufreq/boost").as_deref()) {
+        (Some("0"), _) | (None, Some("1")) => "turbo on",
+        (Some(_), _) | (None, Some(_)) => "turbo off",
+        (None, None) => "turbo unknown",
+    };
+    match governor {
+        Some(governor) => format!("governor {governor}, {turbo}"),
+        None => format!("governor unknown, {turbo}"),
+    }
+}
+
 /// File system, device and write cache of the mount that holds `dir`.
 fn disk_of(dir: &Path) -> Option<String> {
     let dir = fs::canonicalize(dir).ok()?;
@@ -162,8 +184,13 @@ mod tests {
     fn the_machine_is_described() {
         let machine = Machine::describe(&std::env::temp_dir());
         assert!(machine.cores > 0 && machine.line().contains("cores of"));
+        assert!(machine.line().contains("governor") && machine.clock.contains("turbo"));
+        let before_it_was_noted = Machine { clock: String::new(), ..machine };
+        assert!(
+            !before_it_was_noted.line().contains("governor") && !before_it_was_noted.line().ends_with(' ')
+        );
         if cfg!(target_os = "linux") {
-            assert!(machine.memory_bytes > 0);
+            assert!(before_it_was_noted.memory_bytes > 0);
             assert!(disk_bytes_free(&std::env::temp_dir()).unwrap() > 0);
         }
     }

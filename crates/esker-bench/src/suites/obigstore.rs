@@ -70,11 +70,15 @@ struct Counts {
 fn counts(scale: Scale) -> Counts {
     let (hotspot, sequential, large, uniform, read, seconds) = match scale {
         Scale::Quick => (200_000, 200_000, 2_000, 500_000, 200_000, 2),
-        Scale::Seed => (100_000_000, 50_000_000, 200_000, 100_000_000, 50_000_000, 30),
+        Scale::Seed => (100_000_000, 50_000_000, 200_000, 100_000_000, 10_000_000, 10),
         Scale::Full => (1_000_000_000, 200_000_000, 20_000_000, 1_000_000_000, 1_000_000_000, 60),
         Scale::Test => (2_000, 2_000, 20, 2_000, 2_000, 1),
     };
-    let period = if seconds > 10 { Duration::from_secs(5) } else { Duration::from_millis(100) };
+    let period = match scale {
+        Scale::Full => Duration::from_secs(5),
+        Scale::Seed => Duration::from_secs(1),
+        Scale::Quick | Scale::Test => Duration::from_millis(100),
+    };
     Counts { hotspot, sequential, large, uniform, read, seconds, period }
 }
 
@@ -82,7 +86,7 @@ fn counts(scale: Scale) -> Counts {
 fn write_time(scale: Scale) -> Duration {
     Duration::from_secs(match scale {
         Scale::Quick => 2,
-        Scale::Seed => 60,
+        Scale::Seed => 20,
         Scale::Full | Scale::Test => u64::from(u32::MAX),
     })
 }

@@ -71,7 +71,7 @@ fn workloads(scale: Scale) -> [Workload; 5] {
 fn budget(scale: Scale) -> Budget {
     let (seconds, ops) = match scale {
         Scale::Quick => (2, u64::MAX),
-        Scale::Seed => (30, u64::MAX),
+        Scale::Seed => (20, u64::MAX),
         Scale::Full => (300, u64::MAX),
         // So many and no more, that a traced run and an untraced one do the same.
         Scale::Test => (3600, 300),

@@ -70,6 +70,14 @@ fn counts(scale: Scale, durability: Durability) -> (u64, u64) {
     }
 }
 
+/// When a mix ends, although not all operations are done: its value is a rate.
+fn time(scale: Scale) -> Duration {
+    match scale {
+        Scale::Seed => Duration::from_secs(10),
+        Scale::Quick | Scale::Full | Scale::Test => Duration::MAX,
+    }
+}
+
 fn commits(durability: Durability) -> Commits {
     if durability == Durability::Sync { Commits::Sync(0) } else { Commits::NoSync(0) }
 }
@@ -121,16 +129,20 @@ impl Suite for YcsbSuite {
                     format!("{records} records, one transaction each"),
                 )
             });
+            let ends = match scale {
+                Scale::Seed => format!(", or {} s", time(scale).as_secs()),
+                Scale::Quick | Scale::Full | Scale::Test => String::new(),
+            };
             for (mix, percent, _, work) in MIXES {
                 let writes = percent[2] + percent[3] + percent[4] > 0;
                 rows.push(Row {
                     commits: if writes { commits(durability) } else { Commits::None },
-                    weight: if writes { weight } else { 1 },
+                    weight: if writes { weight.min(10) } else { 1 },
                     group,
                     ..Row::rate(
                         Unit::OpsPerSecond,
                         format!("{mix} ({name})"),
-                        format!("{ops} operations: {work}"),
+                        format!("{ops} operations{ends}: {work}"),
                     )
                 });
             }
@@ -166,7 +178,7 @@ impl Suite for YcsbSuite {
         recorder.drain(mixed.store)?;
         for (mix, percent, ask, _) in MIXES {
             let mix_of = Mix { percent, scan_items: 100, scan_is_uniform: true };
-            let budget = Budget { time: Duration::MAX, ops };
+            let budget = Budget { time: time(scale), ops };
             recorder.row(&format!("{mix} ({name})"), || {
                 mixed.run(mix_of, &ask.distribution(), budget, PERIOD, &dir)
             })?;
