@@ -159,14 +159,20 @@ func (s *pebbleStore) Compact() error {
 	return s.db.Compact(context.Background(), nil, last, true)
 }
 
+// Drain waits until nothing is compacted or flushed and no debt is left, or nothing has begun for half a second: some debt is too small for
+// Pebble to act on.
 func (s *pebbleStore) Drain() error {
-	for {
+	const step, still = 10 * time.Millisecond, 500 * time.Millisecond
+	for idle := time.Duration(0); idle < still; idle += step {
 		m := s.db.Metrics()
-		if m.Compact.NumInProgress == 0 && m.Compact.EstimatedDebt == 0 && m.Flush.NumInProgress == 0 {
+		if m.Compact.NumInProgress > 0 || m.Flush.NumInProgress > 0 {
+			idle = 0
+		} else if m.Compact.EstimatedDebt == 0 {
 			return nil
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(step)
 	}
+	return nil
 }
 
 func (s *pebbleStore) Close() error { return s.db.Close() }

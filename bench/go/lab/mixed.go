@@ -8,6 +8,7 @@ package lab
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -79,7 +80,7 @@ func (m *mixed) itemBytes() uint64 { return uint64(len(m.key) + len(m.val)) }
 
 func (m *mixed) keyOf(i uint64) []byte { return m.records.key(i, m.key) }
 
-// load adds items in transactions of batch.
+// load adds items in transactions of batch, or of what the engine takes if that is less.
 func (m *mixed) load(items, batch uint64) error {
 	for end := uint64(len(m.versions)) + items; uint64(len(m.versions)) < end; {
 		first := uint64(len(m.versions))
@@ -93,7 +94,11 @@ func (m *mixed) load(items, batch uint64) error {
 			}
 			return nil
 		})
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrTooLarge) && batch > 1:
+			batch /= 2
+			continue
+		case err != nil:
 			return err
 		}
 		m.versions = append(m.versions, make([]uint32, next-first)...)

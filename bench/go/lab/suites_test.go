@@ -5,11 +5,14 @@ package lab
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"esker.invalid/bench/generate"
 )
 
 type memoryEngine struct{ flips bool }
@@ -178,4 +181,37 @@ func TestCanaryAWrongValueFailsItsRow(t *testing.T) {
 			t.Errorf("%s, group %d: a flipped byte went unseen", suite.Name(), group)
 		}
 	})
+}
+
+// narrowStore takes no more than so many items in a transaction.
+type narrowStore struct {
+	*memoryStore
+	most int
+}
+
+func (s narrowStore) Write(work func(Writer) error) error {
+	counted := &memoryStore{values: map[string][]byte{}}
+	if err := work(counted); err != nil {
+		return err
+	}
+	if len(counted.values) > s.most {
+		return ErrTooLarge
+	}
+	return s.memoryStore.Write(work)
+}
+
+func TestALoadFindsTheTransactionsThatAnEngineTakes(t *testing.T) {
+	store := narrowStore{&memoryStore{values: map[string][]byte{}}, 30}
+	items := storageItems{generate.StorageItems{Seed: 1}, 16}
+	run := newMixed(items, store, 1, t.TempDir())
+	if err := run.load(250, 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.fullCheck(); err != nil || len(run.versions) != 250 {
+		t.Fatal(len(run.versions), err)
+	}
+	store.most = 0
+	if err := newMixed(items, store, 1, t.TempDir()).load(1, 1); !errors.Is(err, ErrTooLarge) {
+		t.Fatal(err)
+	}
 }
