@@ -34,8 +34,16 @@ impl Context {
         if !self.command.lines().any(|known| known == other.command) {
             self.command += &format!("\n{}", other.command);
         }
-        if self.machine.line() != other.machine.line() {
-            self.machine.cpu += &format!(" (and another machine: {})", other.machine.line());
+        if !self.commit.split(", ").any(|known| known == other.commit) {
+            self.commit += &format!(", {}", other.commit);
+        }
+        // What one of them did not note does not make it another machine.
+        if self.machine.clock.is_empty() {
+            self.machine.clock.clone_from(&other.machine.clock);
+        }
+        let line = other.machine.line();
+        if !self.machine.line().starts_with(&line) && !self.machine.cpu.contains(&line) {
+            self.machine.cpu += &format!(" (and another machine: {line})");
         }
     }
 }
@@ -193,5 +201,26 @@ mod tests {
             assert!(before_it_was_noted.memory_bytes > 0);
             assert!(disk_bytes_free(&std::env::temp_dir()).unwrap() > 0);
         }
+    }
+
+    #[test]
+    fn runs_of_one_machine_are_of_one_machine_and_name_all_commits() {
+        let machine = Machine::describe(&std::env::temp_dir());
+        let run = |commit: &str, machine: &Machine| Context {
+            machine: machine.clone(),
+            commit: commit.to_owned(),
+            started_unix_s: 0,
+            command: String::new(),
+            engines: Vec::new(),
+        };
+        let before_it_was_noted = Machine { clock: String::new(), ..machine.clone() };
+        let mut all = run("a", &before_it_was_noted);
+        all.add(run("b", &machine));
+        all.add(run("a", &before_it_was_noted));
+        assert_eq!((all.machine.line(), all.commit.as_str()), (machine.line(), "a, b"));
+        let faster = Machine { cores: 1000, ..machine.clone() };
+        all.add(run("b", &faster));
+        all.add(run("b", &faster));
+        assert_eq!(all.machine.line().matches("1000 cores").count(), 1);
     }
 }
