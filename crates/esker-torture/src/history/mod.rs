@@ -19,7 +19,7 @@ pub mod lists;
 mod notes;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -212,33 +212,41 @@ impl HistoryCampaign {
             Some(Canary::EarlyReply) => true,
             _ => rng.u8(0..4) == 0,
         };
-        let counted = if on_files {
-            self.lives_of_processes(seed, lives, &mut rng, &mut story, summary)?
+        if on_files {
+            std::fs::create_dir_all(&self.dir)?;
+            let place = tempfile::Builder::new().prefix("history-").tempdir_in(&self.dir)?;
+            let counted = self.lives_of_processes(place.path(), seed, lives, &mut rng, &mut story, summary);
+            counted.and_then(|counted| story.check(counted)).map_err(|failure| {
+                let kept = place.keep();
+                Failure::new(format!(
+                    "{failure}\nthe database and what its clients wrote down: {}",
+                    kept.display()
+                ))
+            })?;
         } else {
-            self.lives_in_memory(seed, lives, &mut rng, &world, &mut story, summary)?
-        };
-        story.check(counted)?;
+            let counted = self.lives_in_memory(seed, lives, &mut rng, &world, &mut story, summary)?;
+            story.check(counted)?;
+        }
         story.count(summary);
         Ok(())
     }
 
-    /// Lives of other processes on real files, each killed, then one of this process. After a failure the files stay.
+    /// Lives of other processes on the files in `place`, each killed, then one of this process.
     fn lives_of_processes(
         &self,
+        place: &Path,
         seed: u64,
         lives: u64,
         rng: &mut Rng,
         story: &mut Story,
         summary: &mut HistorySummary,
     ) -> Result<u64> {
-        std::fs::create_dir_all(&self.dir)?;
-        let place = tempfile::Builder::new().prefix("history-").tempdir_in(&self.dir)?;
-        let dir = place.path().join("db");
+        let dir = place.join("db");
         let mut clock = 0;
         for life in 0..lives {
             let job = HistoryJob {
                 dir: dir.clone(),
-                notes: place.path().join(format!("notes-{life}")),
+                notes: place.join(format!("notes-{life}")),
                 seed,
                 life,
                 clock,
@@ -256,13 +264,6 @@ impl HistoryCampaign {
         let lived = self.life(&db, &world, rng, lives, End::Close, &MemFs::new())?;
         db.close()?;
         story.add(lived.records, None);
-        story.check(lived.counted).map_err(|failure| {
-            let kept = place.keep();
-            Failure::new(format!(
-                "{failure}\nthe database and what its clients wrote down: {}",
-                kept.display()
-            ))
-        })?;
         Ok(lived.counted)
     }
 
