@@ -134,7 +134,7 @@ impl Builder {
         self
     }
     /// How much in memtables `close` leaves in the log for the next opening to replay, in bytes; what is more is flushed. Default
-    /// 4 MiB: some 20 ms.
+    /// 4 MiB.
     pub fn replay_bytes(mut self, bytes: u64) -> Self {
         self.replay_bytes = bytes;
         self
