@@ -110,6 +110,9 @@ pub enum FaultAction {
         /// The byte's index in what was read, taken modulo its length.
         at: usize,
     },
+    /// The sync of a file fails, and what it was to write is lost to all later syncs although readers see it, as on Linux:
+    /// [`File::forget_unsynced`]. Other calls fail and have no effect.
+    LostSync,
     /// The call fails with `StorageFull` and has no effect.
     NoSpace,
     /// The process dies in this call: it fails, and with it every later one, as after [`FaultFs::freeze`]. A write
@@ -221,6 +224,7 @@ impl FaultFs {
 
 /// A fault that leaves something for the caller to do.
 enum Partial {
+    LostSync,
     ShortWrite { keep: usize },
     CorruptRead { xor: u8, at: usize },
 }
@@ -273,6 +277,8 @@ impl Shared {
             None => Ok(None),
             Some(FaultAction::Fail(error)) => Err(fault(error, "injected", kind, paths)),
             Some(FaultAction::NoSpace) => Err(fault(io::ErrorKind::StorageFull, "injected", kind, paths)),
+            Some(FaultAction::LostSync) if kind == OpKind::SyncData => Ok(Some(Partial::LostSync)),
+            Some(FaultAction::LostSync) => Err(fault(io::ErrorKind::Other, "injected", kind, paths)),
             Some(FaultAction::ShortWrite { keep } | FaultAction::Freeze { keep })
                 if kind == OpKind::Write =>
             {
@@ -388,8 +394,15 @@ impl File for FaultFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.check(OpKind::SyncData)?;
+        if let Some(Partial::LostSync) = self.check(OpKind::SyncData)? {
+            self.inner.forget_unsynced();
+            return Err(fault(io::ErrorKind::Other, "injected lost-sync", OpKind::SyncData, &[&self.path]));
+        }
         self.inner.sync_data()
+    }
+
+    fn forget_unsynced(&self) {
+        self.inner.forget_unsynced();
     }
 
     fn start_writeback(&self, offset: u64, len: u64) -> io::Result<()> {

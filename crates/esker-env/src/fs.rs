@@ -117,6 +117,9 @@ pub trait File: Send + Sync + Debug + 'static {
     /// Whether I/O bypasses the page cache: then offsets, lengths and buffers must be multiples of
     /// [`AlignedBuf::ALIGN`](crate::AlignedBuf::ALIGN).
     fn is_direct(&self) -> bool;
+    /// What a failed sync does on Linux: bytes that are not on the disk count as clean, so that readers see them and no later
+    /// sync writes them. For injected faults: real files do nothing.
+    fn forget_unsynced(&self) {}
     /// Maps the whole file for reading. The file must not be cut while the mapping lives; whether bytes written
     /// later show in the mapping is not defined.
     fn map(&self) -> io::Result<Mapping>;

@@ -451,6 +451,11 @@ impl File for MemFile {
         Ok(())
     }
 
+    fn forget_unsynced(&self) {
+        self.shared.count_op();
+        self.with(Inode::forget_unsynced);
+    }
+
     fn start_writeback(&self, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())
     }

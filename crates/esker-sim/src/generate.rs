@@ -246,6 +246,7 @@ impl<'a> Generator<'a> {
             times: [1, 1, 2, 5, 0][self.choices.usize(0..5)],
             failure: match self.choices.u8(0..4) {
                 0 if calls != Calls::Reads => Failure::NoSpace,
+                1 | 2 if calls == Calls::Syncs => Failure::LostSync,
                 1 if calls == Calls::Writes => Failure::Short(self.choices.u16(0..2000)),
                 _ => Failure::Error,
             },

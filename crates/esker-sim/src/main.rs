@@ -63,7 +63,7 @@ enum Command {
     },
     /// Something wrong at each single call of a workload that touches every kind of file.
     Sweep {
-        /// Which: deaths, deaths-in-recovery, fails-once, fails-forever, short-writes, disk-full. Default all.
+        /// Which: deaths, deaths-in-recovery, fails-once, fails-forever, lost-syncs, short-writes, disk-full. Default all.
         #[arg(value_name = "KIND", value_parser = kind)]
         kinds: Vec<Kind>,
         /// So many positions of each kind instead of all.

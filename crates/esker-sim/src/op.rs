@@ -168,6 +168,8 @@ pub enum Failure {
     NoSpace,
     /// Writes store so many bytes and fail.
     Short(u16),
+    /// Syncs of files fail, and what they were to write is never written.
+    LostSync,
 }
 
 /// Calls that will fail.

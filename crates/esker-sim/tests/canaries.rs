@@ -8,7 +8,7 @@ use esker_sim::runner::{Failure, Sabotage, run_seed};
 use esker_sim::sweep::Kind;
 
 /// Seeds in which a fault must show, or else within so many positions of the sweep of deaths in recovery.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 200;
 const POSITIONS: u64 = 150;
 const OPS: usize = 400;
 
@@ -37,16 +37,22 @@ const ENGINE: &[Fault] = engine! {
     WalEndNotSynced: "a log segment is followed by another before it is synced",
     WalNamedEarly: "the manifest names a log segment before the name of its file is durable",
     WalTailNotSynced: "recovery takes records that it could read for durable",
+    WalTailOnlySynced: "recovery syncs what it could read, and does not write it again",
+    PoisonForgotten: "the log goes on after a failed write or sync",
     WalPayloadUnchecked: "a torn commit is replayed: payload checksums are ignored",
     WalReleasedEarly: "flush deletes the log before the manifest names the tables",
+    FlushFailureForgotten: "a flush that fails gives up the log all the same",
     TombstoneDroppedEarly: "a merge drops tombstones that still hide something",
     RangeTombstoneForgotten: "a merge forgets range tombstones",
+    RangeTombstoneBehindFilter: "range tombstones are asked only about keys that the memtable's filter knows",
     SnapshotIgnored: "versions that a snapshot needs are collected",
+    SeqNoZeroedEarly: "a merge forgets sequence numbers that a snapshot tells apart",
     SeqNoReused: "the last sequence number is given out again after opening",
     FilterForgets: "filters do not take every key",
     ConflictCheckSkipped: "transactions commit without a look at others",
     CountNotUpdated: "removals do not change the count",
     ManifestNotSynced: "a manifest edit counts before it is synced",
+    ManifestGoesOn: "the manifest goes on in the same file after a failed append",
     CurrentNotSynced: "CURRENT is renamed into place before it is synced",
     ManifestTailTrusted: "opening deletes log segments on the word of an edit that is not durable",
     TableRemovedEarly: "a merge removes tables that the manifest still names",

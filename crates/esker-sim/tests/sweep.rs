@@ -34,6 +34,11 @@ fn sw2_calls_that_fail_for_ever() {
 }
 
 #[test]
+fn sw2_lost_syncs() {
+    short(Kind::LostSyncs, 60);
+}
+
+#[test]
 fn sw2_short_writes() {
     short(Kind::ShortWrites, 40);
 }

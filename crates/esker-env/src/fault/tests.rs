@@ -104,3 +104,37 @@ fn the_fingerprint_tells_runs_apart() {
     assert_eq!(run(3), run(3));
     assert_ne!(run(3), run(4));
 }
+
+#[test]
+fn a_lost_sync_fails_and_no_later_sync_makes_up_for_it() {
+    let disk = MemFs::new();
+    let fs = FaultFs::new(Arc::new(disk.clone()));
+    let path = Path::new("/f");
+    let file = fs.open(path, OpenOptions::create()).unwrap();
+    file.write_all_at(b"old bytes", 0).unwrap();
+    file.sync_data().unwrap();
+    fs.sync_dir(Path::new("/")).unwrap();
+    let left = |crashed: MemFs| {
+        let file = crashed.open(path, OpenOptions::read()).unwrap();
+        read_range(&*file, 0, file.len().unwrap() as usize).unwrap()
+    };
+
+    fs.add(rule(OpKind::SyncData, FaultAction::LostSync));
+    file.write_all_at(b"new bytes, and more", 0).unwrap();
+    assert!(file.sync_data().is_err());
+    assert_eq!(read_range(&*file, 0, 19).unwrap(), b"new bytes, and more", "readers see them");
+    file.sync_data().unwrap();
+    let lost = b"old bytes\0\0\0\0\0\0\0\0\0\0";
+    assert_eq!(left(disk.crash_strict()), lost);
+    assert_eq!(left(disk.crash_keep_all()), lost);
+    assert_eq!(left(disk.kill().crash_keep_all()), lost);
+
+    file.write_all_at(b"new", 0).unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(&left(disk.crash_strict())[..9], b"new bytes");
+    file.write_all_at(b"all", 0).unwrap();
+    assert_eq!(&left(disk.crash_strict())[..9], b"new bytes", "only what was written again");
+    file.set_len(3).unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(left(disk.crash_strict()), b"all");
+}

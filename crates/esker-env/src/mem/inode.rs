@@ -5,7 +5,7 @@
 //!              `-> pending, in order --crash--> each kept, lost or torn over `synced`
 //! ```
 //!
-//! I1. `current` is `synced` with all of `pending` applied in order.
+//! I1. `current` is `synced` with all of `pending` applied in order, but for the bytes that a failed sync forgot.
 //! I2. A crash keeps every synced byte that no pending change touches.
 //! I3. Changes of the length survive a crash as a prefix, as a journal would keep them; bytes survive independently
 //!     of it. A kept length over lost bytes shows zeros.
@@ -22,6 +22,8 @@ pub(super) struct Inode {
     current: Pages,
     synced: Pages,
     pending: Vec<Change>,
+    /// A failed sync forgot bytes of `current`: they are neither in `synced` nor in `pending`.
+    forgetful: bool,
     /// Names of the file as the running program sees them: 0 or 1.
     pub(super) links: u32,
     /// Open handles.
@@ -45,7 +47,14 @@ enum Fate {
 impl Inode {
     /// A named file whose bytes are all durable.
     pub(super) fn durable(bytes: Pages) -> Inode {
-        Inode { current: bytes.clone(), synced: bytes, pending: Vec::new(), links: 1, handles: 0 }
+        Inode {
+            current: bytes.clone(),
+            synced: bytes,
+            pending: Vec::new(),
+            forgetful: false,
+            links: 1,
+            handles: 0,
+        }
     }
 
     /// The file as it is, synced and pending apart, with no handle on it.
@@ -54,6 +63,7 @@ impl Inode {
             current: self.current.clone(),
             synced: self.synced.clone(),
             pending: self.pending.clone(),
+            forgetful: self.forgetful,
             links: self.links,
             handles: 0,
         }
@@ -83,6 +93,11 @@ impl Inode {
             }
             Change::SetLen(new) => *new < std::mem::replace(&mut len, *new),
         });
+        if self.forgetful {
+            self.synced = self.all_kept();
+            self.pending.clear();
+            return;
+        }
         if shrank {
             self.synced = self.current.clone();
             self.pending.clear();
@@ -96,11 +111,42 @@ impl Inode {
         }
     }
 
+    /// A sync fails: what is not durable counts as clean. Readers still see the bytes; only lengths can become durable.
+    pub(super) fn forget_unsynced(&mut self) {
+        let mut len = self.synced.len();
+        for change in std::mem::take(&mut self.pending) {
+            let new = match change {
+                Change::SetLen(new) => new,
+                Change::Write { offset, bytes } => len.max(offset + bytes.len() as u64),
+            };
+            if new != len {
+                self.pending.push(Change::SetLen(new));
+                len = new;
+            }
+            self.forgetful = true;
+        }
+    }
+
+    /// What the disk has when everything that is pending reaches it.
+    fn all_kept(&self) -> Pages {
+        if !self.forgetful {
+            return self.current.clone();
+        }
+        let mut bytes = self.synced.clone();
+        for change in &self.pending {
+            match change {
+                Change::SetLen(len) => bytes.set_len(*len),
+                Change::Write { offset, bytes: written } => bytes.write(written, *offset),
+            }
+        }
+        bytes
+    }
+
     /// The bytes that a power loss may leave (I2, I3).
     pub(super) fn crash(&self, crash: &mut Crash) -> Pages {
         match crash {
             Crash::Strict => self.synced.clone(),
-            Crash::KeepAll => self.current.clone(),
+            Crash::KeepAll => self.all_kept(),
             Crash::Random(_) if self.pending.is_empty() => self.synced.clone(),
             Crash::Random(rng) => self.crash_randomly(rng),
         }
@@ -111,7 +157,7 @@ impl Inode {
         let changes = self.pending.len();
         let prefix = match rng.u8(0..8) {
             0 => return self.synced.clone(),
-            1 => return self.current.clone(),
+            1 => return self.all_kept(),
             2 | 3 => Some(rng.usize(0..changes)),
             _ => None,
         };

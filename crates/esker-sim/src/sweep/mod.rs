@@ -34,6 +34,8 @@ pub enum Kind {
     FailsOnce,
     /// Each call fails, and all after it.
     FailsForever,
+    /// Each sync of a file fails once, and what it was to write is never written, although readers see it.
+    LostSyncs,
     /// Each write is cut short.
     ShortWrites,
     /// The disk is full from each write on.
@@ -47,11 +49,12 @@ const GROWING: [OpKind; 4] = [OpKind::Create, OpKind::Write, OpKind::SetLen, OpK
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 6] = [
+    pub const ALL: [Kind; 7] = [
         Kind::Deaths,
         Kind::DeathsInRecovery,
         Kind::FailsOnce,
         Kind::FailsForever,
+        Kind::LostSyncs,
         Kind::ShortWrites,
         Kind::DiskFull,
     ];
@@ -63,6 +66,7 @@ impl Kind {
             Kind::DeathsInRecovery => "deaths-in-recovery",
             Kind::FailsOnce => "fails-once",
             Kind::FailsForever => "fails-forever",
+            Kind::LostSyncs => "lost-syncs",
             Kind::ShortWrites => "short-writes",
             Kind::DiskFull => "disk-full",
         }
@@ -72,6 +76,7 @@ impl Kind {
         match self {
             Kind::Deaths | Kind::DeathsInRecovery => &OpKind::CHANGES,
             Kind::FailsOnce | Kind::FailsForever => &OpKind::ALL,
+            Kind::LostSyncs => &[OpKind::SyncData],
             Kind::ShortWrites => &[OpKind::Write],
             Kind::DiskFull => &GROWING,
         }
@@ -107,6 +112,7 @@ impl Kind {
                 Kind::FailsForever => {
                     fails(at, self, FaultAction::Fail(std::io::ErrorKind::Other), u64::MAX, done)
                 }
+                Kind::LostSyncs => fails(at, self, FaultAction::LostSync, 1, done),
                 Kind::ShortWrites => {
                     let keep = [0, 1, 23, 600][at as usize % 4];
                     fails(at, self, FaultAction::ShortWrite { keep }, 1, done)

@@ -20,6 +20,7 @@ pub(crate) fn rule(fault: Fault) -> FaultRule {
     let action = match fault.failure {
         Failure::Error => FaultAction::Fail(ErrorKind::Other),
         Failure::NoSpace => FaultAction::NoSpace,
+        Failure::LostSync => FaultAction::LostSync,
         Failure::Short(keep) => FaultAction::ShortWrite { keep: usize::from(keep) },
     };
     let times = if fault.times == 0 { u64::MAX } else { u64::from(fault.times) };

@@ -94,7 +94,8 @@ impl Judge {
         }
         if !self.settled(seq) {
             let dropped = kind == Kind::Tombstone && canary::is_set(Canary::TombstoneDroppedEarly);
-            return (!dropped).then_some(seq);
+            let zeroed = kind == Kind::Put && self.bottommost && canary::is_set(Canary::SeqNoZeroedEarly);
+            return (!dropped).then_some(if zeroed { SeqNo::ZERO } else { seq });
         }
         match kind {
             Kind::Tombstone => None,        // GC3

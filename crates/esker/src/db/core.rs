@@ -6,7 +6,7 @@
 //!   Core: pipeline (writes), view + published (reads), manifest (what tables there are), cache, catalog
 //! ```
 //!
-//! Lock order: `flush_turn` or `merge_turn`, then the pipeline's state, then the log pool's numbers, then `manifest` (which
+//! Lock order: `merge_turn`, `flush_turn`, then the pipeline's state, then the log pool's numbers, then `manifest` (which
 //! names a log segment before it is put to use), then the view's, then the published state's. No I/O under the last two.
 
 use std::collections::HashMap;
@@ -148,8 +148,13 @@ impl Core {
 }
 
 /// Owns the database on behalf of all its handles: closes it when the last one drops.
+///
+/// CL1. When the lock is given back nobody changes the directory any more: whoever flushes or merges has ended, whoever
+///      comes later is refused before it changes anything.
+/// CL2. Closing returns when the database is closed, by whomever.
 pub(crate) struct Handle {
     pub(crate) core: Arc<Core>,
+    /// Taken by the first who closes; the lock that makes others wait for it (CL2).
     threads: Mutex<Vec<esker_env::ThreadHandle>>,
 }
 
@@ -161,21 +166,24 @@ impl Handle {
     /// Stops the threads, makes the log durable and tidy, gives the lock back. Later calls do nothing.
     pub(crate) fn close(&self) -> Result<()> {
         let core = &self.core;
+        let mut threads = self.threads.lock();
         if core.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         core.signal.stop();
         let mut failure = None;
-        for thread in self.threads.lock().drain(..) {
+        for thread in threads.drain(..) {
             if let Err(panic) = thread.join() {
                 failure = Some(Error::Invalid(format!("a background thread panicked: {panic}")));
             }
         }
+        // Callers of `flush` and `compact`, and writers that do background work, are no threads of ours (CL1).
+        let turns = (core.merge_turn.lock(), core.flush_turn.lock());
         let closed = match core.pipeline.poisoned() {
             Some(cause) => Err(Error::Poisoned(cause)),
             None => {
                 // Memtables that cannot be flushed are no failure of closing: the log has them.
-                let _ = core.shorten_replay();
+                let _ = core.shorten_replay(&turns.1);
                 core.pipeline.close()
             }
         };

@@ -7,8 +7,11 @@
 //!
 //! MT1. Memtables and their log are released only after the manifest names the tables that replace them.
 //! MT2. A failed step leaves the version as it was.
+//! MT3. A step holds its turn until it has ended, and does nothing in a closed database (CL1).
 
 use std::sync::atomic::AtomicBool;
+
+use parking_lot::MutexGuard;
 
 use super::core::Core;
 use super::stats::add;
@@ -28,7 +31,12 @@ const IDLE_DISCOUNT: u64 = 4;
 impl Core {
     /// Flushes all sealed memtables into one run; false if there are none.
     pub(crate) fn flush_step(&self) -> Result<bool> {
-        let _turn = self.flush_turn.lock();
+        let turn = self.flush_turn.lock();
+        self.check_open()?;
+        self.flush_in_turn(&turn)
+    }
+
+    fn flush_in_turn(&self, _turn: &MutexGuard<'_, ()>) -> Result<bool> {
         let sealed = self.pipeline.sealed();
         let Some(newest) = sealed.last() else { return Ok(false) };
         self.heal_manifest()?;
@@ -41,8 +49,11 @@ impl Core {
         let context = self.compaction_context(&new_file, &never);
         let horizons = self.published.horizons();
         let run = self.new_run();
-        let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, Level::L0, run)?;
-        let Some(built) = built else { return Ok(false) };
+        let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, Level::L0, run);
+        if built.is_err() && canary::is_set(Canary::FlushFailureForgotten) {
+            self.pipeline.release(sealed.len());
+        }
+        let Some(built) = built? else { return Ok(false) };
         add(&self.counters.flushes, 1);
         add(&self.counters.flush_bytes_written, built.stats.bytes_written);
         let edit = VersionEdit {
@@ -66,6 +77,7 @@ impl Core {
     /// Does the merge that policy wants most; false if it wants none.
     pub(crate) fn merge_step(&self, idle: bool) -> Result<bool> {
         let _turn = self.merge_turn.lock();
+        self.check_open()?;
         let version = self.version();
         let lost_ns = self.read_cost.lost_ns();
         if self.readers_want_one_run(&version, lost_ns, idle) {
@@ -133,12 +145,12 @@ impl Core {
         Ok(())
     }
 
-    /// Flushes all memtables if the next opening would have to replay too much.
-    pub(crate) fn shorten_replay(&self) -> Result<()> {
+    /// Flushes all memtables if the next opening would have to replay too much. For closing, which holds the turn.
+    pub(crate) fn shorten_replay(&self, turn: &MutexGuard<'_, ()>) -> Result<()> {
         let bytes: usize = self.view.get().memtables().map(|m| m.bytes_used()).sum();
         if bytes as u64 > self.options.replay_bytes() {
             self.pipeline.seal()?;
-            while self.flush_step()? {}
+            while self.flush_in_turn(turn)? {}
         }
         Ok(())
     }
@@ -157,6 +169,7 @@ impl Core {
             }
         }
         self.read_cost.reset();
+        self.check_open()?;
         self.wal_pool.trim()
     }
 

@@ -13,6 +13,7 @@ use crossbeam_epoch::Guard;
 use super::view::ReadView;
 use crate::encoding::hash::key_hash;
 use crate::sstable::Table;
+use crate::types::canary::{self, Canary};
 use crate::types::entry::Kind;
 use crate::types::{Result, SeqNo, Value};
 
@@ -74,7 +75,8 @@ impl ReadView {
         let hash = key_hash(key);
         let mut deleted = SeqNo::ZERO;
         for memtable in self.memtables() {
-            if memtable.has_range_tombstones() {
+            let unseen = canary::is_set(Canary::RangeTombstoneBehindFilter) && !memtable.may_contain(hash);
+            if memtable.has_range_tombstones() && !unseen {
                 deleted = deleted.max(memtable.range_tombstones().cover(key, at));
             }
             if !memtable.may_contain(hash) {

@@ -130,6 +130,10 @@ impl Pipeline {
     /// Commits. The sequence number is the commit's own.
     pub fn commit(&self, request: CommitRequest) -> Result<SeqNo> {
         if request.set.is_empty() {
+            // A batch makes durable what was committed before it, even if it has nothing to add; a transaction has only read.
+            if request.durability == Durability::Sync && request.since.is_none() {
+                self.sync()?;
+            }
             return Ok(self.published.visible());
         }
         self.queue.submit(request, |group| self.lead(group))
@@ -327,6 +331,9 @@ impl WriteState {
             Error::Poisoned(cause) => cause,
             error => Arc::new(error),
         };
+        if canary::is_set(Canary::PoisonForgotten) {
+            return Error::Poisoned(cause);
+        }
         Error::Poisoned(self.poisoned.get_or_insert(cause).clone())
     }
 }

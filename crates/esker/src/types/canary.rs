@@ -24,16 +24,26 @@ pub enum Canary {
     WalNamedEarly,
     /// Recovery takes what it read from the log for durable (R4).
     WalTailNotSynced,
+    /// Recovery syncs the log's last segment, and does not write it again (R4).
+    WalTailOnlySynced,
+    /// After a failed write or sync the log goes on (W6, T3).
+    PoisonForgotten,
     /// Recovery does not look at a record's payload checksum (W5).
     WalPayloadUnchecked,
     /// A flush gives up the log before the manifest names its tables (MT1).
     WalReleasedEarly,
+    /// A flush that fails gives up the log all the same (MT2).
+    FlushFailureForgotten,
     /// A merge drops tombstones under which older versions still lie (GC3).
     TombstoneDroppedEarly,
     /// A merge forgets range tombstones (GC3).
     RangeTombstoneForgotten,
+    /// A memtable's range tombstones are asked only about keys that its filter knows (M3).
+    RangeTombstoneBehindFilter,
     /// A merge does not know the snapshots (GC1, SN2).
     SnapshotIgnored,
+    /// A merge at the bottom forgets sequence numbers that a snapshot still tells apart (GC4).
+    SeqNoZeroedEarly,
     /// After opening, the last sequence number is given out again (T2).
     SeqNoReused,
     /// The filters do not take every key (BF1).
@@ -44,6 +54,8 @@ pub enum Canary {
     CountNotUpdated,
     /// An edit counts before it is durable (ML1).
     ManifestNotSynced,
+    /// After a failed append the manifest goes on in the same file (ML3).
+    ManifestGoesOn,
     /// `CURRENT` is renamed into place before its bytes are durable (ML2).
     CurrentNotSynced,
     /// Opening takes what it read from the manifest for durable (R5).
@@ -55,22 +67,28 @@ pub enum Canary {
 #[cfg(feature = "canaries")]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 18] = [
+    pub const ALL: [Canary; 24] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::WalEndNotSynced,
         Canary::WalNamedEarly,
         Canary::WalTailNotSynced,
+        Canary::WalTailOnlySynced,
+        Canary::PoisonForgotten,
         Canary::WalPayloadUnchecked,
         Canary::WalReleasedEarly,
+        Canary::FlushFailureForgotten,
         Canary::TombstoneDroppedEarly,
         Canary::RangeTombstoneForgotten,
+        Canary::RangeTombstoneBehindFilter,
         Canary::SnapshotIgnored,
+        Canary::SeqNoZeroedEarly,
         Canary::SeqNoReused,
         Canary::FilterForgets,
         Canary::ConflictCheckSkipped,
         Canary::CountNotUpdated,
         Canary::ManifestNotSynced,
+        Canary::ManifestGoesOn,
         Canary::CurrentNotSynced,
         Canary::ManifestTailTrusted,
         Canary::TableRemovedEarly,

@@ -12,14 +12,16 @@
 //! R3. When `Recovered::finish` returns, every segment ends in an `End` record, durably: a later recovery, with newer
 //!     segments behind, does not take the old tear for damage. Stopped half-way, recovery can be run again.
 //! R4. What was replayed is durable when `recover` returns, and before an `End` says so. A killed process leaves
-//!     records that can be read and were never synced: a power loss may still take them.
+//!     records that can be read and were never synced: a power loss may still take them. After a sync that failed
+//!     the system may even count them as written, so that another sync alone would do nothing: they are written again,
+//!     the same bytes to the same place.
 //! R5. Nothing is deleted on the word of a manifest that was only read: its last edit, too, may not be durable.
 //!     `finish`, `remove_obsolete` and `remove_unused` are for the time after the next manifest is in force.
 //! R6. Each segment that the manifest names is there, or its prepared file (P4), or recovery fails: a lost segment is
 //!     told from one that never was. What R5 deletes, the manifest in force does not name.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use esker_env::{Env, OpenOptions, read_range};
 
@@ -81,7 +83,7 @@ impl LogFiles {
     }
 }
 
-/// Replays the log and syncs what is there (R4). If it has segments from the first needed one on, that one must be
+/// Replays the log and makes what is there durable (R4). If it has segments from the first needed one on, that one must be
 /// there. What `on_record` finds wrong with a record becomes an [`Error::Corrupt`] at its place. A writer may follow
 /// after [`Recovered::finish`].
 pub(crate) fn recover(
@@ -90,15 +92,26 @@ pub(crate) fn recover(
     extent: LogExtent,
     on_record: impl FnMut(SeqNo, &[u8]) -> Result<(), String>,
 ) -> Result<Recovered> {
-    let recovered = verify(env, dir, extent, on_record)?;
+    let (recovered, tail) = read_log(env, dir, extent, on_record)?;
     // W3: the segments before the last were synced when it got its name.
-    let last = recovered.segments.last().filter(|_| !canary::is_set(Canary::WalTailNotSynced));
-    if let Some(&last) = last {
-        let path = file_name::segment_path(dir, last);
-        let sync = || env.fs.open(&path, OpenOptions::write())?.sync_data();
-        sync().map_err(|e| Error::io("sync", &path, e))?;
+    if let Some(tail) = tail.filter(|_| !canary::is_set(Canary::WalTailNotSynced)) {
+        let store = || {
+            let file = env.fs.open(&tail.path, OpenOptions::write())?;
+            if !canary::is_set(Canary::WalTailOnlySynced) {
+                file.write_all_at(&tail.bytes, 0)?;
+            }
+            file.sync_data()
+        };
+        store().map_err(|e| Error::io("make durable", &tail.path, e))?;
     }
     Ok(recovered)
+}
+
+/// What was read of the log's last segment.
+struct Tail {
+    path: PathBuf,
+    /// Up to where its records end.
+    bytes: Vec<u8>,
 }
 
 impl Recovered {
@@ -153,6 +166,15 @@ pub(crate) fn verify(
     extent: LogExtent,
     on_record: impl FnMut(SeqNo, &[u8]) -> Result<(), String>,
 ) -> Result<Recovered> {
+    Ok(read_log(env, dir, extent, on_record)?.0)
+}
+
+fn read_log(
+    env: &Env,
+    dir: &Path,
+    extent: LogExtent,
+    on_record: impl FnMut(SeqNo, &[u8]) -> Result<(), String>,
+) -> Result<(Recovered, Option<Tail>)> {
     let from_segment = extent.from;
     let files = LogFiles::list(env, dir, from_segment)?;
     let missing = |number, why: &str| {
@@ -170,15 +192,17 @@ pub(crate) fn verify(
     let mut segments = files.segments;
 
     let mut assembly = Assembly::new(on_record);
-    let mut cut_at = None;
+    let (mut cut_at, mut tail) = (None, None);
     for (i, &number) in segments.iter().enumerate() {
         let path = file_name::segment_path(dir, number);
-        let bytes = read_segment(env, &path)?;
+        let mut bytes = read_segment(env, &path)?;
         let segment = SegmentBytes { bytes: &bytes, generation: number };
         let is_last = i + 1 == segments.len();
         if let Some(offset) = replay_segment(segment, &path, is_last, &mut assembly)? {
             cut_at = Some((number, offset));
+            bytes.truncate(offset);
         }
+        tail = Some(Tail { path, bytes });
     }
     if let Some(unfinished) = &assembly.unfinished {
         assembly.recovered.trimmed_bytes += unfinished.payload.len() as u64;
@@ -194,7 +218,7 @@ pub(crate) fn verify(
     recovered.segments = segments;
     recovered.cut =
         cut_at.map(|(segment, offset)| Cut { segment, offset, last_seq: recovered.last_seq, dropped });
-    Ok(recovered)
+    Ok((recovered, tail))
 }
 
 pub(super) fn read_segment(env: &Env, path: &Path) -> Result<Vec<u8>> {

@@ -441,3 +441,40 @@ fn s1_the_reader_takes_any_bytes() {
         super::fuzzing::wal_segment(&bytes);
     }
 }
+
+#[test]
+fn r4_what_a_failed_sync_forgot_is_written_again() {
+    let disk = MemFs::new();
+    let faults = FaultFs::new(Arc::new(disk.clone()));
+    let env = env_on(Arc::new(faults.clone()) as FsRef);
+    env.fs.create_dir_all(Path::new(DIR)).unwrap();
+    let mut log = writer(&env, 1 << 20);
+    append(&mut log, 1, 3000).unwrap();
+    log.sync().unwrap();
+    append(&mut log, 2, 9000).unwrap();
+    faults.add(FaultRule::new(&[OpKind::SyncData], FaultAction::LostSync));
+    assert!(matches!(log.sync(), Err(Error::Poisoned(_))));
+    drop(log);
+    let (found, _) = replayed(&env, 1).unwrap();
+    assert_eq!(found.len(), 2, "readers see it");
+    let (found, _) = replayed(&env_on(Arc::new(disk.crash_strict()) as FsRef), 1).unwrap();
+    assert_eq!(found.len(), 2, "what recovery has seen stays");
+}
+
+#[test]
+fn ww3_a_record_for_which_there_is_no_room_takes_none() {
+    let (fs, env) = mem();
+    let mut log = writer(&env, 1 << 16);
+    append(&mut log, 1, 100).unwrap();
+    log.sync().unwrap();
+    let before = fs.used_bytes();
+    fs.set_capacity(Some(before + (700 << 20)));
+    // Two files of 256 MiB fit, the third does not.
+    let refused = log.reserve(1 << 30);
+    assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+    assert_eq!(fs.used_bytes(), before);
+    append(&mut log, 2, 100).unwrap();
+    log.close().unwrap();
+    fs.set_capacity(None);
+    expect(&env, &[(1, 100), (2, 100)]);
+}

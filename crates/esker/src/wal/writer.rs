@@ -123,6 +123,7 @@ impl WalWriter {
     /// Makes sure that a record of so many bytes finds its files: has those that are missing prepared (WW3).
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<()> {
         self.check()?;
+        let kept = self.ready.len();
         let mut room = self.active.as_ref().and_then(Active::payload_room);
         for prepared in &self.ready {
             room = Some(room.unwrap_or(0) + spare_room(&prepared.spare));
@@ -134,7 +135,14 @@ impl WalWriter {
             } else {
                 Use::Ordinary
             };
-            let prepared = self.pool.take(purpose)?;
+            let prepared = match self.pool.take(purpose) {
+                Ok(prepared) => prepared,
+                Err(error) => {
+                    // A full disk gets back what the commit took: others need it.
+                    let _ = self.pool.give_back(self.ready.split_off(kept));
+                    return Err(error);
+                }
+            };
             room = Some(room.unwrap_or(0) + spare_room(&prepared.spare));
             self.ready.push_back(prepared);
         }
@@ -209,7 +217,9 @@ impl WalWriter {
             self.replayed.pop_front();
         }
         while let Some((_, spare)) = self.finished.front().filter(|(number, _)| *number < segment) {
-            self.pool.recycle(spare.clone())?;
+            // Y1: a sync that has not begun yet could take the report of a failed write-back of the file's next life.
+            let is_free = Arc::strong_count(&spare.file) == 1;
+            if is_free { self.pool.recycle(spare.clone()) } else { self.pool.remove(spare.clone()) }?;
             self.finished.pop_front();
         }
         Ok(())
@@ -219,6 +229,8 @@ impl WalWriter {
     /// log is as after a crash: recovery finds all that was acknowledged.
     pub(crate) fn close(mut self) -> Result<()> {
         self.guard(|writer| {
+            // Before `End` is made, so that it says of all records that they are durable: damage is then told from a tear.
+            writer.sync_active()?;
             if let Some(active) = &writer.active {
                 let segment = active.segment.clone();
                 let used = writer.finish_active()?;
@@ -227,7 +239,8 @@ impl WalWriter {
             }
             Ok(())
         })?;
-        self.pool.discard(&mut self.ready)
+        self.pool.give_back(self.ready)?;
+        self.pool.trim()
     }
 
     fn check(&self) -> Result<()> {
@@ -242,7 +255,9 @@ impl WalWriter {
                 Error::Poisoned(cause) => cause,
                 first => Arc::new(first),
             };
-            self.poison = Some(cause.clone());
+            if !canary::is_set(Canary::PoisonForgotten) {
+                self.poison = Some(cause.clone());
+            }
             Error::Poisoned(cause)
         })
     }
