@@ -9,7 +9,7 @@
 //! OP2. Replaying puts each commit after `flushed_seq` into memtables as it was: same sequence number, all or nothing.
 //! OP3. Only files that the engine itself names, and that the manifest does not need, are removed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ use crate::cache::{BudgetKind, MemoryBudget};
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, manifest_name, table_path};
 use crate::manifest::log::ManifestLog;
-use crate::manifest::version::Version;
+use crate::manifest::version::{Level, Version};
 use crate::memtable::{Applier, Memtable};
 use crate::read::source::Nothing;
 use crate::read::view::ReadView;
@@ -167,8 +167,19 @@ fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<VersionEdit
                 );
                 return Err(Error::corrupt("CURRENT", dir.join(CURRENT), 0, detail));
             }
+            sync_parent(env, dir)?;
             Ok(VersionEdit { wal_from: Some(1), ..VersionEdit::default() })
         }
+    }
+}
+
+/// A new database is no more durable than the name of its directory, which its owner may have made just now.
+fn sync_parent(env: &Env, dir: &Path) -> Result<()> {
+    let Some(parent) = dir.parent() else { return Ok(()) };
+    match env.fs.sync_dir(parent) {
+        // Directories that we may pass through and not read.
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced.map_err(|e| Error::io("sync directory", parent, e)),
     }
 }
 
@@ -177,28 +188,40 @@ fn list(env: &Env, dir: &Path) -> Result<Vec<String>> {
 }
 
 fn open_tables(env: &Env, dir: &Path, state: &VersionEdit, cache: &Arc<BlockCache>) -> Result<Version> {
+    check_runs(state, dir)?;
     let mut opened = HashMap::new();
     for added in &state.added {
         let path = table_path(dir, added.file);
         if !env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
-            return Err(Error::corrupt("table", &path, 0, "the manifest names it, but it is missing"));
+            let detail = "the manifest names it, but it is missing: restore a backup or run `esker repair`";
+            return Err(Error::corrupt("table", &path, 0, detail));
         }
         let table = Table::open(env, &path, cache)?;
-        let (found, said) = (table.properties(), &added.meta);
-        if (table.file_bytes(), found.entries, &found.range) != (said.file_bytes, said.entries, &said.range) {
-            return Err(Error::corrupt("table", &path, 0, "it is not the table that the manifest describes"));
+        // Sequence numbers are given out once: of two tables that hold the same keys, only one is the right one.
+        if table.meta() != added.meta {
+            let detail = "it is not the table that the manifest describes, but perhaps another one's copy: restore a \
+                          backup or run `esker repair`";
+            return Err(Error::corrupt("table", &path, 0, detail));
         }
         opened.insert(added.file, table);
     }
-    check_runs(state, dir)?;
     Ok(Version::empty().apply(&VersionEdit { added: state.added.clone(), ..VersionEdit::default() }, opened))
 }
 
 /// What a version asserts, as a typed error: the manifest may be damaged in a way that its checksums missed.
 fn check_runs(state: &VersionEdit, dir: &Path) -> Result<()> {
     let mut runs: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    let mut files = BTreeSet::new();
     for added in &state.added {
+        if !files.insert(added.file) {
+            let detail = "the manifest names it twice: restore a backup or run `esker repair`";
+            return Err(Error::corrupt("manifest", table_path(dir, added.file), 0, detail));
+        }
         runs.entry((added.level, added.run.0)).or_default().push(added);
+    }
+    if let Some(second) = runs.iter().filter(|((level, _), _)| *level == Level::BASE).nth(1) {
+        let detail = "it is of a second base run: restore a backup or run `esker repair`";
+        return Err(Error::corrupt("manifest", table_path(dir, second.1[0].file), 0, detail));
     }
     for tables in runs.values_mut() {
         tables.sort_by(|a, b| a.meta.range.start.cmp(&b.meta.range.start));

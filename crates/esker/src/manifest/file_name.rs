@@ -34,21 +34,17 @@ pub enum FileKind {
     Other,
 }
 
-/// The kind of a name.
+/// The kind of a name. A number that is written in another way than ours is not ours (N1).
 pub fn parse(name: &str) -> FileKind {
-    let number = |text: &str| {
-        let n = text.parse().ok().map(FileId::new)?;
-        (text.bytes().all(|b| b.is_ascii_digit())).then_some(n)
-    };
     if name == CURRENT_TMP || name == OPTIONS_TMP {
         return FileKind::Temporary;
     }
-    if let Some(id) = name.strip_prefix("MANIFEST-").and_then(number) {
-        return FileKind::Manifest(id);
-    }
-    match name.strip_suffix(".sst").and_then(number) {
-        Some(id) => FileKind::Table(id),
-        None => FileKind::Other,
+    let digits = name.strip_prefix("MANIFEST-").or(name.strip_suffix(".sst")).unwrap_or("");
+    match digits.parse().map(FileId::new) {
+        Ok(id) if id.get() == u64::MAX => FileKind::Other,
+        Ok(id) if name == manifest_name(id) => FileKind::Manifest(id),
+        Ok(id) if name == table_name(id) => FileKind::Table(id),
+        _ => FileKind::Other,
     }
 }
 
@@ -59,7 +55,12 @@ pub fn manifest_name(id: FileId) -> String {
 
 /// The path of a table.
 pub fn table_path(dir: &Path, id: FileId) -> PathBuf {
-    dir.join(format!("{:06}.sst", id.get()))
+    dir.join(table_name(id))
+}
+
+/// `n.sst`.
+fn table_name(id: FileId) -> String {
+    format!("{:06}.sst", id.get())
 }
 
 #[cfg(test)]
@@ -74,7 +75,21 @@ mod tests {
         assert_eq!(path, Path::new("d/1234567.sst"));
         assert_eq!(parse("1234567.sst"), FileKind::Table(FileId::new(1_234_567)));
         assert_eq!(parse(CURRENT_TMP), FileKind::Temporary);
-        for other in ["notes.txt", "x.sst", "+7.sst", "MANIFEST-", "000001.wal", "LOCK", ".sst"] {
+        for other in [
+            "notes.txt",
+            "x.sst",
+            "+7.sst",
+            "7.sst",
+            "2024.sst",
+            "0000007.sst",
+            "MANIFEST-",
+            "MANIFEST-7",
+            "MANIFEST-18446744073709551615",
+            "18446744073709551615.sst",
+            "000001.wal",
+            "LOCK",
+            ".sst",
+        ] {
             assert_eq!(parse(other), FileKind::Other, "{other}");
         }
     }

@@ -25,7 +25,7 @@ use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer, FooterError};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
 use super::scan::TableScan;
-use super::{BlockCache, stored};
+use super::{BlockCache, TableMeta, stored};
 use crate::cache::{self, BudgetKind, CacheItem, CachedBlocks, Guard, Pinned, Reservation};
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::bytes::Decoded;
@@ -135,6 +135,21 @@ impl Table {
     /// The length of its file.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.file_bytes
+    }
+
+    /// What the manifest must say of it.
+    pub(crate) fn meta(&self) -> TableMeta {
+        let p = &self.properties;
+        TableMeta {
+            file_bytes: self.file_bytes,
+            range: p.range.clone(),
+            entries: p.entries,
+            tombstones: p.tombstones,
+            range_tombstones: p.range_tombstones,
+            min_seq: p.min_seq,
+            max_seq: p.max_seq,
+            raw_bytes: p.key_bytes.saturating_add(p.value_bytes),
+        }
     }
 
     /// Its counts and limits.

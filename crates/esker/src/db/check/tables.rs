@@ -69,17 +69,7 @@ pub(super) fn check_table(table: &Arc<Table>, meta: &TableMeta, report: &mut Che
     let check = table.verify_all(&mut |error| report.problem(error));
     report.blocks += check.blocks;
     report.entries += check.entries;
-    let p = table.properties();
-    let found = TableMeta {
-        file_bytes: table.file_bytes(),
-        range: p.range.clone(),
-        entries: p.entries,
-        tombstones: p.tombstones,
-        range_tombstones: p.range_tombstones,
-        min_seq: p.min_seq,
-        max_seq: p.max_seq,
-        raw_bytes: p.key_bytes.saturating_add(p.value_bytes),
-    };
+    let found = table.meta();
     if found != *meta {
         let path = table.path().display();
         report
