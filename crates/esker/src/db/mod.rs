@@ -71,7 +71,7 @@ use crate::types::{Error, Result};
 /// ```
 #[derive(Clone)]
 pub struct Db {
-    handle: Arc<Handle>,
+    pub(crate) handle: Arc<Handle>,
 }
 
 impl std::fmt::Debug for Db {

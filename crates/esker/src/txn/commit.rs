@@ -9,7 +9,8 @@
 //!     the operating system.
 //! T2. Sequence numbers grow by one with each commit, in WAL order; a commit becomes visible only after all before it.
 //! T3. After a failed write or sync of the WAL nothing more is written or published ("poisoned"): what reached the
-//!     disk is unknown. Reads go on. A disk that is full before anything was written only fails the commit.
+//!     disk is unknown. Reads go on. A disk that is full before anything was written only fails the commit. A panic
+//!     between log and memtable has the same effect: what it left must not become a table.
 //! T4. A memtable is sealed together with the WAL segment it ends in: all its commits are in segments before
 //!     `Sealed::wal_from`.
 
@@ -100,6 +101,8 @@ pub struct WriteState {
     applier: Applier,
     last_seq: SeqNo,
     poisoned: Option<Arc<Error>>,
+    /// A commit is in the log and not yet wholly in the memtable. Seen by others only if its thread has panicked.
+    is_halfway: bool,
 }
 
 impl Pipeline {
@@ -119,7 +122,14 @@ impl Pipeline {
         }
         Pipeline {
             queue: GroupQueue::default(),
-            state: Mutex::new(WriteState { wal: Some(wal), active, applier, last_seq, poisoned: None }),
+            state: Mutex::new(WriteState {
+                wal: Some(wal),
+                active,
+                applier,
+                last_seq,
+                poisoned: None,
+                is_halfway: false,
+            }),
             sealed: Mutex::new(sealed.into()),
             view,
             published,
@@ -177,9 +187,7 @@ impl Pipeline {
 
     /// Refuses when poisoned; seals the memtable when it is full.
     fn make_ready(&self, state: &mut WriteState) -> Result<()> {
-        if let Some(cause) = &state.poisoned {
-            return Err(Error::Poisoned(cause.clone()));
-        }
+        state.check()?;
         if state.active.bytes_used() >= self.memtable_bytes { self.seal_active(state) } else { Ok(()) }
     }
 
@@ -210,6 +218,7 @@ impl Pipeline {
         let header = encode_header(&own);
         state.wal()?.reserve((header.len() + set.byte_len()) as u64)?;
         let seq = state.last_seq.next();
+        state.is_halfway = true;
         let mut log = || {
             let wal = state.wal()?;
             wal.append(seq, &[&header, set.payload()])?;
@@ -219,11 +228,14 @@ impl Pipeline {
             }
             Ok(())
         };
-        if let Err(error) = log() {
+        let logged = log();
+        if let Err(error) = logged {
+            state.is_halfway = false;
             return Err(state.poison(error));
         }
         apply(set, seq, &state.active, &mut state.applier);
         state.last_seq = seq;
+        state.is_halfway = false;
         deltas.extend(own);
         Ok(seq)
     }
@@ -251,9 +263,7 @@ impl Pipeline {
     /// Seals the active memtable if it holds anything.
     pub fn seal(&self) -> Result<()> {
         let mut state = self.state.lock();
-        if let Some(cause) = &state.poisoned {
-            return Err(Error::Poisoned(cause.clone()));
-        }
+        state.check()?;
         if state.active.is_empty() && !state.active.has_range_tombstones() {
             return Ok(());
         }
@@ -282,23 +292,24 @@ impl Pipeline {
     /// Makes all commits so far durable.
     pub fn sync(&self) -> Result<()> {
         let mut state = self.state.lock();
-        if let Some(cause) = &state.poisoned {
-            return Err(Error::Poisoned(cause.clone()));
-        }
+        state.check()?;
         let synced = state.wal()?.sync();
         synced.map_err(|error| state.poison(error))
     }
 
     /// Writes to the WAL are stopped by this failure.
     pub fn poisoned(&self) -> Option<Arc<Error>> {
-        self.state.lock().poisoned.clone()
+        match self.state.lock().check() {
+            Err(Error::Poisoned(cause)) => Some(cause),
+            _ => None,
+        }
     }
 
     /// Makes durable what was committed without waiting for it. The sync itself does not hold up commits.
     pub fn sync_unsynced(&self) -> Result<()> {
         let handle = {
             let mut state = self.state.lock();
-            if state.poisoned.is_some() {
+            if state.check().is_err() {
                 return Ok(());
             }
             let wal = state.wal()?;
@@ -325,6 +336,15 @@ impl WriteState {
         self.wal.as_mut().ok_or(Error::Closed)
     }
 
+    /// Refuses after a failure (T3).
+    fn check(&self) -> Result<()> {
+        if self.is_halfway {
+            let text = "a thread panicked in the middle of a commit: reopen the database".to_owned();
+            return Err(Error::Poisoned(Arc::new(Error::Invalid(text))));
+        }
+        self.poisoned.as_ref().map_or(Ok(()), |cause| Err(Error::Poisoned(cause.clone())))
+    }
+
     /// Stops all further writes (T3); says so.
     fn poison(&mut self, error: Error) -> Error {
         let cause = match error {
@@ -335,5 +355,36 @@ impl WriteState {
             return Error::Poisoned(cause);
         }
         Error::Poisoned(self.poisoned.get_or_insert(cause).clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use esker_env::{Env, MemFs};
+
+    use super::*;
+    use crate::Db;
+
+    #[test]
+    fn t3_nothing_is_written_behind_a_commit_that_ended_halfway() {
+        let fs = MemFs::new();
+        let open = || {
+            Db::builder().background(false).env(Env::simulated(Arc::new(fs.clone()), 1)).open(Path::new("db"))
+        };
+        let db = open().unwrap();
+        let map = db.default_keyspace();
+        map.put("a", "1").unwrap();
+        db.handle.core.pipeline.state.lock().is_halfway = true;
+        let refused = |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "{result:?}");
+        refused(map.put("b", "2"));
+        refused(db.flush());
+        refused(db.sync());
+        assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]), "reads go on");
+        drop(map);
+        refused(db.close());
+        let db = open().unwrap();
+        assert_eq!(db.default_keyspace().len().unwrap(), 1);
     }
 }
