@@ -10,6 +10,8 @@
 //!
 //! LS1. Allowed: write skew, and in general cycles with two antidependencies in a row. Everything else is not.
 //! LS2. Time counts: who ended before another began is before it. Esker's snapshots are of the moment they are taken.
+//! LS3. A transaction of unknown outcome that a committed one has read from has committed, at its end at the latest: then
+//!      all of it counts, what it read and what else it appended.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -49,7 +51,7 @@ pub struct Transaction {
     pub outcome: Outcome,
     /// When it began.
     pub began: u64,
-    /// When its end was known.
+    /// When its end was known; if nobody knows it, the last moment at which it may have been.
     pub ended: u64,
 }
 
@@ -94,6 +96,7 @@ pub enum Kind {
 /// Everything wrong with a history; empty if it is snapshot isolated.
 pub fn check(history: &[Transaction]) -> Vec<Anomaly> {
     let writers = writers(history);
+    let history = &with_outcomes(history, &writers);
     let mut anomalies = Vec::new();
     for (t, transaction) in history.iter().enumerate() {
         if transaction.outcome == Outcome::Committed {
@@ -121,6 +124,26 @@ fn writers(history: &[Transaction]) -> HashMap<Element, usize> {
         }
     }
     writers
+}
+
+/// The history in which all that committed ones have read from has committed, too (LS3).
+fn with_outcomes(history: &[Transaction], writers: &HashMap<Element, usize>) -> Vec<Transaction> {
+    let mut history = history.to_vec();
+    let mut to_visit: Vec<usize> =
+        (0..history.len()).filter(|t| history[*t].outcome == Outcome::Committed).collect();
+    while let Some(t) = to_visit.pop() {
+        let accesses = history[t].accesses.clone();
+        for access in &accesses {
+            let Access::Read(_, list) = access else { continue };
+            for writer in list.iter().filter_map(|element| writers.get(element)) {
+                if history[*writer].outcome == Outcome::Unknown {
+                    history[*writer].outcome = Outcome::Committed;
+                    to_visit.push(*writer);
+                }
+            }
+        }
+    }
+    history
 }
 
 /// The elements that a transaction appends to a key, in order.

@@ -125,3 +125,36 @@ fn ls2_time_stale_reads_and_lost_writes() {
     ];
     assert_eq!(kinds(&overwritten), [Kind::LostUpdate], "what was acknowledged is gone");
 }
+
+#[test]
+fn ls3_what_was_read_from_an_unknown_transaction_counts_as_a_whole() {
+    let unknown = |accesses: &[Access]| Transaction { ended: 3, ..ended(Outcome::Unknown, accesses) };
+    let both = unknown(&[Append(X, 1), Append(Y, 2)]);
+    let half = [both.clone(), at(4, 5, &[read(X, &[1]), read(Y, &[])])];
+    assert_eq!(kinds(&half), [Kind::GSingle], "half of it is there");
+    let nothing = [both.clone(), at(4, 5, &[read(X, &[]), read(Y, &[])])];
+    assert!(kinds(&nothing).is_empty());
+    let all = [both, at(4, 5, &[read(X, &[1]), read(Y, &[2])])];
+    assert!(kinds(&all).is_empty());
+    // What is known of one says that another has committed: T0, for T1 has read it.
+    let chain = [
+        unknown(&[Append(X, 1), Append(Y, 2)]),
+        unknown(&[read(X, &[1]), Append(3, 3)]),
+        at(4, 5, &[read(3, &[3]), read(Y, &[])]),
+    ];
+    assert_eq!(kinds(&chain), [Kind::GSingle], "T1 counts, and so T0");
+    // Its own reads count.
+    let own = unknown(&[read(X, &[7]), Append(Y, 2)]);
+    assert!(kinds(&[own.clone(), at(4, 5, &[read(Y, &[])])]).is_empty());
+    assert_eq!(kinds(&[own, at(4, 5, &[read(Y, &[2])])]), [Kind::Garbage]);
+    let skewed = [
+        at(0, 1, &[Append(X, 1), Append(3, 3)]),
+        unknown(&[read(3, &[3]), read(X, &[]), Append(Y, 2)]),
+        at(4, 5, &[read(X, &[1])]),
+    ];
+    assert!(kinds(&skewed).is_empty());
+    assert_eq!(kinds(&[&skewed[..], &[at(6, 7, &[read(Y, &[2])])]].concat()), [Kind::GSingle]);
+    // It has ended when the next life begins, or never takes effect.
+    let late = [unknown(&[Append(X, 1)]), at(4, 5, &[read(X, &[])]), at(6, 7, &[read(X, &[1])])];
+    assert_eq!(kinds(&late), [Kind::RealTime]);
+}
