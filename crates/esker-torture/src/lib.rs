@@ -22,9 +22,11 @@ mod failure;
 pub mod history;
 mod journal;
 pub mod kill;
+mod panicky;
 pub mod power;
 mod script;
 mod shape;
+mod watch;
 mod world;
 mod writers;
 

@@ -1,12 +1,15 @@
 //! The child: opens the database and works on it until it is killed.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use esker::Db;
+use esker_env::Env;
 
 use super::Canary;
 use super::protocol::{Message, Sender};
 use crate::failure::{Failure, Result};
+use crate::panicky::PanickyThreads;
 use crate::script::{Op, Script, perform};
 use crate::shape::Shape;
 
@@ -29,7 +32,11 @@ pub struct ChildJob {
 /// What an operation that must succeed fails with.
 pub fn run_child(job: &ChildJob) -> Result<()> {
     let sender = Sender::stdout()?;
-    let db = Shape::of(job.seed).builder().open(&job.dir)?;
+    let mut env = Env::real();
+    if job.canary == Some(Canary::Panic) {
+        env.threads = Arc::new(PanickyThreads);
+    }
+    let db = Shape::of(job.seed).builder().env(env).open(&job.dir)?;
     sender.send(Message::Opened)?;
     std::thread::scope(|scope| {
         for (writer, scratch) in job.scratch.iter().enumerate() {
@@ -60,6 +67,9 @@ fn write(db: &Db, sender: &Sender, writer: usize, script: Script, canary: Option
             Some(Canary::Drop)
                 if n % 50 == 20 && !matches!(op, Op::Create(_) | Op::Drop(_) | Op::Rename(..)) => {}
             Some(Canary::Halves) => perform_in_halves(db, &op)?,
+            Some(Canary::Hang) if writer == 0 && n == 5 => loop {
+                std::thread::park();
+            },
             _ => perform(db, &op)?,
         }
         sender.send(Message::Ack(id))?;

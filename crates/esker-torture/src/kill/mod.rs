@@ -11,36 +11,37 @@
 //! K1. A killed process loses nothing that it handed to the operating system: `Buffered` and `Sync` commits are all
 //!     there, of `None` commits a prefix (J1 to J4 in `journal.rs`).
 //! K2. A failure keeps the directory as the kill left it.
+//! K3. A child that is killed was well: no thread of it had panicked, it opened the database, and (in one round of eight)
+//!     each writer was answered once more before the kill.
 
 mod child;
+mod ear;
 mod protocol;
 
 use std::fs;
-use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use esker::Db;
 use fastrand::Rng;
 
 pub use self::child::{ChildJob, run_child};
+use self::ear::{Ear, Waited};
 use self::protocol::Message;
 use crate::budget::{Budget, Progress};
 use crate::failure::{Failure, Result};
 use crate::journal::{Crash, Journal, Left};
 use crate::script::Script;
 use crate::shape::Shape;
+use crate::watch::{PATIENCE, PATIENCE_WITH_CANARY, tells_of_panic};
 use crate::world::World;
 
 /// The most threads that write.
 const WRITERS: usize = 4;
 /// The signal that cannot be caught.
 const SIGKILL: i32 = 9;
-/// Opening takes no longer.
-const OPENING_MAX: Duration = Duration::from_secs(20);
 /// One in so many rounds begins with a new database, so that making one is killed, too.
 const FRESH_EVERY: u32 = 40;
 
@@ -53,12 +54,21 @@ pub enum Canary {
     Drop,
     /// Commits each batch as two.
     Halves,
+    /// Background threads panic.
+    Panic,
+    /// A writer waits for ever.
+    Hang,
 }
 
 impl Canary {
     /// All, with their names on the command line.
-    pub const ALL: [(&'static str, Canary); 3] =
-        [("ack-early", Canary::AckEarly), ("drop", Canary::Drop), ("halves", Canary::Halves)];
+    pub const ALL: [(&'static str, Canary); 5] = [
+        ("ack-early", Canary::AckEarly),
+        ("drop", Canary::Drop),
+        ("halves", Canary::Halves),
+        ("panic", Canary::Panic),
+        ("hang", Canary::Hang),
+    ];
 
     /// The canary of this name.
     pub fn named(name: &str) -> Option<Canary> {
@@ -131,6 +141,8 @@ enum Moment {
     Starting(Duration),
     /// So long after the database is open.
     Working(Duration),
+    /// So long after the database is open, and when each writer has been answered once more (K3).
+    Answered(Duration),
 }
 
 impl Moment {
@@ -138,7 +150,8 @@ impl Moment {
         let micros = |n| Duration::from_micros(n);
         match rng.u8(0..8) {
             0 | 1 => Moment::Starting(micros(rng.u64(500..40_000))),
-            2..7 => Moment::Working(micros(rng.u64(0..100_000))),
+            2..6 => Moment::Working(micros(rng.u64(0..100_000))),
+            6 => Moment::Answered(micros(rng.u64(0..100_000))),
             _ => Moment::Working(micros(rng.u64(100_000..600_000))),
         }
     }
@@ -206,8 +219,9 @@ impl KillCampaign {
         let seed = rng.u64(..);
         let writers = rng.usize(1..=WRITERS);
         let moment = Moment::draw(rng);
-        let round = self.kill(world, seed, writers, moment)?;
+        let round = self.kill(world, seed, writers, moment);
         copy_dir(&self.database(), &self.evidence())?;
+        let round = round?;
         // A copy leaves the original for the next child to recover; the original, once closed, is as after a clean end.
         let dir = if rng.bool() { self.database() } else { self.dir.join("copy") };
         if dir != self.database() {
@@ -227,6 +241,37 @@ impl KillCampaign {
         Ok(left)
     }
 
+    /// Waits for the moment of the kill; fails if the child does not get there (K3). If it has ended, that is for others to
+    /// notice.
+    fn wait_for(&self, moment: Moment, writers: usize, ear: &Ear) -> Result<()> {
+        let (after, answered) = match moment {
+            Moment::Starting(after) => {
+                std::thread::sleep(after);
+                return Ok(());
+            }
+            Moment::Working(after) => (after, false),
+            Moment::Answered(after) => (after, true),
+        };
+        let patience = if self.canary == Some(Canary::Hang) { PATIENCE_WITH_CANARY } else { PATIENCE };
+        if ear.wait(patience, |heard| !heard.is_empty()) == Waited::InVain {
+            return Err(Failure::new(format!("the child has not opened the database in {patience:?}")));
+        }
+        std::thread::sleep(after);
+        if answered {
+            let before = protocol::acks(&ear.heard(), writers);
+            let is_answered = |heard: &[u8]| {
+                protocol::acks(heard, writers).iter().zip(&before).all(|(now, before)| now > before)
+            };
+            if ear.wait(patience, is_answered) == Waited::InVain {
+                let now = protocol::acks(&ear.heard(), writers);
+                return Err(Failure::new(format!(
+                    "a writer has waited for {patience:?}: operations acknowledged to each were {before:?}, are {now:?}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Starts a child, and kills it at its moment.
     fn kill(&self, world: &World, seed: u64, writers: usize, moment: Moment) -> Result<Round> {
         let mut command = Command::new(&self.program);
@@ -237,33 +282,19 @@ impl KillCampaign {
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|e| Failure::from(e).during("starting the child"))?;
-        let mut pipe = child.stdout.take().expect("it is piped");
-        let (said_something, first_word) = mpsc::channel();
-        let listener = std::thread::spawn(move || {
-            let mut heard = vec![0; 1];
-            // A child that dies first says nothing.
-            if pipe.read_exact(&mut heard).is_err() {
-                return Ok(Vec::new());
-            }
-            // The parent may have ended the child without waiting for it.
-            let _ = said_something.send(());
-            pipe.read_to_end(&mut heard).map(|_| heard)
-        });
-        match moment {
-            Moment::Starting(after) => std::thread::sleep(after),
-            Moment::Working(after) => {
-                // If it says nothing in this time, or ends, the verdict comes below.
-                let _ = first_word.recv_timeout(OPENING_MAX);
-                std::thread::sleep(after);
-            }
-        }
+        let ear = Ear::on(child.stdout.take().expect("it is piped"));
+        let waited = self.wait_for(moment, writers, &ear);
         child.kill()?;
         let output = child.wait_with_output()?;
-        let heard = listener.join().map_err(|_| Failure::new("the listener panicked"))??;
+        let heard = ear.into_heard()?;
+        let text = String::from_utf8_lossy(&output.stderr);
         if output.status.signal() != Some(SIGKILL) {
-            let text = String::from_utf8_lossy(&output.stderr);
             return Err(Failure::new(format!("the child ended by itself, {}: {text}", output.status)));
         }
+        if tells_of_panic(&text) {
+            return Err(Failure::new(format!("a thread of the child panicked: {text}")));
+        }
+        waited?;
         let messages =
             protocol::decode_all(&heard).ok_or_else(|| Failure::new("the child talks nonsense"))?;
         let mut journal = Journal::new(world.clone(), Shape::of(seed).durability);

@@ -66,6 +66,19 @@ pub(crate) fn decode_all(bytes: &[u8]) -> Option<Vec<Message>> {
     bytes.chunks_exact(BYTES).map(Message::decode).collect()
 }
 
+/// How many operations each of some writers was acknowledged, in what the parent has read so far.
+pub(crate) fn acks(bytes: &[u8], writers: usize) -> Vec<usize> {
+    let mut acks = vec![0; writers];
+    for message in bytes.chunks_exact(BYTES).filter_map(Message::decode) {
+        if let Message::Ack(writer) = message
+            && let Some(count) = acks.get_mut(usize::from(writer))
+        {
+            *count += 1;
+        }
+    }
+    acks
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +88,7 @@ mod tests {
         let all = [Message::Opened, Message::Intent(3), Message::Ack(3), Message::Intent(10)];
         let mut bytes: Vec<u8> = all.iter().flat_map(|m| m.encode()).collect();
         assert_eq!(decode_all(&bytes).unwrap(), all);
+        assert_eq!(acks(&bytes, 4), [0, 0, 0, 1]);
         bytes.extend([b'I', 1]);
         assert_eq!(decode_all(&bytes).unwrap(), all, "the last one was cut off");
         bytes[9] = 9;

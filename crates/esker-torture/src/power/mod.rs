@@ -204,7 +204,9 @@ impl PowerCampaign {
             let db = Db::builder().open(&dir).map_err(|e| Failure::from(e).during("opening"))?;
             let torn = db.stats().recovered_torn_bytes > 0;
             let found = World::read(&db, WRITERS)?;
-            Ok((journal.verify(&found, Crash::Power)?, torn))
+            let left = journal.verify(&found, Crash::Power)?;
+            db.close()?;
+            Ok((left, torn))
         };
         let (verdict, torn) = verdict().map_err(|failure: Failure| self.keep(left, &failure))?;
         summary.losses += 1;

@@ -1,0 +1,119 @@
+//! What a child says, at hand while it still talks.
+//!
+//! ```text
+//!   pipe --a thread--> bytes heard so far --> the parent, who may wait for more
+//! ```
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::failure::{Failure, Result};
+
+/// The parent's end of the pipe.
+pub(crate) struct Ear {
+    shared: Arc<Shared>,
+    listener: JoinHandle<io::Result<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    heard: Mutex<Heard>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct Heard {
+    bytes: Vec<u8>,
+    ended: bool,
+}
+
+/// How waiting for words ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// They were heard.
+    Heard,
+    /// The child closed the pipe: it is dead.
+    Ended,
+    /// It took too long.
+    InVain,
+}
+
+impl Ear {
+    pub(crate) fn on(mut pipe: impl Read + Send + 'static) -> Ear {
+        let shared = Arc::new(Shared::default());
+        let listener = std::thread::spawn({
+            let shared = shared.clone();
+            move || {
+                let end = listen(&mut pipe, &shared);
+                shared.heard.lock().ended = true;
+                shared.more.notify_all();
+                end
+            }
+        });
+        Ear { shared, listener }
+    }
+
+    /// Waits until what was heard is enough.
+    pub(crate) fn wait(&self, patience: Duration, enough: impl Fn(&[u8]) -> bool) -> Waited {
+        let until = Instant::now() + patience;
+        let mut heard = self.shared.heard.lock();
+        loop {
+            if enough(&heard.bytes) {
+                return Waited::Heard;
+            }
+            if heard.ended {
+                return Waited::Ended;
+            }
+            if self.shared.more.wait_until(&mut heard, until).timed_out() && !enough(&heard.bytes) {
+                return Waited::InVain;
+            }
+        }
+    }
+
+    /// What was heard so far.
+    pub(crate) fn heard(&self) -> Vec<u8> {
+        self.shared.heard.lock().bytes.clone()
+    }
+
+    /// All that a child has said that is dead.
+    pub(crate) fn into_heard(self) -> Result<Vec<u8>> {
+        self.listener.join().map_err(|_| Failure::new("the listener panicked"))??;
+        Ok(std::mem::take(&mut self.shared.heard.lock().bytes))
+    }
+}
+
+fn listen(pipe: &mut impl Read, shared: &Shared) -> io::Result<()> {
+    let mut buffer = [0; 4096];
+    loop {
+        let n = match pipe.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(n) => n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        shared.heard.lock().bytes.extend_from_slice(&buffer[..n]);
+        shared.more.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_ends_with_what_was_waited_for_the_end_or_in_vain() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let ear = Ear::on(reader);
+        assert_eq!(ear.wait(Duration::from_millis(20), |heard| !heard.is_empty()), Waited::InVain);
+        io::Write::write_all(&mut writer, b"abc").unwrap();
+        assert_eq!(ear.wait(Duration::from_secs(60), |heard| heard.len() == 3), Waited::Heard);
+        assert_eq!(ear.heard(), b"abc");
+        drop(writer);
+        assert_eq!(ear.wait(Duration::from_secs(60), |heard| heard.len() == 4), Waited::Ended);
+        assert_eq!(ear.into_heard().unwrap(), b"abc");
+    }
+}
