@@ -31,18 +31,24 @@ fn caught(canary: Canary, seed: u64) -> String {
     error
 }
 
-#[test]
-fn transactions_without_conflict_checks_are_caught_by_each_checker() {
-    // A list that loses an element contradicts what others have read.
-    let mut unseen = vec!["IncompatibleOrder", "a snapshot of the bank holds", "the counter is"];
+/// Runs with one seed after the other until the canary was caught in all of these ways.
+fn caught_as_each(canary: Canary, ways: &[&str]) {
+    let mut unseen = ways.to_vec();
     for seed in 2..62 {
-        let error = caught(Canary::NoConflictCheck, seed);
-        unseen.retain(|anomaly| !error.contains(anomaly));
+        let error = caught(canary, seed);
+        unseen.retain(|way| !error.contains(way));
         if unseen.is_empty() {
             return;
         }
     }
     panic!("never seen: {unseen:?}");
+}
+
+#[test]
+fn transactions_without_conflict_checks_are_caught_by_each_checker() {
+    // A list that loses an element contradicts what others have read.
+    let ways = ["IncompatibleOrder", "a snapshot of the bank holds", "the counter is"];
+    caught_as_each(Canary::NoConflictCheck, &ways);
 }
 
 #[test]
@@ -52,8 +58,21 @@ fn writes_that_a_process_acknowledges_before_it_makes_them_are_caught() {
 }
 
 #[test]
-fn transactions_without_a_snapshot_are_caught() {
-    caught(Canary::NoSnapshot, 2);
+fn transactions_without_a_snapshot_are_caught_by_each_checker() {
+    let ways = ["GSingle: ", "a snapshot of the bank holds", "long fork over the two keys"];
+    caught_as_each(Canary::NoSnapshot, &ways);
+}
+
+#[test]
+fn h4_panics_of_background_threads_are_caught_whatever_ends_a_life() {
+    let ways = ["a background thread panicked: a canary at the end", "a thread of the child panicked"];
+    caught_as_each(Canary::Panic, &ways);
+}
+
+#[test]
+fn h4_a_client_that_hangs_is_caught() {
+    let error = caught(Canary::Hang, 2);
+    assert!(error.contains("the child has written nothing down"), "{error}");
 }
 
 #[test]

@@ -7,10 +7,13 @@
 //! CL1. A tick before a call and one after it: if one call's second tick is smaller than another's first, then the first
 //!      call was over before the other began.
 //! CL2. Keys change as the clients go on, so that each has a short history of many clients at once.
+//!      Clients come to the two keys of a group at about the same moment.
 //! CL3. In a process that will be killed, what may take effect is written down before it can, and what was seen after it was.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use esker::{Db, Error, Keyspace};
 use fastrand::Rng;
@@ -20,12 +23,20 @@ use super::Canary;
 use super::linear::Action;
 use super::lists::{Access, Element, Outcome};
 use super::notes::{Line, Notes};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 const ACCOUNTS: u8 = 6;
 const DEPOSIT: u64 = 100;
 /// Each process gives out unique numbers of its own, 2 to the power of this.
 const LIFE_SHIFT: u32 = 24;
+/// Registers that one call may write or read, and those that are in use at a time.
+const REGISTERS: u64 = 3;
+/// Lists in use at a time.
+const LISTS: u64 = 4;
+/// After so many calls of all clients they go on to the next group of two keys.
+const GROUP_CALLS: u64 = 32;
+/// The longest pause of the canary between its reads.
+const CANARY_PAUSE_MICROS: u64 = 300;
 /// All the money there is.
 pub(crate) const MONEY: u64 = ACCOUNTS as u64 * DEPOSIT;
 
@@ -36,7 +47,8 @@ pub(crate) enum Event {
     Lists(Vec<Access>, Outcome),
     /// The sum of all accounts in one snapshot.
     Bank(u64),
-    Increment,
+    /// Of the one counter.
+    Counter(Action),
     /// Which of a group's two keys were there in one snapshot.
     Fork(u64, bool, bool),
 }
@@ -128,18 +140,30 @@ pub(crate) struct Client<'a> {
 
 impl Client<'_> {
     /// Works until told to end, or until `ops` are done.
-    pub(crate) fn run(mut self, ops: std::ops::Range<u64>) -> Result<Vec<Record>> {
+    pub(crate) fn run(mut self, ops: Range<u64>) -> Result<Vec<Record>> {
+        // Groups of different lives are apart.
+        let first_group = ops.start << u32::BITS;
+        let mut last_group = None;
+        let hangs_at = ops.start + 20;
         for n in ops {
             if self.world.stop.load(Ordering::Relaxed) {
                 break;
             }
-            match self.rng.u8(0..20) {
-                0..8 => self.register(n / 30 * 3)?,
+            if self.world.canary == Some(Canary::Hang) && self.id == 0 && n == hangs_at {
+                loop {
+                    std::thread::park();
+                }
+            }
+            let group = first_group + self.world.progress.load(Ordering::Relaxed) / GROUP_CALLS;
+            if last_group.replace(group) != Some(group) {
+                self.fork(group)?;
+            }
+            match self.rng.u8(0..18) {
+                0..8 => self.register(n / 30 * REGISTERS)?,
                 8..14 => self.lists(n / 20 * 3)?,
                 14..16 => self.transfer()?,
                 16 => self.read_bank()?,
-                17 => self.increment()?,
-                _ => self.fork(n / 8)?,
+                _ => self.increment()?,
             }
             self.world.progress.fetch_add(1, Ordering::Relaxed);
         }
@@ -175,39 +199,95 @@ impl Client<'_> {
     }
 
     fn register(&mut self, first_key: u64) -> Result<()> {
-        let key = first_key + self.rng.u64(0..3);
-        // The canary reads from a snapshot that a write of its own has outrun.
-        let old = (self.world.canary == Some(Canary::StaleReads)).then(|| self.places.db.snapshot());
-        let choice = self.rng.u8(0..10);
-        match choice {
-            0..4 => return self.write(key, Some(u64::from(self.world.unique()))),
-            4 => return self.write(key, None),
-            _ if old.is_some() => self.write(key, Some(u64::from(self.world.unique())))?,
-            _ => {}
+        let keys = first_key..first_key + REGISTERS;
+        let key = self.rng.u64(keys.clone());
+        match self.rng.u8(0..20) {
+            0..6 => self.put(key),
+            6 => self.write(&[(key, None)], |places| Ok(places.registers.remove(key.to_be_bytes())?)),
+            7 => self.write_batch(keys),
+            8 => self.remove_range(key..keys.end),
+            9 => self.walk_registers(keys),
+            _ => self.read_register(key),
         }
-        let (registers, name) = (&self.places.registers, key.to_be_bytes());
+    }
+
+    /// Makes some writes with one call, whose effect on each key is an operation of its own (H1).
+    fn write(
+        &mut self,
+        writes: &[(u64, Option<u64>)],
+        call: impl FnOnce(&Places) -> Result<()>,
+    ) -> Result<()> {
+        let mut events = Vec::new();
+        for &(key, value) in writes {
+            let (called, event) = (self.world.tick(), Event::Register(key, Action::Write(value)));
+            self.announce(called, || event.clone())?;
+            events.push((called, event));
+        }
+        let replies_early = self.world.canary == Some(Canary::EarlyReply);
+        if !replies_early {
+            call(self.places)?;
+            return events.into_iter().try_for_each(|(called, event)| self.record(called, event));
+        }
+        events.into_iter().try_for_each(|(called, event)| self.record(called, event))?;
+        call(self.places)
+    }
+
+    fn put(&mut self, key: u64) -> Result<()> {
+        let value = u64::from(self.world.unique());
+        self.write(&[(key, Some(value))], |places| {
+            Ok(places.registers.put(key.to_be_bytes(), value.to_le_bytes())?)
+        })
+    }
+
+    fn write_batch(&mut self, keys: Range<u64>) -> Result<()> {
+        let mut writes = Vec::new();
+        for key in keys {
+            let value = u64::from(self.world.unique());
+            writes.push((key, self.rng.bool().then_some(value)));
+        }
+        self.write(&writes, |places| {
+            let mut batch = places.db.batch();
+            for (key, value) in &writes {
+                match value {
+                    Some(value) => batch.put(&places.registers, key.to_be_bytes(), value.to_le_bytes())?,
+                    None => batch.remove(&places.registers, key.to_be_bytes())?,
+                }
+            }
+            Ok(batch.commit()?)
+        })
+    }
+
+    fn remove_range(&mut self, keys: Range<u64>) -> Result<()> {
+        let writes: Vec<_> = keys.clone().map(|key| (key, None)).collect();
+        self.write(&writes, |places| {
+            Ok(places.registers.remove_range(keys.start.to_be_bytes()..keys.end.to_be_bytes())?)
+        })
+    }
+
+    fn read_register(&mut self, key: u64) -> Result<()> {
+        let name = key.to_be_bytes();
+        if self.world.canary == Some(Canary::StaleReads) {
+            // The canary reads from a snapshot that a write of its own has outrun.
+            let old = self.places.db.snapshot();
+            self.put(key)?;
+            let called = self.world.tick();
+            let value = old.get(&self.places.registers, name)?;
+            return self.record(called, Event::Register(key, Action::Read(value.as_deref().map(number))));
+        }
         let called = self.world.tick();
-        let value = match &old {
-            Some(old) => old.get(registers, name)?,
-            None => registers.get(name)?,
-        };
+        let value = self.places.registers.get(name)?;
         self.record(called, Event::Register(key, Action::Read(value.as_deref().map(number))))
     }
 
-    fn write(&mut self, key: u64, value: Option<u64>) -> Result<()> {
-        let called = self.world.tick();
-        let event = Event::Register(key, Action::Write(value));
-        self.announce(called, || event.clone())?;
-        let replies_early = self.world.canary == Some(Canary::EarlyReply);
-        if replies_early {
-            self.record(called, event.clone())?;
+    /// Reads registers in one walk, which for each of them is a read of its own.
+    fn walk_registers(&mut self, keys: Range<u64>) -> Result<()> {
+        let called: Vec<u64> = keys.clone().map(|_| self.world.tick()).collect();
+        let found = walk(&keys, self.rng.bool(), |bounds| self.places.registers.range(bounds))?;
+        for (key, called) in keys.zip(called) {
+            let value = found.get(&key).map(|value| number(value));
+            self.record(called, Event::Register(key, Action::Read(value)))?;
         }
-        let (registers, name) = (&self.places.registers, key.to_be_bytes());
-        match value {
-            Some(value) => registers.put(name, value.to_le_bytes())?,
-            None => registers.remove(name)?,
-        }
-        if replies_early { Ok(()) } else { self.record(called, event) }
+        Ok(())
     }
 
     fn lists(&mut self, first_key: u64) -> Result<()> {
@@ -216,7 +296,12 @@ impl Client<'_> {
         let mut tx = Tx::begin(self.places, self.world.canary);
         let mut accesses = Vec::new();
         for _ in 0..self.rng.usize(1..=4) {
-            let key = first_key + self.rng.u64(0..4);
+            if self.rng.u8(0..6) == 0 {
+                let keys = first_key..first_key + LISTS;
+                accesses.extend(reads(keys.clone(), &tx.walk(&lists, &keys, self.rng.bool())?));
+                continue;
+            }
+            let key = first_key + self.rng.u64(0..LISTS);
             let mut list = elements(tx.get(&lists, &key.to_be_bytes())?.as_deref().unwrap_or(&[]));
             let append = self.rng.bool();
             if !append || self.rng.bool() {
@@ -263,29 +348,40 @@ impl Client<'_> {
         let mut tx = Tx::begin(self.places, self.world.canary);
         let n = tx.get(&counter, b"n")?.as_deref().map_or(0, number);
         tx.put(&counter, b"n", (n + 1).to_le_bytes().to_vec())?;
-        self.announce(called, || Event::Increment)?;
-        if tx.commit()? { self.record(called, Event::Increment) } else { self.take_back(called) }
+        let event = Event::Counter(Action::Increment(n));
+        self.announce(called, || event.clone())?;
+        if tx.commit()? { self.record(called, event) } else { self.take_back(called) }
     }
 
+    /// Looks at the two keys of a group again and again, and writes one of them if that is this client's task.
     fn fork(&mut self, group: u64) -> Result<()> {
-        let forks = self.places.forks.clone();
-        let key = |side: u8| [&group.to_be_bytes()[..], &[side]].concat();
-        if self.id < 2 && self.rng.bool() {
-            return Ok(forks.put(key(self.id as u8), "")?);
+        let snapshots = self.rng.usize(1..=4);
+        let writes_at = (self.id < 2).then(|| self.rng.usize(0..=snapshots));
+        for n in 0..=snapshots {
+            if writes_at == Some(n) {
+                self.places.forks.put(fork_key(group, self.id), "")?;
+            }
+            if n < snapshots {
+                self.read_fork(group)?;
+            }
         }
+        Ok(())
+    }
+
+    fn read_fork(&mut self, group: u64) -> Result<()> {
         let called = self.world.tick();
         let mut tx = Tx::begin(self.places, self.world.canary);
         let mut seen = [false; 2];
         let first = self.rng.usize(0..2);
         for side in [first, 1 - first] {
-            seen[side] = tx.get(&forks, &key(side as u8))?.is_some();
+            seen[side] = tx.get(&self.places.forks, &fork_key(group, side))?.is_some();
         }
         self.record(called, Event::Fork(group, seen[0], seen[1]))
     }
 
-    /// Reads everything that clients of `ops` calls each may have written, with nobody else at work. Returns the counter.
-    pub(crate) fn audit(&mut self, ops: u64) -> Result<u64> {
-        for key in 0..ops / 30 * 3 + 3 {
+    /// Reads everything that clients of `ops` calls each may have written, with nobody else at work.
+    pub(crate) fn audit(&mut self, ops: u64) -> Result<()> {
+        for key in 0..ops / 30 * REGISTERS + REGISTERS {
             let called = self.world.tick();
             let value = self.places.registers.get(key.to_be_bytes())?.as_deref().map(number);
             self.record(called, Event::Register(key, Action::Read(value)))?;
@@ -293,14 +389,56 @@ impl Client<'_> {
         let called = self.world.tick();
         let snapshot = self.places.db.snapshot();
         let mut accesses = Vec::new();
-        for key in 0..ops / 20 * 3 + 4 {
+        let keys = 0..ops / 20 * 3 + LISTS;
+        for key in keys.clone() {
             let list = snapshot.get(&self.places.lists, key.to_be_bytes())?;
             accesses.push(Access::Read(key, elements(list.as_deref().unwrap_or(&[]))));
         }
         self.record(called, Event::Lists(accesses, Outcome::Committed))?;
+        let called = self.world.tick();
+        let transaction = self.places.db.begin();
+        let found = walk(&keys, self.rng.bool(), |bounds| transaction.range(&self.places.lists, bounds))?;
+        self.record(called, Event::Lists(reads(keys, &found).collect(), Outcome::Committed))?;
         self.read_bank()?;
-        Ok(self.places.counter.get("n")?.as_deref().map_or(0, number))
+        let called = self.world.tick();
+        let count = self.places.counter.get("n")?;
+        self.record(called, Event::Counter(Action::Read(count.as_deref().map(number))))
     }
+}
+
+/// The key of one side of a group.
+fn fork_key(group: u64, side: usize) -> Vec<u8> {
+    [&group.to_be_bytes()[..], &[side as u8]].concat()
+}
+
+/// What a walk finds, in either direction: each key once, in order, and within the bounds.
+fn walk(
+    keys: &Range<u64>,
+    backwards: bool,
+    range: impl FnOnce(Range<[u8; 8]>) -> esker::Range,
+) -> Result<BTreeMap<u64, Vec<u8>>> {
+    let entries = range(keys.start.to_be_bytes()..keys.end.to_be_bytes());
+    let entries = entries.map(|entry| entry.map(|(key, value)| (name(&key), value.to_vec())));
+    let found: esker::Result<Vec<(u64, Vec<u8>)>> =
+        if backwards { entries.rev().collect() } else { entries.collect() };
+    let mut found = found?;
+    if backwards {
+        found.reverse();
+    }
+    if !found.is_sorted_by(|a, b| a.0 < b.0) || !found.iter().all(|(key, _)| keys.contains(key)) {
+        let shown: Vec<u64> = found.iter().map(|(key, _)| *key).collect();
+        return Err(Failure::new(format!("a walk over {keys:?}, backwards: {backwards}, gives {shown:?}")));
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// The lists of some keys, of those that are there, as reads.
+fn reads(keys: Range<u64>, found: &BTreeMap<u64, Vec<u8>>) -> impl Iterator<Item = Access> {
+    keys.map(|key| Access::Read(key, elements(found.get(&key).map_or(&[][..], Vec::as_slice))))
+}
+
+fn name(key: &[u8]) -> u64 {
+    key.try_into().map_or(u64::MAX, u64::from_be_bytes)
 }
 
 fn number(bytes: &[u8]) -> u64 {
@@ -317,20 +455,51 @@ struct Tx<'a> {
     transaction: esker::Transaction,
     canary: Option<Canary>,
     own: BTreeMap<(String, Vec<u8>), (Keyspace, Vec<u8>)>,
+    /// What a canary has read.
+    seen: BTreeMap<(String, Vec<u8>), Option<Vec<u8>>>,
 }
 
 impl<'a> Tx<'a> {
     fn begin(places: &'a Places, canary: Option<Canary>) -> Self {
-        Tx { places, transaction: places.db.begin(), canary, own: BTreeMap::new() }
+        Tx { places, transaction: places.db.begin(), canary, own: BTreeMap::new(), seen: BTreeMap::new() }
     }
 
     fn get(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let own = self.own.get(&(keyspace.name(), key.to_vec()));
-        if self.canary == Some(Canary::NoSnapshot) && own.is_none() {
-            std::thread::yield_now();
-            return Ok(keyspace.get(key)?.map(|value| value.to_vec()));
+        if self.canary == Some(Canary::NoSnapshot) && !self.own.contains_key(&(keyspace.name(), key.to_vec()))
+        {
+            return self.get_newest(keyspace, key);
         }
         Ok(self.transaction.get(keyspace, key)?.map(|value| value.to_vec()))
+    }
+
+    /// The canary's read: what a key holds when it is first read.
+    fn get_newest(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let name = (keyspace.name(), key.to_vec());
+        if let Some(seen) = self.seen.get(&name) {
+            return Ok(seen.clone());
+        }
+        // Time for others to write.
+        std::thread::sleep(Duration::from_micros(fastrand::u64(..CANARY_PAUSE_MICROS)));
+        let value = keyspace.get(key)?.map(|value| value.to_vec());
+        self.seen.insert(name, value.clone());
+        Ok(value)
+    }
+
+    /// What is there of some keys, in one walk.
+    fn walk(
+        &mut self,
+        keyspace: &Keyspace,
+        keys: &Range<u64>,
+        backwards: bool,
+    ) -> Result<BTreeMap<u64, Vec<u8>>> {
+        if self.canary != Some(Canary::NoSnapshot) {
+            return walk(keys, backwards, |bounds| self.transaction.range(keyspace, bounds));
+        }
+        let mut found = BTreeMap::new();
+        for key in keys.clone() {
+            found.extend(self.get(keyspace, &key.to_be_bytes())?.map(|value| (key, value)));
+        }
+        Ok(found)
     }
 
     fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: Vec<u8>) -> Result<()> {

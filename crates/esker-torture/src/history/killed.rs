@@ -7,28 +7,32 @@
 //!
 //! KL1. What has returned to a client has happened: `Buffered` and `Sync` commits outlive the process. What was under way has
 //!      happened before the next life begins, or never will (H3).
+//! KL2. Until it was killed the process was well: no thread of it had panicked, and it went on writing notes (H4).
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use esker::Durability;
+use esker_env::Env;
 use fastrand::Rng;
 
 use super::clients::{Client, Places, Record, World};
 use super::notes::{Notes, Told};
-use super::{Canary, Cut, OPS, churn};
+use super::{Canary, Cut, LOOK_EVERY, OPS, churn};
 use crate::failure::{Failure, Result};
+use crate::panicky::PanickyThreads;
 use crate::shape::Shape;
+use crate::watch::{PATIENCE, PATIENCE_WITH_CANARY, Watch, tells_of_panic};
 
 /// The signal that cannot be caught.
 const SIGKILL: i32 = 9;
-/// How often the parent looks how far its child has come.
-const LOOK_EVERY: Duration = Duration::from_micros(200);
 /// So much a child writes down about as it works, in bytes; it is killed somewhere before.
-const NOTES_BYTES: u64 = 100_000;
+const NOTES_BYTES: u64 = 200_000;
 
 /// One life, as the parent tells it to its child.
 #[derive(Clone, Debug)]
@@ -83,10 +87,21 @@ impl HistoryJob {
         command.args(self.canary.map(|canary| format!("--canary={}", canary.name())));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|e| Failure::from(e).during("starting the child"))?;
+        let patience = if self.canary == Some(Canary::Hang) { PATIENCE_WITH_CANARY } else { PATIENCE };
+        let mut hangs = false;
         match moment {
             Moment::Starting(after) => std::thread::sleep(after),
             Moment::Working(bytes) => {
-                while fs::metadata(&self.notes)?.len() < bytes && child.try_wait()?.is_none() {
+                let mut watch = Watch::new(patience);
+                loop {
+                    let written = fs::metadata(&self.notes)?.len();
+                    if written >= bytes || child.try_wait()?.is_some() {
+                        break;
+                    }
+                    hangs = watch.stands_still(written);
+                    if hangs {
+                        break;
+                    }
                     std::thread::sleep(LOOK_EVERY);
                 }
             }
@@ -94,9 +109,15 @@ impl HistoryJob {
         child.kill()?;
         let output = child.wait_with_output()?;
         let is_killed = output.status.signal() == Some(SIGKILL);
+        let text = String::from_utf8_lossy(&output.stderr);
         if !is_killed && !output.status.success() {
-            let text = String::from_utf8_lossy(&output.stderr);
             return Err(Failure::new(format!("the child ended by itself, {}: {text}", output.status)));
+        }
+        if tells_of_panic(&text) {
+            return Err(Failure::new(format!("a thread of the child panicked: {text}")));
+        }
+        if hangs {
+            return Err(Failure::new(format!("the child has written nothing down for {patience:?}")));
         }
         // Clients, and the one that audits.
         let told = Told::read(&self.notes, self.threads + 1)?;
@@ -119,7 +140,11 @@ impl HistoryJob {
 pub fn run_history_child(job: &HistoryJob) -> Result<()> {
     let notes = Notes::append(&job.notes)?;
     let durability = if job.sync { Durability::Sync } else { Durability::Buffered };
-    let db = Shape::of(job.seed).builder().durability(durability).open(&job.dir)?;
+    let mut env = Env::real();
+    if job.canary == Some(Canary::Panic) {
+        env.threads = Arc::new(PanickyThreads);
+    }
+    let db = Shape::of(job.seed).builder().env(env).durability(durability).open(&job.dir)?;
     let world = World::resumed(job.canary, job.clock, job.life);
     let places = Places::new(&db)?;
     let mut rng = Rng::with_seed(job.seed ^ job.clock);
@@ -133,6 +158,7 @@ pub fn run_history_child(job: &HistoryJob) -> Result<()> {
     };
     client(usize::MAX).audit(job.life * OPS)?;
     let clients: Vec<_> = (0..job.threads).map(client).collect();
+    let churn_rng = rng.fork();
     std::thread::scope(|scope| {
         let ops = job.life * OPS..(job.life + 1) * OPS;
         let threads: Vec<_> = clients
@@ -142,11 +168,12 @@ pub fn run_history_child(job: &HistoryJob) -> Result<()> {
                 scope.spawn(move || client.run(ops))
             })
             .collect();
-        while !threads.iter().all(|thread| thread.is_finished()) {
-            churn(&db);
-        }
-        for thread in threads {
-            thread.join().map_err(|_| Failure::new("a client panicked"))??;
+        let churner = scope.spawn(|| churn(&db, &world.stop, churn_rng));
+        let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        world.stop.store(true, Ordering::Relaxed);
+        churner.join().map_err(|_| Failure::new("the thread that flushes panicked"))??;
+        for outcome in outcomes {
+            outcome.map_err(|_| Failure::new("a client panicked"))??;
         }
         Ok::<(), Failure>(())
     })?;

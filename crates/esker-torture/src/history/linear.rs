@@ -22,6 +22,8 @@ pub enum Action {
     Write(Option<u64>),
     /// Read this value.
     Read(Option<u64>),
+    /// Found this number, which nothing is 0, and wrote the next, in one step.
+    Increment(u64),
 }
 
 /// An operation on a register.
@@ -63,6 +65,7 @@ fn step(value: Option<u64>, action: Action) -> Option<Option<u64>> {
     match action {
         Action::Write(new) => Some(new),
         Action::Read(seen) => (seen == value).then_some(value),
+        Action::Increment(from) => (from == value.unwrap_or(0)).then_some(Some(from + 1)),
     }
 }
 
@@ -229,6 +232,25 @@ mod tests {
         assert!(!good(&[maybe, read(None, 4, 5), read(Some(1), 6, 7)]), "it happened too late");
         assert!(!good(&[maybe, read(Some(1), 4, 5), read(None, 6, 7)]));
         assert!(good(&[maybe, write(2, 1, 2), read(Some(2), 4, 5), read(Some(2), 6, 7)]));
+    }
+
+    #[test]
+    fn increments_leave_no_number_out_and_give_none_twice() {
+        let increment = |from, called, returned| op(Action::Increment(from), called, returned);
+        assert!(good(&[increment(0, 0, 3), increment(1, 1, 2), read(Some(2), 4, 5)]));
+        assert!(!good(&[increment(0, 0, 3), increment(0, 1, 2), read(Some(1), 4, 5)]), "a lost update");
+        assert!(!good(&[increment(0, 0, 1), read(None, 2, 3)]), "a lost increment");
+        assert!(!good(&[increment(1, 0, 1), increment(0, 2, 3)]), "a stale read");
+        // One that is unknown does not make up for one that is lost.
+        let maybe = Operation { maybe: true, ..increment(1, 2, 9) };
+        assert!(good(&[increment(0, 0, 1), maybe, read(Some(2), 10, 11)]));
+        assert!(good(&[increment(0, 0, 1), maybe, read(Some(1), 10, 11)]));
+        let lost = [increment(0, 0, 1), increment(1, 2, 3), increment(1, 4, 5)];
+        let maybe = Operation { maybe: true, ..increment(2, 6, 9) };
+        assert!(
+            !good(&[&lost[..], &[maybe, read(Some(3), 10, 11)]].concat()),
+            "three are told of, and 3 it is"
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! H2. Transactions are snapshot isolated, and a snapshot is of the moment it was taken.
 //! H3. H1 and H2 hold over a power loss for a database that commits with `Sync`, and over a kill with `Buffered`: what was
 //!     acknowledged before it has happened, what was under way has happened or never will.
+//! H4. No thread panics and none waits for ever, in a life that is cut short neither.
 
 mod clients;
 mod graph;
@@ -19,9 +20,10 @@ pub mod lists;
 mod notes;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use esker::{Builder, Db, Durability};
@@ -34,19 +36,23 @@ use self::linear::{Action, Operation};
 use self::lists::{Outcome, Transaction};
 use crate::budget::{Budget, Progress};
 use crate::failure::{Failure, Result};
+use crate::panicky::PanickyThreads;
 use crate::shape::Shape;
+use crate::watch::{PATIENCE, Watch};
 
 /// Calls that each client makes in one life.
 const OPS: u64 = 200;
 /// The most lives of a database.
 const LIVES: u64 = 3;
+/// How often whoever waits for clients looks how far they have come.
+const LOOK_EVERY: Duration = Duration::from_micros(200);
 
 /// What clients do wrong on purpose, to prove that the checkers notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
     /// Transactions are committed without looking for conflicts.
     NoConflictCheck,
-    /// Transactions read the newest state of each key instead of one snapshot.
+    /// Transactions read each key as it is when they first read it, instead of one snapshot.
     NoSnapshot,
     /// Single keys are read from a snapshot taken before.
     StaleReads,
@@ -54,16 +60,22 @@ pub enum Canary {
     ForgetfulCrash,
     /// Writes of single keys return before they are made.
     EarlyReply,
+    /// Background threads panic, in lives that a crash ends.
+    Panic,
+    /// A client waits for ever, in a process that can be killed.
+    Hang,
 }
 
 impl Canary {
     /// All, with their names on the command line.
-    const ALL: [(&'static str, Canary); 5] = [
+    const ALL: [(&'static str, Canary); 7] = [
         ("no-conflict-check", Canary::NoConflictCheck),
         ("no-snapshot", Canary::NoSnapshot),
         ("stale-reads", Canary::StaleReads),
         ("forgetful-crash", Canary::ForgetfulCrash),
         ("early-reply", Canary::EarlyReply),
+        ("panic", Canary::Panic),
+        ("hang", Canary::Hang),
     ];
 
     /// The canary of this name.
@@ -157,8 +169,6 @@ struct Cut {
 /// What one life of a database was.
 struct Lived {
     records: Vec<Record>,
-    /// The counter in the end, unless there was a crash.
-    counted: u64,
     /// What the crash left.
     crash: Option<(MemFs, Cut)>,
 }
@@ -169,9 +179,8 @@ struct Story {
     operations: Vec<Operation>,
     transactions: Vec<Transaction>,
     bank: Vec<u64>,
-    /// Increments that were acknowledged, and those that a crash left unknown.
-    increments: u64,
-    increments_maybe: u64,
+    /// Operations on the counter.
+    counter: Vec<Operation>,
     forks: Vec<(u64, bool, bool)>,
 }
 
@@ -208,15 +217,15 @@ impl HistoryCampaign {
         let on_files = match self.canary {
             // In memory the loss is certain; a kill rarely meets one.
             Some(Canary::ForgetfulCrash) => false,
-            // Only a process that ends in the midst of a write shows it.
-            Some(Canary::EarlyReply) => true,
+            // Only a process that ends in the midst of a write shows it, or only a process can be ended.
+            Some(Canary::EarlyReply | Canary::Hang) => true,
             _ => rng.u8(0..4) == 0,
         };
         if on_files {
             std::fs::create_dir_all(&self.dir)?;
             let place = tempfile::Builder::new().prefix("history-").tempdir_in(&self.dir)?;
-            let counted = self.lives_of_processes(place.path(), seed, lives, &mut rng, &mut story, summary);
-            counted.and_then(|counted| story.check(counted)).map_err(|failure| {
+            let lived = self.lives_of_processes(place.path(), seed, lives, &mut rng, &mut story, summary);
+            lived.and_then(|()| story.check()).map_err(|failure| {
                 let kept = place.keep();
                 Failure::new(format!(
                     "{failure}\nthe database and what its clients wrote down: {}",
@@ -224,8 +233,8 @@ impl HistoryCampaign {
                 ))
             })?;
         } else {
-            let counted = self.lives_in_memory(seed, lives, &mut rng, &world, &mut story, summary)?;
-            story.check(counted)?;
+            self.lives_in_memory(seed, lives, &mut rng, &world, &mut story, summary)?;
+            story.check()?;
         }
         story.count(summary);
         Ok(())
@@ -240,7 +249,7 @@ impl HistoryCampaign {
         rng: &mut Rng,
         story: &mut Story,
         summary: &mut HistorySummary,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let dir = place.join("db");
         let mut clock = 0;
         for life in 0..lives {
@@ -259,12 +268,13 @@ impl HistoryCampaign {
             story.add(killed.records, killed.cut);
             clock = killed.clock;
         }
-        let world = World::resumed(self.canary, clock, lives);
+        let canary = self.canary.filter(|canary| *canary != Canary::Hang);
+        let world = World::resumed(canary, clock, lives);
         let db = Shape::of(seed).builder().durability(Durability::Sync).open(&dir)?;
         let lived = self.life(&db, &world, rng, lives, End::Close, &MemFs::new())?;
         db.close()?;
         story.add(lived.records, None);
-        Ok(lived.counted)
+        Ok(())
     }
 
     fn lives_in_memory(
@@ -275,7 +285,7 @@ impl HistoryCampaign {
         world: &World,
         story: &mut Story,
         summary: &mut HistorySummary,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let mut fs = MemFs::new();
         for life in 0..=lives {
             let end = match rng.u8(0..3) {
@@ -292,28 +302,26 @@ impl HistoryCampaign {
                 Some(Canary::ForgetfulCrash) => Durability::None,
                 _ => kept,
             };
-            let builder: Builder = Shape::of(seed).builder().env(Env::with_fs(Arc::new(fs.clone())));
-            let db = builder.durability(durability).open("db")?;
-            let Lived { records, counted, crash } = self.life(&db, world, rng, life, end, &fs)?;
-            if life == lives {
-                db.close()?;
-                story.add(records, None);
-                return Ok(counted);
+            let mut env = Env::with_fs(Arc::new(fs.clone()));
+            if self.canary == Some(Canary::Panic) && end != End::Close {
+                env.threads = Arc::new(PanickyThreads);
             }
-            let Some((left, cut)) = crash else {
-                db.close()?;
-                story.add(records, None);
-                continue;
-            };
-            drop(db);
-            fs = left;
-            story.add(records, Some(cut));
+            let builder: Builder = Shape::of(seed).builder().env(env);
+            let db = builder.durability(durability).open("db")?;
+            let Lived { records, crash } = self.life(&db, world, rng, life, end, &fs)?;
+            // After a crash it has lived on beside what the crash left, and must be well (H4).
+            db.close()?;
+            story.add(records, crash.as_ref().map(|(_, cut)| *cut));
             match end {
+                End::Close => {}
                 End::Kill => summary.kills += 1,
-                _ => summary.power_losses += 1,
+                End::PowerLoss => summary.power_losses += 1,
+            }
+            if let Some((left, _)) = crash {
+                fs = left;
             }
         }
-        unreachable!("the last life returns")
+        Ok(())
     }
 
     /// One life: an audit of what is there, then clients, then its end; before a close, another audit.
@@ -326,8 +334,8 @@ impl HistoryCampaign {
         world.progress.store(0, Ordering::Relaxed);
         let crash_at = rng.u64(0..OPS * self.threads as u64 * 3 / 4);
         let clients: Vec<_> = (0..self.threads).map(|id| client(id, rng.fork())).collect();
-        let seed = rng.u64(..);
-        let (outcomes, crash) = std::thread::scope(|scope| {
+        let (seed, churn_rng) = (rng.u64(..), rng.fork());
+        let (outcomes, churned, crash) = std::thread::scope(|scope| {
             let ops = life * OPS..(life + 1) * OPS;
             let threads: Vec<_> = clients
                 .into_iter()
@@ -338,39 +346,72 @@ impl HistoryCampaign {
                     })
                 })
                 .collect();
-            let crash = (end != End::Close).then(|| {
-                while world.progress.load(Ordering::Relaxed) < crash_at
-                    && !threads.iter().any(|t| t.is_finished())
-                {
-                    std::thread::sleep(Duration::from_micros(200));
+            let churner = scope.spawn(|| churn(db, &world.stop, churn_rng));
+            let all_are_finished = || threads.iter().all(|t| t.is_finished());
+            let crash = match end {
+                End::Close => {
+                    self.wait_until(world, all_are_finished);
+                    None
                 }
-                let before = world.tick();
-                let left = if end == End::Kill { fs.kill() } else { fs.crash(seed) };
-                (left, Cut { before, after: world.tick() })
-            });
-            while crash.is_none() && !threads.iter().all(|t| t.is_finished()) {
-                churn(db);
-            }
+                End::Kill | End::PowerLoss => {
+                    self.wait_until(world, || {
+                        world.progress.load(Ordering::Relaxed) >= crash_at
+                            || threads.iter().any(|t| t.is_finished())
+                    });
+                    let before = world.tick();
+                    let left = if end == End::Kill { fs.kill() } else { fs.crash(seed) };
+                    Some((left, Cut { before, after: world.tick() }))
+                }
+            };
             world.stop.store(true, Ordering::Relaxed);
+            self.wait_until(world, || all_are_finished() && churner.is_finished());
             let outcomes: Vec<_> = threads
                 .into_iter()
                 .map(|t| t.join().map_err(|_| Failure::new("a client panicked")))
                 .collect();
-            (outcomes, crash)
+            (outcomes, churner.join(), crash)
         });
-        let counted = if crash.is_none() { auditor.audit((life + 1) * OPS)? } else { 0 };
+        churned.map_err(|_| Failure::new("the thread that flushes panicked"))??;
+        if crash.is_none() {
+            auditor.audit((life + 1) * OPS)?;
+        }
         let mut records = auditor.records;
         for outcome in outcomes {
             records.extend(outcome??);
         }
-        Ok(Lived { records, counted, crash })
+        Ok(Lived { records, crash })
+    }
+
+    /// Waits for something that clients at work bring about. Threads that wait for ever cannot be ended, so if the clients
+    /// come to a stand, this process ends (H4).
+    fn wait_until(&self, world: &World, is_so: impl Fn() -> bool) {
+        let mut watch = Watch::new(PATIENCE);
+        while !is_so() {
+            if watch.stands_still(world.progress.load(Ordering::Relaxed)) {
+                let (seed, threads) = (self.seed, self.threads);
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "no client has got anywhere for {PATIENCE:?}\nto try again (threads are scheduled anew): \
+                     esker-torture history --seed {seed} --threads {threads}",
+                );
+                std::process::exit(1);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 }
 
-/// Flushes and merges beside the clients. If it cannot, writes will say why.
-fn churn(db: &Db) {
-    let _ = db.flush();
-    std::thread::sleep(Duration::from_millis(1));
+/// Flushes and merges beside the clients until it is told to end.
+fn churn(db: &Db, stop: &AtomicBool, mut rng: Rng) -> Result<()> {
+    while !stop.load(Ordering::Relaxed) {
+        if rng.u8(0..8) == 0 {
+            db.compact().map_err(|e| Failure::from(e).during("merging beside the clients"))?;
+        } else {
+            db.flush().map_err(|e| Failure::from(e).during("flushing beside the clients"))?;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 impl Story {
@@ -390,9 +431,13 @@ impl Story {
                 returned = cut.after;
             }
             match event {
-                Event::Register(_, Action::Read(_)) | Event::Fork(..) if unknown => {}
+                Event::Register(_, Action::Read(_)) | Event::Counter(Action::Read(_)) | Event::Fork(..)
+                    if unknown => {}
                 Event::Register(key, action) => {
                     self.operations.push(Operation { key, action, called, returned, maybe: unknown });
+                }
+                Event::Counter(action) => {
+                    self.counter.push(Operation { key: 0, action, called, returned, maybe: unknown });
                 }
                 Event::Lists(accesses, outcome) => {
                     let outcome = match outcome {
@@ -402,15 +447,13 @@ impl Story {
                     self.transactions.push(Transaction { accesses, outcome, began: called, ended: returned });
                 }
                 Event::Bank(_) => {}
-                Event::Increment if unknown => self.increments_maybe += 1,
-                Event::Increment => self.increments += 1,
                 Event::Fork(group, first, second) => self.forks.push((group, first, second)),
             }
         }
     }
 
     /// Everything that is wrong, by all checkers: one kind of anomaly must not hide that another goes unseen.
-    fn check(&self, counted: u64) -> Result<()> {
+    fn check(&self) -> Result<()> {
         let mut wrong = Vec::new();
         if let Err(operations) = linear::check(&self.operations) {
             wrong.push(format!("a key is not linearizable: {operations:#?}"));
@@ -421,9 +464,8 @@ impl Story {
         if let Some(sum) = self.bank.iter().find(|sum| **sum != MONEY) {
             wrong.push(format!("a snapshot of the bank holds {sum}, of {MONEY}"));
         }
-        let (sure, most) = (self.increments, self.increments + self.increments_maybe);
-        if !(sure..=most).contains(&counted) {
-            wrong.push(format!("the counter is {counted} after {sure} to {most} increments"));
+        if let Err(operations) = linear::check(&self.counter) {
+            wrong.push(format!("the counter is not linearizable: {operations:#?}"));
         }
         if let Some(group) = long_fork(&self.forks) {
             wrong.push(format!("long fork over the two keys of group {group}"));
@@ -438,7 +480,8 @@ impl Story {
         summary.aborted += outcomes(Outcome::Aborted);
         summary.unknown += outcomes(Outcome::Unknown);
         summary.bank_snapshots += self.bank.len() as u64;
-        summary.increments += self.increments;
+        let is_increment = |o: &&Operation| !o.maybe && matches!(o.action, Action::Increment(_));
+        summary.increments += self.counter.iter().filter(is_increment).count() as u64;
         summary.fork_snapshots += self.forks.len() as u64;
     }
 }
@@ -481,21 +524,26 @@ mod tests {
             record(2, 11, write(2)),
             record(3, 12, Event::Register(1, Action::Read(Some(2)))),
             record(14, 15, write(3)),
-            record(4, 13, Event::Increment),
+            record(4, 13, Event::Counter(Action::Increment(0))),
         ];
         story.add(records, Some(Cut { before: 10, after: 13 }));
         let known: Vec<_> = story.operations.iter().map(|o| (o.returned, o.maybe)).collect();
         assert_eq!(known, [(1, false), (13, true)]);
-        assert_eq!((story.increments, story.increments_maybe), (0, 1));
-        assert!(story.check(0).is_ok() && story.check(1).is_ok() && story.check(2).is_err());
+        let with_count = |count| {
+            let counter = Operation { action: Action::Read(Some(count)), called: 20, ..story.counter[0] };
+            let counter = Operation { returned: 21, maybe: false, ..counter };
+            Story { counter: vec![story.counter[0], counter], ..Story::default() }.check()
+        };
+        assert!(story.counter[0].maybe && with_count(1).is_ok() && with_count(2).is_err());
+        assert!(story.check().is_ok());
     }
 
     #[test]
     fn money_that_is_missing_is_noticed() {
         let mut story = Story::default();
         story.add(vec![record(0, 1, Event::Bank(MONEY))], None);
-        assert!(story.check(0).is_ok());
+        assert!(story.check().is_ok());
         story.add(vec![record(2, 3, Event::Bank(MONEY - 1))], None);
-        assert!(story.check(0).is_err());
+        assert!(story.check().is_err());
     }
 }

@@ -91,7 +91,10 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
+    use super::super::linear::Action;
     use super::*;
+
+    const INCREMENT: Event = Event::Counter(Action::Increment(7));
 
     #[test]
     fn nt2_calls_without_a_return_are_under_way_and_lines_that_were_cut_are_left_out() {
@@ -100,17 +103,17 @@ mod tests {
         File::create(&path).unwrap();
         let notes = Notes::append(&path).unwrap();
         let line = |line| notes.write(&line).unwrap();
-        line(Line::Called { called: 1, event: Event::Increment });
-        line(Line::Called { called: 2, event: Event::Increment });
-        line(Line::Called { called: 3, event: Event::Increment });
-        line(Line::Returned { called: 1, returned: 5, event: Some(Event::Increment) });
+        line(Line::Called { called: 1, event: INCREMENT });
+        line(Line::Called { called: 2, event: INCREMENT });
+        line(Line::Called { called: 3, event: INCREMENT });
+        line(Line::Returned { called: 1, returned: 5, event: Some(INCREMENT) });
         line(Line::Returned { called: 3, returned: 4, event: None });
         (&notes.0).write_all(b"\n{\"Returned\":{\"called\":2").unwrap();
         line(Line::Returned { called: 6, returned: 7, event: Some(Event::Bank(1)) });
         let record = |called, returned, event| Record { called, returned, event };
         let expected = Told {
-            returned: vec![record(1, 5, Event::Increment), record(6, 7, Event::Bank(1))],
-            under_way: vec![(2, Event::Increment)],
+            returned: vec![record(1, 5, INCREMENT), record(6, 7, Event::Bank(1))],
+            under_way: vec![(2, INCREMENT)],
             last_tick: 7,
         };
         assert_eq!(Told::read(&path, 1).unwrap(), expected);
