@@ -16,6 +16,7 @@
 
 mod child;
 mod ear;
+mod gate;
 mod protocol;
 
 use std::fs;
@@ -227,11 +228,13 @@ impl KillCampaign {
         if dir != self.database() {
             copy_dir(&self.database(), &dir)?;
         }
+        let gate = gate::no_child_starts();
         let db = Db::builder().open(&dir).map_err(|e| Failure::from(e).during("opening"))?;
         let stats = db.stats();
         let found = World::read(&db, WRITERS)?;
         let left = round.journal.verify(&found, Crash::Process)?;
         db.close()?;
+        drop(gate);
         summary.while_opening += u64::from(!round.opened);
         summary.acknowledged += round.journal.acknowledged() as u64;
         summary.unacknowledged_left += left.unacknowledged as u64;
@@ -281,7 +284,8 @@ impl KillCampaign {
             command.arg(format!("--canary={}", canary.name()));
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| Failure::from(e).during("starting the child"))?;
+        let child = gate::start(&mut command);
+        let mut child = child.map_err(|e| Failure::from(e).during("starting the child"))?;
         let ear = Ear::on(child.stdout.take().expect("it is piped"));
         let waited = self.wait_for(moment, writers, &ear);
         child.kill()?;
