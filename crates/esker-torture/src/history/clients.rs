@@ -464,7 +464,15 @@ impl<'a> Tx<'a> {
         Tx { places, transaction: places.db.begin(), canary, own: BTreeMap::new(), seen: BTreeMap::new() }
     }
 
+    /// Lets other threads go first at times, so that transactions overlap on a machine of few cores, too.
+    fn linger(&self) {
+        if fastrand::u8(0..8) == 0 {
+            std::thread::yield_now();
+        }
+    }
+
     fn get(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.linger();
         if self.canary == Some(Canary::NoSnapshot) && !self.own.contains_key(&(keyspace.name(), key.to_vec()))
         {
             return self.get_newest(keyspace, key);
@@ -493,6 +501,7 @@ impl<'a> Tx<'a> {
         backwards: bool,
     ) -> Result<BTreeMap<u64, Vec<u8>>> {
         if self.canary != Some(Canary::NoSnapshot) {
+            self.linger();
             return walk(keys, backwards, |bounds| self.transaction.range(keyspace, bounds));
         }
         let mut found = BTreeMap::new();
