@@ -97,7 +97,7 @@ impl World {
 
 /// The keyspaces that clients use.
 pub(crate) struct Places {
-    db: Db,
+    pub(crate) db: Db,
     registers: Keyspace,
     lists: Keyspace,
     bank: Keyspace,
@@ -106,10 +106,10 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Opens them, and deposits the money if it is not there.
-    pub(crate) fn new(db: &Db) -> Result<Self> {
+    /// Opens them, and deposits the money unless it has been seen before: then it must not be gone.
+    pub(crate) fn new(db: &Db, has_money: bool) -> Result<Self> {
         let bank = db.keyspace("bank")?;
-        if bank.is_empty()? {
+        if !has_money && bank.is_empty()? {
             let mut batch = db.batch();
             for account in 0..ACCOUNTS {
                 batch.put(&bank, [account], DEPOSIT.to_le_bytes())?;
@@ -532,5 +532,29 @@ impl<'a> Tx<'a> {
             Err(Error::Conflict) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use esker_env::{Env, MemFs};
+
+    use super::*;
+
+    #[test]
+    fn money_that_was_seen_and_is_gone_is_not_deposited_again() {
+        let db = Db::builder().env(Env::with_fs(Arc::new(MemFs::new()))).open("db").unwrap();
+        let world = World::new(None);
+        let sums = |places: &Places| {
+            let rng = Rng::with_seed(1);
+            let mut client = Client { world: &world, places, id: 0, rng, records: Vec::new(), notes: None };
+            client.read_bank().unwrap();
+            client.records.pop().unwrap().event
+        };
+        assert_eq!(sums(&Places::new(&db, false).unwrap()), Event::Bank(MONEY));
+        db.keyspace("bank").unwrap().clear().unwrap();
+        assert_eq!(sums(&Places::new(&db, true).unwrap()), Event::Bank(0));
     }
 }

@@ -51,6 +51,8 @@ pub struct HistoryJob {
     pub threads: usize,
     /// Whether commits are synced, or only handed to the operating system.
     pub sync: bool,
+    /// Whether the money was seen in a life before.
+    pub has_money: bool,
     /// What goes wrong.
     pub canary: Option<Canary>,
 }
@@ -84,6 +86,7 @@ impl HistoryJob {
         command.arg("history-child").arg(&self.dir).arg(&self.notes);
         command.args([self.seed, self.life, self.clock, self.threads as u64].map(|n| n.to_string()));
         command.args(self.sync.then_some("--sync"));
+        command.args(self.has_money.then_some("--has-money"));
         command.args(self.canary.map(|canary| format!("--canary={}", canary.name())));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|e| Failure::from(e).during("starting the child"))?;
@@ -146,7 +149,7 @@ pub fn run_history_child(job: &HistoryJob) -> Result<()> {
     }
     let db = Shape::of(job.seed).builder().env(env).durability(durability).open(&job.dir)?;
     let world = World::resumed(job.canary, job.clock, job.life);
-    let places = Places::new(&db)?;
+    let places = Places::new(&db, job.has_money)?;
     let mut rng = Rng::with_seed(job.seed ^ job.clock);
     let mut client = |id| Client {
         world: &world,

@@ -261,6 +261,7 @@ impl HistoryCampaign {
                 clock,
                 threads: self.threads,
                 sync: rng.bool(),
+                has_money: story.has_money(),
                 canary: self.canary,
             };
             let killed = job.run(&self.program, rng)?;
@@ -271,7 +272,8 @@ impl HistoryCampaign {
         let canary = self.canary.filter(|canary| *canary != Canary::Hang);
         let world = World::resumed(canary, clock, lives);
         let db = Shape::of(seed).builder().durability(Durability::Sync).open(&dir)?;
-        let lived = self.life(&db, &world, rng, lives, End::Close, &MemFs::new())?;
+        let places = Places::new(&db, story.has_money())?;
+        let lived = self.life(places, &world, rng, lives, End::Close, &MemFs::new())?;
         db.close()?;
         story.add(lived.records, None);
         Ok(())
@@ -308,7 +310,8 @@ impl HistoryCampaign {
             }
             let builder: Builder = Shape::of(seed).builder().env(env);
             let db = builder.durability(durability).open("db")?;
-            let Lived { records, crash } = self.life(&db, world, rng, life, end, &fs)?;
+            let places = Places::new(&db, life > 0)?;
+            let Lived { records, crash } = self.life(places, world, rng, life, end, &fs)?;
             // After a crash it has lived on beside what the crash left, and must be well (H4).
             db.close()?;
             story.add(records, crash.as_ref().map(|(_, cut)| *cut));
@@ -325,8 +328,16 @@ impl HistoryCampaign {
     }
 
     /// One life: an audit of what is there, then clients, then its end; before a close, another audit.
-    fn life(&self, db: &Db, world: &World, rng: &mut Rng, life: u64, end: End, fs: &MemFs) -> Result<Lived> {
-        let places = Places::new(db)?;
+    fn life(
+        &self,
+        places: Places,
+        world: &World,
+        rng: &mut Rng,
+        life: u64,
+        end: End,
+        fs: &MemFs,
+    ) -> Result<Lived> {
+        let db = &places.db;
         let client = |id, rng| Client { world, places: &places, id, rng, records: Vec::new(), notes: None };
         let mut auditor = client(usize::MAX, rng.fork());
         auditor.audit(life * OPS)?;
@@ -450,6 +461,11 @@ impl Story {
                 Event::Fork(group, first, second) => self.forks.push((group, first, second)),
             }
         }
+    }
+
+    /// Whether the bank has been seen: if so, its money is durable.
+    fn has_money(&self) -> bool {
+        !self.bank.is_empty()
     }
 
     /// Everything that is wrong, by all checkers: one kind of anomaly must not hide that another goes unseen.
