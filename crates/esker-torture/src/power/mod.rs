@@ -139,6 +139,8 @@ impl PowerCampaign {
 
     fn one_run(&self, seed: u64, summary: &mut PowerSummary) -> Result<()> {
         let mut rng = Rng::with_seed(seed);
+        // Apart, for how much is drawn of it is the scheduler's: the lives of a run are the seed's.
+        let mut losses = rng.fork();
         let shape = Shape::of(seed);
         let mut disk = Disk::default();
         let mut journal = Journal::new(World::empty(WRITERS), shape.durability);
@@ -159,9 +161,9 @@ impl PowerCampaign {
             summary.sessions += 1;
             summary.steps += steps as u64;
             // The moment at which this session ends for the next one, and those at which power is lost aside.
-            let end = rng.usize(0..=steps);
+            let end = losses.usize(0..=steps);
             let mut moments: Vec<usize> =
-                (0..self.moments).map(|_| moment(&session.steps, &mut rng)).collect();
+                (0..self.moments).map(|_| moment(&session.steps, &mut losses)).collect();
             moments.push(end);
             moments.sort_unstable();
             let mut done = 0;
@@ -172,7 +174,7 @@ impl PowerCampaign {
                     follow(&mut journal, step, &session.journal);
                 }
                 done = moment;
-                let files = disk.power_loss(&mut rng);
+                let files = disk.power_loss(&mut losses);
                 let left = self.verify(&files, &journal, summary);
                 let left = left.map_err(|f| {
                     f.during(&format!("session {n} of {sessions}, moment {moment} of {steps}"))
