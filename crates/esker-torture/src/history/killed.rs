@@ -23,7 +23,8 @@ use fastrand::Rng;
 
 use super::clients::{Client, Places, Record, World};
 use super::notes::{Notes, Told};
-use super::{Canary, Cut, LOOK_EVERY, OPS, churn};
+use super::story::Cut;
+use super::{Canary, LOOK_EVERY, OPS, churn};
 use crate::failure::{Failure, Result};
 use crate::panicky::PanickyThreads;
 use crate::shape::Shape;

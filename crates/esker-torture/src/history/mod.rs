@@ -3,7 +3,7 @@
 //! ```text
 //!   lives of one database: open, audit, clients, power loss | kill | close   --Records--> linear.rs   single keys
 //!     in memory, or on real files with kill -9 (killed.rs, notes.rs)         |-> lists.rs    transactions
-//!                                                                            `-> here        bank, counter, forks
+//!                                                                            `-> story.rs    bank, counter, forks
 //! ```
 //!
 //! H1. Single-key operations are linearizable.
@@ -18,8 +18,9 @@ mod killed;
 pub mod linear;
 pub mod lists;
 mod notes;
+mod story;
+mod transaction;
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,10 +31,9 @@ use esker::{Builder, Db, Durability};
 use esker_env::{Env, MemFs};
 use fastrand::Rng;
 
-use self::clients::{Client, Event, MONEY, Places, Record, World};
+use self::clients::{Client, Places, Record, World};
 pub use self::killed::{HistoryJob, run_history_child};
-use self::linear::{Action, Operation};
-use self::lists::{Outcome, Transaction};
+use self::story::{Cut, Story};
 use crate::budget::{Budget, Progress};
 use crate::failure::{Failure, Result};
 use crate::panicky::PanickyThreads;
@@ -159,29 +159,11 @@ enum End {
     PowerLoss,
 }
 
-/// The moments just before and just after a crash.
-#[derive(Clone, Copy, Debug)]
-struct Cut {
-    before: u64,
-    after: u64,
-}
-
 /// What one life of a database was.
 struct Lived {
     records: Vec<Record>,
     /// What the crash left.
     crash: Option<(MemFs, Cut)>,
-}
-
-/// What a history shows in the end.
-#[derive(Default)]
-struct Story {
-    operations: Vec<Operation>,
-    transactions: Vec<Transaction>,
-    bank: Vec<u64>,
-    /// Operations on the counter.
-    counter: Vec<Operation>,
-    forks: Vec<(u64, bool, bool)>,
 }
 
 impl HistoryCampaign {
@@ -423,143 +405,4 @@ fn churn(db: &Db, stop: &AtomicBool, mut rng: Rng) -> Result<()> {
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
-}
-
-impl Story {
-    /// Adds the records of one life, which a crash may have cut (H3).
-    fn add(&mut self, records: Vec<Record>, cut: Option<Cut>) {
-        for Record { called, mut returned, event } in records {
-            let unknown = cut.is_some_and(|cut| returned > cut.before);
-            let never = cut.is_some_and(|cut| called > cut.after);
-            // A database that lives on beside its crashed image is still right about its money.
-            if let Event::Bank(sum) = event {
-                self.bank.push(sum);
-            }
-            if never {
-                continue;
-            }
-            if let Some(cut) = cut.filter(|_| unknown) {
-                returned = cut.after;
-            }
-            match event {
-                Event::Register(_, Action::Read(_)) | Event::Counter(Action::Read(_)) | Event::Fork(..)
-                    if unknown => {}
-                Event::Register(key, action) => {
-                    self.operations.push(Operation { key, action, called, returned, maybe: unknown });
-                }
-                Event::Counter(action) => {
-                    self.counter.push(Operation { key: 0, action, called, returned, maybe: unknown });
-                }
-                Event::Lists(accesses, outcome) => {
-                    let outcome = match outcome {
-                        Outcome::Committed if unknown => Outcome::Unknown,
-                        other => other,
-                    };
-                    self.transactions.push(Transaction { accesses, outcome, began: called, ended: returned });
-                }
-                Event::Bank(_) => {}
-                Event::Fork(group, first, second) => self.forks.push((group, first, second)),
-            }
-        }
-    }
-
-    /// Whether the bank has been seen: if so, its money is durable.
-    fn has_money(&self) -> bool {
-        !self.bank.is_empty()
-    }
-
-    /// Everything that is wrong, by all checkers: one kind of anomaly must not hide that another goes unseen.
-    fn check(&self) -> Result<()> {
-        let mut wrong = Vec::new();
-        if let Err(operations) = linear::check(&self.operations) {
-            wrong.push(format!("a key is not linearizable: {operations:#?}"));
-        }
-        if let Some(anomaly) = lists::check(&self.transactions).first() {
-            wrong.push(format!("{:?}: {}", anomaly.kind, anomaly.detail));
-        }
-        if let Some(sum) = self.bank.iter().find(|sum| **sum != MONEY) {
-            wrong.push(format!("a snapshot of the bank holds {sum}, of {MONEY}"));
-        }
-        if let Err(operations) = linear::check(&self.counter) {
-            wrong.push(format!("the counter is not linearizable: {operations:#?}"));
-        }
-        if let Some(group) = long_fork(&self.forks) {
-            wrong.push(format!("long fork over the two keys of group {group}"));
-        }
-        if wrong.is_empty() { Ok(()) } else { Err(Failure::new(wrong.join("\n"))) }
-    }
-
-    fn count(&self, summary: &mut HistorySummary) {
-        let outcomes = |outcome| self.transactions.iter().filter(|t| t.outcome == outcome).count() as u64;
-        summary.operations += self.operations.len() as u64;
-        summary.committed += outcomes(Outcome::Committed);
-        summary.aborted += outcomes(Outcome::Aborted);
-        summary.unknown += outcomes(Outcome::Unknown);
-        summary.bank_snapshots += self.bank.len() as u64;
-        let is_increment = |o: &&Operation| !o.maybe && matches!(o.action, Action::Increment(_));
-        summary.increments += self.counter.iter().filter(is_increment).count() as u64;
-        summary.fork_snapshots += self.forks.len() as u64;
-    }
-}
-
-/// A group of which one snapshot shows only the first key and another only the second: they disagree about the order of the
-/// two writes.
-fn long_fork(snapshots: &[(u64, bool, bool)]) -> Option<u64> {
-    let mut alone: BTreeMap<u64, (bool, bool)> = BTreeMap::new();
-    for &(group, first, second) in snapshots {
-        let seen = alone.entry(group).or_default();
-        seen.0 |= first && !second;
-        seen.1 |= second && !first;
-    }
-    alone.into_iter().find(|(_, seen)| *seen == (true, true)).map(|(group, _)| group)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(called: u64, returned: u64, event: Event) -> Record {
-        Record { called, returned, event }
-    }
-
-    #[test]
-    fn a_long_fork_takes_two_snapshots_that_disagree() {
-        assert_eq!(
-            long_fork(&[(1, true, false), (1, true, true), (2, false, true), (1, false, false)]),
-            None
-        );
-        assert_eq!(long_fork(&[(1, true, false), (2, true, true), (1, false, true)]), Some(1));
-    }
-
-    #[test]
-    fn h3_a_crash_makes_what_was_under_way_unknown_and_what_came_later_nothing() {
-        let mut story = Story::default();
-        let write = |value| Event::Register(1, Action::Write(Some(value)));
-        let records = vec![
-            record(0, 1, write(1)),
-            record(2, 11, write(2)),
-            record(3, 12, Event::Register(1, Action::Read(Some(2)))),
-            record(14, 15, write(3)),
-            record(4, 13, Event::Counter(Action::Increment(0))),
-        ];
-        story.add(records, Some(Cut { before: 10, after: 13 }));
-        let known: Vec<_> = story.operations.iter().map(|o| (o.returned, o.maybe)).collect();
-        assert_eq!(known, [(1, false), (13, true)]);
-        let with_count = |count| {
-            let counter = Operation { action: Action::Read(Some(count)), called: 20, ..story.counter[0] };
-            let counter = Operation { returned: 21, maybe: false, ..counter };
-            Story { counter: vec![story.counter[0], counter], ..Story::default() }.check()
-        };
-        assert!(story.counter[0].maybe && with_count(1).is_ok() && with_count(2).is_err());
-        assert!(story.check().is_ok());
-    }
-
-    #[test]
-    fn money_that_is_missing_is_noticed() {
-        let mut story = Story::default();
-        story.add(vec![record(0, 1, Event::Bank(MONEY))], None);
-        assert!(story.check().is_ok());
-        story.add(vec![record(2, 3, Event::Bank(MONEY - 1))], None);
-        assert!(story.check().is_err());
-    }
 }

@@ -1,0 +1,125 @@
+//! The transactions and walks of clients, and what canaries take for them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use esker::{Error, Keyspace};
+
+use super::Canary;
+use super::clients::Places;
+use crate::failure::{Failure, Result};
+
+/// The longest pause of the canary between its reads.
+const CANARY_PAUSE_MICROS: u64 = 300;
+
+/// A transaction, or what a canary takes for one.
+pub(super) struct Tx<'a> {
+    places: &'a Places,
+    transaction: esker::Transaction,
+    canary: Option<Canary>,
+    own: BTreeMap<(String, Vec<u8>), (Keyspace, Vec<u8>)>,
+    /// What a canary has read.
+    seen: BTreeMap<(String, Vec<u8>), Option<Vec<u8>>>,
+}
+
+impl<'a> Tx<'a> {
+    pub(super) fn begin(places: &'a Places, canary: Option<Canary>) -> Self {
+        Tx { places, transaction: places.db.begin(), canary, own: BTreeMap::new(), seen: BTreeMap::new() }
+    }
+
+    /// Lets other threads go first at times, so that transactions overlap on a machine of few cores, too.
+    fn linger(&self) {
+        if fastrand::u8(0..8) == 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    pub(super) fn get(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.linger();
+        if self.canary == Some(Canary::NoSnapshot) && !self.own.contains_key(&(keyspace.name(), key.to_vec()))
+        {
+            return self.get_newest(keyspace, key);
+        }
+        Ok(self.transaction.get(keyspace, key)?.map(|value| value.to_vec()))
+    }
+
+    /// The canary's read: what a key holds when it is first read.
+    fn get_newest(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let name = (keyspace.name(), key.to_vec());
+        if let Some(seen) = self.seen.get(&name) {
+            return Ok(seen.clone());
+        }
+        // Time for others to write.
+        std::thread::sleep(Duration::from_micros(fastrand::u64(..CANARY_PAUSE_MICROS)));
+        let value = keyspace.get(key)?.map(|value| value.to_vec());
+        self.seen.insert(name, value.clone());
+        Ok(value)
+    }
+
+    /// What is there of some keys, in one walk.
+    pub(super) fn walk(
+        &mut self,
+        keyspace: &Keyspace,
+        keys: &Range<u64>,
+        backwards: bool,
+    ) -> Result<BTreeMap<u64, Vec<u8>>> {
+        if self.canary != Some(Canary::NoSnapshot) {
+            self.linger();
+            return walk(keys, backwards, |bounds| self.transaction.range(keyspace, bounds));
+        }
+        let mut found = BTreeMap::new();
+        for key in keys.clone() {
+            found.extend(self.get(keyspace, &key.to_be_bytes())?.map(|value| (key, value)));
+        }
+        Ok(found)
+    }
+
+    pub(super) fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: Vec<u8>) -> Result<()> {
+        self.transaction.put(keyspace, key, &value)?;
+        self.own.insert((keyspace.name(), key.to_vec()), (keyspace.clone(), value));
+        Ok(())
+    }
+
+    /// False if it conflicts.
+    pub(super) fn commit(self) -> Result<bool> {
+        if self.canary == Some(Canary::NoConflictCheck) {
+            let mut batch = self.places.db.batch();
+            for ((_, key), (keyspace, value)) in &self.own {
+                batch.put(keyspace, key, value)?;
+            }
+            batch.commit()?;
+            return Ok(true);
+        }
+        match self.transaction.commit() {
+            Ok(()) => Ok(true),
+            Err(Error::Conflict) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// What a walk finds, in either direction: each key once, in order, and within the bounds.
+pub(super) fn walk(
+    keys: &Range<u64>,
+    backwards: bool,
+    range: impl FnOnce(Range<[u8; 8]>) -> esker::Range,
+) -> Result<BTreeMap<u64, Vec<u8>>> {
+    let entries = range(keys.start.to_be_bytes()..keys.end.to_be_bytes());
+    let entries = entries.map(|entry| entry.map(|(key, value)| (name(&key), value.to_vec())));
+    let found: esker::Result<Vec<(u64, Vec<u8>)>> =
+        if backwards { entries.rev().collect() } else { entries.collect() };
+    let mut found = found?;
+    if backwards {
+        found.reverse();
+    }
+    if !found.is_sorted_by(|a, b| a.0 < b.0) || !found.iter().all(|(key, _)| keys.contains(key)) {
+        let shown: Vec<u64> = found.iter().map(|(key, _)| *key).collect();
+        return Err(Failure::new(format!("a walk over {keys:?}, backwards: {backwards}, gives {shown:?}")));
+    }
+    Ok(found.into_iter().collect())
+}
+
+fn name(key: &[u8]) -> u64 {
+    key.try_into().map_or(u64::MAX, u64::from_be_bytes)
+}
