@@ -240,7 +240,8 @@ mod tests {
         assert!(good(&[increment(0, 0, 3), increment(1, 1, 2), read(Some(2), 4, 5)]));
         assert!(!good(&[increment(0, 0, 3), increment(0, 1, 2), read(Some(1), 4, 5)]), "a lost update");
         assert!(!good(&[increment(0, 0, 1), read(None, 2, 3)]), "a lost increment");
-        assert!(!good(&[increment(1, 0, 1), increment(0, 2, 3)]), "a stale read");
+        assert!(!good(&[increment(0, 0, 1), increment(2, 2, 3)]), "a number left out");
+        assert!(!good(&[increment(0, 0, 1), increment(1, 2, 3), increment(1, 4, 5)]), "a stale read");
         // One that is unknown does not make up for one that is lost.
         let maybe = Operation { maybe: true, ..increment(1, 2, 9) };
         assert!(good(&[increment(0, 0, 1), maybe, read(Some(2), 10, 11)]));
