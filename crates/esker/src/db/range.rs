@@ -251,7 +251,8 @@ impl DoubleEndedIterator for Keys {
     }
 }
 
-/// A position among the live keys of a keyspace, moved at will. It reads the state of the moment it was made.
+/// A position among the live keys of a keyspace, moved at will. It reads the state of the moment it was made. After an
+/// error it is not valid until a seek succeeds.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {

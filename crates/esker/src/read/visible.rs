@@ -8,6 +8,7 @@
 //!      tombstone visible at `at` covers.
 //! VC2. A range tombstone hides versions with a smaller sequence number (RT2). Sources whose newest version is older
 //!      than the tombstone are moved to its end in one seek.
+//! VC3. After an error the cursor is not valid until a seek succeeds.
 
 use std::ops::Bound;
 
@@ -77,7 +78,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
 
     #[inline]
     fn settle_forward(&mut self) -> Result<()> {
-        self.valid = false;
+        assert!(!self.valid, "VC3");
         while self.merged.valid() && self.bounds.below_upper(self.merged.key()) {
             if !self.tombstones.is_empty() && self.skip_covered()? {
                 continue;
@@ -108,7 +109,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
     }
 
     fn settle_backward(&mut self) -> Result<()> {
-        self.valid = false;
+        assert!(!self.valid, "VC3");
         while self.merged.valid() && self.bounds.above_lower(self.merged.key()) {
             let covered = !self.tombstones.is_empty()
                 && self.tombstones.cover(self.merged.key(), self.at) > self.merged.seq();
@@ -126,6 +127,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
         if !self.bounds.above_lower(key) {
             return self.seek_first();
         }
+        self.valid = false;
         self.merged.seek(key)?;
         self.settle_forward()
     }
@@ -135,12 +137,14 @@ impl<C: SourceCursor> VisibleCursor<C> {
         if !self.bounds.below_upper(key) {
             return self.seek_last();
         }
+        self.valid = false;
         self.merged.seek_before(key)?;
         self.settle_backward()
     }
 
     /// Moves to the first live key inside the bounds.
     pub fn seek_first(&mut self) -> Result<()> {
+        self.valid = false;
         match &self.bounds.lower {
             Bound::Included(key) => self.merged.seek(key)?,
             Bound::Excluded(key) => {
@@ -156,6 +160,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
 
     /// Moves to the last live key inside the bounds.
     pub fn seek_last(&mut self) -> Result<()> {
+        self.valid = false;
         match &self.bounds.upper {
             Bound::Excluded(key) => self.merged.seek_before(key)?,
             Bound::Included(key) => {
@@ -175,6 +180,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
     #[inline]
     pub fn next(&mut self) -> Result<()> {
         assert!(self.valid, "next() on a cursor that is not valid");
+        self.valid = false;
         self.merged.next()?;
         self.settle_forward()
     }
@@ -183,6 +189,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
         assert!(self.valid, "prev() on a cursor that is not valid");
+        self.valid = false;
         self.merged.prev()?;
         self.settle_backward()
     }
@@ -291,5 +298,38 @@ mod tests {
                 assert_eq!(shown, at.map(|i| keys[i].clone()), "round {round} step {step}");
             }
         }
+    }
+
+    #[test]
+    fn vc3_a_failed_move_shows_nothing_and_the_next_good_seek_the_right_key() {
+        let mut rng = fastrand::Rng::with_seed(10);
+        let mut failed = 0;
+        for round in 0..3000 {
+            let (sources, tombstones, live) = random_world(&mut rng);
+            let sources = sources.into_iter().map(|(c, seq)| (c.failing(rng.u64(..)), seq)).collect();
+            let bounds = random_bounds(&mut rng);
+            let keys: Vec<_> =
+                live.into_iter().filter(|k| bounds.above_lower(k) && bounds.below_upper(k)).collect();
+            let mut cursor = VisibleCursor::new(sources, tombstones, SeqNo::MAX, bounds);
+            let mut at: Option<usize> = None;
+            for step in 0..40 {
+                let key = [rng.u8(0..21)];
+                let rank = keys.partition_point(|k| k.as_slice() < &key[..]);
+                let (outcome, to) = match rng.u8(0..8) {
+                    0 => (cursor.seek(&key), Some(rank)),
+                    1 => (cursor.seek_before(&key), rank.checked_sub(1)),
+                    2 => (cursor.seek_first(), Some(0)),
+                    3 => (cursor.seek_last(), keys.len().checked_sub(1)),
+                    _ if !cursor.valid() => continue,
+                    4 | 5 => (cursor.next(), at.map(|i| i + 1)),
+                    _ => (cursor.prev(), at.and_then(|i| i.checked_sub(1))),
+                };
+                failed += u32::from(outcome.is_err());
+                at = to.filter(|&i| i < keys.len() && outcome.is_ok());
+                let shown = cursor.valid().then(|| cursor.key().to_vec());
+                assert_eq!(shown, at.map(|i| keys[i].clone()), "VC3: round {round} step {step}");
+            }
+        }
+        assert!(failed > 1000, "{failed}");
     }
 }
