@@ -1,21 +1,27 @@
-//! A block that cannot be read, in a database that is open: walks stop at it.
+//! A block that cannot be read, in a database that is open: walks stop at it, and the rest goes on.
 //!
 //! ```text
-//!   closed database --a value in one block changed--> open --walk--> an error, or the right data
+//!   closed database --a value in one block changed--> open --walk, write, merge--> an error, or the right data
 //! ```
 //!
 //! K1. A call that succeeds stands on the right key; after one that failed the cursor stands on none. Nothing panics.
 //! K2. An iterator gives the right entries, then one error, then nothing more.
+//! K3. A merge that cannot read a table holds up no other, is seen in the statistics, and is tried again later.
+//! K4. Writes elsewhere succeed.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::damage::{overwrite, read};
-use common::{dir, simulated};
-use esker::{Builder, Cursor, Db, Key, Result, TableCompression, Value};
-use esker_env::{Fs, MemFs};
+use common::{dir, simulated, tiny};
+use esker::{BackgroundStep, Builder, Cursor, Db, Error, Key, Result, TableCompression, Value};
+use esker_env::{Clock, Env, Fs, ManualClock, MemFs};
+
+/// Keys and values, in order.
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn key(n: u32) -> Vec<u8> {
     format!("key{n:03}").into_bytes()
@@ -30,22 +36,22 @@ fn plain(fs: &MemFs) -> Builder {
     simulated(Arc::new(fs.clone())).stepped().compression(TableCompression::None)
 }
 
-/// Changes a byte of the block that holds this value.
-fn damage(fs: &MemFs, value: &[u8]) {
+/// Changes a byte of the block that holds this value; says in which table.
+fn damage(fs: &MemFs, value: &[u8]) -> String {
     // Replaced tables may still be on their way out; opening removes what is left of them.
     plain(fs).open(dir()).unwrap().close().unwrap();
     for name in fs.list_dir(dir()).unwrap().into_iter().filter(|name| name.ends_with(".sst")) {
         let bytes = read(fs, &name);
         if let Some(at) = bytes.windows(value.len()).position(|window| window == value) {
             overwrite(fs, &name, at, &[bytes[at] ^ 1]);
-            return;
+            return name;
         }
     }
     panic!("no table has the value");
 }
 
 /// Two runs of several tables of several blocks each, and a memtable; what is in them.
-fn layers(fs: &MemFs) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn layers(fs: &MemFs) -> Entries {
     let db = plain(fs).open(dir()).unwrap();
     let map = db.default_keyspace();
     let mut newest: Vec<_> = (0..120).map(|n| (key(n), value(n, 0))).collect();
@@ -65,7 +71,7 @@ fn layers(fs: &MemFs) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Databases with one damaged block, in either run.
-fn damaged() -> impl Iterator<Item = (Db, Vec<(Vec<u8>, Vec<u8>)>)> {
+fn damaged() -> impl Iterator<Item = (Db, Entries)> {
     [(50, 0), (5, 0), (119, 0), (61, 0), (60, 1), (3, 1), (117, 1), (90, 1)].into_iter().map(|(n, layer)| {
         let fs = MemFs::new();
         let newest = layers(&fs);
@@ -167,5 +173,112 @@ fn k2_iterators_end_with_the_error() {
                 assert!(range.next().is_none() && range.next_back().is_none(), "K2");
             }
         }
+    }
+}
+
+/// Keys around the damaged block. A write of a key in the block fails, since it has to look whether the key is live.
+fn around(keys: std::ops::Range<u32>) -> impl Iterator<Item = u32> + Clone {
+    keys.filter(|n| !(446..455).contains(n))
+}
+
+/// Three areas of keys, each with base tables of its own; a block of the middle one is damaged.
+fn areas(fs: &MemFs) -> String {
+    let db = plain(fs).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    for area in [0, 400, 800] {
+        (area..area + 100).for_each(|n| map.put(key(n), value(n, 0)).unwrap());
+    }
+    db.compact().unwrap();
+    db.close().unwrap();
+    damage(fs, &value(450, 0))
+}
+
+/// Merges until nothing is to be merged; what failed.
+fn merge_all(db: &Db) -> Vec<Error> {
+    let mut failed = Vec::new();
+    for _ in 0..100 {
+        match db.step(BackgroundStep::Merge { idle: true }) {
+            Ok(true) => {}
+            Ok(false) => return failed,
+            Err(error) => failed.push(error),
+        }
+    }
+    panic!("K3: merging comes to no end: {failed:?}");
+}
+
+#[test]
+fn k3_other_merges_go_on_and_the_error_is_seen() {
+    let fs = MemFs::new();
+    let table = areas(&fs);
+    let clock = Arc::new(ManualClock::new());
+    let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(fs.clone()), 1) };
+    let db = tiny(env).stepped().compression(TableCompression::None).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    for keys in [440..460, 840..844, 40..44] {
+        around(keys).for_each(|n| map.put(key(n), value(n, 1)).unwrap());
+        db.flush().unwrap();
+    }
+    assert_eq!((db.stats().runs, db.stats().background_error), (4, None));
+    let merge = || db.step(BackgroundStep::Merge { idle: true });
+    let [error] = &merge_all(&db)[..] else { panic!("one table is damaged") };
+    assert!(error.is_corrupt() && error.to_string().contains(&table), "{error}");
+    let stats = db.stats();
+    assert_eq!((stats.merges_failed, stats.tables_unreadable, stats.runs), (1, 1, 2), "{stats:?}");
+    assert!(stats.merges >= 2, "{stats:?}");
+    assert_eq!(stats.background_error, Some(error.to_string()));
+    // It is tried again, after longer and longer pauses, and not in between.
+    for (n, pause) in [1, 2, 4].into_iter().enumerate() {
+        clock.sleep(Duration::from_secs(pause) - Duration::from_nanos(1));
+        assert!(!merge().unwrap());
+        clock.sleep(Duration::from_nanos(1));
+        assert!(merge().unwrap_err().is_corrupt());
+        assert_eq!(db.stats().merges_failed, n as u64 + 2);
+    }
+    // Newer tables over the damaged one wait for it, too.
+    around(444..457).for_each(|n| map.put(key(n), value(n, 2)).unwrap());
+    db.flush().unwrap();
+    assert_eq!((merge_all(&db).len(), db.stats().runs), (0, 3));
+    for (n, layer) in [(41, 1), (99, 0), (456, 2), (441, 1), (841, 1)] {
+        assert_eq!(map.get(key(n)).unwrap().as_deref(), Some(&value(n, layer)[..]));
+    }
+}
+
+#[test]
+fn k3_a_table_that_can_be_read_again_is_merged_and_forgotten() {
+    let fs = MemFs::new();
+    let table = areas(&fs);
+    let clock = Arc::new(ManualClock::new());
+    let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(fs.clone()), 1) };
+    let db = tiny(env).stepped().compression(TableCompression::None).open(dir()).unwrap();
+    around(440..460).for_each(|n| db.default_keyspace().put(key(n), value(n, 1)).unwrap());
+    db.flush().unwrap();
+    assert_eq!((merge_all(&db).len(), db.stats().tables_unreadable, db.stats().runs), (1, 1, 2));
+    let at = read(&fs, &table).windows(6).position(|w| w[1..] == value(450, 0)[1..6]).unwrap();
+    overwrite(&fs, &table, at, b"<");
+    assert_eq!((merge_all(&db).len(), db.stats().runs), (0, 2), "it has to wait");
+    clock.sleep(Duration::from_secs(1));
+    assert!(merge_all(&db).is_empty());
+    let stats = db.stats();
+    assert_eq!((stats.merges_failed, stats.tables_unreadable, stats.runs), (1, 0, 1));
+    assert!(stats.background_error.is_some(), "it stays");
+    assert!(db.check().unwrap().problems.is_empty());
+}
+
+#[test]
+fn k4_writes_elsewhere_succeed_without_threads() {
+    let fs = MemFs::new();
+    areas(&fs);
+    let db = simulated(Arc::new(fs.clone())).compression(TableCompression::None).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    // Enough for writers to find merging far behind, first over the damaged block, then elsewhere.
+    for keys in [400..500, 0..100] {
+        for layer in 1..30 {
+            around(keys.clone()).for_each(|n| map.put(key(n), value(n, layer)).unwrap());
+        }
+    }
+    let stats = db.stats();
+    assert!(stats.merges_failed > 0 && stats.merges > 0, "{stats:?}");
+    for (n, layer) in [(0, 29), (440, 29), (850, 0)] {
+        assert_eq!(map.get(key(n)).unwrap().as_deref(), Some(&value(n, layer)[..]));
     }
 }

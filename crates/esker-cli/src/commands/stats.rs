@@ -10,15 +10,27 @@ use crate::database::Database;
 use crate::failure::Result;
 use crate::output;
 
+/// Its field in the statistics.
+const BACKGROUND_ERROR: &str = "background_error";
+
 pub(super) fn run(args: &Args) -> Result<Answer> {
     let database = Database::open(args)?;
-    let counters = counters(&database.db.stats());
+    let mut stats = database.db.stats();
+    // The one text among the numbers.
+    let error = stats.background_error.take();
+    let mut counters = counters(&stats);
     if args.json {
-        let object: Map<String, Value> =
+        let mut object: Map<String, Value> =
             counters.into_iter().map(|(name, value)| (name, output::json_figure(&value))).collect();
+        object.insert(BACKGROUND_ERROR.to_owned(), error.into());
         output::print_json(&object.into())?;
         return Ok(Answer::Yes);
     }
+    let error = error.unwrap_or_else(|| "none".to_owned());
+    counters
+        .iter_mut()
+        .filter(|(name, _)| name == BACKGROUND_ERROR)
+        .for_each(|pair| pair.1.clone_from(&error));
     let mut out = output::stdout();
     output::write_pairs(&mut out, &counters)?;
     out.flush()?;

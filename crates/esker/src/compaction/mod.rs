@@ -4,10 +4,11 @@
 //!   Version --picker (pure)--> Plan --execute--> MergeScan --> Judge --> Output --> tables, a VersionEdit's parts
 //!              |                     memtables -----'
 //!              |-- partition: key ranges that can be merged on their own; fences
-//!              `-- pacing: how far behind merging is, and how much writers wait for it
+//!              |-- pacing: how far behind merging is, and how much writers wait for it
+//!              `-- unreadable: tables that failed a merge, and when to try them again
 //! ```
 //!
-//! In reading order: `partition`, `picker`, `pacing` decide; `merge`, `garbage`, `output`, `execute` do.
+//! In reading order: `partition`, `picker`, `pacing`, `unreadable` decide; `merge`, `garbage`, `output`, `execute` do.
 
 pub(crate) mod execute;
 mod garbage;
@@ -16,3 +17,4 @@ mod output;
 pub(crate) mod pacing;
 pub(crate) mod partition;
 pub(crate) mod picker;
+pub(crate) mod unreadable;

@@ -8,11 +8,15 @@
 //! PC1. The delay is a continuous function of the debt: no steps, and no memory of earlier stalls.
 //! PC2. At the hard limit writers get exactly the speed that merging keeps up with; beyond it less, since then the
 //!      estimates were wrong.
+//! PC3. What cannot be merged is no debt: waiting would not help.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::partition::{free_bytes, stuck};
 use super::picker::Limits;
 use crate::manifest::version::{Level, Version};
+use crate::types::FileId;
 
 /// L0 runs at the hard limit, in multiples of the soft one.
 const HARD_RUNS_FACTOR: usize = 2;
@@ -38,17 +42,22 @@ impl Debt {
     }
 }
 
-/// The debt of a version.
-pub(crate) fn debt<T>(version: &Version<T>, limits: &Limits) -> Debt {
-    let l0 = version.runs().iter().filter(|run| run.level == Level::L0);
-    let (l0_runs, l0_bytes) = l0.fold((0, 0), |(runs, bytes), run| (runs + 1, bytes + run.bytes()));
+/// The debt of a version, of which these tables cannot be read (PC3).
+pub(crate) fn debt<T>(version: &Version<T>, limits: &Limits, unreadable: &BTreeSet<FileId>) -> Debt {
+    let stuck = stuck(version, unreadable);
+    let above_base = version.runs().iter().filter(|run| run.level != Level::BASE);
+    let (mut l0_runs, mut l0_bytes, mut upper) = (0, 0, 0);
+    for (level, bytes) in above_base.filter_map(|run| Some((run.level, free_bytes(run, &stuck)?))) {
+        upper += bytes;
+        if level == Level::L0 {
+            (l0_runs, l0_bytes) = (l0_runs + 1, l0_bytes + bytes);
+        }
+    }
     let base_bytes = version.base().map_or(0, |run| run.bytes());
-    let all_bytes: u64 = version.runs().iter().map(|run| run.bytes()).sum();
     // A base that is still small has room for a few tables above it in any case.
     let floor = 4 * limits.table_bytes;
     let upper_soft = (base_bytes / limits.base_ratio.max(1)).max(floor);
     let upper_hard = base_bytes.max(4 * floor);
-    let upper = all_bytes - base_bytes;
     let excess = upper.saturating_sub(upper_soft);
     let over_runs = l0_runs > limits.l0_runs_max;
     let bytes_to_merge = if over_runs { excess.max(l0_bytes) } else { excess };
@@ -78,7 +87,8 @@ mod tests {
 
     fn runs(n: usize) -> Debt {
         let tables: Vec<_> = (0..n).map(|i| format!("{}[a-z]1", i + 10)).collect();
-        debt(&parse_version(&format!("L0: {}  base: 1[a-z]1000", tables.join(" / "))), &Limits::default())
+        let version = parse_version(&format!("L0: {}  base: 1[a-z]1000", tables.join(" / ")));
+        debt(&version, &Limits::default(), &BTreeSet::new())
     }
 
     #[test]
@@ -95,11 +105,25 @@ mod tests {
     fn too_much_above_the_base_is_debt_as_well() {
         let of = |upper: u64| {
             let text = format!("tier: 2[a-z]{upper}  base: 1[a-z]4000");
-            debt(&parse_version(&text), &Limits::default())
+            debt(&parse_version(&text), &Limits::default(), &BTreeSet::new())
         };
         assert_eq!((of(1000).pressure, of(2500).pressure, of(4000).pressure), (0.0, 0.5, 1.0));
         assert_eq!(of(1010).bytes_to_merge, 10 << 20);
-        let empty = debt(&Version::<()>::empty(), &Limits::default());
+        let empty = debt(&Version::<()>::empty(), &Limits::default(), &BTreeSet::new());
         assert_eq!(empty, Debt { l0_runs: 0, bytes_to_merge: 0, pressure: 0.0 });
+    }
+
+    #[test]
+    fn pc3_what_cannot_be_merged_is_no_debt() {
+        let tables: Vec<_> = (0..8).map(|i| format!("{}[a-b]1 {}[m-n]1", i + 10, i + 20)).collect();
+        let version = parse_version(&format!("L0: {}  base: 1[a-c]1000 2[m-p]1000", tables.join(" / ")));
+        let of = |unreadable: &[u64]| {
+            let unreadable = unreadable.iter().map(|&f| FileId::new(f)).collect();
+            let debt = debt(&version, &Limits::default(), &unreadable);
+            (debt.l0_runs, debt.bytes_to_merge >> 20, debt.is_hard())
+        };
+        assert_eq!(of(&[]), (8, 16, true));
+        assert_eq!(of(&[1]), (8, 8, true), "the other half is still to be merged");
+        assert_eq!(of(&[1, 22]), (0, 0, false));
     }
 }

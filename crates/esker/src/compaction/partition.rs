@@ -12,10 +12,12 @@
 //!      tables (the choice depends on each key alone), so runs that were cut at different times share their cuts and
 //!      do not chain partitions together.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::encoding::hash::key_hash;
 use crate::manifest::version::{Level, LiveTable, Run, Version};
+use crate::types::FileId;
 use crate::types::key_range::KeyRange;
 
 /// Pieces of an output that are smaller than this part of a table cost more, as files, than they save when they are
@@ -81,6 +83,11 @@ impl<'a, T> Partition<'a, T> {
         self.upper().map(|m| m.table.meta.file_bytes).sum()
     }
 
+    /// Whether one of these tables is in it.
+    pub(crate) fn holds_one_of(&self, files: &BTreeSet<FileId>) -> bool {
+        !files.is_empty() && self.members.iter().any(|m| files.contains(&m.table.file))
+    }
+
     /// How many runs above the base a reader here meets.
     pub(crate) fn upper_runs(&self) -> usize {
         let mut runs: Vec<_> = self.upper().map(|m| m.run_index).collect();
@@ -113,6 +120,22 @@ pub(crate) fn partitions<T>(runs: &[Arc<Run<T>>], first_index: usize) -> Vec<Par
         partition.members.sort_by_key(|m| m.run_index);
     }
     partitions
+}
+
+/// The tables that cannot be merged into the base because one that is to be merged with them cannot be read.
+pub(crate) fn stuck<T>(version: &Version<T>, unreadable: &BTreeSet<FileId>) -> BTreeSet<FileId> {
+    if unreadable.is_empty() {
+        return BTreeSet::new();
+    }
+    let all = partitions(version.runs(), 0);
+    let stuck = all.iter().filter(|p| p.holds_one_of(unreadable));
+    stuck.flat_map(|p| p.members.iter().map(|m| m.table.file)).collect()
+}
+
+/// Bytes of a run's tables that are not stuck; `None` if all are.
+pub(crate) fn free_bytes<T>(run: &Run<T>, stuck: &BTreeSet<FileId>) -> Option<u64> {
+    let bytes = |table: &LiveTable<T>| (!stuck.contains(&table.file)).then_some(table.meta.file_bytes);
+    run.tables().iter().filter_map(|t| bytes(t)).reduce(|a, b| a + b)
 }
 
 /// Where runs above the base are cut, so that their tables fall into partitions of about `partition_bytes` of base
@@ -158,6 +181,21 @@ mod tests {
         let joined = Partition::join(&partitions(version.runs(), 0)[..2]);
         assert_eq!(show(&joined), "a-j[9, 1, 2, 3]");
         assert_eq!((joined.upper_runs(), joined.range.end), (1, End::Included(b"j".to_vec())));
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_read_holds_up_its_partition_only() {
+        let version =
+            parse_version("L0: 9[a-d]3 8[k-p]4 / 7[r-t]5  base: 1[a-c] 2[d-f] 3[g-j] 4[k-m] 5[n-q]");
+        let stuck = |files: &[u64]| stuck(&version, &files.iter().map(|&f| FileId::new(f)).collect());
+        let shown = |files: &[u64]| stuck(files).iter().map(|f| f.get()).collect::<Vec<_>>();
+        assert_eq!((shown(&[]), shown(&[3]), shown(&[2])), (vec![], vec![3], vec![1, 2, 9]));
+        assert_eq!(shown(&[5, 7]), [4, 5, 7, 8]);
+        let free =
+            |files: &[u64]| version.runs().iter().map(|r| free_bytes(r, &stuck(files))).collect::<Vec<_>>();
+        let mib = |n: u64| Some(n << 20);
+        assert_eq!(free(&[]), [mib(7), mib(5), mib(320)]);
+        assert_eq!(free(&[5, 7]), [mib(3), None, mib(192)]);
     }
 
     #[test]

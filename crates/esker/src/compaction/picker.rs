@@ -12,16 +12,18 @@
 //!      moves behind older data.
 //! PK2. `bottommost` holds only if no run below the output holds a key of the range.
 //! PK3. Without new writes, picking and executing comes to an end.
+//! PK4. No plan reads a table of `PickInput::unreadable`; what has to wait for one does not keep others from being picked.
 //!
 //! Lazy leveling: Dayan and Idreos, Dostoevsky (2018). Merging when lost seeks have paid for it: LevelDB's allowed
 //! seeks, as a ski rental.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(crate) use super::pacing::debt;
 pub(crate) use super::partition::fences;
-use super::partition::{Member, Partition, partitions};
+use super::partition::{Member, Partition, free_bytes, partitions, stuck};
 use crate::manifest::version::{Level, Run, RunId, Version};
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{FileId, SeqNo};
@@ -75,6 +77,8 @@ pub(crate) struct PickInput {
     pub wasted_seek_ns: u64,
     /// How fast merges run.
     pub merge_bytes_per_second: u64,
+    /// Tables that could not be read lately (PK4).
+    pub unreadable: BTreeSet<FileId>,
 }
 
 /// The run that takes the output.
@@ -127,12 +131,13 @@ pub(crate) struct Plan {
 pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let limits = &input.limits;
     let all = partitions(version.runs(), 0);
-    let groups = groups(&all, limits);
+    let readable = all.split(|p| p.holds_one_of(&input.unreadable));
+    let groups: Vec<_> = readable.flat_map(|neighbours| groups(neighbours, limits)).collect();
     if let Some(plan) = moves(version, &groups) {
         return Some(plan);
     }
     if !limits.fits_cache
-        && let Some(plan) = l0_to_tier(version, limits).or_else(|| tier_to_base(version, limits))
+        && let Some(plan) = l0_to_tier(version, input).or_else(|| tier_to_base(version, input))
     {
         return Some(plan);
     }
@@ -240,33 +245,38 @@ fn due<T>(version: &Version<T>, input: &PickInput, best: &Partition<'_, T>) -> b
         return paid;
     }
     let base_bytes = version.base().map_or(0, |run| run.bytes());
+    let stuck = stuck(version, &input.unreadable);
     let upper = version.runs().iter().filter(|run| run.level != Level::BASE);
-    let (runs, bytes) = upper.fold((0, 0), |(runs, bytes), run| (runs + 1, bytes + run.bytes()));
+    let upper = upper.filter_map(|run| free_bytes(run, &stuck));
+    let (runs, bytes) = upper.fold((0, 0), |(runs, bytes), of_run| (runs + 1, bytes + of_run));
     let large = bytes >= limits.table_bytes && bytes * 100 > base_bytes * UPPER_PERCENT_MAX;
     paid || input.idle || runs > limits.l0_runs_max || large
 }
 
 /// Beyond the cache: too many L0 runs become one tier run, partition by partition.
-fn l0_to_tier<T>(version: &Version<T>, limits: &Limits) -> Option<Plan> {
+fn l0_to_tier<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let l0 = version.runs().iter().take_while(|run| run.level == Level::L0).count();
-    if l0 <= limits.l0_runs_max {
+    if l0 <= input.limits.l0_runs_max {
         return None;
     }
-    let parts = partitions(&version.runs()[..l0], 0);
+    let mut parts = partitions(&version.runs()[..l0], 0);
+    parts.retain(|p| !p.holds_one_of(&input.unreadable));
     let deepest = parts.iter().enumerate().max_by_key(|(i, p)| (p.upper_runs(), Reverse(*i)))?.1;
     let kind = if deepest.members.len() == 1 { PlanKind::TrivialMove } else { PlanKind::Merge };
     Some(plan(version, deepest, Level::TIER, kind))
 }
 
 /// Beyond the cache: where tiers are too many or too large for their part of the base, they go into it.
-fn tier_to_base<T>(version: &Version<T>, limits: &Limits) -> Option<Plan> {
+fn tier_to_base<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
+    let limits = &input.limits;
     let l0 = version.runs().iter().take_while(|run| run.level == Level::L0).count();
     let parts = partitions(&version.runs()[l0..], l0);
     let too_much = |p: &Partition<'_, T>| {
         let upper = p.upper_bytes();
         upper > 0 && (p.upper_runs() > limits.tier_runs_max || upper * limits.base_ratio > p.bytes() - upper)
     };
-    let best = cheapest(parts.into_iter().filter(too_much).collect())?;
+    let readable = parts.into_iter().filter(|p| !p.holds_one_of(&input.unreadable));
+    let best = cheapest(readable.filter(too_much).collect())?;
     Some(plan_into_base(version, &best))
 }
 

@@ -8,6 +8,7 @@
 //!
 //! BG1. A step that fails changes nothing that readers see; it is tried again later, with growing pauses.
 //! BG2. Writers that wait for background work learn of its failure instead of waiting for ever.
+//! BG3. Every failure shows in the statistics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,10 @@ use esker_env::ThreadHandle;
 use parking_lot::{Condvar, Mutex};
 
 use super::core::Core;
-use crate::types::{Error, Result, SeqNo};
+use super::stats::add;
+use crate::compaction::picker::Plan;
+use crate::manifest::file_name::table_path;
+use crate::types::{Error, FileId, Result, SeqNo};
 
 /// How often the threads look for work nobody told them of.
 const TICK: Duration = Duration::from_millis(20);
@@ -152,11 +156,11 @@ impl Core {
             self.account_memtables();
             self.view.reclaim();
             // Both are retried: the writer makes a segment itself if none is ready, and the next tick syncs.
-            let _ = self.wal_pool.prepare_step();
+            self.note_error(self.wal_pool.prepare_step());
             let now = self.env.clock.monotonic();
             if now.saturating_sub(last_sync) >= SYNC_EVERY {
                 last_sync = now;
-                let _ = self.pipeline.sync_unsynced();
+                self.note_error(self.pipeline.sync_unsynced());
             }
         }
     }
@@ -173,7 +177,10 @@ impl Core {
             loop {
                 match self.merge_step(idle) {
                     Ok(true) if !self.signal.stopping() => pause = TICK,
-                    Ok(_) => break,
+                    Ok(_) => {
+                        pause = TICK;
+                        break;
+                    }
                     Err(_) => {
                         pause = (pause * 2).min(PAUSE_MAX);
                         break;
@@ -191,5 +198,33 @@ impl Core {
             handle.map_err(|e| Error::io("start a thread for", &self.dir, e))
         };
         Ok(vec![spawn("esker-flush", Core::flush_loop)?, spawn("esker-merge", Core::merge_loop)?])
+    }
+
+    fn note_error<T>(&self, outcome: Result<T>) {
+        if let Err(error) = outcome {
+            self.counters.note_error(&error);
+        }
+    }
+
+    pub(super) fn note_failed_flush(&self, error: &Error) {
+        add(&self.counters.flushes_failed, 1);
+        self.counters.note_error(error);
+    }
+
+    /// If it failed because an input could not be read, merges go on without that one for a while.
+    pub(super) fn note_failed_merge(&self, plan: &Plan, error: &Error) {
+        add(&self.counters.merges_failed, 1);
+        self.counters.note_error(error);
+        if let Some(file) = self.unreadable_input(plan, error) {
+            self.unreadable.lock().note(file, self.env.clock.monotonic());
+            self.account_debt();
+        }
+    }
+
+    /// The input that the error is about.
+    fn unreadable_input(&self, plan: &Plan, error: &Error) -> Option<FileId> {
+        let (Error::Corrupt { path, .. } | Error::Io { path, .. }) = error else { return None };
+        let mut files = plan.inputs.iter().flat_map(|input| &input.files);
+        files.find(|file| table_path(&self.dir, **file) == *path).copied()
     }
 }

@@ -24,6 +24,7 @@ use super::stats::Counters;
 use crate::cache::Reservation;
 use crate::compaction::pacing::Debt;
 use crate::compaction::picker;
+use crate::compaction::unreadable::Unreadable;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::version::{RunId, Version};
@@ -60,6 +61,8 @@ pub(crate) struct Core {
     pub(crate) next_run: AtomicU64,
     pub(crate) signal: Signal,
     pub(crate) read_cost: ReadCost,
+    /// Tables that merges could not read.
+    pub(crate) unreadable: Mutex<Unreadable>,
     /// How far merging is behind, as of the last change of the version.
     pub(crate) debt: Mutex<Debt>,
     /// Whether `debt` makes writers wait. Relaxed: a hint that spares them the lock.
@@ -129,10 +132,22 @@ impl Core {
         }
         self.view.reclaim();
         self.account_memtables();
-        let debt = picker::debt(&self.version(), &self.limits());
+        self.account_debt();
+        Ok(())
+    }
+
+    /// Finds out how far merging is behind.
+    pub(crate) fn account_debt(&self) -> Debt {
+        let version = self.version();
+        let unreadable = {
+            let mut unreadable = self.unreadable.lock();
+            unreadable.retain(|file| version.tables().any(|(_, table)| table.file == file));
+            unreadable.all()
+        };
+        let debt = picker::debt(&version, &self.limits(), &unreadable);
         self.in_debt.store(debt.pressure > 0.0, Ordering::Relaxed);
         *self.debt.lock() = debt;
-        Ok(())
+        debt
     }
 
     /// Counts the memtables against the memory budget, as large as they are now.

@@ -33,7 +33,7 @@ impl Core {
     pub(crate) fn flush_step(&self) -> Result<bool> {
         let turn = self.flush_turn.lock();
         self.check_open()?;
-        self.flush_in_turn(&turn)
+        self.flush_in_turn(&turn).inspect_err(|error| self.note_failed_flush(error))
     }
 
     fn flush_in_turn(&self, _turn: &MutexGuard<'_, ()>) -> Result<bool> {
@@ -91,6 +91,7 @@ impl Core {
             idle,
             wasted_seek_ns: lost_ns,
             merge_bytes_per_second: MERGE_BYTES_PER_SECOND,
+            unreadable: self.unreadable.lock().now(self.env.clock.monotonic()),
         };
         let Some(plan) = picker::pick(&version, &input) else { return Ok(false) };
         let done = self.merge(plan)?;
@@ -119,11 +120,15 @@ impl Core {
 
     /// Executes a plan; false if it was cancelled because the database closes.
     fn merge(&self, plan: picker::Plan) -> Result<bool> {
+        self.execute(&plan).inspect_err(|error| self.note_failed_merge(&plan, error))
+    }
+
+    fn execute(&self, plan: &picker::Plan) -> Result<bool> {
         self.heal_manifest()?;
         let version = self.version();
         let new_file = || self.new_file();
         let context = self.compaction_context(&new_file, self.signal.stop_flag());
-        let built = execute::merge(&context, &plan, &version, self.published.horizons(), || self.new_run())?;
+        let built = execute::merge(&context, plan, &version, self.published.horizons(), || self.new_run())?;
         let Some(Built { added, removed, opened, stats }) = built else { return Ok(false) };
         add(&self.counters.merges, 1);
         add(&self.counters.merge_bytes_read, stats.bytes_read);

@@ -107,6 +107,7 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
         next_run: AtomicU64::new(next_run),
         signal: Default::default(),
         read_cost: Default::default(),
+        unreadable: Mutex::default(),
         debt: Mutex::default(),
         in_debt: Default::default(),
         delay_owed_ns: Default::default(),

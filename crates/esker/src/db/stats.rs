@@ -2,8 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
+
+use crate::types::Error;
+
 /// Figures at one moment; `bytes` are of this process's life where not said otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Live items over all keyspaces.
@@ -36,6 +40,15 @@ pub struct Stats {
     pub merge_bytes_read: u64,
     /// Bytes that merges wrote.
     pub merge_bytes_written: u64,
+    /// Flushes that failed. Nothing is lost by it, and they are tried again; meanwhile memtables fill up, and writers wait.
+    pub flushes_failed: u64,
+    /// Merges that failed. Nothing is lost by it, and they are tried again; meanwhile reads of that part take longer.
+    pub merges_failed: u64,
+    /// Tables now that a merge could not read. They are tried again after growing pauses; meanwhile what would be merged
+    /// with them stays as it is. [`Db::check`](crate::Db::check) says what is wrong.
+    pub tables_unreadable: u64,
+    /// What the last failure of background work was; none if nothing has failed. It stays when later work succeeds.
+    pub background_error: Option<String>,
     /// Times a writer waited for a flush or a merge.
     pub stalls: u64,
     /// Commits replayed from the log when the database was opened.
@@ -52,9 +65,19 @@ pub(crate) struct Counters {
     pub(crate) flush_bytes_written: AtomicU64,
     pub(crate) merge_bytes_read: AtomicU64,
     pub(crate) merge_bytes_written: AtomicU64,
+    pub(crate) flushes_failed: AtomicU64,
+    pub(crate) merges_failed: AtomicU64,
+    background_error: Mutex<Option<String>>,
     pub(crate) stalls: AtomicU64,
     pub(crate) recovered_commits: AtomicU64,
     pub(crate) recovered_torn_bytes: AtomicU64,
+}
+
+impl Counters {
+    /// Background work has failed.
+    pub(crate) fn note_error(&self, error: &Error) {
+        *self.background_error.lock() = Some(error.to_string());
+    }
 }
 
 /// Adds to a counter; nothing is ordered by it.
@@ -84,6 +107,10 @@ impl super::core::Core {
             flush_bytes_written: get(&counters.flush_bytes_written),
             merge_bytes_read: get(&counters.merge_bytes_read),
             merge_bytes_written: get(&counters.merge_bytes_written),
+            flushes_failed: get(&counters.flushes_failed),
+            merges_failed: get(&counters.merges_failed),
+            tables_unreadable: self.unreadable.lock().all().len() as u64,
+            background_error: counters.background_error.lock().clone(),
             stalls: get(&counters.stalls),
             recovered_commits: get(&counters.recovered_commits),
             recovered_torn_bytes: get(&counters.recovered_torn_bytes),

@@ -247,6 +247,7 @@ impl World {
             idle: rng.bool(),
             wasted_seek_ns: rng.u64(0..1000),
             merge_bytes_per_second: 1 << 30,
+            unreadable: self.version.tables().map(|(_, t)| t.file).filter(|_| rng.u8(0..20) == 0).collect(),
         };
         let plan = match rng.u8(0..3) {
             0 => picker::pick(&self.version, &input),

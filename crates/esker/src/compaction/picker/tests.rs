@@ -68,14 +68,17 @@ fn show(plan: &Plan) -> String {
     format!("{verb} {} into {target}{}{bottom}", inputs.join(" + "), name(plan.output_level))
 }
 
-/// Words: `busy`, `idle`, `beyond` (the cache), `wasted=MS`.
+/// Words: `busy`, `idle`, `beyond` (the cache), `wasted=MS`, `unreadable=FILE,FILE`.
 fn parse_input(words: &str) -> PickInput {
+    let unreadable = words.split_whitespace().find_map(|w| w.strip_prefix("unreadable="));
+    let file = |text: &str| FileId::new(text.parse().unwrap());
     let wasted = words.split_whitespace().find_map(|w| w.strip_prefix("wasted="));
     PickInput {
         limits: Limits { fits_cache: !words.contains("beyond"), ..Limits::default() },
         idle: words.contains("idle"),
         wasted_seek_ns: wasted.map_or(0, |ms| ms.parse::<u64>().unwrap() * 1_000_000),
         merge_bytes_per_second: 1000 * MIB,
+        unreadable: unreadable.iter().flat_map(|files| files.split(',')).map(file).collect(),
     }
 }
 
@@ -204,6 +207,38 @@ fn beyond_the_cache_runs_gather_in_tiers_first() {
 }
 
 #[test]
+fn pk4_what_cannot_be_read_holds_up_nothing_else() {
+    check(
+        "
+        L0: 8[b-c]10 9[n-o]20 10[v-w]5  base: 1[a-h] 2[m-p] 3[u-z]
+        idle unreadable=2 -> merge L0{8} + base{1} into base
+        idle unreadable=2,8 -> merge L0{10} + base{3} into base
+        idle unreadable=1,2,10 -> nothing
+
+        L0: 9[a-b]1 / 8[a-b]1 / 7[a-b]1 / 6[a-b]1 / 5[a-b]1 12[y-z]1  base: 1[a-c] 2[x-z]
+        busy -> merge L0{9} + L0{8} + L0{7} + L0{6} + L0{5} + base{1} into base
+        busy unreadable=1 -> nothing
+        idle unreadable=1 -> merge L0{12} + base{2} into base
+
+        L0: 9[a-b]1 8[m-n]1  base: 1[a-c]4 2[d-e]4 3[m-p]4
+        idle -> merge L0{9,8} + base{1,2,3} into base
+        idle unreadable=2 -> merge L0{9} + base{1} into base
+        idle unreadable=1,2 -> merge L0{8} + base{3} into base
+
+        L0: 9[a-m]1 10[n-z]1 / 8[a-c]1 11[n-z]1 / 7[a-m]1 / 6[n-p]1 / 5[n-z]1  tier: 2[a-c]4  base: 1[a-z]
+        busy beyond unreadable=1 -> merge L0{10} + L0{11} + L0{6} + L0{5} into tier (not bottommost)
+        busy beyond unreadable=11 -> merge L0{9} + L0{8} + L0{7} into new tier (not bottommost)
+        busy beyond unreadable=7,11 -> nothing
+
+        tier: 3[a-c]17 4[n-o]18  base: 1[a-h]64 5[n-z]64
+        busy beyond -> merge tier{4} + base{5} into base
+        busy beyond unreadable=5 -> merge tier{3} + base{1} into base
+        busy beyond unreadable=1,5 -> nothing
+        ",
+    );
+}
+
+#[test]
 fn a_manual_compaction_leaves_one_clean_run() {
     check(
         "
@@ -264,13 +299,19 @@ fn pk3_random_versions_come_to_rest() {
         for round in 0..12 {
             version = with_random_run(&version, &mut rng, RunId(round));
             let words = ["busy", "idle", "busy beyond", "busy wasted=100", "idle beyond"][rng.usize(0..5)];
-            let input = parse_input(words);
+            let mut input = parse_input(words);
+            if rng.bool() {
+                let files = version.tables().map(|(_, t)| t.file);
+                input.unreadable = files.filter(|_| rng.u8(0..10) == 0).collect();
+            }
             for step in 0.. {
                 assert!(step < 200, "PK3: seed {seed}");
                 let Some(plan) = pick(&version, &input) else { break };
+                let mut files = plan.inputs.iter().flat_map(|i| &i.files);
+                assert!(!files.any(|f| input.unreadable.contains(f)), "PK4: seed {seed}: {plan:?}");
                 version = execute(&version, &plan, &mut next);
             }
-            if words == "idle" {
+            if words == "idle" && input.unreadable.is_empty() {
                 assert!(version.runs().len() <= 1, "seed {seed}: {version:?}");
             }
         }
