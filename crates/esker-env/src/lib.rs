@@ -35,7 +35,7 @@ pub use mem::{BrokenSync, MemFs};
 pub use random::{Random, SeededRandom, SystemRandom};
 pub use read::read_range;
 pub use real::RealFs;
-pub use threads::{SystemThreads, ThreadHandle, Threads};
+pub use threads::{SystemThreads, ThreadHandle, Threads, panic_text};
 pub use writer::AppendWriter;
 
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! Threads: how background work gets a thread of its own.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 
@@ -16,11 +17,14 @@ pub struct ThreadHandle(std::thread::JoinHandle<()>);
 impl ThreadHandle {
     /// Waits for the thread to end. `Err` carries the message of its panic.
     pub fn join(self) -> Result<(), String> {
-        self.0.join().map_err(|panic| {
-            let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-            text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
-        })
+        self.0.join().map_err(|panic| panic_text(&*panic))
     }
+}
+
+/// The message of a panic that was caught.
+pub fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
 }
 
 /// The operating system's threads.

@@ -1,20 +1,25 @@
 //! Background work as steps, and the threads that loop on them.
 //!
 //! ```text
-//!   flush thread: sealed memtables -> L0 runs; log segments ahead of need; the timed sync
+//!   flush thread: sealed memtables -> L0 runs; log segments ahead of need
 //!   merge thread: whatever the picker says
+//!   sync thread:  what was committed without waiting for the disk goes there
 //!   no threads (simulation, tests): `Core::step` does one piece of either
 //! ```
 //!
 //! BG1. A step that fails changes nothing that readers see; it is tried again later, with growing pauses.
-//! BG2. Writers that wait for background work learn of its failure instead of waiting for ever.
+//! BG2. Writers that wait for background work learn of its failure instead of waiting for ever. After a panic of a thread
+//!      there are no more writes: nobody would do its work, and what state it left is unknown.
 //! BG3. Every failure shows in the statistics.
+//! BG4. The timed sync waits for no flush and no merge.
+//! BG5. Either all threads run, or none does.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use esker_env::ThreadHandle;
+use esker_env::{ThreadHandle, panic_text};
 use parking_lot::{Condvar, Mutex};
 
 use super::core::Core;
@@ -25,7 +30,7 @@ use crate::types::{Error, FileId, Result, SeqNo};
 
 /// How often the threads look for work nobody told them of.
 const TICK: Duration = Duration::from_millis(20);
-/// So long after a `Buffered` or `None` commit it is on the disk, give or take a tick.
+/// So long after a `Buffered` or `None` commit it is on its way to the disk.
 const SYNC_EVERY: Duration = Duration::from_millis(100);
 /// Without commits for so many ticks the database is idle.
 const IDLE_TICKS: u32 = 5;
@@ -38,8 +43,11 @@ pub(crate) struct Signal {
     state: Mutex<SignalState>,
     work: Condvar,
     progress: Condvar,
+    stopped: Condvar,
     /// The same as `SignalState::stop`, for work that looks without a lock. Relaxed: it orders nothing.
     stop_flag: AtomicBool,
+    /// Whether there is `SignalState::dead`. Relaxed: the lock orders what it says.
+    dead_flag: AtomicBool,
 }
 
 #[derive(Default)]
@@ -51,6 +59,8 @@ struct SignalState {
     steps: u64,
     /// The last flush failed with this, and none has succeeded since.
     failure: Option<Arc<Error>>,
+    /// A thread has panicked.
+    dead: Option<Arc<Error>>,
 }
 
 impl Signal {
@@ -66,6 +76,7 @@ impl Signal {
         self.state.lock().stop = true;
         self.work.notify_all();
         self.progress.notify_all();
+        self.stopped.notify_all();
     }
 
     pub(crate) fn stopping(&self) -> bool {
@@ -87,6 +98,26 @@ impl Signal {
         !state.stop
     }
 
+    /// Waits this long; false when it is time to end.
+    fn pause(&self, timeout: Duration) -> bool {
+        let mut state = self.state.lock();
+        self.stopped.wait_while_for(&mut state, |state| !state.stop, timeout);
+        !state.stop
+    }
+
+    /// A thread has panicked (BG2).
+    fn die(&self, cause: Arc<Error>) {
+        self.state.lock().dead.get_or_insert(cause);
+        self.dead_flag.store(true, Ordering::Relaxed);
+        self.progress.notify_all();
+    }
+
+    /// Fails once a thread has panicked.
+    #[inline]
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        if self.dead_flag.load(Ordering::Relaxed) { self.state.lock().check_alive() } else { Ok(()) }
+    }
+
     /// Notes the end of a flush.
     fn note(&self, outcome: Result<(), Arc<Error>>) {
         let mut state = self.state.lock();
@@ -106,6 +137,7 @@ impl Signal {
             if state.stop {
                 return Err(Error::Closed);
             }
+            state.check_alive()?;
             if let Some(cause) = &state.failure {
                 return Err(cause.duplicate());
             }
@@ -113,6 +145,15 @@ impl Signal {
         }
     }
 }
+
+impl SignalState {
+    fn check_alive(&self) -> Result<()> {
+        self.dead.as_ref().map_or(Ok(()), |cause| Err(Error::Poisoned(cause.clone())))
+    }
+}
+
+/// What a thread runs until it is time to end.
+type Loop = fn(&Core);
 
 /// One piece of background work, for simulators that run without threads.
 #[doc(hidden)]
@@ -145,7 +186,6 @@ impl Core {
     fn flush_loop(&self) {
         let mut seen = 0;
         let mut pause = TICK;
-        let mut last_sync = self.env.clock.monotonic();
         while self.signal.wait_for_work(&mut seen, pause) {
             let flushed = self.flush_step();
             pause = match &flushed {
@@ -155,13 +195,15 @@ impl Core {
             self.signal.note(flushed.map(drop).map_err(Arc::new));
             self.account_memtables();
             self.view.reclaim();
-            // Both are retried: the writer makes a segment itself if none is ready, and the next tick syncs.
+            // The writer makes a segment itself if none is ready.
             self.note_error(self.wal_pool.prepare_step());
-            let now = self.env.clock.monotonic();
-            if now.saturating_sub(last_sync) >= SYNC_EVERY {
-                last_sync = now;
-                self.note_error(self.pipeline.sync_unsynced());
-            }
+        }
+    }
+
+    fn sync_loop(&self) {
+        while self.signal.pause(SYNC_EVERY) {
+            // A failed sync is not tried again: it has stopped all writes.
+            self.note_error(self.pipeline.sync_unsynced());
         }
     }
 
@@ -190,14 +232,37 @@ impl Core {
         }
     }
 
-    /// Starts the threads.
+    /// Starts the threads (BG5).
     pub(crate) fn start_threads(self: &Arc<Self>) -> Result<Vec<ThreadHandle>> {
-        let spawn = |name: &str, body: fn(&Core)| {
+        let loops: [(_, Loop); 3] = [
+            ("esker-flush", Core::flush_loop),
+            ("esker-merge", Core::merge_loop),
+            ("esker-sync", Core::sync_loop),
+        ];
+        let mut threads = Vec::new();
+        for (name, body) in loops {
             let core = self.clone();
-            let handle = self.env.threads.spawn(name, Box::new(move || body(&core)));
-            handle.map_err(|e| Error::io("start a thread for", &self.dir, e))
-        };
-        Ok(vec![spawn("esker-flush", Core::flush_loop)?, spawn("esker-merge", Core::merge_loop)?])
+            match self.env.threads.spawn(name, Box::new(move || core.run(name, body))) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    self.signal.stop();
+                    // What keeps the database from opening is the error that matters.
+                    threads.into_iter().for_each(|thread| drop(thread.join()));
+                    return Err(Error::io("start a thread for", &self.dir, error));
+                }
+            }
+        }
+        Ok(threads)
+    }
+
+    /// Runs a loop; its panic is told to those who wait (BG2), and goes on to whoever joins the thread.
+    fn run(&self, name: &str, body: Loop) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(self))) {
+            let cause = Error::Invalid(format!("the thread {name} panicked: {}", panic_text(&*panic)));
+            self.counters.note_error(&cause);
+            self.signal.die(Arc::new(cause));
+            resume_unwind(panic);
+        }
     }
 
     fn note_error<T>(&self, outcome: Result<T>) {

@@ -107,7 +107,10 @@ impl Builder {
         self
     }
     /// Whether threads do the background work. Default yes. Without them it is done by writers that find a memtable
-    /// full, by `flush` and by `compact`: for simulations and tests.
+    /// full, by `flush` and by `compact`: for simulations and tests. Then nothing syncs what was committed with
+    /// [`Durability::Buffered`] or [`Durability::None`] after a while: until a `Sync` commit, [`Db::sync`](crate::Db::sync) or
+    /// [`Db::close`](crate::Db::close) does it, a power loss may take all of it, and a killed process the last 1 MiB of
+    /// what was committed with `None`.
     pub fn background(mut self, yes: bool) -> Self {
         self.background = if yes { Background::Threads } else { Background::Writers };
         self

@@ -169,6 +169,7 @@ impl Core {
 
     fn submit(&self, request: CommitRequest) -> Result<()> {
         self.check_open()?;
+        self.signal.check_alive()?;
         self.make_room()?;
         self.pay_debt(request.set.byte_len() as u64);
         self.pipeline.commit(request).map(drop)

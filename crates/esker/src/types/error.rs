@@ -69,8 +69,9 @@ pub enum Error {
         "transaction conflict: another commit changed a key that this transaction depends on; run it again"
     )]
     Conflict,
-    /// An earlier write or sync failed, so writes are refused; reads go on. Reopen the database to write again.
-    #[error("writes stopped by an earlier I/O failure; reads still work, reopen to write again: {0}")]
+    /// An earlier write or sync failed, or background work panicked, so writes are refused; reads go on. Reopen the
+    /// database to write again.
+    #[error("writes stopped by an earlier failure; reads still work, reopen to write again: {0}")]
     Poisoned(Arc<Error>),
     /// The key is longer than 65,535 bytes.
     #[error("key of {len} bytes: the longest key is {} bytes", crate::KEY_BYTES_MAX)]

@@ -1,0 +1,207 @@
+//! Background threads that cannot start, are held up, or panic.
+//!
+//! ```text
+//!   Db --threads--> Hooked file system (runs a hook before a table is made) --> MemFs
+//! ```
+//!
+//! BG2. After a panic of a thread writes fail with an error that says so; none waits for it.
+//! BG4. The timed sync waits for no flush.
+//! BG5. A database whose threads cannot all be started is closed again.
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
+
+mod common;
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use common::dir;
+use esker::{Builder, Db, Durability, Error};
+use esker_env::{
+    Env, File, FileLock, Fs, LockError, MemFs, OpenOptions, SystemThreads, ThreadHandle, Threads,
+};
+
+/// Nothing here takes so long, unless it would take for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Called with the name of the thread that is about to make a table.
+type Hook = Box<dyn Fn(&str) + Send + Sync>;
+
+/// A file system in memory that calls a hook before a table is made.
+struct Hooked {
+    inner: MemFs,
+    hook: Hook,
+}
+
+impl std::fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hooked")
+    }
+}
+
+impl Fs for Hooked {
+    fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
+        if options.create && path.extension().is_some_and(|e| e == "sst") {
+            (self.hook)(std::thread::current().name().unwrap_or_default());
+        }
+        self.inner.open(path, options)
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir_all(path)
+    }
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.inner.list_dir(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove_file(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.sync_dir(path)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.inner.exists(path)
+    }
+    fn file_size(&self, path: &Path) -> io::Result<u64> {
+        self.inner.file_size(path)
+    }
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.inner.free_bytes(path)
+    }
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
+        self.inner.lock(path)
+    }
+}
+
+fn small(env: Env) -> Builder {
+    Db::builder().env(env).memory(4 << 20).memtable_bytes(16 << 10).block_bytes(512).table_bytes(16 << 10)
+}
+
+fn hooked(inner: &MemFs, hook: impl Fn(&str) + Send + Sync + 'static) -> Builder {
+    small(Env::with_fs(Arc::new(Hooked { inner: inner.clone(), hook: Box::new(hook) })))
+}
+
+/// Puts until a put fails; how many succeeded, and the error.
+fn put_until_it_fails(db: &Db) -> (u32, Error) {
+    let map = db.default_keyspace();
+    let (told, outcome) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Keys in no order, so that there is something to merge.
+        let key = |n: u32| n.wrapping_mul(0x9E37_79B1).to_be_bytes();
+        let failed = (0..).find_map(|n| map.put(key(n), [7; 500]).err().map(|error| (n, error)));
+        told.send(failed).unwrap();
+    });
+    outcome.recv_timeout(PATIENCE).expect("BG2: the writer waits for ever").unwrap()
+}
+
+/// What comes of a panic of this thread.
+fn panic_in(thread: &'static str) {
+    let fs = MemFs::new();
+    let db = hooked(&fs, move |name| assert_ne!(name, thread, "the table's file burst"));
+    let db = db.open(dir()).unwrap();
+    let (acknowledged, error) = put_until_it_fails(&db);
+    assert!(matches!(error, Error::Poisoned(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains(thread) && text.contains("panicked") && text.contains("file burst"), "{text}");
+    let noted = db.stats().background_error.unwrap();
+    assert!(text.ends_with(&noted), "{noted}");
+    let map = db.default_keyspace();
+    db.flush().unwrap();
+    assert_eq!(db.stats().memtables_sealed, 0, "there is room for more");
+    assert!(map.put("again", "").is_err(), "BG2: it stays so");
+    assert_eq!(map.get(0u32.to_be_bytes()).unwrap().as_deref(), Some(&[7; 500][..]), "reads go on");
+    drop(map);
+    let closed = db.close().unwrap_err().to_string();
+    assert!(closed.contains("file burst"), "{closed}");
+    let db = small(Env::with_fs(Arc::new(fs))).open(dir()).unwrap();
+    assert_eq!(db.default_keyspace().len().unwrap(), u64::from(acknowledged));
+}
+
+#[test]
+fn bg2_writers_learn_of_a_panic_of_the_flush_thread() {
+    panic_in("esker-flush");
+}
+
+#[test]
+fn bg2_writers_learn_of_a_panic_of_the_merge_thread() {
+    panic_in("esker-merge");
+}
+
+#[test]
+fn bg4_the_timed_sync_does_not_wait_for_a_flush() {
+    for durability in [Durability::Buffered, Durability::None] {
+        let fs = MemFs::new();
+        let gate = Arc::new(Mutex::new(()));
+        let closed = gate.lock().unwrap();
+        let (told, flushing) = mpsc::channel();
+        let flush_gate = gate.clone();
+        let db = hooked(&fs, move |name| {
+            if name == "esker-flush" {
+                // Nobody may be listening any more.
+                let _ = told.send(());
+                drop(flush_gate.lock());
+            }
+        });
+        let db = db.durability(durability).open(dir()).unwrap();
+        let map = db.default_keyspace();
+        (0..40u32).for_each(|n| map.put(n.to_be_bytes(), [7; 500]).unwrap());
+        flushing.recv_timeout(PATIENCE).expect("the flush has begun");
+        map.put("late", "").unwrap();
+        let started = Instant::now();
+        let is_durable = || {
+            let after_power_loss = small(Env::with_fs(Arc::new(fs.crash_strict()))).open(dir()).unwrap();
+            after_power_loss.default_keyspace().contains("late").unwrap()
+        };
+        let mut synced = false;
+        while !synced && started.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(20));
+            synced = is_durable();
+        }
+        let flushes = db.stats().flushes;
+        // Closing waits for the flush.
+        drop(closed);
+        drop(map);
+        db.close().unwrap();
+        assert_eq!(flushes, 0, "the flush was held up all the time");
+        assert!(synced, "BG4: {durability:?}");
+    }
+}
+
+/// Starts so many threads, and no more.
+#[derive(Debug)]
+struct FewThreads(AtomicUsize);
+
+impl Threads for FewThreads {
+    fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<ThreadHandle> {
+        match self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
+            Ok(_) => SystemThreads.spawn(name, work),
+            Err(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+#[test]
+fn bg5_a_database_whose_threads_do_not_start_can_be_opened_again() {
+    let fs = MemFs::new();
+    let with_threads = |count: usize| {
+        let threads = Arc::new(FewThreads(AtomicUsize::new(count)));
+        small(Env { threads, ..Env::with_fs(Arc::new(fs.clone())) }).open(dir())
+    };
+    let mut count = 0;
+    let db = loop {
+        match with_threads(count) {
+            Ok(db) => break db,
+            Err(error) => {
+                assert!(matches!(error, Error::Io { op: "start a thread for", .. }), "BG5: {error:?}")
+            }
+        }
+        count += 1;
+    };
+    assert_eq!(count, 3, "flush, merge, sync");
+    db.default_keyspace().put("a", "b").unwrap();
+    db.close().unwrap();
+}
