@@ -89,8 +89,8 @@ pub(crate) fn flush(
     level: Level,
     run: RunId,
 ) -> Result<Option<Built>> {
-    let tombstones = memtables.iter().map(|m| m.range_tombstones());
-    let tombstones = RangeTombstones::new(tombstones.flat_map(|t| t.iter().collect::<Vec<_>>()));
+    let tombstones: Vec<_> = memtables.iter().map(|m| m.range_tombstones()).collect();
+    let tombstones = RangeTombstones::union(tombstones.iter().map(|set| &**set));
     let bytes = memtables.iter().map(|m| m.bytes_used() as u64).sum();
     let shape = Shape {
         level,
@@ -129,8 +129,8 @@ pub(crate) fn merge(
         return Ok(Some(Built { added, removed, ..Built::default() }));
     }
     let bytes = inputs.iter().flatten().map(|t| t.meta.file_bytes).sum();
-    let tombstones = inputs.iter().flatten().flat_map(|t| t.table.range_tombstones().iter());
-    let judge = Judge::new(Horizons::new(snapshots), RangeTombstones::new(tombstones), plan.bottommost);
+    let tombstones = inputs.iter().flatten().map(|t| t.table.range_tombstones());
+    let judge = Judge::new(Horizons::new(snapshots), RangeTombstones::union(tombstones), plan.bottommost);
     let fences = match plan.output_level {
         // The base makes the fences.
         Level::BASE => Vec::new(),

@@ -22,7 +22,7 @@
 use crate::types::SeqNo;
 use crate::types::canary::{self, Canary};
 use crate::types::entry::Kind;
-use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
+use crate::types::range_tombstone::{Fragment, RangeTombstones, Seqs};
 
 /// The sequence numbers that readers may read at: the registered snapshots, the visible number, and from there on any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,8 @@ impl Horizons {
 #[derive(Debug)]
 pub struct Judge {
     horizons: Horizons,
-    tombstones: RangeTombstones,
+    /// In key order.
+    fragments: Vec<Fragment>,
     bottommost: bool,
     /// The first fragment that may cover the key at hand or a later one.
     fragment: usize,
@@ -73,7 +74,8 @@ impl Judge {
     /// A judge for versions and range tombstones of one merge. `bottommost`: no run below the inputs holds a key of
     /// their range.
     pub fn new(horizons: Horizons, tombstones: RangeTombstones, bottommost: bool) -> Self {
-        Judge { horizons, tombstones, bottommost, fragment: 0, key: Vec::new(), stripe_end: None }
+        let fragments = tombstones.fragments().cloned().collect();
+        Judge { horizons, fragments, bottommost, fragment: 0, key: Vec::new(), stripe_end: None }
     }
 
     /// The sequence number to keep the version under; none if it is garbage.
@@ -89,7 +91,7 @@ impl Judge {
             self.key.extend_from_slice(key);
             self.stripe_end = Some(stripe_end);
         }
-        if !self.tombstones.is_empty() && self.cover(stripe_end) > seq {
+        if !self.fragments.is_empty() && self.cover(stripe_end) > seq {
             return None; // GC2
         }
         if !self.settled(seq) {
@@ -105,24 +107,29 @@ impl Judge {
 
     /// The range tombstones to keep (GC1, GC3).
     pub fn surviving_tombstones(&self) -> RangeTombstones {
-        let mut kept = Vec::new();
+        let mut kept: Vec<Fragment> = Vec::new();
         if canary::is_set(Canary::RangeTombstoneForgotten) {
             return RangeTombstones::default();
         }
-        for fragment in self.tombstones.fragments() {
+        for fragment in &self.fragments {
             let mut last_end = None;
-            for &seq in &fragment.seqs {
+            let mut seqs: Vec<_> = fragment.seqs.iter().collect();
+            seqs.retain(|&seq| {
                 let stripe_end = self.horizons.stripe_end(seq);
-                if last_end.replace(stripe_end) != Some(stripe_end) && !self.settled(seq) {
-                    kept.push(RangeTombstone {
-                        start: fragment.start.clone(),
-                        end: fragment.end.clone(),
-                        seq,
-                    });
+                last_end.replace(stripe_end) != Some(stripe_end) && !self.settled(seq)
+            });
+            if seqs.is_empty() {
+                continue;
+            }
+            let seqs = Seqs::from_falling(&seqs);
+            match kept.last_mut() {
+                Some(last) if last.end == fragment.start && last.seqs == seqs => {
+                    last.end = fragment.end.clone();
                 }
+                _ => kept.push(Fragment { seqs, ..fragment.clone() }),
             }
         }
-        RangeTombstones::new(kept)
+        RangeTombstones::from_sorted(kept)
     }
 
     /// Nothing older lies below it and no reader stands below it.
@@ -134,12 +141,12 @@ impl Judge {
     /// The newest range tombstone over the key at hand, up to `at`. Keys come in order, so the fragments before it are
     /// passed once.
     fn cover(&mut self, at: SeqNo) -> SeqNo {
-        let fragments = self.tombstones.fragments();
-        while fragments.get(self.fragment).is_some_and(|f| f.end.as_slice() <= self.key.as_slice()) {
+        let fragments = &self.fragments;
+        while fragments.get(self.fragment).is_some_and(|f| *f.end <= *self.key) {
             self.fragment += 1;
         }
         match fragments.get(self.fragment) {
-            Some(fragment) if fragment.start.as_slice() <= self.key.as_slice() => fragment.newest_at(at),
+            Some(fragment) if *fragment.start <= *self.key => fragment.newest_at(at),
             _ => SeqNo::ZERO,
         }
     }

@@ -21,7 +21,7 @@ use crate::manifest::file_name::table_path;
 use crate::manifest::version::{Level, RunId};
 use crate::sstable::{Table, TableWriter};
 use crate::types::entry::EntryRef;
-use crate::types::range_tombstone::{Fragment, RangeTombstone, RangeTombstones};
+use crate::types::range_tombstone::{Fragment, RangeTombstones, SharedKey};
 use crate::types::{Error, FileId, Result};
 
 /// Where an output goes and how it is cut.
@@ -68,7 +68,7 @@ impl<'a> Output<'a> {
             context,
             shape,
             fence: 0,
-            tombstones: tombstones.fragments().iter().cloned().collect(),
+            tombstones: tombstones.fragments().cloned().collect(),
             writer: None,
             full_at: None,
             written: Written::default(),
@@ -135,21 +135,21 @@ impl<'a> Output<'a> {
         self.full_at = None;
         while let Some(mut fragment) = self.tombstones.pop_front() {
             let Some(boundary) = boundary else {
-                self.add_tombstones(&fragment)?;
+                self.writer()?.add_fragment(fragment);
                 continue;
             };
-            if fragment.start.as_slice() >= boundary {
+            if *fragment.start >= *boundary {
                 self.tombstones.push_front(fragment);
                 break;
             }
-            if fragment.end.as_slice() > boundary {
-                let rest = Fragment { start: boundary.to_vec(), ..fragment.clone() };
-                self.tombstones.push_front(rest);
-                fragment.end = boundary.to_vec();
-                self.add_tombstones(&fragment)?;
+            if *fragment.end > *boundary {
+                let boundary = SharedKey::from(boundary);
+                self.tombstones.push_front(Fragment { start: boundary.clone(), ..fragment.clone() });
+                fragment.end = boundary;
+                self.writer()?.add_fragment(fragment);
                 break;
             }
-            self.add_tombstones(&fragment)?;
+            self.writer()?.add_fragment(fragment);
         }
         let Some((file, writer)) = self.writer.take() else { return Ok(()) };
         let (meta, table) = writer.finish_open(None, self.context.cache)?;
@@ -158,15 +158,6 @@ impl<'a> Output<'a> {
         }
         self.written.added.push(AddedTable { file, level: self.shape.level, run: self.shape.run, meta });
         self.written.opened.insert(file, table);
-        Ok(())
-    }
-
-    fn add_tombstones(&mut self, fragment: &Fragment) -> Result<()> {
-        let Fragment { start, end, seqs } = fragment;
-        let writer = self.writer()?;
-        for &seq in seqs {
-            writer.add_range_tombstone(&RangeTombstone { start: start.clone(), end: end.clone(), seq });
-        }
         Ok(())
     }
 }

@@ -112,7 +112,8 @@ impl Memtable {
         self.note_seq(entry.seq);
     }
 
-    /// Adds a range tombstone. Costs time in proportion to those already there.
+    /// Adds a range tombstone. Costs time in proportion to the fragments that it covers, and a little for the others
+    /// (RT3).
     ///
     /// # Panics
     /// If the applier is another memtable's.
@@ -122,12 +123,13 @@ impl Memtable {
             return;
         }
         self.note_seq(tombstone.seq);
-        let size = size_of::<RangeTombstone>() + tombstone.start.len() + tombstone.end.len();
-        self.range_tombstone_bytes.fetch_add(size, Ordering::Relaxed);
-        let old = self.range_tombstones();
-        let new = Arc::new(RangeTombstones::new(old.iter().chain([tombstone])));
-        *self.range_tombstones.write() = new;
+        let mut set = RangeTombstones::clone(&self.range_tombstones());
+        set.insert(tombstone);
+        self.range_tombstone_bytes.store(set.size_bytes(), Ordering::Relaxed);
+        let old = std::mem::replace(&mut *self.range_tombstones.write(), Arc::new(set));
         self.has_range_tombstones.store(true, Ordering::Release);
+        // Freed only now, so that no reader waits for it.
+        drop(old);
     }
 
     fn note_seq(&self, seq: SeqNo) {

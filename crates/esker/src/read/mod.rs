@@ -4,11 +4,13 @@
 //!   ViewCell --> ReadView = active memtable + immutable memtables + Version
 //!                  |- point.rs    get: newest source first, stop at the first version found
 //!                  `- VisibleCursor (bounds, range tombstones, only live keys)
+//!                        |- Cover (range tombstones of all sources)
 //!                        `- MergeCursor (newest source wins)
 //!                              `- SourceCursor of each memtable, run, write set
 //! ```
 
 pub(crate) mod cost;
+pub(crate) mod cover;
 pub(crate) mod merge;
 pub(crate) mod point;
 pub(crate) mod run_cursor;

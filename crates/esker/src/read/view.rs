@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use super::cover::Layers;
 use super::run_cursor::RunCursor;
 use super::source::Source;
 use crate::manifest::version::Version;
@@ -53,19 +54,22 @@ impl ReadView {
     }
 
     /// All range tombstones of all sources, and `more`.
-    pub fn tombstones(&self, more: Vec<RangeTombstone>) -> RangeTombstones {
-        let mut all = more;
+    pub fn tombstones(&self, more: Vec<RangeTombstone>) -> Layers {
+        let mut layers = Layers::default();
+        if !more.is_empty() {
+            layers.push(&RangeTombstones::new(more));
+        }
         for memtable in self.memtables() {
             if memtable.has_range_tombstones() {
-                all.extend(memtable.range_tombstones().iter());
+                layers.push(&memtable.range_tombstones());
             }
         }
         for run in self.version.runs() {
             if run.has_range_tombstones() {
-                all.extend(run.tables().iter().flat_map(|t| t.table.range_tombstones().iter()));
+                run.tables().iter().for_each(|t| layers.push(t.table.range_tombstones()));
             }
         }
-        if all.is_empty() { RangeTombstones::default() } else { RangeTombstones::new(all) }
+        layers
     }
 
     /// No version in here is newer.

@@ -12,10 +12,10 @@
 
 use std::ops::Bound;
 
+use super::cover::{Cover, Layers};
 use super::merge::MergeCursor;
 use crate::types::cursor::SourceCursor;
 use crate::types::entry::Kind;
-use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Result, SeqNo, Value};
 
 /// Bounds of a range of encoded keys.
@@ -54,8 +54,7 @@ pub struct VisibleCursor<C> {
     merged: MergeCursor<C>,
     /// The newest sequence number that each source may hold, in the merge's order.
     newest: Vec<SeqNo>,
-    tombstones: RangeTombstones,
-    at: SeqNo,
+    cover: Cover,
     bounds: Bounds,
     /// Whether the merge stands on a live key inside the bounds.
     valid: bool,
@@ -64,23 +63,29 @@ pub struct VisibleCursor<C> {
 impl<C: SourceCursor> VisibleCursor<C> {
     /// A walk at `at` over sources (newest first, each with the newest sequence number it may hold), under all
     /// range tombstones of these sources. Not valid until it is moved.
-    pub fn new(sources: Vec<(C, SeqNo)>, tombstones: RangeTombstones, at: SeqNo, bounds: Bounds) -> Self {
+    pub fn new(
+        sources: Vec<(C, SeqNo)>,
+        tombstones: impl Into<Layers>,
+        at: SeqNo,
+        bounds: Bounds,
+    ) -> Self {
+        let cover = Cover::new(tombstones.into(), at);
         let mut cursors = Vec::with_capacity(sources.len());
-        let mut newest = Vec::with_capacity(if tombstones.is_empty() { 0 } else { sources.len() });
+        let mut newest = Vec::with_capacity(if cover.is_empty() { 0 } else { sources.len() });
         for (cursor, seq) in sources {
             cursors.push(cursor);
-            if !tombstones.is_empty() {
+            if !cover.is_empty() {
                 newest.push(seq);
             }
         }
-        VisibleCursor { merged: MergeCursor::new(cursors), newest, tombstones, at, bounds, valid: false }
+        VisibleCursor { merged: MergeCursor::new(cursors), newest, cover, bounds, valid: false }
     }
 
     #[inline]
     fn settle_forward(&mut self) -> Result<()> {
         assert!(!self.valid, "VC3");
         while self.merged.valid() && self.bounds.below_upper(self.merged.key()) {
-            if !self.tombstones.is_empty() && self.skip_covered()? {
+            if !self.cover.is_empty() && self.skip_covered()? {
                 continue;
             }
             if self.merged.kind() == Kind::Put {
@@ -94,14 +99,15 @@ impl<C: SourceCursor> VisibleCursor<C> {
 
     /// If a range tombstone hides the current version, moves past it and says so.
     fn skip_covered(&mut self) -> Result<bool> {
-        let Some(fragment) = self.tombstones.fragment_of(self.merged.key()) else { return Ok(false) };
-        let cover = fragment.newest_at(self.at);
+        let cover = self.cover.newest(self.merged.key());
         if cover <= self.merged.seq() {
             return Ok(false);
         }
         let newest = &self.newest;
-        if newest[self.merged.current_source()] < cover {
-            self.merged.skip_to(&fragment.end, |source| newest[source] < cover)?;
+        if newest[self.merged.current_source()] < cover
+            && let Some(end) = self.cover.covered_to(self.merged.key(), cover)
+        {
+            self.merged.skip_to(end, |source| newest[source] < cover)?;
         } else {
             self.merged.next()?;
         }
@@ -111,8 +117,8 @@ impl<C: SourceCursor> VisibleCursor<C> {
     fn settle_backward(&mut self) -> Result<()> {
         assert!(!self.valid, "VC3");
         while self.merged.valid() && self.bounds.above_lower(self.merged.key()) {
-            let covered = !self.tombstones.is_empty()
-                && self.tombstones.cover(self.merged.key(), self.at) > self.merged.seq();
+            let covered =
+                !self.cover.is_empty() && self.cover.newest(self.merged.key()) > self.merged.seq();
             if !covered && self.merged.kind() == Kind::Put {
                 self.valid = true;
                 return Ok(());
@@ -228,7 +234,7 @@ mod tests {
 
     use super::*;
     use crate::read::merge::tests::VecCursor;
-    use crate::types::range_tombstone::RangeTombstone;
+    use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 
     fn random_bounds(rng: &mut fastrand::Rng) -> Bounds {
         let mut bound = || match rng.u8(0..3) {

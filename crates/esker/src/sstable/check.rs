@@ -155,17 +155,17 @@ impl Table {
     fn check_counts(&self, tally: &Tally) -> Result<()> {
         let properties = self.properties();
         let mut seqs = (tally.min_seq, tally.max_seq);
-        for tombstone in self.range_tombstones().iter() {
-            seqs = (seqs.0.min(tombstone.seq), seqs.1.max(tombstone.seq));
+        for fragment in self.range_tombstones().fragments() {
+            seqs = (seqs.0.min(fragment.seqs.oldest()), seqs.1.max(fragment.seqs.newest()));
             let range = &properties.range;
             let inside = match &range.end {
-                End::Excluded(end) => tombstone.end <= *end,
+                End::Excluded(end) => *fragment.end <= **end,
                 // The first key after an included end is that key and a zero byte.
                 End::Included(end) => {
-                    tombstone.end.strip_suffix(&[0]).map_or(&*tombstone.end, |cut| cut) <= &**end
+                    fragment.end.strip_suffix(&[0]).map_or(&*fragment.end, |cut| cut) <= &**end
                 }
             };
-            if tombstone.start < range.start || !inside {
+            if *fragment.start < *range.start || !inside {
                 return Err(self.unsound_as_a_whole("a range tombstone lies outside the table's range"));
             }
         }

@@ -5,8 +5,12 @@
 use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::types::SeqNo;
+use crate::types::key::PREFIX_BYTES_MAX;
 use crate::types::key_range::{End, KeyRange};
-use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
+use crate::types::range_tombstone::{Fragment, RangeTombstones, Seqs, SharedKey};
+
+/// The longest key of a range tombstone: a range that begins after a key begins at that key and a zero byte.
+const TOMBSTONE_KEY_BYTES_MAX: usize = PREFIX_BYTES_MAX + crate::KEY_BYTES_MAX + 1;
 
 /// Counts and limits of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,34 +116,55 @@ pub(super) fn encode_tombstones(tombstones: &RangeTombstones, out: &mut Vec<u8>)
     }
 }
 
+/// Takes only what `encode_tombstones` makes: RT1. The memory it needs is in proportion to the bytes, since no key and
+/// no number is stored twice.
 pub(super) fn decode_tombstones(bytes: &[u8]) -> Decoded<RangeTombstones> {
     let mut reader = ByteReader::new(bytes);
-    let fragments = reader.varint()?;
-    let mut all = Vec::new();
-    for _ in 0..fragments {
+    let count = reader.varint()?;
+    let mut fragments: Vec<Fragment> = Vec::new();
+    for _ in 0..count {
         let (start, end) = (reader.string()?, reader.string()?);
         if start >= end {
             return Err(reader.error("an empty range tombstone"));
         }
-        let seqs = reader.varint()?;
-        // Each number takes a byte or more; checked first, since each is stored with a copy of the keys.
-        if seqs == 0 || seqs > reader.remaining() as u64 {
-            return Err(reader.error(format!("{seqs} sequence numbers")));
+        if start.len().max(end.len()) > TOMBSTONE_KEY_BYTES_MAX {
+            return Err(reader.error("a range tombstone with too long a key"));
         }
-        for _ in 0..seqs {
-            let Some(seq) = SeqNo::try_new(reader.varint()?) else {
-                return Err(reader.error("a sequence number of more than 56 bits"));
-            };
-            all.push(RangeTombstone { start: start.to_vec(), end: end.to_vec(), seq });
-        }
+        let start = match fragments.last() {
+            Some(last) if *last.end > *start => return Err(reader.error("range tombstones that overlap")),
+            Some(last) if *last.end == *start => last.end.clone(),
+            _ => SharedKey::from(start),
+        };
+        fragments.push(Fragment { start, end: end.into(), seqs: decode_seqs(&mut reader)? });
     }
     reader.finish()?;
-    Ok(RangeTombstones::new(all))
+    Ok(RangeTombstones::from_sorted(fragments))
+}
+
+/// How often a fragment was deleted, and the numbers.
+fn decode_seqs(reader: &mut ByteReader<'_>) -> Decoded<Seqs> {
+    let count = reader.varint()?;
+    // Each number takes a byte or more.
+    if count == 0 || count > reader.remaining() as u64 {
+        return Err(reader.error(format!("{count} sequence numbers")));
+    }
+    let mut falling = Vec::new();
+    for _ in 0..count {
+        let Some(seq) = SeqNo::try_new(reader.varint()?) else {
+            return Err(reader.error("a sequence number of more than 56 bits"));
+        };
+        if falling.last().is_some_and(|&last| last <= seq) {
+            return Err(reader.error("sequence numbers of a range tombstone that do not fall"));
+        }
+        falling.push(seq);
+    }
+    Ok(Seqs::from_falling(&falling))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::range_tombstone::RangeTombstone;
 
     #[test]
     fn properties_come_back() {

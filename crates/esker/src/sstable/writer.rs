@@ -28,7 +28,7 @@ use crate::encoding::hash::key_hash;
 use crate::types::entry::{EntryRef, Kind};
 use crate::types::key::common_prefix_len;
 use crate::types::key_range::{End, KeyRange};
-use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
+use crate::types::range_tombstone::{Fragment, RangeTombstone, RangeTombstones};
 use crate::types::{Error, Result, SeqNo};
 
 /// Blocks that `TableCompression::Auto` looks at.
@@ -76,7 +76,7 @@ pub(crate) struct TableWriter {
     block_last_key: Vec<u8>,
     hashes: Vec<u64>,
     properties: Properties,
-    tombstones: Vec<RangeTombstone>,
+    tombstones: Vec<Fragment>,
     warm: Option<Warm>,
 }
 
@@ -200,10 +200,15 @@ impl TableWriter {
 
     /// Adds a range tombstone, in any order. The caller has clipped it to what the table is to cover.
     pub(crate) fn add_range_tombstone(&mut self, tombstone: &RangeTombstone) {
-        if tombstone.start < tombstone.end {
-            self.properties.min_seq = self.properties.min_seq.min(tombstone.seq);
-            self.properties.max_seq = self.properties.max_seq.max(tombstone.seq);
-            self.tombstones.push(tombstone.clone());
+        self.add_fragment(tombstone.clone().into());
+    }
+
+    /// Adds range tombstones like [`add_range_tombstone`](Self::add_range_tombstone).
+    pub(crate) fn add_fragment(&mut self, fragment: Fragment) {
+        if fragment.start < fragment.end {
+            self.properties.min_seq = self.properties.min_seq.min(fragment.seqs.oldest());
+            self.properties.max_seq = self.properties.max_seq.max(fragment.seqs.newest());
+            self.tombstones.push(fragment);
         }
     }
 
@@ -319,7 +324,7 @@ impl TableWriter {
         }
         self.choose_codec()?;
         let Codec::Chosen(codec) = self.codec else { unreachable!("choose_codec has chosen") };
-        let tombstones = RangeTombstones::new(std::mem::take(&mut self.tombstones));
+        let tombstones = RangeTombstones::from_overlapping(std::mem::take(&mut self.tombstones));
         self.complete_properties(codec, &tombstones, range);
         let footer = self.write_parts(&tombstones)?;
         let written = self.file.write(&footer.encode());
@@ -348,11 +353,10 @@ impl TableWriter {
     ) {
         let keys = (self.properties.entries > 0)
             .then(|| KeyRange { start: self.first_key.clone(), end: End::Included(self.last_key.clone()) });
-        let deleted =
-            tombstones.fragments().first().zip(tombstones.fragments().last()).map(|(first, last)| KeyRange {
-                start: first.start.clone(),
-                end: End::Excluded(last.end.clone()),
-            });
+        let deleted = tombstones.first().zip(tombstones.last()).map(|(first, last)| KeyRange {
+            start: first.start.to_vec(),
+            end: End::Excluded(last.end.to_vec()),
+        });
         let covered = [keys, deleted, more].into_iter().flatten().reduce(|mut all, part| {
             all.extend(&part);
             all
