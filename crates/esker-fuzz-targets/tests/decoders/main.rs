@@ -108,6 +108,19 @@ impl Drop for Report<'_> {
     }
 }
 
+/// 100 KB of a range tombstone with long keys and many numbers: a copy of the keys for each number would be 800 MB.
+#[test]
+fn d2_keys_of_range_tombstones_are_not_copied_for_each_number() {
+    const KEY_BYTES: u32 = 20_000;
+    const SEQS: u32 = 20_000;
+    // The shortest form of what takes three bytes.
+    let varint3 = |n: u32| [n as u8 | 0x80, (n >> 7) as u8 | 0x80, (n >> 14) as u8];
+    let key = |byte: u8| [&varint3(KEY_BYTES)[..], &vec![byte; KEY_BYTES as usize]].concat();
+    let mut input = [&[1][..], &key(b'a'), &key(b'b'), &varint3(SEQS)].concat();
+    (0..SEQS).rev().for_each(|n| input.extend(varint3(n + (1 << 14))));
+    check(&find("table_parts"), &input, "long keys and many numbers");
+}
+
 fn canary(run: fn(&[u8])) {
     hammer(&Target { name: "canary", run, seeds: vec![vec![7, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7]] });
 }

@@ -63,12 +63,7 @@ pub struct VisibleCursor<C> {
 impl<C: SourceCursor> VisibleCursor<C> {
     /// A walk at `at` over sources (newest first, each with the newest sequence number it may hold), under all
     /// range tombstones of these sources. Not valid until it is moved.
-    pub fn new(
-        sources: Vec<(C, SeqNo)>,
-        tombstones: impl Into<Layers>,
-        at: SeqNo,
-        bounds: Bounds,
-    ) -> Self {
+    pub fn new(sources: Vec<(C, SeqNo)>, tombstones: impl Into<Layers>, at: SeqNo, bounds: Bounds) -> Self {
         let cover = Cover::new(tombstones.into(), at);
         let mut cursors = Vec::with_capacity(sources.len());
         let mut newest = Vec::with_capacity(if cover.is_empty() { 0 } else { sources.len() });
@@ -117,8 +112,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
     fn settle_backward(&mut self) -> Result<()> {
         assert!(!self.valid, "VC3");
         while self.merged.valid() && self.bounds.above_lower(self.merged.key()) {
-            let covered =
-                !self.cover.is_empty() && self.cover.newest(self.merged.key()) > self.merged.seq();
+            let covered = !self.cover.is_empty() && self.cover.newest(self.merged.key()) > self.merged.seq();
             if !covered && self.merged.kind() == Kind::Put {
                 self.valid = true;
                 return Ok(());

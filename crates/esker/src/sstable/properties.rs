@@ -200,4 +200,43 @@ mod tests {
         assert_eq!(decode_tombstones(&bytes), Ok(all));
         assert!((0..bytes.len()).all(|len| decode_tombstones(&bytes[..len]).is_err()));
     }
+
+    /// The stored form of any fragments, sound or not.
+    fn crafted(fragments: &[(&[u8], &[u8], &[u64])]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put_varint(&mut bytes, fragments.len() as u64);
+        for (start, end, seqs) in fragments {
+            put_string(&mut bytes, start);
+            put_string(&mut bytes, end);
+            put_varint(&mut bytes, seqs.len() as u64);
+            seqs.iter().for_each(|&seq| put_varint(&mut bytes, seq));
+        }
+        bytes
+    }
+
+    #[test]
+    fn rt1_only_sorted_disjoint_fragments_of_falling_numbers_are_taken() {
+        let refusal = |fragments: &[(&[u8], &[u8], &[u64])]| match decode_tombstones(&crafted(fragments)) {
+            Ok(_) => String::new(),
+            Err(error) => error.detail,
+        };
+        let longest = vec![b'k'; TOMBSTONE_KEY_BYTES_MAX];
+        let too_long = [&longest[..], b"k"].concat();
+        assert_eq!(refusal(&[(b"a", b"b", &[9, 7]), (b"b", b"c", &[9]), (b"d", b"e", &[1])]), "");
+        assert_eq!(refusal(&[(b"a", &longest, &[1]), (&longest, b"l", &[2])]), "");
+        for (bad, why) in [
+            (&[(&b"b"[..], &b"b"[..], &[9][..])][..], "empty"),
+            (&[(b"c", b"b", &[9])], "empty"),
+            (&[(b"a", b"b", &[])], "0 sequence numbers"),
+            (&[(b"a", b"b", &[7, 9])], "do not fall"),
+            (&[(b"a", b"b", &[7, 7])], "do not fall"),
+            (&[(b"a", b"b", &[1 << 56])], "56 bits"),
+            (&[(b"a", b"c", &[7]), (b"b", b"d", &[7])], "overlap"),
+            (&[(b"c", b"d", &[7]), (b"a", b"b", &[7])], "overlap"),
+            (&[(b"a", &too_long, &[7])], "too long"),
+        ] {
+            let refused = refusal(bad);
+            assert!(refused.contains(why), "{bad:?}: {refused:?}, not {why:?}");
+        }
+    }
 }

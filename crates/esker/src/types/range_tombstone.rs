@@ -351,7 +351,8 @@ fn overlay<'a>(
             continue;
         }
         let mut covered = fragment.clone();
-        covered.start = (&fragment.start).max(start).clone();
+        // Of two equal keys the one that is there already (RT3).
+        covered.start = start.max(&fragment.start).clone();
         covered.end = (&fragment.end).min(end).clone();
         covered.seqs.push(seq);
         out.push(covered);

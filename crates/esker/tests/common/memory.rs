@@ -1,4 +1,5 @@
-//! How much memory a piece of work needs at most: a global allocator that counts for each thread.
+//! How much memory a piece of work needs at most, and how much it allocates: a global allocator that counts for each
+//! thread.
 #![expect(unsafe_code, reason = "a global allocator")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -11,6 +12,8 @@ thread_local! {
     /// Bytes that this thread has allocated and not freed, since `peak_of` began, and the most of it.
     static LIVE: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
+    /// Bytes that this thread has ever allocated.
+    static ALLOCATED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Runs `work` and returns the most bytes that it held at once.
@@ -21,7 +24,16 @@ pub fn peak_of(work: impl FnOnce()) -> usize {
     PEAK.get() as usize
 }
 
+/// Runs `work` and returns the bytes that it allocated, freed or not: a measure of what it copied.
+#[allow(dead_code, reason = "each test binary uses a part")]
+pub fn allocated_by(work: impl FnOnce()) -> usize {
+    let before = ALLOCATED.get();
+    work();
+    ALLOCATED.get() - before
+}
+
 fn count(bytes: isize) {
+    ALLOCATED.set(ALLOCATED.get() + bytes.max(0) as usize);
     LIVE.set(LIVE.get() + bytes);
     PEAK.set(PEAK.get().max(LIVE.get()));
 }

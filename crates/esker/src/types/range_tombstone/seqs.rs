@@ -203,7 +203,8 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(1);
         let mut lists = vec![(Seqs::one(SeqNo::new(1)), vec![SeqNo::new(1)])];
         for n in 2..2000 {
-            let (mut list, mut numbers) = lists[rng.usize(lists.len().saturating_sub(9)..lists.len())].clone();
+            let (mut list, mut numbers) =
+                lists[rng.usize(lists.len().saturating_sub(9)..lists.len())].clone();
             list.push(SeqNo::new(n));
             numbers.insert(0, SeqNo::new(n));
             lists.push((list, numbers));

@@ -15,8 +15,7 @@ fn show(set: &RangeTombstones) -> String {
 
 #[test]
 fn rt1_overlaps_become_sorted_disjoint_fragments() {
-    let set =
-        RangeTombstones::new([tombstone("f", "z", 9), tombstone("a", "m", 7), tombstone("q", "q", 8)]);
+    let set = RangeTombstones::new([tombstone("f", "z", 9), tombstone("a", "m", 7), tombstone("q", "q", 8)]);
     assert_eq!(show(&set), "a-f@[7] f-m@[9, 7] m-z@[9]");
     assert_eq!(RangeTombstones::new(set.iter()), set);
     assert_eq!(set.max_seq(), SeqNo::new(9));
@@ -26,10 +25,7 @@ fn rt1_overlaps_become_sorted_disjoint_fragments() {
 fn cover_sees_only_what_the_reader_sees() {
     let set = RangeTombstones::new([tombstone("a", "m", 7), tombstone("f", "z", 9)]);
     let cover = |key: &str, at| set.cover(key.as_bytes(), SeqNo::new(at)).get();
-    assert_eq!(
-        [cover("g", 9), cover("g", 8), cover("g", 6), cover("m", 9), cover("z", 9)],
-        [9, 7, 0, 9, 0]
-    );
+    assert_eq!([cover("g", 9), cover("g", 8), cover("g", 6), cover("m", 9), cover("z", 9)], [9, 7, 0, 9, 0]);
     assert_eq!(cover("", 9), 0);
 }
 
@@ -63,5 +59,141 @@ fn random_sets_agree_with_a_list() {
                 assert_eq!(set.cover(&[key], at), expected, "{list:?} {key} {at}");
             }
         }
+    }
+}
+
+/// What `insert` is measured against: the tombstones, one by one.
+#[derive(Clone, Default)]
+struct Naive(Vec<RangeTombstone>);
+
+impl Naive {
+    fn cover(&self, key: &[u8], at: SeqNo) -> SeqNo {
+        let covers = |t: &&RangeTombstone| *t.start <= *key && *key < *t.end && t.seq <= at;
+        self.0.iter().filter(covers).map(|t| t.seq).max().unwrap_or(SeqNo::ZERO)
+    }
+
+    /// All keys and numbers, and what a walk asks.
+    fn check(&self, set: &RangeTombstones, keys: u16, seqs: u64, what: &str) {
+        assert!(set.fragments().collect::<Vec<_>>().is_sorted_by(|a, b| a.end <= b.start), "RT1: {what}");
+        assert!(set.fragments().all(|f| f.start < f.end), "RT1: {what}");
+        assert_eq!(set.fragments().len(), set.fragments().count(), "{what}");
+        assert_eq!(set.size_bytes(), set.fragments().map(Fragment::size_bytes).sum::<usize>(), "{what}");
+        let column = |key: u16| (0..seqs + 2).map(move |at| self.cover(&key.to_be_bytes(), SeqNo::new(at)));
+        let table: Vec<Vec<SeqNo>> = (0..keys + 1).map(|key| column(key).collect()).collect();
+        for (key, column) in (0..keys + 1).map(u16::to_be_bytes).zip(&table) {
+            for (at, &newest) in column.iter().enumerate() {
+                let held = |key: u16| table[usize::from(key)][at] >= newest;
+                let at = SeqNo::new(at as u64);
+                assert_eq!(set.cover(&key, at), newest, "{what}: {key:?} at {at}");
+                let end = set.covered_to(&key, at, newest.max(SeqNo::new(1)));
+                assert_eq!(end.is_some(), newest > SeqNo::ZERO, "{what}: {key:?} at {at}");
+                if let Some(end) = end {
+                    let end = u16::from_be_bytes(*end.first_chunk().unwrap());
+                    assert!((u16::from_be_bytes(key)..end).all(held), "{what}: {key:?} to {end} at {at}");
+                    assert!(!held(end), "{what}: {key:?} further than {end} at {at}");
+                }
+            }
+            let place = set.place_of(&key);
+            assert!(place.start.is_none_or(|start| **start <= key[..]), "{what}");
+            assert!(place.end.is_none_or(|end| key[..] < **end), "{what}");
+            let covered = place.fragment.is_some();
+            assert_eq!(covered, column.last() > Some(&SeqNo::ZERO), "{what}: {key:?}");
+            for edge in [place.start.map(|e| e.to_vec()), place.end.map(|e| e.to_vec())].iter().flatten() {
+                assert!(set.fragments().any(|f| *f.start == **edge || *f.end == **edge), "{what}");
+            }
+        }
+    }
+}
+
+/// Random tombstones of rising commits; some are ranges of one commit, some grow, some repeat, some are empty.
+fn random_history(rng: &mut fastrand::Rng, keys: u16, seqs: u64) -> Vec<RangeTombstone> {
+    let mut out = Vec::new();
+    for seq in (1..=seqs).map(SeqNo::new) {
+        for _ in 0..rng.usize(1..3) {
+            let (start, end) = match rng.u8(0..4) {
+                0 => (0, (seq.get() * u64::from(keys) / seqs) as u16),
+                1 => (0, keys),
+                _ => (rng.u16(0..keys), rng.u16(0..keys)),
+            };
+            out.push(RangeTombstone {
+                start: start.to_be_bytes().into(),
+                end: end.to_be_bytes().into(),
+                seq,
+            });
+        }
+    }
+    out
+}
+
+#[test]
+fn rt1_rt3_inserting_one_by_one_agrees_with_a_list() {
+    let mut rng = fastrand::Rng::with_seed(7);
+    for (round, (keys, seqs)) in [(12, 9); 200].into_iter().chain([(300, 150); 3]).enumerate() {
+        let (mut set, mut naive) = (RangeTombstones::default(), Naive::default());
+        let mut kept = Vec::new();
+        for tombstone in random_history(&mut rng, keys, seqs) {
+            set.insert(tombstone.clone());
+            naive.0.push(tombstone);
+            if rng.usize(0..naive.0.len().max(4)) < 3 {
+                kept.push((set.clone(), naive.clone()));
+            }
+        }
+        assert_eq!(RangeTombstones::new(set.iter()), RangeTombstones::new(naive.0.clone()), "{round}");
+        kept.push((set, naive));
+        // RT3: what was added later did not reach the clones.
+        for (number, (set, naive)) in kept.iter().enumerate() {
+            naive.check(set, keys, seqs, &format!("round {round}, clone {number}"));
+        }
+    }
+}
+
+#[test]
+fn rt3_insert_copies_no_key_and_no_number() {
+    let shared = |a: &SharedKey, b: &SharedKey| Arc::ptr_eq(a, b);
+    let mut set = RangeTombstones::default();
+    let many = (0..1000u32).map(|n| [n * 2, n * 2 + 1].map(u32::to_be_bytes).map(Vec::from));
+    many.zip(1..).for_each(|([start, end], seq)| {
+        set.insert(RangeTombstone { start, end, seq: SeqNo::new(seq) });
+    });
+    let before = set.clone();
+    // Over the fragments 250 to 749.
+    let [start, end] = [500u32, 1500].map(u32::to_be_bytes).map(Vec::from);
+    set.insert(RangeTombstone { start, end, seq: SeqNo::new(2000) });
+    assert_eq!((before.fragments().len(), set.fragments().len()), (1000, 1500));
+    for old in before.fragments() {
+        let new = set.fragment_of(&old.start).unwrap();
+        assert!(shared(&new.start, &old.start) && shared(&new.end, &old.end));
+    }
+    let gap = set.fragment_of(&501u32.to_be_bytes()).unwrap();
+    assert!(shared(&gap.start, &before.fragment_of(&500u32.to_be_bytes()).unwrap().end));
+    // Chunks that it does not touch are the same ones.
+    let same = |chunk: &&Arc<[Fragment]>| before.chunks.iter().any(|old| Arc::ptr_eq(old, chunk));
+    let untouched = set.chunks.iter().filter(same).count();
+    assert!(untouched > before.chunks.len() * 2 / 5, "{untouched} of {}", before.chunks.len());
+    assert!(set.chunks.iter().all(|chunk| (1..=CHUNK_LEN_MAX).contains(&chunk.len())));
+    assert!(set.chunks.len() < 1500 / (CHUNK_LEN_MAX / 4), "{} chunks", set.chunks.len());
+}
+
+#[test]
+fn unions_and_appended_sets_agree_with_a_list() {
+    let mut rng = fastrand::Rng::with_seed(8);
+    for round in 0..200 {
+        let (mut sets, mut naive) = (Vec::new(), Naive::default());
+        for _ in 0..rng.usize(0..4) {
+            let history = random_history(&mut rng, 12, 5);
+            sets.push(RangeTombstones::new(history.clone()));
+            naive.0.extend(history);
+        }
+        let union = RangeTombstones::union(&sets);
+        naive.check(&union, 12, 5, &format!("round {round}"));
+        assert_eq!(union, RangeTombstones::new(naive.0));
+        let at = rng.usize(0..union.fragments().len() + 1);
+        let half = |n: usize| union.fragments().cloned().skip(n);
+        let mut front = RangeTombstones::from_sorted(half(0).take(at).collect());
+        let back = RangeTombstones::from_sorted(half(at).collect());
+        assert!(back.is_empty() || front.is_empty() || !back.clone().append(&front));
+        assert!(front.append(&back));
+        assert_eq!((&front, front.size_bytes()), (&union, union.size_bytes()));
+        assert_eq!(front.fragments().len(), union.fragments().len());
     }
 }
