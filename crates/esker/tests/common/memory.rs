@@ -1,5 +1,6 @@
 //! How much memory a piece of work needs at most, and how much it allocates: a global allocator that counts for each
 //! thread.
+#![allow(dead_code, reason = "each test binary uses a part")]
 #![expect(unsafe_code, reason = "a global allocator")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -25,7 +26,6 @@ pub fn peak_of(work: impl FnOnce()) -> usize {
 }
 
 /// Runs `work` and returns the bytes that it allocated, freed or not: a measure of what it copied.
-#[allow(dead_code, reason = "each test binary uses a part")]
 pub fn allocated_by(work: impl FnOnce()) -> usize {
     let before = ALLOCATED.get();
     work();
