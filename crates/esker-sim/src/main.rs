@@ -3,7 +3,7 @@
 //! ```text
 //!   run     seed after seed, until one fails, they are through, or time is up
 //!   replay  one seed: twice, to see that it repeats itself; if it fails, the shortest failing part
-//!   sweep   something wrong at each single call of a fixed workload
+//!   sweep   something wrong at each single call of a fixed workload, or at one of them
 //! ```
 
 use std::ops::Range;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use esker_env::{Clock, SystemClock};
-use esker_sim::report::describe;
+use esker_sim::report::{describe, describe_position};
 use esker_sim::runner::{Sabotage, run_seed};
 use esker_sim::sweep::{Kind, sample};
 use esker_sim::world::Tally;
@@ -29,6 +29,7 @@ Examples:
   esker-sim replay 17 --ops 500           one seed again; a failure is made as short as it can be
   esker-sim sweep                         everything at every call: some minutes
   esker-sim sweep deaths --sample 500     one kind, 500 positions
+  esker-sim sweep deaths --at 17          one position again
 ";
 
 /// Proves that nothing acknowledged is lost, by simulation.
@@ -63,12 +64,16 @@ enum Command {
     },
     /// Something wrong at each single call of a workload that touches every kind of file.
     Sweep {
-        /// Which: deaths, deaths-in-recovery, fails-once, fails-forever, lost-syncs, short-writes, disk-full. Default all.
+        /// Which: deaths, deaths-in-recovery, fails-once, fails-forever, lost-syncs, fails-in-recovery, short-writes,
+        /// disk-full. Default all.
         #[arg(value_name = "KIND", value_parser = kind)]
         kinds: Vec<Kind>,
         /// So many positions of each kind instead of all.
         #[arg(long, value_name = "N")]
         sample: Option<u64>,
+        /// Only this position, twice, to see that it repeats itself.
+        #[arg(long, value_name = "N", requires = "kinds", conflicts_with = "sample")]
+        at: Option<u64>,
     },
 }
 
@@ -95,7 +100,8 @@ fn main() -> ExitCode {
             run(seeds, ops, if endless { Some(60) } else { seconds })
         }
         Command::Replay { seed, ops } => replay(seed, ops),
-        Command::Sweep { kinds, sample } => {
+        Command::Sweep { kinds, at: Some(at), .. } => kinds.into_iter().all(|kind| replay_position(kind, at)),
+        Command::Sweep { kinds, sample, at: None } => {
             let kinds = if kinds.is_empty() { Kind::ALL.to_vec() } else { kinds };
             kinds.into_iter().all(|kind| sweep(kind, sample))
         }
@@ -119,7 +125,7 @@ fn per_minute(count: u64, time: Duration) -> u64 {
 fn print(tally: &Tally, time: Duration) {
     println!(
         "  {} operations ({} a minute), {} commits, {} conflicts; {} reopenings, {} kills, {} power losses ({} inside \
-         a call, {} while opening); {} faults in {} calls of the file system",
+         a call, {} while opening), {} openings inspected; {} faults in {} calls of the file system, {} refusals for want of space",
         tally.ops,
         per_minute(tally.ops, time),
         tally.commits,
@@ -129,8 +135,10 @@ fn print(tally: &Tally, time: Duration) {
         tally.power_losses,
         tally.inside_calls,
         tally.while_opening,
+        tally.inspected,
         tally.faults,
         tally.fs_calls,
+        tally.refused,
     );
 }
 
@@ -185,15 +193,42 @@ fn replay(seed: u64, ops: usize) -> bool {
     }
 }
 
+/// How many positions a sweep has; none if its workload fails without anything wrong.
+fn positions(kind: Kind) -> Option<u64> {
+    let counted = kind.positions();
+    counted.inspect_err(|failure| println!("the workload fails on its own: {}", failure.cause)).ok()
+}
+
+fn replay_position(kind: Kind, at: u64) -> bool {
+    let clock = SystemClock::new();
+    let Some(n) = positions(kind) else { return false };
+    if at == 0 || at > n {
+        println!("{} has the positions 1 to {n}", kind.name());
+        return false;
+    }
+    let (one, two) = (kind.run(at, Sabotage::default()), kind.run(at, Sabotage::default()));
+    if one != two {
+        println!("{} at {at} does not repeat itself:\n  {one:?}\n  {two:?}", kind.name());
+        return false;
+    }
+    match one {
+        Ok(tally) => {
+            let fingerprint = tally.fingerprint;
+            println!("{} at {at}: all well, twice the same, fingerprint {fingerprint:016x}", kind.name());
+            print(&tally, clock.monotonic() / 2);
+            true
+        }
+        Err(failure) => {
+            println!("{}", describe_position(kind, at, &failure));
+            false
+        }
+    }
+}
+
 fn sweep(kind: Kind, size: Option<u64>) -> bool {
     let clock = SystemClock::new();
-    let positions = match kind.positions() {
-        Ok(n) => sample(n, size),
-        Err(failure) => {
-            println!("the workload fails on its own: {}", failure.cause);
-            return false;
-        }
-    };
+    let Some(n) = positions(kind) else { return false };
+    let positions = sample(n, size);
     let bar = bar(positions.len() as u64, kind.name());
     let mut total = Tally::default();
     for at in &positions {
@@ -201,7 +236,7 @@ fn sweep(kind: Kind, size: Option<u64>) -> bool {
             Ok(tally) => total.add(&tally),
             Err(failure) => {
                 bar.finish_and_clear();
-                println!("{} at {at}: after {} operations: {}", kind.name(), failure.ops, failure.cause);
+                println!("{}", describe_position(kind, *at, &failure));
                 return false;
             }
         }
@@ -216,4 +251,24 @@ fn sweep(kind: Kind, size: Option<u64>) -> bool {
     );
     print(&total, clock.monotonic());
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_sim::runner::Failure;
+
+    use super::*;
+
+    #[test]
+    fn the_command_that_a_failure_prints_replays_it() {
+        let failure = Failure { cause: "x".to_owned(), ops: 3 };
+        for kind in Kind::ALL {
+            let text = describe_position(kind, 17, &failure);
+            let command = text.lines().find_map(|line| line.strip_prefix("replay: ")).expect("a command");
+            let parsed = Args::try_parse_from(command.split(' ')).map(|args| args.command);
+            let Ok(Command::Sweep { kinds, at: Some(17), sample: None }) = parsed else { panic!("{command}") };
+            assert_eq!(kinds, [kind]);
+        }
+        assert!(Args::try_parse_from(["esker-sim", "sweep", "--at", "17"]).is_err(), "at 17 of what?");
+    }
 }

@@ -1,22 +1,23 @@
-//! What to say about a failure: the seed, the command that replays it, the shortest failing part found.
+//! What to say about a failure: the seed or the position, the command that replays it, the shortest failing part found.
+//!
+//! RP1. What a failure is made short to is the same failure: noticed in the same place, with the same first words.
 
 use crate::generate::{from_bytes, generate};
 use crate::op::{Op, Opening};
-use crate::runner::{BYTES_SEED, Failure, Sabotage, run_ops};
+use crate::runner::{BYTES_SEED, Failure, Sabotage, run_inspected};
 use crate::shrink::shrink;
+use crate::sweep::Kind;
 
 /// Runs that shrinking may take.
 const TRIES: usize = 400;
+/// So many words say what a failure is about.
+const GIST_WORDS: usize = 5;
 
 /// Makes the failure of a seed short, and describes it.
 pub fn describe(seed: u64, ops: usize, failure: &Failure) -> String {
     let (first, all) = generate(seed, ops);
-    let replay = format!("esker-sim replay {seed} --ops {ops}");
-    let head = format!(
-        "seed {seed} fails after {} operations: {}\nreplay: {replay}\n    (cargo run --release -p esker-sim -- replay {seed} --ops {ops})\n",
-        failure.ops, failure.cause
-    );
-    head + &shortest(seed, first, &all, failure)
+    let head = format!("seed {seed} fails after {} operations: {}\n", failure.ops, failure.cause);
+    head + &replay(&format!("replay {seed} --ops {ops}")) + &shortest(seed, first, &all, failure)
 }
 
 /// Makes the failure of a byte string short, and describes it.
@@ -26,20 +27,73 @@ pub fn describe_bytes(bytes: &[u8], failure: &Failure) -> String {
     head + &shortest(BYTES_SEED, first, &all, failure)
 }
 
+/// Describes the failure of a position of a sweep.
+pub fn describe_position(kind: Kind, at: u64, failure: &Failure) -> String {
+    let name = kind.name();
+    let head = format!("{name} at {at} fails after {} operations: {}\n", failure.ops, failure.cause);
+    head + &replay(&format!("sweep {name} --at {at}"))
+}
+
+fn replay(arguments: &str) -> String {
+    format!("replay: esker-sim {arguments}\n    (cargo run --release -p esker-sim -- {arguments})\n")
+}
+
 fn shortest(seed: u64, first: Opening, all: &[Op], failure: &Failure) -> String {
-    let fails = |ops: &[_]| run_ops(seed, first, ops.to_vec(), Sabotage::default()).is_err();
+    let gist = gist(&failure.cause);
+    // Which openings are inspected depends on those before: what an inspection has found is looked for in all of them.
+    let inspects_all = gist.contains(": OL");
+    let run = |ops: &[Op]| run_inspected(seed, first, ops.to_vec(), Sabotage::default(), inspects_all);
+    let fails = |ops: &[Op]| run(ops).is_err_and(|failure| self::gist(&failure.cause) == gist);
     let all = &all[..all.len().min(failure.ops as usize)];
     if !fails(all) {
-        return "the operations up to the failure do not fail alone: something is not deterministic\n"
+        return "the operations up to the failure do not fail like this alone: something is not deterministic\n"
             .to_owned();
     }
     let short = shrink(all, TRIES, fails);
-    let cause = run_ops(seed, first, short.clone(), Sabotage::default());
-    let cause = cause.err().map_or("(it fails only sometimes)".to_owned(), |failure| failure.cause);
+    let cause = run(&short).err().map_or("(it fails only sometimes)".to_owned(), |failure| failure.cause);
     let listing: Vec<_> = short.iter().map(|op| format!("  {op:?}\n")).collect();
     format!(
         "opened with {first:?}\nthe shortest failing part found, {} operations:\n{}{cause}\n",
         short.len(),
         listing.concat()
     )
+}
+
+/// What a failure is about (RP1): where it was noticed, and the first words of what was said, up to one with a number,
+/// which may be another in a shorter run. Tags of invariants, as in `W3:`, belong to the words.
+fn gist(cause: &str) -> String {
+    let (place, text) = cause.split_once(": ").unwrap_or(("", cause));
+    let text = text.strip_prefix("assertion `left == right` failed: ").unwrap_or(text);
+    let is_tag = |word: &str| word.len() <= 4 && word.ends_with(':');
+    let names = |word: &&str| is_tag(word) || !word.contains(|c: char| c.is_ascii_digit());
+    let words: Vec<_> = text.split_whitespace().take(GIST_WORDS).take_while(names).collect();
+    format!("{place}: {}", words.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rp1_the_same_failure_has_the_same_gist_and_another_one_another() {
+        let same = [
+            ["read.rs:1: W1: get KeyNo(3): None, expected Some(4)", "read.rs:1: W1: get KeyNo(7): Some(1), expected None"],
+            ["a.rs:7: W3: H1: what was found is the state of no commit in 3..=4", "a.rs:7: W3: H1: what was found is that"],
+            [
+                "read.rs:5: assertion `left == right` failed: W1: len\n  left: 1\n right: 2",
+                "read.rs:5: assertion `left == right` failed: W1: len\n  left: 3\n right: 4",
+            ],
+        ];
+        for [a, b] in same {
+            assert_eq!(gist(a), gist(b));
+        }
+        let other = [
+            ["t.rs:1: W4: without a reason: corrupt block in x", "t.rs:1: W4: without a reason: no space left"],
+            ["t.rs:1: W1: get KeyNo(3): None", "u.rs:1: W1: get KeyNo(3): None"],
+            ["t.rs:1: OL1: check_offline finds [", "t.rs:1: OL3: repair loses ["],
+        ];
+        for [a, b] in other {
+            assert_ne!(gist(a), gist(b));
+        }
+    }
 }

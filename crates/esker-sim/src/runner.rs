@@ -90,11 +90,23 @@ fn settle_garbage() {
 /// # Errors
 /// Anything disagreed with the model.
 pub fn run_ops(seed: u64, first: Opening, ops: Vec<Op>, sabotage: Sabotage) -> Result<Tally, Failure> {
+    run_inspected(seed, first, ops, sabotage, false)
+}
+
+/// The same; `inspects_all`: the tools that read files are tried before every opening.
+pub(crate) fn run_inspected(
+    seed: u64,
+    first: Opening,
+    ops: Vec<Op>,
+    sabotage: Sabotage,
+    inspects_all: bool,
+) -> Result<Tally, Failure> {
     alone(move |done| {
         if let Some(engine) = sabotage.engine {
             engine();
         }
         let mut world = World::new(seed, sabotage.disk);
+        world.inspects_all = inspects_all;
         world.start(first);
         for op in &ops {
             done.fetch_add(1, Ordering::Relaxed);

@@ -135,6 +135,11 @@ impl State {
         contents_digest(self.names.iter().map(|(name, id)| (name.as_str(), &*self.maps[id])))
     }
 
+    /// The keys of all keyspaces.
+    pub fn live_keys(&self) -> u64 {
+        self.names.values().map(|id| self.maps[id].entries.len() as u64).sum()
+    }
+
     /// The first difference from what was found, for people.
     pub fn difference(&self, found: &Contents) -> Option<String> {
         let (names, there): (Vec<_>, Vec<_>) = (self.names.keys().collect(), found.keys().collect());

@@ -3,14 +3,18 @@
 //! ```text
 //!   script.rs --World--> runs to the so-manieth call: the process dies there, or the call fails, or the disk is full
 //!      each death: every kind of loss of its own, and a kill; then more writes, another power loss, a check
+//!      each call that fails, each full disk: after every operation that follows, everything is read
 //! ```
 //!
 //! SW1. After a death at any change the database opens with a state that the history allows, and carries on.
 //! SW2. A call that fails, once or for ever, gives a typed error; reads go on; nothing acknowledged is lost.
 //! SW3. A disk that is full at any write loses nothing; with space again the database goes on, or does after opening.
+//!
+//! The positions of a sweep are those of the workload without compression, and then those with it.
 
 mod script;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker::Durability;
@@ -19,7 +23,7 @@ use esker_env::{BrokenSync, FaultAction, FaultRule, OpKind};
 use self::script::{opening, script};
 use crate::model::keys::KeyNo;
 use crate::model::values::ValueNo;
-use crate::op::{End, KeyspaceNo, Loss, Mishap, Op, Restart, Write};
+use crate::op::{self, Calls, End, Fault, KeyspaceNo, Loss, Mishap, Op, Opening, Restart, Write};
 use crate::runner::{Failure, Sabotage, alone};
 use crate::world::{Tally, World, trouble::death};
 
@@ -36,6 +40,8 @@ pub enum Kind {
     FailsForever,
     /// Each sync of a file fails once, and what it was to write is never written, although readers see it.
     LostSyncs,
+    /// The process dies at some of the changes, and each call of the recovery fails once.
+    FailsInRecovery,
     /// Each write is cut short.
     ShortWrites,
     /// The disk is full from each write on.
@@ -44,17 +50,20 @@ pub enum Kind {
 
 /// Operations with a failed call before it is mended.
 const PATIENCE: u32 = 8;
+/// Of so many changes, one is a death after which each call of the recovery fails.
+const DEATHS_STRIDE: u64 = 16;
 /// The calls that take space.
 const GROWING: [OpKind; 4] = [OpKind::Create, OpKind::Write, OpKind::SetLen, OpKind::Allocate];
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Deaths,
         Kind::DeathsInRecovery,
         Kind::FailsOnce,
         Kind::FailsForever,
         Kind::LostSyncs,
+        Kind::FailsInRecovery,
         Kind::ShortWrites,
         Kind::DiskFull,
     ];
@@ -67,6 +76,7 @@ impl Kind {
             Kind::FailsOnce => "fails-once",
             Kind::FailsForever => "fails-forever",
             Kind::LostSyncs => "lost-syncs",
+            Kind::FailsInRecovery => "fails-in-recovery",
             Kind::ShortWrites => "short-writes",
             Kind::DiskFull => "disk-full",
         }
@@ -74,7 +84,7 @@ impl Kind {
 
     fn kinds(self) -> &'static [OpKind] {
         match self {
-            Kind::Deaths | Kind::DeathsInRecovery => &OpKind::CHANGES,
+            Kind::Deaths | Kind::DeathsInRecovery | Kind::FailsInRecovery => &OpKind::CHANGES,
             Kind::FailsOnce | Kind::FailsForever => &OpKind::ALL,
             Kind::LostSyncs => &[OpKind::SyncData],
             Kind::ShortWrites => &[OpKind::Write],
@@ -82,25 +92,40 @@ impl Kind {
         }
     }
 
+    /// How many calls there are from one position to the next.
+    fn stride(self) -> u64 {
+        if self == Kind::FailsInRecovery { DEATHS_STRIDE } else { 1 }
+    }
+
     /// How many positions there are.
     ///
     /// # Errors
     /// The workload fails without anything wrong.
     pub fn positions(self) -> Result<u64, Failure> {
-        alone(move |done| {
-            let mut world = World::new(0, None);
-            world.swept = true;
-            world.start(opening());
-            run_script(&mut world, done);
-            self.kinds().iter().map(|kind| world.faults().count(*kind)).sum()
-        })
+        let [plain, compressed] = self.positions_of_each()?;
+        Ok(plain + compressed)
     }
 
-    /// Runs the workload with something wrong at this call, counted from 1.
+    /// The positions without and with compression.
+    fn positions_of_each(self) -> Result<[u64; 2], Failure> {
+        let calls = calls()?;
+        let count = |calls: &CallCounts| self.kinds().iter().map(|kind| calls[*kind as usize]).sum::<u64>();
+        Ok([count(&calls[0]), count(&calls[1])].map(|calls| calls.div_ceil(self.stride())))
+    }
+
+    /// Where a position is, counted from 1.
+    fn place(self, at: u64) -> Result<Place, Failure> {
+        let [plain, _] = self.positions_of_each()?;
+        let (at, compressed) = if at <= plain { (at, false) } else { (at - plain, true) };
+        Ok(Place { call: (at - 1) * self.stride() + 1, opening: opening(compressed) })
+    }
+
+    /// Runs the workload with something wrong at this position, counted from 1.
     ///
     /// # Errors
     /// Anything disagreed with the model.
     pub fn run(self, at: u64, sabotage: Sabotage) -> Result<Tally, Failure> {
+        let at = self.place(at)?;
         alone(move |done| {
             if let Some(engine) = sabotage.engine {
                 engine();
@@ -113,14 +138,42 @@ impl Kind {
                     fails(at, self, FaultAction::Fail(std::io::ErrorKind::Other), u64::MAX, done)
                 }
                 Kind::LostSyncs => fails(at, self, FaultAction::LostSync, 1, done),
+                Kind::FailsInRecovery => fails_in_recovery(at, sabotage.disk, done),
                 Kind::ShortWrites => {
-                    let keep = [0, 1, 23, 600][at as usize % 4];
+                    let keep = [0, 1, 23, 600][at.call as usize % 4];
                     fails(at, self, FaultAction::ShortWrite { keep }, 1, done)
                 }
-                Kind::DiskFull => fails(at, self, FaultAction::NoSpace, u64::MAX, done),
+                Kind::DiskFull => disk_full(at, self, done),
             }
         })
     }
+}
+
+/// A place in the workload.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The so-manieth call of the sweep's kinds, from 1.
+    call: u64,
+    /// How the workload's database is opened.
+    opening: Opening,
+}
+
+/// How often the workload makes each kind of call.
+type CallCounts = [u64; OpKind::ALL.len()];
+
+/// The calls of the workload without and with compression: the same each time, and counted once.
+fn calls() -> Result<[CallCounts; 2], Failure> {
+    static CALLS: OnceLock<Result<[CallCounts; 2], Failure>> = OnceLock::new();
+    let count = |compressed| {
+        alone(move |done| {
+            let mut world = World::new(0, None);
+            world.swept = true;
+            world.start(opening(compressed));
+            run_script(&mut world, opening(compressed), done);
+            OpKind::ALL.map(|kind| world.faults().count(kind))
+        })
+    };
+    CALLS.get_or_init(|| Ok([count(false)?, count(true)?])).clone()
 }
 
 /// The positions to try of `n`: all of a few, or when no sample is asked for; else a sample that starts and ends
@@ -133,19 +186,21 @@ pub fn sample(n: u64, sample: Option<u64>) -> Vec<u64> {
     (1..=edge).chain(middle).chain(n - edge + 1..=n).collect()
 }
 
-/// Does the script until the process is dead.
-fn run_script(world: &mut World, done: &AtomicU64) {
-    for op in script() {
+/// Does the script until the process is dead; the number of operations that it has ended or died in.
+fn run_script(world: &mut World, opening: Opening, done: &AtomicU64) -> usize {
+    let script = script(opening);
+    for (n, op) in script.iter().enumerate() {
         if world.is_dead() {
-            return;
+            return n;
         }
         done.fetch_add(1, Ordering::Relaxed);
-        world.perform(&op);
+        world.perform(op);
     }
+    script.len()
 }
 
 fn restart(end: End) -> Restart {
-    Restart { end, mishaps: Vec::new(), opening: opening() }
+    Restart { end, mishaps: Vec::new(), opening: opening(false) }
 }
 
 /// What recovery left must carry further writes, and survive a power loss of its own.
@@ -159,38 +214,41 @@ fn go_on(world: &mut World) {
     world.perform(&Op::Check);
 }
 
-/// A world whose process has died at the `at`-th change.
-fn dead(at: u64, broken: Option<BrokenSync>, done: &AtomicU64) -> World {
-    let mut world = World::new(at, broken);
+/// A world whose process has died at this change.
+fn dead(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -> World {
+    let mut world = World::new(at.call, broken);
     world.swept = true;
-    let keep = [0, 7, 600, u32::MAX][at as usize % 4];
-    world.faults().add(death(at as u32 - 1, keep));
-    world.start(opening());
-    run_script(&mut world, done);
-    assert!(world.is_dead(), "the workload ends before change {at}");
+    let keep = [0, 7, 600, u32::MAX][at.call as usize % 4];
+    world.faults().add(death(at.call as u32 - 1, keep));
+    world.start(at.opening);
+    run_script(&mut world, at.opening, done);
+    assert!(world.is_dead(), "the workload ends before change {}", at.call);
     world
 }
 
-fn deaths(at: u64, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
-    let world = dead(at, broken, done);
+fn deaths(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
+    let mut world = dead(at, broken, done);
+    // What the tools that read files make of it is of interest after each.
+    world.inspects_all = true;
     let mut tally = world.tally();
-    let seeds = [Loss::Seed(2 * at), Loss::Seed(2 * at + 1)];
+    let seeds = [Loss::Seed(2 * at.call), Loss::Seed(2 * at.call + 1)];
     let losses = [Loss::All, Loss::Nothing].into_iter().chain(seeds).map(End::Power);
     for end in losses.chain([End::Kill]) {
         let mut fork = world.fork(&restart(end));
+        fork.inspects_all = false;
         go_on(&mut fork);
         tally.add(&fork.tally());
     }
     tally
 }
 
-fn deaths_in_recovery(at: u64, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
-    let world = dead(at, broken, done);
+fn deaths_in_recovery(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
+    let mut world = dead(at, broken, done);
     let mut tally = world.tally();
     for after in 0.. {
-        let n = at + u64::from(after);
+        let n = at.call + u64::from(after);
         let second = [End::Kill, End::Power(Loss::All)][n as usize % 2];
-        let seeds = (End::Power(Loss::Seed(at)), End::Power(Loss::Seed(n)));
+        let seeds = (End::Power(Loss::Seed(at.call)), End::Power(Loss::Seed(n)));
         let mut died = false;
         // What a killed process has left unsynced can still be lost while the next one relies on it.
         for (first, second) in [(End::Kill, seeds.1), (seeds.0, second)] {
@@ -207,16 +265,78 @@ fn deaths_in_recovery(at: u64, broken: Option<BrokenSync>, done: &AtomicU64) -> 
     tally
 }
 
-fn fails(at: u64, kind: Kind, action: FaultAction, times: u64, done: &AtomicU64) -> Tally {
-    let mut world = World::new(at, None);
+fn fails_in_recovery(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
+    let mut world = dead(at, broken, done);
+    let mut tally = world.tally();
+    for nth in 1.. {
+        let mut failed = false;
+        for end in [End::Kill, End::Power(Loss::Seed(at.call))] {
+            let fault = Fault { calls: Calls::All, nth, times: 1, failure: op::Failure::Error };
+            let mut fork = world.fork(&Restart { mishaps: vec![Mishap::Fault(fault)], ..restart(end) });
+            failed |= fork.tally().faults > 0;
+            go_on(&mut fork);
+            tally.add(&fork.tally());
+        }
+        if !failed {
+            break;
+        }
+    }
+    tally
+}
+
+fn fails(at: Place, kind: Kind, action: FaultAction, times: u64, done: &AtomicU64) -> Tally {
+    let mut world = World::new(at.call, None);
     world.swept = true;
-    world.faults().add(FaultRule { times, ..FaultRule::new(kind.kinds(), action).nth(at) });
-    world.start(opening());
+    world.faults().add(FaultRule { times, ..FaultRule::new(kind.kinds(), action).nth(at.call) });
+    world.start(at.opening);
+    endure(world, at, None, done)
+}
+
+/// A disk that gets full.
+struct Filling {
+    /// Before this operation of the script; 0 is the opening before the first.
+    before: usize,
+    /// At so many bytes of all files.
+    bytes: u64,
+}
+
+/// The disk is full from the call on, for calls of every kind that may take space: file systems that never write in place
+/// take it for all of them. And full to the byte: then writes within a file go on, and one that passes its end writes what
+/// fits.
+fn disk_full(at: Place, kind: Kind, done: &AtomicU64) -> Tally {
+    let mut tally = fails(at, kind, FaultAction::NoSpace, u64::MAX, done);
+    let mut probe = World::new(at.call, None);
+    probe.swept = true;
+    probe.faults().add(FaultRule::new(kind.kinds(), FaultAction::Freeze { keep: 0 }).nth(at.call));
+    probe.start(at.opening);
+    let before = if probe.is_dead() { 0 } else { run_script(&mut probe, at.opening, done) };
+    let bytes = probe.used_bytes() + [0, 1, 23, 600][at.call as usize % 4];
+
+    let mut world = World::new(at.call, None);
+    world.swept = true;
+    if before == 0 {
+        world.limit_disk(bytes);
+    }
+    world.start(at.opening);
+    tally.add(&endure(world, at, Some(Filling { before, bytes }), done));
+    tally
+}
+
+/// Does the script although something goes wrong in it; everything can be read all the while (SW2).
+fn endure(mut world: World, at: Place, filling: Option<Filling>, done: &AtomicU64) -> Tally {
     let mut since = 0;
-    for op in script() {
+    for (n, op) in (1..).zip(script(at.opening)) {
+        if let Some(filling) = filling.as_ref().filter(|filling| filling.before == n) {
+            world.limit_disk(filling.bytes);
+        }
         done.fetch_add(1, Ordering::Relaxed);
         world.perform(&op);
-        since += u32::from(world.faults().fired() > 0);
+        let is_full = filling.as_ref().is_some_and(|filling| filling.before <= n);
+        if world.faults().fired() == 0 && !is_full {
+            continue;
+        }
+        world.read_everything();
+        since += 1;
         if since == PATIENCE {
             world.mend();
             if world.is_poisoned() {
@@ -229,4 +349,41 @@ fn fails(at: u64, kind: Kind, action: FaultAction, times: u64, done: &AtomicU64)
     world.perform(&Op::Check);
     go_on(&mut world);
     world.tally()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(call: u64) -> Place {
+        Place { call, opening: opening(false) }
+    }
+
+    #[test]
+    fn the_second_half_of_the_positions_is_of_a_compressed_database() {
+        let used_bytes = |compressed| {
+            alone(move |done| {
+                let mut world = World::new(0, None);
+                world.start(opening(compressed));
+                run_script(&mut world, opening(compressed), done);
+                world.perform(&Op::Compact);
+                world.used_bytes()
+            })
+        };
+        let (plain, compressed) = (used_bytes(false).unwrap(), used_bytes(true).unwrap());
+        assert!(compressed < plain / 2, "{compressed} bytes, {plain} without compression");
+
+        let kind = Kind::Deaths;
+        let [n, m] = kind.positions_of_each().unwrap();
+        let place = |at| kind.place(at).map(|place| (place.call, place.opening.compressed)).unwrap();
+        let places = [place(1), place(n), place(n + 1), place(n + m)];
+        assert_eq!(places, [(1, false), (n, false), (1, true), (m, true)]);
+    }
+
+    #[test]
+    fn sw3_disks_get_full_at_the_call() {
+        // Where it takes space, it is refused.
+        let refused = alone(|done| disk_full(place(200), Kind::DiskFull, done).refused).unwrap();
+        assert!(refused > 0);
+    }
 }

@@ -10,8 +10,11 @@
 //! W3. After a restart the state is one that the history allows (H1 to H3); `len` is exact; `check` finds nothing.
 //! W4. A call fails only if there is a reason: a fault was injected, the disk is full, or the log has failed before.
 //!     A commit that fails, unless because of the log, has done nothing.
+//! W5. A disk that is full fails a commit for want of space and no more: the log does not fail, and commits succeed once
+//!     there is space.
 
 mod keyspaces;
+mod offline;
 pub mod read;
 mod restart;
 pub(crate) mod trouble;
@@ -55,8 +58,12 @@ pub struct Tally {
     pub inside_calls: u64,
     /// Of kills and power losses those while opening.
     pub while_opening: u64,
+    /// Openings before which the tools that read files were tried on what was there.
+    pub inspected: u64,
     /// Calls that failed on purpose.
     pub faults: u64,
+    /// Operations that failed because the disk was full.
+    pub refused: u64,
     /// Calls of the file system.
     pub fs_calls: u64,
     /// A number that two runs share if they did the same.
@@ -74,7 +81,9 @@ impl Tally {
         self.power_losses += other.power_losses;
         self.inside_calls += other.inside_calls;
         self.while_opening += other.while_opening;
+        self.inspected += other.inspected;
         self.faults += other.faults;
+        self.refused += other.refused;
         self.fs_calls += other.fs_calls;
         self.fingerprint = self.fingerprint.rotate_left(1) ^ other.fingerprint;
     }
@@ -105,6 +114,10 @@ pub struct World {
     armed: Option<Restart>,
     /// Faults stay across restarts, and the caller decides what follows an end inside a call.
     pub(crate) swept: bool,
+    /// Openings and forks so far: they decide which openings are inspected.
+    openings: u64,
+    /// All openings are inspected.
+    pub(crate) inspects_all: bool,
     tally: Tally,
 }
 
@@ -131,6 +144,8 @@ impl World {
             fired_before: 0,
             armed: None,
             swept: false,
+            openings: 0,
+            inspects_all: false,
             tally: Tally::default(),
         }
     }
@@ -156,6 +171,18 @@ impl World {
     /// Writes are refused until the database is opened again.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.poisoned
+    }
+
+    /// Bytes of all files.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.disk.used_bytes()
+    }
+
+    /// Reads each keyspace whole.
+    pub(crate) fn read_everything(&mut self) {
+        for no in 0..self.keyspaces.len() as u8 {
+            self.perform(&Op::Read(Reader::Latest, KeyspaceNo(no), read::everything()));
+        }
     }
 
     fn db(&self) -> &Db {

@@ -103,7 +103,7 @@ impl HeldIterator {
 }
 
 /// Reads all entries, from both ends in turn.
-pub(super) fn everything() -> Read {
+pub(crate) fn everything() -> Read {
     Read::Range {
         bounds: (Bound::Unbounded, Bound::Unbounded),
         takes: vec![true, false, true],

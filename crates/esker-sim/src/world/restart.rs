@@ -7,7 +7,7 @@
 //! ```
 //!
 //! R1. Whatever happened to the processes before, the database can be opened, and shows a state that the history
-//!     allows (W3).
+//!     allows (W3). The tools that read files find the same (offline.rs).
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::model::history::Reach;
 use crate::op::{End, Loss, Mishap, Opening, Restart};
 
 impl World {
-    fn builder(&self, opening: Opening) -> Builder {
+    pub(super) fn builder(&self, opening: Opening) -> Builder {
         let env = Env {
             fs: Arc::new(self.faults.clone()),
             clock: self.clock.clone(),
@@ -119,8 +119,9 @@ impl World {
     /// Opens the database, through all mishaps (R1). `reach`: what the end of the last process may have undone.
     fn open(&mut self, restart: &Restart, mut reach: Option<Reach>) {
         self.poisoned = false;
+        let is_inspected = self.is_inspected();
         let mut mishaps = restart.mishaps.iter();
-        let db = loop {
+        let (db, image) = loop {
             self.fired_before = self.faults.fired();
             let mishap = mishaps.next();
             match mishap {
@@ -129,6 +130,7 @@ impl World {
                 Some(Mishap::Full(bytes)) => self.fill_disk(*bytes),
                 None => {}
             }
+            let image = is_inspected.then(|| self.disk.kill());
             let opened = self.builder(restart.opening).open(DIR);
             if self.is_dead() {
                 drop(opened);
@@ -143,7 +145,7 @@ impl World {
             let opened = match opened {
                 Ok(db) => Some(db),
                 Err(error) => {
-                    let reason = mishap.is_some() || self.in_trouble();
+                    let reason = mishap.is_some() || self.in_trouble() || self.limited;
                     assert!(reason, "R1: the database cannot be opened: {error}");
                     self.excuse(&error);
                     self.poisoned = false;
@@ -154,10 +156,13 @@ impl World {
                 self.mend();
             }
             if let Some(db) = opened {
-                break db;
+                break (db, image);
             }
         };
         self.adopt(db, restart.opening, reach);
+        if let Some(image) = image.filter(|_| !self.is_dead()) {
+            self.inspect(&image, restart.opening);
+        }
     }
 
     /// Compares what was found with the history, and takes a handle of each keyspace.
@@ -193,8 +198,11 @@ impl World {
     ///
     /// # Panics
     /// If the end is not a kill or a power loss.
-    pub(crate) fn fork(&self, restart: &Restart) -> World {
+    pub(crate) fn fork(&mut self, restart: &Restart) -> World {
         let mut fork = World::new(self.seed, None);
+        self.openings += 1;
+        fork.openings = self.openings;
+        fork.inspects_all = self.inspects_all;
         let reach = match restart.end {
             End::Kill => {
                 fork.disk = self.disk.kill();

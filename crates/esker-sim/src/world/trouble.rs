@@ -1,4 +1,4 @@
-//! Injected faults, full disks, and which errors they excuse (W4).
+//! Injected faults, full disks, and which errors they excuse (W4, W5).
 
 use std::io::ErrorKind;
 
@@ -46,12 +46,14 @@ impl World {
 
     /// Asserts that there is a reason for the error, and notes whether the log has failed.
     pub(super) fn excuse(&mut self, error: &Error) {
-        let full = self.limited && matches!(error, Error::NoSpace { .. } | Error::Poisoned(_));
+        // A full disk fails a commit before anything of it is written: no reason to refuse those that follow (W5).
+        let full = self.limited && matches!(error, Error::NoSpace { .. });
         let poisoned = matches!(error, Error::Poisoned(_));
         let reason = self.in_trouble() || full || (poisoned && self.poisoned);
         assert!(reason, "W4: without a reason: {error}");
         assert!(is_typed(error), "W4: a fault must be told as what it is: {error:?}");
         self.poisoned |= poisoned;
+        self.tally.refused += u64::from(full);
     }
 
     /// The process will end at the so-manieth change from now on.
@@ -64,7 +66,12 @@ impl World {
 
     /// Leaves so much space.
     pub(super) fn fill_disk(&mut self, bytes: u32) {
-        self.disk.set_capacity(Some(self.disk.used_bytes() + u64::from(bytes)));
+        self.limit_disk(self.disk.used_bytes() + u64::from(bytes));
+    }
+
+    /// Limits what all files take together.
+    pub(crate) fn limit_disk(&mut self, bytes: u64) {
+        self.disk.set_capacity(Some(bytes));
         self.limited = true;
     }
 
@@ -92,14 +99,53 @@ pub(crate) fn death(after: u32, keep: u32) -> FaultRule {
     FaultRule::new(&OpKind::CHANGES, end).nth(u64::from(after) + 1)
 }
 
-/// Whether an error says what an injected fault must be told as: what failed, where.
+/// Whether an error says what an injected fault must be told as: what failed, where. A call that fails is no damage, and
+/// nobody else has the database open.
 fn is_typed(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Io { .. }
-            | Error::NoSpace { .. }
-            | Error::Poisoned(_)
-            | Error::Corrupt { .. }
-            | Error::Locked { .. }
-    )
+    matches!(error, Error::Io { .. } | Error::NoSpace { .. } | Error::Poisoned(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::runner::alone;
+
+    /// Whether the error is taken for one that may be, in a world in this state.
+    fn is_excused(prepare: fn(&mut World), error: fn() -> Error) -> bool {
+        alone(move |_| {
+            let mut world = World::new(0, None);
+            prepare(&mut world);
+            world.excuse(&error());
+        })
+        .is_ok()
+    }
+
+    fn no_space() -> Error {
+        Error::NoSpace { op: "write", path: PathBuf::new() }
+    }
+
+    fn poisoned() -> Error {
+        Error::Poisoned(std::sync::Arc::new(no_space()))
+    }
+
+    #[test]
+    fn w5_a_full_disk_excuses_a_lack_of_space_and_no_more() {
+        let full = |world: &mut World| world.fill_disk(0);
+        assert!(is_excused(full, no_space));
+        assert!(!is_excused(full, poisoned));
+        let failed_before = |world: &mut World| world.poisoned = true;
+        assert!(is_excused(failed_before, poisoned));
+        assert!(!is_excused(failed_before, no_space));
+    }
+
+    #[test]
+    fn w4_a_failed_call_is_not_told_as_damage() {
+        let failed = |world: &mut World| world.faults.freeze();
+        assert!(is_excused(failed, no_space) && is_excused(failed, poisoned));
+        assert!(!is_excused(failed, || Error::corrupt("block", "a", 0, "damaged")));
+        assert!(!is_excused(failed, || Error::Locked { path: PathBuf::new(), pid: None }));
+        assert!(!is_excused(|_| {}, no_space));
+    }
 }

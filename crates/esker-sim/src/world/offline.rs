@@ -1,0 +1,111 @@
+//! The tools that read files, tried on what a process has left, before the next one opens it.
+//!
+//! ```text
+//!   the disk before an opening --kill--> image --check_offline, dump--> nothing is wrong, nothing has changed
+//!                                          `---repair--> another directory --open--> what the opening has found
+//! ```
+//!
+//! OL1. `check_offline` finds nothing wrong with what a crash leaves, counts the keys that are there, and changes nothing.
+//! OL2. `dump` shows no damage in a file that is needed, but for what is torn at the log's end, and changes nothing.
+//! OL3. `repair` reports no loss, and makes a database that holds what the opening has found.
+//!
+//! Which openings are inspected follows from the seed and their number alone; the operations stay what they are.
+
+use std::sync::Arc;
+
+use esker::{CheckReport, DumpOptions, DumpValue, Error};
+use esker_env::{Env, MemFs};
+use fastrand::Rng;
+
+use super::{DIR, World, read};
+use crate::model::state::State;
+use crate::op::Opening;
+
+/// One opening of so many is inspected.
+const ONE_IN: u64 = 20;
+/// Where a repair puts its database.
+const REPAIRED: &str = "repaired";
+
+impl World {
+    /// Counts an opening; whether it is inspected.
+    pub(super) fn is_inspected(&mut self) -> bool {
+        self.openings += 1;
+        let drawn = Rng::with_seed(self.seed.rotate_left(32) ^ self.openings).u64(0..ONE_IN);
+        self.inspects_all || drawn == 0
+    }
+
+    /// Tries the tools on what was there before the opening that has just succeeded.
+    pub(super) fn inspect(&mut self, image: &MemFs, opening: Opening) {
+        image.set_capacity(None);
+        self.tally.inspected += 1;
+        let env = Env::simulated(Arc::new(image.clone()), self.seed);
+        let report = match self.builder(opening).env(env.clone()).check_offline(DIR) {
+            Ok(report) => report,
+            Err(Error::NotFound(_)) => {
+                let is_new = self.history.newest().digest() == State::new().digest();
+                return assert!(is_new, "OL1: check_offline finds no database where there is one");
+            }
+            Err(error) => panic!("OL1: check_offline: {error}"),
+        };
+        assert!(report.problems.is_empty(), "OL1: check_offline finds {:#?}", report.problems);
+        let live_keys = self.history.newest().live_keys();
+        assert_eq!(report.live_keys, live_keys, "OL1: check_offline counts keys");
+        if let Some(damage) = dumped_damage(&env, image, &report) {
+            panic!("OL2: dump shows damage in {damage}; check_offline notes {:#?}", report.notes);
+        }
+        assert_eq!(image.ops(), 0, "OL1, OL2: reading has changed something");
+        self.check_repair(&env, opening);
+    }
+
+    /// OL3.
+    fn check_repair(&self, env: &Env, opening: Opening) {
+        let builder = || self.builder(opening).env(env.clone());
+        let report = builder().repair(DIR, REPAIRED);
+        let report = report.unwrap_or_else(|error| panic!("OL3: repair fails: {error}"));
+        assert!(report.losses.is_empty(), "OL3: repair loses {:#?}", report.losses);
+        let opened = builder().create_if_missing(false).open(REPAIRED);
+        let db = opened.unwrap_or_else(|error| panic!("OL3: what was repaired cannot be opened: {error}"));
+        let found = read::contents(&db, false);
+        let found = found.unwrap_or_else(|error| panic!("OL3: what was repaired cannot be read: {error}"));
+        if let Some(difference) = self.history.newest().difference(&found) {
+            panic!("OL3: repair makes something else: {difference}; its notes: {:#?}", report.notes);
+        }
+    }
+}
+
+/// The first damage that a dump shows and that is none of OL2's exceptions: file, offset, what is wrong.
+fn dumped_damage(env: &Env, image: &MemFs, report: &CheckReport) -> Option<String> {
+    let torn_segment = torn_segment(image, report);
+    let (mut file, mut found) = (String::new(), None);
+    let shown = DumpOptions::default().env(env.clone()).dump(DIR, |item| match item.kind {
+        "file" => file = text(&item.fields[0].1),
+        "damage" if found.is_none() => {
+            let name = file.rsplit('/').next().unwrap_or_default();
+            let left_over = report.notes.iter().any(|note| note.starts_with(&format!("{name} is not needed")));
+            if !left_over && Some(name) != torn_segment.as_deref() {
+                let detail: Vec<_> = item.fields.iter().map(|(_, value)| text(value)).collect();
+                found = Some(format!("{file} at offset {}: {}", item.offset, detail.join(": ")));
+            }
+        }
+        _ => {}
+    });
+    shown.unwrap_or_else(|error| panic!("OL2: dump: {error}"));
+    found
+}
+
+/// The log's last segment, if the log ends in an unfinished commit. Power losses tear it anywhere: records that were not
+/// synced can be lost in front of others that were not lost.
+fn torn_segment(image: &MemFs, report: &CheckReport) -> Option<String> {
+    use esker_env::Fs;
+    report.notes.iter().find(|note| note.contains("of an unfinished commit"))?;
+    let names = image.list_dir(DIR.as_ref()).expect("a file system in memory does not fail");
+    names.into_iter().filter(|name| name.ends_with(".wal")).max()
+}
+
+fn text(value: &DumpValue) -> String {
+    match value {
+        DumpValue::Number(n) => n.to_string(),
+        DumpValue::Text(text) => text.clone(),
+        DumpValue::Bytes(bytes) => bytes.escape_ascii().to_string(),
+    }
+}
