@@ -3,6 +3,8 @@
 //! LG1. Commits that the tables hold already are passed by: doing one again without those after it would bring old
 //!      values back.
 //! LG2. A gap in the sequence numbers is reported with the numbers of the commits that are missing.
+//! LG3. A log that recovery takes as it is ends where recovery ends it: what can be read behind an unfinished commit never
+//!      counted, and is no loss.
 
 use std::path::Path;
 
@@ -26,9 +28,16 @@ pub(super) fn salvage(
     // LG1. Without a whole manifest, a table that can be read proves that all commits up to its newest were flushed.
     let flushed = sources.flushed.max(target.newest_flushed);
     let mut last = if sources.complete { Some(flushed) } else { None };
+    let sound = wal::verify(env, dir, sources.log, |_, _| Ok(())).ok().filter(|_| sources.complete);
+    let end = sound.as_ref().map_or(SeqNo::MAX, |recovered| recovered.last_seq);
     let segments = wal::salvage(env, dir, sources.log, &mut |piece| {
         match piece {
+            LogPiece::Lost { error, .. } if sound.is_some() => {
+                let text = "behind or in an unfinished commit, never acknowledged as durable";
+                report.notes.push(format!("{error}: {text}"));
+            }
             LogPiece::Lost { error, bytes } => report.lose(error, bytes, LostKeys::Any),
+            LogPiece::Commit { seq, .. } if seq > end => {}
             LogPiece::Torn { path, offset, bytes } => {
                 let text = "an unfinished commit, never acknowledged as durable, is dropped";
                 report.notes.push(format!("{} at offset {offset}: {text} ({bytes} bytes)", path.display()));
