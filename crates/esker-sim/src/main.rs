@@ -266,7 +266,9 @@ mod tests {
             let text = describe_position(kind, 17, &failure);
             let command = text.lines().find_map(|line| line.strip_prefix("replay: ")).expect("a command");
             let parsed = Args::try_parse_from(command.split(' ')).map(|args| args.command);
-            let Ok(Command::Sweep { kinds, at: Some(17), sample: None }) = parsed else { panic!("{command}") };
+            let Ok(Command::Sweep { kinds, at: Some(17), sample: None }) = parsed else {
+                panic!("{command}")
+            };
             assert_eq!(kinds, [kind]);
         }
         assert!(Args::try_parse_from(["esker-sim", "sweep", "--at", "17"]).is_err(), "at 17 of what?");

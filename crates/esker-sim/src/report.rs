@@ -77,8 +77,14 @@ mod tests {
     #[test]
     fn rp1_the_same_failure_has_the_same_gist_and_another_one_another() {
         let same = [
-            ["read.rs:1: W1: get KeyNo(3): None, expected Some(4)", "read.rs:1: W1: get KeyNo(7): Some(1), expected None"],
-            ["a.rs:7: W3: H1: what was found is the state of no commit in 3..=4", "a.rs:7: W3: H1: what was found is that"],
+            [
+                "read.rs:1: W1: get KeyNo(3): None, expected Some(4)",
+                "read.rs:1: W1: get KeyNo(7): Some(1), expected None",
+            ],
+            [
+                "a.rs:7: W3: H1: what was found is the state of no commit in 3..=4",
+                "a.rs:7: W3: H1: what was found is that",
+            ],
             [
                 "read.rs:5: assertion `left == right` failed: W1: len\n  left: 1\n right: 2",
                 "read.rs:5: assertion `left == right` failed: W1: len\n  left: 3\n right: 4",
@@ -88,7 +94,10 @@ mod tests {
             assert_eq!(gist(a), gist(b));
         }
         let other = [
-            ["t.rs:1: W4: without a reason: corrupt block in x", "t.rs:1: W4: without a reason: no space left"],
+            [
+                "t.rs:1: W4: without a reason: corrupt block in x",
+                "t.rs:1: W4: without a reason: no space left",
+            ],
             ["t.rs:1: W1: get KeyNo(3): None", "u.rs:1: W1: get KeyNo(3): None"],
             ["t.rs:1: OL1: check_offline finds [", "t.rs:1: OL3: repair loses ["],
         ];

@@ -241,7 +241,8 @@ mod tests {
         let all = "Batch Begin Check Clock Commit Compact Create Drop Flush Iterate IterateOn Read ReleaseSnapshot Rename \
                    Restart Rollback Snapshot Step Sync TransactionWrite Write";
         assert_eq!(names(&ops), all);
-        let singles = ops.iter().filter_map(|op| if let Op::Write(_, write) = op { Some(write) } else { None });
+        let singles =
+            ops.iter().filter_map(|op| if let Op::Write(_, write) = op { Some(write) } else { None });
         assert_eq!(names(singles), "Clear Put Remove RemoveRange");
         let steps = ops.iter().filter_map(|op| if let Op::Step(step) = op { Some(step) } else { None });
         assert_eq!(names(steps), "Flush Merge PrepareLog SyncLog");

@@ -81,7 +81,8 @@ fn dumped_damage(env: &Env, image: &MemFs, report: &CheckReport) -> Option<Strin
         "file" => file = text(&item.fields[0].1),
         "damage" if found.is_none() => {
             let name = file.rsplit('/').next().unwrap_or_default();
-            let left_over = report.notes.iter().any(|note| note.starts_with(&format!("{name} is not needed")));
+            let left_over =
+                report.notes.iter().any(|note| note.starts_with(&format!("{name} is not needed")));
             if !left_over && Some(name) != torn_segment.as_deref() {
                 let detail: Vec<_> = item.fields.iter().map(|(_, value)| text(value)).collect();
                 found = Some(format!("{file} at offset {}: {}", item.offset, detail.join(": ")));

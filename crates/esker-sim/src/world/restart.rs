@@ -48,10 +48,12 @@ impl World {
         self.open(&restart, None);
     }
 
-    /// Ends the process and begins another.
+    /// Ends the process and begins another. A swept process that dies while it closes the database has no other.
     pub(crate) fn restart(&mut self, restart: &Restart) {
         let reach = self.end(restart.end);
-        self.open(restart, reach);
+        if !self.is_dead() {
+            self.open(restart, reach);
+        }
     }
 
     /// Lets go of everything that reads.
@@ -95,15 +97,16 @@ impl World {
         self.release_all();
         self.db = None;
         self.armed = None;
+        if self.swept {
+            return reach;
+        }
         if self.is_dead() {
             self.new_process();
-        } else if !self.swept {
+        } else {
             self.faults.clear();
         }
-        if !self.swept {
-            self.disk.set_capacity(None);
-            self.limited = false;
-        }
+        self.disk.set_capacity(None);
+        self.limited = false;
         reach
     }
 

@@ -102,11 +102,12 @@ fn find_state(
             report.problem(Error::corrupt("CURRENT", dir.join(CURRENT), 0, detail));
         }
         Ok(None) => {
-            let ours = |name: &String| {
-                matches!(parse(name), FileKind::Manifest(_) | FileKind::Table(_))
-                    || wal::file_name::parse_segment(name).is_some()
+            // A new database writes CURRENT before its first log segment or table: a manifest alone is one that was never
+            // finished, and opening begins anew.
+            let is_data = |name: &String| {
+                matches!(parse(name), FileKind::Table(_)) || wal::file_name::parse_segment(name).is_some()
             };
-            if !names.iter().any(ours) {
+            if !names.iter().any(is_data) {
                 return Err(Error::NotFound(dir.to_path_buf()));
             }
             report.problem(Error::corrupt("CURRENT", dir.join(CURRENT), 0, "it is missing"));
