@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use common::damage::{Golden, path};
 use common::{dir, simulated, tiny};
-use esker::Durability;
+use esker::{Durability, Error};
 use esker_env::{Env, Fs, MemFs};
 
 #[test]
@@ -77,6 +77,22 @@ fn k2_leftovers_are_noted_and_missing_files_are_problems() {
     assert!(found.iter().any(|p| p.contains(&**tables[0]) && p.contains("missing")), "{found:#?}");
     assert!(found.iter().filter(|p| p.contains(&**tables[1])).count() >= 2, "{found:#?}");
     assert!(fs.exists(&path("999999.sst")).unwrap(), "CK1: nothing is removed");
+}
+
+#[test]
+fn k2_a_database_that_was_never_finished_is_none_and_one_without_current_is_damaged() {
+    let fs = MemFs::new();
+    let builder = || simulated(Arc::new(fs.clone()));
+    fs.create_dir_all(dir()).unwrap();
+    common::damage::replace(&fs, "MANIFEST-000001", b"torn");
+    assert!(matches!(builder().check_offline(dir()), Err(Error::NotFound(_))));
+    let db = builder().open(dir()).unwrap();
+    db.default_keyspace().put("k", "v").unwrap();
+    db.close().unwrap();
+    fs.remove_file(&path("CURRENT")).unwrap();
+    let problems = builder().check_offline(dir()).unwrap().problems;
+    assert!(problems.iter().any(|problem| problem.contains("CURRENT")), "{problems:?}");
+    assert!(builder().open(dir()).unwrap_err().is_corrupt());
 }
 
 #[test]

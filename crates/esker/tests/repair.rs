@@ -21,7 +21,7 @@ use std::sync::Arc;
 use common::contents::{Contents, dump_sound};
 use common::damage::{Golden, LOGGED, cut, overwrite, path, places, read, replace};
 use common::{dir, simulated};
-use esker::{Builder, Error, KeyspaceId, LostKeys, RepairReport, TableCompression};
+use esker::{Builder, Durability, Error, KeyspaceId, LostKeys, RepairReport, TableCompression};
 use esker_env::{Fs, MemFs};
 
 fn target() -> &'static Path {
@@ -223,6 +223,32 @@ fn a_damaged_record_costs_its_commit_alone() {
     assert!(found == expected);
     let lost: Vec<_> = report.losses.iter().filter_map(|loss| loss.commits).collect();
     assert!(lost.len() == 1 && lost[0].0 == lost[0].1, "{:#?}", report.losses);
+}
+
+#[test]
+fn lg3_what_lies_behind_an_unfinished_commit_never_counted() {
+    let running = MemFs::new();
+    let db = builder(&running).open(dir()).unwrap();
+    let keyspace = db.default_keyspace();
+    keyspace.put("1", [1; 30]).unwrap();
+    for n in 2..5u8 {
+        let mut batch = db.batch();
+        batch.put(&keyspace, [b'0' + n], [n; 30]).unwrap();
+        batch.commit_with(Durability::Buffered).unwrap();
+    }
+    // A power loss takes one record that was not synced, and leaves those behind it.
+    let fs = running.kill();
+    let log = fs.list_dir(dir()).unwrap().into_iter().find(|name| name.ends_with(".wal")).unwrap();
+    let at = read(&fs, &log).windows(30).position(|w| w == [2; 30]).unwrap();
+    overwrite(&fs, &log, at, &[0; 30]);
+
+    let checked = builder(&fs).check_offline(dir()).unwrap();
+    assert!(checked.problems.is_empty() && checked.commits == 1, "{checked:#?}");
+    let (report, repaired) = repair(&fs).unwrap();
+    assert!(report.losses.is_empty() && report.commits == 1, "{report:#?}");
+    let db = builder(&fs).open(dir()).unwrap();
+    let opened = dump_sound(&db).unwrap();
+    assert!(repaired == opened && opened["default"].len() == 1, "{opened:?}");
 }
 
 #[test]
