@@ -176,7 +176,7 @@ impl World {
             self.fired_before = self.faults.fired();
             let found = read::contents(self.db(), false);
             // A fault that outlives the opening hits readers once or for ever.
-            let Some(found) = self.excused(found) else {
+            let Some(found) = self.read(found) else {
                 if self.is_dead() {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! Injected faults, full disks, and which errors they excuse (W4, W5).
+//! Injected faults, full disks, and which errors they excuse (W4 to W6).
 
 use std::io::ErrorKind;
 
@@ -42,6 +42,16 @@ impl World {
                 None
             }
         }
+    }
+
+    /// What was read, if it could be. A read fails only if a call of its own does: not because the log has failed, nor because
+    /// the disk is full.
+    pub(super) fn read<T>(&mut self, result: Result<T>) -> Option<T> {
+        if let Err(error) = &result {
+            let own = self.in_trouble() && !matches!(error, Error::Poisoned(_));
+            assert!(own, "W6: reads do not go on: {error}");
+        }
+        self.excused(result)
     }
 
     /// Asserts that there is a reason for the error, and notes whether the log has failed.
@@ -138,6 +148,20 @@ mod tests {
         let failed_before = |world: &mut World| world.poisoned = true;
         assert!(is_excused(failed_before, poisoned));
         assert!(!is_excused(failed_before, no_space));
+    }
+
+    #[test]
+    fn w6_reads_go_on_when_the_log_has_failed_and_when_the_disk_is_full() {
+        let fails = |prepare: fn(&mut World), error: fn() -> Error| {
+            let read = move |_: &_| {
+                let mut world = World::new(0, None);
+                prepare(&mut world);
+                world.read::<()>(Err(error()))
+            };
+            alone(read).is_err()
+        };
+        assert!(fails(|world| world.poisoned = true, poisoned) && fails(|world| world.fill_disk(0), no_space));
+        assert!(fails(|world| world.faults.freeze(), poisoned) && !fails(|world| world.faults.freeze(), no_space));
     }
 
     #[test]
