@@ -1,21 +1,27 @@
 //! A sample of every sweep. The whole: `cargo run --release -p esker-sim -- sweep`.
 
+use esker_sim::report::describe_position;
 use esker_sim::runner::Sabotage;
 use esker_sim::sweep::{Kind, sample};
+use esker_sim::world::Tally;
 
-fn short(kind: Kind, size: u64) {
+fn short(kind: Kind, size: u64) -> Tally {
     let n = kind.positions().unwrap_or_else(|failure| panic!("{}", failure.cause));
     assert!(n > size, "{n} positions: the script does too little");
+    let mut total = Tally::default();
     for at in sample(n, Some(size)) {
-        if let Err(failure) = kind.run(at, Sabotage::default()) {
-            panic!("{} at {at}, after {} operations: {}", kind.name(), failure.ops, failure.cause);
+        match kind.run(at, Sabotage::default()) {
+            Ok(tally) => total.add(&tally),
+            Err(failure) => panic!("{}", describe_position(kind, at, &failure)),
         }
     }
+    total
 }
 
 #[test]
 fn sw1_deaths() {
-    short(Kind::Deaths, 60);
+    let total = short(Kind::Deaths, 60);
+    assert!(total.inspected >= 5 * 60, "{total:?}");
 }
 
 #[test]
@@ -39,11 +45,18 @@ fn sw2_lost_syncs() {
 }
 
 #[test]
+fn sw2_calls_that_fail_in_recovery() {
+    let total = short(Kind::FailsInRecovery, 3);
+    assert!(total.faults > 200, "{total:?}");
+}
+
+#[test]
 fn sw2_short_writes() {
     short(Kind::ShortWrites, 40);
 }
 
 #[test]
 fn sw3_full_disks() {
-    short(Kind::DiskFull, 40);
+    let total = short(Kind::DiskFull, 40);
+    assert!(total.refused > 40, "{total:?}");
 }

@@ -160,8 +160,12 @@ mod tests {
             };
             alone(read).is_err()
         };
-        assert!(fails(|world| world.poisoned = true, poisoned) && fails(|world| world.fill_disk(0), no_space));
-        assert!(fails(|world| world.faults.freeze(), poisoned) && !fails(|world| world.faults.freeze(), no_space));
+        assert!(
+            fails(|world| world.poisoned = true, poisoned) && fails(|world| world.fill_disk(0), no_space)
+        );
+        assert!(
+            fails(|world| world.faults.freeze(), poisoned) && !fails(|world| world.faults.freeze(), no_space)
+        );
     }
 
     #[test]
