@@ -33,6 +33,12 @@ impl World {
         self.faults.fired() > self.fired_before || self.is_dead()
     }
 
+    /// Whether each problem that a check has found is a call that failed on purpose.
+    pub(super) fn are_explained(&self, problems: &[String]) -> bool {
+        let is_told = |problem: &String| problem.contains(" fault (") || problem.contains("no space left");
+        problems.iter().all(|problem| self.in_trouble() && is_told(problem))
+    }
+
     /// The result, if there is one. An error must have a reason.
     pub(super) fn excused<T>(&mut self, result: Result<T>) -> Option<T> {
         match result {
