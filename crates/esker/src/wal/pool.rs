@@ -185,20 +185,21 @@ impl WalPool {
 
     /// Deletes all files that wait for their use.
     pub(crate) fn trim(&self) -> Result<()> {
-        self.give_back(VecDeque::new())?;
+        self.give_back(&mut VecDeque::new())?;
         let spares = std::mem::take(&mut self.state.lock().spares);
         spares.into_iter().try_for_each(|spare| self.remove(spare))
     }
 
-    /// Deletes the newest files that the writer has taken, without having put them to use, and the one after them.
-    pub(super) fn give_back(&self, taken: VecDeque<Prepared>) -> Result<()> {
+    /// Deletes the newest files that the writer has taken, without having put them to use, and the one after them. If the
+    /// manifest cannot be told, they stay in `taken`: their numbers are theirs, and the writer goes on with them.
+    pub(super) fn give_back(&self, taken: &mut VecDeque<Prepared>) -> Result<()> {
         let mut numbers = self.numbers.lock();
         let first = taken.front().or(numbers.prepared.as_ref()).map(|prepared| prepared.number);
         let Some(first) = first else { return Ok(()) };
-        // P5. If it fails they stay, for the next open to delete.
+        // P5.
         (self.register.0)(first.saturating_sub(1))?;
         numbers.next = first;
-        let mut unused = taken.into_iter().chain(numbers.prepared.take());
+        let mut unused = std::mem::take(taken).into_iter().chain(numbers.prepared.take());
         unused.try_for_each(|prepared| self.remove(prepared.spare))
     }
 

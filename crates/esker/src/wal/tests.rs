@@ -478,3 +478,25 @@ fn ww3_a_record_for_which_there_is_no_room_takes_none() {
     fs.set_capacity(None);
     expect(&env, &[(1, 100), (2, 100)]);
 }
+
+#[test]
+fn ww4_files_that_cannot_be_given_back_keep_their_numbers() {
+    let (fs, env) = mem();
+    let named = Named::default();
+    // A disk so full that not even this can be said.
+    let register = Register::new(move |segment| match named.swap(segment, Ordering::Relaxed) {
+        before if before > segment => Err(Error::NoSpace { op: "write", path: DIR.into() }),
+        _ => Ok(()),
+    });
+    let options = WalOptions { segment_bytes_max: 1 << 16 };
+    let pool = WalPool::new(env.clone(), DIR.into(), options, register).unwrap();
+    let mut log = WalWriter::create(pool, 1, &[]).unwrap();
+    append(&mut log, 1, 100).unwrap();
+    fs.set_capacity(Some(fs.used_bytes() + (200 << 10)));
+    let refused = log.reserve(400 << 10);
+    assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+    fs.set_capacity(None);
+    append(&mut log, 2, 400 << 10).unwrap();
+    log.close().unwrap();
+    expect(&env, &[(1, 100), (2, 400 << 10)]);
+}

@@ -139,7 +139,9 @@ impl WalWriter {
                 Ok(prepared) => prepared,
                 Err(error) => {
                     // A full disk gets back what the commit took: others need it.
-                    let _ = self.pool.give_back(self.ready.split_off(kept));
+                    let mut taken = self.ready.split_off(kept);
+                    let _ = self.pool.give_back(&mut taken);
+                    self.ready.append(&mut taken);
                     return Err(error);
                 }
             };
@@ -239,7 +241,7 @@ impl WalWriter {
             }
             Ok(())
         })?;
-        self.pool.give_back(self.ready)?;
+        self.pool.give_back(&mut self.ready)?;
         self.pool.trim()
     }
 
