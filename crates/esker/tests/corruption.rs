@@ -1,12 +1,15 @@
 //! Damaged, cut, lost, swapped and foreign files in any place of a database.
 //!
 //! ```text
-//!   script --> closed database --damage one file--> open, read everything, check --> the right data, or an error
+//!   script --> database --damage one file--> open, read everything, check --> merge, open again --> the right data, or
+//!                                                                                                   an error
 //! ```
 //!
-//! D1. Damage gives the right data or a typed error that names a file of the database; no panic, no wrong data.
-//! D2. The exception: damage in the last record of the log or of the manifest looks like a write that a crash tore.
-//!     It then counts as never made: the data is that of an earlier commit. A file that is lost is no such exception.
+//! D1. Damage gives the right data or a typed error that names a damaged file; no panic, no wrong data, also where only
+//!     `check` sees the damage, and after everything was merged.
+//! D2. The exception is the log's last segment: what is cut from its end, and damage to its last record if nothing
+//!     stands behind that, looks like a write that a crash tore. It then counts as never made: the data is that of the
+//!     commits before it, to the commit.
 //! D3. Files that hold no data (LOCK, OPTIONS) do no harm.
 //! D4. Checking offline finds something wrong exactly if opening refuses the database or checking it online does; a
 //!     dump shows any database.
@@ -28,58 +31,48 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::contents::{Contents, difference, dump};
-use common::damage::{Golden, LOGGED, cut, overwrite, path, places, read, replace};
+use common::damage::{Golden, LOGGED, cut, overwrite, path, places, read, records, replace};
+use common::goldens::NAMES;
 use common::{dir, simulated};
 use esker::{Error, Result};
 use esker_env::{Env, Fs, MemFs};
 
-/// No damage makes opening, reading, checking or dumping take more memory. The databases have 1 MiB.
+/// No damage makes opening, reading, checking, merging or dumping take more memory. The databases have 1 MiB.
 const MEMORY_BYTES_MAX: usize = 24 << 20;
 /// Nor more time. Generous, since machines under load stall.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
 /// What opening and reading everything gave.
 enum Outcome {
-    Data(Contents),
+    /// The contents, and what `check` says is wrong.
+    Data(Contents, Vec<String>),
     Refused(Error),
-    /// `check` says what is wrong.
-    Problems(Vec<String>),
 }
 
 fn examine(fs: &MemFs) -> Outcome {
     let attempt = || {
         let db = simulated(Arc::new(fs.clone())).open(dir())?;
-        let contents = dump(&db)?;
-        Ok((contents, db.check()?.problems))
+        Ok((dump(&db)?, db.check()?.problems))
     };
-    match attempt() {
-        Ok((contents, problems)) if problems.is_empty() => Outcome::Data(contents),
-        Ok((_, problems)) => Outcome::Problems(problems),
-        Err(error) => Outcome::Refused(error),
-    }
+    attempt().map_or_else(Outcome::Refused, |(contents, problems)| Outcome::Data(contents, problems))
 }
 
-/// What was done to a file.
+/// Merges everything, where the database can be opened, and examines it again; also how the merge ended. A merge that
+/// fails must leave what is there.
+fn merge_and_examine(fs: &MemFs) -> (Result<()>, Outcome) {
+    let merge = || simulated(Arc::new(fs.clone())).open(dir())?.compact();
+    (merge(), examine(fs))
+}
+
+/// Which data may be there, if it is not an error.
 #[derive(Clone, Copy)]
-enum Harm {
-    /// Some bytes are others.
-    Bytes,
-    /// It is shorter, or another file.
-    Content,
-    /// It is not there.
-    Loss,
-}
-
-/// How many of the newest commits may be missing.
-fn commits_at_stake(name: &str, harm: Harm) -> usize {
-    match harm {
-        _ if !name.ends_with(".wal") => 0,
-        Harm::Bytes => 1,
-        // A cut log ends wherever it was cut.
-        Harm::Content => LOGGED,
-        // The manifest names it.
-        Harm::Loss => 0,
-    }
+enum Allowed {
+    /// The newest.
+    Newest,
+    /// The newest, or what there was before the last commit.
+    LastCommitTorn,
+    /// What there was so many commits ago, and no error: where the log was cut, it ends (D2).
+    Exactly(usize),
 }
 
 /// Reads all files one by one, without opening the database: is anything wrong? (D4)
@@ -106,13 +99,13 @@ impl Drop for Tally {
     }
 }
 
-/// Damages one copy and judges what comes of it (D1 to D4).
+/// Damages one copy and judges what comes of it (D1 to D5).
 fn judge(
     golden: &Golden,
     tally: &Tally,
     what: &str,
     names: &[&str],
-    harm: Harm,
+    allowed: Allowed,
     damage: impl FnOnce(&MemFs),
 ) {
     tally.1.fetch_add(1, Ordering::Relaxed);
@@ -122,55 +115,136 @@ fn judge(
     let started = Instant::now();
     let mut results = None;
     let peak = memory::peak_of(|| {
-        let work = || (examine_offline(&fs), examine(&fs));
+        let work = || (examine_offline(&fs), examine(&fs), merge_and_examine(&fs));
         results = Some(catch_unwind(AssertUnwindSafe(work)));
     });
     assert!(peak <= MEMORY_BYTES_MAX, "D5: {what}: {peak} bytes of memory");
     assert!(started.elapsed() <= TIME_MAX, "D5: {what}: {:?}", started.elapsed());
     let results = results.expect("it ran");
-    let (offline, outcome) = results.unwrap_or_else(|_| panic!("D1: {what}: panic"));
+    let (offline, read, (merge, merged)) = results.unwrap_or_else(|_| panic!("D1: {what}: panic"));
     let found_offline = !matches!(&offline, Ok(problems) if problems.is_empty());
-    match outcome {
-        Outcome::Data(found) => {
-            assert!(!found_offline, "D4: {what}: sound, but offline: {offline:?}");
-            if found != golden.newest {
-                let stake = names.iter().map(|name| commits_at_stake(name, harm)).max().unwrap_or(0);
-                let text = difference(&found, &golden.newest);
-                assert!(golden.earlier[..stake].contains(&found), "D1: {what}: wrong data: {text}");
+    let found_online = !matches!(&read, Outcome::Data(_, problems) if problems.is_empty());
+    for (outcome, when) in [(read, ""), (merged, ", after a merge")] {
+        match outcome {
+            Outcome::Data(found, problems) => {
+                judge_data(golden, &found, allowed, &format!("{what}{when}"));
+                let table = names.iter().any(|name| name.ends_with(".sst"));
+                assert!(problems.is_empty() || table, "D1: {what}{when}: found by check only: {problems:?}");
             }
-        }
-        Outcome::Refused(error) => {
-            assert!(found_offline, "D4: {what}: refused, but nothing is found offline: {error}");
-            let harmless = names.iter().all(|name| *name == "LOCK" || *name == "OPTIONS");
-            assert!(!harmless, "D3: {what}: {error}");
-            assert!(names_a_file(&error), "D1: {what}: {error:?}");
-        }
-        Outcome::Problems(problems) => {
-            assert!(found_offline, "D4: {what}: nothing is found offline: {problems:?}");
-            let table = names.iter().any(|name| name.ends_with(".sst"));
-            assert!(table, "D1: {what}: found by check only: {problems:?}");
+            Outcome::Refused(error) => judge_error(&error, names, allowed, &format!("{what}{when}")),
         }
     }
+    if let Err(error) = merge {
+        judge_error(&error, names, allowed, &format!("{what}, merging"));
+    }
+    assert_eq!(found_offline, found_online, "D4: {what}: offline: {offline:?}");
 }
 
-fn names_a_file(error: &Error) -> bool {
-    match error {
-        Error::Corrupt { path, .. } | Error::UnsupportedVersion { path, .. } => path.starts_with(dir()),
-        _ => false,
-    }
+/// The data is some that is allowed (D1, D2).
+fn judge_data(golden: &Golden, found: &Contents, allowed: Allowed, what: &str) {
+    let missing = match allowed {
+        Allowed::Newest => 0..=0,
+        Allowed::LastCommitTorn => 0..=1,
+        Allowed::Exactly(commits) => commits..=commits,
+    };
+    let text = || difference(found, golden.without(*missing.start()));
+    assert!(missing.clone().any(|n| found == golden.without(n)), "D1: {what}: wrong data: {}", text());
+}
+
+/// There may be an error, and it is the right one (D1, D2, D3).
+fn judge_error(error: &Error, names: &[&str], allowed: Allowed, what: &str) {
+    assert!(names_the_damage(error, names), "D1: {what}: {error:?}");
+    let may_fail = !matches!(allowed, Allowed::Exactly(_));
+    assert!(may_fail, "D2: {what}: refused, though nothing stands behind the cut: {error}");
+    let harmless = names.iter().all(|name| *name == "LOCK" || *name == "OPTIONS");
+    assert!(!harmless, "D3: {what}: {error}");
+}
+
+/// The error names a damaged file, or what led to it: CURRENT names the manifest, and a manifest that is not the right
+/// one names tables and segments that are not there, or are others.
+fn names_the_damage(error: &Error, names: &[&str]) -> bool {
+    let (Error::Corrupt { path, .. } | Error::UnsupportedVersion { path, .. }) = error else { return false };
+    let Some(named) = path.strip_prefix(dir()).ok().and_then(Path::to_str) else { return false };
+    let by_manifest = named == "CURRENT" || named.ends_with(".sst") || named.ends_with(".wal");
+    names.iter().any(|name| *name == named || (name.starts_with("MANIFEST-") && by_manifest))
+}
+
+/// What a changed byte may cost.
+fn at_stake(golden: &Golden, name: &str, at: usize) -> Allowed {
+    let last = records(&golden.fs, golden.last_segment()).pop();
+    let is_tail =
+        name == golden.last_segment() && last.is_some_and(|last| (last.start..last.end).contains(&at));
+    // Behind a log that was finished stands an End, which says that its last record was durable.
+    if is_tail && !golden.closed { Allowed::LastCommitTorn } else { Allowed::Newest }
 }
 
 #[test]
 fn d1_a_flipped_bit_anywhere() {
     let tally = Tally::new("a flipped bit");
-    for (golden, sample) in [(Golden::merged(), 200), (Golden::layered(), 60)] {
+    let goldens = [
+        (Golden::merged(), 200),
+        (Golden::layered(), 60),
+        (Golden::twins(), 24),
+        (Golden::killed(), 24),
+        (Golden::segmented(), 24),
+    ];
+    for (golden, sample) in goldens {
         for name in &golden.files {
             let bytes = golden.read(name);
             for at in places(bytes.len(), sample) {
                 let what = format!("bit {} of byte {at} flipped", at % 8);
-                judge(&golden, &tally, &what, &[name], Harm::Bytes, |fs| {
+                judge(&golden, &tally, &what, &[name], at_stake(&golden, name, at), |fs| {
                     overwrite(fs, name, at, &[bytes[at] ^ 1 << (at % 8)]);
                 });
+            }
+        }
+    }
+}
+
+#[test]
+fn d1_a_flipped_bit_in_each_record_of_the_log() {
+    let tally = Tally::new("a flipped bit of a record");
+    for golden in [Golden::merged(), Golden::killed(), Golden::segmented()] {
+        for name in golden.named(".wal") {
+            let bytes = golden.read(name);
+            for record in records(&golden.fs, name) {
+                for at in [record.start, record.start + 13, record.start + 23, record.end - 1] {
+                    judge(
+                        &golden,
+                        &tally,
+                        &format!("byte {at}"),
+                        &[name],
+                        at_stake(&golden, name, at),
+                        |fs| overwrite(fs, name, at, &[bytes[at] ^ 4]),
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn d1_damage_of_each_kind_of_database() {
+    let tally = Tally::new("damage of each kind");
+    for kind in NAMES {
+        let golden = Golden::kind(kind);
+        let last_record = golden.named(".wal").last().and_then(|name| records(&golden.fs, name).pop());
+        for name in &golden.files {
+            let bytes = golden.read(name);
+            let is_last_segment = golden.named(".wal").last() == Some(name);
+            for at in places(bytes.len(), 12) {
+                // What a torn tail costs is known where the states before it are.
+                if is_last_segment && last_record.is_some_and(|last| at >= last.start) {
+                    continue;
+                }
+                let what = format!("{kind}: byte {at} inverted");
+                judge(&golden, &tally, &what, &[name], Allowed::Newest, |fs| {
+                    overwrite(fs, name, at, &[!bytes[at]]);
+                });
+            }
+            if !name.ends_with(".wal-next") {
+                let lose = |fs: &MemFs| fs.remove_file(&path(name)).unwrap();
+                judge(&golden, &tally, &format!("{kind}: loss"), &[name], Allowed::Newest, lose);
             }
         }
     }
@@ -182,76 +256,135 @@ fn d1_any_byte_turned_around() {
     for name in &golden.files {
         let bytes = golden.read(name);
         for at in places(bytes.len(), 60) {
-            judge(&golden, &tally, &format!("byte {at} inverted"), &[name], Harm::Bytes, |fs| {
+            let allowed = at_stake(&golden, name, at);
+            judge(&golden, &tally, &format!("byte {at} inverted"), &[name], allowed, |fs| {
                 overwrite(fs, name, at, &[!bytes[at]]);
             });
         }
     }
 }
 
+/// The bytes of a segment's header.
+const SEGMENT_HEADER_BYTES: usize = 32;
+
 #[test]
 fn d1_cut_at_any_length() {
-    let (tally, golden) = (Tally::new("a cut"), Golden::merged());
-    for name in &golden.files {
-        let bytes = golden.read(name);
-        for len in places(bytes.len(), 100) {
-            let what = format!("cut to {len} of {} bytes", bytes.len());
-            judge(&golden, &tally, &what, &[name], Harm::Content, |fs| cut(fs, name, len));
+    let tally = Tally::new("a cut");
+    for (golden, sample) in [(Golden::merged(), 100), (Golden::killed(), 40), (Golden::segmented(), 40)] {
+        for name in &golden.files {
+            let bytes = golden.read(name);
+            for len in places(bytes.len(), sample) {
+                let what = format!("cut to {len} of {} bytes", bytes.len());
+                // D2. A cut log ends where it was cut, if it is the last segment and its header is left.
+                let allowed = match name == golden.last_segment() && len >= SEGMENT_HEADER_BYTES {
+                    true => Allowed::Exactly(golden.commits_behind(name, len)),
+                    false => Allowed::Newest,
+                };
+                judge(&golden, &tally, &what, &[name], allowed, |fs| cut(fs, name, len));
+            }
         }
+    }
+}
+
+#[test]
+fn d2_a_log_cut_at_the_end_of_each_record() {
+    let (tally, golden) = (Tally::new("a cut between records"), Golden::merged());
+    let name = golden.last_segment();
+    for (i, record) in records(&golden.fs, name).iter().enumerate() {
+        for (len, missing) in
+            [(record.start, LOGGED - i), (record.end - 1, LOGGED - i), (record.end, LOGGED - i - 1)]
+        {
+            let what = format!("cut to {len}, {missing} commits less");
+            judge(&golden, &tally, &what, &[name], Allowed::Exactly(missing), |fs| cut(fs, name, len));
+        }
+    }
+}
+
+#[test]
+fn d2_a_log_of_zeros_behind_a_record_is_one_that_ends_there() {
+    let (tally, golden) = (Tally::new("zeros"), Golden::merged());
+    let name = golden.last_segment();
+    let len = golden.read(name).len();
+    for record in records(&golden.fs, name) {
+        let missing = golden.commits_behind(name, record.start);
+        judge(&golden, &tally, "zeros to the end", &[name], Allowed::Exactly(missing), |fs| {
+            overwrite(fs, name, record.start, &vec![0; len - record.start]);
+        });
+        // With anything valid behind them zeros are damage.
+        judge(&golden, &tally, "a record of zeros", &[name], Allowed::Newest, |fs| {
+            overwrite(fs, name, record.start, &vec![0; record.end - record.start]);
+        });
     }
 }
 
 #[test]
 fn d1_each_file_lost() {
     let tally = Tally::new("a loss");
-    for golden in [Golden::merged(), Golden::layered()] {
+    for golden in
+        [Golden::merged(), Golden::layered(), Golden::twins(), Golden::killed(), Golden::segmented()]
+    {
         for name in &golden.files {
-            judge(&golden, &tally, "loss", &[name], Harm::Loss, |fs| fs.remove_file(&path(name)).unwrap());
+            let lose = |fs: &MemFs| fs.remove_file(&path(name)).unwrap();
+            judge(&golden, &tally, "loss", &[name], Allowed::Newest, lose);
         }
     }
 }
 
 #[test]
 fn d1_each_file_foreign() {
-    let (tally, golden) = (Tally::new("a foreign file"), Golden::merged());
+    let tally = Tally::new("a foreign file");
     let mut rng = fastrand::Rng::with_seed(5);
     let noise: Vec<u8> = (0..5000).map(|_| rng.u8(..)).collect();
     let text = b"This is not the file you are looking for.\n".repeat(20);
-    for name in &golden.files {
-        let len = golden.read(name).len();
-        for (what, bytes) in
-            [("nothing", vec![]), ("noise", noise.clone()), ("text", text.clone()), ("zeros", vec![0; len])]
-        {
-            judge(&golden, &tally, &format!("{what} instead"), &[name], Harm::Content, |fs| {
-                replace(fs, name, &bytes)
-            });
-        }
-        for other in &golden.files {
-            let bytes = golden.read(other);
-            judge(&golden, &tally, &format!("{other} instead"), &[name], Harm::Content, |fs| {
-                replace(fs, name, &bytes)
-            });
+    for golden in [Golden::merged(), Golden::segmented()] {
+        for name in &golden.files {
+            let len = golden.read(name).len();
+            let strange = [
+                ("nothing", vec![]),
+                ("noise", noise.clone()),
+                ("text", text.clone()),
+                ("zeros", vec![0; len]),
+            ];
+            let others = golden.files.iter().map(|other| (other.as_str(), golden.read(other)));
+            for (what, bytes) in strange.into_iter().chain(others) {
+                judge(&golden, &tally, &format!("{what} instead"), &[name], Allowed::Newest, |fs| {
+                    replace(fs, name, &bytes)
+                });
+            }
         }
     }
 }
 
 #[test]
 fn d1_any_two_files_swapped() {
-    let (tally, golden) = (Tally::new("a swap"), Golden::layered());
-    for (i, a) in golden.files.iter().enumerate() {
-        for b in &golden.files[i + 1..] {
-            judge(&golden, &tally, "swap", &[a, b], Harm::Content, |fs| {
-                replace(fs, a, &golden.read(b));
-                replace(fs, b, &golden.read(a));
-            });
+    let tally = Tally::new("a swap");
+    for golden in [Golden::layered(), Golden::twins(), Golden::segmented()] {
+        for (i, a) in golden.files.iter().enumerate() {
+            for b in &golden.files[i + 1..] {
+                judge(&golden, &tally, "swap", &[a, b], Allowed::Newest, |fs| {
+                    replace(fs, a, &golden.read(b));
+                    replace(fs, b, &golden.read(a));
+                });
+            }
         }
     }
 }
 
 #[test]
+fn d1_two_tables_of_one_shape_swapped_are_refused() {
+    let golden = Golden::twins();
+    let [a, b] = golden.twin_tables();
+    let fs = golden.copy();
+    replace(&fs, a, &golden.read(b));
+    replace(&fs, b, &golden.read(a));
+    let error = simulated(Arc::new(fs)).open(dir()).map(drop).unwrap_err();
+    assert!(error.is_corrupt() && names_the_damage(&error, &[a, b]), "{error}");
+}
+
+#[test]
 fn a_torn_log_tail_is_trimmed_in_silence_and_counted() {
     let golden = Golden::merged();
-    let log = golden.files.iter().rfind(|name| name.ends_with(".wal")).unwrap();
+    let log = golden.last_segment();
     let bytes = golden.read(log);
     // In the value of the last commit; what follows it, End, was not synced apart from it.
     let at = bytes.windows(30).rposition(|w| w == [LOGGED as u8 - 1; 30]).unwrap();
@@ -267,7 +400,7 @@ fn a_torn_log_tail_is_trimmed_in_silence_and_counted() {
 #[test]
 fn damage_in_the_middle_of_the_log_is_refused_and_repair_named() {
     let golden = Golden::merged();
-    let log = golden.files.iter().rfind(|name| name.ends_with(".wal")).unwrap();
+    let log = golden.last_segment();
     let at = golden.read(log).windows(30).position(|w| w == [2; 30]).unwrap();
     let fs = golden.copy();
     overwrite(&fs, log, at, b"!");
@@ -330,9 +463,10 @@ fn d3_strange_files_beside_ours_are_left_alone() {
         replace(&fs, name, b"mine");
     }
     match examine(&fs) {
-        Outcome::Data(found) => assert!(found == golden.newest),
+        Outcome::Data(found, problems) => {
+            assert!(found == golden.newest && problems.is_empty(), "{problems:?}")
+        }
         Outcome::Refused(error) => panic!("{error}"),
-        Outcome::Problems(problems) => panic!("{problems:?}"),
     }
     for name in strange {
         assert_eq!(read(&fs, name), b"mine", "{name}");
@@ -341,15 +475,23 @@ fn d3_strange_files_beside_ours_are_left_alone() {
 }
 
 #[test]
-fn canary_unchecked_damage_is_noticed() {
+fn canary_wrong_data_is_noticed() {
+    let tally = Tally::new("a canary");
+    let notices = |golden: &Golden, names: &[&str], allowed: Allowed, damage: &dyn Fn(&MemFs)| {
+        catch_unwind(AssertUnwindSafe(|| judge(golden, &tally, "a canary", names, allowed, damage))).is_err()
+    };
+    let golden = Golden::merged();
+    let log = golden.last_segment().to_owned();
     // A database that holds something else must be told from the golden one.
-    let (tally, golden) = (Tally::new("a canary"), Golden::merged());
-    let other = catch_unwind(AssertUnwindSafe(|| {
-        judge(&golden, &tally, "another commit", &["CURRENT"], Harm::Bytes, |fs| {
-            let db = simulated(Arc::new(fs.clone())).open(dir()).unwrap();
-            db.default_keyspace().put("a", "b").unwrap();
-            db.close().unwrap();
-        });
+    assert!(notices(&golden, &["CURRENT"], Allowed::Newest, &|fs| {
+        let db = simulated(Arc::new(fs.clone())).open(dir()).unwrap();
+        db.default_keyspace().put("a", "b").unwrap();
+        db.close().unwrap();
     }));
-    assert!(other.is_err());
+    // One commit more or less than the cut costs, and an error that names a file that is sound.
+    let start = records(&golden.fs, &log)[4].start;
+    for missing in [3, 5] {
+        assert!(notices(&golden, &[&log], Allowed::Exactly(missing), &|fs| cut(fs, &log, start)));
+    }
+    assert!(notices(&golden, &["CURRENT"], Allowed::Newest, &|fs| overwrite(fs, &log, 0, b"?")));
 }

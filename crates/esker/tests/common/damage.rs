@@ -1,20 +1,22 @@
-//! A closed database with everything in it, whose files the tests of damage spoil.
+//! Databases with everything in them, whose files the tests of damage spoil.
 //!
 //! ```text
-//!   script --> closed database --copy, damage--> open, check, repair, dump
+//!   script --> database --copy, damage--> open, check, repair, dump
 //! ```
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker::Durability;
-use esker_env::{Fs, MemFs, OpenOptions};
+use esker::{Builder, DumpItem, DumpOptions, DumpValue, Durability, TableCompression};
+use esker_env::{Env, Fs, FsRef, MemFs, OpenOptions};
 
 use super::contents::Contents;
+use super::goldens::{EXPECTED, LEFT_BY_A_CRASH, decode, make};
 use super::script::{Change, Script, Step, steps};
 use super::{dir, simulated};
 
-/// A closed database.
+/// A database, closed unless it says otherwise.
 pub struct Golden {
     pub fs: MemFs,
     pub files: Vec<String>,
@@ -24,6 +26,8 @@ pub struct Golden {
     pub earlier: Vec<Contents>,
     /// What it held after each step, oldest first.
     pub history: Vec<Contents>,
+    /// It was closed, so that its log has an end.
+    pub closed: bool,
 }
 
 /// Commits after the last flush: they live in the log.
@@ -32,38 +36,93 @@ pub const LOGGED: usize = 8;
 impl Golden {
     /// One run of merged tables, and a log.
     pub fn merged() -> Golden {
-        Self::after(Vec::new())
+        Self::of(simulated, steps(), logged(), true)
+    }
+
+    /// The same, left by a killed process: its log has no end.
+    pub fn killed() -> Golden {
+        Self::of(simulated, steps(), logged(), false)
     }
 
     /// Several runs, tombstones and range tombstones of several keyspaces in them, and a log.
     pub fn layered() -> Golden {
-        let mut more = Vec::new();
+        let mut flushed = steps();
         for n in 0..4u8 {
             let key = |i: u8| format!("layer/{i:02}").into_bytes();
             let put = |name, i| (name, Change::Put(key(i), vec![n; 20 + usize::from(n)]));
             let mut changes: Vec<_> = (n * 5..n * 5 + 12).map(|i| put("default", i)).collect();
             changes.extend((0..6).map(|i| put("people", i * n)));
             changes.push(("default", Change::Remove(key(n * 5 + 1))));
-            more.push(Step::Commit(changes, Durability::Sync));
+            flushed.push(Step::Commit(changes, Durability::Sync));
             let range = Change::RemoveRange(key(n * 4), key(n * 4 + 2));
-            more.push(Step::Commit(vec![("people", range)], Durability::Sync));
-            more.push(Step::Flush);
+            flushed.push(Step::Commit(vec![("people", range)], Durability::Sync));
+            flushed.push(Step::Flush);
         }
-        Self::after(more)
+        Self::of(simulated, flushed, logged(), true)
     }
 
-    fn after(more: Vec<Step>) -> Golden {
+    /// Two runs of one shape over a small one: the same keys, other values of the same lengths. Only the numbers of
+    /// their commits tell the one table from the other.
+    pub fn twins() -> Golden {
+        let put =
+            |n: u8, tag: u8| ("default", Change::Put(format!("twin/{n:02}").into_bytes(), vec![tag; 20]));
+        let run = |keys: Range<u8>, tag| {
+            [Step::Commit(keys.map(|n| put(n, tag)).collect(), Durability::Sync), Step::Flush]
+        };
+        // The lowest run keeps no numbers.
+        let flushed = [run(0..1, b'-'), run(0..12, b'a'), run(0..12, b'b')].concat();
+        let builder = |fs| simulated(fs).compression(TableCompression::None);
+        let golden = Self::of(builder, flushed, logged(), true);
+        let sizes: Vec<_> = golden.twin_tables().iter().map(|name| golden.read(name).len()).collect();
+        assert!(golden.named(".sst").count() == 3 && sizes[0] == sizes[1], "{sizes:?}");
+        golden
+    }
+
+    /// The two of one shape.
+    pub fn twin_tables(&self) -> [&str; 2] {
+        let tables: Vec<&String> = self.named(".sst").collect();
+        [tables[tables.len() - 2], tables[tables.len() - 1]]
+    }
+
+    /// A log of several segments, whose commits span them.
+    pub fn segmented() -> Golden {
+        let put =
+            |n: u8| Step::Commit(vec![("default", Change::Put(vec![n], vec![n; 1500]))], Durability::Sync);
+        let flushed = (0..4).map(put).collect();
+        let golden =
+            Self::of(|fs| simulated(fs).memtable_bytes(64 << 10), flushed, (4..34).map(put).collect(), true);
+        assert!(golden.named(".wal").count() >= 3, "{:?}", golden.files);
+        golden
+    }
+
+    /// One of the golden directories, as this version writes it. What it held earlier is not known.
+    pub fn kind(name: &str) -> Golden {
         let fs = MemFs::new();
-        let mut script = Script::new(simulated(Arc::new(fs.clone())));
-        script.run(&steps()).expect("no faults");
-        script.run(&more).expect("no faults");
+        fs.create_dir_all(dir()).expect("memory does not fail");
+        let mut made = make(name).expect("no faults");
+        let expected = made.remove(EXPECTED).expect("it says what it holds");
+        made.iter().for_each(|(name, bytes)| replace(&fs, name, bytes));
+        Golden {
+            fs,
+            files: made.into_keys().collect(),
+            newest: decode(std::str::from_utf8(&expected).expect("text")),
+            earlier: Vec::new(),
+            history: Vec::new(),
+            closed: !LEFT_BY_A_CRASH.contains(&name),
+        }
+    }
+
+    /// Does the steps, flushes, and does the others.
+    fn of(builder: impl Fn(FsRef) -> Builder, flushed: Vec<Step>, logged: Vec<Step>, close: bool) -> Golden {
+        let fs = MemFs::new();
+        let mut script = Script::new(builder(Arc::new(fs.clone())));
+        script.run(&flushed).expect("no faults");
         script.step(&Step::Flush).expect("no faults");
         let flushed = script.journal.history().len();
-        for n in 0..LOGGED {
-            let change = Change::Put(format!("logged/{n}").into_bytes(), vec![n as u8; 30]);
-            script.step(&Step::Commit(vec![("default", change)], Durability::Sync)).expect("no faults");
+        script.run(&logged).expect("no faults");
+        if close {
+            script.close().expect("no faults");
         }
-        script.close().expect("no faults");
         // Obsolete tables may still be on their way out: what is there now stays.
         let fs = fs.crash_keep_all();
         let history: Vec<Contents> =
@@ -75,7 +134,27 @@ impl Golden {
         files.sort();
         let kinds = [".wal", ".sst", "MANIFEST", "CURRENT", "OPTIONS", "LOCK"];
         assert!(kinds.iter().all(|kind| files.iter().any(|f| f.contains(kind))), "{files:?}");
-        Golden { fs, files, newest, earlier, history }
+        Golden { fs, files, newest, earlier, history, closed: close }
+    }
+
+    /// The files whose names end so, in order.
+    pub fn named(&self, suffix: &str) -> impl Iterator<Item = &String> {
+        self.files.iter().filter(move |name| name.ends_with(suffix))
+    }
+
+    /// The last segment of the log.
+    pub fn last_segment(&self) -> &str {
+        self.named(".wal").last().expect("there is a log")
+    }
+
+    /// What it holds without so many of the newest commits.
+    pub fn without(&self, commits: usize) -> &Contents {
+        commits.checked_sub(1).map_or(&self.newest, |n| &self.earlier[n])
+    }
+
+    /// How many commits end behind the first `len` bytes of a segment.
+    pub fn commits_behind(&self, segment: &str, len: usize) -> usize {
+        records(&self.fs, segment).iter().filter(|record| record.ends_commit && record.end > len).count()
     }
 
     /// A copy to damage.
@@ -87,6 +166,96 @@ impl Golden {
     pub fn read(&self, name: &str) -> Vec<u8> {
         read(&self.fs, name)
     }
+}
+
+/// Commits that stay in the log.
+fn logged() -> Vec<Step> {
+    let put = |n: usize| Change::Put(format!("logged/{n}").into_bytes(), vec![n as u8; 30]);
+    (0..LOGGED).map(|n| Step::Commit(vec![("default", put(n))], Durability::Sync)).collect()
+}
+
+/// A record of the log.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    /// Where its header begins, and where its payload ends.
+    pub start: usize,
+    pub end: usize,
+    /// The number of its commit.
+    pub seq: u64,
+    /// It is a whole commit, or the last part of one.
+    pub ends_commit: bool,
+}
+
+/// The records of a sound segment, as `dump` shows them.
+pub fn records(fs: &MemFs, segment: &str) -> Vec<Record> {
+    const HEADER_BYTES: usize = 24;
+    let mut records = Vec::new();
+    dump_file(fs, segment, |item| {
+        if item.kind == "record" {
+            let (start, bytes) = (item.offset as usize, number(&item, "bytes") as usize);
+            let ends_commit = ["full", "last"].contains(&&*text(&item, "kind"));
+            let end = start + HEADER_BYTES + bytes;
+            records.push(Record { start, end, seq: number(&item, "seq"), ends_commit });
+        }
+    });
+    records
+}
+
+/// The first and the last key that a table states, as they are stored.
+pub fn table_range(fs: &MemFs, table: &str) -> (Vec<u8>, Vec<u8>) {
+    let mut range = None;
+    dump_file(fs, table, |item| {
+        if item.kind == "properties" {
+            range = Some((bytes(&item, "first"), bytes(&item, "last")));
+        }
+    });
+    range.expect("a sound table")
+}
+
+/// A block of a table.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Where it lies.
+    pub start: usize,
+    pub end: usize,
+    /// Its keys, as they are stored.
+    pub keys: Vec<Vec<u8>>,
+}
+
+/// The blocks of a sound table.
+pub fn blocks(fs: &MemFs, table: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    dump_file(fs, table, |item| match item.kind {
+        "block" => {
+            let start = item.offset as usize;
+            blocks.push(Block { start, end: start + number(&item, "bytes") as usize, keys: Vec::new() });
+        }
+        "put" | "tombstone" => blocks.last_mut().expect("a block").keys.push(bytes(&item, "key")),
+        _ => {}
+    });
+    blocks
+}
+
+fn dump_file(fs: &MemFs, name: &str, each: impl FnMut(DumpItem)) {
+    let env = Env::simulated(Arc::new(fs.clone()), 1);
+    DumpOptions::default().env(env).dump(path(name), each).expect("memory does not fail");
+}
+
+fn field<'a>(item: &'a DumpItem, name: &str) -> &'a DumpValue {
+    let field = item.fields.iter().find(|(key, _)| *key == name);
+    &field.unwrap_or_else(|| panic!("{name} of {item:?}")).1
+}
+
+fn number(item: &DumpItem, name: &str) -> u64 {
+    if let DumpValue::Number(n) = field(item, name) { *n } else { panic!("{name} of {item:?}") }
+}
+
+fn text(item: &DumpItem, name: &str) -> String {
+    if let DumpValue::Text(text) = field(item, name) { text.clone() } else { panic!("{name} of {item:?}") }
+}
+
+fn bytes(item: &DumpItem, name: &str) -> Vec<u8> {
+    if let DumpValue::Bytes(bytes) = field(item, name) { bytes.clone() } else { panic!("{name} of {item:?}") }
 }
 
 /// The path of a file of the database.
