@@ -243,7 +243,7 @@ pub(crate) struct Check {
 pub(crate) struct Repair {
     /// Directory of the damaged database
     pub(crate) source: PathBuf,
-    /// Directory of the new one: missing, or empty
+    /// Directory of the new one: missing, or empty, and not in the damaged one
     pub(crate) target: PathBuf,
 }
 

@@ -1,6 +1,7 @@
 //! `esker repair`: salvage what can be read of a damaged database into a new one.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use esker::{Db, LostKeys, RepairReport};
 use serde_json::{Value, json};
@@ -11,8 +12,9 @@ use crate::failure::{Failure, Result};
 use crate::output;
 
 pub(super) fn run(args: &Args, repair: &Repair) -> Result<Answer> {
+    let to_make = missing(&repair.target);
     let repaired = Db::builder().repair(&repair.source, &repair.target);
-    let report = repaired.map_err(|error| match error {
+    let report = repaired.inspect_err(|_| remove_empty(&to_make)).map_err(|error| match error {
         // The target is what a full disk or a refusal is about.
         esker::Error::NotFound(path) => Failure::message(format!("no database in {}", path.display())),
         esker::Error::Locked { .. } => Failure::Engine(repair.source.clone(), error),
@@ -24,6 +26,20 @@ pub(super) fn run(args: &Args, repair: &Repair) -> Result<Answer> {
         print(repair, &report)?;
     }
     Ok(if report.losses.is_empty() { Answer::Yes } else { Answer::No })
+}
+
+/// The directories that a repair has to make, the innermost first.
+fn missing(target: &Path) -> Vec<PathBuf> {
+    let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && std::fs::symlink_metadata(dir).is_err();
+    target.ancestors().take_while(is_missing).map(Path::to_path_buf).collect()
+}
+
+/// Removes what a failed repair has made of these directories. The engine has removed its files; anything else stays.
+fn remove_empty(dirs: &[PathBuf]) {
+    for dir in dirs {
+        // The error that matters is the one that ended the repair.
+        let _ignored = std::fs::remove_dir(dir);
+    }
 }
 
 fn print(repair: &Repair, report: &RepairReport) -> Result<()> {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::types::key::decode_key;
+use crate::types::key_range::KeyRange;
 use crate::types::{Error, KeyspaceId};
 
 /// What a repair has done and what it could not save.
@@ -92,6 +93,11 @@ impl LostKeys {
     pub(super) fn between(low: Option<&[u8]>, high: Option<&[u8]>) -> LostKeys {
         let place = |key: &[u8]| decode_key(key).map(|(id, key)| (id, key.to_vec()));
         LostKeys::Between(low.and_then(place), high.and_then(place))
+    }
+
+    /// All that a table of this range may hold; any if the range is not known.
+    pub(super) fn of_table(range: Option<&KeyRange>) -> LostKeys {
+        range.map_or(LostKeys::Any, |range| LostKeys::between(Some(&range.start), Some(range.end.key())))
     }
 
     /// Whether the key of this keyspace may be among them.

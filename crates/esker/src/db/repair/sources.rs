@@ -79,9 +79,7 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
         let meta = added.iter().find(|table| table.file == *file).map(|table| &table.meta);
         let path = table_path(dir, *file);
         let error = Error::corrupt("table", &path, 0, "the manifest names it, but it is missing");
-        let keys = meta.map_or(LostKeys::Any, |meta| {
-            LostKeys::between(Some(&meta.range.start), Some(meta.range.end.key()))
-        });
+        let keys = LostKeys::of_table(meta.map(|meta| &meta.range));
         report.lose(error, meta.map_or(0, |meta| meta.file_bytes), keys);
     }
     let tables = files.iter().filter(|id| on_disk.contains(id));

@@ -19,6 +19,7 @@ use super::target::Target;
 use crate::manifest::edit::AddedTable;
 use crate::sstable::{LostContent, SalvageScan, SalvageTable, TableDamage};
 use crate::types::entry::Kind;
+use crate::types::key_range::KeyRange;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::types::{Error, FileId, Result, SeqNo};
 
@@ -32,10 +33,10 @@ struct Waiting<'s> {
 pub(super) fn salvage(
     env: &Env,
     sources: &Sources,
+    mut surveyed: Survey<'_>,
     target: &mut Target,
     report: &mut RepairReport,
 ) -> Result<()> {
-    let mut surveyed = survey(env, sources, report)?;
     // The last one is opened first.
     surveyed.waiting.sort_by(|a, b| b.lower_bound.cmp(&a.lower_bound));
     target.newest_flushed = target.newest_flushed.max(surveyed.max_seq);
@@ -68,13 +69,14 @@ pub(super) fn salvage(
 }
 
 /// What a first look at all tables gives.
-struct Survey<'s> {
+pub(super) struct Survey<'s> {
     waiting: Vec<Waiting<'s>>,
     tombstones: Vec<RangeTombstone>,
     max_seq: SeqNo,
 }
 
-fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairReport) -> Result<Survey<'s>> {
+/// Looks at all parts of all tables but their blocks. Writes nothing.
+pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairReport) -> Result<Survey<'s>> {
     let mut out = Survey { waiting: Vec::new(), tombstones: Vec::new(), max_seq: SeqNo::ZERO };
     let mut unaccounted: Vec<&AddedTable> = sources.described.iter().collect();
     for source in &sources.tables {
@@ -82,7 +84,9 @@ fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairReport) -> Res
             Ok(table) => table,
             Err(error @ Error::UnsupportedVersion { .. }) => return Err(error),
             Err(error) => {
-                report.lose(error, 0, LostKeys::Any);
+                let described = sources.described.iter().find(|added| added.file == source.file);
+                let bytes = described.map_or(0, |added| added.meta.file_bytes);
+                report.lose(error, bytes, LostKeys::of_table(described.map(|added| &added.meta.range)));
                 unaccounted.retain(|added| added.file != source.file);
                 continue;
             }
@@ -100,8 +104,10 @@ fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairReport) -> Res
         if let Some(properties) = &table.properties {
             out.max_seq = out.max_seq.max(properties.max_seq);
         }
+        let stated = table.properties.as_ref().map(|properties| &properties.range);
+        let range = described.map(|added| &added.meta.range).or(stated);
         for damage in &table.damage {
-            tell(damage, is_all_found(&table, damage, described), described, report);
+            tell(damage, is_all_found(&table, damage, described), range, report);
         }
         out.tombstones.extend(table.tombstones.iter());
         out.waiting.push(Waiting { source, lower_bound: table.lower_bound() });
@@ -113,9 +119,7 @@ fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairReport) -> Res
         let source = sources.tables.iter().find(|source| source.file == added.file);
         let path = source.map(|source| source.path.clone()).unwrap_or_default();
         let error = Error::corrupt("table", path, 0, "another file stands in its place");
-        let range = &added.meta.range;
-        let keys = LostKeys::between(Some(&range.start), Some(range.end.key()));
-        report.lose(error, added.meta.file_bytes, keys);
+        report.lose(error, added.meta.file_bytes, LostKeys::of_table(Some(&added.meta.range)));
     }
     Ok(out)
 }
@@ -141,13 +145,12 @@ fn is_all_found(table: &SalvageTable, damage: &TableDamage, described: Option<&A
     }
 }
 
-/// Reports damage of a table; `found`: what it is about was found elsewhere.
-fn tell(damage: &TableDamage, found: bool, described: Option<&AddedTable>, report: &mut RepairReport) {
+/// Reports damage of a table of this range; `found`: what it is about was found elsewhere.
+fn tell(damage: &TableDamage, found: bool, range: Option<&KeyRange>, report: &mut RepairReport) {
     match &damage.lost {
         _ if found => report.notes.push(damage.error.to_string()),
         LostContent::Nothing => report.notes.push(damage.error.to_string()),
         LostContent::Keys(low, high) => {
-            let range = described.map(|added| &added.meta.range);
             let low = low.as_deref().or(range.map(|range| range.start.as_slice()));
             let high = high.as_deref().or(range.map(|range| range.end.key()));
             let keys = LostKeys::between(low, high);
@@ -156,8 +159,10 @@ fn tell(damage: &TableDamage, found: bool, described: Option<&AddedTable>, repor
                 loss.offset = damage.start;
             }
         }
-        // Keys that were removed by range may be back.
-        LostContent::RangeTombstones => report.lose(damage.error.duplicate(), damage.bytes, LostKeys::Any),
+        // Keys that were removed by range may be back: those of the table's range, which covers its range tombstones.
+        LostContent::RangeTombstones => {
+            report.lose(damage.error.duplicate(), damage.bytes, LostKeys::of_table(range));
+        }
     }
 }
 
@@ -212,7 +217,8 @@ impl Merge<'_> {
         }
         report.blocks += scan.blocks_read;
         let described = self.described.iter().find(|added| added.file == file);
-        scan.damage.iter().for_each(|damage| tell(damage, false, described, report));
+        let range = described.map(|added| &added.meta.range);
+        scan.damage.iter().for_each(|damage| tell(damage, false, range, report));
         self.open[at] = None;
     }
 
