@@ -22,6 +22,9 @@ use common::{dir, simulated};
 use esker::Error;
 use esker_env::{Fs, MemFs};
 
+/// The newest directories of golden databases: those that this version would write.
+const NEWEST: u8 = 2;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens")
 }
@@ -99,7 +102,7 @@ fn co3_a_manifest_of_version_1_is_brought_to_version_2_and_a_lost_log_is_noticed
         assert_eq!(manifest_header(&fs).last(), Some(&written), "{name}");
         let open = |fs: &MemFs| simulated(Arc::new(fs.clone())).memtable_bytes(64 << 10).open(dir());
         drop(open(&fs).unwrap());
-        assert_eq!(manifest_header(&fs).last(), Some(&2), "{name}");
+        assert_eq!(manifest_header(&fs).last(), Some(&NEWEST), "{name}");
         assert!(dump_sound(&open(&fs).unwrap()).unwrap() == expected, "{name}");
         for segment in fs.list_dir(dir()).unwrap().iter().filter(|name| name.ends_with(".wal")) {
             let fs = fs.kill();
@@ -117,13 +120,24 @@ fn co3_a_manifest_of_version_1_is_brought_to_version_2_and_a_lost_log_is_noticed
 
 #[test]
 fn what_this_version_writes_is_what_its_directories_expect() {
+    assert!(!root().join(format!("database-{}", NEWEST + 1)).exists(), "there are newer ones");
+    let dir = root().join(format!("database-{NEWEST}"));
+    let mut there: Vec<_> = goldens().into_iter().filter(|golden| golden.starts_with(&dir)).collect();
     for name in NAMES {
+        let golden = dir.join(name);
+        assert!(there.contains(&golden), "{} is missing", golden.display());
+        there.retain(|other| *other != golden);
         let files = make(name).unwrap();
         let expected = String::from_utf8(files[EXPECTED].clone()).unwrap();
         assert_eq!(encode(&decode(&expected)), expected, "{name}");
+        let kept = std::fs::read_to_string(golden.join(EXPECTED)).unwrap();
+        assert!(kept == expected, "{name}: {}", difference(&decode(&expected), &decode(&kept)));
+        let version = manifest_header(&load(&golden).0).pop();
+        assert_eq!(version, Some(NEWEST), "{name}: the manifest's version");
         let bytes: usize = files.values().map(Vec::len).sum();
         assert!(bytes < 60_000, "{name}: {bytes} bytes are too many for the repository");
     }
+    assert!(there.is_empty(), "nobody makes {there:?}");
 }
 
 /// Raises a number in a file whose bytes `covered` have their checksum at `crc_at`.
