@@ -1,7 +1,8 @@
 //! Checking a database while it is written, and finding what a check must find.
 //!
 //! K1. A check of a sound database finds nothing, whatever goes on meanwhile.
-//! K2. Each kind of disagreement between files that are sound in themselves is found.
+//! K2. Each kind of disagreement between files that are sound in themselves is found: here what is seen from outside;
+//!     what a manifest or a catalog may say wrongly is in `src/db/check/tests.rs`.
 #![expect(clippy::disallowed_methods, reason = "writers are threads of their own")]
 
 mod common;
@@ -9,7 +10,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use common::damage::{Golden, path};
+use common::damage::{Golden, path, read, records, replace};
 use common::{dir, simulated, tiny};
 use esker::{Durability, Error};
 use esker_env::{Env, Fs, MemFs};
@@ -63,13 +64,14 @@ fn k2_leftovers_are_noted_and_missing_files_are_problems() {
     let builder = || simulated(Arc::new(fs.clone()));
     let sound = builder().check_offline(dir()).unwrap();
     assert!(sound.problems.is_empty() && sound.live_keys > 0 && sound.commits > 0, "{sound:?}");
-    common::damage::replace(&fs, "999999.sst", b"an orphan");
-    common::damage::replace(&fs, "CURRENT.tmp", b"left over");
+    replace(&fs, "999999.sst", b"an orphan");
+    replace(&fs, "CURRENT.tmp", b"left over");
     let noted = builder().check_offline(dir()).unwrap();
     assert!(noted.problems.is_empty(), "{:?}", noted.problems);
     assert!(noted.notes.iter().filter(|n| n.contains("not needed")).count() >= 2, "{:?}", noted.notes);
     // Two problems at once: both are told.
-    let tables: Vec<_> = golden.files.iter().filter(|n| n.ends_with(".sst")).collect();
+    let is_needed = |name: &&String| !sound.notes.iter().any(|note| note.contains(&***name));
+    let tables: Vec<_> = golden.named(".sst").filter(is_needed).collect();
     fs.remove_file(&path(tables[0])).unwrap();
     common::damage::overwrite(&fs, tables[1], 3, b"?");
     common::damage::overwrite(&fs, tables[1], golden.read(tables[1]).len() - 30, b"?");
@@ -93,6 +95,47 @@ fn k2_a_database_that_was_never_finished_is_none_and_one_without_current_is_dama
     let problems = builder().check_offline(dir()).unwrap().problems;
     assert!(problems.iter().any(|problem| problem.contains("CURRENT")), "{problems:?}");
     assert!(builder().open(dir()).unwrap_err().is_corrupt());
+}
+
+#[test]
+fn k2_commits_that_finished_segments_miss_are_found_while_the_database_is_open() {
+    let fs = MemFs::new();
+    let builder = || simulated(Arc::new(fs.clone())).memtable_bytes(64 << 10);
+    let db = builder().open(dir()).unwrap();
+    let keyspace = db.default_keyspace();
+    for n in 0..60u8 {
+        keyspace.put([n], vec![n; 700]).unwrap();
+        if n == 9 {
+            db.flush().unwrap();
+        }
+    }
+    let names = fs.list_dir(dir()).unwrap();
+    let segments: Vec<_> = names.iter().filter(|name| name.ends_with(".wal")).collect();
+    assert!(segments.len() > 2, "{names:?}");
+    assert_eq!(db.check().unwrap().problems, Vec::<String>::new());
+    for segment in &segments[..segments.len() - 1] {
+        let (bytes, all) = (read(&fs, segment), records(&fs, segment));
+        // Whole commits at the beginning, in the middle, and at the end, each with another behind it.
+        for n in [0, all.len() / 2, all.len() - 2] {
+            let (record, next) = (all[n], all[n + 1]);
+            let is_whole = |n: usize| n == 0 || all[n - 1].seq != all[n].seq;
+            if !record.ends_commit || !is_whole(n) || (n == 0 && *segment != segments[0]) {
+                continue;
+            }
+            let mut without = [&bytes[..record.start], &bytes[next.start..]].concat();
+            without.resize(bytes.len(), 0);
+            replace(&fs, segment, &without);
+            let found = db.check().unwrap().problems;
+            let expected = format!("commit {} follows commit {}", record.seq + 1, record.seq - 1);
+            assert_eq!(found.len(), 1, "{segment}, record {n}: {found:#?}");
+            assert!(found[0].contains(&**segment) && found[0].contains(&expected), "{found:#?}");
+            let killed = fs.kill();
+            let offline = simulated(Arc::new(killed)).check_offline(dir()).unwrap().problems;
+            assert!(offline.iter().any(|p| p.contains(&expected)), "{offline:#?}");
+        }
+        replace(&fs, segment, &bytes);
+    }
+    assert_eq!(db.check().unwrap().problems, Vec::<String>::new());
 }
 
 #[test]

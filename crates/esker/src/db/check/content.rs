@@ -1,33 +1,37 @@
 //! Checks what the tables and memtables hold together: order between runs, keyspaces, counts.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::CheckReport;
 use crate::compaction::merge::{MergeScan, Source};
 use crate::db::catalog;
 use crate::encoding::bytes::ByteReader;
-use crate::manifest::version::Version;
+use crate::manifest::version::{Run, Version};
 use crate::read::source::Nothing;
 use crate::read::view::ReadView;
 use crate::read::visible::{Bounds, VisibleCursor};
 use crate::types::key::decode_key;
+use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{KeyspaceId, Result, SeqNo};
 
 /// More problems of one kind than this are counted, not listed.
 const LISTED_MAX: u64 = 10;
 
-/// VN1: for any key, what a run holds is newer than what older runs hold.
+/// VN1: for any key, what a run holds is newer than what older runs hold, range tombstones included.
 pub(super) fn check_runs(version: &Version, dir: &Path, report: &mut CheckReport) {
     let runs = version.runs();
     if runs.len() < 2 {
         return;
     }
-    let mut wrong = 0;
+    let removed: Vec<RangeTombstones> = runs.iter().map(|run| range_tombstones(run)).collect();
+    check_range_tombstones(runs, &removed, dir, report);
+    let (mut wrong, mut wrongly_removed) = (0, 0);
     let walked = (|| -> Result<()> {
-        let tables =
-            |run: &crate::manifest::version::Run| run.tables().iter().map(|t| t.table.clone()).collect();
+        let tables = |run: &Run| run.tables().iter().map(|t| t.table.clone()).collect();
         let mut scan = MergeScan::new(runs.iter().map(|run| Source::run(tables(run))))?;
         let mut last: (Vec<u8>, usize) = (Vec::new(), 0);
         while let Some(entry) = scan.next()? {
@@ -36,16 +40,29 @@ pub(super) fn check_runs(version: &Version, dir: &Path, report: &mut CheckReport
             if key == last.0 && rank < last.1 {
                 wrong += 1;
                 if wrong <= LISTED_MAX {
-                    let (newer, older) = (&runs[rank], &runs[last.1]);
+                    let (newer, older) = (show(&runs[rank]), show(&runs[last.1]));
                     report.problem(format!(
-                        "{}: key \"{}\": run {} of level {} holds version {seq}, older than what run {} of level {} \
-                         holds below it",
+                        "{}: key \"{}\": {newer} holds version {seq}, older than what {older} holds below it",
                         dir.display(),
                         key.escape_ascii(),
-                        newer.id.0,
-                        newer.level.get(),
-                        older.id.0,
-                        older.level.get(),
+                    ));
+                }
+            }
+            for (other, removed) in removed.iter().enumerate() {
+                let Some(fragment) = removed.fragment_of(&key) else { continue };
+                let is_wrong = match other.cmp(&rank) {
+                    Ordering::Less => fragment.seqs.last().is_some_and(|oldest| *oldest < seq),
+                    Ordering::Greater => fragment.seqs.first().is_some_and(|newest| seq < *newest),
+                    Ordering::Equal => false,
+                };
+                wrongly_removed += u64::from(is_wrong);
+                if is_wrong && wrongly_removed <= LISTED_MAX {
+                    let (this, other) = (show(&runs[rank]), show(&runs[other]));
+                    report.problem(format!(
+                        "{}: key \"{}\": version {seq} in {this} and its range tombstone in {other} stand the wrong way \
+                         round",
+                        dir.display(),
+                        key.escape_ascii(),
                     ));
                 }
             }
@@ -56,12 +73,62 @@ pub(super) fn check_runs(version: &Version, dir: &Path, report: &mut CheckReport
     if wrong > LISTED_MAX {
         report.problem(format!("{}: {wrong} versions stand above newer ones", dir.display()));
     }
+    if wrongly_removed > LISTED_MAX {
+        let text = "versions and their range tombstones stand the wrong way round";
+        report.problem(format!("{}: {wrongly_removed} {text}", dir.display()));
+    }
     // A damaged block was reported with its table.
     if let Err(error) = walked
         && report.problems.is_empty()
     {
         report.problem(error);
     }
+}
+
+/// The same among range tombstones: those of a run are newer than those over the same keys in older runs.
+fn check_range_tombstones(
+    runs: &[Arc<Run>],
+    removed: &[RangeTombstones],
+    dir: &Path,
+    report: &mut CheckReport,
+) {
+    let mut wrong = 0;
+    for (rank, newer) in removed.iter().enumerate() {
+        for (below, older) in removed.iter().enumerate().skip(rank + 1) {
+            for fragment in newer.fragments() {
+                let others = older.fragments();
+                let from = others.partition_point(|other| other.end <= fragment.start);
+                for other in others[from..].iter().take_while(|other| other.start < fragment.end) {
+                    let (Some(oldest), Some(newest)) = (fragment.seqs.last(), other.seqs.first()) else {
+                        continue;
+                    };
+                    wrong += u64::from(oldest < newest);
+                    if oldest < newest && wrong <= LISTED_MAX {
+                        let (this, below) = (show(&runs[rank]), show(&runs[below]));
+                        report.problem(format!(
+                            "{}: keys from \"{}\": {this} holds range tombstone {oldest}, older than what {below} \
+                             holds below it",
+                            dir.display(),
+                            other.start.escape_ascii(),
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    if wrong > LISTED_MAX {
+        report.problem(format!("{}: {wrong} range tombstones stand above newer ones", dir.display()));
+    }
+}
+
+/// All range tombstones of a run.
+fn range_tombstones(run: &Run) -> RangeTombstones {
+    RangeTombstones::new(run.tables().iter().flat_map(|t| t.table.range_tombstones().iter()))
+}
+
+/// A run, for people.
+fn show(run: &Run) -> String {
+    format!("run {} of level {}", run.id.0, run.level.get())
 }
 
 /// Counts the live keys at a commit, and compares them with what is `said`; `None`: not known for this keyspace.

@@ -8,33 +8,55 @@ use super::CheckReport;
 use crate::types::{Error, Result, SeqNo};
 use crate::wal::{self, LogExtent, LogPiece, SegmentPiece};
 
-/// The segments that are finished, of a log that is being written meanwhile.
-pub(super) fn check_finished(env: &Env, dir: &Path, from: u64, report: &mut CheckReport) -> Result<()> {
+/// The segments that are finished, of a log that is being written meanwhile. Every commit after `flushed` must be there.
+pub(super) fn check_finished(
+    env: &Env,
+    dir: &Path,
+    from: u64,
+    flushed: SeqNo,
+    report: &mut CheckReport,
+) -> Result<()> {
     let segments = wal::segments(env, dir, from)?;
     let Some((_, finished)) = segments.split_last() else { return Ok(()) };
+    // The segment to come, and the commit that stands before it: not known where the segments before it were released
+    // meanwhile.
+    let (mut next, mut before) = (from, Some(flushed));
     for &number in finished {
         let path = wal::file_name::segment_path(dir, number);
+        let mut last = before.filter(|_| number == next);
         let (mut problems, mut commits) = (Vec::new(), 0);
         let mut corrupt =
             |what, offset, detail: &str| problems.push(Error::corrupt(what, &path, offset, detail));
         let mut header = None;
         let walked = wal::walk_segment_file(env, &path, number, &mut |piece| match piece {
             SegmentPiece::Header(error) => header = error,
-            SegmentPiece::Record { kind, .. } => commits += u64::from(kind == "full" || kind == "last"),
-            SegmentPiece::Damage { offset, detail, .. } => corrupt("WAL record", offset, detail),
+            SegmentPiece::Record { offset, kind, seq, .. } => {
+                if let Some(before) = last.take_if(|last| seq > last.next()) {
+                    corrupt("commit", offset, &format!("commit {seq} follows commit {before}"));
+                }
+                if kind == "full" || kind == "last" {
+                    commits += 1;
+                    // The first ones may be in tables already.
+                    last = Some(last.map_or(seq, |last| last.max(seq)));
+                }
+            }
+            SegmentPiece::Damage { offset, detail, .. } => {
+                corrupt("WAL record", offset, detail);
+                last = None;
+            }
             SegmentPiece::Tail { offset, .. } => {
-                corrupt(
-                    "WAL segment",
-                    offset,
-                    "it does not end in an end record, and a newer segment follows",
-                );
+                let detail = "it does not end in an end record, and a newer segment follows";
+                corrupt("WAL segment", offset, detail);
+                last = None;
             }
             SegmentPiece::End { .. } => {}
         });
         problems.extend(header);
         problems.extend(walked.err());
+        (next, before) = (number + 1, last);
         // Released meanwhile: its file was recycled or deleted, and what was read says nothing.
         if !problems.is_empty() && !env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
+            before = None;
             continue;
         }
         report.log_segments += 1;

@@ -12,6 +12,8 @@ mod content;
 mod log;
 mod offline;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 pub use self::offline::check_offline;
 
@@ -55,7 +57,8 @@ impl CheckReport {
 
 impl Core {
     /// Verifies the manifest, every block of every table, the order of keys and of runs, that no segment of the log is
-    /// lost, the finished ones, and that the live keys of each keyspace are as many as `len` says.
+    /// lost, that the finished ones are sound and miss no commit, and that the live keys of each keyspace are as many as
+    /// `len` says.
     pub(crate) fn check(&self) -> Result<CheckReport> {
         self.check_open()?;
         let mut report = CheckReport::default();
@@ -77,7 +80,8 @@ impl Core {
         }
         content::check_runs(&view.version, &self.dir, &mut report);
         log::check_named(&self.env, &self.dir, || self.manifest.lock().state().log_extent(), &mut report)?;
-        log::check_finished(&self.env, &self.dir, state.log_extent().from, &mut report)?;
+        let flushed = state.flushed_seq.unwrap_or_default();
+        log::check_finished(&self.env, &self.dir, state.log_extent().from, flushed, &mut report)?;
         let said = |id| {
             let keyspace = keyspaces.iter().find(|keyspace| keyspace.id == id)?;
             Some(keyspace.counter.at(snapshot.seq()))

@@ -1,0 +1,239 @@
+//! What only disagrees: files that are sound in themselves, a manifest that says something else of them, a catalog that
+//! cannot be. Each message of `tables.rs` and `content.rs` is seen.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::{Env, Fs, MemFs, OpenOptions};
+
+use super::{CheckReport, tables};
+use crate::db::Db;
+use crate::db::catalog;
+use crate::db::options::Builder;
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::file_name::table_path;
+use crate::manifest::log::ManifestLog;
+use crate::manifest::version::{Level, RunId};
+use crate::sstable::SalvageTable;
+use crate::txn::commit::Durability;
+use crate::txn::write_set::WriteSet;
+use crate::types::key::encode_key;
+use crate::types::key_range::End;
+use crate::types::{FileId, KeyspaceId, SeqNo};
+
+fn dir() -> &'static Path {
+    Path::new("db")
+}
+
+fn builder(fs: &MemFs) -> Builder {
+    Builder::default().env(Env::simulated(Arc::new(fs.clone()), 1)).stepped().memory(1 << 20).block_bytes(128)
+}
+
+fn key(n: u8) -> String {
+    format!("key/{n:02}")
+}
+
+/// A closed database: the runs of [`RUNS`], each a table of its own, two keyspaces and a log.
+fn sample() -> MemFs {
+    let fs = MemFs::new();
+    let db = builder(&fs).open(dir()).unwrap();
+    let all = db.default_keyspace();
+    let people = db.keyspace("people").unwrap();
+    let put = |keys: std::ops::Range<u8>, value: &str| {
+        keys.for_each(|n| all.put(key(n), value).unwrap());
+    };
+    people.put("ann", "1").unwrap();
+    put(0..20, "oldest");
+    db.flush().unwrap();
+    put(0..15, "older");
+    db.flush().unwrap();
+    put(0..15, "newer");
+    db.flush().unwrap();
+    all.remove_range(key(16)..key(18)).unwrap();
+    db.flush().unwrap();
+    all.remove_range(key(17)..key(19)).unwrap();
+    db.flush().unwrap();
+    put(16..17, "back");
+    db.flush().unwrap();
+    put(19..20, "logged");
+    db.close().unwrap();
+    fs
+}
+
+/// The runs by age: their places among the tables sorted by run number.
+mod runs {
+    pub(super) const OLDEST: usize = 0;
+    pub(super) const OLDER: usize = 1;
+    pub(super) const NEWER: usize = 2;
+    pub(super) const REMOVED: usize = 3;
+    pub(super) const REMOVED_TOO: usize = 4;
+    pub(super) const BACK: usize = 5;
+    pub(super) const COUNT: usize = 6;
+}
+
+/// Has the manifest say something else.
+fn alter(fs: &MemFs, change: impl FnOnce(&mut VersionEdit)) {
+    let env = Env::simulated(Arc::new(fs.clone()), 1);
+    let (_, mut state) = ManifestLog::recover(&env, dir()).unwrap().unwrap();
+    state.added.sort_by_key(|added| added.run);
+    assert_eq!(state.added.len(), runs::COUNT);
+    change(&mut state);
+    ManifestLog::create(&env, dir(), FileId::new(900), state).unwrap();
+}
+
+fn check_offline(fs: &MemFs) -> CheckReport {
+    builder(fs).check_offline(dir()).unwrap()
+}
+
+fn assert_found(report: &CheckReport, message: &str) {
+    assert!(report.problems.iter().any(|problem| problem.contains(message)), "{message}: {report:#?}");
+}
+
+/// Puts two tables into each other's runs.
+fn swap_runs(state: &mut VersionEdit, a: usize, b: usize) {
+    let [one, other] = state.added.get_disjoint_mut([a, b]).unwrap();
+    std::mem::swap(&mut one.run, &mut other.run);
+    std::mem::swap(&mut one.level, &mut other.level);
+}
+
+#[test]
+fn what_is_sound_is_sound() {
+    let fs = sample();
+    assert_eq!(check_offline(&fs).problems, Vec::<String>::new());
+    // Writing the manifest anew is no change.
+    alter(&fs, |_| {});
+    assert_eq!(check_offline(&fs).problems, Vec::<String>::new());
+    assert_eq!(builder(&fs).open(dir()).unwrap().check().unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
+    use runs::*;
+    type Change = fn(&mut VersionEdit);
+    let cases: &[(&str, Change)] = &[
+        ("the manifest names it twice", |s| s.added.push(s.added[NEWER].clone())),
+        ("its number has not been given out yet", |s| s.next_file = Some(s.added[BACK].file)),
+        ("the number of its run has not been given out yet", |s| s.next_run = Some(s.added[BACK].run)),
+        ("it holds commits that were not flushed yet", |s| {
+            s.flushed_seq = Some(SeqNo::new(s.added[BACK].meta.max_seq.get() - 1));
+        }),
+        ("it holds commits that were not flushed yet", |s| s.flushed_seq = None),
+        ("its smallest sequence number is above its largest", |s| {
+            let meta = &mut s.added[NEWER].meta;
+            std::mem::swap(&mut meta.min_seq, &mut meta.max_seq);
+        }),
+        ("its keys are of no keyspace", |s| {
+            let range = &mut s.added[NEWER].meta.range;
+            (range.start, range.end) = (vec![0xF0], End::Included(vec![0xF1]));
+        }),
+        (" of its run", |s| s.added[NEWER].run = s.added[OLDER].run),
+        ("more than one base run", |s| {
+            s.added[OLDEST].level = Level::BASE;
+            s.added[OLDER].level = Level::BASE;
+        }),
+        // The table against what is said of it, number by number.
+        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.file_bytes += 1),
+        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.raw_bytes += 1),
+        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.entries += 1),
+        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.tombstones += 1),
+        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.range_tombstones += 1),
+        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.min_seq = SeqNo::ZERO),
+        ("is not the table that the manifest describes", |s| {
+            let meta = &mut s.added[NEWER].meta;
+            meta.max_seq = meta.max_seq.next();
+        }),
+        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.range.start.push(b'!')),
+        ("is not the table that the manifest describes", |s| {
+            let end = s.added[NEWER].meta.range.end.key().to_vec();
+            s.added[NEWER].meta.range.end = End::Included([&end[..], b"!"].concat());
+        }),
+        ("is not the table that the manifest describes", |s| {
+            let (a, b) = (s.added[OLDER].file, s.added[NEWER].file);
+            (s.added[OLDER].file, s.added[NEWER].file) = (b, a);
+        }),
+        ("but it is missing", |s| s.added[NEWER].file = FileId::new(s.added[NEWER].file.get() + 100)),
+        // Runs in another order: all of it is sound but together.
+        ("older than what run", |s| swap_runs(s, OLDER, NEWER)),
+        ("15 versions stand above newer ones", |s| swap_runs(s, OLDER, NEWER)),
+        ("and its range tombstone in run", |s| swap_runs(s, OLDEST, REMOVED)),
+        ("and its range tombstone in run", |s| swap_runs(s, REMOVED, BACK)),
+        ("holds range tombstone", |s| swap_runs(s, REMOVED, REMOVED_TOO)),
+        ("\"default\" holds 18 keys; its length says 19", |s| {
+            let counts = s.counts.as_mut().unwrap();
+            counts.iter_mut().find(|(id, _)| *id == KeyspaceId::DEFAULT).unwrap().1 += 1;
+        }),
+        // The log: a segment that is not there, and commits that are not.
+        ("is missing", |s| s.wal_named = s.wal_named.map(|named| named + 1)),
+        ("follows commit", |s| {
+            // As if the newest run had not been flushed, and its part of the log were gone.
+            let last = s.added.pop().unwrap();
+            s.flushed_seq = Some(SeqNo::new(last.meta.min_seq.get() - 1));
+        }),
+    ];
+    let sound = sample();
+    for (message, change) in cases {
+        let fs = sound.kill();
+        alter(&fs, change);
+        assert_found(&check_offline(&fs), message);
+    }
+}
+
+#[test]
+fn readers_of_other_tables_than_the_manifest_names_are_found() {
+    let fs = sample();
+    let mut known = BTreeSet::new();
+    let mut report = CheckReport::default();
+    alter(&fs, |state| {
+        known.extend(state.added.iter().map(|added| (added.file, added.level, added.run)));
+        tables::check_state(state, Some(known.clone()), dir(), &mut report);
+        assert_eq!(report.problems, Vec::<String>::new());
+        known.pop_last();
+        known.insert((FileId::new(1), Level::L0, RunId(1)));
+        tables::check_state(state, Some(known), dir(), &mut report);
+    });
+    assert_found(&report, "readers use other tables than the manifest names");
+}
+
+#[test]
+fn each_thing_that_a_catalog_may_say_wrongly_is_found() {
+    let catalog_key = |key: &[u8]| encode_key(KeyspaceId::CATALOG, key);
+    let cases = [
+        ("is called \"other\" and \"people\"", catalog::name_key("other"), catalog::varint(2)),
+        ("catalog: \"zzz\"", catalog_key(b"zzz"), b"?".to_vec()),
+        ("catalog: \"i\"", catalog_key(catalog::NEXT_ID_KEY), vec![0xFF; 11]),
+        ("1 keys are of keyspace 77, which is not there", encode_key(KeyspaceId::new(77), b"k"), Vec::new()),
+        (
+            "the number of keyspace \"people\", 2, has not been given out yet",
+            catalog_key(catalog::NEXT_ID_KEY),
+            catalog::varint(2),
+        ),
+    ];
+    let sound = sample();
+    for (message, key, value) in cases {
+        let fs = sound.kill();
+        let db = builder(&fs).open(dir()).unwrap();
+        let mut set = WriteSet::new();
+        set.put(&key, &value);
+        db.handle.core.commit_encoded(set, Durability::Sync).unwrap();
+        assert_found(&db.check().unwrap(), message);
+        db.close().unwrap();
+        assert_found(&check_offline(&fs), message);
+    }
+}
+
+#[test]
+fn counting_that_cannot_be_done_is_told() {
+    let fs = sample();
+    let mut file = None;
+    alter(&fs, |state| file = Some(state.added[runs::OLDEST].file));
+    let path = table_path(dir(), file.unwrap());
+    let db: Db = builder(&fs).open(dir()).unwrap();
+    // Not the first block: opening looked at that.
+    let layout = SalvageTable::open(&Env::simulated(Arc::new(fs.clone()), 1), &path).unwrap();
+    let last = layout.extent(layout.blocks() - 1).start;
+    fs.open(&path, OpenOptions::write()).unwrap().write_all_at(b"?", last + 3).unwrap();
+    let report = db.check().unwrap();
+    assert_found(&report, "corrupt block");
+    assert_found(&report, "counting: corrupt block");
+}
