@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
@@ -50,12 +50,26 @@ impl Esker {
         self.run_with(b"", args)
     }
 
+    /// Runs `esker` in a directory below.
+    pub fn run_in<A: AsRef<OsStr>>(&self, directory: &str, args: impl IntoIterator<Item = A>) -> Outcome {
+        self.start(&self.path(directory), b"", args)
+    }
+
     /// Runs `esker` with this on its standard input.
     pub fn run_with<A: AsRef<OsStr>>(&self, input: &[u8], args: impl IntoIterator<Item = A>) -> Outcome {
+        self.start(self.directory.path(), input, args)
+    }
+
+    fn start<A: AsRef<OsStr>>(
+        &self,
+        directory: &Path,
+        input: &[u8],
+        args: impl IntoIterator<Item = A>,
+    ) -> Outcome {
         let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
             .args(args)
             .env("ESKER_DB", "db")
-            .current_dir(self.directory.path())
+            .current_dir(directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
