@@ -86,8 +86,12 @@ fn check_offline(fs: &MemFs) -> CheckReport {
     builder(fs).check_offline(dir()).unwrap()
 }
 
+fn tells(report: &CheckReport, message: &str) -> bool {
+    report.problems.iter().any(|problem| problem.contains(message))
+}
+
 fn assert_found(report: &CheckReport, message: &str) {
-    assert!(report.problems.iter().any(|problem| problem.contains(message)), "{message}: {report:#?}");
+    assert!(tells(report, message), "{message}: {report:#?}");
 }
 
 /// Puts two tables into each other's runs.
@@ -172,11 +176,17 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
         }),
     ];
     let sound = sample();
-    for (message, change) in cases {
-        let fs = sound.kill();
-        alter(&fs, change);
-        assert_found(&check_offline(&fs), message);
-    }
+    let overlooked: Vec<_> = cases
+        .iter()
+        .enumerate()
+        .filter(|(_, (message, change))| {
+            let fs = sound.kill();
+            alter(&fs, change);
+            !tells(&check_offline(&fs), message)
+        })
+        .map(|(n, (message, _))| (n, message))
+        .collect();
+    assert!(overlooked.is_empty(), "{overlooked:?}");
 }
 
 #[test]
