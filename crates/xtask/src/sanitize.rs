@@ -1,31 +1,52 @@
 //! Runs the tests of the parts with unsafe or lock-free code under the tools that see what tests alone do not.
 //!
 //! ```text
-//!   cargo xtask sanitize KIND [--long] --> Recipe: environment, program, arguments --> its exit status
+//!   cargo xtask sanitize KIND [--long] --> Recipe: environment, program, arguments, filters --> exit status, tests that ran
 //! ```
 //!
 //! Each kind builds into a folder of its own below `target`, as its flags apply to every crate.
+//!
+//! SA1. A filter that selects no test fails the run: a name that went with a change of the tests is noticed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
 
 use crate::cargo;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// The modules with unsafe code, by the names of their tests.
+/// The parts with unsafe or lock-free code, by the names of their tests.
 const UNSAFE_PARTS: &[&str] = &[
     "memtable::",
     "cache::",
     "encoding::bloom::",
     "sstable::block",
-    "sstable::cursor",
     "read::view_cell",
     "types::value",
     "txn::queue",
     "txn::snapshots",
+    // In esker-env.
+    "aligned::",
+    "fs::tests",
 ];
 
+/// Those of them that valgrind finishes in minutes.
+const VALGRIND_PARTS: &[&str] =
+    &["memtable::", "sstable::block", "read::view_cell", "types::value", "aligned::"];
+
 /// Those of them that an interpreter finishes in minutes.
-const MIRI_PARTS: &[&str] =
-    &["memtable::permutation", "memtable::arena", "memtable::tests::small", "cache::budget", "types::value"];
+const MIRI_PARTS: &[&str] = &[
+    "memtable::permutation",
+    "memtable::arena",
+    "memtable::tests::equal_heads",
+    "cache::budget",
+    "read::view_cell",
+    "types::value",
+    "aligned::",
+];
+
+/// The crates that have such parts.
+const LIBRARIES: [&str; 5] = ["-p", "esker", "-p", "esker-env", "--lib"];
 
 /// What a tool is told.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,6 +56,8 @@ struct Recipe {
     rustflags: &'static str,
     env: &'static [(&'static str, &'static str)],
     args: Vec<&'static str>,
+    /// Parts of the names of the tests that run; none: all run.
+    filters: &'static [&'static str],
 }
 
 /// The kinds, with a line of help each.
@@ -50,61 +73,77 @@ pub(crate) const KINDS: &[(&str, &str)] = &[
 pub(crate) fn run(kind: &str, long: bool) -> Result<bool, String> {
     let recipe = recipe(kind, long)?;
     let mut command = cargo::program("cargo");
-    command.args(&recipe.args).envs(recipe.env.iter().copied()).env("RUSTFLAGS", recipe.rustflags);
+    command.args(&recipe.args).arg("--").args(recipe.filters);
+    command.envs(recipe.env.iter().copied()).env("RUSTFLAGS", recipe.rustflags);
     command.env("CARGO_TARGET_DIR", cargo::target_dir().join(recipe.name));
-    println!("{}: RUSTFLAGS='{}' cargo {}", recipe.name, recipe.rustflags, recipe.args.join(" "));
-    let status = command.status().map_err(|e| format!("cargo cannot be started: {e}"))?;
-    Ok(status.success())
+    let (args, filters) = (recipe.args.join(" "), recipe.filters.join(" "));
+    println!("{}: RUSTFLAGS='{}' cargo {args} -- {filters}", recipe.name, recipe.rustflags);
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().map_err(|e| format!("cargo cannot be started: {e}"))?;
+    let lines = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut tests = Vec::new();
+    // What a test prints may be anything.
+    for line in lines.split(b'\n') {
+        let line = line.map_err(|e| format!("the output of cargo: {e}"))?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        // A line that cannot be shown is no reason to stop.
+        let _ = std::io::stdout().flush();
+        tests.extend(test_name(&line));
+    }
+    let status = child.wait().map_err(|e| format!("cargo: {e}"))?;
+    if !status.success() {
+        return Ok(false);
+    }
+    for filter in idle_filters(recipe.filters, &tests) {
+        println!("{}: no test ran that has `{filter}` in its name", recipe.name);
+    }
+    println!("{}: {} tests ran", recipe.name, tests.len());
+    Ok(!tests.is_empty() && idle_filters(recipe.filters, &tests).is_empty())
+}
+
+/// The name in a line of the test harness that says how a test ended; `None` if it did not run.
+fn test_name(line: &str) -> Option<String> {
+    let (name, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    (!outcome.starts_with("ignored")).then(|| name.trim_end_matches(" - should panic").to_owned())
+}
+
+/// The filters that no test has in its name (SA1).
+fn idle_filters(filters: &[&'static str], tests: &[String]) -> Vec<&'static str> {
+    filters.iter().copied().filter(|filter| !tests.iter().any(|test| test.contains(filter))).collect()
 }
 
 fn recipe(kind: &str, long: bool) -> Result<Recipe, String> {
-    let parts = UNSAFE_PARTS.iter().copied();
-    let library = ["-p", "esker", "--lib"];
     Ok(match kind {
         "loom" => Recipe {
             name: "loom",
             rustflags: "--cfg loom",
             env: if long { &[("LOOM_MAX_PREEMPTIONS", "3")] } else { &[] },
-            args: [&["test"], &library[..], &["models"]].concat(),
+            args: vec!["test", "-p", "esker", "--lib"],
+            filters: &["cache::models", "memtable::models", "read::models", "txn::models"],
         },
         "address" => Recipe {
             name: "address",
             rustflags: "-Zsanitizer=address",
             // Epochs give their last garbage to nobody when the process ends.
             env: &[("ASAN_OPTIONS", "detect_leaks=0")],
-            args: if long {
-                let all = [
-                    "+nightly",
-                    "test",
-                    "--target",
-                    TARGET,
-                    "-p",
-                    "esker",
-                    "-p",
-                    "esker-env",
-                    "-p",
-                    "esker-fuzz-targets",
-                    "--tests",
-                ];
-                all.to_vec()
-            } else {
-                [&["+nightly", "test", "--target", TARGET], &library[..], &["--"]]
-                    .concat()
-                    .into_iter()
-                    .chain(parts)
-                    .collect()
+            args: {
+                let build = ["+nightly", "test", "--target", TARGET];
+                let all = ["-p", "esker", "-p", "esker-env", "-p", "esker-fuzz-targets", "--tests"];
+                if long { [&build[..], &all].concat() } else { [&build[..], &LIBRARIES].concat() }
             },
+            filters: if long { &[] } else { UNSAFE_PARTS },
         },
         "thread" => Recipe {
             name: "thread",
             rustflags: "-Zsanitizer=thread",
             env: &[],
-            args: if long {
-                vec!["+nightly", "test", "-Zbuild-std", "--target", TARGET, "-p", "esker", "--tests"]
-            } else {
+            args: {
                 let build = ["+nightly", "test", "-Zbuild-std", "--target", TARGET];
-                [&build[..], &library[..], &["--"]].concat().into_iter().chain(parts).collect()
+                let all = ["-p", "esker", "-p", "esker-env", "--tests"];
+                if long { [&build[..], &all].concat() } else { [&build[..], &LIBRARIES].concat() }
             },
+            filters: if long { &[] } else { UNSAFE_PARTS },
         },
         "valgrind" => Recipe {
             name: "valgrind",
@@ -114,11 +153,8 @@ fn recipe(kind: &str, long: bool) -> Result<Recipe, String> {
                 "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER",
                 "valgrind --quiet --error-exitcode=1 --leak-check=no --fair-sched=yes",
             )],
-            args: {
-                let short = ["memtable::", "sstable::block", "types::value"];
-                let parts = if long { UNSAFE_PARTS } else { &short };
-                [&["test"], &library[..], &["--"], parts].concat()
-            },
+            args: [&["test"], &LIBRARIES[..]].concat(),
+            filters: if long { UNSAFE_PARTS } else { VALGRIND_PARTS },
         },
         "miri" => Recipe {
             name: "miri",
@@ -127,11 +163,8 @@ fn recipe(kind: &str, long: bool) -> Result<Recipe, String> {
                 "MIRIFLAGS",
                 "-Zmiri-permissive-provenance -Zmiri-ignore-leaks -Zmiri-disable-isolation",
             )],
-            args: {
-                let parts = if long { UNSAFE_PARTS } else { MIRI_PARTS };
-                let library = ["-p", "esker", "--lib", "--no-default-features"];
-                [&["+nightly", "miri", "test"], &library[..], &["--"], parts].concat()
-            },
+            args: [&["+nightly", "miri", "test"], &LIBRARIES[..], &["--no-default-features"]].concat(),
+            filters: if long { UNSAFE_PARTS } else { MIRI_PARTS },
         },
         _ => {
             let names: Vec<_> = KINDS.iter().map(|k| k.0).collect();
@@ -152,5 +185,21 @@ mod tests {
             }
         }
         assert!(recipe("luck", false).is_err_and(|e| e.contains("thread")));
+    }
+
+    #[test]
+    fn sa1_a_filter_that_selects_no_test_is_found() {
+        let lines = [
+            "running 2 tests",
+            "test memtable::arena::tests::aligned ... ok",
+            "test cache::budget::tests::canary - should panic ... ok",
+            "test sstable::cursor::tests::slow ... ignored",
+            "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out",
+        ];
+        let tests: Vec<_> = lines.iter().filter_map(|line| test_name(line)).collect();
+        assert_eq!(tests, ["memtable::arena::tests::aligned", "cache::budget::tests::canary"]);
+        assert_eq!(idle_filters(&["memtable::", "sstable::cursor", "cache::"], &tests), ["sstable::cursor"]);
+        assert_eq!(idle_filters(&["memtable::"], &[]), ["memtable::"]);
+        assert_eq!(idle_filters(&[], &tests), [""; 0]);
     }
 }
