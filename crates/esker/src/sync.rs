@@ -1,4 +1,4 @@
-//! Atomics and locks of the parts that are shared between threads, or their models.
+//! Atomics, locks and pins of the parts that are shared between threads, or their models.
 //!
 //! ```text
 //!   normal build     std atomics, parking_lot locks
@@ -9,6 +9,10 @@
 //! Only what has models takes its atomics from here. With `--cfg loom` nothing but the models can run.
 //! Command: `cargo xtask sanitize loom`.
 
+pub(crate) mod fault;
+mod pin;
+
+pub(crate) use self::pin::Pin;
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Condvar, Mutex};
 #[cfg(not(loom))]

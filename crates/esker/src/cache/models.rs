@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use loom::cell::UnsafeCell;
 
-use super::slot::{Pin, Slot};
-use crate::sync::model;
+use super::slot::Slot;
+use crate::sync::fault::{Broken, Fault};
+use crate::sync::{Pin, model};
 
 /// A block whose content loom watches: a reader without the writer's Release and its own Acquire is reported.
 struct Block {
@@ -118,4 +119,11 @@ fn sl2_two_hands_take_a_block_out_once() {
         epoch.end();
         assert_eq!(dropped.load(Ordering::Relaxed), 1);
     });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn canary_sl1_a_block_without_release_is_found() {
+    let _broken = Broken::new(Fault::BlockNotReleased);
+    sl1_sl2_a_loaded_block_is_whole_and_is_freed_once();
 }

@@ -20,36 +20,15 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use crossbeam_epoch::Guard;
-
+use crate::sync::Pin;
 use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::fault::{self, Fault};
 
 const ACCESSED: usize = 1;
 
 /// Bytes fetched ahead: the heads of an 8 KiB block of middle-sized entries.
 const PREFETCHED_BYTES: usize = 256;
 const LINE_BYTES: usize = 64;
-
-/// What protects loaded blocks: an epoch guard, or its model.
-///
-/// # Safety
-/// What `defer` was given runs only after every pin that existed at the time of the call has ended.
-pub(super) unsafe trait Pin {
-    /// Runs `work` when nobody can hold what it frees any more.
-    ///
-    /// # Safety
-    /// `work` may run on another thread, and later than the lifetimes of what it borrows.
-    unsafe fn defer(&self, work: impl FnOnce());
-}
-
-// SAFETY: it is what epochs are for.
-unsafe impl Pin for Guard {
-    #[inline]
-    unsafe fn defer(&self, work: impl FnOnce()) {
-        // SAFETY: the caller's.
-        unsafe { self.defer_unchecked(work) };
-    }
-}
 
 /// A place for one block.
 pub(super) struct Slot<T> {
@@ -151,7 +130,12 @@ impl<T: Send + Sync + 'static> Slot<T> {
         let tagged = if accessed { pointer.map_addr(|address| address | ACCESSED) } else { pointer };
         let inserted = self
             .pointer
-            .compare_exchange(ptr::null_mut(), tagged, Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(
+                ptr::null_mut(),
+                tagged,
+                fault::ordering(Fault::BlockNotReleased, Ordering::AcqRel),
+                Ordering::Relaxed,
+            )
             .is_ok();
         if !inserted {
             // SAFETY: from Arc::into_raw above, and no slot took it.

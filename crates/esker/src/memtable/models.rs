@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::Memtable;
 use crate::encoding::hash::key_hash;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::fault::{Broken, Fault};
 use crate::sync::model;
 use crate::types::SeqNo;
 use crate::types::cursor::SourceCursor;
@@ -132,4 +133,11 @@ fn r2_versions_of_one_key() {
             assert_eq!(older.value, (seq - 2).to_le_bytes());
         }
     });
+}
+
+#[test]
+#[should_panic(expected = "M1")]
+fn canary_n1_a_slot_shown_without_release_is_found() {
+    let _broken = Broken::new(Fault::PermutationNotReleased);
+    n1_an_insert_into_a_leaf_with_room();
 }

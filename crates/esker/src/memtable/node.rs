@@ -21,6 +21,7 @@ use super::arena::{Arena, Bump};
 use super::permutation::{Permutation, SLOTS};
 use super::record::{Record, RecordRef};
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use crate::sync::fault::{self, Fault};
 use crate::types::key::head8;
 
 /// What leaves and inner nodes share, at the head of both.
@@ -179,7 +180,8 @@ impl Leaf {
         self.node.heads[slot].store(head, Ordering::Relaxed);
         self.records[slot].store(record.as_ptr().cast_mut(), Ordering::Relaxed);
         // Publishes head, pointer and record.
-        self.node.permutation.store(permutation.with(rank).word(), Ordering::Release);
+        let release = fault::ordering(Fault::PermutationNotReleased, Ordering::Release);
+        self.node.permutation.store(permutation.with(rank).word(), release);
     }
 
     /// Puts a newer version before the one in a slot (applier only).

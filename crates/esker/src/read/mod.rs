@@ -12,6 +12,8 @@
 pub(crate) mod cost;
 pub(crate) mod cover;
 pub(crate) mod merge;
+#[cfg(all(test, loom))]
+mod models;
 pub(crate) mod point;
 pub(crate) mod run_cursor;
 pub(crate) mod source;

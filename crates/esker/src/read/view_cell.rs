@@ -4,54 +4,69 @@
 //!   flush, merge, rotate --update--> ViewCell <--load under an epoch pin-- readers
 //! ```
 //!
-//! CE1. A view loaded under a guard stays valid for as long as the guard is held, or an `Arc` of it.
+//! CE1. A view loaded under a pin stays valid for as long as the pin and the cell last, or an `Arc` of it.
+//! CE2. Each replacement is made of the view that it replaces: of two at a time none is lost.
+//! CE3. A replaced view is freed once, and not before every pin that could have found it has ended.
 #![expect(unsafe_code, reason = "an atomic pointer reclaimed by epochs")]
 
+use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-use crossbeam_epoch::{Atomic, Guard, Owned};
-use parking_lot::Mutex;
 
 use super::view::ReadView;
+use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::fault::{self, Fault};
+use crate::sync::{Mutex, Pin};
 
 /// The current view.
-pub struct ViewCell {
-    /// Ordering: replaced with Release after the view is complete; loaded with Acquire.
-    current: Atomic<Arc<ReadView>>,
-    /// Held while a new view is made of the old one.
-    replacing: Mutex<()>,
+pub struct ViewCell<T = ReadView> {
+    /// From `Box::into_raw`, never null. Ordering: replaced with Release after the view is complete; loaded with
+    /// Acquire.
+    current: AtomicPtr<Arc<T>>,
+    /// The current view, for whoever makes the next of it; held meanwhile (CE2).
+    replacing: Mutex<Arc<T>>,
+    _owns: PhantomData<Arc<T>>,
 }
 
-impl ViewCell {
+impl<T: Send + Sync + 'static> ViewCell<T> {
     /// Starts with `view`.
-    pub fn new(view: ReadView) -> Self {
-        ViewCell { current: Atomic::new(Arc::new(view)), replacing: Mutex::new(()) }
+    pub fn new(view: T) -> Self {
+        let view = Arc::new(view);
+        let current = AtomicPtr::new(Box::into_raw(Box::new(view.clone())));
+        ViewCell { current, replacing: Mutex::new(view), _owns: PhantomData }
     }
 
-    /// The current view, for as long as the guard is held.
+    /// The current view, for as long as the pin is held.
     #[inline]
-    pub fn load<'g>(&self, guard: &'g Guard) -> &'g Arc<ReadView> {
-        let shared = self.current.load(Ordering::Acquire, guard);
+    pub(crate) fn load<'g>(&'g self, _pin: &'g impl Pin) -> &'g Arc<T> {
+        let pointer = self.current.load(Ordering::Acquire);
         // SAFETY: the pointer is never null (set in `new`, replaced by non-null ones), and what it points to is
-        // freed only after every guard taken before its replacement is dropped (CE1).
-        unsafe { shared.deref() }
+        // freed only after every pin taken before its replacement has ended (CE3), or with the cell, which is borrowed.
+        unsafe { &*pointer }
     }
 
     /// The current view, kept alive by the caller.
-    pub fn get(&self) -> Arc<ReadView> {
+    pub fn get(&self) -> Arc<T> {
         self.load(&crossbeam_epoch::pin()).clone()
     }
 
     /// Makes a new view of the current one and puts it in its place.
-    pub fn update(&self, change: impl FnOnce(&ReadView) -> ReadView) {
-        let _turn = self.replacing.lock();
-        let view = change(&self.get());
-        let guard = crossbeam_epoch::pin();
-        let old = self.current.swap(Owned::new(Arc::new(view)), Ordering::AcqRel, &guard);
-        // SAFETY: `old` was just unlinked, so no new reader can find it; readers that have it hold guards.
-        unsafe { guard.defer_destroy(old) };
-        guard.flush();
+    pub fn update(&self, change: impl FnOnce(&T) -> T) {
+        self.replace(crossbeam_epoch::pin, change).flush();
+    }
+
+    /// The same under a pin of any kind, which it returns.
+    pub(super) fn replace<P: Pin>(&self, pin: impl FnOnce() -> P, change: impl FnOnce(&T) -> T) -> P {
+        let mut current = self.replacing.lock();
+        let view = Arc::new(change(&current));
+        let new = Box::into_raw(Box::new(view.clone()));
+        // Not before: the change may take its time.
+        let pin = pin();
+        let old = self.current.swap(new, fault::ordering(Fault::ViewNotReleased, Ordering::AcqRel));
+        // SAFETY: from Box::into_raw, and just taken out, so no new reader can find it; readers that have it hold pins
+        // (CE3). T is Send, and borrows nothing.
+        unsafe { pin.defer(move || drop(Box::from_raw(old))) };
+        *current = view;
+        pin
     }
 
     /// Frees replaced views that no reader uses any more, and with them memtables and the files of obsolete tables.
@@ -64,10 +79,115 @@ impl ViewCell {
     }
 }
 
-impl Drop for ViewCell {
+impl<T> Drop for ViewCell<T> {
     fn drop(&mut self) {
-        let last = std::mem::replace(&mut self.current, Atomic::null());
-        // SAFETY: &mut self: no reader can be inside, and the pointer is not null.
-        drop(unsafe { last.into_owned() });
+        // Relaxed: &mut self means that every other access happened before.
+        let last = self.current.load(Ordering::Relaxed);
+        // SAFETY: from Box::into_raw, and &mut self: no reader can be inside (`load` borrows the cell).
+        drop(unsafe { Box::from_raw(last) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    /// A view that shows whether it is whole, and tells when it is freed.
+    struct View {
+        number: u64,
+        copies: Vec<u64>,
+        alive: Arc<AtomicUsize>,
+    }
+
+    impl View {
+        fn new(number: u64, alive: &Arc<AtomicUsize>) -> View {
+            alive.fetch_add(1, Ordering::Relaxed);
+            View { number, copies: vec![number; 20], alive: alive.clone() }
+        }
+
+        fn check(&self) -> u64 {
+            assert!(self.copies.len() == 20 && self.copies.iter().all(|copy| *copy == self.number), "CE1");
+            self.number
+        }
+    }
+
+    impl Drop for View {
+        fn drop(&mut self) {
+            self.check();
+            self.copies.fill(u64::MAX);
+            assert!(self.alive.fetch_sub(1, Ordering::Relaxed) > 0, "CE3");
+        }
+    }
+
+    /// Other tests hold pins, too, but none for ever.
+    #[expect(clippy::disallowed_methods, reason = "it measures time")]
+    fn reclaimed(cell: &ViewCell<View>, alive: &AtomicUsize, expected: usize) -> bool {
+        let start = std::time::Instant::now();
+        while alive.load(Ordering::Relaxed) != expected && start.elapsed().as_secs() < 60 {
+            cell.reclaim();
+            std::thread::yield_now();
+        }
+        alive.load(Ordering::Relaxed) == expected
+    }
+
+    #[test]
+    fn ce1_ce2_ce3_readers_and_replacements_at_the_same_time() {
+        const WRITERS: u64 = 2;
+        let updates = if cfg!(miri) { 30 } else { 5_000 };
+        let alive = Arc::new(AtomicUsize::new(0));
+        let cell = ViewCell::new(View::new(0, &alive));
+        std::thread::scope(|scope| {
+            for _ in 0..WRITERS {
+                scope.spawn(|| {
+                    for _ in 0..updates {
+                        cell.update(|old| View::new(old.check() + 1, &alive));
+                    }
+                });
+            }
+            for seed in 0..3 {
+                let (cell, end) = (&cell, WRITERS * updates);
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(seed);
+                    let (mut last, mut kept) = (0, Vec::new());
+                    while last < end {
+                        let pin = crossbeam_epoch::pin();
+                        let view = cell.load(&pin);
+                        let number = view.check();
+                        assert!(number >= last, "CE2: {number} after {last}");
+                        last = number;
+                        if rng.u8(..) < 20 {
+                            kept.push(view.clone());
+                        }
+                        drop(pin);
+                        if kept.len() == 50 {
+                            kept.drain(..).for_each(|view: Arc<View>| assert!(view.check() <= last));
+                        }
+                    }
+                    kept.iter().for_each(|view| assert!(view.check() <= last));
+                });
+            }
+        });
+        assert_eq!(cell.get().check(), WRITERS * updates, "CE2");
+        assert!(reclaimed(&cell, &alive, 1), "CE3: {} views are alive", alive.load(Ordering::Relaxed));
+        drop(cell);
+        assert_eq!(alive.load(Ordering::Relaxed), 0, "CE3");
+    }
+
+    #[test]
+    fn ce3_a_pin_keeps_what_it_found() {
+        let alive = Arc::new(AtomicUsize::new(0));
+        let cell = ViewCell::new(View::new(0, &alive));
+        let pin = crossbeam_epoch::pin();
+        let found = cell.load(&pin);
+        cell.update(|old| View::new(old.check() + 1, &alive));
+        for _ in 0..10 {
+            cell.reclaim();
+        }
+        assert_eq!((found.check(), cell.load(&pin).check()), (0, 1), "CE1");
+        assert_eq!(alive.load(Ordering::Relaxed), 2);
+        drop(pin);
+        assert!(reclaimed(&cell, &alive, 1), "CE3");
     }
 }

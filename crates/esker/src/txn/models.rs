@@ -7,6 +7,7 @@ use loom::cell::UnsafeCell;
 
 use super::queue::GroupQueue;
 use super::snapshots::Published;
+use crate::sync::fault::{Broken, Fault};
 use crate::sync::model;
 use crate::types::{KeyspaceId, SeqNo};
 
@@ -75,4 +76,11 @@ fn sn1_sn3_a_snapshot_counts_what_it_sees() {
         assert_eq!(counter.at(snapshot.seq()), snapshot.seq().get(), "SN3");
         assert_eq!(counter.now(), 3);
     });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn canary_q1_a_second_leader_is_found() {
+    let _broken = Broken::new(Fault::SecondLeader);
+    q1_q2_one_leads_and_each_gets_its_outcome();
 }

@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::sync::fault::{self, Fault};
 use crate::sync::{Condvar, Mutex};
 
 /// So many requests form one group at the most.
@@ -54,7 +55,7 @@ impl<R, O> GroupQueue<R, O> {
     /// Does a request, alone or with others. `lead` takes a group and gives the outcomes in the same order.
     pub fn submit(&self, request: R, lead: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
         let mut inner = self.inner.lock();
-        let own = if inner.leading {
+        let own = if inner.leading && !fault::is_on(Fault::SecondLeader) {
             let ticket =
                 Arc::new(Ticket { state: Mutex::new(State::Waiting(request)), wake: Condvar::new() });
             inner.waiting.push_back(ticket.clone());

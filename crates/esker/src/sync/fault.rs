@@ -1,0 +1,77 @@
+//! Deliberate faults of the lock-free parts, so that their models can be seen to fail.
+//!
+//! ```text
+//!   a model:         Broken::new(fault) --thread--> is_on(fault), ordering(fault, sound): the broken variant runs
+//!   everybody else:  constants, and the compiler removes what depends on them
+//! ```
+//!
+//! Faults of the whole engine, for its other test harnesses: `types/canary.rs`.
+
+use super::atomic::Ordering;
+
+/// What is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A block is put into its slot without Release (SL1).
+    BlockNotReleased,
+    /// A slot of a node is shown without Release (N1).
+    PermutationNotReleased,
+    /// A view is put in its place without Release (CE1).
+    ViewNotReleased,
+    /// Whoever comes leads a group (Q1).
+    SecondLeader,
+}
+
+#[cfg(all(test, loom))]
+mod switch {
+    use std::cell::Cell;
+
+    use super::{Fault, Ordering};
+
+    thread_local!(static ACTIVE: Cell<Option<Fault>> = const { Cell::new(None) });
+
+    /// Breaks this for the calling thread, on which loom runs all threads of a model, until it is dropped.
+    pub(crate) struct Broken(());
+
+    impl Broken {
+        pub(crate) fn new(fault: Fault) -> Broken {
+            ACTIVE.set(Some(fault));
+            Broken(())
+        }
+    }
+
+    impl Drop for Broken {
+        fn drop(&mut self) {
+            ACTIVE.set(None);
+        }
+    }
+
+    pub(crate) fn is_on(fault: Fault) -> bool {
+        ACTIVE.get() == Some(fault)
+    }
+
+    pub(crate) fn ordering(fault: Fault, sound: Ordering) -> Ordering {
+        if is_on(fault) { Ordering::Relaxed } else { sound }
+    }
+}
+
+#[cfg(not(all(test, loom)))]
+mod switch {
+    use super::{Fault, Ordering};
+
+    /// Nothing is broken.
+    #[inline(always)]
+    pub(crate) const fn is_on(_: Fault) -> bool {
+        false
+    }
+
+    /// The sound one; with the fault it is Relaxed.
+    #[inline(always)]
+    pub(crate) const fn ordering(_: Fault, sound: Ordering) -> Ordering {
+        sound
+    }
+}
+
+#[cfg(all(test, loom))]
+pub(crate) use switch::Broken;
+pub(crate) use switch::{is_on, ordering};
