@@ -13,15 +13,16 @@
 mod operations;
 pub mod seeds;
 
+pub use esker::fuzzing::db::catalog;
 pub use esker::fuzzing::encoding::{compression, filter, numbers};
-pub use esker::fuzzing::manifest::version_edit;
+pub use esker::fuzzing::manifest::{current, manifest_file, version_edit};
 pub use esker::fuzzing::recordio::record_file;
 pub use esker::fuzzing::sstable::{
     block as table_block, footer as table_footer, index as table_index, other_parts as table_parts,
-    stored_part as table_stored, table,
+    salvage_table, stored_part as table_stored, table,
 };
 pub use esker::fuzzing::txn::commit_payload;
-pub use esker::fuzzing::wal::wal_segment;
+pub use esker::fuzzing::wal::{salvage_log, wal_segment};
 pub use operations::operations;
 
 /// Something that takes any bytes.
@@ -51,9 +52,14 @@ pub const TARGETS: &[Target] = targets! {
     table_parts,
     table_stored,
     table,
+    salvage_table,
     wal_segment,
+    salvage_log,
     commit_payload,
     version_edit,
+    manifest_file,
+    current,
+    catalog,
     operations,
 };
 

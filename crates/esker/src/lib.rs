@@ -18,6 +18,7 @@ mod wal;
 /// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See docs/fuzzing.md.
 #[doc(hidden)]
 pub mod fuzzing {
+    pub use crate::db::fuzzing as db;
     pub use crate::encoding::fuzzing as encoding;
     pub use crate::manifest::fuzzing as manifest;
     pub use crate::recordio::fuzzing as recordio;

@@ -65,9 +65,14 @@ test_decoders! {
     table_parts
     table_stored
     table
+    salvage_table
     wal_segment
+    salvage_log
     commit_payload
     version_edit
+    manifest_file
+    current
+    catalog
 }
 
 fn find(name: &str) -> Target {

@@ -10,7 +10,7 @@
 //! CT3. A keyspace is marked dropped before its drop is committed; commits that come later are refused, so nothing
 //!      is written behind the drop.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -69,6 +69,13 @@ pub(crate) struct Catalog {
 
 pub(crate) struct NextId(u32);
 
+impl NextId {
+    /// The id of the keyspace that is created next.
+    pub(super) fn get(&self) -> u32 {
+        self.0
+    }
+}
+
 impl Catalog {
     /// Rebuilds the catalog from its stored entries (user keys and values of keyspace 0).
     pub(crate) fn load(
@@ -82,21 +89,33 @@ impl Catalog {
             published: published.clone(),
         };
         catalog.insert(DEFAULT_NAME, KeyspaceId::DEFAULT);
+        let mut ids = BTreeSet::from([KeyspaceId::CATALOG.get(), KeyspaceId::DEFAULT.get()]);
+        let mut next = FIRST_ID;
         for entry in entries {
             let (key, value) = entry?;
+            let shown = || key.escape_ascii().to_string();
             let id = ByteReader::new(&value).varint().ok().and_then(|id| u32::try_from(id).ok());
-            let id =
-                id.ok_or_else(|| corrupt(format!("no id under {:?}", key.escape_ascii().to_string())))?;
-            match key.split_first() {
-                Some((&NAME_PREFIX, name)) => {
-                    let name = std::str::from_utf8(name).map_err(|e| corrupt(format!("a name: {e}")))?;
-                    catalog.insert(name, KeyspaceId::new(id));
+            let id = id.ok_or_else(|| corrupt(format!("no id under {:?}", shown())))?;
+            match name_of(&key) {
+                Some(name) if !is_stored_name(name) => {
+                    return Err(corrupt(format!("{:?} is the name of no keyspace", shown())));
                 }
-                _ if key == NEXT_ID_KEY => catalog.changes.lock().0 = id,
-                _ => return Err(corrupt(format!("unknown key {:?}", key.escape_ascii().to_string()))),
+                Some(_) if !ids.insert(id) => {
+                    return Err(corrupt(format!("{:?} has id {id}, which is another's", shown())));
+                }
+                Some(name) => drop(catalog.insert(name, KeyspaceId::new(id))),
+                None if key == NEXT_ID_KEY => next = id,
+                None => return Err(corrupt(format!("unknown key {:?}", shown()))),
             }
         }
-        Ok(catalog)
+        // CT2: what is created next must not find the keys of another.
+        match ids.last() {
+            Some(last) if *last >= next => Err(corrupt(format!("id {last} has not been given out yet"))),
+            _ => {
+                catalog.changes.lock().0 = next;
+                Ok(catalog)
+            }
+        }
     }
 
     fn insert(&self, name: &str, id: KeyspaceId) -> Arc<KeyspaceState> {
@@ -213,6 +232,11 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
         1..=1024 => Ok(()),
         len => Err(Error::Invalid(format!("a keyspace name of {len} bytes: the longest is 1024 bytes"))),
     }
+}
+
+/// Whether the catalog can have an entry for this name.
+pub(crate) fn is_stored_name(name: &str) -> bool {
+    name != DEFAULT_NAME && check_name(name).is_ok()
 }
 
 /// The encoded key of a name's entry.

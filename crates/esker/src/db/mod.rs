@@ -13,6 +13,8 @@ mod catalog;
 mod check;
 mod core;
 mod dump;
+#[doc(hidden)]
+pub mod fuzzing;
 mod key_handle;
 mod keyspace;
 mod maintenance;

@@ -92,6 +92,10 @@ impl ManifestLog {
         check_header(&header, &path, reader.record_offset())?;
         let mut state: Option<VersionEdit> = None;
         while let Some(record) = reader.next()? {
+            // A marker (ML5) says nothing, and does not stand for the state that must come first.
+            if record.is_empty() {
+                continue;
+            }
             let decoded = VersionEdit::decode(record);
             let edit = decoded.map_err(|e| e.in_file("version edit", &path, reader.record_offset()))?;
             match &mut state {
@@ -204,7 +208,7 @@ fn sync_dir(env: &Env, dir: &Path) -> Result<()> {
 }
 
 /// The text of `CURRENT`: the manifest's name and the CRC-32C of the name in hexadecimal.
-fn current_text(id: FileId) -> String {
+pub(super) fn current_text(id: FileId) -> String {
     let name = manifest_name(id);
     format!("{name} {:08x}\n", crc32c(name.as_bytes()))
 }

@@ -56,13 +56,16 @@ pub(crate) fn walk(env: &Env, path: &Path, each: &mut dyn FnMut(u64, ManifestPie
     let mut end = reader.position();
     loop {
         let skipped_before = reader.skipped_bytes();
-        let Some(record) = reader.next()?.map(<[u8]>::to_vec) else { break };
-        let (offset, skipped) = (reader.record_offset(), reader.skipped_bytes() - skipped_before);
+        let record = reader.next()?.map(<[u8]>::to_vec);
+        let skipped = reader.skipped_bytes() - skipped_before;
+        // Also behind the last one: a record may have its checksums and yet not be one.
         if skipped > 0 {
             let detail = format!("{skipped} bytes are no valid record");
             each(end, ManifestPiece::Damage(Error::corrupt("manifest", path, end, detail)));
         }
         end = reader.position();
+        let Some(record) = record else { break };
+        let offset = reader.record_offset();
         if std::mem::take(&mut first) {
             let header = check_header(&record, path, offset);
             let is_edit = skipped > 0 && header.as_ref().is_err_and(Error::is_corrupt);

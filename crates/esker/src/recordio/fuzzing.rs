@@ -65,8 +65,8 @@ fn read_all(bytes: &[u8]) {
 }
 
 /// Gives the file a valid header and each frame that its lengths describe valid checksums, so that mutations reach
-/// the code behind the checks.
-fn repair(bytes: &mut [u8]) {
+/// the code behind the checks. Frames whose flags are 128 and above stay as they are: readers have to search behind them.
+pub(crate) fn repair(bytes: &mut [u8]) {
     if bytes.len() < HEADER_BYTES {
         return;
     }
@@ -83,7 +83,9 @@ fn repair(bytes: &mut [u8]) {
         let raw_len = if compressed { number(4) } else { stored_len };
         let payload_crc = crc32c(&rest[..stored_len as usize]);
         let frame = Frame { compressed, raw_len, stored_len, payload_crc };
-        head.copy_from_slice(&frame.encode(&header, at as u64));
+        if head[3] < 128 {
+            head.copy_from_slice(&frame.encode(&header, at as u64));
+        }
         at += frame.size() as usize;
     }
 }

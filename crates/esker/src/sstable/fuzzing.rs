@@ -4,6 +4,7 @@
 //!   TableWriter --tables()--> valid files --parts()--> valid blocks, indexes, ...: what fuzzers start from
 //! ```
 
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::footer::{FOOTER_BYTES, Footer};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
 use super::stored::{self, TRAILER_BYTES};
-use super::{BlockCache, Table, TableCompression, TableOptions, TableWriter};
+use super::{BlockCache, SalvageTable, Table, TableCompression, TableOptions, TableWriter};
 use crate::cache::{self, MemoryBudget};
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::checksum::crc32c;
@@ -89,12 +90,65 @@ pub fn table(bytes: &[u8]) {
     }
 }
 
+/// A damaged table, as repair, dump and the offline check read it: as it is, with all checksums made right, and then without
+/// its footer, so that its parts have to be searched for.
+pub fn salvage_table(bytes: &[u8]) {
+    salvage(bytes);
+    let mut bytes = bytes.to_vec();
+    if repair(&mut bytes).is_some() {
+        salvage(&bytes);
+        salvage(&bytes[..bytes.len() - FOOTER_BYTES]);
+    }
+}
+
+fn salvage(bytes: &[u8]) {
+    let env = memory_with(bytes);
+    let Ok(table) = SalvageTable::open(&env, Path::new(PATH)) else { return };
+    let _ = (table.parts(), table.lower_bound());
+    let mut end = 0;
+    for number in 0..table.blocks() {
+        let extent = table.extent(number);
+        assert!(extent.start >= end && extent.start <= extent.end, "blocks lie one behind the other");
+        end = extent.end;
+        let _ = table.separator(number);
+    }
+    let mut damage = table.damage.len();
+    let sound = Table::open(&env, Path::new(PATH), &BlockCache::new(MemoryBudget::new(1 << 20)));
+    let mut expected = sound.ok().filter(|table| table.verify().is_ok()).map(|table| table.scan());
+    let found_entries = table.found_entries;
+    let (mut scan, mut entries, mut last) = (table.scan(), 0, None);
+    while scan.advance() {
+        let entry = scan.entry();
+        entries += 1;
+        let place = (entry.key.to_vec(), Reverse(entry.seq));
+        assert!(last.as_ref().is_none_or(|last| *last < place), "SV2");
+        last = Some(place);
+        if let Some(expected) = &mut expected {
+            assert_eq!(expected.next().ok().flatten(), Some(entry), "a sound table is salvaged as it is");
+        }
+    }
+    damage += scan.damage.len();
+    if let Some(mut expected) = expected {
+        assert!(damage == 0 && matches!(expected.next(), Ok(None)), "a sound table is salvaged as a whole");
+    }
+    // SV3: what the blocks that were found hold comes out, or is reported.
+    if let Some(found) = found_entries {
+        assert!(entries <= found && (entries == found || !scan.damage.is_empty()), "SV3");
+    }
+}
+
 const PATH: &str = "000001.sst";
 
-fn read_table(bytes: &[u8]) {
+/// A file system that holds the bytes as a table.
+fn memory_with(bytes: &[u8]) -> Env {
     let env = memory();
     let file = env.fs.open(Path::new(PATH), OpenOptions::create_new()).expect("memory does not fail");
     file.write_all_at(bytes, 0).expect("memory does not fail");
+    env
+}
+
+fn read_table(bytes: &[u8]) {
+    let env = memory_with(bytes);
     let cache = BlockCache::new(MemoryBudget::new(1 << 20));
     let Ok(table) = Table::open(&env, Path::new(PATH), &cache) else { return };
     let _ = table.verify();

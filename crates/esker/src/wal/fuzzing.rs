@@ -1,25 +1,35 @@
-//! Entry for fuzzers: any bytes as a segment of a log.
+//! Entries for fuzzers: any bytes as a segment of a log, and as a log of several segments.
 //!
 //! ```text
 //!   bytes --as they are, and with all checksums made right--> replay_segment
+//!   bytes --split--> segments --likewise--> verify, salvage: what recovery replays, repair finds
 //! ```
 
 use std::path::Path;
+use std::sync::Arc;
 
+use esker_env::{Env, MemFs, OpenOptions};
+
+use super::file_name;
 use super::format::{self, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES};
-use super::recovery::{Assembly, replay_segment};
+use super::recovery::{Assembly, LogExtent, replay_segment, verify};
+use super::salvage::{LogPiece, salvage};
 use super::segment::SegmentBytes;
+use crate::encoding::bytes::ByteReader;
 use crate::encoding::checksum::crc32c;
-use crate::types::SeqNo;
+use crate::types::{Error, SeqNo};
 
+/// The number of a log's first segment.
 const GENERATION: u64 = 1;
+/// As many as the byte of choices can name, and one more.
+const SEGMENTS_MAX: usize = 8;
 const KINDS: [Kind; 5] = [Kind::Full, Kind::First, Kind::Middle, Kind::Last, Kind::End];
 
 /// Reads the bytes as segment 1; must not panic.
 pub fn wal_segment(bytes: &[u8]) {
     replay(bytes);
     let mut bytes = bytes.to_vec();
-    repair(&mut bytes);
+    repair(&mut bytes, GENERATION);
     replay(&bytes);
 }
 
@@ -31,14 +41,102 @@ fn replay(bytes: &[u8]) {
     }
 }
 
+/// A byte of choices, then segments, each behind its length in two bytes; the last takes the rest. Recovery and repair
+/// read them as a log; the choices say what else there is to know:
+///
+/// ```text
+///   bits 0 to 2   the segment that is missing; 0: none
+///   bits 3 and 4  what the manifest names; 0: unknown, 1, 2, 3: up to the last but one, the last, one more
+///   bit 5         the log is needed from segment 2 on, not 1
+/// ```
+pub fn salvage_log(bytes: &[u8]) {
+    let Some((&choices, rest)) = bytes.split_first() else { return };
+    let mut segments = split(rest);
+    read_log(choices, &segments);
+    for (number, segment) in (GENERATION..).zip(&mut segments) {
+        repair(segment, number);
+    }
+    read_log(choices, &segments);
+}
+
+fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut reader = ByteReader::new(bytes);
+    let mut segments = Vec::new();
+    while let Ok(len) = reader.u16() {
+        let len = u64::from(len).min(reader.remaining() as u64);
+        segments.push(reader.take(len).expect("as many as remain").to_vec());
+        if segments.len() == SEGMENTS_MAX {
+            break;
+        }
+    }
+    if let Some(last) = segments.last_mut() {
+        last.extend_from_slice(reader.rest());
+    }
+    segments
+}
+
+/// What a log holds: the commits, each with its number.
+type Commits = Vec<(SeqNo, Vec<u8>)>;
+
+fn read_log(choices: u8, segments: &[Vec<u8>]) {
+    let (env, dir) = (Env::simulated(Arc::new(MemFs::new()), 1), Path::new("db"));
+    env.fs.create_dir_all(dir).expect("memory does not fail");
+    for (number, bytes) in (GENERATION..).zip(segments) {
+        if number != u64::from(choices & 7) {
+            let path = file_name::segment_path(dir, number);
+            let file = env.fs.open(&path, OpenOptions::create_new()).expect("memory does not fail");
+            file.write_all_at(bytes, 0).expect("memory does not fail");
+        }
+    }
+    let named_to = u64::from(choices >> 3 & 3).checked_sub(1).map(|n| (segments.len() as u64 + n).max(1) - 1);
+    let extent = LogExtent { from: 1 + u64::from(choices >> 5 & 1), named_to };
+
+    let mut replayed = Commits::new();
+    let recovered = verify(&env, dir, extent, |seq, payload| {
+        replayed.push((seq, payload.to_vec()));
+        Ok(())
+    });
+    let (mut found, mut losses) = (Commits::new(), 0);
+    let salvaged = salvage(&env, dir, extent, &mut |piece| {
+        match piece {
+            LogPiece::Commit { seq, payload, .. } => {
+                assert!(found.last().is_none_or(|last| last.0 < seq), "LS2");
+                found.push((seq, payload.to_vec()));
+            }
+            LogPiece::Lost { .. } => losses += 1,
+            LogPiece::Torn { .. } => {}
+        }
+        Ok(())
+    });
+    if let Err(error) = salvaged {
+        assert!(matches!(error, Error::UnsupportedVersion { .. }), "repair goes on: {error}");
+    }
+    assert!(found.starts_with(&replayed), "repair finds what recovery replays");
+    let Ok(recovered) = recovered else { return };
+    assert!(recovered.records == replayed.len() as u64);
+    if recovered.trimmed_bytes == 0 {
+        assert_eq!((losses, found.len()), (0, replayed.len()), "nothing is damaged");
+    }
+    // R3: finished, the log ends there, and says so.
+    recovered.finish(&env, dir).expect("memory does not fail");
+    let extent = LogExtent { named_to: recovered.named_to(), ..extent };
+    let mut again = Commits::new();
+    let finished = verify(&env, dir, extent, |seq, payload| {
+        again.push((seq, payload.to_vec()));
+        Ok(())
+    });
+    let finished = finished.expect("R3");
+    assert_eq!((finished.trimmed_bytes, again), (0, replayed), "R3");
+}
+
 /// Gives the segment a valid header and each record that its lengths describe valid checksums, so that mutations
 /// reach the code behind them. Records whose kind is 7 modulo 8 stay invalid: recovery has to search behind
 /// them.
-fn repair(bytes: &mut [u8]) {
+fn repair(bytes: &mut [u8], generation: u64) {
     if bytes.len() < SEGMENT_HEADER_BYTES {
         return;
     }
-    bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&format::encode_segment_header(GENERATION));
+    bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&format::encode_segment_header(generation));
     let mut at = SEGMENT_HEADER_BYTES;
     while at + RECORD_HEADER_BYTES <= bytes.len() {
         let (head, rest) = bytes[at..].split_at_mut(RECORD_HEADER_BYTES);
@@ -54,7 +152,7 @@ fn repair(bytes: &mut [u8]) {
             payload_crc: crc32c(&rest[..payload_len as usize]),
         };
         if byte % 8 != 7 {
-            head.copy_from_slice(&header.encode(GENERATION));
+            head.copy_from_slice(&header.encode(generation));
         }
         at += format::padded(RECORD_HEADER_BYTES + payload_len as usize);
     }
@@ -67,15 +165,45 @@ pub fn segments() -> Vec<Vec<u8>> {
     let plain = [(Kind::Full, 1, small), (Kind::Full, 2, &[]), (Kind::Full, 9, &large), (Kind::End, 9, &[])];
     let fragments =
         [(Kind::First, 4, small), (Kind::Middle, 4, &large), (Kind::Last, 4, small), (Kind::Full, 5, small)];
-    let mut ahead = segment(&fragments);
+    let mut ahead = segment(GENERATION, &fragments);
     ahead.resize(ahead.len() + 1_000, 0);
-    let mut torn = segment(&plain[..3]);
+    let mut torn = segment(GENERATION, &plain[..3]);
     torn.truncate(torn.len() - 100);
-    vec![segment(&plain), segment(&fragments), ahead, torn]
+    vec![segment(GENERATION, &plain), segment(GENERATION, &fragments), ahead, torn]
 }
 
-fn segment(records: &[(Kind, u64, &[u8])]) -> Vec<u8> {
-    let mut out = format::encode_segment_header(GENERATION).to_vec();
+/// Valid logs, as [`salvage_log`] takes them: a commit over three segments, a torn end, a hole, a lost segment.
+pub fn logs() -> Vec<Vec<u8>> {
+    let small: &[u8] = b"payload";
+    let large = [b'x'; 90];
+    let first = segment(1, &[(Kind::Full, 1, small), (Kind::First, 2, &large), (Kind::End, 1, &[])]);
+    let second = segment(2, &[(Kind::Middle, 2, &large), (Kind::End, 1, &[])]);
+    let third = segment(3, &[(Kind::Last, 2, small), (Kind::Full, 3, small), (Kind::Full, 7, &large)]);
+    let ended = segment(3, &[(Kind::Last, 2, small), (Kind::End, 2, &[])]);
+    let alone = segment(2, &[(Kind::Full, 3, small), (Kind::Full, 4, &large), (Kind::End, 4, &[])]);
+    let torn = &third[..third.len() - 30];
+    vec![
+        log(0, &[&first, &second, &third]),
+        log(2 << 3, &[&first, &second, &ended]),
+        log(2 << 3, &[&first, &second, torn]),
+        log(0, &[&first, &second]),
+        log(2, &[&first, &second, &third]),
+        log(3 << 3, &[&first, &second, &ended]),
+        log(1 << 5 | 2 << 3, &[&first, &alone]),
+    ]
+}
+
+fn log(choices: u8, segments: &[&[u8]]) -> Vec<u8> {
+    let mut out = vec![choices];
+    for segment in segments {
+        out.extend_from_slice(&(segment.len() as u16).to_le_bytes());
+        out.extend_from_slice(segment);
+    }
+    out
+}
+
+fn segment(generation: u64, records: &[(Kind, u64, &[u8])]) -> Vec<u8> {
+    let mut out = format::encode_segment_header(generation).to_vec();
     for &(kind, seq, payload) in records {
         let header = RecordHeader {
             kind,
@@ -84,7 +212,7 @@ fn segment(records: &[(Kind, u64, &[u8])]) -> Vec<u8> {
             payload_len: payload.len() as u32,
             payload_crc: crc32c(payload),
         };
-        out.extend_from_slice(&header.encode(GENERATION));
+        out.extend_from_slice(&header.encode(generation));
         out.extend_from_slice(payload);
         out.resize(format::padded(out.len()), 0);
     }

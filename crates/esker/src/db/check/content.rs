@@ -149,7 +149,7 @@ pub(super) fn check_counts(
         }
         let id = ByteReader::new(value).varint().ok().and_then(|id| u32::try_from(id).ok());
         match (catalog::name_of(key), id) {
-            (Some(name), Some(id)) => {
+            (Some(name), Some(id)) if catalog::is_stored_name(name) => {
                 if let Some(other) = names.insert(KeyspaceId::new(id), name.to_owned()) {
                     report.problem(format!("keyspace {id} is called {other:?} and {name:?}"));
                 }

@@ -34,12 +34,14 @@ pub(super) fn dump_records(out: &mut Output<'_>, path: &Path) -> Result<()> {
     let mut end = reader.position();
     loop {
         let skipped = reader.skipped_bytes();
-        let Some(record) = reader.next()?.map(<[u8]>::to_vec) else { break };
+        let record = reader.next()?.map(<[u8]>::to_vec);
         let skipped = reader.skipped_bytes() - skipped;
+        // Also behind the last one: a record may have its checksums and yet not be one.
         if skipped > 0 {
             out.damage(&Error::corrupt("record", path, end, format!("{skipped} bytes are no valid record")));
         }
         end = reader.position();
+        let Some(record) = record else { break };
         let content = if out.entries { vec![("content", record.as_slice().into())] } else { Vec::new() };
         let fields = [vec![("bytes", (record.len() as u64).into())], content].concat();
         out.item(reader.record_offset(), "record", fields);

@@ -138,7 +138,7 @@ impl Target {
             let id = reader.varint().ok().filter(|_| reader.is_empty()).and_then(|id| u32::try_from(id).ok());
             match (catalog::name_of(key), id) {
                 (Some(name), Some(id))
-                    if catalog::check_name(name).is_ok() && ids.insert(KeyspaceId::new(id)) =>
+                    if catalog::is_stored_name(name) && ids.insert(KeyspaceId::new(id)) =>
                 {
                     names.insert(name.to_owned(), KeyspaceId::new(id));
                     next_id = next_id.max(id.saturating_add(1));

@@ -104,6 +104,49 @@ fn a_damaged_current_or_manifest_is_a_typed_error_or_the_truth() {
 }
 
 #[test]
+fn ml2_markers_alone_are_no_state() {
+    let (_, env, dir) = world();
+    drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(3)).unwrap());
+    let path = dir.join(manifest_name(FileId::new(1)));
+    for edits in [0, 1] {
+        let mut writer = recordio::Writer::options().env(&env).create(&path).unwrap();
+        writer.append(b"esker manifest\x02").unwrap();
+        mark(&mut writer).unwrap();
+        for _ in 0..edits {
+            writer.append(&wal_from(4).encode()).unwrap();
+        }
+        writer.finish().unwrap();
+        match ManifestLog::recover(&env, &dir) {
+            Ok(Some((_, state))) => assert_eq!((edits, state.wal_from), (1, Some(4))),
+            other => assert!(edits == 0 && other.unwrap_err().is_corrupt()),
+        }
+    }
+}
+
+#[test]
+fn ms2_a_last_record_that_is_none_is_damage_and_no_torn_end() {
+    let (_, env, dir) = world();
+    let mut log = ManifestLog::create(&env, &dir, FileId::new(1), wal_from(1)).unwrap();
+    log.append(wal_from(2), no_new_file).unwrap();
+    let path = log.path();
+    drop(log);
+    let file = env.fs.open(&path, OpenOptions::write()).unwrap();
+    let mut bytes = esker_env::read_range(&*file, 0, file.len().unwrap() as usize).unwrap();
+    // Without the marker; and the edit is said to be compressed, to nothing, with checksums that are right.
+    let header = 20;
+    bytes.truncate(bytes.len() - header);
+    let at = bytes.len() - wal_from(2).encode().len() - header;
+    bytes[at + 3..at + 8].copy_from_slice(&[1, 0, 0, 0, 0]);
+    recordio::fuzzing::repair(&mut bytes);
+    file.write_all_at(&bytes, 0).unwrap();
+    file.set_len(bytes.len() as u64).unwrap();
+    assert!(ManifestLog::recover(&env, &dir).unwrap_err().is_corrupt());
+    let found = crate::manifest::salvage::salvage(&env, &path).unwrap();
+    assert_eq!((found.complete, found.damage.len(), found.torn), (false, 1, None));
+    assert_eq!(found.state.unwrap().wal_from, Some(1));
+}
+
+#[test]
 fn version_1_is_read_and_the_next_manifest_is_version_2() {
     let (fs, env, dir) = world();
     drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(0)).unwrap());
