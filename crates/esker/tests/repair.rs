@@ -502,7 +502,9 @@ fn q3_a_target_in_the_source_is_refused_by_whatever_name() {
     let db = Db::open(at("db")).unwrap();
     db.default_keyspace().put("key", "value").unwrap();
     db.close().unwrap();
-    ["other", "elsewhere", "db/empty"].map(|name| std::fs::create_dir(at(name)).unwrap());
+    for name in ["other", "elsewhere", "db/empty"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
     let mut inside =
         vec!["db", "db/new", "db/./new", "other/../db/new", "db/../db/new/er", "db/empty", "db/empty/new"];
     let mut outside = vec!["db/../beside", "db-new", "other/db", "elsewhere"];

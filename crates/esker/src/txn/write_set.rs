@@ -267,7 +267,7 @@ impl WriteSet {
             match op {
                 OP_PUT => set.put(first, reader.string()?),
                 OP_REMOVE => set.remove(first),
-                OP_REMOVE_RANGE => set.remove_range(first, reader.string()?),
+                OP_REMOVE_RANGE => set.remove_range(first, range_end(&mut reader)?),
                 _ => {
                     return Err(crate::encoding::bytes::DecodeError::new(
                         at,
@@ -278,6 +278,14 @@ impl WriteSet {
         }
         Ok(set)
     }
+}
+
+/// The end of a range: a key, a key and a zero byte, or the first byte behind all keys of a keyspace.
+fn range_end<'a>(reader: &mut ByteReader<'a>) -> Decoded<&'a [u8]> {
+    let at = reader.clone();
+    let bytes = reader.string()?;
+    let longest = crate::KEY_BYTES_MAX + key::PREFIX_BYTES_MAX + 1;
+    if bytes.len() <= longest { Ok(bytes) } else { Err(at.error("longer than a key can be")) }
 }
 
 fn checked_key<'a>(reader: &mut ByteReader<'a>, user_key_bytes_max: usize) -> Decoded<&'a [u8]> {
@@ -300,6 +308,18 @@ mod tests {
 
     fn k(n: u8) -> Vec<u8> {
         vec![1, n]
+    }
+
+    #[test]
+    fn an_end_longer_than_any_key_is_refused() {
+        let encoded = |end: usize| {
+            let mut set = WriteSet::default();
+            set.remove_range(&k(3), &vec![1; end]);
+            set.payload().to_vec()
+        };
+        let longest = crate::KEY_BYTES_MAX + key::PREFIX_BYTES_MAX + 1;
+        assert!(WriteSet::decode(&encoded(longest)).is_ok());
+        assert!(WriteSet::decode(&encoded(longest + 1)).is_err());
     }
 
     /// What a model map and its removed ranges say after the same calls.

@@ -51,8 +51,8 @@ pub(super) fn check_runs(version: &Version, dir: &Path, report: &mut CheckReport
             for (other, removed) in removed.iter().enumerate() {
                 let Some(fragment) = removed.fragment_of(&key) else { continue };
                 let is_wrong = match other.cmp(&rank) {
-                    Ordering::Less => fragment.seqs.last().is_some_and(|oldest| *oldest < seq),
-                    Ordering::Greater => fragment.seqs.first().is_some_and(|newest| seq < *newest),
+                    Ordering::Less => fragment.seqs.oldest() < seq,
+                    Ordering::Greater => seq < fragment.seqs.newest(),
                     Ordering::Equal => false,
                 };
                 wrongly_removed += u64::from(is_wrong);
@@ -95,13 +95,11 @@ fn check_range_tombstones(
     let mut wrong = 0;
     for (rank, newer) in removed.iter().enumerate() {
         for (below, older) in removed.iter().enumerate().skip(rank + 1) {
+            let others: Vec<_> = older.fragments().collect();
             for fragment in newer.fragments() {
-                let others = older.fragments();
                 let from = others.partition_point(|other| other.end <= fragment.start);
                 for other in others[from..].iter().take_while(|other| other.start < fragment.end) {
-                    let (Some(oldest), Some(newest)) = (fragment.seqs.last(), other.seqs.first()) else {
-                        continue;
-                    };
+                    let (oldest, newest) = (fragment.seqs.oldest(), other.seqs.newest());
                     wrong += u64::from(oldest < newest);
                     if oldest < newest && wrong <= LISTED_MAX {
                         let (this, below) = (show(&runs[rank]), show(&runs[below]));
@@ -123,7 +121,7 @@ fn check_range_tombstones(
 
 /// All range tombstones of a run.
 fn range_tombstones(run: &Run) -> RangeTombstones {
-    RangeTombstones::new(run.tables().iter().flat_map(|t| t.table.range_tombstones().iter()))
+    RangeTombstones::union(run.tables().iter().map(|t| t.table.range_tombstones()))
 }
 
 /// A run, for people.

@@ -20,7 +20,7 @@ use crate::manifest::edit::AddedTable;
 use crate::sstable::{LostContent, SalvageScan, SalvageTable, TableDamage};
 use crate::types::entry::Kind;
 use crate::types::key_range::KeyRange;
-use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
+use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, FileId, Result, SeqNo};
 
 /// A table on its way into the merge.
@@ -40,7 +40,7 @@ pub(super) fn salvage(
     // The last one is opened first.
     surveyed.waiting.sort_by(|a, b| b.lower_bound.cmp(&a.lower_bound));
     target.newest_flushed = target.newest_flushed.max(surveyed.max_seq);
-    let tombstones = RangeTombstones::new(surveyed.tombstones);
+    let tombstones = RangeTombstones::union(&surveyed.tombstones);
     let mut merge = Merge {
         env,
         described: &sources.described,
@@ -71,7 +71,7 @@ pub(super) fn salvage(
 /// What a first look at all tables gives.
 pub(super) struct Survey<'s> {
     waiting: Vec<Waiting<'s>>,
-    tombstones: Vec<RangeTombstone>,
+    tombstones: Vec<RangeTombstones>,
     max_seq: SeqNo,
 }
 
@@ -109,7 +109,7 @@ pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairRep
         for damage in &table.damage {
             tell(damage, is_all_found(&table, damage, described), range, report);
         }
-        out.tombstones.extend(table.tombstones.iter());
+        out.tombstones.push(table.tombstones.clone());
         out.waiting.push(Waiting { source, lower_bound: table.lower_bound() });
         report.tables += 1;
     }

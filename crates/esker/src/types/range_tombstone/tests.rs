@@ -188,7 +188,7 @@ fn unions_and_appended_sets_agree_with_a_list() {
         naive.check(&union, 12, 5, &format!("round {round}"));
         assert_eq!(union, RangeTombstones::new(naive.0));
         let at = rng.usize(0..union.fragments().len() + 1);
-        let half = |n: usize| union.fragments().cloned().skip(n);
+        let half = |n: usize| union.fragments().skip(n).cloned();
         let mut front = RangeTombstones::from_sorted(half(0).take(at).collect());
         let back = RangeTombstones::from_sorted(half(at).collect());
         assert!(back.is_empty() || front.is_empty() || !back.clone().append(&front));
