@@ -314,7 +314,7 @@ mod tests {
     fn an_end_longer_than_any_key_is_refused() {
         let encoded = |end: usize| {
             let mut set = WriteSet::default();
-            set.remove_range(&k(3), &vec![1; end]);
+            set.remove_range(&k(3), &vec![9; end]);
             set.payload().to_vec()
         };
         let longest = crate::KEY_BYTES_MAX + key::PREFIX_BYTES_MAX + 1;
