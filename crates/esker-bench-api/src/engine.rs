@@ -60,14 +60,14 @@ pub trait Engine: Sync {
 pub struct OpenOptions {
     /// Size of the engine's own cache; for an engine with one budget for everything, that budget.
     pub cache_bytes: u64,
-    /// The most that the process may use in all, page cache included, where the suite limits it. An engine with
-    /// memory options beside its cache keeps within it.
-    pub memory_bytes_max: Option<u64>,
     /// Size of the memtable or write buffer where the suite limits it; engines without one pass over it.
     pub write_buffer_bytes: Option<u64>,
     /// Size of the suite's values, of the largest where they differ: some engines lay large values out apart, but have to be
     /// told. 0 where the suite does not say.
     pub value_bytes: u64,
+    /// Transactions that write at once: an engine that gathers them has to be told how many it may wait for. The suites in Go have
+    /// the same figure in `lab.OpenOptions`; nothing passes it to them.
+    pub concurrent_writes: u64,
     /// Durability of the transactions that follow; [`Failure::Unsupported`] when the engine has no such mode.
     pub durability: Durability,
 }
@@ -77,9 +77,9 @@ impl OpenOptions {
     pub fn with_cache(cache_bytes: u64) -> Self {
         Self {
             cache_bytes,
-            memory_bytes_max: None,
             write_buffer_bytes: None,
             value_bytes: 0,
+            concurrent_writes: 1,
             durability: Durability::Sync,
         }
     }

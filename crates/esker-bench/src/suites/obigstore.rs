@@ -41,6 +41,12 @@ const RANGE_KEYS: u64 = 512;
 const LOOK_UPS: u64 = 20;
 const READERS: u64 = 5;
 const VERIFIED: u64 = 10_000;
+/// Requests in flight, and writes in a request.
+const HOTSPOT_REQUESTS: (u64, u64) = (64, 20);
+const SEQUENTIAL_REQUESTS: (u64, u64) = (200, 16);
+const LARGE_REQUESTS: (u64, u64) = (50, 1);
+const LIMITED_REQUESTS: (u64, u64) = (50, 2);
+const LOAD_REQUESTS: (u64, u64) = (1, 1000);
 
 pub(crate) struct ObigstoreSuite;
 
@@ -91,6 +97,17 @@ fn write_time(scale: Scale) -> Duration {
     })
 }
 
+/// Transactions that write at once in a group.
+fn concurrent_writes(group: usize) -> u64 {
+    let requests = match group {
+        0 | 1 | UNIFORM_GROUP => HOTSPOT_REQUESTS,
+        2 | 3 => SEQUENTIAL_REQUESTS,
+        LARGE_GROUP => LARGE_REQUESTS,
+        _ => LOAD_REQUESTS,
+    };
+    requests.0
+}
+
 fn working_sets(scale: Scale) -> Vec<u64> {
     let keys = counts(scale).read;
     (0..4).rev().map(|power| (keys / 10_u64.pow(power)).max(1)).collect()
@@ -116,7 +133,7 @@ impl Suite for ObigstoreSuite {
 
     /// A sync serves at most all requests in flight.
     fn syncs_per_commit_min(&self, group: usize) -> f64 {
-        1.0 / if group == 0 { 64.0 } else { 200.0 }
+        1.0 / concurrent_writes(group) as f64
     }
 
     fn rows(&self, scale: Scale) -> Vec<Row> {
@@ -219,7 +236,12 @@ impl Suite for ObigstoreSuite {
         }
         let dir = recorder.dir().to_path_buf();
         let value_bytes = if group == LARGE_GROUP { LARGE_BYTES } else { VALUE_BYTES } as u64;
-        let options = OpenOptions { value_bytes, durability, ..OpenOptions::with_cache(CACHE_BYTES) };
+        let options = OpenOptions {
+            value_bytes,
+            concurrent_writes: concurrent_writes(group),
+            durability,
+            ..OpenOptions::with_cache(CACHE_BYTES)
+        };
         let store = engine.open(&dir, &options)?;
         let run = Run { store: &*store, counts: counts(scale), scale, dir: &dir };
         match group {
@@ -240,7 +262,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn load(&self, concurrency: u64, multi: u64) -> Load {
+    fn load(&self, (concurrency, multi): (u64, u64)) -> Load {
         Load { concurrency, multi, rate: None, time: write_time(self.scale), period: self.counts.period }
     }
 
@@ -281,7 +303,7 @@ impl Run<'_> {
             Source::new(KeySource::Hotspots(hotspots()), SEED, VALUE_BYTES, self.counts.hotspot, 0);
         let mut written = 0;
         recorder.row(name, || {
-            let outcome = self.write(&mut source, self.load(64, 20))?;
+            let outcome = self.write(&mut source, self.load(HOTSPOT_REQUESTS))?;
             written = outcome.ops.unwrap_or(0);
             Ok(outcome)
         })?;
@@ -293,7 +315,7 @@ impl Run<'_> {
 
     fn sequential(&self, name: &str, recorder: &mut Recorder) -> Result<(), Failure> {
         let mut source = Source::new(KeySource::Sequential, SEED, VALUE_BYTES, self.counts.sequential, 0);
-        recorder.row(name, || self.write(&mut source, self.load(200, 16)))?;
+        recorder.row(name, || self.write(&mut source, self.load(SEQUENTIAL_REQUESTS)))?;
         recorder.drain(self.store)?;
         let keys = source.keys_given();
         recorder.check(|| {
@@ -304,7 +326,7 @@ impl Run<'_> {
 
     fn large(&self, recorder: &mut Recorder) -> Result<(), Failure> {
         let mut source = Source::new(KeySource::Sequential, SEED, LARGE_BYTES, self.counts.large, 0);
-        let load = Load { rate: Some(LARGE_RATE), ..self.load(50, 1) };
+        let load = Load { rate: Some(LARGE_RATE), ..self.load(LARGE_REQUESTS) };
         recorder.row(LARGE, || self.write(&mut source, load))?;
         recorder.drain(self.store)?;
         let keys = source.keys_given();
@@ -317,14 +339,14 @@ impl Run<'_> {
         let count = self.counts.uniform;
         let source = |pairs, first| Source::new(KeySource::Random, SEED, VALUE_BYTES, pairs, first);
         let mut first = source(count, 0);
-        if !recorder.groundwork(UNIFORM, || self.write(&mut first, self.load(64, 20)))? {
+        if !recorder.groundwork(UNIFORM, || self.write(&mut first, self.load(HOTSPOT_REQUESTS)))? {
             return Ok(());
         }
         recorder.drain(self.store)?;
         let mut burst = source(count / 10, first.keys_given());
         let mut rate = None;
         recorder.row(BURST, || {
-            let outcome = self.write(&mut burst, self.load(64, 20))?;
+            let outcome = self.write(&mut burst, self.load(HOTSPOT_REQUESTS))?;
             rate =
                 outcome.ops.zip(outcome.seconds).map(|(ops, seconds)| ops as f64 / seconds * LIMITED_SHARE);
             Ok(outcome)
@@ -333,7 +355,8 @@ impl Run<'_> {
         let mut limited = source(count / 100, burst.keys_given());
         recorder.row(LIMITED, || {
             let rate = rate.ok_or_else(|| Failure::Unsupported("the burst gave no rate".to_owned()))?;
-            let mut outcome = self.write(&mut limited, Load { rate: Some(rate), ..self.load(50, 2) })?;
+            let mut outcome =
+                self.write(&mut limited, Load { rate: Some(rate), ..self.load(LIMITED_REQUESTS) })?;
             if let Some(detail) = &mut outcome.detail {
                 detail.figures.insert("offered ops/s".to_owned(), rate);
             }
@@ -354,7 +377,7 @@ impl Run<'_> {
         drive(
             self.store,
             &mut source,
-            Load { time: Duration::from_secs(u64::from(u32::MAX)), ..self.load(1, 1000) },
+            Load { time: Duration::from_secs(u64::from(u32::MAX)), ..self.load(LOAD_REQUESTS) },
             self.dir,
         )?;
         recorder.drain(self.store)?;

@@ -162,7 +162,6 @@ impl Suite for StorageBenchSuite {
             .find(|mode| engine.cannot(mode.feature()).is_none())
             .unwrap_or(workload.durability);
         let options = OpenOptions {
-            memory_bytes_max: Some(MEMORY_BYTES_MAX),
             value_bytes: workload.value_bytes as u64,
             durability: fast,
             ..OpenOptions::with_cache(CACHE_BYTES)
