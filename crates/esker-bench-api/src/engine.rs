@@ -5,7 +5,7 @@
 //!                             --reader()----> Reader   get, range, keys, len, at one snapshot
 //! ```
 //!
-//! S1. `Store::write` is one atomic transaction; when it returns in mode `Sync`, the data is on the device.
+//! S1. `Store::write` is one atomic transaction (or says by its [`Isolation`] that it is not); when it returns in mode `Sync`, the data is on the device.
 //! S2. A `Reader` is a snapshot: it sees each transaction whole or not at all, and none committed after it began.
 //! S3. Values are handed to a visitor, so an engine that can lend its bytes copies nothing, and every engine pays
 //!     the same one virtual call.
@@ -31,6 +31,12 @@ pub trait Engine: Sync {
 
     /// Why the engine cannot do this, or `None` when it can. Rows that need the feature carry the reason.
     fn cannot(&self, _feature: Feature) -> Option<&'static str> {
+        None
+    }
+
+    /// Why some of its commits sync although none is asked for, where that is the engine's nature: what the lab counts is then
+    /// noted with this reason, and not taken for a mistake of the adapter.
+    fn syncs_unasked(&self) -> Option<&'static str> {
         None
     }
 
@@ -174,8 +180,8 @@ pub trait Store: Send + Sync {
     /// [`Failure::Unsupported`] says that the engine has no such mode.
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure>;
 
-    /// Runs `work` in one transaction and commits it (S1). An error from `work` rolls back. Many threads may call it; on a
-    /// conflict the adapter runs `work` again.
+    /// Runs `work` in one transaction and commits it (S1). An error from `work` rolls back, except where the engine has single operations
+    /// only ([`Isolation::Operation`]). Many threads may call it; on a conflict the adapter runs `work` again.
     fn write(&self, work: Work<'_>) -> Result<(), Failure>;
 
     /// Opens a snapshot (S2).

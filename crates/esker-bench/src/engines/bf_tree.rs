@@ -1,11 +1,10 @@
 //! Bf-Tree: an index whose single operations are all it has. No transactions, no snapshots to read from, no synced commit.
 //!
-//!   Store::write -> the writes are gathered, then applied one after the other
-//!   Reader       -> the tree itself; values are copied into a buffer, as its interface has it
+//!   Store::write -> each write is applied at once
+//!   Reader       -> the tree itself; values are copied into a buffer of the thread, as its interface has it
 //!   closing      -> a snapshot file (its only way to find data again), from which the next open starts
-//!
-//! F1. An error from the work of a transaction leaves nothing behind: nothing is applied before the work has ended well.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use bf_tree::{BfTree as Tree, Config, LeafInsertResult, LeafReadResult, ScanReturnField};
@@ -19,6 +18,11 @@ const KEY_BYTES_MAX: usize = 32;
 /// Larger than the largest record that a page of the default size takes.
 const BUFFER_BYTES: usize = 4096;
 const SNAPSHOT: &str = "snapshot.";
+
+thread_local! {
+    /// Where this thread's reads find their records: made once, as a caller of Bf-Tree would do it.
+    static BUFFER: RefCell<[u8; BUFFER_BYTES]> = const { RefCell::new([0; BUFFER_BYTES]) };
+}
 
 const NO_DURABILITY: &str = "Bf-Tree finds data again from a snapshot of the whole tree only: its log is written, never synced, and the code that would read it back is unfinished";
 const NO_TRANSACTIONS: &str = "Bf-Tree has no transactions: its writes are single operations";
@@ -146,21 +150,15 @@ impl Store for BfTreeStore {
     }
 
     fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
-        let mut writer = BfTreeWriter::default();
-        work(&mut writer)?;
-        for write in &writer.writes {
-            let (key, value) = writer.bytes[write.start..write.end].split_at(write.key_bytes);
-            if !write.put {
-                self.tree.delete(key);
-            } else if let LeafInsertResult::InvalidKV(why) = self.tree.insert(key, value) {
-                return Err(Failure::Unsupported(why));
-            }
-        }
-        Ok(())
+        work(&mut BfTreeWriter { tree: &self.tree })
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
-        Ok(Box::new(BfTreeReader { tree: &self.tree, buffer: Box::new([0; BUFFER_BYTES]) }))
+        Ok(Box::new(BfTreeReader { tree: &self.tree }))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        BfTreeReader { tree: &self.tree }.get(key, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {
@@ -168,44 +166,26 @@ impl Store for BfTreeStore {
     }
 }
 
-/// The writes of one transaction, in one buffer (F1).
-#[derive(Default)]
-struct BfTreeWriter {
-    bytes: Vec<u8>,
-    writes: Vec<Write>,
+struct BfTreeWriter<'store> {
+    tree: &'store Tree,
 }
 
-struct Write {
-    start: usize,
-    end: usize,
-    key_bytes: usize,
-    put: bool,
-}
-
-impl BfTreeWriter {
-    fn push(&mut self, put: bool, key: &[u8], value: &[u8]) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value);
-        self.writes.push(Write { start, end: self.bytes.len(), key_bytes: key.len(), put });
-    }
-}
-
-impl Writer for BfTreeWriter {
+impl Writer for BfTreeWriter<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        self.push(true, key, value);
-        Ok(())
+        match self.tree.insert(key, value) {
+            LeafInsertResult::InvalidKV(why) => Err(Failure::Unsupported(why)),
+            _ => Ok(()),
+        }
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
-        self.push(false, key, &[]);
+        self.tree.delete(key);
         Ok(())
     }
 }
 
 struct BfTreeReader<'store> {
     tree: &'store Tree,
-    buffer: Box<[u8; BUFFER_BYTES]>,
 }
 
 impl BfTreeReader<'_> {
@@ -224,25 +204,27 @@ impl BfTreeReader<'_> {
             .tree
             .scan_with_count(from, limit, field)
             .map_err(|error| Failure::Engine(format!("{error:?}")))?;
-        let mut seen = 0;
-        while let Some((key_bytes, value_bytes)) = records.next(&mut self.buffer[..]) {
-            visit(&self.buffer[..key_bytes + value_bytes], key_bytes);
-            seen += 1;
-        }
-        Ok(seen)
+        BUFFER.with_borrow_mut(|buffer| {
+            let mut seen = 0;
+            while let Some((key_bytes, value_bytes)) = records.next(&mut buffer[..]) {
+                visit(&buffer[..key_bytes + value_bytes], key_bytes);
+                seen += 1;
+            }
+            Ok(seen)
+        })
     }
 }
 
 impl Reader for BfTreeReader<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        match self.tree.read(key, &mut self.buffer[..]) {
+        BUFFER.with_borrow_mut(|buffer| match self.tree.read(key, &mut buffer[..]) {
             LeafReadResult::Found(bytes) => {
-                visit(&self.buffer[..bytes as usize]);
+                visit(&buffer[..bytes as usize]);
                 Ok(true)
             }
             LeafReadResult::NotFound | LeafReadResult::Deleted => Ok(false),
             LeafReadResult::InvalidKey => Err(Failure::engine("a key that Bf-Tree does not take")),
-        }
+        })
     }
 
     fn range(

@@ -3,6 +3,7 @@
 //!   canary-wrong   a sound map in memory, except that one read in 100 returns a value with one byte flipped
 //!   canary-crash   the same map, but the process aborts when it is compacted
 //!   canary-hang    the same map, but compaction never ends
+//!   canary-debt    the same map, but its background work never ends
 //!
 //! They are hidden: `--engine` takes them, `list` and the default run do not show them.
 
@@ -19,6 +20,7 @@ pub(crate) enum Canary {
     Wrong,
     Crash,
     Hang,
+    Debt,
 }
 
 impl Engine for Canary {
@@ -27,6 +29,7 @@ impl Engine for Canary {
             Self::Wrong => "canary-wrong",
             Self::Crash => "canary-crash",
             Self::Hang => "canary-hang",
+            Self::Debt => "canary-debt",
         }
     }
 
@@ -44,6 +47,12 @@ impl Engine for Canary {
 
     fn open(&self, _dir: &Path, _options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
         Ok(Box::new(CanaryStore { kind: *self, map: RwLock::default(), reads: AtomicU64::new(0) }))
+    }
+}
+
+fn wait_forever() -> ! {
+    loop {
+        std::thread::sleep(Duration::from_secs(3600));
     }
 }
 
@@ -77,12 +86,14 @@ impl Store for CanaryStore {
 
     fn compact(&mut self) -> Result<(), Failure> {
         match self.kind {
-            Canary::Wrong => Ok(()),
+            Canary::Wrong | Canary::Debt => Ok(()),
             Canary::Crash => std::process::abort(),
-            Canary::Hang => loop {
-                std::thread::sleep(Duration::from_secs(3600));
-            },
+            Canary::Hang => wait_forever(),
         }
+    }
+
+    fn drain(&self) -> Result<(), Failure> {
+        if self.kind == Canary::Debt { wait_forever() } else { Ok(()) }
     }
 }
 

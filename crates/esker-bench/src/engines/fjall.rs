@@ -3,7 +3,7 @@
 //!   Store::write -> one write transaction, commit with a persist mode (one write, one fdatasync of its journal)
 //!   Reader       -> one snapshot; values are reference-counted slices of cached blocks
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -42,8 +42,9 @@ impl Engine for Fjall {
             EngineOption {
                 option: "SingleWriterTxDatabase",
                 value: "write transactions take turns",
-                reason: "serializable without conflict checks, and cheaper than OptimisticTxDatabase for one writer",
-                pointer: "redb's lmdb_benchmark; fjall README, Transactional modes",
+                reason: "serializable without conflict checks; OptimisticTxDatabase holds its lock through the sync as well, so it would \
+                         share no sync between writers",
+                pointer: "redb's lmdb_benchmark; fjall README, Transactional modes; fjall, src/tx/optimistic/oracle.rs, with_commit",
             },
             EngineOption {
                 option: "sync commits",
@@ -52,10 +53,16 @@ impl Engine for Fjall {
                 pointer: "docs of PersistMode",
             },
             EngineOption {
-                option: "async and nosync commits",
+                option: "async commits",
                 value: "PersistMode::Buffer",
                 reason: "its default: in the operating system when it returns, and sound after a power cut",
                 pointer: "docs of PersistMode; redb's lmdb_benchmark",
+            },
+            EngineOption {
+                option: "nosync commits",
+                value: "no PersistMode",
+                reason: "its fastest mode: the journal stays in a buffer of the process until that is full or a sync is asked for",
+                pointer: "docs of WriteTransaction::durability",
             },
             EngineOption {
                 option: "max_memtable_size",
@@ -77,8 +84,8 @@ impl Engine for Fjall {
             },
             EngineOption {
                 option: "compaction",
-                value: "flush, then Keyspace::major_compact",
-                reason: "its full compaction; not a documented part of its interface yet",
+                value: "flush, Keyspace::major_compact, close and open",
+                reason: "its full compaction, not a documented part of its interface yet; tables that were replaced go when it is opened next",
                 pointer: "fjall, src/keyspace/mod.rs",
             },
         ]
@@ -89,6 +96,39 @@ impl Engine for Fjall {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        let open = Some(Open::new(dir, options)?);
+        Ok(Box::new(FjallStore {
+            dir: dir.to_path_buf(),
+            options: *options,
+            open,
+            durability: options.durability,
+        }))
+    }
+}
+
+fn persist_mode(durability: Durability) -> Option<PersistMode> {
+    match durability {
+        Durability::Sync => Some(PersistMode::SyncData),
+        Durability::Async => Some(PersistMode::Buffer),
+        Durability::NoSync => None,
+    }
+}
+
+struct FjallStore {
+    dir: PathBuf,
+    options: OpenOptions,
+    /// `None` only within `compact`, while it is opened anew.
+    open: Option<Open>,
+    durability: Durability,
+}
+
+struct Open {
+    db: SingleWriterTxDatabase,
+    map: SingleWriterTxKeyspace,
+}
+
+impl Open {
+    fn new(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
         let builder = SingleWriterTxDatabase::builder(dir).cache_size(options.cache_bytes);
         let db = builder.open().map_err(Failure::engine)?;
         let create = || {
@@ -101,59 +141,12 @@ impl Engine for Fjall {
             }
         };
         let map = db.keyspace(KEYSPACE, create).map_err(Failure::engine)?;
-        Ok(Box::new(FjallStore { db, map, persist: persist_mode(options.durability) }))
-    }
-}
-
-fn persist_mode(durability: Durability) -> PersistMode {
-    match durability {
-        Durability::Sync => PersistMode::SyncData,
-        Durability::Async | Durability::NoSync => PersistMode::Buffer,
-    }
-}
-
-struct FjallStore {
-    db: SingleWriterTxDatabase,
-    map: SingleWriterTxKeyspace,
-    persist: PersistMode,
-}
-
-impl Store for FjallStore {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
-        self.persist = persist_mode(durability);
-        // S4
-        if durability == Durability::Sync {
-            self.db.persist(self.persist).map_err(Failure::engine)
-        } else {
-            Ok(())
-        }
+        Ok(Self { db, map })
     }
 
-    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
-        let txn = self.db.write_tx().durability(Some(self.persist));
-        let mut writer = FjallWriter { txn, map: &self.map };
-        work(&mut writer)?;
-        writer.txn.commit().map_err(Failure::engine)
-    }
-
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
-        Ok(Box::new(FjallReader { snapshot: self.db.read_tx(), map: &self.map }))
-    }
-
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.map.get(key).map_err(Failure::engine)?;
-        Ok(value.map(|value| visit(&value)).is_some())
-    }
-
-    fn compact(&mut self) -> Result<(), Failure> {
-        self.map.inner().rotate_memtable_and_wait().map_err(Failure::engine)?;
-        self.drain()?;
-        self.map.inner().major_compact().map_err(Failure::engine)
-    }
-
-    /// Its workers take up flushes and merges within moments, so two looks that find nothing, some time apart, say that
+    /// Its workers take up flushes and merges within moments, so three looks that find nothing, some time apart, say that
     /// there is nothing.
-    fn drain(&self) -> Result<(), Failure> {
+    fn wait_for_background_work(&self) {
         let mut quiet_looks = 0;
         while quiet_looks < 3 {
             let db = self.db.inner();
@@ -163,6 +156,62 @@ impl Store for FjallStore {
             quiet_looks = if busy { 0 } else { quiet_looks + 1 };
             thread::sleep(Duration::from_millis(10));
         }
+    }
+}
+
+impl FjallStore {
+    fn open(&self) -> Result<&Open, Failure> {
+        self.open.as_ref().ok_or_else(|| Failure::engine("closed by a compaction that failed"))
+    }
+}
+
+impl Store for FjallStore {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        self.durability = durability;
+        // S4
+        if durability == Durability::Sync {
+            self.open()?.db.persist(PersistMode::SyncData).map_err(Failure::engine)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+        let open = self.open()?;
+        let txn = open.db.write_tx().durability(persist_mode(self.durability));
+        let mut writer = FjallWriter { txn, map: &open.map };
+        work(&mut writer)?;
+        writer.txn.commit().map_err(Failure::engine)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        let open = self.open()?;
+        Ok(Box::new(FjallReader { snapshot: open.db.read_tx(), map: &open.map }))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = self.open()?.map.get(key).map_err(Failure::engine)?;
+        Ok(value.map(|value| visit(&value)).is_some())
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        let open = self.open()?;
+        open.map.inner().rotate_memtable_and_wait().map_err(Failure::engine)?;
+        open.wait_for_background_work();
+        open.map.inner().major_compact().map_err(Failure::engine)?;
+        open.db.persist(PersistMode::SyncData).map_err(Failure::engine)?;
+        self.open = None;
+        self.open = Some(Open::new(&self.dir, &self.options)?);
+        Ok(())
+    }
+
+    fn drain(&self) -> Result<(), Failure> {
+        let open = self.open()?;
+        // What nosync commits left in the journal's buffer is a debt too.
+        if self.durability == Durability::NoSync {
+            open.db.persist(PersistMode::Buffer).map_err(Failure::engine)?;
+        }
+        open.wait_for_background_work();
         Ok(())
     }
 }

@@ -5,20 +5,20 @@
 //!
 //! The binding is the one that needs no libclang to build, so libmdbx is the version that it bundles.
 //!
-//! L1. Readers and writers end before the environment is closed, replaced or has its flags changed: `compact` and
-//!     `set_durability` take `&mut self`, readers borrow `&self`.
-#![expect(unsafe_code, reason = "the binding leaves changing flags and compacting to mdbx's own functions")]
+//! L1. Readers and writers end before the environment is closed or replaced: `compact` and `set_durability` take `&mut self`,
+//!     readers borrow `&self`.
+//! L2. The environment is opened in the mode that its commits have, and anew for another: mdbx chooses the handle for its meta page
+//!     when it opens (O_DSYNC in the durable mode), and keeps it when the mode's flag is changed later.
+#![expect(unsafe_code, reason = "the binding leaves compacting to mdbx's own function")]
 
 use std::borrow::Cow;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use signet_libmdbx::ffi::{
-    MDBX_CP_COMPACT, MDBX_SAFE_NOSYNC, MDBX_SUCCESS, MDBX_UTTERLY_NOSYNC, mdbx_env_copy, mdbx_env_set_flags,
-};
+use signet_libmdbx::ffi::{MDBX_CP_COMPACT, MDBX_SUCCESS, mdbx_env_copy};
 use signet_libmdbx::tx::aliases::{RoTxUnsync, RwTxUnsync};
-use signet_libmdbx::{Database, DatabaseFlags, Environment, Geometry, WriteFlags};
+use signet_libmdbx::{Database, Environment, Geometry, Mode, SyncMode, WriteFlags};
 
 use esker_bench_api::{
     Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reader, Store, Writer,
@@ -26,6 +26,8 @@ use esker_bench_api::{
 
 /// Upper bound of the map: more than any scale of any suite writes. The file grows with the data.
 const MAP_BYTES: usize = 64 << 30;
+/// Unsynced bytes from which an async commit syncs.
+const SYNC_BYTES: usize = 64 << 20;
 const DATA_FILE: &str = "mdbx.dat";
 
 type Bytes<'txn> = Cow<'txn, [u8]>;
@@ -76,15 +78,22 @@ impl Engine for Libmdbx {
             },
             EngineOption {
                 option: "async commits",
-                value: "MDBX_SAFE_NOSYNC",
-                reason: "a power cut rolls back to the last steady commit and breaks nothing",
-                pointer: "mdbx.h, MDBX_SAFE_NOSYNC",
+                value: "MDBX_SAFE_NOSYNC, MDBX_opt_sync_bytes of 64 MiB",
+                reason: "a power cut rolls back to the last steady commit and breaks nothing; without the threshold a commit that finds no free page in the \
+                         file as it stands makes a steady one first, which syncs, and most do",
+                pointer: "mdbx.h, MDBX_SAFE_NOSYNC and MDBX_opt_sync_bytes; mdbx.c, gc_alloc_ex",
             },
             EngineOption {
                 option: "nosync commits",
                 value: "MDBX_UTTERLY_NOSYNC",
                 reason: "its fastest mode; sound when only the process dies, switched on for those rows only",
                 pointer: "mdbx.h, MDBX_UTTERLY_NOSYNC",
+            },
+            EngineOption {
+                option: "change of mode",
+                value: "sync, close, open in the new mode",
+                reason: "mdbx_env_set_flags keeps the O_DSYNC handle of the meta page, through which every commit would sync",
+                pointer: "libmdbx, mdbx.c, where fd4meta is set; mdbx.h, mdbx_env_set_flags",
             },
             EngineOption {
                 option: "compaction",
@@ -100,9 +109,8 @@ impl Engine for Libmdbx {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        let mut store = LibmdbxStore { dir: dir.to_path_buf(), open: Some(Open::new(dir)?) };
-        store.set_durability(options.durability)?;
-        Ok(Box::new(store))
+        let mode = sync_mode(options.durability);
+        Ok(Box::new(LibmdbxStore { dir: dir.to_path_buf(), open: Some(Open::new(dir, mode)?), mode }))
     }
 }
 
@@ -113,10 +121,20 @@ fn signet_libmdbx_version() -> String {
     format!("{}.{}.{}", version.major, version.minor, version.patch)
 }
 
+fn sync_mode(durability: Durability) -> SyncMode {
+    match durability {
+        Durability::Sync => SyncMode::Durable,
+        Durability::Async => SyncMode::SafeNoSync,
+        Durability::NoSync => SyncMode::UtterlyNoSync,
+    }
+}
+
 struct LibmdbxStore {
     dir: PathBuf,
-    /// `None` only within `compact`, while the data file is being replaced.
+    /// `None` only while it is closed and opened again.
     open: Option<Open>,
+    /// The mode of `open` (L2).
+    mode: SyncMode,
 }
 
 struct Open {
@@ -125,22 +143,21 @@ struct Open {
 }
 
 impl Open {
-    fn new(dir: &Path) -> Result<Self, Failure> {
+    fn new(dir: &Path, sync_mode: SyncMode) -> Result<Self, Failure> {
         let mut builder = Environment::builder();
         builder.set_geometry(Geometry { size: Some(0..MAP_BYTES), ..Geometry::default() });
+        builder.set_flags(Mode::ReadWrite { sync_mode }.into());
+        if sync_mode == SyncMode::SafeNoSync {
+            builder.set_sync_bytes(SYNC_BYTES);
+        }
         let env = builder.open(dir).map_err(Failure::engine)?;
-        let txn = env.begin_rw_unsync().map_err(Failure::engine)?;
-        let map = txn.create_db(None, DatabaseFlags::empty()).map_err(Failure::engine)?;
-        txn.commit().map_err(Failure::engine)?;
+        // The unnamed map is always there: nothing is created, and nothing committed.
+        let map = env.begin_ro_unsync().and_then(|txn| txn.open_db(None)).map_err(Failure::engine)?;
         Ok(Self { env, map })
     }
 
-    fn set_flags(&self, flags: u32, on: bool) -> Result<(), Failure> {
-        let code = self.env.with_raw_env_ptr(|env| {
-            // SAFETY: the environment is open, and by L1 no transaction is.
-            unsafe { mdbx_env_set_flags(env, flags, on) }
-        });
-        checked(code)
+    fn reader(&self) -> Result<LibmdbxReader, Failure> {
+        Ok(LibmdbxReader { txn: self.env.begin_ro_unsync().map_err(Failure::engine)?, map: self.map })
     }
 }
 
@@ -154,20 +171,21 @@ fn checked(code: i32) -> Result<(), Failure> {
 
 impl LibmdbxStore {
     fn open(&self) -> Result<&Open, Failure> {
-        self.open.as_ref().ok_or_else(|| Failure::engine("closed by a compaction that failed"))
+        self.open.as_ref().ok_or_else(|| Failure::engine("closed, and could not be opened again"))
     }
 }
 
 impl Store for LibmdbxStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
-        let open = self.open()?;
-        open.set_flags(MDBX_UTTERLY_NOSYNC | MDBX_SAFE_NOSYNC, false)?;
-        match durability {
-            // S4
-            Durability::Sync => open.env.sync(true).map(|_| ()).map_err(Failure::engine),
-            Durability::Async => open.set_flags(MDBX_SAFE_NOSYNC, true),
-            Durability::NoSync => open.set_flags(MDBX_UTTERLY_NOSYNC, true),
+        let mode = sync_mode(durability);
+        if mode != self.mode {
+            // S4: nothing unsynced is left behind in the mode that ends.
+            self.open()?.env.sync(true).map_err(Failure::engine)?;
+            self.open = None;
+            self.open = Some(Open::new(&self.dir, mode)?);
+            self.mode = mode;
         }
+        Ok(())
     }
 
     fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
@@ -179,9 +197,11 @@ impl Store for LibmdbxStore {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
-        let open = self.open()?;
-        let txn = open.env.begin_ro_unsync().map_err(Failure::engine)?;
-        Ok(Box::new(LibmdbxReader { txn, map: open.map }))
+        Ok(Box::new(self.open()?.reader()?))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        self.open()?.reader()?.get(key, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {
@@ -195,7 +215,7 @@ impl Store for LibmdbxStore {
         checked(code)?;
         drop(open);
         std::fs::rename(&compacted, self.dir.join(DATA_FILE)).map_err(Failure::engine)?;
-        self.open = Some(Open::new(&self.dir)?);
+        self.open = Some(Open::new(&self.dir, self.mode)?);
         Ok(())
     }
 

@@ -53,7 +53,7 @@ impl Engine for Lmdb {
                 option: "cache",
                 value: "the page cache",
                 reason: "LMDB has no cache of its own; on a machine with less free memory than the other engines' cache size this favours nobody",
-                pointer: "",
+                pointer: "lmdb.h, the introduction: no page caching layer of its own",
             },
             EngineOption {
                 option: "MDB_WRITEMAP",
@@ -70,7 +70,7 @@ impl Engine for Lmdb {
             EngineOption {
                 option: "nosync commits",
                 value: "MDB_NOSYNC",
-                reason: "switched on for those rows only",
+                reason: "switched on for those rows only; its commits then write the meta page through the handle without O_DSYNC",
                 pointer: "redb's lmdb_benchmark",
             },
             EngineOption {
@@ -83,7 +83,7 @@ impl Engine for Lmdb {
                 option: "size",
                 value: "data.mdb and lock.mdb",
                 reason: "the files as they stand in the directory",
-                pointer: "",
+                pointer: "lmdb.h, mdb_env_open: the directory in which the database files reside",
             },
         ]
     }
@@ -93,8 +93,8 @@ impl Engine for Lmdb {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        let mut store = LmdbStore { dir: dir.to_path_buf(), open: Some(Open::new(dir)?) };
-        store.set_durability(options.durability)?;
+        let store = LmdbStore { dir: dir.to_path_buf(), open: Some(Open::new(dir)?) };
+        store.set_sync(options.durability)?;
         Ok(Box::new(store))
     }
 }
@@ -114,14 +114,19 @@ impl Open {
     fn new(dir: &Path) -> Result<Self, Failure> {
         // SAFETY: the directory is this run's own; no other process or handle maps or changes its files.
         let env = unsafe { EnvOpenOptions::new().map_size(MAP_BYTES).open(dir) }.map_err(Failure::engine)?;
-        let txn = env.write_txn().map_err(Failure::engine)?;
-        let created: heed::Result<CommitOrAbort<Map, ()>> = env
-            .create_databases_and_commit(txn, |opener, txn| {
-                opener.create_database(txn, None).map(CommitOrAbort::Commit)
+        let txn = env.read_txn().map_err(Failure::engine)?;
+        // The unnamed map is always there: nothing is created, and nothing synced.
+        let opened: heed::Result<CommitOrAbort<Option<Map>, ()>> = env
+            .open_databases_and_commit(txn, |opener, txn| {
+                opener.open_database(txn, None).map(CommitOrAbort::Commit)
             });
-        let map = created.map_err(Failure::engine)?.commit();
-        let map = map.ok_or_else(|| Failure::engine("the map was not created"))?;
+        let map = opened.map_err(Failure::engine)?.commit().flatten();
+        let map = map.ok_or_else(|| Failure::engine("the unnamed map is not there"))?;
         Ok(Self { env, map })
+    }
+
+    fn reader(&self) -> Result<LmdbReader<'_>, Failure> {
+        Ok(LmdbReader { txn: self.env.read_txn().map_err(Failure::engine)?, map: self.map })
     }
 }
 
@@ -129,20 +134,27 @@ impl LmdbStore {
     fn open(&self) -> Result<&Open, Failure> {
         self.open.as_ref().ok_or_else(|| Failure::engine("closed by a compaction that failed"))
     }
-}
 
-impl Store for LmdbStore {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_sync(&self, durability: Durability) -> Result<(), Failure> {
         let mode = match durability {
             Durability::Sync => FlagSetMode::Disable,
             Durability::NoSync => FlagSetMode::Enable,
             Durability::Async => return Err(Failure::Unsupported(NO_ASYNC.to_owned())),
         };
-        let env = &self.open()?.env;
         // SAFETY: L1, so no other thread is inside the environment; NO_SYNC risks this run's own scratch data only.
-        unsafe { env.set_flags(EnvFlags::NO_SYNC, mode) }.map_err(Failure::engine)?;
+        unsafe { self.open()?.env.set_flags(EnvFlags::NO_SYNC, mode) }.map_err(Failure::engine)
+    }
+}
+
+impl Store for LmdbStore {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        self.set_sync(durability)?;
         // S4
-        if durability == Durability::Sync { env.force_sync().map_err(Failure::engine) } else { Ok(()) }
+        if durability == Durability::Sync {
+            self.open()?.env.force_sync().map_err(Failure::engine)
+        } else {
+            Ok(())
+        }
     }
 
     fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
@@ -153,8 +165,11 @@ impl Store for LmdbStore {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
-        let open = self.open()?;
-        Ok(Box::new(LmdbReader { txn: open.env.read_txn().map_err(Failure::engine)?, map: open.map }))
+        Ok(Box::new(self.open()?.reader()?))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        self.open()?.reader()?.get(key, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {

@@ -41,6 +41,7 @@ pub(crate) static ENGINES: &[&dyn Engine] = &[
     &Canary::Wrong,
     &Canary::Crash,
     &Canary::Hang,
+    &Canary::Debt,
 ];
 
 /// The engine of that name, hidden ones included.

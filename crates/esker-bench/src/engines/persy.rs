@@ -58,6 +58,12 @@ impl Engine for Persy {
         ]
     }
 
+    fn syncs_unasked(&self) -> Option<&'static str> {
+        Some(
+            "a thread syncs in the background as soon as a commit is pending (persy, src/background.rs, sync_on_need); commits do not wait for it",
+        )
+    }
+
     fn cannot(&self, feature: Feature) -> Option<&'static str> {
         match feature {
             Feature::LargeValues => Some(NO_LARGE_VALUES),

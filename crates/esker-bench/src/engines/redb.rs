@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redb::{
     Builder, Database, Durability as RedbDurability, ReadOnlyTable, ReadableDatabase, ReadableTable,
-    ReadableTableMetadata, Table, TableDefinition,
+    ReadableTableMetadata, Table, TableDefinition, TableError,
 };
 
 use esker_bench_api::{Durability, Engine, EngineOption, Failure, OpenOptions, Reader, Store, Writer};
@@ -47,7 +47,7 @@ impl Engine for Redb {
                 option: "sync commits",
                 value: "Durability::Immediate",
                 reason: "redb's default; one fsync a commit",
-                pointer: "",
+                pointer: "docs of redb::Durability::Immediate",
             },
             EngineOption {
                 option: "async commits",
@@ -80,13 +80,21 @@ impl Engine for Redb {
         let cache_bytes = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
         let db =
             Builder::new().set_cache_size(cache_bytes).create(dir.join(FILE)).map_err(Failure::engine)?;
-        let txn = db.begin_write().map_err(Failure::engine)?;
-        txn.open_table(TABLE).map_err(Failure::engine)?;
-        txn.commit().map_err(Failure::engine)?;
-        let mut store = RedbStore { db, durability: Durability::Sync, commits: AtomicU64::new(0) };
-        store.set_durability(options.durability)?;
-        Ok(Box::new(store))
+        create_table(&db)?;
+        Ok(Box::new(RedbStore { db, durability: options.durability, commits: AtomicU64::new(0) }))
     }
+}
+
+/// Creates the table, unless it is there: opening must not pay for a commit that only creating needs.
+fn create_table(db: &Database) -> Result<(), Failure> {
+    match db.begin_read().map_err(Failure::engine)?.open_table(TABLE) {
+        Ok(_) => return Ok(()),
+        Err(TableError::TableDoesNotExist(_)) => {}
+        Err(error) => return Err(Failure::engine(error)),
+    }
+    let txn = db.begin_write().map_err(Failure::engine)?;
+    txn.open_table(TABLE).map_err(Failure::engine)?;
+    txn.commit().map_err(Failure::engine)
 }
 
 struct RedbStore {
@@ -110,6 +118,11 @@ impl RedbStore {
             Durability::Async => RedbDurability::None,
         }
     }
+
+    fn reads(&self) -> Result<RedbReader, Failure> {
+        let txn = self.db.begin_read().map_err(Failure::engine)?;
+        Ok(RedbReader { table: txn.open_table(TABLE).map_err(Failure::engine)? })
+    }
 }
 
 impl Store for RedbStore {
@@ -129,8 +142,11 @@ impl Store for RedbStore {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
-        let txn = self.db.begin_read().map_err(Failure::engine)?;
-        Ok(Box::new(RedbReader { table: txn.open_table(TABLE).map_err(Failure::engine)? }))
+        Ok(Box::new(self.reads()?))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        self.reads()?.get(key, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {

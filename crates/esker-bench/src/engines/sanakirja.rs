@@ -126,6 +126,14 @@ struct SanakirjaStore {
     turn: Mutex<()>,
 }
 
+impl SanakirjaStore {
+    fn reads(&self) -> Result<SanakirjaReader<'_>, Failure> {
+        let txn = Env::txn_begin(&self.env).map_err(Failure::engine)?;
+        let tree: Tree = txn.root_db(ROOT).ok_or_else(no_tree)?;
+        Ok(SanakirjaReader { txn, tree })
+    }
+}
+
 fn no_tree() -> Failure {
     Failure::engine("the tree is not there")
 }
@@ -150,9 +158,11 @@ impl Store for SanakirjaStore {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
-        let txn = Env::txn_begin(&self.env).map_err(Failure::engine)?;
-        let tree: Tree = txn.root_db(ROOT).ok_or_else(no_tree)?;
-        Ok(Box::new(SanakirjaReader { txn, tree }))
+        Ok(Box::new(self.reads()?))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        self.reads()?.get(key, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {

@@ -1,12 +1,14 @@
 //! sled, set up as redb's benchmark sets it up, except that a write is an atomic batch there and here.
 //!
-//!   Store::write -> Batch, apply_batch; in mode Sync then flush and an fdatasync of its log file
+//!   Store::write -> insert or remove of one item, Batch and apply_batch of several; in mode Sync then flush and an fdatasync of its log
 //!   Reader       -> the tree itself: sled has no snapshots
+//!
+//! SL1. A transaction of one operation is as atomic alone as in a batch, and spares the two synced rolls of the log that a batch takes.
 
 use std::fs::File;
 use std::path::Path;
 
-use sled::{Batch, Config, Db};
+use sled::{Batch, Config, Db, IVec};
 
 use esker_bench_api::{
     Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer,
@@ -45,9 +47,9 @@ impl Engine for Sled {
             },
             EngineOption {
                 option: "writes",
-                value: "Batch and apply_batch",
-                reason: "its cheapest atomic write of several keys; its transactions cannot scan and may run twice",
-                pointer: "docs of sled::Batch",
+                value: "insert or remove of one key, Batch and apply_batch of several",
+                reason: "each its cheapest atomic write; its transactions cannot scan and may run twice",
+                pointer: "docs of sled::Batch and of Tree::insert",
             },
             EngineOption {
                 option: "sync commits",
@@ -72,6 +74,12 @@ impl Engine for Sled {
 
     fn isolation(&self) -> Isolation {
         Isolation::Batch
+    }
+
+    fn syncs_unasked(&self) -> Option<&'static str> {
+        Some(
+            "apply_batch rolls its log before and after the batch, each time with sync_file_range (sled, src/pagecache/mod.rs, pin_log)",
+        )
     }
 
     fn cannot(&self, feature: Feature) -> Option<&'static str> {
@@ -111,14 +119,24 @@ impl Store for SledStore {
     }
 
     fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
-        let mut writer = SledWriter { batch: Batch::default() };
+        let mut writer = SledWriter::default();
         work(&mut writer)?;
-        self.db.apply_batch(writer.batch).map_err(Failure::engine)?;
+        match (writer.batch, writer.first) {
+            (Some(batch), _) => self.db.apply_batch(batch).map_err(Failure::engine)?,
+            // SL1
+            (None, Some((key, Some(value)))) => drop(self.db.insert(key, value).map_err(Failure::engine)?),
+            (None, Some((key, None))) => drop(self.db.remove(key).map_err(Failure::engine)?),
+            (None, None) => {}
+        }
         if self.sync { self.sync() } else { Ok(()) }
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
         Ok(Box::new(SledReader { db: &self.db }))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        SledReader { db: &self.db }.get(key, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {
@@ -130,18 +148,38 @@ impl Store for SledStore {
     }
 }
 
+/// One operation, or from the second on a batch (SL1).
+#[derive(Default)]
 struct SledWriter {
-    batch: Batch,
+    first: Option<(IVec, Option<IVec>)>,
+    batch: Option<Batch>,
+}
+
+impl SledWriter {
+    fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let operation = (IVec::from(key), value.map(IVec::from));
+        if self.first.is_none() && self.batch.is_none() {
+            self.first = Some(operation);
+            return;
+        }
+        let batch = self.batch.get_or_insert_default();
+        for (key, value) in self.first.take().into_iter().chain([operation]) {
+            match value {
+                Some(value) => batch.insert(key, value),
+                None => batch.remove(key),
+            }
+        }
+    }
 }
 
 impl Writer for SledWriter {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        self.batch.insert(key, value);
+        self.push(key, Some(value));
         Ok(())
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
-        self.batch.remove(key);
+        self.push(key, None);
         Ok(())
     }
 }
