@@ -25,6 +25,9 @@ pub struct Record {
     pub scale: String,
     /// Counts from 1.
     pub run: u32,
+    /// When the row began, in milliseconds since 1970, UTC; 0 in results that were made before this was noted.
+    #[serde(default)]
+    pub started_unix_ms: u64,
     /// What was measured, in `unit`; none when `error` says why.
     pub value: Option<f64>,
     /// Unit of `value`.
@@ -66,7 +69,7 @@ pub struct Record {
     pub commit: String,
 }
 
-/// What a row used beside its time. Zero where the machine does not tell.
+/// What a row used beside its time, the wait for background work after it included. Zero where the machine does not tell.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Highest resident memory while the row ran, mapped files included.
@@ -168,13 +171,16 @@ pub enum Better {
     Higher,
 }
 
-/// What a child process tells its runner, one JSON object a line: `{"begin":"bulk load"}`, `{"row":{...}}`, `"done"`.
+/// What a child process tells its runner, one JSON object a line: `{"begin":"bulk load"}`, `{"measured":{...}}`, `{"row":{...}}`, `"done"`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Message {
     /// The row named here begins.
     Begin(String),
-    /// A row ended.
+    /// A row was measured; its background work is waited for and its untimed check runs. A program may leave this out: then the row is lost
+    /// if those do not end.
+    Measured(Box<Record>),
+    /// A row ended, its check too.
     Row(Box<Record>),
     /// Every row of the suite has been told.
     Done,

@@ -39,6 +39,7 @@ impl Job<'_> {
             version: self.engine.version(),
             scale: self.scale.name().to_owned(),
             run: self.run,
+            started_unix_ms: 0,
             value: None,
             unit: Unit::Seconds,
             better: Better::Lower,
@@ -71,9 +72,9 @@ pub(crate) fn run(job: &Job<'_>, dir: &Path, traced: bool) -> Result<(), Failure
     recorder.finish()
 }
 
-/// An interrupted lab leaves no engine running.
+/// Ends this process with the one that started it: an interrupted lab leaves no engine running.
 #[cfg(target_os = "linux")]
-fn die_with_the_runner() {
+pub(crate) fn die_with_the_runner() {
     use rustix::process::{Signal, set_parent_process_death_signal};
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         eprintln!("this process may outlive an interrupted run: {error}");
@@ -81,7 +82,7 @@ fn die_with_the_runner() {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn die_with_the_runner() {}
+pub(crate) fn die_with_the_runner() {}
 
 /// Reads a line that a child printed; anything else on its stdout is not ours.
 pub(crate) fn message(line: &str) -> Option<Message> {

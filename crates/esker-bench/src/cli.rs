@@ -106,7 +106,7 @@ pub(crate) struct RunArguments {
     /// Do not count syncs under strace first; sync rows are then believed, and the report says so
     #[arg(long)]
     pub(crate) no_trace: bool,
-    /// Longest time for one engine and run; past it the engine is stopped and its rows fail [default: by scale]
+    /// Longest time for one row, or for a load; past it the engine is stopped, and this row and its later ones fail [default: by scale]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<u64>,
 }

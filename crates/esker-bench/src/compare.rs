@@ -5,7 +5,7 @@
 //! ```
 //!
 //! CP1. Runs are paired by number. The two sides should take turns on one machine: then what disturbs both cancels out in
-//!      the ratio. The test flips the signs of the logarithms in all ways (or 20,000 random ones) and asks how many give a mean as
+//!      the ratio. Records tell when they began, so that a table of sides that did not take turns says so. The test flips the signs of the logarithms in all ways (or 20,000 random ones) and asks how many give a mean as
 //!      far from zero: no assumption about the noise but that it is alike on both sides. With fewer than 6 pairs the
 //!      smallest possible p is above 0.05 x 2/3, so the table says "too few".
 
@@ -29,6 +29,8 @@ pub(crate) struct Change {
     pub(crate) ratio: f64,
     pub(crate) pairs: usize,
     pub(crate) p: f64,
+    /// Whether the two sides took turns; none where their times are not known, or with one pair.
+    pub(crate) in_turns: Option<bool>,
     pub(crate) verdict: &'static str,
 }
 
@@ -37,21 +39,41 @@ pub(crate) fn changes(a: &[Record], b: &[Record]) -> Vec<Change> {
     let key = |record: &Record| {
         (record.suite.clone(), record.scale.clone(), record.row.clone(), record.engine.clone(), record.run)
     };
-    let after: BTreeMap<_, f64> = b.iter().filter_map(|record| Some((key(record), record.value?))).collect();
-    let mut order: Vec<(String, Better, Vec<f64>)> = Vec::new();
+    let after: BTreeMap<_, _> = b.iter().map(|record| (key(record), record)).collect();
+    let mut order: Vec<(String, Better, Vec<f64>, Vec<[u64; 2]>)> = Vec::new();
     for record in a {
-        let Some((value, after)) = record.value.zip(after.get(&key(record))) else { continue };
-        if value <= 0.0 || *after <= 0.0 {
+        let Some(other) = after.get(&key(record)) else { continue };
+        let Some((value, after)) = record.value.zip(other.value) else { continue };
+        if value <= 0.0 || after <= 0.0 {
             continue;
         }
         let name = format!("{} / {} / {} / {}", record.suite, record.scale, record.engine, record.row);
         let ratio = (after / value).ln();
+        let starts = [record.started_unix_ms, other.started_unix_ms];
         match order.iter_mut().find(|(known, ..)| *known == name) {
-            Some((.., ratios)) => ratios.push(ratio),
-            None => order.push((name, record.better, vec![ratio])),
+            Some((.., ratios, times)) => {
+                ratios.push(ratio);
+                times.push(starts);
+            }
+            None => order.push((name, record.better, vec![ratio], vec![starts])),
         }
     }
-    order.into_iter().map(|(name, better, ratios)| change(name, better, &ratios)).collect()
+    let change = |(name, better, ratios, times): (String, Better, Vec<f64>, Vec<[u64; 2]>)| Change {
+        in_turns: took_turns(&times),
+        ..change(name, better, &ratios)
+    };
+    order.into_iter().map(change).collect()
+}
+
+/// Whether between the two starts of each pair no other pair began.
+fn took_turns(pairs: &[[u64; 2]]) -> Option<bool> {
+    if pairs.len() < 2 || pairs.iter().flatten().any(|start| *start == 0) {
+        return None;
+    }
+    let mut starts: Vec<(u64, usize)> =
+        pairs.iter().enumerate().flat_map(|(n, pair)| pair.map(|start| (start, n))).collect();
+    starts.sort_unstable();
+    Some(starts.chunks(2).all(|pair| pair[0].1 == pair[1].1))
 }
 
 fn change(name: String, better: Better, logs: &[f64]) -> Change {
@@ -64,7 +86,7 @@ fn change(name: String, better: Better, logs: &[f64]) -> Change {
         (.., true) => "better",
         (.., false) => "worse",
     };
-    Change { name, ratio: mean.exp(), pairs: logs.len(), p, verdict }
+    Change { name, ratio: mean.exp(), pairs: logs.len(), p, in_turns: None, verdict }
 }
 
 /// CP1: the part of all sign flips whose mean is at least as far from zero.
@@ -95,6 +117,16 @@ pub(crate) fn table(changes: &[Change]) -> String {
             change.name, change.ratio, change.pairs, change.p, change.verdict
         );
     }
+    let count = |wanted| changes.iter().filter(|change| change.in_turns == wanted).count();
+    match (count(Some(false)), count(None)) {
+        (0, 0) => {}
+        (0, unknown) => out += &format!("whether the two sides took turns is not known of {unknown} rows\n"),
+        (not, _) => {
+            out += &format!(
+                "the two sides did not take turns in {not} rows: what changed on the machine meanwhile looks like a difference\n"
+            );
+        }
+    }
     out
 }
 
@@ -119,6 +151,22 @@ mod tests {
         assert_eq!(changes(&before, &same)[0].verdict, "no difference");
         assert_eq!(changes(&before[..3], &faster[..3])[0].verdict, "too few pairs");
         assert!(table(&changes(&before, &faster)).contains("better"));
+    }
+
+    #[test]
+    fn cp1_sides_that_did_not_take_turns_are_told() {
+        let at = |times: &[u64]| {
+            let mut records = runs(&[1.0, 1.1, 1.2]);
+            records.iter_mut().zip(times).for_each(|(record, time)| record.started_unix_ms = *time);
+            records
+        };
+        let in_turns = |before: &[u64], after: &[u64]| {
+            let changes = changes(&at(before), &at(after));
+            (changes[0].in_turns, table(&changes).contains("did not take turns"))
+        };
+        assert_eq!(in_turns(&[10, 31, 50], &[20, 30, 60]), (Some(true), false));
+        assert_eq!(in_turns(&[10, 20, 30], &[40, 50, 60]), (Some(false), true));
+        assert_eq!(in_turns(&[0, 0, 0], &[40, 50, 60]), (None, false));
     }
 
     #[test]

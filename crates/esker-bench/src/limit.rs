@@ -5,10 +5,14 @@
 //! cgroup v1   /sys/fs/cgroup/memory/NAME/memory.limit_in_bytes        memory.oom_control: oom_kill
 //! ```
 //!
-//! L1. The group is empty again and gone when the limit is dropped after the child's end.
+//! L1. The group is empty again and gone when the limit is dropped after the child's end. One that stays behind, since the kernel had not emptied
+//!     it yet, is in nobody's way: no two groups of a lab have the same name.
+//! L2. A machine without groups is told from one where making a group fails: the first runs without a limit and says so, the second is an error.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A control group for one child.
 pub(crate) struct Limit {
@@ -20,15 +24,21 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// A group with this limit; `None` where the machine has no group that this process may make.
-    pub(crate) fn new(bytes: u64) -> Option<Self> {
-        let name = format!("esker-bench-{}", std::process::id());
+    /// A group with this limit; `None` where the machine has no group that this process may make (L2).
+    pub(crate) fn new(bytes: u64) -> std::io::Result<Option<Self>> {
+        /// Groups made so far; a plain count, so `Relaxed` is enough.
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("esker-bench-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let v2 = (Path::new("/sys/fs/cgroup"), "memory.max", "memory.events", "cgroup v2");
         let v1 =
             (Path::new("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.oom_control", "cgroup v1");
-        [v2, v1].into_iter().find_map(|(root, file, events, version)| {
+        for (root, file, events, version) in [v2, v1] {
             let dir = root.join(&name);
-            fs::create_dir(&dir).ok()?;
+            match fs::create_dir(&dir) {
+                Ok(()) => {}
+                Err(error) if is_refusal(error.kind()) => continue,
+                Err(error) => return Err(error),
+            }
             let limit = Self {
                 dir,
                 events,
@@ -36,8 +46,12 @@ impl Limit {
             };
             let path = limit.dir.join(file);
             // A directory in a tree without the memory controller has no such file, and writing must not make one.
-            (path.exists() && fs::write(path, bytes.to_string()).is_ok()).then_some(limit)
-        })
+            if path.exists() {
+                fs::write(path, bytes.to_string())?;
+                return Ok(Some(limit));
+            }
+        }
+        Ok(None)
     }
 
     /// Puts the process into the group.
@@ -51,6 +65,11 @@ impl Limit {
         let kills = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
         kills.and_then(|kills| kills.trim().parse().ok()).is_some_and(|kills: u64| kills > 0)
     }
+}
+
+/// Whether this is how a machine says that it has no such groups, or none for this process (L2).
+fn is_refusal(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
 }
 
 impl Drop for Limit {
@@ -70,7 +89,7 @@ mod tests {
 
     #[test]
     fn l1_a_process_beyond_its_limit_is_killed_and_the_group_goes() {
-        let Some(limit) = Limit::new(16 << 20) else {
+        let Some(limit) = Limit::new(16 << 20).unwrap() else {
             println!("no control group can be made here");
             return;
         };
@@ -86,5 +105,25 @@ mod tests {
         thread::sleep(Duration::from_millis(100));
         drop(limit);
         assert!(!dir.exists());
+    }
+
+    #[test]
+    fn l1_a_group_that_stays_behind_does_not_take_the_limit_of_the_next() {
+        let Some(first) = Limit::new(64 << 20).unwrap() else {
+            println!("no control group can be made here");
+            return;
+        };
+        // A process that lives on keeps its group busy when the limit is dropped.
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        first.take_in(child.id()).unwrap();
+        let dir = first.dir.clone();
+        drop(first);
+        assert!(dir.exists());
+        let second = Limit::new(64 << 20).unwrap();
+        assert!(second.is_some());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        thread::sleep(Duration::from_millis(100));
+        fs::remove_dir(dir).unwrap();
     }
 }

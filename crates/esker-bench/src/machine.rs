@@ -129,6 +129,11 @@ pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
+pub(crate) fn unix_milliseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The commit this program's sources stand at, or `unknown` outside a clone.
 pub(crate) fn commit() -> String {
     let git = |arguments: &[&str]| {

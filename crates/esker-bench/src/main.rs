@@ -163,14 +163,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         "run.json",
         &(serde_json::to_string_pretty(&context).map_err(Failure::engine)? + "\n"),
     )?;
-    let mut file = File::create(&results).map_err(Failure::engine)?;
     let mut kept = Vec::new();
-    let mut keep = |record: &Record| {
-        let line = serde_json::to_string(record).map_err(Failure::engine)?;
-        writeln!(file, "{line}").map_err(Failure::engine)?;
-        kept.push(record.clone());
-        Ok::<(), Failure>(())
-    };
     let plans: Vec<runner::Plan> = suites
         .iter()
         .map(|suite| {
@@ -190,9 +183,30 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         })
         .collect();
     // What is left of an earlier run is whole groups only.
-    records.iter().try_for_each(&mut keep)?;
+    let mut file = start_results(&results, &records)?;
+    kept.append(&mut records);
+    let mut keep = |record: &Record| {
+        write_line(&mut file, record)?;
+        kept.push(record.clone());
+        Ok::<(), Failure>(())
+    };
     plans.iter().try_for_each(|plan| runner::run(plan, &mut keep))?;
     report(&arguments.out, &kept, &context)
+}
+
+/// Begins the file of results with `records` and leaves it open for more. What was there is replaced in one step: until then an
+/// interruption loses nothing of it.
+fn start_results(path: &Path, records: &[Record]) -> Result<File, Failure> {
+    let beside = path.with_extension("jsonl.new");
+    let mut file = File::create(&beside).map_err(Failure::engine)?;
+    records.iter().try_for_each(|record| write_line(&mut file, record))?;
+    file.sync_all().and_then(|()| fs::rename(&beside, path)).map_err(Failure::engine)?;
+    Ok(file)
+}
+
+fn write_line(file: &mut File, record: &Record) -> Result<(), Failure> {
+    let line = serde_json::to_string(record).map_err(Failure::engine)? + "\n";
+    file.write_all(line.as_bytes()).map_err(Failure::engine)
 }
 
 /// Shows the tables and leaves the page.
@@ -239,7 +253,7 @@ fn compare(before: &Path, after: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Records of a results file; none where there is no file.
+/// Records of a results file; none where there is no file. A last line without an end was cut by an interruption, and counts for nothing.
 fn read_results(path: &Path) -> Result<Vec<Record>, Failure> {
     if !path.exists() {
         return Ok(Vec::new());
@@ -249,7 +263,8 @@ fn read_results(path: &Path) -> Result<Vec<Record>, Failure> {
         serde_json::from_str(line)
             .map_err(|error| Failure::Engine(format!("{} line {}: {error}", path.display(), number + 1)))
     };
-    text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(parse).collect()
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(parse).collect()
 }
 
 fn write(dir: &Path, name: &str, text: &str) -> Result<(), Failure> {

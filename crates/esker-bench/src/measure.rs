@@ -31,9 +31,7 @@ pub(crate) struct Measured<T> {
 /// Runs `work` and measures it; `dir` is the database whose files are sized afterwards.
 pub(crate) fn measure<T>(dir: &Path, work: impl FnOnce() -> T) -> Measured<T> {
     reset_peak_rss();
-    let io_before = io_bytes();
-    let cpu_before = cpu_seconds();
-    let device_before = device_bytes(dir);
+    let before = Usages::now(dir);
     let watch = Watch { stop: AtomicBool::new(false), peak_anon: AtomicU64::new(status_bytes().anon) };
     let (result, seconds) = thread::scope(|scope| {
         let watcher = scope.spawn(|| watch.run());
@@ -44,9 +42,8 @@ pub(crate) fn measure<T>(dir: &Path, work: impl FnOnce() -> T) -> Measured<T> {
         watcher.thread().unpark();
         (result, seconds)
     });
-    let cpu_s = cpu_seconds() - cpu_before;
-    let io_after = io_bytes();
-    let device_after = device_bytes(dir);
+    let mut usage = Usage::default();
+    before.add_since(dir, &mut usage);
     let status = status_bytes();
     let disk = disk_bytes(dir);
     let usage = Usage {
@@ -55,14 +52,34 @@ pub(crate) fn measure<T>(dir: &Path, work: impl FnOnce() -> T) -> Measured<T> {
         rss_file_bytes: status.file,
         disk_bytes: disk.lengths,
         disk_allocated_bytes: disk.allocated,
-        written_bytes: io_after.written.saturating_sub(io_before.written),
-        read_bytes: io_after.read.saturating_sub(io_before.read),
-        cpu_s,
         peak_anon_bytes: watch.peak_anon.into_inner().max(status.anon),
-        device_written_bytes: device_after.written.saturating_sub(device_before.written),
-        device_read_bytes: device_after.read.saturating_sub(device_before.read),
+        ..usage
     };
     Measured { result, seconds, usage }
+}
+
+/// What the process and the device of a database have used so far, of what adds up.
+pub(crate) struct Usages {
+    cpu_s: f64,
+    process: Io,
+    device: Io,
+}
+
+impl Usages {
+    /// Looks now; `dir` is the database.
+    pub(crate) fn now(dir: &Path) -> Self {
+        Self { cpu_s: cpu_seconds(), process: io_bytes(), device: device_bytes(dir) }
+    }
+
+    /// Adds to `usage` what was used since.
+    pub(crate) fn add_since(&self, dir: &Path, usage: &mut Usage) {
+        let now = Self::now(dir);
+        usage.cpu_s += now.cpu_s - self.cpu_s;
+        usage.written_bytes += now.process.written.saturating_sub(self.process.written);
+        usage.read_bytes += now.process.read.saturating_sub(self.process.read);
+        usage.device_written_bytes += now.device.written.saturating_sub(self.device.written);
+        usage.device_read_bytes += now.device.read.saturating_sub(self.device.read);
+    }
 }
 
 /// Looks at the process now and then while a row runs. Both fields are plain figures, so `Relaxed` is enough.
@@ -93,7 +110,7 @@ pub(crate) fn sample(dir: &Path) -> Sample {
     let status = status_bytes();
     Sample {
         rss_bytes: status.anon + status.file,
-        disk_bytes: disk_bytes(dir).lengths,
+        disk_bytes: disk_bytes(dir).allocated,
         written_bytes: io_bytes().written,
     }
 }

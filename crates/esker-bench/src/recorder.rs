@@ -2,7 +2,8 @@
 //!
 //!   suite --row(name, work)--> Recorder --measure--> Record --Message line on stdout--> runner
 //!
-//! A row is held back until the next begins, so that the untimed checks that follow it can still fail it.
+//! A row is told twice: as soon as it is measured, and again when the next begins, with what the wait for background work added and with
+//! the verdict of the untimed checks that follow it. A row whose check does not end in time keeps its value (N5 of the runner).
 //!
 //! C1. Rows of a group are recorded in the order in which the suite lists them, each once.
 
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 use esker_bench_api::results::{Detail, Message, Record, Unit, Usage};
 use esker_bench_api::{Failure, Store};
 
-use crate::measure::{disk_bytes, measure, wait_until_idle};
+use crate::machine;
+use crate::measure::{Usages, disk_bytes, measure, wait_until_idle};
 use crate::suites::Row;
 use crate::syncs;
 
@@ -36,6 +38,15 @@ pub(crate) struct Outcome {
     pub(crate) detail: Option<Box<Detail>>,
     /// What a reader has to know.
     pub(crate) note: String,
+}
+
+impl Outcome {
+    /// Says on how many items the row began: where rows before it were cut by time, a faster engine has more of them.
+    pub(crate) fn on(mut self, items: u64) -> Self {
+        let figures = &mut self.detail.get_or_insert_default().figures;
+        figures.insert("items when it began".to_owned(), items as f64);
+        self
+    }
 }
 
 /// See the module.
@@ -111,7 +122,7 @@ impl Recorder {
             None => record.value = Some(median(&values)),
         }
         record.passes = if passes > 1 { values } else { Vec::new() };
-        self.pending = Some(record);
+        self.measured(record)?;
         match failure {
             Some(failure @ Failure::Engine(_)) => {
                 self.flush()?;
@@ -136,15 +147,16 @@ impl Recorder {
         Ok(false)
     }
 
-    /// Records the bytes on disk as the row `name`.
+    /// Records what the files occupy on disk as the row `name`, with their lengths beside it: files may be sparse.
     pub(crate) fn size_row(&mut self, name: &str) -> Result<(), Failure> {
         let mut record = self.begin(name)?;
         let disk = disk_bytes(&self.dir);
         record.usage.disk_bytes = disk.lengths;
         record.usage.disk_allocated_bytes = disk.allocated;
-        record.value = Some(disk.lengths as f64);
-        self.pending = Some(record);
-        Ok(())
+        record.value = Some(disk.allocated as f64);
+        let figures = &mut record.detail.get_or_insert_default().figures;
+        figures.insert("file lengths bytes".to_owned(), disk.lengths as f64);
+        self.measured(record)
     }
 
     /// Gives the row `name` an error without trying, because the engine lacks what it needs.
@@ -158,22 +170,30 @@ impl Recorder {
         rest.iter().try_for_each(|row| self.cannot(row, why))
     }
 
-    /// Waits until the engine owes no background work; the time that it takes stands beside the row before.
+    /// Waits until the engine owes no background work; the time that it takes stands beside the row before, and what it uses is added
+    /// to that row's usage. Before the first row it is time and work of no row.
     pub(crate) fn drain(&mut self, store: &dyn Store) -> Result<(), Failure> {
         let start = Instant::now();
+        let before = Usages::now(&self.dir);
         store.drain()?;
         // A tracer keeps a process busy that would be idle without it.
         if self.traced {
             return Ok(());
         }
         let seconds = start.elapsed().as_secs_f64() + wait_until_idle(self.idle_window);
+        self.add_drain(seconds, &before);
+        Ok(())
+    }
+
+    /// Counts to the row before what was used since `before`.
+    fn add_drain(&mut self, seconds: f64, before: &Usages) {
         if let Some(record) = &mut self.pending {
             record.detail.get_or_insert_default().drain_s = Some(seconds);
+            before.add_since(&self.dir, &mut record.usage);
             let disk = disk_bytes(&self.dir);
             record.usage.disk_bytes = disk.lengths;
             record.usage.disk_allocated_bytes = disk.allocated;
         }
-        Ok(())
     }
 
     /// Runs an untimed check; a wrong answer fails the row before it.
@@ -208,8 +228,16 @@ impl Recorder {
             better: row.better,
             ops: row.ops,
             commits: row.commits.count(),
+            started_unix_ms: machine::unix_milliseconds(),
             ..self.blank.clone()
         })
+    }
+
+    /// Tells of a row that is measured, and keeps it for its checks.
+    fn measured(&mut self, record: Record) -> Result<(), Failure> {
+        self.send(&Message::Measured(Box::new(record.clone())))?;
+        self.pending = Some(record);
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
@@ -299,6 +327,45 @@ mod tests {
             };
             messages.filter_map(row).collect()
         }
+
+        /// What each message is.
+        fn kinds(&self) -> Vec<String> {
+            let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+            text.lines().map(|line| line.split('"').nth(1).unwrap().to_owned()).collect()
+        }
+    }
+
+    fn recorder(dir: &Path, sent: &Sent) -> Recorder {
+        let rows = vec![Row::time("load".to_owned(), String::new())];
+        let (blank, out) = (record("e", "", 1, Some(0.0)), Box::new(sent.clone()));
+        Recorder::new(rows, blank, dir, out, false, Duration::ZERO)
+    }
+
+    #[test]
+    fn a_row_is_told_before_its_check_and_again_after_it() {
+        let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
+        let mut recorder = recorder(dir.path(), &sent);
+        recorder.row("load", || Ok(Outcome::default())).unwrap();
+        assert_eq!(sent.kinds(), ["begin", "measured"]);
+        recorder.check(|| Err::<(), _>(Failure::Wrong("bad".to_owned()))).unwrap();
+        recorder.finish().unwrap();
+        assert_eq!(sent.kinds(), ["begin", "measured", "row", "done"]);
+        assert_eq!(sent.rows(), [("load".to_owned(), Some("wrong answer: bad".to_owned()))]);
+    }
+
+    #[test]
+    fn what_the_drain_uses_is_the_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut recorder = recorder(dir.path(), &Sent::default());
+        recorder.row("load", || Ok(Outcome::default())).unwrap();
+        let measured = recorder.pending.as_ref().unwrap().usage.cpu_s;
+        let (before, start) = (Usages::now(dir.path()), Instant::now());
+        while start.elapsed() < Duration::from_secs(1) {}
+        recorder.add_drain(1.0, &before);
+        let record = recorder.pending.unwrap();
+        // A busy machine may give the loop little of its time, but never nothing of a second.
+        assert!(record.usage.cpu_s > measured + 0.02);
+        assert_eq!(record.detail.unwrap().drain_s, Some(1.0));
     }
 
     #[test]

@@ -6,10 +6,13 @@
 //! ```
 //!
 //! N1. Every engine and run gives a record for every row (R1): what a child did not tell, because it crashed, failed, was
-//!     killed or ran out of time, is filled in with an error.
-//! N2. A row whose commits must sync and were seen not to sync has an error instead of a value.
-//! N4. With `done`, what an earlier, interrupted run has finished is not run again.
+//!     killed or ran out of time, is filled in with an error. So is what could not be started: no disk space, no control group.
+//! N2. A row whose commits must sync and were seen not to sync has an error instead of a value. One that asks for no sync and was
+//!     seen to sync at most of its commits has a note.
 //! N3. The scratch directory is empty before each child and gone after the run.
+//! N4. With `done`, what an earlier, interrupted run has finished is not run again.
+//! N5. The time limit is that of one step: of what comes before the first row (a load), of each row, and of what follows it (its background work,
+//!     its check, the load of the next). A row that was measured keeps its value when time ends in the step after it, with a note.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -35,8 +38,14 @@ const NOT_RUN: &str = "not run";
 const SCRATCH: &str = "esker-bench-data";
 /// How often the disk is looked at while an engine works.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
+/// What a suite's memory limit leaves to a collector of garbage, which has to be told: the rest is for the page cache.
+const COLLECTOR_SHARE: f64 = 7.0 / 8.0;
+/// Syncs per commit from which a row that asks for none has to explain itself: background syncs are far below.
+const UNASKED_SYNCS_MIN: f64 = 0.5;
 /// What is left of the disk when an engine is stopped, or a quarter of what was free when it began.
 const DISK_BYTES_KEPT: u64 = 2 << 30;
+/// What stands in the note of a row that syncs unasked when its adapter has no reason for it.
+const UNEXPLAINED: &str = "its adapter knows no reason";
 const STDERR_BYTES_SHOWN: usize = 600;
 
 /// What to run.
@@ -47,7 +56,7 @@ pub(crate) struct Plan {
     pub(crate) runs: u32,
     /// Where databases are made.
     pub(crate) dir: PathBuf,
-    /// How long one engine may take for one run.
+    /// How long one step of an engine may take (N5).
     pub(crate) timeout: Duration,
     pub(crate) commit: String,
     /// N4: engine, run, group.
@@ -59,7 +68,6 @@ pub(crate) struct Plan {
 /// Runs the plan; `keep` is handed every record as soon as it is known.
 pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failure>) -> Result<(), Failure> {
     let scratch = Scratch::new(&plan.dir)?;
-    check_disk_space(plan)?;
     let todo = todo(plan);
     let weight = |group| -> u64 {
         let rows = plan.suite.rows(plan.scale).into_iter();
@@ -67,13 +75,18 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
     };
     let mut progress = Progress::new(todo.iter().map(|(_, group, _)| weight(*group)).sum());
     let programs = programs(plan);
-    let syncs = trace_syncs(plan, &programs, &scratch, &progress)?;
+    let no_space = no_disk_space(plan);
+    let syncs =
+        if no_space.is_some() { BTreeMap::new() } else { trace_syncs(plan, &programs, &scratch, &progress)? };
     for (run, group, engine) in todo {
-        let limit = plan.suite.memory_bytes_max().and_then(Limit::new);
-        let memory_limit = match (&limit, plan.suite.memory_bytes_max()) {
-            (Some(limit), _) => limit.description.clone(),
-            (None, Some(_)) => "by the engine's options: no control group can be made here".to_owned(),
-            (None, None) => "cache size by the engine's options".to_owned(),
+        let memory_bytes_max = plan.suite.memory_bytes_max(group);
+        let limit = memory_bytes_max.map_or(Ok(None), Limit::new);
+        let memory_limit = match (&limit, memory_bytes_max) {
+            (Ok(Some(limit)), _) => limit.description.clone(),
+            (_, Some(_)) => {
+                "only the cache, by the engine's option: no control group can be made here".to_owned()
+            }
+            (_, None) => "only the cache, by the engine's option".to_owned(),
         };
         let job = Job {
             suite: plan.suite,
@@ -89,14 +102,21 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
         if plan.scale != Scale::Test {
             machine::settle_disk();
         }
-        let told = match &programs[engine.name()] {
-            Ok(program) => {
-                let mode = Mode { trace: None, limit: limit.as_ref() };
+        let limit = limit.map_err(|error| format!("its memory could not be limited: {error}"));
+        let ready = match (&programs[engine.name()], limit, &no_space) {
+            (_, _, Some(why)) => Err(why.clone()),
+            (Err(why), _, _) => Err(why.clone()),
+            (_, Err(why), _) => Err(why),
+            (Ok(program), Ok(limit), None) => Ok((program, limit)),
+        };
+        let told = match ready {
+            Ok((program, limit)) => {
+                let mode = Mode { trace: None, limit: limit.as_ref(), memory_bytes_max };
                 run_child(plan, &job, &scratch, program, mode, Some(&mut progress))?
             }
-            Err(failure) => {
+            Err(why) => {
                 progress.advance(weight(group));
-                Told { records: Vec::new(), open_row: None, failure: Some(failure.clone()) }
+                Told { failure: Some(why), ..Told::default() }
             }
         };
         for mut record in complete(&job, told) {
@@ -179,28 +199,33 @@ fn programs(plan: &Plan) -> Programs {
 struct Mode<'a> {
     trace: Option<&'a Path>,
     limit: Option<&'a Limit>,
+    memory_bytes_max: Option<u64>,
 }
 
-fn check_disk_space(plan: &Plan) -> Result<(), Failure> {
+/// Why the disk is too small for this suite; `None` where it is not.
+fn no_disk_space(plan: &Plan) -> Option<String> {
     let needed = plan.suite.disk_bytes_max(plan.scale);
-    match machine::disk_bytes_free(&plan.dir) {
-        Some(free) if free < needed => Err(Failure::Engine(format!(
-            "{} has {} MB free; this scale may need {} MB. Choose another directory with --dir, or a smaller --scale",
-            plan.dir.display(),
-            free / 1_000_000,
-            needed / 1_000_000
-        ))),
-        _ => Ok(()),
-    }
+    let free = machine::disk_bytes_free(&plan.dir).filter(|free| *free < needed)?;
+    Some(format!(
+        "{} has {} MB free; this scale may need {} MB. Choose another directory with --dir, or a smaller --scale",
+        plan.dir.display(),
+        free / 1_000_000,
+        needed / 1_000_000
+    ))
 }
 
 /// What one child told before it ended, and how it ended.
+#[derive(Default)]
 struct Told {
     records: Vec<Record>,
-    /// The row that had begun and not ended.
+    /// The row that had begun and was not measured.
     open_row: Option<String>,
+    /// The row that was measured and not checked yet.
+    unchecked: Option<Record>,
     /// Why there is no more.
     failure: Option<String>,
+    /// Whether it was the lab that ended it, at the end of its time or of the disk.
+    was_stopped: bool,
 }
 
 fn run_child(
@@ -215,16 +240,23 @@ fn run_child(
     let stderr = File::create(&stderr_path).map_err(Failure::engine)?;
     let dir = scratch.path.join("db");
     fs::create_dir(&dir).map_err(Failure::engine)?;
-    let mut child = command(job, program, &dir, mode.trace)
+    let mut command = command(job, program, &dir, mode.trace);
+    if let Some(bytes) = mode.memory_bytes_max {
+        command.env("GOMEMLIMIT", format!("{:.0}", bytes as f64 * COLLECTOR_SHARE));
+    }
+    let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(stderr)
         .spawn()
         .map_err(Failure::engine)?;
-    if let Some(limit) = mode.limit {
-        limit.take_in(child.id()).map_err(Failure::engine)?;
-    }
-    let mut told = listen(plan, job, &mut child, progress)?;
+    let mut told = match mode.limit.map_or(Ok(()), |limit| limit.take_in(child.id())) {
+        Ok(()) => listen(plan, job, &mut child, progress)?,
+        Err(error) => {
+            let failure = Some(format!("its memory could not be limited: {error}"));
+            Told { failure, was_stopped: true, ..Told::default() }
+        }
+    };
     if told.failure.is_some() {
         // Already dead, or past its time: either way nothing it still does counts.
         drop(child.kill());
@@ -272,18 +304,29 @@ fn listen(
         }
     });
     let weights: BTreeMap<_, _> = job.rows().into_iter().map(|row| (row.name, row.weight)).collect();
-    let deadline = Instant::now() + plan.timeout;
-    let mut told = Told { records: Vec::new(), open_row: None, failure: None };
+    // N5
+    let mut deadline = Instant::now() + plan.timeout;
+    let mut told = Told::default();
     let mut weight_left: u64 = weights.values().sum();
     let disk_bytes_kept = machine::disk_bytes_free(&plan.dir).unwrap_or(0).min(4 * DISK_BYTES_KEPT) / 4;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        match messages.recv_timeout(left.min(WATCH_PERIOD)) {
+        let message = messages.recv_timeout(left.min(WATCH_PERIOD));
+        if message.is_ok() {
+            deadline = Instant::now() + plan.timeout;
+        }
+        match message {
             Ok(Message::Begin(row)) => {
                 if let Some(progress) = &progress {
                     progress.now(&format!("run {} of {}, {}, {row}", job.run, plan.runs, job.engine.name()));
                 }
                 told.open_row = Some(row);
+            }
+            Ok(Message::Measured(record)) => {
+                if told.open_row.as_deref() == Some(&record.row) {
+                    told.open_row = None;
+                }
+                told.unchecked = Some(*record);
             }
             Ok(Message::Row(record)) => {
                 let weight = weights.get(record.row.as_str()).copied().unwrap_or(0).min(weight_left);
@@ -294,17 +337,20 @@ fn listen(
                 if told.open_row.as_deref() == Some(&record.row) {
                     told.open_row = None;
                 }
+                told.unchecked = None;
                 told.records.push(*record);
             }
             Ok(Message::Done) => break,
             Err(RecvTimeoutError::Timeout) if left > WATCH_PERIOD => {
                 if machine::disk_bytes_free(&plan.dir).is_some_and(|free| free < disk_bytes_kept) {
                     told.failure = Some("filled the disk and was stopped".to_owned());
+                    told.was_stopped = true;
                     break;
                 }
             }
             Err(RecvTimeoutError::Timeout) => {
                 told.failure = Some(format!("out of time after {} s", plan.timeout.as_secs()));
+                told.was_stopped = true;
                 break;
             }
             Err(RecvTimeoutError::Disconnected) => {
@@ -319,17 +365,29 @@ fn listen(
     Ok(told)
 }
 
-/// N1.
+/// N1, N5.
 fn complete(job: &Job<'_>, told: Told) -> Vec<Record> {
     let mut records = told.records;
     let failure = told.failure.unwrap_or_else(|| "the process did not report this row".to_owned());
-    let open_row = told.open_row;
+    let (mut culprit, mut what) = (told.open_row, "failed");
+    if let Some(mut record) = told.unchecked {
+        culprit = Some(record.row.clone());
+        // An engine that fails by itself while its row is checked has no value; one that was stopped was only slow.
+        if told.was_stopped {
+            what = "was measured, and what follows it did not end";
+            add_note(
+                &mut record,
+                &format!("what follows the row, its check included, did not end: {failure}"),
+            );
+            records.push(record);
+        }
+    }
     for row in job.rows() {
         if records.iter().any(|record| record.row == row.name) {
             continue;
         }
-        let error = match &open_row {
-            Some(open) if *open != row.name => format!("{NOT_RUN}: {open} failed"),
+        let error = match &culprit {
+            Some(culprit) if *culprit != row.name => format!("{NOT_RUN}: {culprit} {what}"),
             _ => failure.clone(),
         };
         records.push(Record {
@@ -342,6 +400,13 @@ fn complete(job: &Job<'_>, told: Told) -> Vec<Record> {
         });
     }
     records
+}
+
+fn add_note(record: &mut Record, note: &str) {
+    if !record.note.is_empty() {
+        record.note += "; ";
+    }
+    record.note += note;
 }
 
 type SyncsPerCommit = BTreeMap<String, f64>;
@@ -381,8 +446,14 @@ fn trace_syncs(
             if job.rows().iter().all(|row| row.commits == Commits::None) {
                 continue;
             }
-            let told =
-                run_child(plan, &job, scratch, program, Mode { trace: Some(&trace), limit: None }, None)?;
+            let told = run_child(
+                plan,
+                &job,
+                scratch,
+                program,
+                Mode { trace: Some(&trace), limit: None, memory_bytes_max: None },
+                None,
+            )?;
             let syncs = syncs::parse(&fs::read_to_string(&trace).unwrap_or_default());
             for record in told.records.iter().filter(|record| record.commits > 0 && record.error.is_none()) {
                 if let Some(syncs) = syncs.get(&record.row) {
@@ -410,11 +481,17 @@ fn hold_against_trace(record: &mut Record, job: &Job<'_>, syncs: Option<&SyncsPe
     let Some(syncs) = syncs else { return };
     let Some(row) = job.rows().into_iter().find(|row| row.name == record.row) else { return };
     record.syncs_per_commit = syncs.get(&traced_name(job, &row)).copied();
-    if let (Commits::Sync(_), Some(syncs), None) = (row.commits, record.syncs_per_commit, &record.error)
-        && syncs < job.suite.syncs_per_commit_min(job.group)
-    {
-        record.value = None;
-        record.error = Some(format!("does not sync: {syncs:.2} syncs per commit where each must sync"));
+    let (Some(syncs), None) = (record.syncs_per_commit, &record.error) else { return };
+    match row.commits {
+        Commits::Sync(_) if syncs < job.suite.syncs_per_commit_min(job.group) => {
+            record.value = None;
+            record.error = Some(format!("does not sync: {syncs:.2} syncs per commit where each must sync"));
+        }
+        Commits::NoSync(_) if syncs >= UNASKED_SYNCS_MIN => {
+            let why = job.engine.syncs_unasked().unwrap_or(UNEXPLAINED);
+            add_note(record, &format!("{syncs:.2} syncs per commit where none is asked for: {why}"));
+        }
+        _ => {}
     }
 }
 
@@ -443,5 +520,89 @@ impl Drop for Scratch {
         if let Err(error) = fs::remove_dir_all(&self.path) {
             eprintln!("{} could not be removed: {error}", self.path.display());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorder::Recorder;
+
+    /// A suite of two rows that needs more disk than there is.
+    struct Huge;
+
+    impl Suite for Huge {
+        fn name(&self) -> &'static str {
+            "huge"
+        }
+        fn summary(&self) -> &'static str {
+            ""
+        }
+        fn rows(&self, _scale: Scale) -> Vec<Row> {
+            ["load", "reads"].map(|name| Row::time(name, "")).to_vec()
+        }
+        fn disk_bytes_max(&self, _scale: Scale) -> u64 {
+            u64::MAX
+        }
+        fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
+            None
+        }
+        fn run(&self, _: &dyn Engine, _: Scale, _: usize, _: &mut Recorder) -> Result<(), Failure> {
+            panic!("nothing of it may run")
+        }
+    }
+
+    fn esker() -> &'static dyn Engine {
+        crate::engines::find("esker").unwrap()
+    }
+
+    #[test]
+    fn n1_a_suite_without_disk_space_gives_rows_and_does_not_end_the_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = Plan {
+            suite: &Huge,
+            engines: vec![esker()],
+            scale: Scale::Test,
+            runs: 2,
+            dir: dir.path().to_path_buf(),
+            timeout: Duration::from_secs(1),
+            commit: String::new(),
+            done: BTreeSet::new(),
+            trace: true,
+        };
+        let mut errors = Vec::new();
+        let mut keep = |record: &Record| {
+            errors.push(record.error.clone().unwrap());
+            Ok(())
+        };
+        run(&plan, &mut keep).unwrap();
+        assert_eq!(errors.len(), 4);
+        assert!(errors.iter().all(|error| error.contains("MB free")), "{errors:?}");
+    }
+
+    #[test]
+    fn n5_a_measured_row_keeps_its_value_if_the_lab_stops_what_follows_and_not_if_the_engine_fails() {
+        let job = Job {
+            suite: &Huge,
+            engine: esker(),
+            scale: Scale::Test,
+            run: 1,
+            group: 0,
+            commit: "",
+            memory_limit: "",
+        };
+        let told = |was_stopped| Told {
+            unchecked: Some(Record { row: "load".to_owned(), value: Some(1.0), ..job.blank() }),
+            failure: Some("out of time".to_owned()),
+            was_stopped,
+            ..Told::default()
+        };
+        let slow = complete(&job, told(true));
+        assert_eq!((slow[0].value, slow[0].error.as_ref()), (Some(1.0), None));
+        assert!(slow[0].note.contains("out of time"), "{slow:?}");
+        assert!(slow[1].error.as_ref().unwrap().starts_with(NOT_RUN), "{slow:?}");
+        let broken = complete(&job, told(false));
+        assert_eq!((broken[0].value, broken[0].error.as_deref()), (None, Some("out of time")));
+        assert_eq!(broken.len(), 2);
     }
 }

@@ -37,7 +37,7 @@ impl Scale {
         Duration::from_millis(if self == Self::Test { 20 } else { 100 })
     }
 
-    /// How long one engine may take for one run of a suite before it counts as hung.
+    /// How long one engine may take for one row, or for the load before it, before it counts as hung.
     pub(crate) fn seconds_max(self) -> u64 {
         match self {
             Self::Quick => 300,

@@ -3,13 +3,17 @@
 //! ```text
 //! operation --record(kind, due, ended)--> Track --period ends--> one figure per series
 //!                                               --finish-------> Detail: percentiles, series, longest stall
+//! Sampler, a thread of its own: memory and files at the end of each period ------^
 //! ```
 //!
 //! T1. An operation belongs to the period in which it ended; a period without operations is a zero, not a gap.
 //! T2. Percentiles come from HDR histograms with three digits, never from means of percentiles.
+//! T3. Looking at memory and walking the database's directory happens on the sampler's thread, never between two operations.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use esker_bench_api::Failure;
@@ -33,8 +37,7 @@ pub(crate) struct Track {
     longest_stall: Duration,
     ops: u64,
     series: BTreeMap<String, Vec<f64>>,
-    dir: PathBuf,
-    before: Sample,
+    sampler: Sampler,
 }
 
 struct Kind {
@@ -51,8 +54,8 @@ impl Track {
             .iter()
             .map(|name| Ok(Kind { name, all: histogram()?, period: histogram()? }))
             .collect::<Result<Vec<_>, Failure>>()?;
-        let before = sample(dir);
-        let start = Instant::now();
+        let sampler = Sampler::start(dir, period);
+        let start = sampler.start;
         Ok(Self {
             kinds,
             period,
@@ -63,8 +66,7 @@ impl Track {
             longest_stall: Duration::ZERO,
             ops: 0,
             series: BTreeMap::new(),
-            dir: dir.to_path_buf(),
-            before,
+            sampler,
         })
     }
 
@@ -103,10 +105,6 @@ impl Track {
             push(format!("{} max s", kind.name), kind.period.max() as f64 * NS);
             kind.period.reset();
         }
-        let now = sample(&self.dir);
-        push("memory bytes".to_owned(), now.rss_bytes as f64);
-        push("disk bytes".to_owned(), now.disk_bytes as f64);
-        push("written bytes".to_owned(), now.written_bytes.saturating_sub(self.before.written_bytes) as f64);
         self.period_ops = 0;
         self.period_ends += self.period;
     }
@@ -118,6 +116,8 @@ impl Track {
             self.period = self.elapsed().max(Duration::from_nanos(1));
             self.end_period();
         }
+        let periods = self.series.get("ops/s").map_or(0, Vec::len);
+        self.series.extend(self.sampler.finish(periods));
         let kinds = self.kinds.iter().filter(|kind| !kind.all.is_empty());
         Box::new(Detail {
             load: load.to_owned(),
@@ -128,6 +128,53 @@ impl Track {
             drain_s: None,
             figures: BTreeMap::new(),
         })
+    }
+}
+
+/// Looks at the process and its database at the end of each period (T3).
+struct Sampler {
+    start: Instant,
+    before: Sample,
+    stop: mpsc::Sender<()>,
+    thread: JoinHandle<Vec<Sample>>,
+}
+
+impl Sampler {
+    fn start(dir: &Path, period: Duration) -> Self {
+        let (dir, before) = (dir.to_path_buf(), sample(dir));
+        let (stop, stopped) = mpsc::channel();
+        let start = Instant::now();
+        let thread = thread::spawn(move || {
+            let mut samples = Vec::new();
+            let mut period_ends = start + period;
+            loop {
+                let left = period_ends.saturating_duration_since(Instant::now());
+                let is_over = stopped.recv_timeout(left) != Err(RecvTimeoutError::Timeout);
+                samples.push(sample(&dir));
+                if is_over {
+                    return samples;
+                }
+                period_ends += period;
+            }
+        });
+        Self { start, before, stop, thread }
+    }
+
+    /// The series, one figure for each of `periods`: where the sampler has fewer, the last stands for the rest.
+    fn finish(self, periods: usize) -> BTreeMap<String, Vec<f64>> {
+        // A thread that is gone already needs no stop.
+        self.stop.send(()).unwrap_or_default();
+        let samples = self.thread.join().unwrap_or_default();
+        let written = |sample: &Sample| sample.written_bytes.saturating_sub(self.before.written_bytes);
+        let figures: [(&str, &dyn Fn(&Sample) -> u64); 3] = [
+            ("memory bytes", &|sample| sample.rss_bytes),
+            ("disk bytes", &|sample| sample.disk_bytes),
+            ("written bytes", &written),
+        ];
+        let series = |figure: &dyn Fn(&Sample) -> u64| {
+            (0..periods).filter_map(|n| samples.get(n).or(samples.last())).map(|s| figure(s) as f64).collect()
+        };
+        figures.iter().map(|(name, figure)| ((*name).to_owned(), series(*figure))).collect()
     }
 }
 
@@ -166,6 +213,9 @@ mod tests {
         let (from, to) = (at(&track, 50), at(&track, 51));
         track.record(0, from, to, 1);
         let detail = track.finish("open");
+        for sampled in ["memory bytes", "disk bytes", "written bytes"] {
+            assert_eq!(detail.series[sampled].len(), 5, "T3: {sampled}");
+        }
         assert_eq!(detail.series["ops/s"], [900.0, 0.0, 0.0, 0.0, 2000.0]);
         assert!((detail.longest_stall_s - 0.031).abs() < 1e-9);
         let (reads, writes) = (&detail.latency["read"], &detail.latency["write"]);

@@ -142,7 +142,9 @@ fn an_interrupted_run_goes_on() {
     bench(&arguments, out.path());
     let whole = std::fs::read_to_string(out.path().join("results.jsonl")).unwrap();
     let kept: String = whole.lines().take(2).map(|line| format!("{line}\n")).collect();
-    std::fs::write(out.path().join("results.jsonl"), &kept).unwrap();
+    // The interruption tore the line that was being written.
+    let torn = format!("{kept}{{\"suite\":\"op");
+    std::fs::write(out.path().join("results.jsonl"), torn).unwrap();
     bench(&[&arguments[..], &["--resume"]].concat(), out.path());
     let resumed = std::fs::read_to_string(out.path().join("results.jsonl")).unwrap();
     assert!(resumed.starts_with(&kept), "what was there is kept");
@@ -251,6 +253,19 @@ fn canary_a_crash_and_a_hang_fail_their_rows_only() {
         assert_eq!(record["error"], "not run: compaction failed");
     }
     assert!(find(&records, "redb", "compaction", 1)["error"].is_null());
+}
+
+#[test]
+fn canary_background_work_without_end_costs_the_rows_after_it_and_not_the_measured_one() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = ["run", "--scale", "test", "--runs", "1", "--timeout", "2", "--no-trace"];
+    bench(&[&arguments[..], &["--engine", "canary-debt"]].concat(), out.path());
+    let records = records(out.path());
+    let load = find(&records, "canary-debt", "bulk load", 1);
+    assert!(load["value"].as_f64().unwrap() > 0.0, "{load}");
+    assert!(load["note"].as_str().unwrap().contains("out of time after 2 s"), "{load}");
+    let next = find(&records, "canary-debt", "individual writes", 1);
+    assert!(next["error"].as_str().unwrap().starts_with("not run: bulk load was measured"), "{next}");
 }
 
 #[test]

@@ -244,6 +244,7 @@ pub(crate) mod tests {
             version: "1.0".to_owned(),
             scale: "test".to_owned(),
             run,
+            started_unix_ms: 0,
             value,
             unit: Unit::Seconds,
             better: Better::Lower,

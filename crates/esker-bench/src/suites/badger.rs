@@ -58,6 +58,10 @@ impl Suite for BadgerSuite {
         "keys drawn with replacement, random values, batches of 1,000, synced, 4 GiB of cache (badger-bench)"
     }
 
+    fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
+        Some(2 * CACHE_BYTES)
+    }
+
     fn disk_bytes_max(&self, scale: Scale) -> u64 {
         (0..SIZES.len())
             .map(|group| counts(scale, group).0 * (SIZES[group].0 as u64 + 200) * 5 / 2)

@@ -31,6 +31,10 @@ impl Suite for IntSuite {
         "u32 keys with u64 values, random order, one sync transaction, 4 GiB of cache (redb's int_benchmark)"
     }
 
+    fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
+        Some(2 * CACHE_BYTES)
+    }
+
     fn disk_bytes_max(&self, scale: Scale) -> u64 {
         u64::from(items(scale)) * DISK_BYTES_PER_ITEM_MAX
     }

@@ -39,6 +39,11 @@ impl Suite for LargeSuite {
         "values of 2 MB and small items (24 B, 150 B) in one sync transaction, 4 GiB of cache (redb's large_values_benchmark)"
     }
 
+    /// Engines whose transactions live in memory hold 8 GB in one.
+    fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
+        None
+    }
+
     fn disk_bytes_max(&self, scale: Scale) -> u64 {
         let (large, small) = counts(scale);
         DISK_FACTOR_MAX * large * LARGE_BYTES as u64 + small * 4000

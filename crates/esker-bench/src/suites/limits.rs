@@ -114,6 +114,11 @@ impl Suite for LimitsSuite {
         "what the machine can do: syncs, blocks, memory; no engine"
     }
 
+    /// No engine, and a pointer chase that is larger than any cache.
+    fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
+        None
+    }
+
     fn disk_bytes_max(&self, scale: Scale) -> u64 {
         sizes(scale).file_bytes * 2 + (1 << 30)
     }

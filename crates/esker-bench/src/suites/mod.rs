@@ -51,10 +51,9 @@ pub(crate) trait Suite: Sync {
     /// The most that any engine's files take on the way.
     fn disk_bytes_max(&self, scale: Scale) -> u64;
 
-    /// The memory that an engine may use in all, where the suite limits it.
-    fn memory_bytes_max(&self) -> Option<u64> {
-        None
-    }
+    /// The memory that an engine may use in all for a group, page cache of its files included; `None` for a group that needs whatever the
+    /// machine has. An engine that keeps to the suite's cache has as much again and more for all else.
+    fn memory_bytes_max(&self, group: usize) -> Option<u64>;
 
     /// For a suite that measures the machine and no engine: what stands in the engine's place.
     fn own_engine(&self) -> Option<&'static dyn Engine> {

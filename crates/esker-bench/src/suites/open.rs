@@ -17,6 +17,7 @@ use clap::ValueEnum;
 use esker_bench_api::generate::items::Items;
 use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
 
+use crate::child::die_with_the_runner;
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
 use crate::suites::verify::expect;
@@ -24,6 +25,7 @@ use crate::suites::{Row, Suite};
 
 const SEED: u64 = 23;
 const CACHE_BYTES: u64 = 512 << 20;
+const MEMORY_BYTES_MAX: u64 = 4 << 30;
 const BATCH: u64 = 1000;
 const READY: &str = "ready";
 
@@ -46,6 +48,10 @@ impl Suite for OpenSuite {
 
     fn summary(&self) -> &'static str {
         "opening a database of items of 24 + 150 B: closed cleanly, and killed while it was being written"
+    }
+
+    fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
+        Some(MEMORY_BYTES_MAX)
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {
@@ -166,6 +172,7 @@ fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Res
 
 /// The other process: loads `count` items; then drains and closes, or writes a tenth more without a sync and waits.
 pub(crate) fn write(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<(), Failure> {
+    die_with_the_runner();
     let mut store = load(engine, dir, count)?;
     if end == End::Close {
         store.drain()?;

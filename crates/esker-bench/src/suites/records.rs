@@ -115,6 +115,11 @@ impl Suite for RecordsSuite {
         "record files, tables, memtable flushes; get and put on small databases (go-sstables)"
     }
 
+    /// A memtable of 2 GB is given the memory that it asks for.
+    fn memory_bytes_max(&self, group: usize) -> Option<u64> {
+        (group >= LATENCY_GROUP).then_some(2 * CACHE_BYTES)
+    }
+
     fn disk_bytes_max(&self, scale: Scale) -> u64 {
         4 * sizes(scale).table_bytes + (8 << 30)
     }
@@ -308,12 +313,14 @@ fn latencies(
     let records = shown.min(sizes.latency_records);
     let durability = Durability::Async;
     let cannot_put = engine.cannot(durability.feature());
-    let first = if cannot_put.is_none() { durability } else { Durability::Sync };
+    let mut modes = [durability, Durability::Sync, Durability::NoSync].into_iter();
+    let first = modes.find(|mode| engine.cannot(mode.feature()).is_none()).unwrap_or(durability);
     let options = OpenOptions { durability: first, ..OpenOptions::with_cache(CACHE_BYTES) };
     let dir = recorder.dir().to_path_buf();
     let store = engine.open(&dir, &options)?;
     let mut mixed = Mixed::new(YcsbRecords::new(SEED), &*store, SEED);
     mixed.load(records, 1000)?;
+    recorder.drain(mixed.store)?;
     let mut row = |percent, name: String, kind: &str, recorder: &mut Recorder| {
         let mix = Mix { percent, scan_items: 0, scan_is_uniform: false };
         let budget = Budget { time: Duration::MAX, ops: sizes.latency_ops };

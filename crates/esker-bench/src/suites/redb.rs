@@ -5,7 +5,8 @@
 //!
 //! Differences from the source, the same for every engine: reads visit all items in an order unlike that of insertion
 //! (the source reads them in the order in which it wrote them); what a read must give is computed outside the timed part,
-//! so a timed read makes a key (3 ns) and no value; after each phase that changes data, an untimed scan checks every byte.
+//! so a timed read makes a key (3 ns) and no value; after each phase that changes data, an untimed scan checks every byte; after bulk load,
+//! nosync writes and bulk removals background work is waited for.
 //!
 //! B1. Item numbers are handed out in order of writing; all items below `Counts::items` exist until the removals.
 //! B2. Every timed read is summed up and compared; a difference fails the row (`Failure::Wrong`).
@@ -98,6 +99,10 @@ impl Suite for RedbSuite {
         "24-byte random keys, 150-byte random values, sync commits, 4 GiB of cache (redb's lmdb_benchmark)"
     }
 
+    fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
+        Some(2 * CACHE_BYTES)
+    }
+
     fn disk_bytes_max(&self, scale: Scale) -> u64 {
         Counts::of(scale).items() * DISK_BYTES_PER_ITEM_MAX
     }
@@ -172,9 +177,9 @@ impl Suite for RedbSuite {
                 22,
                 format!("{} items, random order, one transaction, one sync commit", c.removals()),
             ),
-            size("size pre-compact", "sum of file lengths after the removals"),
+            size("size pre-compact", "bytes that the files occupy after the removals"),
             row("compaction", 1, Commits::None, 10, "the engine's own full compaction".to_owned()),
-            size("size after bench", "sum of file lengths after the compaction"),
+            size("size after bench", "bytes that the files occupy after the compaction"),
         ]);
         rows
     }
@@ -226,11 +231,13 @@ impl Run {
         let c = self.counts;
         let mut next = 0;
         self.sync_row(recorder, "bulk load", || self.commits(&mut next, 1, c.bulk))?;
+        recorder.drain(&*self.store)?;
         self.sync_row(recorder, "individual writes", || self.commits(&mut next, c.individual, 1))?;
         self.sync_row(recorder, "batch writes", || self.commits(&mut next, c.batches, c.batch))?;
         match self.store.set_durability(Durability::NoSync) {
             Ok(()) => {
                 recorder.row("nosync writes", || self.commits(&mut next, c.nosync, 1))?;
+                recorder.drain(&*self.store)?;
                 if self.cannot_sync.is_none() {
                     self.store.set_durability(Durability::Sync)?;
                 }
@@ -369,6 +376,7 @@ impl Run {
             })?;
             Ok(Outcome::default())
         })?;
+        recorder.drain(&*self.store)?;
         let kept: Vec<u64> = order.skip(removals).take(c.items() as usize - removals).collect();
         recorder.size_row("size pre-compact")?;
         recorder.check(|| full_check(&mut *self.store.reader()?, self.items, kept.iter().copied()))?;

@@ -112,7 +112,7 @@ impl Suite for StorageBenchSuite {
          (rust-storage-bench)"
     }
 
-    fn memory_bytes_max(&self) -> Option<u64> {
+    fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
         Some(MEMORY_BYTES_MAX)
     }
 
@@ -173,6 +173,7 @@ impl Suite for StorageBenchSuite {
             value_bytes: workload.value_bytes,
         };
         Mixed::new(items(), &*store, SEED).load(workload.loaded, LOAD_BATCH)?;
+        recorder.drain(&*store)?;
         store.set_durability(workload.durability)?;
         let mut mixed = Mixed::new(items(), &*store, SEED);
         mixed.adopt(workload.loaded);

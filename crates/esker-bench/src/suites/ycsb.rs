@@ -20,6 +20,7 @@ use crate::suites::{Commits, Row, Suite};
 
 const SEED: u64 = 11;
 const CACHE_BYTES: u64 = 512 << 20;
+const MEMORY_BYTES_MAX: u64 = 4 << 30;
 const WRITE_BUFFER_BYTES: u64 = 128_000_000;
 /// YCSB's exponent.
 const ZIPF: f64 = 0.99;
@@ -107,6 +108,10 @@ impl Suite for YcsbSuite {
 
     fn summary(&self) -> &'static str {
         "records of 10 fields x 100 B, one thread, 512 MiB of cache, memtable limited to 128 MB (go-sstables' mix, YCSB A to F)"
+    }
+
+    fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
+        Some(MEMORY_BYTES_MAX)
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {
