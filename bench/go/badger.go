@@ -17,6 +17,11 @@ import (
 
 type badgerEngine struct{}
 
+const (
+	badgerProcs      = 128
+	badgerInlineSize = 1 << 20 // ValueThreshold, the default: values of so many bytes and more are in the value log
+)
+
 func (badgerEngine) Name() string      { return "badger" }
 func (badgerEngine) Module() string    { return "github.com/dgraph-io/badger/v4" }
 func (badgerEngine) Isolation() string { return "serializable" }
@@ -24,14 +29,17 @@ func (badgerEngine) Isolation() string { return "serializable" }
 func (badgerEngine) Options() []lab.Option {
 	return []lab.Option{
 		lab.Set("DefaultOptions", "as they are, but for what follows", "\"recommended options for good performance\"", "options.go, DefaultOptions"),
+		lab.Set("GOMAXPROCS", "128", "\"we highly recommend setting a high number\": threads that wait for the device let others go on; its own tool sets as many", "docs/troubleshooting.md; badger/main.go"),
+		lab.Set("Compression", "Snappy, the default", "the default", "options.go, DefaultOptions"),
 		lab.Set("BlockCacheSize", "the suite's cache", "its cache of blocks", "docs of WithBlockCacheSize"),
 		lab.Set("IndexCacheSize", "0, the default", "all indexes stay in memory", "docs of WithIndexCacheSize"),
 		lab.Set("MemTableSize", "64 MiB or the suite's write buffer", "the default, or the suite's limit", "docs of WithMemTableSize"),
 		lab.Set("sync commits", "WithSyncWrites(true)", "an msync with each commit; to change it the database is closed and opened", "docs of WithSyncWrites"),
 		lab.Set("async and nosync commits", "WithSyncWrites(false)", "the default: survives the process, and a power cut loses the newest commits", "docs of WithSyncWrites"),
 		lab.Set("key-only walks", "PrefetchValues false", "leaves values unread", "docs of IteratorOptions; quickstart, Key-only iteration"),
-		lab.Set("range reads", "PrefetchSize: what the row reads, at most 100", "fetching ahead beyond the range would be work that nobody asked for", "docs of IteratorOptions.PrefetchSize"),
-		lab.Set("compaction", "Flatten, then RunValueLogGC(0.5) until nothing is rewritten", "its full compaction", "docs of DB.Flatten and DB.RunValueLogGC"),
+		lab.Set("range reads of values below 1 MiB", "PrefetchValues false", "such values lie in the tables beside their keys (ValueThreshold): to fetch them ahead is a goroutine for nothing", "docs of IteratorOptions.PrefetchValues and WithValueThreshold"),
+		lab.Set("range reads of larger values", "PrefetchSize: what the row reads, at most 100", "fetching ahead beyond the range would be work that nobody asked for", "docs of IteratorOptions.PrefetchSize"),
+		lab.Set("compaction", "close, open, Flatten, then RunValueLogGC(0.5) until nothing is rewritten", "its full compaction; nothing but closing brings what is in memory into tables", "docs of DB.Flatten and DB.RunValueLogGC"),
 	}
 }
 
@@ -43,6 +51,7 @@ func (badgerEngine) Cannot(feature lab.Feature) string {
 }
 
 func (badgerEngine) Open(dir string, options lab.OpenOptions) (lab.Store, error) {
+	runtime.GOMAXPROCS(badgerProcs)
 	store := &badgerStore{dir: dir, options: options}
 	return store, store.open()
 }
@@ -71,7 +80,12 @@ func (s *badgerStore) SetDurability(durability lab.Durability) error {
 		return nil
 	}
 	s.options.Durability = durability
-	if err := s.db.Close(); err != nil { // S4: closing writes and syncs everything
+	return s.reopen() // S4
+}
+
+// reopen writes what is in memory into tables and syncs everything.
+func (s *badgerStore) reopen() error {
+	if err := s.db.Close(); err != nil {
 		return err
 	}
 	return s.open()
@@ -94,7 +108,7 @@ func tooLarge(err error) error {
 }
 
 func (s *badgerStore) Reader() (lab.Reader, error) {
-	return &badgerReader{s.db.NewTransaction(false)}, nil
+	return &badgerReader{s.db.NewTransaction(false), s.options.ValueBytes >= badgerInlineSize}, nil
 }
 
 func (s *badgerStore) Get(key []byte, visit func([]byte)) (bool, error) {
@@ -106,7 +120,10 @@ func (s *badgerStore) Range(from []byte, limit uint64, visit func(key, value []b
 }
 
 func (s *badgerStore) Compact() error {
-	if err := s.db.Flatten(runtime.GOMAXPROCS(0)); err != nil {
+	if err := s.reopen(); err != nil {
+		return err
+	}
+	if err := s.db.Flatten(runtime.NumCPU()); err != nil {
 		return err
 	}
 	for {
@@ -120,7 +137,8 @@ func (s *badgerStore) Compact() error {
 	}
 }
 
-// Drain waits until no level asks for a merge: two looks in a row, since its workers start within moments.
+// Drain waits until no level asks for a merge: three looks in a row, since its workers start within moments. Flushes it does not tell of: the
+// lab sees them as work of the process.
 func (s *badgerStore) Drain() error {
 	for quiet := 0; quiet < 3; {
 		quiet++
@@ -147,7 +165,10 @@ func (w badgerWriter) Remove(key []byte) error {
 	return w.txn.Delete(append([]byte(nil), key...))
 }
 
-type badgerReader struct{ txn *badger.Txn }
+type badgerReader struct {
+	txn        *badger.Txn
+	fetchAhead bool
+}
 
 func (r *badgerReader) Get(key []byte, visit func([]byte)) (bool, error) {
 	item, err := r.txn.Get(key)
@@ -165,6 +186,7 @@ func (r *badgerReader) Get(key []byte, visit func([]byte)) (bool, error) {
 
 func (r *badgerReader) Range(from []byte, limit uint64, visit func(key, value []byte)) (uint64, error) {
 	options := badger.DefaultIteratorOptions
+	options.PrefetchValues = r.fetchAhead
 	options.PrefetchSize = int(min(limit, uint64(options.PrefetchSize)))
 	iter := r.txn.NewIterator(options)
 	defer iter.Close()

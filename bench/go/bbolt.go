@@ -38,7 +38,8 @@ func (bboltEngine) Options() []lab.Option {
 		lab.Set("InitialMmapSize", "64 GiB", "address space ahead of need, so that a growing file never waits for readers", "docs of Options.InitialMmapSize; etcd gives 10 GiB"),
 		lab.Set("cache", "the page cache", "bbolt has no cache of its own", "README, Caveats & Limitations"),
 		lab.Set("nosync commits", "DB.NoSync", "switched on for those rows only", "docs of DB.NoSync"),
-		lab.Set("many writers at once", "DB.Batch, as it is: up to 1,000 in a transaction, after 10 ms at the latest", "its way to share a sync", "README, Batch read-write transactions"),
+		lab.Set("many writers at once", "DB.Batch with MaxBatchSize: as many as there are", "its way to share a sync; with its default of 1,000 a batch of fewer writers would wait 10 ms each time for more", "README, Batch read-write transactions; docs of DB.MaxBatchSize"),
+		lab.Set("compression", "none", "bbolt has none", ""),
 		lab.Set("compaction", "bbolt.Compact into a new file, renamed over the old", "its only compaction, as its command does it", "README; docs of Compact"),
 	}
 }
@@ -54,17 +55,20 @@ func (bboltEngine) Cannot(feature lab.Feature) string {
 }
 
 func (bboltEngine) Open(dir string, options lab.OpenOptions) (lab.Store, error) {
-	store := &bboltStore{path: filepath.Join(dir, bboltFile), combines: options.ConcurrentWrites}
-	if err := store.open(); err != nil {
-		return nil, err
+	if options.Durability == lab.Async {
+		return nil, lab.Unsupported{Why: bboltEngine{}.Cannot(lab.AsyncCommits)}
 	}
-	return store, store.SetDurability(options.Durability)
+	store := &bboltStore{
+		path: filepath.Join(dir, bboltFile), writers: int(options.ConcurrentWrites), noSync: options.Durability == lab.NoSync,
+	}
+	return store, store.open()
 }
 
 type bboltStore struct {
-	path     string
-	db       *bolt.DB
-	combines bool // writers at once share a transaction
+	path    string
+	db      *bolt.DB
+	writers int // several share a transaction
+	noSync  bool
 }
 
 func (s *bboltStore) open() error {
@@ -79,27 +83,37 @@ func (s *bboltStore) open() error {
 		return err
 	}
 	s.db = db
+	db.NoSync, db.MaxBatchSize = s.noSync, s.writers
+	isThere := false
+	err = db.View(func(tx *bolt.Tx) error {
+		isThere = tx.Bucket(bboltBucket) != nil
+		return nil
+	})
+	if err != nil || isThere {
+		return err
+	}
 	return db.Update(func(tx *bolt.Tx) error {
-		_, err := tx.CreateBucketIfNotExists(bboltBucket)
+		_, err := tx.CreateBucket(bboltBucket)
 		return err
 	})
 }
 
 func (s *bboltStore) SetDurability(durability lab.Durability) error {
-	switch durability {
-	case lab.Async:
+	if durability == lab.Async {
 		return lab.Unsupported{Why: bboltEngine{}.Cannot(lab.AsyncCommits)}
-	case lab.NoSync:
-		s.db.NoSync = true
-		return nil
 	}
-	s.db.NoSync = false
-	return s.db.Sync() // S4
+	wasNoSync := s.noSync
+	s.noSync = durability == lab.NoSync
+	s.db.NoSync = s.noSync
+	if wasNoSync && !s.noSync {
+		return s.db.Sync() // S4
+	}
+	return nil
 }
 
 func (s *bboltStore) Write(work func(lab.Writer) error) error {
 	update := s.db.Update
-	if s.combines {
+	if s.writers > 1 {
 		update = s.db.Batch
 	}
 	return update(func(tx *bolt.Tx) error {
@@ -150,8 +164,8 @@ func (s *bboltStore) Close() error { return s.db.Close() }
 type bboltWriter struct{ bucket *bolt.Bucket }
 
 func (w bboltWriter) Put(key, value []byte) error {
-	// Until the commit, bbolt keeps the slices that it is given.
-	return w.bucket.Put(bytes.Clone(key), bytes.Clone(value))
+	// Until the commit, bbolt keeps the value that it is given; of the key it makes a copy itself.
+	return w.bucket.Put(key, bytes.Clone(value))
 }
 
 func (w bboltWriter) Remove(key []byte) error { return w.bucket.Delete(key) }

@@ -54,8 +54,7 @@ func (goleveldbEngine) Open(dir string, options lab.OpenOptions) (lab.Store, err
 	if err != nil {
 		return nil, err
 	}
-	store := &goleveldbStore{db: db}
-	return store, store.SetDurability(options.Durability)
+	return &goleveldbStore{db, opt.WriteOptions{Sync: options.Durability == lab.Sync}}, nil
 }
 
 type goleveldbStore struct {
@@ -64,8 +63,9 @@ type goleveldbStore struct {
 }
 
 func (s *goleveldbStore) SetDurability(durability lab.Durability) error {
+	wasSync := s.commit.Sync
 	s.commit.Sync = durability == lab.Sync
-	if !s.commit.Sync {
+	if wasSync || !s.commit.Sync {
 		return nil
 	}
 	// S4: a synced write carries those before it in the journal. It removes a key that no suite has.

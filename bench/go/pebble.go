@@ -33,6 +33,7 @@ func (pebbleEngine) Options() []lab.Option {
 		lab.Set("CompactionConcurrencyRange", "1 to 3", "its benchmark's", own),
 		lab.Set("BlockSize, IndexBlockSize", "32 KiB, 256 KiB", "its benchmark's", own),
 		lab.Set("FilterPolicy", "bloom, 10 bits, none on the last level", "its benchmark's", own),
+		lab.Set("Compression", "Snappy on every level, the default", "its benchmark leaves it alone", own+"; options.go, LevelOptions.EnsureL0Defaults"),
 		lab.Set("FormatMajorVersion, value separation", "newest, from 512 bytes on", "its benchmark's, columnar blocks included", own),
 		lab.Set("Comparer", "the default, by bytes", "its benchmark's comparer is for keys of CockroachDB", "docs of Options.Comparer"),
 		lab.Set("async and nosync commits", "pebble.NoSync", "in the memory of the process until a background write; sound after a crash", "docs of WriteOptions.Sync"),
@@ -85,8 +86,7 @@ func (pebbleEngine) Open(dir string, options lab.OpenOptions) (lab.Store, error)
 	if err != nil {
 		return nil, err
 	}
-	store := &pebbleStore{db: db}
-	return store, store.SetDurability(options.Durability)
+	return &pebbleStore{db, commitOptions(options.Durability)}, nil
 }
 
 // quiet drops what Pebble would print.
@@ -103,13 +103,20 @@ type pebbleStore struct {
 	commit *pebble.WriteOptions
 }
 
-func (s *pebbleStore) SetDurability(durability lab.Durability) error {
-	if durability != lab.Sync {
-		s.commit = pebble.NoSync
-		return nil
+func commitOptions(durability lab.Durability) *pebble.WriteOptions {
+	if durability == lab.Sync {
+		return pebble.Sync
 	}
-	s.commit = pebble.Sync
-	return s.db.LogData(nil, pebble.Sync) // S4
+	return pebble.NoSync
+}
+
+func (s *pebbleStore) SetDurability(durability lab.Durability) error {
+	before := s.commit
+	s.commit = commitOptions(durability)
+	if before == pebble.NoSync && s.commit == pebble.Sync {
+		return s.db.LogData(nil, pebble.Sync) // S4
+	}
+	return nil
 }
 
 func (s *pebbleStore) Write(work func(lab.Writer) error) (err error) {

@@ -2,10 +2,12 @@
 //
 //	describe streams      checksums of every generator
 //	describe rows SCALE   rows of every suite with their counts
+//	describe records      every suite at the smallest scale on a map in memory, as messages: what each row does
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/bits"
 	"os"
@@ -25,14 +27,29 @@ func main() {
 			rows[suite.Name()] = suite.Rows(args[1])
 		}
 		answer = rows
+	case len(args) == 1 && args[0] == "records":
+		fail(rehearse())
+		return
 	default:
-		fmt.Fprintln(os.Stderr, "usage: describe streams | describe rows SCALE")
+		fmt.Fprintln(os.Stderr, "usage: describe streams | describe rows SCALE | describe records")
 		os.Exit(2)
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
+	fail(json.NewEncoder(os.Stdout).Encode(answer))
+}
+
+func fail(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+func rehearse() error {
+	dir, err := os.MkdirTemp("", "esker-bench-go")
+	if err != nil {
+		return err
+	}
+	return errors.Join(lab.Rehearse(lab.Memory{}, dir, os.Stdout), os.RemoveAll(dir))
 }
 
 type stream struct {

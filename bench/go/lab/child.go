@@ -6,8 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
+	"time"
 )
 
 // Child runs what the arguments SUITE ENGINE SCALE RUN DIR [--commit HASH] [--traced] say and writes messages to stdout.
@@ -36,9 +36,8 @@ func Child(engines []Engine, args []string) error {
 		return err
 	}
 	dieWithTheRunner()
-	rows := slices.DeleteFunc(suite.Rows(args[2]), func(row Row) bool { return row.Group != *group })
 	r := &Recorder{
-		rows: rows,
+		rows: rowsOf(suite, args[2], *group),
 		blank: record{
 			Suite: args[0], Engine: args[1], Version: Version(engine), Scale: args[2], Run: uint32(run), Commit: *commit,
 			MemoryLimit: *memoryLimit,
@@ -46,11 +45,21 @@ func Child(engines []Engine, args []string) error {
 		dir:    args[4],
 		out:    os.Stdout,
 		traced: *traced,
+
+		idleWindow: idleWindow(args[2]),
 	}
 	if err := suite.Run(engine, args[2], *group, r); err != nil {
 		return err
 	}
 	return r.finish()
+}
+
+// idleWindow is that of Scale::idle_window of the Rust side.
+func idleWindow(scale string) time.Duration {
+	if scale == "test" {
+		return 20 * time.Millisecond
+	}
+	return 100 * time.Millisecond
 }
 
 func findEngine(engines []Engine, name string) (Engine, error) {

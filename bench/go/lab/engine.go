@@ -60,7 +60,7 @@ type OpenOptions struct {
 	WriteBufferBytes int64 // 0: the engine's own
 	ValueBytes       int   // size of the suite's largest values
 	Durability       Durability
-	ConcurrentWrites bool // many transactions at once
+	ConcurrentWrites uint64 // transactions that are in flight at once; 0 is as 1: one after the other
 }
 
 // Option is one option of an adapter and why it is so.

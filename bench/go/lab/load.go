@@ -68,6 +68,7 @@ func drive(store Store, source *source, load load, dir string) (loaded, error) {
 	var done loaded
 	var failure error
 	track := newTrack([]string{"write"}, load.period, dir)
+	defer track.abandon()
 	start := time.Now()
 	work := func() {
 		pairs := make([]pair, load.multi)

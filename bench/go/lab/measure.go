@@ -4,39 +4,140 @@ package lab
 //
 // M1. Only the work is timed: counters are read before the clock starts and after it has stopped.
 // M2. The peak of resident memory is that of this piece of work: the kernel's mark is reset before it, where it can be.
+// M3. The collector ends its work on what came before the row before the row begins.
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
+const (
+	watchEvery  = 50 * time.Millisecond
+	idleWindows = 3
+	idleShare   = 0.03 // of a window that may be spent computing by a process at rest
+	idleMax     = 600 * time.Second
+)
+
 func measure(dir string, work func() error) (float64, usage, error) {
+	runtime.GC()                                              // M3
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // M2: not there on every system
-	ioBefore := procFields("/proc/self/io")
-	cpuBefore := cpuSeconds()
+	peakAnon := watchAnon()
+	before := countersOf(dir)
 	start := time.Now()
 	err := work()
 	seconds := time.Since(start).Seconds()
-	cpu := cpuSeconds() - cpuBefore
-	io := procFields("/proc/self/io")
+	var u usage
+	u.add(before, countersOf(dir))
+	u.PeakAnonBytes = peakAnon()
 	status := procFields("/proc/self/status")
-	disk := diskBytes(dir)
-	u := usage{
-		PeakRssBytes:       status["VmHWM"] * 1024,
-		RssAnonBytes:       status["RssAnon"] * 1024,
-		RssFileBytes:       status["RssFile"] * 1024,
-		DiskBytes:          disk.lengths,
-		DiskAllocatedBytes: disk.allocated,
-		WrittenBytes:       io["write_bytes"] - ioBefore["write_bytes"],
-		ReadBytes:          io["read_bytes"] - ioBefore["read_bytes"],
-		CPUSeconds:         cpu,
-	}
+	u.PeakRssBytes, u.RssAnonBytes, u.RssFileBytes = status["VmHWM"]*1024, status["RssAnon"]*1024, status["RssFile"]*1024
+	u.size(dir)
 	return seconds, u, err
+}
+
+// size looks at what the database takes on disk.
+func (u *usage) size(dir string) {
+	disk := diskBytes(dir)
+	u.DiskBytes, u.DiskAllocatedBytes = disk.lengths, disk.allocated
+}
+
+// counters only grow while a process works.
+type counters struct {
+	written, read             uint64 // by this process, as Linux counts it
+	deviceWritten, deviceRead uint64 // by whomever
+	cpu                       float64
+}
+
+func countersOf(dir string) counters {
+	io := procFields("/proc/self/io")
+	c := counters{written: io["write_bytes"], read: io["read_bytes"], cpu: cpuSeconds()}
+	c.deviceWritten, c.deviceRead = deviceBytes(dir)
+	return c
+}
+
+// add counts what happened between two looks.
+func (u *usage) add(before, after counters) {
+	since := func(before, after uint64) uint64 { return after - min(before, after) }
+	u.WrittenBytes += since(before.written, after.written)
+	u.ReadBytes += since(before.read, after.read)
+	u.DeviceWrittenBytes += since(before.deviceWritten, after.deviceWritten)
+	u.DeviceReadBytes += since(before.deviceRead, after.deviceRead)
+	u.CPUSeconds += after.cpu - before.cpu
+}
+
+// watchAnon looks at the process now and then; what it gives ends that and says the highest anonymous memory that was seen.
+func watchAnon() func() uint64 {
+	stop, highest := make(chan struct{}), make(chan uint64)
+	go func() {
+		ticker := time.NewTicker(watchEvery)
+		defer ticker.Stop()
+		for seen := uint64(0); ; {
+			seen = max(seen, procFields("/proc/self/status")["RssAnon"]*1024)
+			select {
+			case <-stop:
+				highest <- seen
+				return
+			case <-ticker.C:
+			}
+		}
+	}()
+	return func() uint64 {
+		close(stop)
+		return <-highest
+	}
+}
+
+// waitUntilIdle waits until this process has neither computed nor moved bytes for three windows; it gives the time for which it was
+// busy before that. It gives up after ten minutes, for an engine that never rests; a window of 0 is for a process without background work.
+func waitUntilIdle(window time.Duration) time.Duration {
+	start := time.Now()
+	busyUntil := start
+	for quiet := 0; window > 0 && quiet < idleWindows && time.Since(start) < idleMax; quiet++ {
+		io, cpu := procFields("/proc/self/io"), cpuSeconds()
+		time.Sleep(window)
+		now := procFields("/proc/self/io")
+		isQuiet := cpuSeconds()-cpu <= idleShare*window.Seconds() && now["read_bytes"] == io["read_bytes"] &&
+			now["write_bytes"] == io["write_bytes"]
+		if !isQuiet {
+			busyUntil, quiet = time.Now(), -1
+		}
+	}
+	return busyUntil.Sub(start)
+}
+
+// deviceBytes is what the device under dir has moved so far, from /sys: sectors of 512 bytes; zero where that cannot be known.
+func deviceBytes(dir string) (written, read uint64) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return 0, 0
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0
+	}
+	major, minor := deviceNumbers(uint64(stat.Dev))
+	text, _ := os.ReadFile(fmt.Sprintf("/sys/dev/block/%d:%d/stat", major, minor))
+	fields := strings.Fields(string(text))
+	sectors := func(n int) uint64 {
+		if n >= len(fields) {
+			return 0
+		}
+		number, _ := strconv.ParseUint(fields[n], 10, 64)
+		return number
+	}
+	return sectors(6) * 512, sectors(2) * 512
+}
+
+// deviceNumbers takes the number of a device apart, as Linux puts it together.
+func deviceNumbers(device uint64) (major, minor uint64) {
+	return device>>8&0xfff | device>>32&0xfffff000, device&0xff | device>>12&0xffffff00
 }
 
 func cpuSeconds() float64 {

@@ -49,6 +49,8 @@ type Recorder struct {
 	pending *record
 	out     io.Writer
 	traced  bool
+
+	idleWindow time.Duration // how long a process does nothing before it counts as idle
 }
 
 // markRoot is where a tracer finds the beginnings and ends of rows: files that are not there.
@@ -140,20 +142,21 @@ func (rec *record) takeOver(out outcome, took float64) float64 {
 	return took
 }
 
-// drain waits until the engine owes no background work; the time that it takes stands beside the row before.
+// drain waits until the engine owes no background work. The time that it takes stands beside the row before, if there is one; what it moves
+// and computes is that row's.
 func (r *Recorder) drain(store Store) error {
-	start := time.Now()
+	before, start := countersOf(r.dir), time.Now()
 	if err := store.Drain(); err != nil {
 		return err
 	}
+	if r.traced { // a tracer keeps a process busy that would be idle without it
+		return nil
+	}
+	took := (time.Since(start) + waitUntilIdle(r.idleWindow)).Seconds()
 	if r.pending != nil {
-		if r.pending.Detail == nil {
-			r.pending.Detail = &detail{Latency: map[string]latency{}, Series: map[string][]float64{}}
-		}
-		took := time.Since(start).Seconds()
-		r.pending.Detail.DrainS = &took
-		disk := diskBytes(r.dir)
-		r.pending.DiskBytes, r.pending.DiskAllocatedBytes = disk.lengths, disk.allocated
+		r.pending.detailOf().DrainS = &took
+		r.pending.usage.add(before, countersOf(r.dir))
+		r.pending.usage.size(r.dir)
 	}
 	return nil
 }
@@ -169,19 +172,16 @@ func (r *Recorder) failed(name string, err error) error {
 	return nil
 }
 
-// sizeRow records the bytes on disk.
+// sizeRow records what the files occupy; their lengths, which count the holes of sparse ones too, stand beside it.
 func (r *Recorder) sizeRow(name string) error {
 	rec, err := r.begin(name)
 	if err != nil {
 		return err
 	}
-	disk := diskBytes(r.dir)
-	rec.DiskBytes, rec.DiskAllocatedBytes = disk.lengths, disk.allocated
-	if disk.allocated < disk.lengths/2 {
-		rec.Note = fmt.Sprintf("sparse files: they occupy %d bytes", disk.allocated)
-	}
-	value := float64(disk.lengths)
+	rec.usage.size(r.dir)
+	value := float64(rec.DiskAllocatedBytes)
 	rec.Value = &value
+	rec.detailOf().figure("file length bytes", float64(rec.DiskBytes))
 	r.pending = rec
 	return nil
 }
@@ -245,6 +245,8 @@ func combine(a, b usage) usage {
 	b.PeakAnonBytes = max(a.PeakAnonBytes, b.PeakAnonBytes)
 	b.WrittenBytes += a.WrittenBytes
 	b.ReadBytes += a.ReadBytes
+	b.DeviceWrittenBytes += a.DeviceWrittenBytes
+	b.DeviceReadBytes += a.DeviceReadBytes
 	b.CPUSeconds += a.CPUSeconds
 	return b
 }

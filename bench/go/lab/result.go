@@ -17,6 +17,8 @@ type usage struct {
 	DiskAllocatedBytes uint64  `json:"disk_allocated_bytes"`
 	WrittenBytes       uint64  `json:"written_bytes"`
 	ReadBytes          uint64  `json:"read_bytes"`
+	DeviceWrittenBytes uint64  `json:"device_written_bytes"`
+	DeviceReadBytes    uint64  `json:"device_read_bytes"`
 	CPUSeconds         float64 `json:"cpu_s"`
 }
 
@@ -65,6 +67,22 @@ type latency struct {
 	P999  float64 `json:"p999"`
 	P9999 float64 `json:"p9999"`
 	Max   float64 `json:"max"`
+}
+
+// detailOf gives the detail of a record, which has one from then on.
+func (rec *record) detailOf() *detail {
+	if rec.Detail == nil {
+		rec.Detail = &detail{Latency: map[string]latency{}, Series: map[string][]float64{}}
+	}
+	return rec.Detail
+}
+
+// figure sets a figure by name.
+func (d *detail) figure(name string, value float64) {
+	if d.Figures == nil {
+		d.Figures = map[string]float64{}
+	}
+	d.Figures[name] = value
 }
 
 // send writes one message for the runner.

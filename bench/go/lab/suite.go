@@ -1,7 +1,7 @@
 package lab
 
-// The suites: one file each, listed here. Each does what the file of its name in crates/esker-bench/src/suites does; rows.rs
-// in crates/esker-bench/tests holds rows and counts of both against each other.
+// The suites: one file each, listed here. Each does what the file of its name in crates/esker-bench/src/suites does; go_peers.rs
+// in crates/esker-bench/tests holds the rows of both against each other, and what each row does.
 
 import (
 	"errors"
@@ -32,6 +32,19 @@ func FindSuite(name string) (Suite, error) {
 		}
 	}
 	return nil, fmt.Errorf("no suite %s for engines in Go", name)
+}
+
+// rowsOf are the rows of one group.
+func rowsOf(suite Suite, scale string, group int) []Row {
+	return slices.DeleteFunc(suite.Rows(scale), func(row Row) bool { return row.Group != group })
+}
+
+func groupsOf(suite Suite, scale string) int {
+	groups := 0
+	for _, row := range suite.Rows(scale) {
+		groups = max(groups, row.Group+1)
+	}
+	return groups
 }
 
 // expect compares what an engine gave with what the generator says.
@@ -69,11 +82,9 @@ func fullScan(reader Reader, count, expected uint64) error {
 
 // cannotGroup gives all rows of a group the same error.
 func cannotGroup(s Suite, scale string, group int, why string, r *Recorder) error {
-	for _, row := range s.Rows(scale) {
-		if row.Group == group {
-			if err := r.failed(row.Name, Unsupported{why}); err != nil {
-				return err
-			}
+	for _, row := range rowsOf(s, scale, group) {
+		if err := r.failed(row.Name, Unsupported{why}); err != nil {
+			return err
 		}
 	}
 	return nil

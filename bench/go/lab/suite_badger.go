@@ -116,7 +116,7 @@ func (badgerSuite) Run(engine Engine, scale string, group int, r *Recorder) erro
 // dropPageCache says whether it could.
 func dropPageCache() bool {
 	syscall.Sync()
-	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("1"), 0) == nil
+	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0) == nil
 }
 
 type badgerRun struct {
@@ -178,6 +178,7 @@ func (run *badgerRun) putAll(store Store, numbers []uint64, key *[generate.Badge
 func (run *badgerRun) randomReads(store Store, reading time.Duration, reads uint64, dir string) (outcome, error) {
 	rng := generate.NewRng(badgerSeed + 1)
 	track := newTrack([]string{"read"}, badgerPeriod, dir)
+	defer track.abandon()
 	hits, busy := uint64(0), time.Duration(0)
 	var key [generate.BadgerKeyBytes]byte
 	got := uint64(0)
@@ -205,7 +206,7 @@ func (run *badgerRun) randomReads(store Store, reading time.Duration, reads uint
 	}
 	ops := float64(track.ops)
 	detail := track.finish("closed")
-	detail.Figures["hit rate"] = float64(hits) / ops
+	detail.figure("hit rate", float64(hits)/ops)
 	return outcome{value: busy.Seconds() / ops, detail: detail, liveBytes: run.live * run.itemBytes()}, nil
 }
 

@@ -70,14 +70,14 @@ func (s recordsSuite) Run(engine Engine, scale string, group int, r *Recorder) e
 	cannotPut := engine.Cannot(AsyncCommits)
 	durability := Async
 	if cannotPut != "" {
-		durability = Sync
+		durability = NoSync
 	}
 	store, err := engine.Open(r.dir, OpenOptions{CacheBytes: recordsCacheBytes, Durability: durability})
 	if err != nil {
 		return err
 	}
 	run := newMixed(ycsbRecords{generate.YcsbRecords{Seed: recordsSeed}}, store, recordsSeed, r.dir)
-	if err := run.load(min(shown, most), 1000); err != nil {
+	if err := cmp.Or(run.load(min(shown, most), 1000), r.drain(store)); err != nil {
 		return err
 	}
 	// The values are means of the latencies of single operations.

@@ -107,7 +107,7 @@ func (run *redbRun) writes(r *Recorder) error {
 		run.next = c.bulk
 		return run.written(c.bulk), inOneTransaction(run.store, run.engine.Cannot(LargeTransactions), c.bulk, run.put)
 	})
-	if err != nil {
+	if err := cmp.Or(err, r.drain(run.store)); err != nil {
 		return err
 	}
 	if err := r.row("individual writes", func() (outcome, error) { return run.commits(c.individual, 1) }); err != nil {
@@ -127,7 +127,7 @@ func (run *redbRun) writes(r *Recorder) error {
 	if err := r.row("nosync writes", func() (outcome, error) { return run.commits(c.nosync, 1) }); err != nil {
 		return err
 	}
-	return run.store.SetDurability(Sync)
+	return cmp.Or(run.store.SetDurability(Sync), r.drain(run.store))
 }
 
 // commits writes count transactions of size new items each (B1).
@@ -323,7 +323,7 @@ func (run *redbRun) removalsAndCompaction(r *Recorder) error {
 			return nil
 		})
 	})
-	if err != nil {
+	if err := cmp.Or(err, r.drain(run.store)); err != nil {
 		return err
 	}
 	check := func() error {

@@ -3,6 +3,7 @@ package lab
 // Suite storage-bench; crates/esker-bench/src/suites/storage_bench.rs says where it is from, mixed.go how a mix goes.
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"runtime/debug"
@@ -105,7 +106,8 @@ func (s storageBenchSuite) Run(engine Engine, scale string, group int, r *Record
 	if err := newMixed(items, store, storageSeed, r.dir).load(workload.loaded, storageLoadBatch); err != nil {
 		return err
 	}
-	if err := store.SetDurability(workload.durability); err != nil {
+	// What the load left to do is not the row's.
+	if err := cmp.Or(store.SetDurability(workload.durability), r.drain(store)); err != nil {
 		return err
 	}
 	run := newMixed(items, store, storageSeed, r.dir)

@@ -4,62 +4,12 @@ package lab
 //
 // T1. An operation belongs to the period in which it ended; a period without operations is a zero, not a gap.
 // T2. Percentiles come from histograms with buckets of a thousandth of their value, never from means of percentiles.
+// T3. The process and its files are looked at beside the operations, never between two of them.
 
 import (
-	"maps"
-	"math/bits"
-	"slices"
+	"sync"
 	"time"
 )
-
-// histogram counts nanoseconds in buckets as wide as 1/1024 of what is in them.
-type histogram struct {
-	counts map[int]uint64
-	count  uint64
-	sum    float64
-	max    uint64
-}
-
-const histogramBits = 10
-
-func bucketOf(value uint64) int {
-	shift := max(bits.Len64(value)-histogramBits-1, 0)
-	return shift<<(histogramBits+1) + int(value>>shift)
-}
-
-// bucketEnd is the highest value of a bucket.
-func bucketEnd(bucket int) uint64 {
-	shift, head := bucket>>(histogramBits+1), uint64(bucket&(1<<(histogramBits+1)-1))
-	return (head+1)<<shift - 1
-}
-
-func newHistogram() *histogram { return &histogram{counts: map[int]uint64{}} }
-
-func (h *histogram) record(value uint64) {
-	h.counts[bucketOf(value)]++
-	h.count++
-	h.sum += float64(value)
-	h.max = max(h.max, value)
-}
-
-// at gives the values at rising quantiles, in seconds.
-func (h *histogram) at(quantiles ...float64) []float64 {
-	values := make([]float64, len(quantiles))
-	seen, next := uint64(0), 0
-	for _, bucket := range slices.Sorted(maps.Keys(h.counts)) {
-		seen += h.counts[bucket]
-		for next < len(quantiles) && float64(seen) >= quantiles[next]*float64(h.count) {
-			values[next] = float64(min(bucketEnd(bucket), h.max)) * 1e-9
-			next++
-		}
-	}
-	return values
-}
-
-func (h *histogram) latency() latency {
-	at := h.at(0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)
-	return latency{h.count, h.sum / float64(h.count) * 1e-9, at[0], at[1], at[2], at[3], at[4], at[5], float64(h.max) * 1e-9}
-}
 
 type kind struct {
 	name        string
@@ -67,26 +17,25 @@ type kind struct {
 }
 
 type track struct {
-	kinds         []kind
-	dir           string
-	period        time.Duration
-	start, ends   time.Time
-	lastEnd       time.Time
-	longestStall  time.Duration
-	ops           uint64
-	periodOps     uint64
-	writtenBefore uint64
-	series        map[string][]float64
+	kinds        []kind
+	period       time.Duration
+	start, ends  time.Time
+	lastEnd      time.Time
+	longestStall time.Duration
+	ops          uint64
+	periodOps    uint64
+	series       map[string][]float64
+	watch        *watch
 }
 
 func newTrack(kinds []string, period time.Duration, dir string) *track {
-	t := &track{dir: dir, period: period, series: map[string][]float64{}}
+	t := &track{period: period, series: map[string][]float64{}}
 	for _, name := range kinds {
 		t.kinds = append(t.kinds, kind{name, newHistogram(), newHistogram()})
 	}
-	t.writtenBefore = procFields("/proc/self/io")["write_bytes"]
 	t.start = time.Now()
 	t.ends, t.lastEnd = t.start.Add(period), t.start
+	t.watch = newWatch(t.start, period, dir)
 	return t
 }
 
@@ -108,29 +57,41 @@ func (t *track) record(kind int, from, to time.Time, ops uint64) {
 
 func (t *track) elapsed() time.Duration { return time.Since(t.start) }
 
+// seriesQuantiles are told for each period, beside mean and maximum.
+var seriesQuantiles = []struct {
+	name string
+	at   float64
+}{{"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}}
+
 func (t *track) endPeriod() {
 	push := func(name string, value float64) { t.series[name] = append(t.series[name], value) }
 	push("ops/s", float64(t.periodOps)/t.period.Seconds())
 	for i := range t.kinds {
 		k := &t.kinds[i]
-		at := k.period.at(0.5, 0.99)
-		push(k.name+" p50 s", at[0])
-		push(k.name+" p99 s", at[1])
+		push(k.name+" mean s", k.period.mean())
+		for _, quantile := range seriesQuantiles {
+			push(k.name+" "+quantile.name+" s", k.period.at(quantile.at)[0])
+		}
 		push(k.name+" max s", float64(k.period.max)*1e-9)
-		k.period = newHistogram()
+		k.period.reset()
 	}
-	push("memory bytes", float64(procFields("/proc/self/status")["VmRSS"]*1024))
-	push("disk bytes", float64(diskBytes(t.dir).lengths))
-	push("written bytes", float64(procFields("/proc/self/io")["write_bytes"]-t.writtenBefore))
 	t.periodOps = 0
 	t.ends = t.ends.Add(t.period)
 }
+
+// abandon ends what runs beside a track that is not finished; after finish it does nothing.
+func (t *track) abandon() { t.watch.end() }
 
 // finish sums up; the load is "open" or "closed".
 func (t *track) finish(load string) *detail {
 	if len(t.series) == 0 && t.ops > 0 {
 		t.period = max(t.elapsed(), 1) // shorter than a period: one figure over what there was
 		t.endPeriod()
+	}
+	for _, s := range t.watch.samples(len(t.series["ops/s"])) {
+		t.series["memory bytes"] = append(t.series["memory bytes"], float64(s.memory))
+		t.series["disk bytes"] = append(t.series["disk bytes"], float64(s.disk))
+		t.series["written bytes"] = append(t.series["written bytes"], float64(s.written))
 	}
 	d := &detail{
 		Load: load, Latency: map[string]latency{}, PeriodS: t.period.Seconds(), Series: t.series,
@@ -142,4 +103,68 @@ func (t *track) finish(load string) *detail {
 		}
 	}
 	return d
+}
+
+// sample is a look at the process and its files; written counts from the beginning of the row.
+type sample struct{ memory, disk, written uint64 }
+
+// watch takes a sample at the end of each period (T3).
+type watch struct {
+	start  time.Time
+	period time.Duration
+	dir    string
+	before uint64
+	stop   chan struct{}
+	once   sync.Once
+	ended  chan struct{}
+	taken  []sample // the watching goroutine's until ended is closed
+}
+
+func newWatch(start time.Time, period time.Duration, dir string) *watch {
+	w := &watch{start: start, period: period, dir: dir, stop: make(chan struct{}), ended: make(chan struct{})}
+	w.before = procFields("/proc/self/io")["write_bytes"]
+	go w.run()
+	return w
+}
+
+func (w *watch) next() time.Time { return w.start.Add(time.Duration(len(w.taken)+1) * w.period) }
+
+func (w *watch) run() {
+	defer close(w.ended)
+	timer := time.NewTimer(w.period)
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-timer.C:
+		}
+		// A look that takes longer than a period stands for the periods that it missed.
+		for now := w.look(); !w.next().After(time.Now()); {
+			w.taken = append(w.taken, now)
+		}
+		timer.Reset(time.Until(w.next()))
+	}
+}
+
+func (w *watch) look() sample {
+	memory := procFields("/proc/self/status")["VmRSS"] * 1024
+	return sample{memory, diskBytes(w.dir).allocated, procFields("/proc/self/io")["write_bytes"] - w.before}
+}
+
+func (w *watch) end() {
+	w.once.Do(func() { close(w.stop) })
+	<-w.ended
+}
+
+// samples ends the watch; it gives as many as there were periods.
+func (w *watch) samples(periods int) []sample {
+	w.end()
+	if len(w.taken) < periods {
+		last := w.look()
+		for len(w.taken) < periods {
+			w.taken = append(w.taken, last)
+		}
+	}
+	return w.taken[:periods]
 }

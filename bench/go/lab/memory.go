@@ -1,0 +1,96 @@
+package lab
+
+// An engine without files, for tests of the lab itself.
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Memory is an engine of a map. What the suites do on it, and how often, is held against the Rust side; with Flips it is an engine that must fail:
+// it flips a byte in one value of ten.
+type Memory struct{ Flips bool }
+
+func (Memory) Name() string          { return "memory" }
+func (Memory) Module() string        { return "" }
+func (Memory) Isolation() string     { return "serializable" }
+func (Memory) Options() []Option     { return nil }
+func (Memory) Cannot(Feature) string { return "" }
+
+// A database lives on in its directory's name, for suites that close it and open it again.
+var memoryDatabases = map[string]*memoryStore{}
+
+func (e Memory) Open(dir string, _ OpenOptions) (Store, error) {
+	store, found := memoryDatabases[dir]
+	if !found {
+		store = &memoryStore{values: map[string][]byte{}, flips: e.Flips}
+		memoryDatabases[dir] = store
+	}
+	return store, nil
+}
+
+type memoryStore struct {
+	lock   sync.Mutex
+	values map[string][]byte
+	sorted []string // nil after a write
+	flips  bool
+	reads  int
+}
+
+func (s *memoryStore) SetDurability(Durability) error { return nil }
+func (s *memoryStore) Reader() (Reader, error)        { return s, nil }
+func (s *memoryStore) Compact() error                 { return nil }
+func (s *memoryStore) Drain() error                   { return nil }
+func (s *memoryStore) Close() error                   { return nil }
+func (s *memoryStore) Len() (uint64, error)           { return uint64(len(s.values)), nil }
+func (s *memoryStore) Remove(key []byte) error        { delete(s.values, string(key)); return nil }
+func (s *memoryStore) Write(work func(Writer) error) error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.sorted = nil
+	return work(s)
+}
+func (s *memoryStore) Put(key, value []byte) error {
+	s.values[string(key)] = bytes.Clone(value)
+	return nil
+}
+func (s *memoryStore) show(value []byte, visit func([]byte)) {
+	if s.reads++; s.flips && s.reads%10 == 1 {
+		value = bytes.Clone(value)
+		value[len(value)-1] ^= 1
+	}
+	visit(value)
+}
+
+func (s *memoryStore) Get(key []byte, visit func([]byte)) (bool, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	value, found := s.values[string(key)]
+	if found {
+		s.show(value, visit)
+	}
+	return found, nil
+}
+
+func (s *memoryStore) Range(from []byte, limit uint64, visit func(key, value []byte)) (uint64, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.sorted == nil {
+		s.sorted = slices.Sorted(maps.Keys(s.values))
+	}
+	first, _ := slices.BinarySearch(s.sorted, string(from))
+	seen := uint64(0)
+	for _, key := range s.sorted[first:] {
+		s.show(s.values[key], func(value []byte) { visit([]byte(key), value) })
+		if seen++; seen == limit {
+			break
+		}
+	}
+	return seen, nil
+}
+
+func (s *memoryStore) Keys(from []byte, limit uint64, visit func(key []byte)) (uint64, error) {
+	return s.Range(from, limit, func(key, _ []byte) { visit(key) })
+}

@@ -1,0 +1,143 @@
+package lab
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestT1AStallShowsAsEmptyPeriodsAndAsLatency(t *testing.T) {
+	track := newTrack([]string{"read", "write"}, 10*time.Millisecond, t.TempDir())
+	at := func(ms int) time.Time { return track.start.Add(time.Duration(ms) * time.Millisecond) }
+	for ms := 1; ms < 10; ms++ {
+		track.record(0, at(ms-1), at(ms), 1)
+	}
+	// Nothing ends for 31 ms; the write was due at 10 ms.
+	track.record(1, at(10), at(40), 20)
+	track.record(0, at(50), at(51), 1)
+	d := track.finish("open")
+	if rates := d.Series["ops/s"]; !slices.Equal(rates, []float64{900, 0, 0, 0, 2000}) {
+		t.Error(rates)
+	}
+	for _, name := range []string{"read mean s", "write p95 s", "write p90 s", "disk bytes", "written bytes", "memory bytes"} {
+		if len(d.Series[name]) != 5 {
+			t.Error(name, d.Series[name])
+		}
+	}
+	reads, writes := d.Latency["read"], d.Latency["write"]
+	if reads.Count != 10 || writes.Count != 1 || math.Abs(d.LongestStall-0.031) > 1e-9 {
+		t.Error(reads, writes, d.LongestStall)
+	}
+	if math.Abs(reads.P50-1e-3) > 1e-5 || math.Abs(writes.Max-30e-3) > 1e-4 || math.Abs(d.Series["write p50 s"][4]-30e-3) > 1e-4 {
+		t.Error("T2", reads, writes)
+	}
+}
+
+func TestT2PercentilesAreWithinAThousandth(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	h, values := newHistogram(), []float64{}
+	for range 50_000 {
+		nanoseconds := uint64(math.Exp(rng.Float64() * 28))
+		h.record(nanoseconds)
+		values = append(values, float64(nanoseconds)*1e-9)
+	}
+	slices.Sort(values)
+	quantiles := []float64{0.01, 0.5, 0.9, 0.99, 0.999}
+	for i, got := range h.at(quantiles...) {
+		exact := values[int(math.Ceil(quantiles[i]*float64(len(values))))-1]
+		if got < exact*(1-1e-9) || got > exact*1.001 {
+			t.Errorf("%g: %g, not %g", quantiles[i], got, exact)
+		}
+	}
+	h.reset()
+	if h.count != 0 || h.at(0.5)[0] != 0 || slices.Max(h.counts[:]) != 0 {
+		t.Error("something is left")
+	}
+	h.record(math.MaxUint64) // longer than an hour counts as an hour
+	if h.at(0.5)[0] < histogramMax*1e-9 {
+		t.Error(h.at(0.5))
+	}
+}
+
+func TestT3FilesAreSeenWhileARowGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	track := newTrack([]string{"read"}, 20*time.Millisecond, dir)
+	for n := range 10 {
+		if n == 5 {
+			if err := os.WriteFile(filepath.Join(dir, "file"), make([]byte, 1<<20), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		from := time.Now()
+		time.Sleep(20 * time.Millisecond)
+		track.record(0, from, time.Now(), 1)
+	}
+	disk := track.finish("closed").Series["disk bytes"]
+	if len(disk) < 9 || disk[0] != 0 || disk[len(disk)-1] < 1<<20 {
+		t.Error(disk)
+	}
+	track.abandon() // once more does nothing
+}
+
+func TestUsageIsOfTheWorkAndItsDrain(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	var held []byte
+	_, used, err := measure(dir, func() error {
+		held = make([]byte, 64<<20)
+		for i := range held {
+			held[i] = 1
+		}
+		file, err := os.Create(path)
+		if err != nil {
+			return err
+		}
+		_, err = file.Write(held[:8<<20])
+		return errors.Join(err, file.Sync(), file.Close())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used.PeakAnonBytes < 64<<20 || used.CPUSeconds <= 0 || used.DiskAllocatedBytes < 8<<20 {
+		t.Errorf("%+v", used)
+	}
+	if w, _ := deviceBytes(dir); w > 0 && used.DeviceWrittenBytes < 8<<20 {
+		t.Errorf("%+v", used)
+	}
+	held[0] = 2
+
+	// What a drain moves and computes is the row's before it.
+	r := &Recorder{dir: dir, pending: &record{}, idleWindow: 50 * time.Millisecond}
+	store := busyStore{path: path}
+	if err := r.drain(store); err != nil {
+		t.Fatal(err)
+	}
+	if r.pending.CPUSeconds < 0.02 || r.pending.Detail.DrainS == nil || r.pending.DiskBytes != 1<<20 {
+		t.Errorf("%+v", r.pending)
+	}
+}
+
+// busyStore computes and writes while it drains.
+type busyStore struct {
+	Store
+	path string
+}
+
+func (s busyStore) Drain() error {
+	for start := cpuSeconds(); cpuSeconds()-start < 0.03; {
+	}
+	return os.WriteFile(s.path, make([]byte, 1<<20), 0o600)
+}
+
+func TestDeviceNumbersAreTakenApart(t *testing.T) {
+	for _, c := range []struct{ device, major, minor uint64 }{{0x801, 8, 1}, {0x10300, 259, 0}, {0x10300 | 0x10002c, 259, 300}, {1<<44 | 7, 1 << 12, 7}} {
+		if major, minor := deviceNumbers(c.device); major != c.major || minor != c.minor {
+			t.Error(c, major, minor)
+		}
+	}
+}
