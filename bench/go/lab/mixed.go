@@ -113,7 +113,7 @@ func (m *mixed) adopt(items uint64) { m.versions = make([]uint32, items) }
 func (m *mixed) run(mix mix, budget budget, period time.Duration) (outcome, error) {
 	track := newTrack(mixedKinds, period, m.dir)
 	defer track.abandon()
-	commits, busy := uint64(0), time.Duration(0)
+	items, commits, busy := uint64(len(m.versions)), uint64(0), time.Duration(0)
 	for track.ops < budget.ops && track.elapsed() < budget.time {
 		kind := kindInsert
 		if len(m.versions) > 0 {
@@ -139,10 +139,11 @@ func (m *mixed) run(mix mix, budget budget, period time.Duration) (outcome, erro
 	wall := track.elapsed().Seconds()
 	detail := track.finish("closed")
 	detail.figure("wall ops/s", float64(track.ops)/wall)
-	return outcome{
+	out := outcome{
 		seconds: busy.Seconds(), ops: track.ops, commits: commits, userWrittenBytes: commits * m.itemBytes(),
 		liveBytes: uint64(len(m.versions)) * m.itemBytes(), detail: detail,
-	}, nil
+	}
+	return out.on(items), nil
 }
 
 func (m *mixed) drawKind(mix mix) int {

@@ -2,7 +2,8 @@ package lab
 
 // A suite's side of a row: crates/esker-bench/src/recorder.rs in Go.
 //
-// A row is held back until the next begins, so that the untimed checks that follow it can still fail it.
+// A row is told twice: as soon as it is measured, and again when the next begins, with what the wait for background work added and with
+// the verdict of the untimed checks that follow it.
 //
 // C1. Rows are recorded in the order in which the suite lists them, each once.
 
@@ -75,6 +76,14 @@ type outcome struct {
 	detail           *detail
 }
 
+// on says on how many items the row began: where rows before it were cut by time, a faster engine has more of them.
+func (out outcome) on(items uint64) outcome {
+	if out.detail != nil {
+		out.detail.figure("items when it began", float64(items))
+	}
+	return out
+}
+
 // row measures work. A wrong answer or a missing feature becomes the row's error; other errors end the run.
 func (r *Recorder) row(name string, work func() (outcome, error)) error {
 	return r.rowOfPasses(name, 1, work)
@@ -103,20 +112,20 @@ func (r *Recorder) rowOfPasses(name string, passes int, work func() (outcome, er
 		}
 		values = append(values, rec.takeOver(out, took))
 	}
-	r.pending = rec
 	if failure != nil {
 		rec.Error = failure.Error()
-		if !rowOnly(failure) {
-			return errors.Join(failure, r.flush())
-		}
-		return nil
+	} else {
+		value := median(values)
+		rec.Value = &value
 	}
-	value := median(values)
-	rec.Value = &value
 	if passes > 1 {
 		rec.Passes = values
 	}
-	return nil
+	err = r.measured(rec)
+	if failure != nil && !rowOnly(failure) {
+		return errors.Join(failure, err, r.flush())
+	}
+	return err
 }
 
 // takeOver moves what the work said into the record; it returns the value of the pass.
@@ -168,8 +177,7 @@ func (r *Recorder) failed(name string, err error) error {
 		return beginErr
 	}
 	rec.Error = err.Error()
-	r.pending = rec
-	return nil
+	return r.measured(rec)
 }
 
 // sizeRow records what the files occupy; their lengths, which count the holes of sparse ones too, stand beside it.
@@ -182,8 +190,7 @@ func (r *Recorder) sizeRow(name string) error {
 	value := float64(rec.DiskAllocatedBytes)
 	rec.Value = &value
 	rec.detailOf().figure("file length bytes", float64(rec.DiskBytes))
-	r.pending = rec
-	return nil
+	return r.measured(rec)
 }
 
 // check takes the outcome of an untimed check: a wrong answer fails the row before it.
@@ -218,9 +225,15 @@ func (r *Recorder) begin(name string) (*record, error) {
 	}
 	rec := r.blank
 	rec.Row, rec.Unit, rec.Better, rec.Ops = name, r.rows[0].Unit, r.rows[0].better(), r.rows[0].Ops
-	rec.Commits = r.rows[0].commits
+	rec.Commits, rec.Started = r.rows[0].commits, time.Now().UnixMilli()
 	r.rows = r.rows[1:]
 	return &rec, send(r.out, map[string]string{"begin": name})
+}
+
+// measured tells of a row that is measured, and keeps it for its checks.
+func (r *Recorder) measured(rec *record) error {
+	r.pending = rec
+	return send(r.out, map[string]*record{"measured": rec})
 }
 
 func (r *Recorder) flush() error {

@@ -29,6 +29,7 @@ type record struct {
 	Version string    `json:"version"`
 	Scale   string    `json:"scale"`
 	Run     uint32    `json:"run"`
+	Started int64     `json:"started_unix_ms"` // when the row began
 	Value   *float64  `json:"value"`
 	Unit    string    `json:"unit"`
 	Better  string    `json:"better"`

@@ -263,18 +263,22 @@ func (run *obigRun) uniform() error {
 	if err != nil {
 		return err
 	}
-	err = step("uniform random, burst", run.counts.uniform/10, func() (outcome, error) { return run.write(source, run.load(64, 20)) })
+	err = step("uniform random, burst", run.counts.uniform/10, func() (outcome, error) {
+		items := source.given
+		out, err := run.write(source, run.load(64, 20))
+		return out.on(items), err
+	})
 	if err != nil {
 		return err
 	}
 	err = step("uniform random, limited rate", run.counts.uniform/100, func() (outcome, error) {
-		limited := run.load(50, 2)
+		items, limited := source.given, run.load(50, 2)
 		limited.rate = run.counts.limited
 		out, err := run.write(source, limited)
 		if err == nil {
 			out.detail.figure("offered ops/s", limited.rate)
 		}
-		return out, err
+		return out.on(items), err
 	})
 	if err != nil {
 		return err

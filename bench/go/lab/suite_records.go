@@ -70,7 +70,7 @@ func (s recordsSuite) Run(engine Engine, scale string, group int, r *Recorder) e
 	cannotPut := engine.Cannot(AsyncCommits)
 	durability := Async
 	if cannotPut != "" {
-		durability = NoSync
+		durability = Sync
 	}
 	store, err := engine.Open(r.dir, OpenOptions{CacheBytes: recordsCacheBytes, Durability: durability})
 	if err != nil {

@@ -6,19 +6,17 @@ import (
 	"cmp"
 	"errors"
 	"math"
-	"runtime/debug"
 	"time"
 
 	"esker.invalid/bench/generate"
 )
 
 const (
-	storageSeed           = 7
-	storageCacheBytes     = 512 << 20
-	storageMemoryBytesMax = 4 << 30
-	storageScanItems      = 100
-	storageLoadBatch      = 1000
-	storageFirstItems     = 100
+	storageSeed       = 7
+	storageCacheBytes = 512 << 20
+	storageScanItems  = 100
+	storageLoadBatch  = 1000
+	storageFirstItems = 100
 )
 
 type storageWorkload struct {
@@ -90,8 +88,6 @@ func (s storageBenchSuite) Run(engine Engine, scale string, group int, r *Record
 	if why := engine.Cannot(workload.durability.feature()); why != "" {
 		return cannotGroup(s, scale, group, why, r)
 	}
-	// The suite's memory, as an engine in Rust is told of it: it sets the pace of the collector.
-	debug.SetMemoryLimit(storageMemoryBytesMax)
 	fast := NoSync
 	if engine.Cannot(AsyncCommits) == "" {
 		fast = Async
