@@ -34,7 +34,7 @@ func (goleveldbEngine) Options() []lab.Option {
 		lab.Set("OpenFilesCacheCapacity", "4096", "its tables are of 2 MiB: the default of 500 would open and close files all the time", "go-ethereum, ethdb/leveldb"),
 		lab.Set("Compression", "Snappy, its default", "the default", "docs of opt.Options"),
 		lab.Set("async and nosync commits", "WriteOptions{Sync: false}, its default", "in the operating system when it returns", "docs of opt.WriteOptions"),
-		lab.Set("compaction", "CompactRange over everything", "its full compaction", "docs of DB.CompactRange"),
+		lab.Set("compaction", "CompactRange over everything, close, open", "its full compaction; replaced tables are removed minutes later, or by opening", "docs of DB.CompactRange; session_util.go, maxCachedTime"),
 	}
 }
 
@@ -45,21 +45,26 @@ func (goleveldbEngine) Open(dir string, options lab.OpenOptions) (lab.Store, err
 	if options.WriteBufferBytes > 0 {
 		writeBuffer = options.WriteBufferBytes
 	}
-	db, err := leveldb.OpenFile(dir, &opt.Options{
+	store := &goleveldbStore{dir: dir, commit: opt.WriteOptions{Sync: options.Durability == lab.Sync}}
+	store.options = opt.Options{
 		BlockCacheCapacity:     int(options.CacheBytes),
 		WriteBuffer:            int(writeBuffer),
 		Filter:                 filter.NewBloomFilter(10),
 		OpenFilesCacheCapacity: 4096,
-	})
-	if err != nil {
-		return nil, err
 	}
-	return &goleveldbStore{db, opt.WriteOptions{Sync: options.Durability == lab.Sync}}, nil
+	return store, store.open()
 }
 
 type goleveldbStore struct {
-	db     *leveldb.DB
-	commit opt.WriteOptions
+	dir     string
+	options opt.Options
+	db      *leveldb.DB
+	commit  opt.WriteOptions
+}
+
+func (s *goleveldbStore) open() (err error) {
+	s.db, err = leveldb.OpenFile(s.dir, &s.options)
+	return err
 }
 
 func (s *goleveldbStore) SetDurability(durability lab.Durability) error {
@@ -97,7 +102,16 @@ func (s *goleveldbStore) Range(from []byte, limit uint64, visit func(key, value 
 	return s.newest().Range(from, limit, visit)
 }
 
-func (s *goleveldbStore) Compact() error { return s.db.CompactRange(util.Range{}) }
+func (s *goleveldbStore) Compact() error {
+	if err := s.db.CompactRange(util.Range{}); err != nil {
+		return err
+	}
+	// It removes replaced tables minutes later, or when it opens.
+	if err := s.db.Close(); err != nil {
+		return err
+	}
+	return s.open()
+}
 
 // Drain waits until the engine's count of merges stands still for half a second; it tells no more than that.
 func (s *goleveldbStore) Drain() error {
