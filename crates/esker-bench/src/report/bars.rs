@@ -10,10 +10,12 @@ use esker_bench_api::results::Better;
 const LABEL: f64 = 80.0;
 const BAR: f64 = 170.0;
 const LINE: f64 = 20.0;
+/// So that a bar is seen however much longer another one is.
+const BAR_MIN: f64 = 0.5;
 
 /// Draws it, with the machine's limit as a line where there is one.
 pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary, limits: &Limits) {
-    let limit = limits.of(row);
+    let limit = limits.of(&summary.suite, row);
     let values = row.cells.iter().filter_map(Cell::value).map(|value| value.max);
     let longest = values.chain(limit.map(|(value, _)| value)).fold(0.0, f64::max);
     let length = |x: f64| if longest > 0.0 { BAR * x / longest } else { 0.0 };
@@ -37,7 +39,8 @@ pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary, limits
             continue;
         };
         let class = if is_home(summary, i) { "home" } else { "peer" };
-        let (bar, from, to) = (length(value.median), LABEL + length(value.min), LABEL + length(value.max));
+        let bar = length(value.median).max(BAR_MIN);
+        let (from, to) = (LABEL + length(value.min), LABEL + length(value.max));
         let (top, middle, label) = (y + 3.0, y + 10.0, to + 6.0);
         push(
             out,

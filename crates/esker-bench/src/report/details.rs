@@ -1,22 +1,49 @@
 //! What stands behind each row: latencies, bytes, memory, processor, syncs, notes, and the command that repeats it.
+//!
+//! D1. Write amplification is of what the device wrote, the wait for background work included. What Linux counts for the process counts a
+//!     page each time that it is made dirty: forty times as much where small commits append to one page.
 
+use crate::machine::Context;
 use crate::report::markup::{escape, push};
 use crate::report::summary::{Cell, RowSummary, Summary};
-use crate::report::units::{bytes, count, seconds};
+use crate::report::units::{bytes, count, figure, known_bytes, seconds};
+
+/// The command that repeats a suite as it was run: a row runs with the rows of its suite.
+pub(super) fn command(summary: &Summary, context: &Context) -> String {
+    let engines: Vec<&str> = summary.engines.iter().map(|(engine, _)| engine.as_str()).collect();
+    let features = if engines.contains(&"rocksdb") { " --features rocksdb" } else { "" };
+    let mut command = format!(
+        "cargo run --release -p esker-bench{features} -- run {} --scale {} --runs {}",
+        summary.suite, summary.scale, summary.runs
+    );
+    // The suite that measures the machine takes no engine.
+    if engines != ["machine"] {
+        engines.iter().for_each(|engine| command += &format!(" --engine {engine}"));
+    }
+    let own = context.command.lines().find(|line| {
+        let mut words = line.split_whitespace();
+        words.any(|word| word == "run") && words.any(|word| word == summary.suite || word == "all")
+    });
+    let mut words = own.unwrap_or_default().split_whitespace();
+    if words.any(|word| word == "--timeout")
+        && let Some(seconds) = words.next()
+    {
+        command += &format!(" --timeout {seconds}");
+    }
+    command
+}
 
 /// Draws a table that opens on demand.
 pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary) {
     push(
         out,
         format_args!(
-            "<details><summary>{}</summary><p class=\"soft\">repeat: <code>cargo run --release -p esker-bench -- run {} --scale {}</code></p>\
-             <div class=\"wide\"><table><thead><tr><th>engine</th><th>written</th><th>write amp.</th><th>read</th><th>on disk</th>\
-             <th>space amp.</th><th>peak memory</th><th>of it anonymous</th><th>processor</th><th>syncs per commit</th><th>drain</th>\
+            "<details><summary>{}</summary>\
+             <div class=\"wide\"><table><thead><tr><th>engine</th><th>written to the device</th><th>write amp. (device)</th>\
+             <th>written by the process</th><th>read by the process</th><th>on disk</th><th>space amp.</th><th>peak memory</th><th>of it anonymous</th><th>processor</th><th>syncs per commit</th><th>drain</th>\
              <th>longest stall</th><th>latency of</th><th>count</th><th>mean</th><th>50</th><th>90</th><th>95</th><th>99</th><th>99.9</th>\
              <th>99.99</th><th>max</th><th>notes</th></tr></thead><tbody>",
-            escape(&row.name),
-            escape(&summary.suite),
-            escape(&summary.scale)
+            escape(&row.name)
         ),
     );
     for (at, cell) in row.cells.iter().enumerate() {
@@ -30,14 +57,14 @@ fn engine(out: &mut String, row: &RowSummary, cell: &Cell, at: usize, name: &str
         let Cell::Error(error) = cell else { return };
         push(
             out,
-            format_args!("<tr><td>{}</td><td colspan=\"22\">{}</td></tr>", escape(name), escape(error)),
+            format_args!("<tr><td>{}</td><td colspan=\"23\">{}</td></tr>", escape(name), escape(error)),
         );
         return;
     };
     let last = &value.last;
     let usage = &last.usage;
     let over = |part: u64, whole: u64| {
-        if whole == 0 { "-".to_owned() } else { format!("{:.2}", part as f64 / whole as f64) }
+        if part == 0 || whole == 0 { "-".to_owned() } else { format!("{:.2}", part as f64 / whole as f64) }
     };
     let detail = row.details[at].as_deref();
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -46,16 +73,18 @@ fn engine(out: &mut String, row: &RowSummary, cell: &Cell, at: usize, name: &str
         if !detail.load.is_empty() {
             notes.push(format!("{} loop", detail.load));
         }
-        notes.extend(detail.figures.iter().map(|(name, value)| format!("{name} {value:.3}")));
+        notes.extend(detail.figures.iter().map(|(name, value)| format!("{name} {}", figure(name, *value))));
     }
     notes.retain(|note| !note.is_empty());
     let head = [
         escape(name),
+        known_bytes(usage.device_written_bytes as f64),
+        // D1
+        over(usage.device_written_bytes, last.user_written_bytes),
         bytes(usage.written_bytes as f64),
-        over(usage.written_bytes, last.user_written_bytes),
         bytes(usage.read_bytes as f64),
-        bytes(usage.disk_bytes as f64),
-        over(usage.disk_bytes, last.live_bytes),
+        bytes(usage.disk_allocated_bytes as f64),
+        over(usage.disk_allocated_bytes, last.live_bytes),
         bytes(usage.peak_rss_bytes as f64),
         bytes(usage.peak_anon_bytes as f64),
         seconds(usage.cpu_s),
@@ -77,7 +106,7 @@ fn engine(out: &mut String, row: &RowSummary, cell: &Cell, at: usize, name: &str
         let head = if n == 0 {
             head.clone()
         } else {
-            format!("<td>{}</td>{}", escape(name), "<td></td>".repeat(11))
+            format!("<td>{}</td>{}", escape(name), "<td></td>".repeat(12))
         };
         let figures = [
             latency.mean,
@@ -98,5 +127,66 @@ fn engine(out: &mut String, row: &RowSummary, cell: &Cell, at: usize, name: &str
                 count(latency.count as f64)
             ),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use crate::report::summary::tests::record;
+    use esker_bench_api::results::{Record, Usage};
+
+    fn context(command: &str) -> Context {
+        Context {
+            machine: Machine::describe(&std::env::temp_dir()),
+            commit: String::new(),
+            started_unix_s: 0,
+            command: command.to_owned(),
+            engines: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_command_names_all_that_a_repetition_needs() {
+        let of = |engine: &str, suite: &str| Record {
+            suite: suite.to_owned(),
+            ..record(engine, "r", 5, Some(1.0))
+        };
+        let both = Summary::new(&[of("esker", "redb"), of("rocksdb", "redb")]);
+        // `cargo run` is not the lab's own `run`.
+        let ran = context(
+            "cargo run --release -p esker-bench -- run ycsb --timeout 7\ncargo run -p esker-bench -- run redb int --timeout 900 --dir /x",
+        );
+        assert_eq!(
+            command(&both, &ran),
+            "cargo run --release -p esker-bench --features rocksdb -- run redb --scale test --runs 5 --engine esker --engine rocksdb --timeout 900"
+        );
+        let machine = Summary::new(&[of("machine", "limits")]);
+        assert_eq!(
+            command(&machine, &ran),
+            "cargo run --release -p esker-bench -- run limits --scale test --runs 5"
+        );
+    }
+
+    #[test]
+    fn d1_amplification_is_of_the_device() {
+        let mut record = record("esker", "individual writes", 1, Some(1.0));
+        record.user_written_bytes = 1000;
+        record.live_bytes = 1000;
+        record.usage = Usage {
+            written_bytes: 263_000,
+            device_written_bytes: 6_500,
+            disk_bytes: 9_000,
+            disk_allocated_bytes: 3_000,
+            ..Usage::default()
+        };
+        let summary = Summary::new(&[record]);
+        let mut page = String::new();
+        draw(&mut page, &summary.rows[0], &summary);
+        assert!(page.contains("<td>6.35 KiB</td><td>6.50</td><td>257 KiB</td>"), "{page}");
+        assert!(page.contains("<td>2.93 KiB</td><td>3.00</td>"), "{page}");
+        let (head, rows) = page.split_once("</thead>").unwrap();
+        assert_eq!(head.matches("<th>").count(), rows.matches("<td>").count());
     }
 }

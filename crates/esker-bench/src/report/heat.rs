@@ -15,8 +15,7 @@ const STEPS: [f64; 6] = [1.05, 1.25, 1.6, 2.5, 5.0, 12.0];
 pub(super) fn draw(out: &mut String, summaries: &[Summary]) {
     let mut rows: Vec<(&Summary, &RowSummary)> =
         summaries.iter().flat_map(|summary| summary.rows.iter().map(move |row| (summary, row))).collect();
-    // Rows of one engine (the machine, building blocks) compare nothing.
-    rows.retain(|(_, row)| row.cells.len() > 1);
+    rows.retain(|(summary, row)| compares(summary, row));
     if rows.is_empty() {
         return;
     }
@@ -60,6 +59,13 @@ pub(super) fn draw(out: &mut String, summaries: &[Summary]) {
     out.push_str("</tbody></table></div>");
 }
 
+/// Whether a row holds engines against each other: several have a value, or others have one and Esker has none. Rows of one engine (the
+/// machine, building blocks) compare nothing, whatever reasons the others give.
+fn compares(summary: &Summary, row: &RowSummary) -> bool {
+    let values = row.cells.iter().filter(|cell| cell.value().is_some()).count();
+    values > 1 || loss(summary, row).is_infinite()
+}
+
 fn position(summary: &Summary, engine: &str) -> Option<usize> {
     summary.engines.iter().position(|(name, _)| name == engine)
 }
@@ -80,7 +86,7 @@ fn cell(out: &mut String, row: &RowSummary, at: usize) {
             let distance =
                 if row.better == Better::Lower { value.median / best } else { best / value.median };
             let step = STEPS.iter().position(|bound| distance <= *bound).unwrap_or(STEPS.len());
-            let title = format!("{}, spread {:.0} %", show(value.median, row.unit), value.spread() * 100.0);
+            let title = format!("{}, spread {}", show(value.median, row.unit), value.spread_text());
             push(out, format_args!("<td class=\"h{step}\" title=\"{title}\">{distance:.2}</td>"));
         }
         (Cell::Error(error), _) => {
@@ -93,4 +99,29 @@ fn cell(out: &mut String, row: &RowSummary, at: usize) {
 /// Whether Esker is the engine at this place.
 pub(super) fn is_home(summary: &Summary, at: usize) -> bool {
     summary.engines[at].0 == HOME
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::summary::tests::record;
+
+    #[test]
+    fn rows_of_one_engine_are_left_out_whatever_the_others_say() {
+        let records = [
+            record("esker", "table read", 1, Some(0.5)),
+            record("lmdb", "table read", 1, None),
+            record("esker", "bulk load", 1, None),
+            record("lmdb", "bulk load", 1, Some(2.0)),
+            record("esker", "len()", 1, Some(0.5)),
+            record("lmdb", "len()", 1, Some(2.0)),
+            record("esker", "compaction", 1, None),
+            record("lmdb", "compaction", 1, None),
+        ];
+        let mut page = String::new();
+        draw(&mut page, &Summary::all(&records));
+        assert!(page.contains("data-heat-rows=\"2\"") && page.contains("1 lost, 1 won"), "{page}");
+        assert!(page.contains("bulk load") && page.contains("len()"));
+        assert!(!page.contains("table read") && !page.contains("compaction"));
+    }
 }

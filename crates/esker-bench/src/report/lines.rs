@@ -4,38 +4,27 @@
 
 use plotters::prelude::*;
 
-use crate::report::heat::is_home;
 use crate::report::markup::{escape, push};
+use crate::report::style::{Look, Looks};
 use crate::report::summary::{RowSummary, Summary};
 
 const SIZE: (u32, u32) = (640, 240);
 const AXIS: RGBColor = RGBColor(128, 136, 144);
-const HOME: RGBColor = RGBColor(11, 140, 160);
-/// Colours that tell apart on white and on black.
-const PEERS: [RGBColor; 8] = [
-    RGBColor(230, 119, 0),
-    RGBColor(156, 54, 181),
-    RGBColor(47, 158, 68),
-    RGBColor(224, 49, 49),
-    RGBColor(59, 91, 219),
-    RGBColor(240, 160, 200),
-    RGBColor(150, 120, 60),
-    RGBColor(110, 110, 220),
-];
+/// The suite whose source shows mean and every percentile over time.
+const ALL_PERCENTILES: &str = "obigstore";
 
-/// Draws throughput, the slowest operations of each kind, and memory and bytes on disk, as far as the row has them.
-pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary) -> Result<(), String> {
+/// Draws throughput, the latencies of each kind of operation, memory, and bytes on disk and written, as far as the row has them.
+pub(super) fn draw(
+    out: &mut String,
+    row: &RowSummary,
+    summary: &Summary,
+    looks: &Looks,
+) -> Result<(), String> {
     let mut names: Vec<&String> =
         row.details.iter().flatten().flat_map(|detail| detail.series.keys()).collect();
     names.sort();
     names.dedup();
-    let shown = names.into_iter().filter(|name| {
-        *name == "ops/s"
-            || name.ends_with(" p99 s")
-            || name.as_str() == "disk bytes"
-            || name.as_str() == "memory bytes"
-    });
-    for name in shown {
+    for name in names.into_iter().filter(|name| is_shown(name, &summary.suite)) {
         let lines: Vec<(usize, Vec<(f64, f64)>)> = row
             .details
             .iter()
@@ -50,18 +39,52 @@ pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary) -> Res
             })
             .collect();
         if !lines.is_empty() {
-            chart(out, &format!("{}: {}", row.name, label(name)), name, &lines, summary)?;
+            let lines: Vec<Line<'_>> = lines
+                .into_iter()
+                .map(|(at, points)| {
+                    let engine = summary.engines[at].0.as_str();
+                    Line { engine, look: looks.look(engine), points }
+                })
+                .collect();
+            chart(out, &format!("{}: {}", row.name, label(name)), name, &lines)?;
         }
     }
     Ok(())
 }
 
+/// The line of one engine.
+struct Line<'a> {
+    engine: &'a str,
+    look: Look,
+    points: Vec<(f64, f64)>,
+}
+
+/// Kind of operation and figure of a series of latencies, such as `write p99 s`.
+fn latency_of(name: &str) -> Option<(&str, &str)> {
+    name.strip_suffix(" s")?.rsplit_once(' ')
+}
+
+fn is_shown(name: &str, suite: &str) -> bool {
+    match latency_of(name) {
+        Some((_, figure)) => {
+            figure == "p99" || suite == ALL_PERCENTILES && (figure == "mean" || figure.starts_with('p'))
+        }
+        None => ["ops/s", "memory bytes", "disk bytes", "written bytes"].contains(&name),
+    }
+}
+
 fn label(name: &str) -> String {
-    match name {
-        "ops/s" => "operations a second over time".to_owned(),
-        "disk bytes" => "bytes on disk over time".to_owned(),
-        "memory bytes" => "resident memory over time".to_owned(),
-        _ => format!("99th percentile of {} over time", name.trim_end_matches(" p99 s")),
+    match (name, latency_of(name)) {
+        ("ops/s", _) => "operations a second over time".to_owned(),
+        ("disk bytes", _) => "bytes on disk over time".to_owned(),
+        ("memory bytes", _) => "resident memory over time".to_owned(),
+        ("written bytes", _) => "bytes written by the process, since the row began".to_owned(),
+        (_, Some((kind, "mean"))) => format!("mean of {kind} over time"),
+        (_, Some((kind, "p50"))) => format!("median of {kind} over time"),
+        (_, Some((kind, figure))) => {
+            format!("{}th percentile of {kind} over time", figure.trim_start_matches('p'))
+        }
+        (_, None) => name.to_owned(),
     }
 }
 
@@ -75,50 +98,51 @@ fn tick(value: f64, name: &str) -> String {
     }
 }
 
-fn chart(
-    out: &mut String,
-    title: &str,
-    name: &str,
-    lines: &[(usize, Vec<(f64, f64)>)],
-    summary: &Summary,
-) -> Result<(), String> {
-    let end = lines.iter().filter_map(|(_, points)| points.last()).map(|point| point.0).fold(0.0, f64::max);
-    let top = lines.iter().flat_map(|(_, points)| points).map(|point| point.1).fold(0.0, f64::max);
+fn chart(out: &mut String, title: &str, name: &str, lines: &[Line<'_>]) -> Result<(), String> {
+    let ends = lines.iter().filter_map(|line| line.points.last());
+    let end = ends.map(|point| point.0).fold(0.0, f64::max);
+    let top = lines.iter().flat_map(|line| &line.points).map(|point| point.1).fold(0.0, f64::max);
     let mut svg = String::new();
-    draw_lines(&mut svg, name, lines, (end, top * 1.05), summary).map_err(|error| error.to_string())?;
+    draw_lines(&mut svg, name, lines, (end, top * 1.05)).map_err(|error| error.to_string())?;
     push(
         out,
         format_args!(
             "<figure class=\"time\" data-lines=\"{}\"><h3>{}</h3>{}<figcaption>",
             lines.len(),
             escape(title),
-            svg.replacen("<svg ", "<svg role=\"img\" ", 1)
+            dashed(&svg, lines).replacen("<svg ", "<svg role=\"img\" ", 1)
         ),
     );
-    for (at, _) in lines {
-        let RGBColor(r, g, b) = colour(summary, *at);
-        push(
-            out,
-            format_args!(
-                "<span class=\"key\"><i style=\"background:rgb({r},{g},{b})\"></i>{}</span> ",
-                escape(&summary.engines[*at].0)
-            ),
-        );
+    for line in lines {
+        push(out, format_args!("<span class=\"key\">{}{}</span> ", line.look.sample(), escape(line.engine)));
     }
     out.push_str("</figcaption></figure>");
     Ok(())
 }
 
-fn colour(summary: &Summary, at: usize) -> RGBColor {
-    if is_home(summary, at) { HOME } else { PEERS[at % PEERS.len()] }
+/// Gives each line its dash, which plotters cannot draw as one line: lines are its polylines that are wider than those of the axes.
+fn dashed(svg: &str, lines: &[Line<'_>]) -> String {
+    const ELEMENT: &str = "<polyline";
+    let mut looks = lines.iter().map(|line| line.look);
+    let mut parts = svg.split(ELEMENT);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let element = part.split('>').next().unwrap_or_default();
+        let is_line =
+            ["stroke-width=\"2\"", "stroke-width=\"3\""].iter().any(|width| element.contains(width));
+        let dash = if is_line { looks.next().map(Look::dash_attribute) } else { None };
+        out += ELEMENT;
+        out += &dash.unwrap_or_default();
+        out += part;
+    }
+    out
 }
 
 fn draw_lines(
     svg: &mut String,
     name: &str,
-    lines: &[(usize, Vec<(f64, f64)>)],
+    lines: &[Line<'_>],
     (end, top): (f64, f64),
-    summary: &Summary,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     let mut chart = ChartBuilder::on(&root)
@@ -137,13 +161,40 @@ fn draw_lines(
         .x_label_formatter(&|x| super::units::seconds(*x))
         .y_label_formatter(&|y| tick(*y, name))
         .draw()?;
-    for (at, points) in lines {
-        let width = if is_home(summary, *at) { 3 } else { 2 };
-        let style = colour(summary, *at).stroke_width(width);
-        chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
+    for line in lines {
+        let (r, g, b) = line.look.colour;
+        let style = RGBColor(r, g, b).stroke_width(line.look.width);
+        chart.draw_series(LineSeries::new(line.points.iter().copied(), style))?;
     }
     root.present()?;
     drop(chart);
     drop(root);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_and_what_it_is_called() {
+        for (name, shown, shown_in_obigstore, called) in [
+            ("ops/s", true, true, "operations a second over time"),
+            ("written bytes", true, true, "bytes written by the process, since the row began"),
+            ("read p99 s", true, true, "99th percentile of read over time"),
+            ("read-modify-write p50 s", false, true, "median of read-modify-write over time"),
+            ("write p95 s", false, true, "95th percentile of write over time"),
+            ("write mean s", false, true, "mean of write over time"),
+            ("write max s", false, false, ""),
+        ] {
+            assert_eq!(
+                (is_shown(name, "ycsb"), is_shown(name, ALL_PERCENTILES)),
+                (shown, shown_in_obigstore),
+                "{name}"
+            );
+            if shown_in_obigstore {
+                assert_eq!(label(name), called);
+            }
+        }
+    }
 }

@@ -12,6 +12,7 @@ pub(crate) mod html;
 mod limits;
 mod lines;
 mod markup;
+mod style;
 pub(crate) mod summary;
 pub(crate) mod terminal;
 mod units;

@@ -30,9 +30,10 @@ pub(crate) struct RowSummary {
     pub(crate) name: String,
     pub(crate) unit: Unit,
     pub(crate) better: Better,
+    /// Of one record, the last with a value: operations, commits and bytes handed over, which belong together.
     pub(crate) ops: u64,
-    /// Commits within the row, in the last run of any engine that has them.
     pub(crate) commits: u64,
+    pub(crate) user_written_bytes: u64,
     pub(crate) cells: Vec<Cell>,
     /// Latencies and series of each engine's last run that has them.
     pub(crate) details: Vec<Option<Box<Detail>>>,
@@ -53,15 +54,21 @@ pub(crate) struct Value {
     pub(crate) median: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
+    pub(crate) runs: usize,
     pub(crate) syncs_per_commit: Option<f64>,
     /// The last run in full.
     pub(crate) last: Box<Record>,
 }
 
 impl Value {
-    /// Distance between the best and the worst run, as a part of the median.
-    pub(crate) fn spread(&self) -> f64 {
-        if self.median > 0.0 { (self.max - self.min) / self.median } else { 0.0 }
+    /// Distance between the best and the worst run, as a part of the median; none of a single run.
+    pub(crate) fn spread(&self) -> Option<f64> {
+        (self.runs > 1).then(|| if self.median > 0.0 { (self.max - self.min) / self.median } else { 0.0 })
+    }
+
+    /// The spread as a report shows it.
+    pub(crate) fn spread_text(&self) -> String {
+        self.spread().map_or_else(|| "-".to_owned(), |spread| format!("{:.0} %", spread * 100.0))
     }
 }
 
@@ -78,7 +85,8 @@ impl Cell {
 /// Medians over an engine's runs.
 pub(crate) struct Totals {
     pub(crate) peak_rss_bytes: f64,
-    pub(crate) written_bytes: f64,
+    /// What the device of the database wrote; zero where that is not known.
+    pub(crate) device_written_bytes: f64,
     pub(crate) cpu_s: f64,
 }
 
@@ -164,20 +172,15 @@ fn row(known: &Record, engines: &[(String, String)], records: &[Record]) -> RowS
     let peer = best_of(&|i| Some(i) != home);
     let ratio =
         home_median.zip(peer).filter(|(_, (_, peer))| *peer > 0.0).map(|(ours, (_, peer))| ours / peer);
+    let of_one =
+        records.iter().rfind(|record| record.row == known.row && record.value.is_some()).unwrap_or(known);
     RowSummary {
         name: known.row.clone(),
         unit: known.unit,
         better: known.better,
-        ops: records
-            .iter()
-            .rfind(|record| record.row == known.row && record.error.is_none())
-            .map_or(known.ops, |record| record.ops),
-        commits: records
-            .iter()
-            .filter(|record| record.row == known.row)
-            .map(|record| record.commits)
-            .next_back()
-            .unwrap_or(0),
+        ops: of_one.ops,
+        commits: of_one.commits,
+        user_written_bytes: of_one.user_written_bytes,
         details: engines
             .iter()
             .map(|(engine, _)| {
@@ -209,6 +212,7 @@ fn cell<'a>(runs: impl Iterator<Item = &'a Record>) -> Cell {
         median: median(&values),
         min: values.iter().copied().fold(f64::INFINITY, f64::min),
         max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        runs: values.len(),
         syncs_per_commit,
         last: Box::new(last.clone()),
     })
@@ -219,13 +223,13 @@ fn totals(engine: &str, records: &[Record]) -> Totals {
     for record in records.iter().filter(|record| record.engine == engine) {
         let (peak, written, cpu) = runs.entry(record.run).or_default();
         *peak = peak.max(record.usage.peak_rss_bytes as f64);
-        *written += record.usage.written_bytes as f64;
+        *written += record.usage.device_written_bytes as f64;
         *cpu += record.usage.cpu_s;
     }
     let over_runs = |pick: fn(&(f64, f64, f64)) -> f64| median(&runs.values().map(pick).collect::<Vec<_>>());
     Totals {
         peak_rss_bytes: over_runs(|run| run.0),
-        written_bytes: over_runs(|run| run.1),
+        device_written_bytes: over_runs(|run| run.1),
         cpu_s: over_runs(|run| run.2),
     }
 }
@@ -299,9 +303,29 @@ pub(crate) mod tests {
         let row = &summary.rows[0];
         assert_eq!((summary.runs, summary.rows.len(), summary.engines.len()), (3, 1, 3));
         assert_eq!(row.cells[0].value().map(|value| value.median), Some(1.5));
-        assert_eq!(row.cells[0].value().map(Value::spread), Some(2.0));
+        assert_eq!(row.cells[0].value().and_then(Value::spread), Some(2.0));
         assert_eq!((row.best, row.ratio), (Some(0), Some(0.5)));
         assert!((summary.totals[0].cpu_s - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_single_run_has_no_spread() {
+        let summary = Summary::new(&[record("esker", "len()", 1, Some(1.0))]);
+        let value = summary.rows[0].cells[0].value().unwrap();
+        assert_eq!((value.spread(), value.spread_text().as_str()), (None, "-"));
+    }
+
+    #[test]
+    fn counts_of_a_row_are_of_one_record_with_a_value() {
+        let with = |run, value: Option<f64>, ops, commits| Record {
+            ops,
+            commits,
+            user_written_bytes: 100 * commits,
+            ..record("esker", "G sync", run, value)
+        };
+        let records = [with(1, Some(1.0), 1000, 950), with(2, None, 7, 3)];
+        let row = &Summary::new(&records).rows[0];
+        assert_eq!((row.ops, row.commits, row.user_written_bytes), (1000, 950, 95_000));
     }
 
     #[test]

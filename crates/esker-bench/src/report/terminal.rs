@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use crate::machine::Context;
 use crate::published;
 use crate::report::summary::{Cell, RowSummary, Summary};
-use crate::report::units::{bytes, seconds, show};
+use crate::report::units::{bytes, known_bytes, seconds, show};
 use esker_bench_api::results::Better;
 
 const BOLD: &str = "\x1b[1m";
@@ -28,7 +28,7 @@ pub(crate) fn table(summary: &Summary, context: &Context, styled: bool) -> Strin
         lines.push(std::iter::once(Text::plain(name.to_owned())).chain(cells).collect());
     };
     total("peak memory", &|i| bytes(summary.totals[i].peak_rss_bytes));
-    total("written, all rows", &|i| bytes(summary.totals[i].written_bytes));
+    total("written to the device", &|i| known_bytes(summary.totals[i].device_written_bytes));
     total("processor, all rows", &|i| seconds(summary.totals[i].cpu_s));
 
     let columns = summary.engines.len() + 2;
@@ -55,8 +55,7 @@ fn row(row: &RowSummary) -> Vec<Text> {
     cells.extend(row.cells.iter().enumerate().map(|(i, cell)| match cell {
         Cell::Error(_) => Text { style: RED, ..Text::plain("no value".to_owned()) },
         Cell::Value(value) => {
-            let spread = format!("{:>4.0} %", value.spread() * 100.0);
-            let text = format!("{} {spread}", show(value.median, row.unit));
+            let text = format!("{} {:>6}", show(value.median, row.unit), value.spread_text());
             if row.best == Some(i) { Text { style: BOLD, is_best: true, text } } else { Text::plain(text) }
         }
     }));
@@ -77,14 +76,7 @@ fn notes(summary: &Summary, context: &Context) -> String {
     for (failure, rows) in summary.failures() {
         say(format!("failed: {failure} ({})", rows.join(", ")));
     }
-    for name in ["individual writes", "batch writes", "nosync writes"] {
-        let Some(row) = summary.rows.iter().find(|row| row.name == name) else { continue };
-        let syncs = row.cells.iter().zip(&summary.engines).filter_map(|(cell, (engine, _))| {
-            let syncs = cell.value()?.syncs_per_commit;
-            Some(syncs.map_or_else(|| format!("{engine} not traced"), |syncs| format!("{engine} {syncs:.2}")))
-        });
-        say(format!("syncs per commit, {name}: {}", syncs.collect::<Vec<_>>().join(", ")));
-    }
+    syncs_per_commit(summary).into_iter().for_each(&mut say);
     for line in published::elsewhere(&summary.suite) {
         say(line);
     }
@@ -94,6 +86,34 @@ fn notes(summary: &Summary, context: &Context) -> String {
     say(format!("machine: {}", context.machine.line()));
     say(format!("command: {}", context.command));
     out
+}
+
+/// A line for each row that commits.
+fn syncs_per_commit(summary: &Summary) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut is_traced = false;
+    for row in &summary.rows {
+        let committing = row.cells.iter().zip(&summary.engines).filter_map(|(cell, (engine, _))| {
+            let value = cell.value()?;
+            (value.last.commits > 0 || value.syncs_per_commit.is_some()).then_some((engine, value))
+        });
+        let syncs: Vec<String> = committing
+            .map(|(engine, value)| match value.syncs_per_commit {
+                Some(syncs) => {
+                    is_traced = true;
+                    format!("{engine} {syncs:.2}")
+                }
+                None => format!("{engine} not traced"),
+            })
+            .collect();
+        if !syncs.is_empty() {
+            lines.push(format!("syncs per commit, {}: {}", row.name, syncs.join(", ")));
+        }
+    }
+    if !is_traced && !lines.is_empty() {
+        return vec!["syncs per commit: not traced".to_owned()];
+    }
+    lines
 }
 
 struct Text {
@@ -126,6 +146,7 @@ mod tests {
     use super::*;
     use crate::machine::Machine;
     use crate::report::summary::tests::record;
+    use esker_bench_api::results::Record;
 
     fn context() -> Context {
         Context {
@@ -147,11 +168,31 @@ mod tests {
         ];
         let text = table(&Summary::new(&records), &context(), false);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], "row                           esker             lmdb  esker / best peer");
-        assert_eq!(lines[3], "bulk load            *500 ms    0 %    2.00 s    0 %               0.25");
-        assert_eq!(lines[4], "len()                      no value  *1.00 us    0 %                  -");
+        assert_eq!(lines[1], "row                             esker             lmdb  esker / best peer");
+        assert_eq!(lines[3], "bulk load              *500 ms      -    2.00 s      -               0.25");
+        assert_eq!(lines[4], "len()                        no value  *1.00 us      -                  -");
         assert!(text.contains("failed: esker: it broke <here> (len())") && text.contains("commit abc"));
         let styled = table(&Summary::new(&records), &context(), true);
-        assert!(styled.contains("\x1b[1m500 ms    0 %\x1b[0m") && !styled.contains('*'));
+        assert!(styled.contains("\x1b[1m500 ms      -\x1b[0m") && !styled.contains('*'));
+    }
+
+    #[test]
+    fn syncs_of_every_row_that_commits_are_told() {
+        let of = |row: &str, commits, syncs_per_commit| Record {
+            commits,
+            syncs_per_commit,
+            ..record("esker", row, 1, Some(1.0))
+        };
+        let mut records =
+            vec![of("load (sync)", 60, Some(1.0)), of("G sync", 287, Some(1.02)), of("reads", 0, None)];
+        let text = table(&Summary::new(&records), &context(), false);
+        assert!(
+            text.contains("commit, load (sync): esker 1.00\n")
+                && text.contains("commit, G sync: esker 1.02\n")
+        );
+        assert!(!text.contains("commit, reads"));
+        records.iter_mut().for_each(|record| record.syncs_per_commit = None);
+        let text = table(&Summary::new(&records), &context(), false);
+        assert!(text.contains("syncs per commit: not traced\n") && !text.contains("G sync:"));
     }
 }

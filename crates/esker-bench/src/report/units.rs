@@ -33,6 +33,24 @@ pub(crate) fn bytes(value: f64) -> String {
     }
 }
 
+/// The same, or a dash for zero: what the machine did not tell.
+pub(crate) fn known_bytes(value: f64) -> String {
+    if value > 0.0 { bytes(value) } else { "-".to_owned() }
+}
+
+/// A figure by its name: bytes, rates and plain numbers.
+pub(crate) fn figure(name: &str, value: f64) -> String {
+    if name.ends_with("bytes") {
+        bytes(value)
+    } else if name.contains("ops/s") {
+        show(value, Unit::OpsPerSecond)
+    } else if value >= 100.0 {
+        count(value)
+    } else {
+        format!("{value:.3}")
+    }
+}
+
 /// Three digits and M or k where there are more.
 pub(crate) fn count(value: f64) -> String {
     match value {
@@ -61,5 +79,18 @@ mod tests {
         }
         assert_eq!(show(1.5 * 1024.0 * 1024.0, Unit::Bytes), "1.50 MiB");
         assert_eq!(show(0.0, Unit::Bytes), "0.00 KiB");
+        assert_eq!((known_bytes(0.0).as_str(), known_bytes(1024.0).as_str()), ("-", "1.00 KiB"));
+    }
+
+    #[test]
+    fn figures_are_told_by_their_names() {
+        for (name, value, text) in [
+            ("hit rate", 0.634, "0.634"),
+            ("file length bytes", 3e6, "2.86 MiB"),
+            ("wall ops/s", 123_456.0, "123 k/s"),
+            ("items when it began", 1_000_000.0, "1.00 M"),
+        ] {
+            assert_eq!(figure(name, value), text);
+        }
     }
 }
