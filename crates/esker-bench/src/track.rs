@@ -25,6 +25,11 @@ use crate::measure::{Sample, sample};
 const NS: f64 = 1e-9;
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;
+/// Percentiles of each period, beside mean and maximum.
+const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)];
+
+/// For each name one figure per period.
+pub(crate) type Series = BTreeMap<String, Vec<f64>>;
 
 /// See the module.
 pub(crate) struct Track {
@@ -89,6 +94,11 @@ impl Track {
         self.ops
     }
 
+    /// What the periods that have ended were like.
+    pub(crate) fn series(&self) -> &Series {
+        &self.series
+    }
+
     /// Time since the beginning.
     pub(crate) fn elapsed(&self) -> Duration {
         self.start.elapsed()
@@ -99,7 +109,8 @@ impl Track {
         let mut push = |name: String, value: f64| self.series.entry(name).or_default().push(value);
         push("ops/s".to_owned(), self.period_ops as f64 / seconds);
         for kind in &mut self.kinds {
-            for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
+            push(format!("{} mean s", kind.name), kind.period.mean() * NS);
+            for (name, quantile) in QUANTILES {
                 push(format!("{} {name} s", kind.name), kind.period.value_at_quantile(quantile) as f64 * NS);
             }
             push(format!("{} max s", kind.name), kind.period.max() as f64 * NS);
@@ -217,6 +228,9 @@ mod tests {
             assert_eq!(detail.series[sampled].len(), 5, "T3: {sampled}");
         }
         assert_eq!(detail.series["ops/s"], [900.0, 0.0, 0.0, 0.0, 2000.0]);
+        let p95 = &detail.series["write p95 s"];
+        assert!(p95.len() == 5 && p95[3] == 0.0 && (p95[4] - 30e-3).abs() < 1e-4, "{p95:?}");
+        assert!((detail.series["read mean s"][0] - 1e-3).abs() < 1e-5);
         assert!((detail.longest_stall_s - 0.031).abs() < 1e-9);
         let (reads, writes) = (&detail.latency["read"], &detail.latency["write"]);
         assert_eq!((reads.count, writes.count), (10, 1));

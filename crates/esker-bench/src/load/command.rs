@@ -10,7 +10,8 @@ use esker_bench_api::generate::obigstore::Hotspots;
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
 
-use crate::load::{KeySource, Load, Pair, Source, drive};
+use crate::load::{KeySource, Load, Pair, Source, drive_watched};
+use crate::track::Series;
 
 const DEFAULT_SEED: u64 = 29;
 
@@ -174,22 +175,13 @@ pub(crate) fn load(engine: &dyn Engine, arguments: &LoadArguments) -> Result<(),
         time: Duration::MAX,
         period: Duration::from_secs_f64(arguments.period.clamp(0.01, 3600.0)),
     };
-    let loaded = drive(&*store, &mut arguments.keys.source(arguments.pairs), load, &arguments.dir)?;
-    let empty = Vec::new();
-    let column = |name: &str| loaded.detail.series.get(name).unwrap_or(&empty);
-    let (rates, medians, p99s) = (column("ops/s"), column("write p50 s"), column("write p99 s"));
-    let latencies = if arguments.latency { "  median-ms   99th-ms" } else { "" };
-    println!("   time-s     k-pairs  k-pairs/s{latencies}");
-    let mut pairs = 0.0;
-    for (n, rate) in rates.iter().enumerate() {
-        pairs += rate * loaded.detail.period_s;
-        let time = (n + 1) as f64 * loaded.detail.period_s;
-        print!("{time:9.1} {:11.1} {:10.2}", pairs / 1e3, rate / 1e3);
-        if arguments.latency {
-            print!(" {:10.3} {:9.3}", medians[n] * 1e3, p99s[n] * 1e3);
-        }
-        println!();
-    }
+    let mut lines = Lines::new(arguments.latency, load.period);
+    let mut source = arguments.keys.source(arguments.pairs);
+    let loaded =
+        drive_watched(&*store, &mut source, load, &arguments.dir, &mut |series| lines.print(series))?;
+    // A load that was shorter than a period is told now.
+    lines.period_s = loaded.detail.period_s;
+    lines.print(&loaded.detail.series);
     println!(
         "{} pairs in {:.1} s, {:.0} a second",
         loaded.pairs,
@@ -218,9 +210,75 @@ pub(crate) fn load(engine: &dyn Engine, arguments: &LoadArguments) -> Result<(),
     Ok(())
 }
 
+/// Columns of latencies and their series, in the order of obigstore's own bm_write.
+const LATENCIES: [(&str, &str); 6] = [
+    ("mean-ms", "write mean s"),
+    ("median-ms", "write p50 s"),
+    ("90th-ms", "write p90 s"),
+    ("95th-ms", "write p95 s"),
+    ("99th-ms", "write p99 s"),
+    ("max-ms", "write max s"),
+];
+
+/// A line for each period, as soon as it has ended.
+struct Lines {
+    latencies: &'static [(&'static str, &'static str)],
+    period_s: f64,
+    printed: usize,
+    pairs: f64,
+}
+
+impl Lines {
+    /// Prints the head.
+    fn new(latency: bool, period: Duration) -> Self {
+        let latencies: &[_] = if latency { &LATENCIES } else { &[] };
+        print!("   time-s     k-pairs  k-pairs/s");
+        latencies.iter().for_each(|(name, _)| print!(" {name:>9}"));
+        println!();
+        Self { latencies, period_s: period.as_secs_f64(), printed: 0, pairs: 0.0 }
+    }
+
+    /// Prints what is new.
+    fn print(&mut self, series: &Series) {
+        for line in self.new_lines(series) {
+            println!("{line}");
+        }
+    }
+
+    fn new_lines(&mut self, series: &Series) -> Vec<String> {
+        let at =
+            |name: &str, n: usize| series.get(name).and_then(|values| values.get(n)).copied().unwrap_or(0.0);
+        let periods = series.get("ops/s").map_or(0, Vec::len);
+        (std::mem::replace(&mut self.printed, periods)..periods)
+            .map(|n| {
+                let rate = at("ops/s", n);
+                self.pairs += rate * self.period_s;
+                let time = (n + 1) as f64 * self.period_s;
+                let latencies = self.latencies.iter().map(|(_, name)| format!(" {:9.3}", at(name, n) * 1e3));
+                format!("{time:9.1} {:11.1} {:10.2}", self.pairs / 1e3, rate / 1e3)
+                    + &latencies.collect::<String>()
+            })
+            .collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_period_is_told_once_with_all_its_percentiles() {
+        let mut series: Series = LATENCIES.iter().map(|(_, name)| ((*name).to_owned(), vec![2e-3])).collect();
+        series.insert("ops/s".to_owned(), vec![1000.0]);
+        let mut lines = Lines { latencies: &LATENCIES, period_s: 5.0, printed: 0, pairs: 0.0 };
+        let expected =
+            "      5.0         5.0       1.00     2.000     2.000     2.000     2.000     2.000     2.000";
+        assert_eq!(lines.new_lines(&series), [expected]);
+        assert_eq!(lines.new_lines(&series), [""; 0]);
+        series.values_mut().for_each(|values| values.extend([0.0, 500.0]));
+        let more = lines.new_lines(&series);
+        assert!(more.len() == 2 && more[1].starts_with("     15.0         7.5       0.50"), "{more:?}");
+    }
 
     #[test]
     fn the_sources_forms_are_understood() {

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use esker_bench_api::results::Detail;
 use esker_bench_api::{Failure, Store};
 
-use crate::track::Track;
+use crate::track::{Series, Track};
 
 /// How to load.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,18 @@ pub(crate) fn drive(
     load: Load,
     dir: &Path,
 ) -> Result<Loaded, Failure> {
-    let track = Mutex::new((Track::new(&["write"], load.period, dir)?, Duration::ZERO));
+    drive_watched(store, source, load, dir, &mut |_| {})
+}
+
+/// Does the same and shows `watch` the series whenever a period has ended.
+pub(crate) fn drive_watched(
+    store: &dyn Store,
+    source: &mut Source,
+    load: Load,
+    dir: &Path,
+    watch: &mut (dyn FnMut(&Series) + Send),
+) -> Result<Loaded, Failure> {
+    let track = Mutex::new((Track::new(&["write"], load.period, dir)?, Duration::ZERO, watch));
     let shared = Mutex::new(Shared { source, requests: 0, pairs: 0, bytes: 0 });
     let start = Instant::now();
     let worker = || -> Result<(), Failure> {
@@ -95,8 +106,13 @@ pub(crate) fn drive(
             store
                 .write(&mut |writer| pairs.iter().try_for_each(|pair| writer.put(&pair.key, &pair.value)))?;
             let end = Instant::now();
-            let (track, backlog) = &mut *track.lock().unwrap_or_else(PoisonError::into_inner);
+            let (track, backlog, watch) = &mut *track.lock().unwrap_or_else(PoisonError::into_inner);
+            let periods = |track: &Track| track.series().get("ops/s").map_or(0, Vec::len);
+            let before = periods(track);
             track.record(0, due, end, pairs.len() as u64);
+            if periods(track) > before {
+                watch(track.series());
+            }
             *backlog = if load.rate.is_some() { end.saturating_duration_since(due) } else { Duration::ZERO };
         }
     };
@@ -108,7 +124,7 @@ pub(crate) fn drive(
             .try_for_each(|worker| worker.join().map_err(|_| Failure::engine("a writer thread panicked"))?)
     })?;
     let seconds = start.elapsed().as_secs_f64();
-    let (track, backlog) = track.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (track, backlog, _) = track.into_inner().unwrap_or_else(PoisonError::into_inner);
     let shared = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(Loaded {
         pairs: shared.pairs,
