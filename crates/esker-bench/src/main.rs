@@ -52,6 +52,9 @@ use esker_bench_api::{Engine, Failure};
 const FIRST_LOOK: [&str; 9] =
     ["esker-bench", "run", "redb", "--engine", "esker", "--engine", "lmdb", "--engine", "redb"];
 
+/// Features that this program was built with, as `cargo run` takes them.
+const FEATURES: &str = if cfg!(feature = "rocksdb") { " --features rocksdb" } else { "" };
+
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         None => Cli::try_parse_from(FIRST_LOOK).map_err(Failure::engine).and_then(|cli| match cli.command {
@@ -287,7 +290,7 @@ fn context(chosen: &[&'static dyn Engine], dir: &Path) -> Context {
         machine: Machine::describe(dir),
         commit: machine::commit(),
         started_unix_s: machine::unix_seconds(),
-        command: format!("cargo run --release -p esker-bench -- {}", arguments.join(" "))
+        command: format!("cargo run --release -p esker-bench{FEATURES} -- {}", arguments.join(" "))
             .trim_end_matches(" -- ")
             .to_owned(),
         engines: engines.collect(),
