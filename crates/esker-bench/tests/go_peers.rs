@@ -1,10 +1,11 @@
-//! The Go side of the lab against the Rust side: the same bytes of every workload, the same rows with the same counts.
+//! The Go side of the lab against the Rust side: the same bytes of every workload, rows of the same names at scale quick, and in each row of
+//! scale test the same work: operations of each kind, commits, bytes handed over and bytes alive.
 //!
 //! Runs where `go` is found; the part of the Go program that it needs has no engine in it and builds in seconds.
 
-#![expect(clippy::unwrap_used, reason = "helpers of a test")]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "helpers of a test")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use esker_bench_api::generate::badger::BadgerItems;
@@ -27,6 +28,43 @@ fn describe(arguments: &[&str]) -> Option<Value> {
         Command::new("go").args(["run", "./describe"]).args(arguments).current_dir(sources).output().ok()?;
     assert!(output.status.success(), "{output:?}");
     Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// The records that `describe` prints as messages, or nothing where there is no Go.
+fn rehearsed() -> Option<Vec<Value>> {
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/go");
+    let output =
+        Command::new("go").args(["run", "./describe", "records"]).current_dir(sources).output().ok()?;
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let messages = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    Some(messages.filter_map(|mut message| message.get_mut("row").map(Value::take)).collect())
+}
+
+/// What the lab itself records of the same suites.
+fn recorded(suites: &BTreeSet<&str>) -> Vec<Value> {
+    let out = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_esker-bench"))
+        .arg("run")
+        .args(suites)
+        .args(["--scale", "test", "--runs", "1", "--no-trace", "--engine", "esker", "--out"])
+        .arg(out.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(out.path().join("results.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What a record says about the work of its row, whatever engine did it.
+fn work(record: &Value) -> Vec<(&str, Value)> {
+    let counts = ["unit", "better", "ops", "commits", "user_written_bytes", "live_bytes"];
+    let mut work: Vec<_> = counts.map(|name| (name, record[name].clone())).into();
+    work.push(("load", record["detail"]["load"].as_str().unwrap_or_default().into()));
+    for (kind, latency) in record["detail"]["latency"].as_object().into_iter().flatten() {
+        work.push((kind, latency["count"].clone()));
+    }
+    work
 }
 
 fn sum(pairs: impl Iterator<Item = u64>) -> u64 {
@@ -92,7 +130,25 @@ fn the_streams_are_byte_for_byte_the_same() {
 }
 
 #[test]
-fn the_rows_are_the_same() {
+fn each_row_does_the_same_work() {
+    let Some(theirs) = rehearsed() else { return };
+    let key = |record: &Value| ["suite", "row"].map(|name| record[name].as_str().unwrap().to_owned());
+    let suites = theirs.iter().map(|record| record["suite"].as_str().unwrap()).collect();
+    let ours: BTreeMap<_, _> = recorded(&suites).into_iter().map(|record| (key(&record), record)).collect();
+    let mut compared = 0;
+    for record in theirs.iter().filter(|record| record["error"].is_null()) {
+        let ours = ours.get(&key(record)).unwrap_or_else(|| panic!("only Go has {record}"));
+        // A page cache that cannot be dropped, for one.
+        if ours["error"].is_null() {
+            assert_eq!(work(record), work(ours), "{record}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 70, "{compared}");
+}
+
+#[test]
+fn the_rows_have_the_same_names() {
     let Some(rows) = describe(&["rows", "quick"]) else { return };
     let list = Command::new(env!("CARGO_BIN_EXE_esker-bench")).arg("list").output().unwrap();
     let list = String::from_utf8(list.stdout).unwrap();
