@@ -20,17 +20,29 @@ pub(super) fn command(summary: &Summary, context: &Context) -> String {
     if engines != ["machine"] {
         engines.iter().for_each(|engine| command += &format!(" --engine {engine}"));
     }
-    let own = context.command.lines().find(|line| {
-        let mut words = line.split_whitespace();
-        words.any(|word| word == "run") && words.any(|word| word == summary.suite || word == "all")
-    });
-    let mut words = own.unwrap_or_default().split_whitespace();
+    let ran_it = |line: &&str| suites(line).any(|suite| suite == summary.suite || suite == "all");
+    let mut words = context.command.lines().find(ran_it).unwrap_or_default().split_whitespace();
     if words.any(|word| word == "--timeout")
         && let Some(seconds) = words.next()
     {
         command += &format!(" --timeout {seconds}");
     }
     command
+}
+
+/// The suites that a command of the lab ran: its words that are neither options nor their values.
+fn suites(command: &str) -> impl Iterator<Item = &str> {
+    const WITHOUT_VALUE: [&str; 2] = ["--resume", "--no-trace"];
+    let run = command.rsplit(" run ").next().unwrap_or_default();
+    let mut is_value = false;
+    run.split_whitespace().filter(move |word| {
+        let is_option = word.starts_with("--");
+        let was_value = std::mem::replace(
+            &mut is_value,
+            is_option && !WITHOUT_VALUE.contains(word) && !word.contains('='),
+        );
+        !is_option && !was_value
+    })
 }
 
 /// Draws a table that opens on demand.
@@ -154,9 +166,9 @@ mod tests {
             ..record(engine, "r", 5, Some(1.0))
         };
         let both = Summary::new(&[of("esker", "redb"), of("rocksdb", "redb")]);
-        // `cargo run` is not the lab's own `run`.
+        // `cargo run` is not the lab's own `run`, and an engine is no suite.
         let ran = context(
-            "cargo run --release -p esker-bench -- run ycsb --timeout 7\ncargo run -p esker-bench -- run redb int --timeout 900 --dir /x",
+            "cargo run --release -p esker-bench -- run --resume ycsb --timeout 7 --engine redb\ncargo run -p esker-bench -- run redb int --timeout 900 --dir /x",
         );
         assert_eq!(
             command(&both, &ran),

@@ -25,7 +25,7 @@ const STYLE: &str = "
 @media(prefers-color-scheme:dark){:root{--ink:#e6e6e6;--soft:#9aa;--line:#333a42;--page:#14171a;--home:#3bc9db;--peer:#5c666f;--good:#69db7c;--bad:#ff8787}}
 *{box-sizing:border-box}body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:72rem;margin:2rem auto;padding:0 1rem}
 table{border-collapse:collapse}.wide{overflow-x:auto}th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;font-variant-numeric:tabular-nums}
-th:first-child,td:first-child,.heat td:nth-child(2),.heat th:nth-child(2){text-align:left}small,.soft{color:var(--soft)}.good{color:var(--good)}.bad{color:var(--bad)}
+th:first-child,td:first-child,.heat td:nth-child(2),.heat th:nth-child(2){text-align:left}td[colspan]{text-align:left}small,.soft{color:var(--soft)}.good{color:var(--good)}.bad{color:var(--bad)}
 .heat tr.last-lost td{border-bottom:3px solid var(--ink)}.h0{background:var(--h0)}.h1{background:var(--h1)}.h2{background:var(--h2)}.h3{background:var(--h3)}.h4{background:var(--h4)}.h5{background:var(--h5)}.h6{background:var(--h6)}
 .charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(19rem,100%),1fr));gap:1rem 2rem}.times{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(30rem,100%),1fr));gap:1rem 2rem}
 figure{margin:0;min-width:0}svg{width:100%;height:auto}figure:not(.time) svg text{fill:var(--ink);font:12px system-ui,sans-serif}figure svg text.soft{fill:var(--soft)}.home{fill:var(--home)}.peer{fill:var(--peer)}
