@@ -1,0 +1,64 @@
+package main
+
+// What an adapter does beside the interface: no sync of its own when a database is opened, and compactions that find what is in memory.
+
+import (
+	"sync"
+	"testing"
+
+	"esker.invalid/bench/lab"
+)
+
+func TestBboltOpensWithoutAWriteAndWaitsForNoMoreWritersThanThereAre(t *testing.T) {
+	dir := t.TempDir()
+	options := lab.OpenOptions{Durability: lab.NoSync, ConcurrentWrites: 8}
+	open := func() *bboltStore {
+		store, err := bboltEngine{}.Open(dir, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store.(*bboltStore)
+	}
+	store := open()
+	f := &fixture{t, store, nil}
+	var writers sync.WaitGroup
+	for range options.ConcurrentWrites {
+		writers.Go(func() {
+			for i := range 20 {
+				f.put(numbered(i))
+			}
+		})
+	}
+	writers.Wait()
+	f.must(store.Compact())
+	if store.db.MaxBatchSize != 8 || !store.db.NoSync {
+		t.Error("a compaction changed the options")
+	}
+	f.must(store.Close())
+	store = open()
+	stats := store.db.Stats().TxStats
+	if writes := stats.GetWrite(); writes != 0 || store.db.MaxBatchSize != 8 {
+		t.Error(writes, store.db.MaxBatchSize)
+	}
+	f.must(store.Close())
+}
+
+func TestBadgerCompactsWhatIsInMemory(t *testing.T) {
+	store, err := badgerEngine{}.Open(t.TempDir(), lab.OpenOptions{CacheBytes: 64 << 20, Durability: lab.NoSync})
+	f := &fixture{t, store, nil}
+	f.must(err)
+	for i := range 100 {
+		f.put(numbered(i))
+	}
+	f.must(store.Compact())
+	levels := 0
+	for _, level := range store.(*badgerStore).db.Levels() {
+		if level.NumTables > 0 {
+			levels++
+		}
+	}
+	if levels != 1 {
+		t.Errorf("tables on %d levels", levels)
+	}
+	f.must(store.Close())
+}
