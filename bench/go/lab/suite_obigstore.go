@@ -24,7 +24,7 @@ const (
 	obigSpotsLog2   = 13
 	obigStay        = 0.99999
 	obigLargeRate   = 1_000
-	obigLimitedRate = 20_000
+	obigLimitedRate = 10_000
 	obigBacklogMax  = time.Second
 	obigRangeKeys   = 512
 	obigLookUps     = 20
@@ -48,7 +48,7 @@ func obigCountsOf(scale string) obigCounts {
 	const forever = math.MaxUint32 * time.Second
 	switch scale {
 	case "test":
-		return obigCounts{2_000, 2_000, 20, 2_000, 2_000, forever, time.Second, 100 * time.Millisecond, 1_000}
+		return obigCounts{2_000, 2_000, 20, 2_000, 2_000, forever, time.Second, 100 * time.Millisecond, obigLimitedRate}
 	case "quick":
 		return obigCounts{200_000, 200_000, 2_000, 500_000, 200_000, 2 * time.Second, 2 * time.Second, 100 * time.Millisecond, obigLimitedRate}
 	case "seed":

@@ -34,13 +34,16 @@ pub(crate) struct Change {
     pub(crate) verdict: &'static str,
 }
 
+/// Ratios, and when both sides of each began.
+type Pairs = (Vec<f64>, Vec<[u64; 2]>);
+
 /// Every row that both sides have.
 pub(crate) fn changes(a: &[Record], b: &[Record]) -> Vec<Change> {
     let key = |record: &Record| {
         (record.suite.clone(), record.scale.clone(), record.row.clone(), record.engine.clone(), record.run)
     };
     let after: BTreeMap<_, _> = b.iter().map(|record| (key(record), record)).collect();
-    let mut order: Vec<(String, Better, Vec<f64>, Vec<[u64; 2]>)> = Vec::new();
+    let mut order: Vec<(String, Better, Pairs)> = Vec::new();
     for record in a {
         let Some(other) = after.get(&key(record)) else { continue };
         let Some((value, after)) = record.value.zip(other.value) else { continue };
@@ -51,14 +54,14 @@ pub(crate) fn changes(a: &[Record], b: &[Record]) -> Vec<Change> {
         let ratio = (after / value).ln();
         let starts = [record.started_unix_ms, other.started_unix_ms];
         match order.iter_mut().find(|(known, ..)| *known == name) {
-            Some((.., ratios, times)) => {
+            Some((.., (ratios, times))) => {
                 ratios.push(ratio);
                 times.push(starts);
             }
-            None => order.push((name, record.better, vec![ratio], vec![starts])),
+            None => order.push((name, record.better, (vec![ratio], vec![starts]))),
         }
     }
-    let change = |(name, better, ratios, times): (String, Better, Vec<f64>, Vec<[u64; 2]>)| Change {
+    let change = |(name, better, (ratios, times)): (String, Better, Pairs)| Change {
         in_turns: took_turns(&times),
         ..change(name, better, &ratios)
     };

@@ -155,7 +155,7 @@ impl Recorder {
         record.usage.disk_allocated_bytes = disk.allocated;
         record.value = Some(disk.allocated as f64);
         let figures = &mut record.detail.get_or_insert_default().figures;
-        figures.insert("file lengths bytes".to_owned(), disk.lengths as f64);
+        figures.insert("file length bytes".to_owned(), disk.lengths as f64);
         self.measured(record)
     }
 

@@ -177,15 +177,14 @@ impl Sampler {
         self.stop.send(()).unwrap_or_default();
         let samples = self.thread.join().unwrap_or_default();
         let written = |sample: &Sample| sample.written_bytes.saturating_sub(self.before.written_bytes);
-        let figures: [(&str, &dyn Fn(&Sample) -> u64); 3] = [
-            ("memory bytes", &|sample| sample.rss_bytes),
-            ("disk bytes", &|sample| sample.disk_bytes),
-            ("written bytes", &written),
-        ];
         let series = |figure: &dyn Fn(&Sample) -> u64| {
             (0..periods).filter_map(|n| samples.get(n).or(samples.last())).map(|s| figure(s) as f64).collect()
         };
-        figures.iter().map(|(name, figure)| ((*name).to_owned(), series(*figure))).collect()
+        BTreeMap::from([
+            ("memory bytes".to_owned(), series(&|sample| sample.rss_bytes)),
+            ("disk bytes".to_owned(), series(&|sample| sample.disk_bytes)),
+            ("written bytes".to_owned(), series(&written)),
+        ])
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Runs where `go` is found; the part of the Go program that it needs has no engine in it and builds in seconds.
 
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "helpers of a test")]
+#![expect(clippy::unwrap_used, reason = "helpers of a test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
