@@ -5,12 +5,14 @@
 use esker::canary::{Canary, set};
 use esker_env::BrokenSync;
 use esker_sim::runner::{Failure, Sabotage, run_seed};
-use esker_sim::sweep::Kind;
+use esker_sim::sweep::{Kind, sample};
 
 /// Seeds in which a fault must show, or else within so many positions of the sweep of deaths in recovery.
 const SEEDS: u64 = 200;
 const POSITIONS: u64 = 150;
 const OPS: usize = 400;
+/// Positions of each sweep in which a fault is looked for by sweeps alone.
+const SWEPT: u64 = 16;
 
 /// A deliberate fault of the engine.
 struct Fault {
@@ -104,6 +106,37 @@ fn every_deliberate_fault_is_found() {
     });
     let rows: Vec<_> = engine.chain(disk).collect();
     println!("| canary | what it breaks | found by | operations until then | as |\n|---|---|---|---|---|");
+    rows.iter().flatten().for_each(|row| println!("{row}"));
+    let missed: Vec<_> = rows.iter().filter_map(|row| row.as_ref().err()).collect();
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+/// What the sweeps are not asked for: their script has no transactions in conflict; a tear inside a payload, and a kill and
+/// a power loss around the one edit that gives the log up, are found at positions that the sample does not have.
+const NOT_BY_SWEEPS: [Canary; 3] =
+    [Canary::ConflictCheckSkipped, Canary::WalPayloadUnchecked, Canary::ManifestTailTrusted];
+
+/// The row of the table, or that a sample of all sweeps finds nothing.
+fn sweep(name: &str, sabotage: Sabotage) -> Result<String, String> {
+    for kind in Kind::ALL {
+        let n = kind.positions().unwrap_or_else(|failure| panic!("{}", failure.cause));
+        for at in sample(n, Some(SWEPT)) {
+            if kind.run(at, sabotage).is_err() {
+                return Ok(format!("| `{name}` | `{}` {at} |", kind.name()));
+            }
+        }
+    }
+    Err(name.to_owned())
+}
+
+#[test]
+fn sweeps_find_deliberate_faults_by_themselves() {
+    let asked_for = ENGINE.iter().filter(|fault| !NOT_BY_SWEEPS.contains(&fault.canary));
+    let engine =
+        asked_for.map(|fault| (fault.name, Sabotage { engine: Some(fault.turn_on), ..Sabotage::default() }));
+    let disk =
+        DISK.iter().map(|&(disk, name, _)| (name, Sabotage { disk: Some(disk), ..Sabotage::default() }));
+    let rows: Vec<_> = engine.chain(disk).map(|(name, sabotage)| sweep(name, sabotage)).collect();
     rows.iter().flatten().for_each(|row| println!("{row}"));
     let missed: Vec<_> = rows.iter().filter_map(|row| row.as_ref().err()).collect();
     assert!(missed.is_empty(), "{missed:#?}");
