@@ -151,8 +151,8 @@ func (rec *record) takeOver(out outcome, took float64) float64 {
 	return took
 }
 
-// drain waits until the engine owes no background work. The time that it takes stands beside the row before, if there is one; what it moves
-// and computes is that row's.
+// drain waits until the engine owes no background work, and until what it wrote has left the page cache for the device. The time that it takes
+// stands beside the row before, if there is one; what it moves and computes is that row's.
 func (r *Recorder) drain(store Store) error {
 	before, start := countersOf(r.dir), time.Now()
 	if err := store.Drain(); err != nil {
@@ -162,6 +162,11 @@ func (r *Recorder) drain(store Store) error {
 		return nil
 	}
 	took := (time.Since(start) + waitUntilIdle(r.idleWindow)).Seconds()
+	if r.blank.Scale != "test" {
+		start = time.Now()
+		settleDisk()
+		took += time.Since(start).Seconds()
+	}
 	if r.pending != nil {
 		r.pending.detailOf().DrainS = &took
 		r.pending.usage.add(before, countersOf(r.dir))

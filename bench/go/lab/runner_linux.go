@@ -14,3 +14,6 @@ func dieWithTheRunner() {
 		fmt.Fprintln(os.Stderr, "this process may outlive an interrupted run:", errno)
 	}
 }
+
+// settleDisk hands all that the system has cached to its devices.
+func settleDisk() { syscall.Sync() }

@@ -16,6 +16,7 @@ use esker_bench_api::{Failure, Store};
 
 use crate::machine;
 use crate::measure::{Usages, disk_bytes, measure, wait_until_idle};
+use crate::scale::Scale;
 use crate::suites::Row;
 use crate::syncs;
 
@@ -170,8 +171,8 @@ impl Recorder {
         rest.iter().try_for_each(|row| self.cannot(row, why))
     }
 
-    /// Waits until the engine owes no background work; the time that it takes stands beside the row before, and what it uses is added
-    /// to that row's usage. Before the first row it is time and work of no row.
+    /// Waits until the engine owes no background work, and until what it wrote has left the page cache for the device; the time that it
+    /// takes stands beside the row before, and what it uses is added to that row's usage. Before the first row it is time and work of no row.
     pub(crate) fn drain(&mut self, store: &dyn Store) -> Result<(), Failure> {
         let start = Instant::now();
         let before = Usages::now(&self.dir);
@@ -180,7 +181,12 @@ impl Recorder {
         if self.traced {
             return Ok(());
         }
-        let seconds = start.elapsed().as_secs_f64() + wait_until_idle(self.idle_window);
+        let mut seconds = start.elapsed().as_secs_f64() + wait_until_idle(self.idle_window);
+        if self.blank.scale != Scale::Test.name() {
+            let start = Instant::now();
+            machine::settle_disk();
+            seconds += start.elapsed().as_secs_f64();
+        }
         self.add_drain(seconds, &before);
         Ok(())
     }
