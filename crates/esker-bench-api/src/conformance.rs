@@ -1,6 +1,6 @@
 //! The small correctness test that every adapter passes: the lab must not measure a wrong binding.
 //!
-//!   put, get, range, keys, remove, len, snapshot, rollback, threads, compaction, reopening
+//!   put, get, range, keys, remove, len, snapshot, rollback, threads, contention, compaction, reopening
 #![expect(clippy::unwrap_used, reason = "a test, in the library so that adapters in other crates can run it")]
 
 use std::path::Path;
@@ -101,6 +101,39 @@ fn check_threads(store: &dyn Store) {
     store.write(&mut |writer| written.iter().try_for_each(|(key, _)| writer.remove(key))).unwrap();
 }
 
+/// Threads write the same two keys at once, each in its own order, as transactions that lock keys must not wait for ever for: both keys
+/// hold what one transaction wrote.
+fn check_contention(store: &dyn Store, is_atomic: bool) {
+    const THREADS: u32 = 8;
+    const TRANSACTIONS: u32 = 50;
+    let keys = [item(20_000).0, item(20_001).0];
+    let start = Barrier::new(THREADS as usize);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (start, keys) = (&start, &keys);
+            scope.spawn(move || {
+                let [first, last] = if thread % 2 == 0 { [&keys[0], &keys[1]] } else { [&keys[1], &keys[0]] };
+                start.wait();
+                for transaction in 0..TRANSACTIONS {
+                    let value = (thread * TRANSACTIONS + transaction).to_be_bytes();
+                    store
+                        .write(&mut |writer| {
+                            writer.put(first, &value)?;
+                            thread::yield_now();
+                            writer.put(last, &value)
+                        })
+                        .unwrap();
+                }
+            });
+        }
+    });
+    let mut reader = store.reader().unwrap();
+    let values = keys.each_ref().map(|key| get(&mut *reader, key));
+    drop(reader);
+    assert!(values.iter().all(Option::is_some) && (!is_atomic || values[0] == values[1]), "{values:?}");
+    store.write(&mut |writer| keys.iter().try_for_each(|key| writer.remove(key))).unwrap();
+}
+
 /// Runs the test on `engine` in the empty directory `dir`.
 ///
 /// # Panics
@@ -149,6 +182,7 @@ pub fn check_engine(engine: &dyn Engine, dir: &Path) {
         check(&*store, &live);
 
         check_threads(&*store);
+        check_contention(&*store, engine.isolation() != Isolation::Operation);
         check(&*store, &live);
 
         store.drain().unwrap();
