@@ -19,23 +19,24 @@ import (
 )
 
 const (
-	watchEvery  = 50 * time.Millisecond
-	idleWindows = 3
-	idleShare   = 0.03 // of a window that may be spent computing by a process at rest
-	idleMax     = 600 * time.Second
+	watchEvery   = 50 * time.Millisecond
+	looksPerWalk = 10 // every so many looks at the process one at the files
+	idleWindows  = 3
+	idleShare    = 0.03 // of a window that may be spent computing by a process at rest
+	idleMax      = 600 * time.Second
 )
 
 func measure(dir string, work func() error) (float64, usage, error) {
 	runtime.GC()                                              // M3
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // M2: not there on every system
-	peakAnon := watchAnon()
+	peaks := watchPeaks(dir)
 	before := countersOf(dir)
 	start := time.Now()
 	err := work()
 	seconds := time.Since(start).Seconds()
 	var u usage
 	u.add(before, countersOf(dir))
-	u.PeakAnonBytes = peakAnon()
+	u.reach(peaks())
 	status := procFields("/proc/self/status")
 	u.PeakRssBytes, u.RssAnonBytes, u.RssFileBytes = status["VmHWM"]*1024, status["RssAnon"]*1024, status["RssFile"]*1024
 	u.size(dir)
@@ -46,6 +47,14 @@ func measure(dir string, work func() error) (float64, usage, error) {
 func (u *usage) size(dir string) {
 	disk := diskBytes(dir)
 	u.DiskBytes, u.DiskAllocatedBytes = disk.lengths, disk.allocated
+	u.PeakDiskBytes = max(u.PeakDiskBytes, disk.allocated)
+}
+
+// peaks are the most that was seen: of anonymous memory, and of what the files occupied.
+type peaks struct{ anon, disk uint64 }
+
+func (u *usage) reach(p peaks) {
+	u.PeakAnonBytes, u.PeakDiskBytes = max(u.PeakAnonBytes, p.anon), max(u.PeakDiskBytes, p.disk)
 }
 
 // counters only grow while a process works.
@@ -72,14 +81,18 @@ func (u *usage) add(before, after counters) {
 	u.CPUSeconds += after.cpu - before.cpu
 }
 
-// watchAnon looks at the process now and then; what it gives ends that and says the highest anonymous memory that was seen.
-func watchAnon() func() uint64 {
-	stop, highest := make(chan struct{}), make(chan uint64)
+// watchPeaks looks at the process and at the files under dir now and then; what it gives ends that and says the most that was seen.
+func watchPeaks(dir string) func() peaks {
+	stop, highest := make(chan struct{}), make(chan peaks)
 	go func() {
 		ticker := time.NewTicker(watchEvery)
 		defer ticker.Stop()
-		for seen := uint64(0); ; {
-			seen = max(seen, procFields("/proc/self/status")["RssAnon"]*1024)
+		var seen peaks
+		for looks := 1; ; looks++ {
+			seen.anon = max(seen.anon, procFields("/proc/self/status")["RssAnon"]*1024)
+			if looks%looksPerWalk == 0 {
+				seen.disk = max(seen.disk, diskBytes(dir).allocated)
+			}
 			select {
 			case <-stop:
 				highest <- seen
@@ -88,7 +101,7 @@ func watchAnon() func() uint64 {
 			}
 		}
 	}()
-	return func() uint64 {
+	return func() peaks {
 		close(stop)
 		return <-highest
 	}

@@ -40,12 +40,19 @@ type memoryStore struct {
 }
 
 func (s *memoryStore) SetDurability(Durability) error { return nil }
-func (s *memoryStore) Reader() (Reader, error)        { return s, nil }
 func (s *memoryStore) Compact() error                 { return nil }
 func (s *memoryStore) Drain() error                   { return nil }
 func (s *memoryStore) Close() error                   { return nil }
 func (s *memoryStore) Len() (uint64, error)           { return uint64(len(s.values)), nil }
 func (s *memoryStore) Remove(key []byte) error        { delete(s.values, string(key)); return nil }
+
+// Reader copies everything: a snapshot.
+func (s *memoryStore) Reader() (Reader, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return &memoryStore{values: maps.Clone(s.values), flips: s.flips}, nil
+}
+
 func (s *memoryStore) Write(work func(Writer) error) error {
 	s.lock.Lock()
 	defer s.lock.Unlock()

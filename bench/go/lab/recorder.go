@@ -154,12 +154,13 @@ func (rec *record) takeOver(out outcome, took float64) float64 {
 // drain waits until the engine owes no background work, and until what it wrote has left the page cache for the device. The time that it takes
 // stands beside the row before, if there is one; what it moves and computes is that row's.
 func (r *Recorder) drain(store Store) error {
+	if r.traced { // a tracer keeps a process busy that would be idle without it
+		return store.Drain()
+	}
+	peaks := watchPeaks(r.dir)
 	before, start := countersOf(r.dir), time.Now()
 	if err := store.Drain(); err != nil {
 		return err
-	}
-	if r.traced { // a tracer keeps a process busy that would be idle without it
-		return nil
 	}
 	took := (time.Since(start) + waitUntilIdle(r.idleWindow)).Seconds()
 	if r.blank.Scale != "test" {
@@ -167,10 +168,12 @@ func (r *Recorder) drain(store Store) error {
 		settleDisk()
 		took += time.Since(start).Seconds()
 	}
+	reached := peaks()
 	if r.pending != nil {
 		r.pending.detailOf().DrainS = &took
 		r.pending.usage.add(before, countersOf(r.dir))
 		r.pending.usage.size(r.dir)
+		r.pending.usage.reach(reached)
 	}
 	return nil
 }
@@ -260,7 +263,7 @@ func rowOnly(err error) bool {
 // combine sums what adds up and keeps the highest or latest of the rest.
 func combine(a, b usage) usage {
 	b.PeakRssBytes = max(a.PeakRssBytes, b.PeakRssBytes)
-	b.PeakAnonBytes = max(a.PeakAnonBytes, b.PeakAnonBytes)
+	b.reach(peaks{a.PeakAnonBytes, a.PeakDiskBytes})
 	b.WrittenBytes += a.WrittenBytes
 	b.ReadBytes += a.ReadBytes
 	b.DeviceWrittenBytes += a.DeviceWrittenBytes

@@ -15,6 +15,7 @@ type usage struct {
 	RssFileBytes       uint64  `json:"rss_file_bytes"`
 	DiskBytes          uint64  `json:"disk_bytes"`
 	DiskAllocatedBytes uint64  `json:"disk_allocated_bytes"`
+	PeakDiskBytes      uint64  `json:"peak_disk_bytes"`
 	WrittenBytes       uint64  `json:"written_bytes"`
 	ReadBytes          uint64  `json:"read_bytes"`
 	DeviceWrittenBytes uint64  `json:"device_written_bytes"`

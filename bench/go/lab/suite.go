@@ -21,7 +21,8 @@ type Suite interface {
 
 // Suites has all of them.
 var Suites = []Suite{
-	redbSuite{}, intSuite{}, largeSuite{}, storageBenchSuite{}, obigstoreSuite{}, recordsSuite{}, ycsbSuite{}, badgerSuite{}, openSuite{},
+	redbSuite{}, intSuite{}, largeSuite{}, storageBenchSuite{}, obigstoreSuite{}, recordsSuite{}, ycsbSuite{}, badgerSuite{}, sizesSuite{},
+	churnSuite{}, openSuite{},
 }
 
 // FindSuite gives the suite of that name.

@@ -103,7 +103,7 @@ func TestUsageIsOfTheWorkAndItsDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if used.PeakAnonBytes < 64<<20 || used.CPUSeconds <= 0 || used.DiskAllocatedBytes < 8<<20 {
+	if used.PeakAnonBytes < 64<<20 || used.CPUSeconds <= 0 || used.DiskAllocatedBytes < 8<<20 || used.PeakDiskBytes < 8<<20 {
 		t.Errorf("%+v", used)
 	}
 	if w, _ := deviceBytes(dir); w > 0 && used.DeviceWrittenBytes < 8<<20 {

@@ -85,6 +85,9 @@ pub struct Usage {
     pub disk_bytes: u64,
     /// What those files occupy on the device.
     pub disk_allocated_bytes: u64,
+    /// The most that they were seen to occupy while the row ran, by sampling.
+    #[serde(default)]
+    pub peak_disk_bytes: u64,
     /// Bytes that the process sent towards the device.
     pub written_bytes: u64,
     /// Bytes that the process fetched from the device.

@@ -22,8 +22,8 @@ use esker_bench_api::{
 };
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType,
-    DBRawIteratorWithThreadMode, Error, ErrorKind, MultiThreaded, Options, SnapshotWithThreadMode, Transaction, TransactionDB,
-    TransactionDBOptions, TransactionOptions, WriteOptions,
+    DBRawIteratorWithThreadMode, Error, ErrorKind, MultiThreaded, Options, SnapshotWithThreadMode,
+    Transaction, TransactionDB, TransactionDBOptions, TransactionOptions, WriteOptions,
 };
 
 /// The binding tells properties, which `drain` needs, of this mode only; the mode is about column families and changes nothing else.
@@ -204,7 +204,8 @@ impl Store for RocksDbStore {
         txn_options.set_deadlock_detect(true);
         // R3
         loop {
-            let mut writer = RocksDbWriter { txn: db.transaction_opt(&options, &txn_options), conflicts: false };
+            let mut writer =
+                RocksDbWriter { txn: db.transaction_opt(&options, &txn_options), conflicts: false };
             let worked = work(&mut writer);
             if writer.conflicts {
                 writer.txn.rollback().map_err(Failure::engine)?;
@@ -273,7 +274,8 @@ struct RocksDbWriter<'db> {
 impl RocksDbWriter<'_> {
     fn locked(&mut self, result: Result<(), Error>) -> Result<(), Failure> {
         result.map_err(|error| {
-            self.conflicts |= matches!(error.kind(), ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain);
+            self.conflicts |=
+                matches!(error.kind(), ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain);
             Failure::engine(error)
         })
     }

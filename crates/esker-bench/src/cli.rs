@@ -10,7 +10,7 @@ use crate::suites::open::End;
 
 const EXAMPLES: &str = "\
 Examples:
-  esker-bench                                      suite redb, scale quick, Esker, LMDB and redb, 3 runs
+  esker-bench                                      suite redb, scale quick, Esker, LMDB and redb, 5 runs
   esker-bench list                                 what can be run
   esker-bench run redb --scale seed --runs 5       the published sizes
   esker-bench run redb --engine esker --engine lmdb --dir /mnt/fast
@@ -92,7 +92,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_enum, default_value = "quick")]
     pub(crate) scale: Scale,
     /// How often each engine takes its turn; medians need 3 or more
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) runs: u32,
     /// Directory on the disk to measure; databases are made in it and removed [default: that of --out]
     #[arg(long)]

@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ use rustix::time::{ClockId, clock_gettime};
 use esker_bench_api::results::Usage;
 
 const WATCH_EVERY: Duration = Duration::from_millis(50);
+/// Every so many looks at the process one at the files.
+const LOOKS_PER_WALK: u32 = 10;
 const IDLE_WINDOWS: u32 = 3;
 /// Part of a window that may be spent computing by a process at rest.
 const IDLE_SHARE: f64 = 0.03;
@@ -32,15 +34,10 @@ pub(crate) struct Measured<T> {
 pub(crate) fn measure<T>(dir: &Path, work: impl FnOnce() -> T) -> Measured<T> {
     reset_peak_rss();
     let before = Usages::now(dir);
-    let watch = Watch { stop: AtomicBool::new(false), peak_anon: AtomicU64::new(status_bytes().anon) };
-    let (result, seconds) = thread::scope(|scope| {
-        let watcher = scope.spawn(|| watch.run());
+    let ((result, seconds), peaks) = watched(dir, || {
         let start = Instant::now();
         let result = work();
-        let seconds = start.elapsed().as_secs_f64();
-        watch.stop.store(true, Ordering::Relaxed);
-        watcher.thread().unpark();
-        (result, seconds)
+        (result, start.elapsed().as_secs_f64())
     });
     let mut usage = Usage::default();
     before.add_since(dir, &mut usage);
@@ -52,7 +49,8 @@ pub(crate) fn measure<T>(dir: &Path, work: impl FnOnce() -> T) -> Measured<T> {
         rss_file_bytes: status.file,
         disk_bytes: disk.lengths,
         disk_allocated_bytes: disk.allocated,
-        peak_anon_bytes: watch.peak_anon.into_inner().max(status.anon),
+        peak_anon_bytes: peaks.anon_bytes.max(status.anon),
+        peak_disk_bytes: peaks.disk_bytes.max(disk.allocated),
         ..usage
     };
     Measured { result, seconds, usage }
@@ -82,19 +80,56 @@ impl Usages {
     }
 }
 
-/// Looks at the process now and then while a row runs. Both fields are plain figures, so `Relaxed` is enough.
-struct Watch {
-    stop: AtomicBool,
-    peak_anon: AtomicU64,
+/// The most that was seen.
+#[derive(Clone, Copy)]
+pub(crate) struct Peaks {
+    /// Anonymous memory.
+    pub(crate) anon_bytes: u64,
+    /// What the files occupied.
+    pub(crate) disk_bytes: u64,
 }
 
-impl Watch {
-    fn run(&self) {
-        while !self.stop.load(Ordering::Relaxed) {
-            self.peak_anon.fetch_max(status_bytes().anon, Ordering::Relaxed);
-            thread::park_timeout(WATCH_EVERY);
+/// Runs `work` and looks at the process, and at the files under `dir`, now and then meanwhile.
+pub(crate) fn watched<T>(dir: &Path, work: impl FnOnce() -> T) -> (T, Peaks) {
+    // A plain mark: `Relaxed` is enough, since joining the thread orders what it saw.
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| watch(dir, &stop));
+        let result = {
+            // Also where `work` panics: the scope waits for its threads.
+            let _guard = Stop { mark: &stop, watcher: watcher.thread() };
+            work()
+        };
+        let peaks = watcher.join().unwrap_or(Peaks { anon_bytes: 0, disk_bytes: 0 });
+        (result, peaks)
+    })
+}
+
+/// Stops the watcher when it goes.
+struct Stop<'a> {
+    mark: &'a AtomicBool,
+    watcher: &'a thread::Thread,
+}
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.mark.store(true, Ordering::Relaxed);
+        self.watcher.unpark();
+    }
+}
+
+fn watch(dir: &Path, stop: &AtomicBool) -> Peaks {
+    let mut peaks = Peaks { anon_bytes: status_bytes().anon, disk_bytes: 0 };
+    let mut looks = 0;
+    while !stop.load(Ordering::Relaxed) {
+        thread::park_timeout(WATCH_EVERY);
+        peaks.anon_bytes = peaks.anon_bytes.max(status_bytes().anon);
+        looks += 1;
+        if looks % LOOKS_PER_WALK == 0 {
+            peaks.disk_bytes = peaks.disk_bytes.max(disk_bytes(dir).allocated);
         }
     }
+    peaks
 }
 
 /// A look at the process and its database.
@@ -246,6 +281,28 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert!(measured.usage.peak_rss_bytes > 32 << 20);
         }
+    }
+
+    #[test]
+    fn what_was_on_disk_for_a_while_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        let measured = measure(dir.path(), || {
+            fs::write(&file, vec![1_u8; 8 << 20]).unwrap();
+            // Two walks of the watch, and time to spare for a busy machine.
+            thread::sleep(WATCH_EVERY * LOOKS_PER_WALK * 4);
+            fs::remove_file(&file).unwrap();
+        });
+        assert_eq!(measured.usage.disk_allocated_bytes, 0);
+        assert!(measured.usage.peak_disk_bytes >= 8 << 20);
+    }
+
+    #[test]
+    fn work_that_panics_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let panics = || -> u64 { panic!("an engine's assertion") };
+        let outcome = std::panic::catch_unwind(|| watched(dir.path(), panics).0);
+        assert!(outcome.is_err());
     }
 
     #[test]

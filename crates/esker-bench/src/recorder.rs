@@ -15,7 +15,7 @@ use esker_bench_api::results::{Detail, Message, Record, Unit, Usage};
 use esker_bench_api::{Failure, Store};
 
 use crate::machine;
-use crate::measure::{Usages, disk_bytes, measure, wait_until_idle};
+use crate::measure::{Peaks, Usages, disk_bytes, measure, wait_until_idle, watched};
 use crate::scale::Scale;
 use crate::suites::Row;
 use crate::syncs;
@@ -176,29 +176,35 @@ impl Recorder {
     pub(crate) fn drain(&mut self, store: &dyn Store) -> Result<(), Failure> {
         let start = Instant::now();
         let before = Usages::now(&self.dir);
-        store.drain()?;
         // A tracer keeps a process busy that would be idle without it.
         if self.traced {
-            return Ok(());
+            return store.drain();
         }
-        let mut seconds = start.elapsed().as_secs_f64() + wait_until_idle(self.idle_window);
-        if self.blank.scale != Scale::Test.name() {
-            let start = Instant::now();
-            machine::settle_disk();
-            seconds += start.elapsed().as_secs_f64();
-        }
-        self.add_drain(seconds, &before);
+        let (seconds, peaks) = watched(&self.dir, || -> Result<f64, Failure> {
+            store.drain()?;
+            let mut seconds = start.elapsed().as_secs_f64() + wait_until_idle(self.idle_window);
+            if self.blank.scale != Scale::Test.name() {
+                let start = Instant::now();
+                machine::settle_disk();
+                seconds += start.elapsed().as_secs_f64();
+            }
+            Ok(seconds)
+        });
+        self.add_drain(seconds?, &before, peaks);
         Ok(())
     }
 
     /// Counts to the row before what was used since `before`.
-    fn add_drain(&mut self, seconds: f64, before: &Usages) {
+    fn add_drain(&mut self, seconds: f64, before: &Usages, peaks: Peaks) {
         if let Some(record) = &mut self.pending {
             record.detail.get_or_insert_default().drain_s = Some(seconds);
             before.add_since(&self.dir, &mut record.usage);
             let disk = disk_bytes(&self.dir);
-            record.usage.disk_bytes = disk.lengths;
-            record.usage.disk_allocated_bytes = disk.allocated;
+            let usage = &mut record.usage;
+            usage.disk_bytes = disk.lengths;
+            usage.disk_allocated_bytes = disk.allocated;
+            usage.peak_disk_bytes = usage.peak_disk_bytes.max(peaks.disk_bytes).max(disk.allocated);
+            usage.peak_anon_bytes = usage.peak_anon_bytes.max(peaks.anon_bytes);
         }
     }
 
@@ -284,6 +290,7 @@ fn combine(a: Usage, b: Usage) -> Usage {
     Usage {
         peak_rss_bytes: a.peak_rss_bytes.max(b.peak_rss_bytes),
         peak_anon_bytes: a.peak_anon_bytes.max(b.peak_anon_bytes),
+        peak_disk_bytes: a.peak_disk_bytes.max(b.peak_disk_bytes),
         written_bytes: a.written_bytes + b.written_bytes,
         read_bytes: a.read_bytes + b.read_bytes,
         device_written_bytes: a.device_written_bytes + b.device_written_bytes,
@@ -367,8 +374,10 @@ mod tests {
         let measured = recorder.pending.as_ref().unwrap().usage.cpu_s;
         let (before, start) = (Usages::now(dir.path()), Instant::now());
         while start.elapsed() < Duration::from_secs(1) {}
-        recorder.add_drain(1.0, &before);
+        let peaks = Peaks { anon_bytes: 0, disk_bytes: 1 << 40 };
+        recorder.add_drain(1.0, &before, peaks);
         let record = recorder.pending.unwrap();
+        assert_eq!(record.usage.peak_disk_bytes, 1 << 40);
         // A busy machine may give the loop little of its time, but never nothing of a second.
         assert!(record.usage.cpu_s > measured + 0.02);
         assert_eq!(record.detail.unwrap().drain_s, Some(1.0));

@@ -85,8 +85,19 @@ const LACKS: [&str; 2] = ["not supported", "does not sync"];
 #[test]
 fn every_suite_runs_on_every_engine() {
     let out = tempfile::tempdir().unwrap();
-    let suites =
-        ["int", "large", "storage-bench", "obigstore", "records", "ycsb", "badger", "open", "limits"];
+    let suites = [
+        "int",
+        "large",
+        "storage-bench",
+        "obigstore",
+        "records",
+        "ycsb",
+        "badger",
+        "sizes",
+        "churn",
+        "open",
+        "limits",
+    ];
     let mut arguments = [&["run"][..], &suites, &["--scale", "test", "--runs", "1", "--no-trace"]].concat();
     // All engines that are built in take minutes: for those who change an adapter.
     if std::env::var_os("ESKER_LAB_ALL_ENGINES").is_none() {

@@ -18,7 +18,7 @@ use heed::{
 };
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Feature, OpenOptions, Reader, Store, Writer,
+    Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer,
 };
 
 /// Address space of the map: more than any scale of any suite writes. It costs nothing until it is used.
@@ -90,6 +90,11 @@ impl Engine for Lmdb {
 
     fn cannot(&self, feature: Feature) -> Option<&'static str> {
         (feature == Feature::AsyncCommits).then_some(NO_ASYNC)
+    }
+
+    /// One writer at a time, each on the newest state.
+    fn isolation(&self) -> Isolation {
+        Isolation::Serializable
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {

@@ -11,7 +11,9 @@ use redb::{
     ReadableTableMetadata, Table, TableDefinition, TableError,
 };
 
-use esker_bench_api::{Durability, Engine, EngineOption, Failure, OpenOptions, Reader, Store, Writer};
+use esker_bench_api::{
+    Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reader, Store, Writer,
+};
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("x");
 /// In mode `Async` every so many commits are sync.
@@ -74,6 +76,11 @@ impl Engine for Redb {
                 pointer: "redb's lmdb_benchmark",
             },
         ]
+    }
+
+    /// One writer at a time, each on the newest state.
+    fn isolation(&self) -> Isolation {
+        Isolation::Serializable
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {

@@ -1,4 +1,4 @@
-//! A bar for each engine: one row of one suite.
+//! A bar for each engine: one row of one suite. Engines stand by class of what their transactions guarantee.
 
 use crate::report::heat::is_home;
 use crate::report::limits::Limits;
@@ -13,14 +13,21 @@ const LINE: f64 = 20.0;
 /// So that a bar is seen however much longer another one is.
 const BAR_MIN: f64 = 0.5;
 
-/// Draws it, with the machine's limit as a line where there is one.
-pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary, limits: &Limits) {
+/// Draws it, with the machine's limit as a line where there is one; `classes` has the engines' places by class.
+pub(super) fn draw(
+    out: &mut String,
+    row: &RowSummary,
+    summary: &Summary,
+    limits: &Limits,
+    classes: &[(&str, Vec<usize>)],
+) {
     let limit = limits.of(&summary.suite, row);
     let values = row.cells.iter().filter_map(Cell::value).map(|value| value.max);
     let longest = values.chain(limit.map(|(value, _)| value)).fold(0.0, f64::max);
     let length = |x: f64| if longest > 0.0 { BAR * x / longest } else { 0.0 };
     let bars = row.cells.iter().filter(|cell| cell.value().is_some()).count();
-    let height = LINE * (row.cells.len() as f64 + if limit.is_some() { 1.0 } else { 0.0 });
+    let headings = if classes.len() > 1 { classes.len() } else { 0 };
+    let height = LINE * (row.cells.len() + headings + usize::from(limit.is_some())) as f64;
     let way = if row.better == Better::Lower { "shorter" } else { "longer" };
     push(
         out,
@@ -30,27 +37,16 @@ pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary, limits
             escape(&row.name)
         ),
     );
-    for (i, (cell, (engine, _))) in row.cells.iter().zip(&summary.engines).enumerate() {
-        let y = LINE * i as f64;
-        let baseline = y + 14.0;
-        push(out, format_args!("<text x=\"0\" y=\"{baseline}\">{}</text>", escape(engine)));
-        let Some(value) = cell.value() else {
-            push(out, format_args!("<text class=\"soft\" x=\"{LABEL}\" y=\"{baseline}\">no value</text>"));
-            continue;
-        };
-        let class = if is_home(summary, i) { "home" } else { "peer" };
-        let bar = length(value.median).max(BAR_MIN);
-        let (from, to) = (LABEL + length(value.min), LABEL + length(value.max));
-        let (top, middle, label) = (y + 3.0, y + 10.0, to + 6.0);
-        push(
-            out,
-            format_args!(
-                "<rect class=\"{class}\" x=\"{LABEL}\" y=\"{top}\" width=\"{bar:.1}\" height=\"14\" rx=\"2\"/>\
-                 <line x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{middle}\" y2=\"{middle}\" stroke=\"currentColor\"/>\
-                 <text x=\"{label:.1}\" y=\"{baseline}\">{}</text>",
-                show(value.median, row.unit)
-            ),
-        );
+    let mut lines = (0_u32..).map(|line| LINE * f64::from(line));
+    let mut next_line = || lines.next().unwrap_or_default();
+    for (class, places) in classes {
+        if headings > 0 {
+            let baseline = next_line() + 14.0;
+            push(out, format_args!("<text class=\"soft\" x=\"0\" y=\"{baseline}\">{class}</text>"));
+        }
+        for i in places {
+            engine(out, row, summary, *i, next_line(), &length);
+        }
     }
     if let Some((value, what)) = limit {
         let (x, y) = (LABEL + length(value), height - 6.0);
@@ -65,4 +61,35 @@ pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary, limits
         );
     }
     push(out, format_args!("</svg><figcaption class=\"soft\">{way} is better</figcaption></figure>"));
+}
+
+/// The bar of the engine at place `i`, with its upper edge at `y`.
+fn engine(
+    out: &mut String,
+    row: &RowSummary,
+    summary: &Summary,
+    i: usize,
+    y: f64,
+    length: &dyn Fn(f64) -> f64,
+) {
+    let baseline = y + 14.0;
+    let name = escape(&summary.engines[i].0);
+    push(out, format_args!("<text x=\"0\" y=\"{baseline}\">{name}</text>"));
+    let Some(value) = row.cells[i].value() else {
+        push(out, format_args!("<text class=\"soft\" x=\"{LABEL}\" y=\"{baseline}\">no value</text>"));
+        return;
+    };
+    let class = if is_home(summary, i) { "home" } else { "peer" };
+    let bar = length(value.median).max(BAR_MIN);
+    let (from, to) = (LABEL + length(value.min), LABEL + length(value.max));
+    let (top, middle, label) = (y + 3.0, y + 10.0, to + 6.0);
+    push(
+        out,
+        format_args!(
+            "<rect class=\"{class}\" x=\"{LABEL}\" y=\"{top}\" width=\"{bar:.1}\" height=\"14\" rx=\"2\"/>\
+             <line x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{middle}\" y2=\"{middle}\" stroke=\"currentColor\"/>\
+             <text x=\"{label:.1}\" y=\"{baseline}\">{}</text>",
+            show(value.median, row.unit)
+        ),
+    );
 }

@@ -52,7 +52,7 @@ pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary) {
         format_args!(
             "<details><summary>{}</summary>\
              <div class=\"wide\"><table><thead><tr><th>engine</th><th>written to the device</th><th>write amp. (device)</th>\
-             <th>written by the process</th><th>read by the process</th><th>on disk</th><th>space amp.</th><th>peak memory</th><th>of it anonymous</th><th>processor</th><th>syncs per commit</th><th>drain</th>\
+             <th>written by the process</th><th>read by the process</th><th>on disk</th><th>at most</th><th>space amp.</th><th>peak memory</th><th>of it anonymous</th><th>processor</th><th>syncs per commit</th><th>drain</th>\
              <th>longest stall</th><th>latency of</th><th>count</th><th>mean</th><th>50</th><th>90</th><th>95</th><th>99</th><th>99.9</th>\
              <th>99.99</th><th>max</th><th>notes</th></tr></thead><tbody>",
             escape(&row.name)
@@ -69,7 +69,7 @@ fn engine(out: &mut String, row: &RowSummary, cell: &Cell, at: usize, name: &str
         let Cell::Error(error) = cell else { return };
         push(
             out,
-            format_args!("<tr><td>{}</td><td colspan=\"23\">{}</td></tr>", escape(name), escape(error)),
+            format_args!("<tr><td>{}</td><td colspan=\"24\">{}</td></tr>", escape(name), escape(error)),
         );
         return;
     };
@@ -96,6 +96,7 @@ fn engine(out: &mut String, row: &RowSummary, cell: &Cell, at: usize, name: &str
         bytes(usage.written_bytes as f64),
         bytes(usage.read_bytes as f64),
         bytes(usage.disk_allocated_bytes as f64),
+        known_bytes(usage.peak_disk_bytes as f64),
         over(usage.disk_allocated_bytes, last.live_bytes),
         bytes(usage.peak_rss_bytes as f64),
         bytes(usage.peak_anon_bytes as f64),
@@ -118,7 +119,7 @@ fn engine(out: &mut String, row: &RowSummary, cell: &Cell, at: usize, name: &str
         let head = if n == 0 {
             head.clone()
         } else {
-            format!("<td>{}</td>{}", escape(name), "<td></td>".repeat(12))
+            format!("<td>{}</td>{}", escape(name), "<td></td>".repeat(13))
         };
         let figures = [
             latency.mean,
@@ -191,13 +192,14 @@ mod tests {
             device_written_bytes: 6_500,
             disk_bytes: 9_000,
             disk_allocated_bytes: 3_000,
+            peak_disk_bytes: 5_000,
             ..Usage::default()
         };
         let summary = Summary::new(&[record]);
         let mut page = String::new();
         draw(&mut page, &summary.rows[0], &summary);
         assert!(page.contains("<td>6.35 KiB</td><td>6.50</td><td>257 KiB</td>"), "{page}");
-        assert!(page.contains("<td>2.93 KiB</td><td>3.00</td>"), "{page}");
+        assert!(page.contains("<td>2.93 KiB</td><td>4.88 KiB</td><td>3.00</td>"), "{page}");
         let (head, rows) = page.split_once("</thead>").unwrap();
         assert_eq!(head.matches("<th>").count(), rows.matches("<td>").count());
     }

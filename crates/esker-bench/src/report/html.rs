@@ -15,7 +15,7 @@ use crate::report::markup::{escape, push};
 use crate::report::style::Looks;
 use crate::report::summary::{Cell, RowSummary, Summary};
 use crate::report::units::{bytes, known_bytes, seconds, show};
-use crate::report::{bars, details, heat, lines};
+use crate::report::{bars, classes, details, heat, lines};
 use esker_bench_api::Failure;
 use esker_bench_api::results::{Better, Unit};
 
@@ -96,8 +96,10 @@ fn suite(
     );
     table(out, summary);
     failures(out, summary);
-    out.push_str("<h3>Row by row</h3><p class=\"soft\">The thin line spans all runs; a dashed line is what the machine allows.</p><div class=\"charts\">");
-    summary.rows.iter().for_each(|row| bars::draw(out, row, summary, limits));
+    out.push_str("<h3>Row by row</h3><p class=\"soft\">The thin line spans all runs; a dashed line is what the machine allows. \
+         Engines stand under what their transactions guarantee.</p><div class=\"charts\">");
+    let classes = classes::classes(summary, context);
+    summary.rows.iter().for_each(|row| bars::draw(out, row, summary, limits, &classes));
     out.push_str("</div><div class=\"times\">");
     for row in &summary.rows {
         lines::draw(out, row, summary, looks).map_err(Failure::engine)?;

@@ -6,6 +6,7 @@
 //! ```
 
 mod bars;
+mod classes;
 mod details;
 mod heat;
 pub(crate) mod html;

@@ -1,7 +1,8 @@
-//! Suite `limits`: what the machine can do, without any engine. Other reports draw these figures as lines.
+//! Suite `limits`: what the machine can do, without any engine, and what the lab itself costs. Other reports draw the machine's figures as
+//! lines.
 //!
 //! ```text
-//! device: fdatasync after an append, sequential and random blocks     memory: copying, one dependent miss
+//! device: fdatasync after an append, sequential and random blocks     memory: copying, one dependent miss     lab: an empty engine
 //! ```
 
 use std::fs::{File, OpenOptions};
@@ -19,7 +20,7 @@ use esker_bench_api::{Engine, EngineOption, Failure, Store};
 use crate::machine;
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
-use crate::suites::{Row, Suite};
+use crate::suites::{Row, Suite, echo};
 use crate::track::Track;
 
 const BLOCK: usize = 1 << 20;
@@ -39,6 +40,10 @@ const READ_ROWS: [(&str, bool); 2] =
     [("sequential read, buffered", false), ("sequential read, O_DIRECT", true)];
 const RANDOM_ROWS: [(&str, u64); 2] =
     [("random 4 KiB reads, queue depth 1", 1), ("random 4 KiB reads, queue depth 32", QUEUE)];
+
+/// Rows of an empty engine, and their kinds of operations in per cent (`mixed::KINDS`).
+const LAB_ROWS: [(&str, [u32; 5]); 2] =
+    [("the lab's own read", [100, 0, 0, 0, 0]), ("the lab's own write", [0, 0, 0, 100, 0])];
 
 pub(crate) struct LimitsSuite;
 
@@ -74,6 +79,7 @@ struct Sizes {
     copy_bytes: usize,
     chase_bytes: usize,
     chase_steps: u64,
+    lab_ops: u64,
 }
 
 fn sizes(scale: Scale) -> Sizes {
@@ -85,6 +91,7 @@ fn sizes(scale: Scale) -> Sizes {
             copy_bytes: 256 << 20,
             chase_bytes: 1 << 30,
             chase_steps: 2_000_000,
+            lab_ops: 1_000_000,
         },
         Scale::Seed | Scale::Full => Sizes {
             syncs: 5_000,
@@ -93,6 +100,7 @@ fn sizes(scale: Scale) -> Sizes {
             copy_bytes: 1 << 30,
             chase_bytes: 1 << 30,
             chase_steps: 10_000_000,
+            lab_ops: 10_000_000,
         },
         Scale::Test => Sizes {
             syncs: 5,
@@ -101,6 +109,7 @@ fn sizes(scale: Scale) -> Sizes {
             copy_bytes: 1 << 20,
             chase_bytes: 1 << 20,
             chase_steps: 1000,
+            lab_ops: 1000,
         },
     }
 }
@@ -111,7 +120,7 @@ impl Suite for LimitsSuite {
     }
 
     fn summary(&self) -> &'static str {
-        "what the machine can do: syncs, blocks, memory; no engine"
+        "what the machine can do: syncs, blocks, memory; and what the lab itself costs; no engine"
     }
 
     /// No engine, and a pointer chase that is larger than any cache.
@@ -176,6 +185,11 @@ impl Suite for LimitsSuite {
                 format!("a step of a pointer chase over {} MiB", sizes.chase_bytes >> 20),
             )
         });
+        for (name, _) in LAB_ROWS {
+            let work =
+                format!("{} calls of an engine that does nothing, as the mixes make them", sizes.lab_ops);
+            rows.push(Row { weight: 1, ..Row::time(name, work) });
+        }
         rows
     }
 
@@ -210,7 +224,10 @@ impl Suite for LimitsSuite {
             recorder.row(name, || random_reads(&path, depth, sizes.random_reads))?;
         }
         recorder.row("memcpy", || Ok(copy(sizes.copy_bytes)))?;
-        recorder.row("dependent cache miss", || Ok(chase(sizes.chase_bytes, sizes.chase_steps)))
+        recorder.row("dependent cache miss", || Ok(chase(sizes.chase_bytes, sizes.chase_steps)))?;
+        LAB_ROWS
+            .into_iter()
+            .try_for_each(|(name, percent)| recorder.row(name, || echo::cost(&dir, percent, sizes.lab_ops)))
     }
 }
 

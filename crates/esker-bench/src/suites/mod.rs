@@ -5,6 +5,8 @@
 //! SU1. The rows of a group share one process, one directory and what the rows before them wrote; groups share nothing.
 
 mod badger;
+mod churn;
+mod echo;
 mod int;
 mod large;
 mod limits;
@@ -13,6 +15,7 @@ mod obigstore;
 pub(crate) mod open;
 mod records;
 mod redb;
+mod sizes;
 mod storage_bench;
 mod verify;
 mod ycsb;
@@ -34,6 +37,8 @@ pub(crate) static SUITES: &[&dyn Suite] = &[
     &records::RecordsSuite,
     &ycsb::YcsbSuite,
     &badger::BadgerSuite,
+    &sizes::SizesSuite,
+    &churn::ChurnSuite,
     &open::OpenSuite,
 ];
 

@@ -79,12 +79,13 @@ fn budget(scale: Scale) -> Budget {
     Budget { time: Duration::from_secs(seconds), ops }
 }
 
-struct Items {
-    items: StorageItems,
-    value_bytes: usize,
+/// The generator's items with versions, as a mix wants them.
+pub(crate) struct VersionedItems {
+    pub(crate) items: StorageItems,
+    pub(crate) value_bytes: usize,
 }
 
-impl Records for Items {
+impl Records for VersionedItems {
     fn key(&self, i: u64) -> Vec<u8> {
         self.items.key(i).to_vec()
     }
@@ -168,7 +169,7 @@ impl Suite for StorageBenchSuite {
         };
         let dir = recorder.dir().to_path_buf();
         let mut store = engine.open(&dir, &options)?;
-        let items = || Items {
+        let items = || VersionedItems {
             items: StorageItems::new(SEED, workload.sequential),
             value_bytes: workload.value_bytes,
         };

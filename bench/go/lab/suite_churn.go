@@ -1,0 +1,276 @@
+package lab
+
+// Suite churn: as much is removed as is written; crates/esker-bench/src/suites/churn.rs says what each row does.
+//
+// CH1. Only calls of the engine are between two looks at the clock, and every answer is verified.
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"esker.invalid/bench/generate"
+)
+
+const (
+	churnSeed       = 31
+	churnValueBytes = 512
+	churnItemBytes  = generate.StorageKeyBytes + churnValueBytes
+	churnCacheBytes = 512 << 20
+	churnLoadBatch  = 1000
+)
+
+// Groups of the suite.
+const (
+	churnQueue = iota
+	churnExpiry
+	churnLongReader
+)
+
+func churnLiveItems(scale string) uint64 {
+	switch scale {
+	case "test":
+		return 50
+	case "quick":
+		return 20_000
+	case "seed":
+		return 200_000
+	}
+	return 2_000_000
+}
+
+func churnBudget(scale string) budget {
+	switch scale {
+	case "test":
+		return operations(300) // so many and no more, that a traced run and an untraced one do the same
+	case "quick":
+		return budget{2 * time.Second, math.MaxUint64}
+	case "seed":
+		return budget{20 * time.Second, math.MaxUint64}
+	}
+	return budget{300 * time.Second, math.MaxUint64}
+}
+
+type churnSuite struct{}
+
+func (churnSuite) Name() string { return "churn" }
+
+func (churnSuite) Rows(string) []Row {
+	sizeOf := func(name string, group int) Row { return Row{Name: name, Unit: "bytes", Ops: 1, Group: group} }
+	return []Row{
+		rate("queue", churnQueue),
+		sizeOf("size of the queue", churnQueue),
+		rate("expiry", churnExpiry),
+		sizeOf("size with expiry", churnExpiry),
+		rate("overwrites under a long reader", churnLongReader),
+		sizeOf("size under a long reader", churnLongReader),
+		sizeOf("size after the long reader", churnLongReader),
+	}
+}
+
+func (s churnSuite) Run(engine Engine, scale string, group int, r *Recorder) error {
+	if why := engine.Cannot(AsyncCommits); why != "" {
+		return cannotGroup(s, scale, group, why, r)
+	}
+	store, err := engine.Open(r.dir, OpenOptions{CacheBytes: churnCacheBytes, ValueBytes: churnValueBytes, Durability: Async})
+	if err != nil {
+		return err
+	}
+	// A queue's keys are in the order in which they are pushed.
+	items := storageItems{generate.StorageItems{Seed: churnSeed, Sequential: group == churnQueue}, churnValueBytes}
+	live := churnLiveItems(scale)
+	run := newMixed(items, store, churnSeed, r.dir)
+	if err := cmp.Or(run.load(live, churnLoadBatch), r.drain(store)); err != nil {
+		return err
+	}
+	if group == churnLongReader {
+		return errors.Join(longReader(run, live, churnBudget(scale), r), store.Close())
+	}
+	w := &window{items: items, store: store, tail: live, rng: generate.NewRng(churnSeed), val: make([]byte, churnValueBytes)}
+	row, kinds, work := "queue", []string{"push", "pop"}, w.queue
+	if group == churnExpiry {
+		row, kinds, work = "expiry", []string{"replace", "read", "read of an expired item"}, w.expiry
+	}
+	rows := rowsOf(s, scale, group)
+	err = r.row(row, func() (outcome, error) {
+		calls := newCalls(kinds, churnBudget(scale), r.dir)
+		defer calls.track.abandon()
+		return work(calls, live)
+	})
+	if err := errors.Join(err, r.drain(store)); err != nil {
+		return err
+	}
+	return errors.Join(r.check(w.check()), r.sizeRow(rows[1].Name), store.Close())
+}
+
+// calls of the engine, each between two looks at the clock.
+type calls struct {
+	track  *track
+	busy   time.Duration
+	budget budget
+}
+
+func newCalls(kinds []string, budget budget, dir string) *calls {
+	period := min(max(budget.time/60, 100*time.Millisecond), 5*time.Second)
+	return &calls{track: newTrack(kinds, period, dir), budget: budget}
+}
+
+func (c *calls) areLeft() bool {
+	return c.track.ops < c.budget.ops && c.track.elapsed() < c.budget.time
+}
+
+func (c *calls) call(kind int, call func() error) error {
+	from := time.Now()
+	err := call()
+	to := time.Now()
+	if err != nil {
+		return err
+	}
+	c.busy += to.Sub(from)
+	c.track.record(kind, from, to, 1)
+	return nil
+}
+
+// finish sums up so many commits that wrote so many bytes of keys and values.
+func (c *calls) finish(commits, userWrittenBytes, live uint64) outcome {
+	wall := c.track.elapsed().Seconds()
+	detail := c.track.finish("closed")
+	detail.figure("wall ops/s", float64(c.track.ops)/wall)
+	return outcome{
+		seconds: c.busy.Seconds(), ops: c.track.ops, commits: commits, userWrittenBytes: userWrittenBytes,
+		liveBytes: live * churnItemBytes, detail: detail,
+	}
+}
+
+// window: items head..tail are alive; those before it were removed, the others come.
+type window struct {
+	items      storageItems
+	store      Store
+	head, tail uint64
+	rng        *generate.Rng
+	val        []byte
+}
+
+func (w *window) keyOf(i uint64) []byte {
+	return w.items.key(i, make([]byte, generate.StorageKeyBytes))
+}
+
+func (w *window) fill(i uint64) uint64 {
+	w.items.fill(i, 0, w.val)
+	return generate.Probe(w.val)
+}
+
+func (w *window) queue(calls *calls, live uint64) (outcome, error) {
+	const push, pop = 0, 1
+	first := w.head
+	for calls.areLeft() {
+		w.fill(w.tail)
+		key := w.keyOf(w.tail)
+		err := calls.call(push, func() error {
+			return w.store.Write(func(writer Writer) error { return writer.Put(key, w.val) })
+		})
+		if err != nil {
+			return outcome{}, err
+		}
+		w.tail++
+		var head []byte
+		got := uint64(0)
+		err = calls.call(pop, func() error {
+			_, err := w.store.Range(nil, 1, func(key, value []byte) {
+				head = append(head, key...)
+				got = generate.Probe(value)
+			})
+			return cmp.Or(err, w.store.Write(func(writer Writer) error { return writer.Remove(head) }))
+		})
+		switch {
+		case err != nil:
+			return outcome{}, err
+		case !slices.Equal(head, w.keyOf(w.head)):
+			return outcome{}, wrong{"what was popped was not the head"}
+		}
+		if err := expect("the value that was popped", got, w.fill(w.head)); err != nil {
+			return outcome{}, err
+		}
+		w.head++
+	}
+	steps := w.head - first
+	return calls.finish(2*steps, steps*(churnItemBytes+generate.StorageKeyBytes), live), nil
+}
+
+func (w *window) expiry(calls *calls, live uint64) (outcome, error) {
+	const replace, read, readExpired = 0, 1, 2
+	first := w.head
+	for calls.areLeft() {
+		w.fill(w.tail)
+		fresh, old := w.keyOf(w.tail), w.keyOf(w.head)
+		err := calls.call(replace, func() error {
+			return w.store.Write(func(writer Writer) error { return cmp.Or(writer.Put(fresh, w.val), writer.Remove(old)) })
+		})
+		if err != nil {
+			return outcome{}, err
+		}
+		w.head++
+		w.tail++
+		alive, got := w.head+w.rng.Below(live), uint64(0)
+		key := w.keyOf(alive)
+		err = calls.call(read, func() error {
+			_, err := w.store.Get(key, func(value []byte) { got = generate.Probe(value) })
+			return err
+		})
+		if err := cmp.Or(err, expect("the value of a live item", got, w.fill(alive))); err != nil {
+			return outcome{}, err
+		}
+		key = w.keyOf(w.rng.Below(w.head))
+		isThere := false
+		err = calls.call(readExpired, func() (err error) {
+			isThere, err = w.store.Get(key, func([]byte) {})
+			return err
+		})
+		switch {
+		case err != nil:
+			return outcome{}, err
+		case isThere:
+			return outcome{}, wrong{"an expired item is there"}
+		}
+	}
+	steps := w.head - first
+	return calls.finish(steps, steps*(churnItemBytes+generate.StorageKeyBytes), live), nil
+}
+
+// check compares every byte of the store with what must be there.
+func (w *window) check() error {
+	expected := uint64(0)
+	for i := w.head; i < w.tail; i++ {
+		w.fill(i)
+		expected += generate.Checksum(w.keyOf(i), w.val)
+	}
+	return withReader(w.store, func(reader Reader) error { return fullScan(reader, w.tail-w.head, expected) })
+}
+
+func longReader(run *mixed, live uint64, budget budget, r *Recorder) error {
+	period := min(max(budget.time/60, 100*time.Millisecond), 5*time.Second)
+	budget.ops = min(budget.ops, live)
+	reader, err := run.store.Reader()
+	if err != nil {
+		return err
+	}
+	err = r.row("overwrites under a long reader", func() (outcome, error) {
+		return run.run(mix{percent: [5]uint64{0, 0, 100, 0, 0}, ask: generate.Uniform}, budget, period)
+	})
+	if err := errors.Join(err, r.drain(run.store)); err != nil {
+		return errors.Join(err, reader.Close())
+	}
+	expected := uint64(0)
+	for i := range live {
+		run.fill(i, 0, run.val)
+		expected += generate.Checksum(run.keyOf(i), run.val)
+	}
+	err = r.check(fullScan(reader, live, expected))
+	err = errors.Join(err, r.sizeRow("size under a long reader"), reader.Close())
+	if err := errors.Join(err, r.drain(run.store)); err != nil {
+		return err
+	}
+	return errors.Join(r.sizeRow("size after the long reader"), r.check(run.fullCheck()))
+}

@@ -1,0 +1,67 @@
+//! Engines by what their transactions guarantee: a chart shows each class under its name, so that none is held against another in silence.
+
+use crate::machine::Context;
+use crate::report::summary::Summary;
+use esker_bench_api::Isolation;
+
+/// From the strongest to the weakest.
+const ORDER: [Isolation; 4] =
+    [Isolation::Serializable, Isolation::Snapshot, Isolation::Batch, Isolation::Operation];
+
+/// The classes of a suite's engines, each with the places of its engines, in the suite's order. One class without a name where nothing is
+/// known.
+pub(super) fn classes(summary: &Summary, context: &Context) -> Vec<(&'static str, Vec<usize>)> {
+    let name_of = |engine: &str| {
+        let known = context.engines.iter().find(|known| known.name == engine)?;
+        ORDER.into_iter().map(Isolation::name).find(|name| *name == known.isolation)
+    };
+    let of_engines: Vec<_> =
+        summary.engines.iter().map(|(engine, _)| name_of(engine).unwrap_or("")).collect();
+    let places = |class: &'static str| {
+        let places = (0..of_engines.len()).filter(|at| of_engines[*at] == class);
+        (class, places.collect::<Vec<_>>())
+    };
+    let classes = ORDER.into_iter().map(Isolation::name).chain([""]).map(places);
+    classes.filter(|(_, places)| !places.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{EngineContext, Machine};
+    use crate::report::summary::tests::record;
+
+    #[test]
+    fn each_engine_stands_in_its_class_strongest_first() {
+        let records =
+            ["esker", "sled", "lmdb", "unknown", "redb"].map(|engine| record(engine, "len()", 1, Some(1.0)));
+        let summary = Summary::new(&records);
+        let known = [
+            ("esker", Isolation::Snapshot),
+            ("sled", Isolation::Batch),
+            ("lmdb", Isolation::Serializable),
+            ("redb", Isolation::Serializable),
+        ];
+        let engine = |(name, isolation): (&str, Isolation)| EngineContext {
+            name: name.to_owned(),
+            version: String::new(),
+            isolation: isolation.name().to_owned(),
+            options: Vec::new(),
+        };
+        let context = Context {
+            machine: Machine::describe(&std::env::temp_dir()),
+            commit: String::new(),
+            started_unix_s: 0,
+            command: String::new(),
+            engines: known.map(engine).to_vec(),
+        };
+        let at = |name: &str| summary.engines.iter().position(|(engine, _)| engine == name).unwrap();
+        let expected = [
+            ("serializable", vec![at("lmdb"), at("redb")]),
+            ("snapshot isolation", vec![at("esker")]),
+            ("atomic batches", vec![at("sled")]),
+            ("", vec![at("unknown")]),
+        ];
+        assert_eq!(classes(&summary, &context), expected);
+    }
+}

@@ -1,0 +1,332 @@
+//! Suite `churn`: as much is removed as is written, and the database has to stay small and quick all the same.
+//!
+//! ```text
+//! queue        push at the tail, pop at the head: a scan from the start finds the head behind everything that was popped
+//! expiry       a transaction writes one item and removes the oldest; then one live item and one expired item are read
+//! long reader  all items are overwritten while one snapshot from before is held; the snapshot is read to its end afterwards
+//! ```
+//!
+//! One thread, 8-byte keys, 512-byte values that compress to a half; 512 MiB of cache and 4 GiB of memory in all.
+//!
+//! CH1. Only calls of the engine are between two looks at the clock (MX1 of `mixed.rs`), and every answer is verified: what a pop takes is
+//!      the head, an expired item is gone, the snapshot has every byte of the time when it was taken.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use esker_bench_api::generate::checksum::{checksum, probe};
+use esker_bench_api::generate::distribution::Distribution;
+use esker_bench_api::generate::rng::Rng;
+use esker_bench_api::generate::storage::StorageItems;
+use esker_bench_api::results::{Better, Unit};
+use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
+
+use crate::recorder::{Outcome, Recorder};
+use crate::scale::Scale;
+use crate::suites::mixed::{Budget, Mix, Mixed};
+use crate::suites::storage_bench::VersionedItems;
+use crate::suites::verify::{expect, full_scan};
+use crate::suites::{Commits, Row, Suite};
+use crate::track::Track;
+
+const SEED: u64 = 31;
+const KEY_BYTES: u64 = 8;
+const VALUE_BYTES: usize = 512;
+const ITEM_BYTES: u64 = KEY_BYTES + VALUE_BYTES as u64;
+const CACHE_BYTES: u64 = 512 << 20;
+const MEMORY_BYTES_MAX: u64 = 4 << 30;
+const LOAD_BATCH: u64 = 1000;
+const UPDATES: Mix = Mix { percent: [0, 0, 100, 0, 0], scan_items: 0, scan_is_uniform: false };
+
+const QUEUE: [&str; 2] = ["queue", "size of the queue"];
+const EXPIRY: [&str; 2] = ["expiry", "size with expiry"];
+const LONG_READER: [&str; 3] =
+    ["overwrites under a long reader", "size under a long reader", "size after the long reader"];
+
+pub(crate) struct ChurnSuite;
+
+/// Items that are alive at any time.
+fn live_items(scale: Scale) -> u64 {
+    match scale {
+        Scale::Quick => 20_000,
+        Scale::Seed => 200_000,
+        Scale::Full => 2_000_000,
+        Scale::Test => 50,
+    }
+}
+
+fn budget(scale: Scale) -> Budget {
+    let (seconds, ops) = match scale {
+        Scale::Quick => (2, u64::MAX),
+        Scale::Seed => (20, u64::MAX),
+        Scale::Full => (300, u64::MAX),
+        // So many and no more, that a traced run and an untraced one do the same.
+        Scale::Test => (3600, 300),
+    };
+    Budget { time: Duration::from_secs(seconds), ops }
+}
+
+impl Suite for ChurnSuite {
+    fn name(&self) -> &'static str {
+        "churn"
+    }
+
+    fn summary(&self) -> &'static str {
+        "a queue, items that expire, overwrites under a long reader: 8-byte keys, 512-byte values of which half repeats, one thread, async"
+    }
+
+    fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
+        Some(MEMORY_BYTES_MAX)
+    }
+
+    fn disk_bytes_max(&self, scale: Scale) -> u64 {
+        if scale == Scale::Test { 1 << 30 } else { 20 << 30 }
+    }
+
+    fn rows(&self, scale: Scale) -> Vec<Row> {
+        let (seconds, items) = (budget(scale).time.as_secs(), live_items(scale));
+        let rate = |group, name: &str, work: String| Row {
+            commits: Commits::NoSync(0),
+            weight: seconds + items / 50_000,
+            group,
+            ..Row::rate(Unit::OpsPerSecond, name, work)
+        };
+        let size = |group, name: &str, work: &str| Row {
+            unit: Unit::Bytes,
+            better: Better::Lower,
+            group,
+            ..Row::time(name, work)
+        };
+        vec![
+            rate(
+                0,
+                QUEUE[0],
+                format!(
+                    "push one item, scan from the start to the head, remove it; {items} in the queue; {seconds} s"
+                ),
+            ),
+            size(0, QUEUE[1], "bytes that the files occupy after it"),
+            rate(
+                1,
+                EXPIRY[0],
+                format!(
+                    "one transaction writes an item and removes the oldest, then a live and an expired one are read; {items} alive; {seconds} s"
+                ),
+            ),
+            size(1, EXPIRY[1], "bytes that the files occupy after it"),
+            rate(
+                2,
+                LONG_READER[0],
+                format!(
+                    "one overwrite a transaction of {items} items, as many overwrites, while a snapshot is held; {seconds} s at most"
+                ),
+            ),
+            size(2, LONG_READER[1], "bytes that the files occupy while it is held"),
+            size(
+                2,
+                LONG_READER[2],
+                "bytes that the files occupy once it is gone and background work is done",
+            ),
+        ]
+    }
+
+    fn run(
+        &self,
+        engine: &dyn Engine,
+        scale: Scale,
+        group: usize,
+        recorder: &mut Recorder,
+    ) -> Result<(), Failure> {
+        let needed = [Some(Feature::AsyncCommits), (group == 2).then_some(Feature::Snapshots)];
+        if let Some(why) = needed.into_iter().flatten().find_map(|feature| engine.cannot(feature)) {
+            return recorder.cannot_rest(why);
+        }
+        let options = OpenOptions {
+            value_bytes: VALUE_BYTES as u64,
+            durability: Durability::Async,
+            ..OpenOptions::with_cache(CACHE_BYTES)
+        };
+        let dir = recorder.dir().to_path_buf();
+        let store = engine.open(&dir, &options)?;
+        // A queue's keys are in the order in which they are pushed.
+        let items = VersionedItems { items: StorageItems::new(SEED, group == 0), value_bytes: VALUE_BYTES };
+        let live = live_items(scale);
+        let mut mixed = Mixed::new(items, &*store, SEED);
+        mixed.load(live, LOAD_BATCH)?;
+        recorder.drain(&*store)?;
+        if group == 2 {
+            return long_reader(&mut mixed, live, budget(scale), recorder);
+        }
+        let (items, store) = (mixed.records.items, &*store);
+        let mut window = Window { items, store, head: 0, tail: live, rng: Rng::new(SEED), value: Vec::new() };
+        let [row, size] = [QUEUE, EXPIRY][group];
+        recorder.row(row, || match group {
+            0 => window.queue(Calls::new(&["push", "pop"], budget(scale), &dir)?),
+            _ => window.expiry(Calls::new(
+                &["replace", "read", "read of an expired item"],
+                budget(scale),
+                &dir,
+            )?),
+        })?;
+        recorder.drain(store)?;
+        recorder.check(|| window.check())?;
+        recorder.size_row(size)
+    }
+}
+
+/// Calls of the engine, each between two looks at the clock.
+struct Calls {
+    track: Track,
+    busy: Duration,
+    budget: Budget,
+}
+
+impl Calls {
+    fn new(kinds: &[&'static str], budget: Budget, dir: &Path) -> Result<Self, Failure> {
+        let period = (budget.time / 60).clamp(Duration::from_millis(100), Duration::from_secs(5));
+        Ok(Self { track: Track::new(kinds, period, dir)?, busy: Duration::ZERO, budget })
+    }
+
+    fn are_left(&self) -> bool {
+        self.track.ops() < self.budget.ops && self.track.elapsed() < self.budget.time
+    }
+
+    fn call<T>(&mut self, kind: usize, call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+        let from = Instant::now();
+        let answer = call()?;
+        let to = Instant::now();
+        self.busy += to - from;
+        self.track.record(kind, from, to, 1);
+        Ok(answer)
+    }
+
+    /// Sums up `commits` commits that wrote so many bytes of keys and values.
+    fn finish(self, commits: u64, user_written_bytes: u64, live: u64) -> Outcome {
+        let (ops, wall) = (self.track.ops(), self.track.elapsed());
+        let mut detail = self.track.finish("closed");
+        detail.figures.insert("wall ops/s".to_owned(), ops as f64 / wall.as_secs_f64());
+        Outcome {
+            seconds: Some(self.busy.as_secs_f64()),
+            ops: Some(ops),
+            commits: Some(commits),
+            user_written_bytes,
+            live_bytes: live * ITEM_BYTES,
+            detail: Some(detail),
+            ..Outcome::default()
+        }
+    }
+}
+
+/// Items `head..tail` are alive; those before it were removed, the others come.
+struct Window<'a> {
+    items: StorageItems,
+    store: &'a dyn Store,
+    head: u64,
+    tail: u64,
+    rng: Rng,
+    value: Vec<u8>,
+}
+
+impl Window<'_> {
+    fn fill(&mut self, i: u64) -> u64 {
+        self.value.resize(VALUE_BYTES, 0);
+        self.items.value(i, 0, &mut self.value);
+        probe(&self.value)
+    }
+
+    fn queue(&mut self, mut calls: Calls) -> Result<Outcome, Failure> {
+        const PUSH: usize = 0;
+        const POP: usize = 1;
+        let (live, first) = (self.tail - self.head, self.head);
+        while calls.are_left() {
+            self.fill(self.tail);
+            let (key, value, store) = (self.items.key(self.tail), &self.value, self.store);
+            calls.call(PUSH, || store.write(&mut |writer| writer.put(&key, value)))?;
+            self.tail += 1;
+            let (mut head, mut got) = (Vec::new(), 0);
+            calls.call(POP, || {
+                store.range(&[], 1, &mut |key, value| {
+                    head = key.to_vec();
+                    got = probe(value);
+                })?;
+                store.write(&mut |writer| writer.remove(&head))
+            })?;
+            if *head != self.items.key(self.head) {
+                return Err(Failure::Wrong("what was popped was not the head".to_owned()));
+            }
+            let expected = self.fill(self.head);
+            expect("the value that was popped", got, expected)?;
+            self.head += 1;
+        }
+        let steps = self.head - first;
+        Ok(calls.finish(2 * steps, steps * (ITEM_BYTES + KEY_BYTES), live))
+    }
+
+    fn expiry(&mut self, mut calls: Calls) -> Result<Outcome, Failure> {
+        const REPLACE: usize = 0;
+        const READ: usize = 1;
+        const READ_EXPIRED: usize = 2;
+        let (live, first, store) = (self.tail - self.head, self.head, self.store);
+        while calls.are_left() {
+            self.fill(self.tail);
+            let (new, old, value) = (self.items.key(self.tail), self.items.key(self.head), &self.value);
+            calls.call(REPLACE, || {
+                store.write(&mut |writer| {
+                    writer.put(&new, value)?;
+                    writer.remove(&old)
+                })
+            })?;
+            self.head += 1;
+            self.tail += 1;
+            let alive = self.head + self.rng.below(live);
+            let (key, mut got) = (self.items.key(alive), 0);
+            calls.call(READ, || store.get(&key, &mut |value| got = probe(value)))?;
+            let expected = self.fill(alive);
+            expect("the value of a live item", got, expected)?;
+            let key = self.items.key(self.rng.below(self.head));
+            let found = calls.call(READ_EXPIRED, || store.get(&key, &mut |_| ()))?;
+            expect("an expired item that is there", u64::from(found), 0)?;
+        }
+        let steps = self.head - first;
+        Ok(calls.finish(steps, steps * (ITEM_BYTES + KEY_BYTES), live))
+    }
+
+    /// Compares every byte of the store with what must be there.
+    fn check(&mut self) -> Result<(), Failure> {
+        let mut expected = 0_u64;
+        for i in self.head..self.tail {
+            self.fill(i);
+            expected = expected.wrapping_add(checksum(&self.items.key(i), &self.value));
+        }
+        full_scan(&mut *self.store.reader()?, self.tail - self.head, expected)
+    }
+}
+
+fn long_reader(
+    mixed: &mut Mixed<'_, VersionedItems>,
+    live: u64,
+    budget: Budget,
+    recorder: &mut Recorder,
+) -> Result<(), Failure> {
+    let [overwrites, size_under, size_after] = LONG_READER;
+    let (store, items, dir): (_, _, PathBuf) =
+        (mixed.store, mixed.records.items, recorder.dir().to_path_buf());
+    let period = (budget.time / 60).clamp(Duration::from_millis(100), Duration::from_secs(5));
+    let budget = Budget { ops: budget.ops.min(live), ..budget };
+    let mut reader = store.reader()?;
+    recorder.row(overwrites, || mixed.run(UPDATES, &Distribution::Uniform, budget, period, &dir))?;
+    recorder.drain(store)?;
+    recorder.check(|| {
+        let (mut expected, mut value) = (0_u64, vec![0; VALUE_BYTES]);
+        for i in 0..live {
+            items.value(i, 0, &mut value);
+            expected = expected.wrapping_add(checksum(&items.key(i), &value));
+        }
+        full_scan(&mut *reader, live, expected)
+    })?;
+    recorder.size_row(size_under)?;
+    drop(reader);
+    recorder.drain(store)?;
+    recorder.size_row(size_after)?;
+    recorder.check(|| mixed.full_check())
+}

@@ -1,0 +1,140 @@
+//! Suite `sizes`: the same work on three sizes of data, held against the memory that there is: in the engine's cache, in memory, beyond
+//! memory. An engine that is first on one size of data need not be first on the next.
+//!
+//! ```text
+//! a database for each size: load, drain -> updates for a fixed time, drain -> reads for a fixed time -> every byte checked
+//! ```
+//!
+//! One thread, 8-byte keys, 512-byte values that compress to a half, all items drawn alike; 128 MiB of cache and 512 MiB of memory in all,
+//! page cache included.
+
+use std::time::Duration;
+
+use esker_bench_api::generate::distribution::Distribution;
+use esker_bench_api::generate::storage::StorageItems;
+use esker_bench_api::results::Unit;
+use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
+
+use crate::recorder::Recorder;
+use crate::scale::Scale;
+use crate::suites::mixed::{Budget, Mix, Mixed};
+use crate::suites::storage_bench::VersionedItems;
+use crate::suites::{Commits, Row, Suite};
+
+const SEED: u64 = 29;
+const VALUE_BYTES: usize = 512;
+const CACHE_BYTES: u64 = 128 << 20;
+const MEMORY_BYTES_MAX: u64 = 512 << 20;
+const LOAD_BATCH: u64 = 1000;
+const UPDATES: Mix = Mix { percent: [0, 0, 100, 0, 0], scan_items: 0, scan_is_uniform: false };
+const READS: Mix = Mix { percent: [100, 0, 0, 0, 0], scan_items: 0, scan_is_uniform: false };
+
+pub(crate) struct SizesSuite;
+
+/// What a group works on: how its rows are named, and its items: a quarter of the cache, half of the memory, three times the memory (at
+/// `quick` twice).
+fn sizes(scale: Scale) -> [(&'static str, u64); 3] {
+    let items = match scale {
+        Scale::Quick => [60_000, 500_000, 2_000_000],
+        Scale::Seed | Scale::Full => [60_000, 500_000, 3_000_000],
+        Scale::Test => [40, 80, 160],
+    };
+    let [cached, in_memory, beyond] = items;
+    [("in cache", cached), ("in memory", in_memory), ("beyond memory", beyond)]
+}
+
+fn budget(scale: Scale) -> Budget {
+    let (seconds, ops) = match scale {
+        Scale::Quick => (2, u64::MAX),
+        Scale::Seed => (20, u64::MAX),
+        Scale::Full => (300, u64::MAX),
+        // So many and no more, that a traced run and an untraced one do the same.
+        Scale::Test => (3600, 200),
+    };
+    Budget { time: Duration::from_secs(seconds), ops }
+}
+
+fn row_names(size: &str) -> [String; 2] {
+    ["updates", "reads"].map(|work| format!("{work}, data {size}"))
+}
+
+impl Suite for SizesSuite {
+    fn name(&self) -> &'static str {
+        "sizes"
+    }
+
+    fn summary(&self) -> &'static str {
+        "three sizes of data against 128 MiB of cache and 512 MiB in all: 8-byte keys, 512-byte values of which half repeats, all drawn alike"
+    }
+
+    fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
+        Some(MEMORY_BYTES_MAX)
+    }
+
+    fn disk_bytes_max(&self, scale: Scale) -> u64 {
+        if scale == Scale::Test { 1 << 30 } else { 20 << 30 }
+    }
+
+    fn rows(&self, scale: Scale) -> Vec<Row> {
+        let seconds = budget(scale).time.as_secs();
+        let rows = |(group, (size, items)): (usize, (&str, u64))| {
+            let [updates, reads] = row_names(size);
+            let mib = (items * (8 + VALUE_BYTES as u64)) >> 20;
+            let of_items = format!("{items} items ({mib} MiB), {seconds} s");
+            [
+                Row {
+                    commits: Commits::NoSync(0),
+                    weight: seconds + items / 50_000,
+                    group,
+                    ..Row::rate(
+                        Unit::OpsPerSecond,
+                        updates,
+                        format!("one overwrite a transaction, async; {of_items}"),
+                    )
+                },
+                Row {
+                    weight: seconds,
+                    group,
+                    ..Row::rate(
+                        Unit::OpsPerSecond,
+                        reads,
+                        format!("gets, after the updates have been paid for; {of_items}"),
+                    )
+                },
+            ]
+        };
+        sizes(scale).into_iter().enumerate().flat_map(rows).collect()
+    }
+
+    fn run(
+        &self,
+        engine: &dyn Engine,
+        scale: Scale,
+        group: usize,
+        recorder: &mut Recorder,
+    ) -> Result<(), Failure> {
+        let (size, count) = sizes(scale)[group];
+        let [updates, reads] = row_names(size);
+        if let Some(why) = engine.cannot(Durability::Async.feature()) {
+            return recorder.cannot_rest(why);
+        }
+        let options = OpenOptions {
+            value_bytes: VALUE_BYTES as u64,
+            durability: Durability::Async,
+            ..OpenOptions::with_cache(CACHE_BYTES)
+        };
+        let dir = recorder.dir().to_path_buf();
+        let store = engine.open(&dir, &options)?;
+        let items = VersionedItems { items: StorageItems::new(SEED, false), value_bytes: VALUE_BYTES };
+        let mut mixed = Mixed::new(items, &*store, SEED);
+        mixed.load(count, LOAD_BATCH)?;
+        recorder.drain(&*store)?;
+        let budget = budget(scale);
+        let period = (budget.time / 60).clamp(Duration::from_millis(100), Duration::from_secs(5));
+        for (row, mix) in [(updates, UPDATES), (reads, READS)] {
+            recorder.row(&row, || mixed.run(mix, &Distribution::Uniform, budget, period, &dir))?;
+            recorder.drain(&*store)?;
+        }
+        recorder.check(|| mixed.full_check())
+    }
+}
