@@ -18,8 +18,9 @@ import (
 type badgerEngine struct{}
 
 const (
-	badgerProcs      = 128
-	badgerInlineSize = 1 << 20 // ValueThreshold, the default: values of so many bytes and more are in the value log
+	badgerProcs       = 128
+	badgerLargeValues = 4 << 10 // suites with values of so many bytes and more use the value log
+	badgerThreshold   = 1 << 10 // ValueThreshold there
 )
 
 func (badgerEngine) Name() string      { return "badger" }
@@ -34,11 +35,13 @@ func (badgerEngine) Options() []lab.Option {
 		lab.Set("BlockCacheSize", "the suite's cache", "its cache of blocks", "docs of WithBlockCacheSize"),
 		lab.Set("IndexCacheSize", "0, the default", "all indexes stay in memory", "docs of WithIndexCacheSize"),
 		lab.Set("MemTableSize", "64 MiB or the suite's write buffer", "the default, or the suite's limit", "docs of WithMemTableSize"),
-		lab.Set("sync commits", "WithSyncWrites(true)", "an msync with each commit; to change it the database is closed and opened", "docs of WithSyncWrites"),
+		lab.Set("ValueThreshold", "1 KiB where the suite's values are of 4 KiB and more", "the value log is its answer to large values; its own write benchmark has this threshold", "badger/cmd/write_bench.go; docs of WithValueThreshold"),
+		lab.Set("sync commits, many writers", "WithSyncWrites(true)", "an msync of its log with each commit", "docs of WithSyncWrites"),
+		lab.Set("sync commits, one writer", "WithSyncWrites(false), and DB.Sync after each commit", "the same two msyncs; the database need not be closed, which empties its cache, to go on without syncs", "docs of DB.Sync"),
 		lab.Set("async and nosync commits", "WithSyncWrites(false)", "the default: survives the process, and a power cut loses the newest commits", "docs of WithSyncWrites"),
 		lab.Set("key-only walks", "PrefetchValues false", "leaves values unread", "docs of IteratorOptions; quickstart, Key-only iteration"),
-		lab.Set("range reads of values below 1 MiB", "PrefetchValues false", "such values lie in the tables beside their keys (ValueThreshold): to fetch them ahead is a goroutine for nothing", "docs of IteratorOptions.PrefetchValues and WithValueThreshold"),
-		lab.Set("range reads of larger values", "PrefetchSize: what the row reads, at most 100", "fetching ahead beyond the range would be work that nobody asked for", "docs of IteratorOptions.PrefetchSize"),
+		lab.Set("range reads of values in tables", "PrefetchValues false", "values below ValueThreshold lie beside their keys: to fetch them ahead is a goroutine for nothing", "docs of IteratorOptions.PrefetchValues and WithValueThreshold"),
+		lab.Set("range reads of values in the log", "PrefetchSize: what the row reads, at most 100", "fetching ahead beyond the range would be work that nobody asked for", "docs of IteratorOptions.PrefetchSize"),
 		lab.Set("compaction", "close, open, Flatten, then RunValueLogGC(0.5) until nothing is rewritten", "its full compaction; nothing but closing brings what is in memory into tables", "docs of DB.Flatten and DB.RunValueLogGC"),
 	}
 }
@@ -52,23 +55,27 @@ func (badgerEngine) Cannot(feature lab.Feature) string {
 
 func (badgerEngine) Open(dir string, options lab.OpenOptions) (lab.Store, error) {
 	runtime.GOMAXPROCS(badgerProcs)
-	store := &badgerStore{dir: dir, options: options}
+	store := &badgerStore{dir: dir, options: options, syncsItself: options.ConcurrentWrites > 1}
 	return store, store.open()
 }
 
 type badgerStore struct {
-	dir     string
-	options lab.OpenOptions
-	db      *badger.DB
+	dir         string
+	options     lab.OpenOptions
+	syncsItself bool // with each commit; otherwise DB.Sync follows those that must
+	db          *badger.DB
 }
 
 func (s *badgerStore) open() error {
 	o := badger.DefaultOptions(s.dir).
 		WithBlockCacheSize(s.options.CacheBytes).
-		WithSyncWrites(s.options.Durability == lab.Sync).
+		WithSyncWrites(s.syncsItself && s.options.Durability == lab.Sync).
 		WithLogger(nil)
 	if s.options.WriteBufferBytes > 0 {
 		o = o.WithMemTableSize(s.options.WriteBufferBytes)
+	}
+	if s.options.ValueBytes >= badgerLargeValues {
+		o = o.WithValueThreshold(badgerThreshold)
 	}
 	db, err := badger.Open(o)
 	s.db = db
@@ -80,7 +87,13 @@ func (s *badgerStore) SetDurability(durability lab.Durability) error {
 		return nil
 	}
 	s.options.Durability = durability
-	return s.reopen() // S4
+	switch { // S4
+	case s.syncsItself:
+		return s.reopen()
+	case durability == lab.Sync:
+		return s.db.Sync()
+	}
+	return nil
 }
 
 // reopen writes what is in memory into tables and syncs everything.
@@ -97,7 +110,10 @@ func (s *badgerStore) Write(work func(lab.Writer) error) error {
 	if err := work(badgerWriter{txn}); err != nil {
 		return tooLarge(err)
 	}
-	return tooLarge(txn.Commit())
+	if err := txn.Commit(); err != nil || s.syncsItself || s.options.Durability != lab.Sync {
+		return tooLarge(err)
+	}
+	return s.db.Sync()
 }
 
 func tooLarge(err error) error {
@@ -108,7 +124,7 @@ func tooLarge(err error) error {
 }
 
 func (s *badgerStore) Reader() (lab.Reader, error) {
-	return &badgerReader{s.db.NewTransaction(false), s.options.ValueBytes >= badgerInlineSize}, nil
+	return &badgerReader{s.db.NewTransaction(false), s.options.ValueBytes >= badgerLargeValues}, nil
 }
 
 func (s *badgerStore) Get(key []byte, visit func([]byte)) (bool, error) {

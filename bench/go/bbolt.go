@@ -7,6 +7,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -34,13 +35,13 @@ func (bboltEngine) Isolation() string { return "serializable" }
 func (bboltEngine) Options() []lab.Option {
 	return []lab.Option{
 		lab.Set("FreelistType", "hashmap", "faster than the default array on large files, and its coming default", "etcd, server/storage/backend/backend.go; bbolt, db.go"),
-		lab.Set("NoFreelistSync", "true", "the freelist is not written with each commit but found again at opening", "etcd, server/storage/backend/backend.go; docs of Options.NoFreelistSync"),
+		lab.Set("NoFreelistSync", "true", "the freelist is not written with each commit but found again at opening, which looks at every page", "etcd, server/storage/backend/backend.go; docs of Options.NoFreelistSync"),
 		lab.Set("InitialMmapSize", "64 GiB", "address space ahead of need, so that a growing file never waits for readers", "docs of Options.InitialMmapSize; etcd gives 10 GiB"),
 		lab.Set("cache", "the page cache", "bbolt has no cache of its own", "README, Caveats & Limitations"),
 		lab.Set("nosync commits", "DB.NoSync", "switched on for those rows only", "docs of DB.NoSync"),
 		lab.Set("many writers at once", "DB.Batch with MaxBatchSize: as many as there are", "its way to share a sync; with its default of 1,000 a batch of fewer writers would wait 10 ms each time for more", "README, Batch read-write transactions; docs of DB.MaxBatchSize"),
 		lab.Set("compression", "none", "bbolt has none", ""),
-		lab.Set("compaction", "bbolt.Compact into a new file, renamed over the old", "its only compaction, as its command does it", "README; docs of Compact"),
+		lab.Set("compaction", "bbolt.Compact into a new file, renamed over the old", "its only compaction, as its command does it with --no-sync; the new file is synced before it is renamed", "README; docs of Compact"),
 	}
 }
 
@@ -139,14 +140,16 @@ func (s *bboltStore) Range(from []byte, limit uint64, visit func(key, value []by
 
 func (s *bboltStore) Compact() error {
 	compacted := s.path + ".compacted"
-	target, err := bolt.Open(compacted, 0o644, &bolt.Options{NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	target, err := bolt.Open(compacted, 0o644, &bolt.Options{
+		NoFreelistSync: true, FreelistType: bolt.FreelistMapType, NoSync: true, // synced once, before it takes the old one's place
+	})
 	if err != nil {
 		return err
 	}
 	if err := bolt.Compact(target, s.db, bboltCompactBytes); err != nil {
 		return err
 	}
-	if err := target.Close(); err != nil {
+	if err := errors.Join(target.Sync(), target.Close()); err != nil {
 		return err
 	}
 	if err := s.db.Close(); err != nil {

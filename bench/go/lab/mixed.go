@@ -2,7 +2,7 @@ package lab
 
 // A mix of operations on one thread, each drawn at random and each verified: crates/esker-bench/src/suites/mixed.rs in Go.
 //
-// MX1. Only the engine's call is between the two looks at the clock; drawing, making values and verifying are not. The value of
+// MX1. Only the engine's call is between the two looks at the clock; drawing, making values and closures, and verifying are not. The value of
 //      the row is operations over the time within calls: what the harness costs differs by language. The rate over all of the time
 //      stands beside it as a figure.
 // MX2. The newest version of every record is remembered, so that an old answer is as wrong as none.
@@ -170,8 +170,9 @@ func (m *mixed) read(ask generate.Distribution) (from, to time.Time, err error) 
 	i := m.drawItem(ask)
 	key := m.keyOf(i)
 	got := uint64(0)
+	visit := func(value []byte) { got = generate.Probe(value) }
 	from = time.Now()
-	_, err = m.store.Get(key, func(value []byte) { got = generate.Probe(value) })
+	_, err = m.store.Get(key, visit)
 	to = time.Now()
 	return from, to, cmp.Or(err, expect("the value that a get returned", got, m.expected(i)))
 }
@@ -183,8 +184,7 @@ func (m *mixed) scan(mix mix) (from, to time.Time, err error) {
 		limit = 1 + m.rng.Below(mix.scanItems)
 	}
 	seen := 0
-	from = time.Now()
-	_, err = m.store.Range(first, limit, func(key, value []byte) {
+	visit := func(key, value []byte) {
 		if seen == len(m.scanned) {
 			m.scanned = append(m.scanned, scannedItem{})
 		}
@@ -192,7 +192,9 @@ func (m *mixed) scan(mix mix) (from, to time.Time, err error) {
 		slot.key = append(slot.key[:0], key...)
 		slot.probe = generate.Probe(value)
 		seen++
-	})
+	}
+	from = time.Now()
+	_, err = m.store.Range(first, limit, visit)
 	to = time.Now()
 	if err != nil {
 		return from, to, err
@@ -230,13 +232,15 @@ func (m *mixed) write(kind int, ask generate.Distribution) (from, to time.Time, 
 	}
 	key := m.keyOf(i)
 	m.fill(i, version, m.val)
+	visit := func(value []byte) { got = generate.Probe(value) }
+	put := func(w Writer) error { return w.Put(key, m.val) }
 	from = time.Now()
 	if kind == kindReadModifyWrite {
-		if _, err = m.store.Get(key, func(value []byte) { got = generate.Probe(value) }); err != nil {
+		if _, err = m.store.Get(key, visit); err != nil {
 			return from, from, err
 		}
 	}
-	err = m.store.Write(func(w Writer) error { return w.Put(key, m.val) })
+	err = m.store.Write(put)
 	to = time.Now()
 	if kind == kindInsert {
 		m.versions = append(m.versions, 0)

@@ -1,7 +1,7 @@
 //! RocksDB for the lab: TransactionDB, as canopydb's page ran it, with the basic tuning that RocksDB's wiki advises.
 //!
 //! ```text
-//! Store::write -> one pessimistic transaction, commit (one write of the WAL, one fdatasync)
+//! Store::write -> one batch, written as a transaction of its own: its keys locked, one write of the WAL, one fdatasync
 //! Reader       -> one snapshot; values are pinned in the block cache and lent
 //! ```
 //!
@@ -9,8 +9,7 @@
 //!     all keys, and opens the TransactionDB again. Opening and closing count into its time.
 //! R2. `manual_wal_flush` is an option of an open database, so it is on wherever nosync commits may come (the database is not opened for
 //!     async ones): a synced commit flushes its log by itself then, an async one is followed by `flush_wal(false)`.
-//! R3. A transaction that would wait for one that waits for it is told so at once, rolls back and runs again: locks are taken in the order of
-//!     the work, which may be any.
+//! R3. A batch whose keys could not be locked in time is written again. Its keys are locked in their order, so no two batches wait for each other.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -22,8 +21,8 @@ use esker_bench_api::{
 };
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType,
-    DBRawIteratorWithThreadMode, Error, ErrorKind, MultiThreaded, Options, SnapshotWithThreadMode,
-    Transaction, TransactionDB, TransactionDBOptions, TransactionOptions, WriteOptions,
+    DBRawIteratorWithThreadMode, ErrorKind, MultiThreaded, Options, ReadOptions, SnapshotWithThreadMode,
+    TransactionDB, TransactionDBOptions, WriteBatchWithTransaction, WriteOptions,
 };
 
 /// The binding tells properties, which `drain` needs, of this mode only; the mode is about column families and changes nothing else.
@@ -57,15 +56,9 @@ impl Engine for RocksDb {
         &[
             EngineOption {
                 option: "TransactionDB",
-                value: "pessimistic transactions, its defaults",
-                reason: "the mode of canopydb's page; a snapshot is not taken for a transaction that only writes",
-                pointer: "arthurprs/redb, branch canopy-benchmarks; RocksDB wiki, Transactions",
-            },
-            EngineOption {
-                option: "deadlock_detect",
-                value: "on; such a transaction runs again",
-                reason: "many transactions at once lock several keys each, in any order: without it a deadlock lasts until a lock times out, 1 s",
-                pointer: "RocksDB wiki, Transactions; include/rocksdb/utilities/transaction_db.h, deadlock_detect",
+                value: "pessimistic transactions, its defaults; what only writes is a batch, TransactionDB::Write",
+                reason: "the mode of canopydb's page; an indexed transaction is for those that read what they wrote, a batch locks its keys all the same",
+                pointer: "arthurprs/redb, branch canopy-benchmarks; RocksDB wiki, Transactions; utilities/transaction.h, DisableIndexing",
             },
             EngineOption {
                 option: "block_cache",
@@ -104,10 +97,10 @@ impl Engine for RocksDb {
                 pointer: "RocksDB wiki, MemTable",
             },
             EngineOption {
-                option: "enable_blob_files, min_blob_size",
-                value: "on from 4 KiB where the suite's values are that large",
-                reason: "BlobDB is RocksDB's answer to large values",
-                pointer: "RocksDB wiki, BlobDB",
+                option: "enable_blob_files, min_blob_size, blob_cache",
+                value: "on from 4 KiB where the suite's values are that large; the block cache",
+                reason: "BlobDB is RocksDB's answer to large values; without a cache each read of one is from its file",
+                pointer: "RocksDB wiki, BlobDB; include/rocksdb/advanced_options.h, blob_cache",
             },
             EngineOption {
                 option: "async commits",
@@ -133,7 +126,8 @@ impl Engine for RocksDb {
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
         let cache_bytes = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
         let mut table = BlockBasedOptions::default();
-        table.set_block_cache(&Cache::new_lru_cache(cache_bytes));
+        let cache = Cache::new_lru_cache(cache_bytes);
+        table.set_block_cache(&cache);
         table.set_bloom_filter(10.0, false);
         let mut db_options = Options::default();
         db_options.create_if_missing(true);
@@ -150,6 +144,7 @@ impl Engine for RocksDb {
             db_options.set_min_blob_size(LARGE_VALUE_BYTES);
             db_options.set_blob_compression_type(DBCompressionType::Lz4);
             db_options.set_enable_blob_gc(true);
+            db_options.set_blob_cache(&cache);
         }
         // R2
         let manual_wal_flush = options.durability != Durability::Async;
@@ -157,7 +152,8 @@ impl Engine for RocksDb {
         let db = Some(open_transactional(&db_options, dir)?);
         let dir = dir.to_path_buf();
         let durability = options.durability;
-        Ok(Box::new(RocksDbStore { dir, options: db_options, manual_wal_flush, db, durability }))
+        let (read, write) = (ReadOptions::default(), commit_options(durability));
+        Ok(Box::new(RocksDbStore { dir, options: db_options, manual_wal_flush, db, durability, read, write }))
     }
 
     fn isolation(&self) -> Isolation {
@@ -169,6 +165,12 @@ fn open_transactional(options: &Options, dir: &Path) -> Result<Db, Failure> {
     Db::open(options, &TransactionDBOptions::default(), dir).map_err(Failure::engine)
 }
 
+fn commit_options(durability: Durability) -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.set_sync(durability == Durability::Sync);
+    options
+}
+
 struct RocksDbStore {
     dir: PathBuf,
     options: Options,
@@ -177,6 +179,9 @@ struct RocksDbStore {
     /// R2.
     manual_wal_flush: bool,
     durability: Durability,
+    /// Those of every get and commit: to make them is an allocation.
+    read: ReadOptions,
+    write: WriteOptions,
 }
 
 impl RocksDbStore {
@@ -188,6 +193,7 @@ impl RocksDbStore {
 impl Store for RocksDbStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         self.durability = durability;
+        self.write = commit_options(durability);
         // S4
         if durability == Durability::Sync {
             self.db()?.flush_wal(true).map_err(Failure::engine)
@@ -197,23 +203,19 @@ impl Store for RocksDbStore {
     }
 
     fn write(&self, work: Work<'_>) -> Result<(), Failure> {
-        let mut options = WriteOptions::default();
-        options.set_sync(self.durability == Durability::Sync);
         let db = self.db()?;
-        let mut txn_options = TransactionOptions::default();
-        txn_options.set_deadlock_detect(true);
         // R3
         loop {
-            let mut writer =
-                RocksDbWriter { txn: db.transaction_opt(&options, &txn_options), conflicts: false };
-            let worked = work(&mut writer);
-            if writer.conflicts {
-                writer.txn.rollback().map_err(Failure::engine)?;
-                continue;
+            let mut writer = RocksDbWriter { batch: WriteBatchWithTransaction::default() };
+            work(&mut writer)?;
+            match db.write_opt(writer.batch, &self.write) {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain
+                    ) => {}
+                result => break result.map_err(Failure::engine)?,
             }
-            worked?;
-            writer.txn.commit().map_err(Failure::engine)?;
-            break;
         }
         // R2
         if self.manual_wal_flush && self.durability == Durability::Async {
@@ -223,11 +225,14 @@ impl Store for RocksDbStore {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
-        Ok(Box::new(RocksDbReader { snapshot: self.db()?.snapshot() }))
+        let db = self.db()?;
+        let (snapshot, mut read) = (db.snapshot(), ReadOptions::default());
+        read.set_snapshot(&snapshot);
+        Ok(Box::new(RocksDbReader { db, read, snapshot }))
     }
 
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.db()?.get_pinned(key).map_err(Failure::engine)?;
+        let value = self.db()?.get_pinned_opt(key, &self.read).map_err(Failure::engine)?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
 
@@ -265,41 +270,32 @@ impl Store for RocksDbStore {
     }
 }
 
-struct RocksDbWriter<'db> {
-    txn: Transaction<'db, Db>,
-    /// Whether a lock could not be had (R3).
-    conflicts: bool,
+struct RocksDbWriter {
+    batch: WriteBatchWithTransaction<true>,
 }
 
-impl RocksDbWriter<'_> {
-    fn locked(&mut self, result: Result<(), Error>) -> Result<(), Failure> {
-        result.map_err(|error| {
-            self.conflicts |=
-                matches!(error.kind(), ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain);
-            Failure::engine(error)
-        })
-    }
-}
-
-impl Writer for RocksDbWriter<'_> {
+impl Writer for RocksDbWriter {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        let result = self.txn.put(key, value);
-        self.locked(result)
+        self.batch.put(key, value);
+        Ok(())
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
-        let result = self.txn.delete(key);
-        self.locked(result)
+        self.batch.delete(key);
+        Ok(())
     }
 }
 
 struct RocksDbReader<'db> {
+    db: &'db Db,
+    /// Those of every get, of this snapshot.
+    read: ReadOptions,
     snapshot: SnapshotWithThreadMode<'db, Db>,
 }
 
 impl Reader for RocksDbReader<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.snapshot.get_pinned(key).map_err(Failure::engine)?;
+        let value = self.db.get_pinned_opt(key, &self.read).map_err(Failure::engine)?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
 

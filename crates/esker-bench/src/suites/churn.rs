@@ -8,6 +8,9 @@
 //!
 //! One thread, 8-byte keys, 512-byte values that compress to a half; 512 MiB of cache and 4 GiB of memory in all.
 //!
+//! Sizes after a row are those of the database closed and opened again: only then has each engine let go of what it keeps to write over, or
+//! has replaced. What stands under the long reader contains that.
+//!
 //! CH1. Only calls of the engine are between two looks at the clock (MX1 of `mixed.rs`), and every answer is verified: what a pop takes is
 //!      the head, an expired item is gone, the snapshot has every byte of the time when it was taken.
 
@@ -36,12 +39,15 @@ const ITEM_BYTES: u64 = KEY_BYTES + VALUE_BYTES as u64;
 const CACHE_BYTES: u64 = 512 << 20;
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 const LOAD_BATCH: u64 = 1000;
+/// Part of the items that is overwritten once more after the long reader has gone: several engines give space back within later commits only.
+const LATER_PART: u64 = 10;
 const UPDATES: Mix = Mix { percent: [0, 0, 100, 0, 0], scan_items: 0, scan_is_uniform: false };
 
 const QUEUE: [&str; 2] = ["queue", "size of the queue"];
 const EXPIRY: [&str; 2] = ["expiry", "size with expiry"];
 const LONG_READER: [&str; 3] =
     ["overwrites under a long reader", "size under a long reader", "size after the long reader"];
+const LONG_READER_GROUP: usize = 2;
 
 pub(crate) struct ChurnSuite;
 
@@ -102,10 +108,10 @@ impl Suite for ChurnSuite {
                 0,
                 QUEUE[0],
                 format!(
-                    "push one item, scan from the start to the head, remove it; {items} in the queue; {seconds} s"
+                    "push one item, scan from the start to the head (a queue that remembers its head is quicker on some engines), remove it; {items} in the queue; {seconds} s"
                 ),
             ),
-            size(0, QUEUE[1], "bytes that the files occupy after it"),
+            size(0, QUEUE[1], "bytes that the files occupy after it, closed and opened"),
             rate(
                 1,
                 EXPIRY[0],
@@ -113,7 +119,7 @@ impl Suite for ChurnSuite {
                     "one transaction writes an item and removes the oldest, then a live and an expired one are read; {items} alive; {seconds} s"
                 ),
             ),
-            size(1, EXPIRY[1], "bytes that the files occupy after it"),
+            size(1, EXPIRY[1], "bytes that the files occupy after it, closed and opened"),
             rate(
                 2,
                 LONG_READER[0],
@@ -121,7 +127,11 @@ impl Suite for ChurnSuite {
                     "one overwrite a transaction of {items} items, as many overwrites, while a snapshot is held; {seconds} s at most"
                 ),
             ),
-            size(2, LONG_READER[1], "bytes that the files occupy while it is held"),
+            size(
+                2,
+                LONG_READER[1],
+                "bytes that the files occupy while it is held, preallocated logs included",
+            ),
             size(
                 2,
                 LONG_READER[2],
@@ -137,7 +147,8 @@ impl Suite for ChurnSuite {
         group: usize,
         recorder: &mut Recorder,
     ) -> Result<(), Failure> {
-        let needed = [Some(Feature::AsyncCommits), (group == 2).then_some(Feature::Snapshots)];
+        let needed =
+            [Some(Feature::AsyncCommits), (group == LONG_READER_GROUP).then_some(Feature::Snapshots)];
         if let Some(why) = needed.into_iter().flatten().find_map(|feature| engine.cannot(feature)) {
             return recorder.cannot_rest(why);
         }
@@ -154,24 +165,39 @@ impl Suite for ChurnSuite {
         let mut mixed = Mixed::new(items, &*store, SEED);
         mixed.load(live, LOAD_BATCH)?;
         recorder.drain(&*store)?;
-        if group == 2 {
-            return long_reader(&mut mixed, live, budget(scale), recorder);
-        }
-        let (items, store) = (mixed.records.items, &*store);
-        let mut window = Window { items, store, head: 0, tail: live, rng: Rng::new(SEED), value: Vec::new() };
-        let [row, size] = [QUEUE, EXPIRY][group];
-        recorder.row(row, || match group {
-            0 => window.queue(Calls::new(&["push", "pop"], budget(scale), &dir)?),
-            _ => window.expiry(Calls::new(
-                &["replace", "read", "read of an expired item"],
-                budget(scale),
-                &dir,
-            )?),
-        })?;
-        recorder.drain(store)?;
-        recorder.check(|| window.check())?;
+        let size = if group == LONG_READER_GROUP {
+            long_reader(&mut mixed, live, budget(scale), recorder)?;
+            LONG_READER[2]
+        } else {
+            window(mixed.records.items, &*store, live, group, budget(scale), recorder)?
+        };
+        drop(mixed);
+        drop(store);
+        let store = engine.open(&dir, &options)?;
+        recorder.drain(&*store)?;
         recorder.size_row(size)
     }
+}
+
+/// The rows of a window of live items; returns the name of the row that sizes them.
+fn window(
+    items: StorageItems,
+    store: &dyn Store,
+    live: u64,
+    group: usize,
+    budget: Budget,
+    recorder: &mut Recorder,
+) -> Result<&'static str, Failure> {
+    let dir = recorder.dir().to_path_buf();
+    let mut window = Window { items, store, head: 0, tail: live, rng: Rng::new(SEED), value: Vec::new() };
+    let [row, size] = [QUEUE, EXPIRY][group];
+    recorder.row(row, || match group {
+        0 => window.queue(Calls::new(&["push", "pop"], budget, &dir)?),
+        _ => window.expiry(Calls::new(&["replace", "read", "read of an expired item"], budget, &dir)?),
+    })?;
+    recorder.drain(store)?;
+    recorder.check(|| window.check())?;
+    Ok(size)
 }
 
 /// Calls of the engine, each between two looks at the clock.
@@ -308,7 +334,7 @@ fn long_reader(
     budget: Budget,
     recorder: &mut Recorder,
 ) -> Result<(), Failure> {
-    let [overwrites, size_under, size_after] = LONG_READER;
+    let [overwrites, size_under, _] = LONG_READER;
     let (store, items, dir): (_, _, PathBuf) =
         (mixed.store, mixed.records.items, recorder.dir().to_path_buf());
     let period = (budget.time / 60).clamp(Duration::from_millis(100), Duration::from_secs(5));
@@ -326,7 +352,8 @@ fn long_reader(
     })?;
     recorder.size_row(size_under)?;
     drop(reader);
+    let later = Budget { ops: (live / LATER_PART).max(1), ..budget };
+    mixed.run(UPDATES, &Distribution::Uniform, later, period, &dir)?;
     recorder.drain(store)?;
-    recorder.size_row(size_after)?;
     recorder.check(|| mixed.full_check())
 }
