@@ -12,7 +12,7 @@ import (
 
 const (
 	sizesSeed       = 29
-	sizesValueBytes = 512
+	sizesValueBytes = 500
 	sizesCacheBytes = 128 << 20
 	sizesLoadBatch  = 1000
 	// Several memtables and the cache have to fit into the memory.
