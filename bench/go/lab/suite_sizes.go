@@ -79,7 +79,7 @@ func (s sizesSuite) Run(engine Engine, scale string, group int, r *Recorder) err
 	if err != nil {
 		return err
 	}
-	items := storageItems{generate.StorageItems{Seed: sizesSeed}, sizesValueBytes}
+	items := storageItems{generate.StorageItems{Seed: sizesSeed, Sequential: true}, sizesValueBytes}
 	run := newMixed(items, store, sizesSeed, r.dir)
 	if err := run.load(size.items, sizesLoadBatch); err != nil {
 		return err
