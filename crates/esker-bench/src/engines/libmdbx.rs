@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use signet_libmdbx::ffi::{MDBX_CP_COMPACT, MDBX_SUCCESS, mdbx_env_copy};
 use signet_libmdbx::tx::aliases::{RoTxUnsync, RwTxUnsync};
-use signet_libmdbx::{Database, Environment, Geometry, Mode, SyncMode, WriteFlags};
+use signet_libmdbx::{Database, Environment, EnvironmentFlags, Geometry, Mode, SyncMode, WriteFlags};
 
 use esker_bench_api::{
     Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reader, Store, Writer,
@@ -65,6 +65,13 @@ impl Engine for Libmdbx {
                 pointer: "mdbx.h, MDBX_WRITEMAP",
             },
             EngineOption {
+                option: "MDBX_NORDAHEAD",
+                value: "on where a suite reads at random in more data than memory holds, else off",
+                reason: "helps random reads when the database is larger than memory, and only then; off, mdbx itself decides whenever the file's size changes, by the memory \
+                         that the machine has left, and knows no limit of a control group",
+                pointer: "mdbx.h, MDBX_NORDAHEAD",
+            },
+            EngineOption {
                 option: "MDBX_NOSTICKYTHREADS",
                 value: "on",
                 reason: "the binding always sets it: a transaction is not tied to a thread",
@@ -109,8 +116,10 @@ impl Engine for Libmdbx {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        let mode = sync_mode(options.durability);
-        Ok(Box::new(LibmdbxStore { dir: dir.to_path_buf(), open: Some(Open::new(dir, mode)?), mode }))
+        let settings =
+            Settings { mode: sync_mode(options.durability), no_rdahead: options.random_beyond_memory };
+        let open = Some(Open::new(dir, settings)?);
+        Ok(Box::new(LibmdbxStore { dir: dir.to_path_buf(), open, settings }))
     }
 }
 
@@ -129,12 +138,20 @@ fn sync_mode(durability: Durability) -> SyncMode {
     }
 }
 
+/// What an environment is opened with.
+#[derive(Clone, Copy)]
+struct Settings {
+    /// L2.
+    mode: SyncMode,
+    no_rdahead: bool,
+}
+
 struct LibmdbxStore {
     dir: PathBuf,
     /// `None` only while it is closed and opened again.
     open: Option<Open>,
-    /// The mode of `open` (L2).
-    mode: SyncMode,
+    /// Those of `open`.
+    settings: Settings,
 }
 
 struct Open {
@@ -143,10 +160,10 @@ struct Open {
 }
 
 impl Open {
-    fn new(dir: &Path, sync_mode: SyncMode) -> Result<Self, Failure> {
+    fn new(dir: &Path, Settings { mode: sync_mode, no_rdahead }: Settings) -> Result<Self, Failure> {
         let mut builder = Environment::builder();
         builder.set_geometry(Geometry { size: Some(0..MAP_BYTES), ..Geometry::default() });
-        builder.set_flags(Mode::ReadWrite { sync_mode }.into());
+        builder.set_flags(EnvironmentFlags { no_rdahead, ..Mode::ReadWrite { sync_mode }.into() });
         if sync_mode == SyncMode::SafeNoSync {
             builder.set_sync_bytes(SYNC_BYTES);
         }
@@ -178,12 +195,12 @@ impl LibmdbxStore {
 impl Store for LibmdbxStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         let mode = sync_mode(durability);
-        if mode != self.mode {
+        if mode != self.settings.mode {
             // S4: nothing unsynced is left behind in the mode that ends.
             self.open()?.env.sync(true).map_err(Failure::engine)?;
             self.open = None;
-            self.open = Some(Open::new(&self.dir, mode)?);
-            self.mode = mode;
+            self.settings.mode = mode;
+            self.open = Some(Open::new(&self.dir, self.settings)?);
         }
         Ok(())
     }
@@ -215,7 +232,7 @@ impl Store for LibmdbxStore {
         checked(code)?;
         drop(open);
         std::fs::rename(&compacted, self.dir.join(DATA_FILE)).map_err(Failure::engine)?;
-        self.open = Some(Open::new(&self.dir, self.mode)?);
+        self.open = Some(Open::new(&self.dir, self.settings)?);
         Ok(())
     }
 

@@ -63,8 +63,8 @@ impl Engine for Lmdb {
             },
             EngineOption {
                 option: "MDB_NORDAHEAD",
-                value: "off",
-                reason: "advised only for databases larger than memory with random reads",
+                value: "on where a suite reads at random in more data than memory holds, else off",
+                reason: "helps random reads when the database is larger than memory, and only then",
                 pointer: "lmdb.h, MDB_NORDAHEAD",
             },
             EngineOption {
@@ -98,7 +98,9 @@ impl Engine for Lmdb {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        let store = LmdbStore { dir: dir.to_path_buf(), open: Some(Open::new(dir)?) };
+        let no_read_ahead = options.random_beyond_memory;
+        let store =
+            LmdbStore { dir: dir.to_path_buf(), open: Some(Open::new(dir, no_read_ahead)?), no_read_ahead };
         store.set_sync(options.durability)?;
         Ok(Box::new(store))
     }
@@ -108,6 +110,7 @@ struct LmdbStore {
     dir: PathBuf,
     /// `None` only within `compact`, while the data file is being replaced.
     open: Option<Open>,
+    no_read_ahead: bool,
 }
 
 struct Open {
@@ -116,9 +119,12 @@ struct Open {
 }
 
 impl Open {
-    fn new(dir: &Path) -> Result<Self, Failure> {
-        // SAFETY: the directory is this run's own; no other process or handle maps or changes its files.
-        let env = unsafe { EnvOpenOptions::new().map_size(MAP_BYTES).open(dir) }.map_err(Failure::engine)?;
+    fn new(dir: &Path, no_read_ahead: bool) -> Result<Self, Failure> {
+        let flags = if no_read_ahead { EnvFlags::NO_READ_AHEAD } else { EnvFlags::empty() };
+        let mut options = EnvOpenOptions::new();
+        options.map_size(MAP_BYTES);
+        // SAFETY: the directory is this run's own; no other process or handle maps or changes its files. The flag is advice to the kernel.
+        let env = unsafe { options.flags(flags).open(dir) }.map_err(Failure::engine)?;
         let txn = env.read_txn().map_err(Failure::engine)?;
         // The unnamed map is always there: nothing is created, and nothing synced.
         let opened: heed::Result<CommitOrAbort<Option<Map>, ()>> = env
@@ -185,7 +191,7 @@ impl Store for LmdbStore {
         file.sync_all().map_err(Failure::engine)?;
         open.env.prepare_for_closing().wait();
         std::fs::rename(&compacted, self.dir.join("data.mdb")).map_err(Failure::engine)?;
-        self.open = Some(Open::new(&self.dir)?);
+        self.open = Some(Open::new(&self.dir, self.no_read_ahead)?);
         Ok(())
     }
 }
