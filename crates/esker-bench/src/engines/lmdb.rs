@@ -5,7 +5,7 @@
 //!
 //! L1. Reader and writer transactions end before the environment is closed, replaced or has its flags changed: `compact`
 //!     and `set_durability` take `&mut self`, readers borrow `&self`.
-#![expect(unsafe_code, reason = "heed makes opening an environment and changing its sync flag unsafe")]
+#![expect(unsafe_code, reason = "heed makes opening an environment and changing its sync flags unsafe")]
 
 use std::fs::File;
 use std::ops::Bound;
@@ -18,14 +18,11 @@ use heed::{
 };
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer,
+    Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reader, Store, Writer,
 };
 
 /// Address space of the map: more than any scale of any suite writes. It costs nothing until it is used.
 const MAP_BYTES: usize = 64 << 30;
-
-const NO_ASYNC: &str =
-    "LMDB has no safe async commit: MDB_NOSYNC may leave a broken database after a power cut";
 
 type Map = Database<'static, Bytes, Bytes>;
 
@@ -68,6 +65,13 @@ impl Engine for Lmdb {
                 pointer: "lmdb.h, MDB_NORDAHEAD",
             },
             EngineOption {
+                option: "async commits",
+                value: "MDB_NOMETASYNC",
+                reason: "its one mode that keeps the database sound after a power cut, which may undo the last commit; the meta page is written and not synced, the \
+                         data before it still is, once a commit",
+                pointer: "lmdb.h, MDB_NOMETASYNC; mdb.c, mdb_env_write_meta",
+            },
+            EngineOption {
                 option: "nosync commits",
                 value: "MDB_NOSYNC",
                 reason: "switched on for those rows only; its commits then write the meta page through the handle without O_DSYNC",
@@ -88,8 +92,8 @@ impl Engine for Lmdb {
         ]
     }
 
-    fn cannot(&self, feature: Feature) -> Option<&'static str> {
-        (feature == Feature::AsyncCommits).then_some(NO_ASYNC)
+    fn syncs_unasked(&self) -> Option<&'static str> {
+        Some("MDB_NOMETASYNC syncs the data of each commit, and leaves out the sync of the meta page only (lmdb.h)")
     }
 
     /// One writer at a time, each on the newest state.
@@ -99,9 +103,10 @@ impl Engine for Lmdb {
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
         let no_read_ahead = options.random_beyond_memory;
+        let open = Some(Open::new(dir, no_read_ahead)?);
         let store =
-            LmdbStore { dir: dir.to_path_buf(), open: Some(Open::new(dir, no_read_ahead)?), no_read_ahead };
-        store.set_sync(options.durability)?;
+            LmdbStore { dir: dir.to_path_buf(), open, no_read_ahead, durability: options.durability };
+        store.set_flags(options.durability)?;
         Ok(Box::new(store))
     }
 }
@@ -111,6 +116,8 @@ struct LmdbStore {
     /// `None` only within `compact`, while the data file is being replaced.
     open: Option<Open>,
     no_read_ahead: bool,
+    /// The mode of the commits that follow.
+    durability: Durability,
 }
 
 struct Open {
@@ -146,21 +153,25 @@ impl LmdbStore {
         self.open.as_ref().ok_or_else(|| Failure::engine("closed by a compaction that failed"))
     }
 
-    fn set_sync(&self, durability: Durability) -> Result<(), Failure> {
-        let mode = match durability {
-            Durability::Sync => FlagSetMode::Disable,
-            Durability::NoSync => FlagSetMode::Enable,
-            Durability::Async => return Err(Failure::Unsupported(NO_ASYNC.to_owned())),
-        };
-        // SAFETY: L1, so no other thread is inside the environment; NO_SYNC risks this run's own scratch data only.
-        unsafe { self.open()?.env.set_flags(EnvFlags::NO_SYNC, mode) }.map_err(Failure::engine)
+    /// Sets the flags of a mode, and clears those of the others.
+    fn set_flags(&self, durability: Durability) -> Result<(), Failure> {
+        let env = &self.open()?.env;
+        for (flag, mode) in
+            [(EnvFlags::NO_META_SYNC, Durability::Async), (EnvFlags::NO_SYNC, Durability::NoSync)]
+        {
+            let set = if mode == durability { FlagSetMode::Enable } else { FlagSetMode::Disable };
+            // SAFETY: L1, so no other thread is inside the environment; NO_SYNC risks this run's own scratch data only.
+            unsafe { env.set_flags(flag, set) }.map_err(Failure::engine)?;
+        }
+        Ok(())
     }
 }
 
 impl Store for LmdbStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
-        self.set_sync(durability)?;
-        // S4
+        self.set_flags(durability)?;
+        self.durability = durability;
+        // S4: of both other modes, since MDB_NOMETASYNC leaves the last meta page to the next commit's sync.
         if durability == Durability::Sync {
             self.open()?.env.force_sync().map_err(Failure::engine)
         } else {
@@ -192,7 +203,7 @@ impl Store for LmdbStore {
         open.env.prepare_for_closing().wait();
         std::fs::rename(&compacted, self.dir.join("data.mdb")).map_err(Failure::engine)?;
         self.open = Some(Open::new(&self.dir, self.no_read_ahead)?);
-        Ok(())
+        self.set_flags(self.durability)
     }
 }
 
