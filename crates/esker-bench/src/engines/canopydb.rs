@@ -42,6 +42,12 @@ impl Engine for Canopydb {
                 pointer: "the same benchmark passes Default::default()",
             },
             EngineOption {
+                option: "DbOptions::checkpoint_target_size",
+                value: "the suite's write buffer, where it has one",
+                reason: "what it gathers in memory before it writes to its file",
+                pointer: "arthurprs/rust-storage-bench, branch impl-canopy, src/worker/main.rs",
+            },
+            EngineOption {
                 option: "sync commits",
                 value: "commit_with(true)",
                 reason: "one fdatasync of the WAL a commit",
@@ -83,7 +89,11 @@ impl Engine for Canopydb {
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
         let mut env = EnvOptions::new(dir);
         env.page_cache_size = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
-        let db = canopydb::Database::with_options(env, DbOptions::default()).map_err(Failure::engine)?;
+        let mut db_options = DbOptions::default();
+        if let Some(bytes) = options.write_buffer_bytes {
+            db_options.checkpoint_target_size = usize::try_from(bytes).map_err(Failure::engine)?;
+        }
+        let db = canopydb::Database::with_options(env, db_options).map_err(Failure::engine)?;
         create_tree(&db)?;
         let sync = options.durability == Durability::Sync;
         Ok(Box::new(CanopyStore { db, sync }))
