@@ -337,7 +337,8 @@ func (run *redbRun) removalsAndCompaction(r *Recorder) error {
 	if err := check(); err != nil {
 		return err
 	}
-	if err := r.row("compaction", func() (outcome, error) { return outcome{}, run.store.Compact() }); err != nil {
+	err = r.row("compaction", func() (outcome, error) { return outcome{}, run.store.Compact() })
+	if err := cmp.Or(err, r.drain(run.store)); err != nil {
 		return err
 	}
 	if err := r.sizeRow("size after bench"); err != nil {

@@ -6,7 +6,7 @@
 //! Differences from the source, the same for every engine: reads visit all items in an order unlike that of insertion
 //! (the source reads them in the order in which it wrote them); what a read must give is computed outside the timed part,
 //! so a timed read makes a key (3 ns) and no value; after each phase that changes data, an untimed scan checks every byte; after bulk load,
-//! nosync writes and bulk removals background work is waited for.
+//! nosync writes, bulk removals and compaction background work is waited for.
 //!
 //! B1. Item numbers are handed out in order of writing; all items below `Counts::items` exist until the removals.
 //! B2. Every timed read is summed up and compared; a difference fails the row (`Failure::Wrong`).
@@ -381,6 +381,7 @@ impl Run {
         recorder.size_row("size pre-compact")?;
         recorder.check(|| full_check(&mut *self.store.reader()?, self.items, kept.iter().copied()))?;
         recorder.row("compaction", || self.store.compact().map(|()| Outcome::default()))?;
+        recorder.drain(&*self.store)?;
         recorder.size_row("size after bench")?;
         recorder.check(|| full_check(&mut *self.store.reader()?, self.items, kept.iter().copied()))
     }
