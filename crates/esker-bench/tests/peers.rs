@@ -16,7 +16,7 @@ const CANNOT: [(&str, &[&str]); 10] = [
     ("fjall", &[]),
     ("sled", &["compaction"]),
     ("sanakirja", &["nosync writes", "compaction"]),
-    ("persy", &["compaction"]),
+    ("persy", &["bulk load", "bulk removals", "compaction"]),
     ("bf-tree", &["bulk load", "individual writes", "batch writes", "bulk removals", "compaction"]),
 ];
 

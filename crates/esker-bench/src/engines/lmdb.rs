@@ -93,7 +93,9 @@ impl Engine for Lmdb {
     }
 
     fn syncs_unasked(&self) -> Option<&'static str> {
-        Some("MDB_NOMETASYNC syncs the data of each commit, and leaves out the sync of the meta page only (lmdb.h)")
+        Some(
+            "MDB_NOMETASYNC syncs the data of each commit, and leaves out the sync of the meta page only (lmdb.h)",
+        )
     }
 
     /// One writer at a time, each on the newest state.
@@ -104,8 +106,7 @@ impl Engine for Lmdb {
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
         let no_read_ahead = options.random_beyond_memory;
         let open = Some(Open::new(dir, no_read_ahead)?);
-        let store =
-            LmdbStore { dir: dir.to_path_buf(), open, no_read_ahead, durability: options.durability };
+        let store = LmdbStore { dir: dir.to_path_buf(), open, no_read_ahead, durability: options.durability };
         store.set_flags(options.durability)?;
         Ok(Box::new(store))
     }

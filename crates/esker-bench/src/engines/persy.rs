@@ -18,6 +18,9 @@ const INDEX: &str = "map";
 const NO_COMPACTION: &str = "persy has no compaction; it reuses freed pages";
 const NO_LARGE_VALUES: &str = "persy keeps at most 512 KiB in a key or value of an index";
 
+const NO_LARGE_TRANSACTIONS: &str = "persy keeps the changes of a transaction in a sorted array and moves its rest for each new key, so that the \
+                                     time of a large one grows with the square of its random keys";
+
 pub(crate) struct Persy;
 
 impl Engine for Persy {
@@ -55,6 +58,12 @@ impl Engine for Persy {
                 reason: "its only other mode: a background thread syncs; feature background_ops",
                 pointer: "docs of TransactionConfig; rust-storage-bench",
             },
+            EngineOption {
+                option: "large transactions",
+                value: "1,000 items each; the row has no value and says how long they took",
+                reason: "one of 1,000,000 random keys does not end within a row's time",
+                pointer: "persy, src/index/dynamic_entries_container.rs, TypedTxIndexChanges::put",
+            },
         ]
     }
 
@@ -66,6 +75,7 @@ impl Engine for Persy {
 
     fn cannot(&self, feature: Feature) -> Option<&'static str> {
         match feature {
+            Feature::LargeTransactions => Some(NO_LARGE_TRANSACTIONS),
             Feature::LargeValues => Some(NO_LARGE_VALUES),
             Feature::Compaction => Some(NO_COMPACTION),
             _ => None,

@@ -6,6 +6,7 @@ use esker_bench_api::{Engine, Failure, Feature, OpenOptions};
 
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
+use crate::suites::one_transaction::{cannot_be_large, in_one_transaction};
 use crate::suites::verify::{expect, full_scan};
 use crate::suites::{Commits, Row, Suite};
 
@@ -58,8 +59,9 @@ impl Suite for IntSuite {
         let (ints, count) = (Ints::new(SEED), items(scale));
         let store = engine.open(recorder.dir(), &OpenOptions::with_cache(CACHE_BYTES))?;
         recorder.row("bulk load", || {
-            store
-                .write(&mut |writer| (0..count).try_for_each(|i| writer.put(&ints.key(i), &ints.value(i))))?;
+            in_one_transaction(&*store, cannot_be_large(engine), u64::from(count), |writer, mut items| {
+                items.try_for_each(|i| writer.put(&ints.key(i as u32), &ints.value(i as u32)))
+            })?;
             let bytes = u64::from(count) * 12;
             Ok(Outcome { user_written_bytes: bytes, live_bytes: bytes, ..Outcome::default() })
         })?;

@@ -12,6 +12,7 @@ mod large;
 mod limits;
 mod mixed;
 mod obigstore;
+mod one_transaction;
 pub(crate) mod open;
 mod records;
 mod redb;

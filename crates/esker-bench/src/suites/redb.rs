@@ -11,19 +11,21 @@
 //! B1. Item numbers are handed out in order of writing; all items below `Counts::items` exist until the removals.
 //! B2. Every timed read is summed up and compared; a difference fails the row (`Failure::Wrong`).
 
+use std::ops::Range;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
+use crate::suites::one_transaction::{cannot_be_large, in_one_transaction};
 use crate::suites::verify::{expect, full_scan};
 use crate::suites::{Commits, Row, Suite};
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::items::{Items, KEY_BYTES, VALUE_BYTES};
 use esker_bench_api::generate::order::Order;
 use esker_bench_api::results::Unit;
-use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Reader, Store};
+use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Reader, Store, Writer};
 
 const SEED: u64 = 3;
 const READ_PASSES: usize = 2;
@@ -203,6 +205,7 @@ impl Suite for RedbSuite {
             counts: Counts::of(scale),
             store: engine.open(recorder.dir(), &options)?,
             cannot_sync,
+            cannot_be_large: cannot_be_large(engine),
         };
         run.writes(recorder)?;
         run.reads(recorder)?;
@@ -224,13 +227,20 @@ struct Run {
     store: Box<dyn Store>,
     /// Why rows that sync have no value; their items are written all the same, so that later rows do the same work (B1).
     cannot_sync: Option<&'static str>,
+    /// Why rows of one transaction have no value; their items are written all the same.
+    cannot_be_large: Option<&'static str>,
 }
 
 impl Run {
     fn writes(&mut self, recorder: &mut Recorder) -> Result<(), Failure> {
         let c = self.counts;
-        let mut next = 0;
-        self.sync_row(recorder, "bulk load", || self.commits(&mut next, 1, c.bulk))?;
+        self.sync_row(recorder, "bulk load", || {
+            in_one_transaction(&*self.store, self.cannot_be_large, c.bulk, |writer, items| {
+                self.put(writer, items)
+            })?;
+            Ok(written(c.bulk, c.bulk))
+        })?;
+        let mut next = c.bulk;
         recorder.drain(&*self.store)?;
         self.sync_row(recorder, "individual writes", || self.commits(&mut next, c.individual, 1))?;
         self.sync_row(recorder, "batch writes", || self.commits(&mut next, c.batches, c.batch))?;
@@ -269,17 +279,14 @@ impl Run {
     fn commits(&self, next: &mut u64, count: u64, size: u64) -> Result<Outcome, Failure> {
         for _ in 0..count {
             let first = *next;
-            self.store.write(&mut |writer| {
-                (first..first + size).try_for_each(|i| writer.put(&self.items.key(i), &self.items.value(i)))
-            })?;
+            self.store.write(&mut |writer| self.put(writer, first..first + size))?;
             *next += size;
         }
-        let item_bytes = (KEY_BYTES + VALUE_BYTES) as u64;
-        Ok(Outcome {
-            user_written_bytes: count * size * item_bytes,
-            live_bytes: *next * item_bytes,
-            ..Outcome::default()
-        })
+        Ok(written(count * size, *next))
+    }
+
+    fn put(&self, writer: &mut dyn Writer, mut items: Range<u64>) -> Result<(), Failure> {
+        items.try_for_each(|i| writer.put(&self.items.key(i), &self.items.value(i)))
     }
 
     fn reads(&self, recorder: &mut Recorder) -> Result<(), Failure> {
@@ -371,8 +378,10 @@ impl Run {
         let order = Order::new(c.items(), c.items() / 3);
         let removals = c.removals() as usize;
         self.sync_row(recorder, "bulk removals", || {
-            self.store.write(&mut |writer| {
-                order.clone().take(removals).try_for_each(|i| writer.remove(&self.items.key(i)))
+            in_one_transaction(&*self.store, self.cannot_be_large, c.removals(), |writer, numbers| {
+                let count = (numbers.end - numbers.start) as usize;
+                let mut removed = order.skip_to(numbers.start).take(count);
+                removed.try_for_each(|i| writer.remove(&self.items.key(i)))
             })?;
             Ok(Outcome::default())
         })?;
@@ -385,6 +394,12 @@ impl Run {
         recorder.size_row("size after bench")?;
         recorder.check(|| full_check(&mut *self.store.reader()?, self.items, kept.iter().copied()))
     }
+}
+
+/// What a row that wrote so many items, and leaves so many alive, says about itself.
+fn written(items: u64, alive: u64) -> Outcome {
+    let item_bytes = (KEY_BYTES + VALUE_BYTES) as u64;
+    Outcome { user_written_bytes: items * item_bytes, live_bytes: alive * item_bytes, ..Outcome::default() }
 }
 
 /// The sum of the values of `count` items in `order`; a key that is not found shows as a wrong sum.
