@@ -26,6 +26,8 @@ use esker_bench_api::{
 
 /// Upper bound of the map: more than any scale of any suite writes. The file grows with the data.
 const MAP_BYTES: usize = 64 << 30;
+/// By which the file grows: mdbx's default.
+const GROWTH_STEP_BYTES: isize = 16 << 20;
 /// Unsynced bytes from which an async commit syncs.
 const SYNC_BYTES: usize = 64 << 20;
 const DATA_FILE: &str = "mdbx.dat";
@@ -49,8 +51,14 @@ impl Engine for Libmdbx {
             EngineOption {
                 option: "geometry, upper size",
                 value: "64 GiB",
-                reason: "the bound of the map; the file itself grows in steps as data comes, by mdbx's own choice",
-                pointer: "mdbx.h, mdbx_env_set_geometry: -1 keeps growth step, shrink threshold and page size at their defaults",
+                reason: "the bound of the map; the file itself grows in steps as data comes",
+                pointer: "mdbx.h, mdbx_env_set_geometry",
+            },
+            EngineOption {
+                option: "geometry, growth step and shrink threshold",
+                value: "16 MiB, 32 MiB",
+                reason: "what mdbx takes when all is left to it; with a lower size of 0, which the binding's range asks for, it would derive 1 MiB and 2 MiB",
+                pointer: "libmdbx, mdbx.c, mdbx_env_set_geometry, where growth_step is less than 0",
             },
             EngineOption {
                 option: "cache",
@@ -162,7 +170,12 @@ struct Open {
 impl Open {
     fn new(dir: &Path, Settings { mode: sync_mode, no_rdahead }: Settings) -> Result<Self, Failure> {
         let mut builder = Environment::builder();
-        builder.set_geometry(Geometry { size: Some(0..MAP_BYTES), ..Geometry::default() });
+        builder.set_geometry(Geometry {
+            size: Some(0..MAP_BYTES),
+            growth_step: Some(GROWTH_STEP_BYTES),
+            shrink_threshold: Some(2 * GROWTH_STEP_BYTES),
+            ..Geometry::default()
+        });
         builder.set_flags(EnvironmentFlags { no_rdahead, ..Mode::ReadWrite { sync_mode }.into() });
         if sync_mode == SyncMode::SafeNoSync {
             builder.set_sync_bytes(SYNC_BYTES);
