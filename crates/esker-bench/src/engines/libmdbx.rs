@@ -2,6 +2,7 @@
 //!
 //!   Store::write -> mdbx_txn_begin .. mdbx_put .. mdbx_txn_commit (data, then the meta page, then one fdatasync or two)
 //!   Reader       -> one read-only transaction; values are lent from the map
+//!   Store::get   -> a read-only transaction that is kept, reset and renewed (parked)
 //!
 //! The binding is the one that needs no libclang to build, so libmdbx is the version that it bundles.
 //!
@@ -9,7 +10,12 @@
 //!     readers borrow `&self`.
 //! L2. The environment is opened in the mode that its commits have, and anew for another: mdbx chooses the handle for its meta page
 //!     when it opens (O_DSYNC in the durable mode), and keeps it when the mode's flag is changed later.
-#![expect(unsafe_code, reason = "the binding leaves compacting to mdbx's own function")]
+#![expect(
+    unsafe_code,
+    reason = "the binding leaves compacting and renewing transactions to mdbx's own functions"
+)]
+
+mod parked;
 
 use std::borrow::Cow;
 use std::ffi::CString;
@@ -20,6 +26,7 @@ use signet_libmdbx::ffi::{MDBX_CP_COMPACT, MDBX_SUCCESS, mdbx_env_copy};
 use signet_libmdbx::tx::aliases::{RoTxUnsync, RwTxUnsync};
 use signet_libmdbx::{Database, Environment, EnvironmentFlags, Geometry, Mode, SyncMode, WriteFlags};
 
+use self::parked::Parked;
 use esker_bench_api::{
     Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reader, Store, Writer,
 };
@@ -90,6 +97,12 @@ impl Engine for Libmdbx {
                 value: "unsynchronised",
                 reason: "up to 3 times faster than the binding's thread-safe ones; one thread uses each here",
                 pointer: "signet-libmdbx README, Differences from reth-libmdbx",
+            },
+            EngineOption {
+                option: "single gets",
+                value: "mdbx_txn_reset, mdbx_txn_renew",
+                reason: "saves beginning a transaction for each: its memory, and a lock of the reader table",
+                pointer: "mdbx.h, mdbx_txn_reset",
             },
             EngineOption {
                 option: "async commits",
@@ -163,6 +176,7 @@ struct LibmdbxStore {
 }
 
 struct Open {
+    parked: Parked,
     env: Environment,
     map: Database,
 }
@@ -183,7 +197,7 @@ impl Open {
         let env = builder.open(dir).map_err(Failure::engine)?;
         // The unnamed map is always there: nothing is created, and nothing committed.
         let map = env.begin_ro_unsync().and_then(|txn| txn.open_db(None)).map_err(Failure::engine)?;
-        Ok(Self { env, map })
+        Ok(Self { parked: Parked::new(env.clone(), map.dbi()), env, map })
     }
 
     fn reader(&self) -> Result<LibmdbxReader, Failure> {
@@ -231,7 +245,7 @@ impl Store for LibmdbxStore {
     }
 
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        self.open()?.reader()?.get(key, visit)
+        self.open()?.parked.get(key, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {
