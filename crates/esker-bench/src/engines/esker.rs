@@ -26,8 +26,9 @@ impl Engine for Esker {
             EngineOption {
                 option: "memory",
                 value: "the suite's cache size",
-                reason: "Esker's one budget for cache, memtables and indexes; the other engines get the same for their cache alone",
-                pointer: "crates/esker/src/db/builder.rs",
+                reason: "Esker's one budget for cache, memtables, indexes and filters; the other engines get the same for their cache alone. It counts what Esker holds: buffers of \
+                         flushes and merges, open transactions, and what was freed and malloc keeps for its threads come on top, and peak_anon_bytes shows them",
+                pointer: "docs of Builder::memory; crates/esker/src/db/options.rs, O1",
             },
             EngineOption {
                 option: "writes",
