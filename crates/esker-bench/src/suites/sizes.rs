@@ -32,6 +32,9 @@ const LOAD_BATCH: u64 = 1000;
 const UPDATES: Mix = Mix { percent: [0, 0, 100, 0, 0], scan_items: 0, scan_is_uniform: false };
 const READS: Mix = Mix { percent: [100, 0, 0, 0, 0], scan_items: 0, scan_is_uniform: false };
 
+/// The group whose data is larger than the memory.
+const BEYOND_MEMORY: usize = 2;
+
 pub(crate) struct SizesSuite;
 
 /// What a group works on: how its rows are named, and its items: a quarter of the cache, half of the memory, three times the memory (at
@@ -125,6 +128,7 @@ impl Suite for SizesSuite {
             value_bytes: VALUE_BYTES as u64,
             write_buffer_bytes: Some(WRITE_BUFFER_BYTES),
             durability: durability.unwrap_or(Durability::Sync),
+            random_beyond_memory: group == BEYOND_MEMORY,
             ..OpenOptions::with_cache(CACHE_BYTES)
         };
         let dir = recorder.dir().to_path_buf();
