@@ -10,10 +10,7 @@
 //!     readers borrow `&self`.
 //! L2. The environment is opened in the mode that its commits have, and anew for another: mdbx chooses the handle for its meta page
 //!     when it opens (O_DSYNC in the durable mode), and keeps it when the mode's flag is changed later.
-#![expect(
-    unsafe_code,
-    reason = "the binding leaves compacting and renewing transactions to mdbx's own functions"
-)]
+#![expect(unsafe_code, reason = "the binding leaves compacting to mdbx's own function")]
 
 mod parked;
 
