@@ -8,10 +8,7 @@
 //!     MDBX_NOSTICKYTHREADS, which lets the next be another.
 //! P3. All transactions are aborted before the environment closes: a get borrows the pool, and the pool drops them before its handle of the
 //!     environment.
-#![expect(
-    unsafe_code,
-    reason = "the binding leaves resetting and renewing transactions to mdbx's own functions"
-)]
+#![expect(unsafe_code, reason = "resetting and renewing are mdbx's own functions")]
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
