@@ -26,12 +26,15 @@ use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
 
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
-use crate::suites::mixed::{Budget, Mix, Mixed};
+use crate::suites::budget::Budget;
+use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::storage_bench::VersionedItems;
 use crate::suites::verify::{expect, full_scan};
 use crate::suites::{Commits, Row, Suite};
 use crate::track::Track;
 
+/// Operations of a row at scale `test`.
+const TEST_OPS: u64 = 300;
 const SEED: u64 = 31;
 const KEY_BYTES: u64 = 8;
 const VALUE_BYTES: usize = 512;
@@ -62,14 +65,7 @@ fn live_items(scale: Scale) -> u64 {
 }
 
 fn budget(scale: Scale) -> Budget {
-    let (seconds, ops) = match scale {
-        Scale::Quick => (2, u64::MAX),
-        Scale::Seed => (20, u64::MAX),
-        Scale::Full => (300, u64::MAX),
-        // So many and no more, that a traced run and an untraced one do the same.
-        Scale::Test => (3600, 300),
-    };
-    Budget { time: Duration::from_secs(seconds), ops }
+    Budget::of(scale, TEST_OPS)
 }
 
 impl Suite for ChurnSuite {
@@ -209,7 +205,7 @@ struct Calls {
 
 impl Calls {
     fn new(kinds: &[&'static str], budget: Budget, dir: &Path) -> Result<Self, Failure> {
-        let period = (budget.time / 60).clamp(Duration::from_millis(100), Duration::from_secs(5));
+        let period = budget.period();
         Ok(Self { track: Track::new(kinds, period, dir)?, busy: Duration::ZERO, budget })
     }
 
@@ -337,7 +333,7 @@ fn long_reader(
     let [overwrites, size_under, _] = LONG_READER;
     let (store, items, dir): (_, _, PathBuf) =
         (mixed.store, mixed.records.items, recorder.dir().to_path_buf());
-    let period = (budget.time / 60).clamp(Duration::from_millis(100), Duration::from_secs(5));
+    let period = budget.period();
     let budget = Budget { ops: budget.ops.min(live), ..budget };
     let mut reader = store.reader()?;
     recorder.row(overwrites, || mixed.run(UPDATES, &Distribution::Uniform, budget, period, &dir))?;

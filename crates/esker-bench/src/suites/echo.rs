@@ -9,7 +9,8 @@ use esker_bench_api::generate::storage::StorageItems;
 use esker_bench_api::{Durability, Failure, Reader, Store, Writer};
 
 use crate::recorder::Outcome;
-use crate::suites::mixed::{Budget, Mix, Mixed};
+use crate::suites::budget::Budget;
+use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::storage_bench::VersionedItems;
 
 const SEED: u64 = 37;
@@ -26,7 +27,7 @@ pub(super) fn cost(dir: &std::path::Path, percent: [u32; 5], ops: u64) -> Result
     let mut mixed = Mixed::new(items, &echo, SEED);
     mixed.adopt(ITEMS);
     let mix = Mix { percent, scan_items: 0, scan_is_uniform: false };
-    let budget = Budget { time: Duration::MAX, ops };
+    let budget = Budget::of_ops(ops);
     let outcome = mixed.run(mix, &Distribution::Uniform, budget, PERIOD, dir)?;
     Ok(Outcome {
         value: outcome.seconds.map(|busy| busy / ops as f64),

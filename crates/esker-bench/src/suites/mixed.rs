@@ -17,6 +17,7 @@ use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::{Failure, Store};
 
 use crate::recorder::Outcome;
+use crate::suites::budget::Budget;
 use crate::suites::verify::{expect, full_scan};
 use crate::track::Track;
 
@@ -47,13 +48,6 @@ pub(crate) struct Mix {
     /// Items of a scan: exactly so many, or uniform from 1 to it.
     pub(crate) scan_items: u64,
     pub(crate) scan_is_uniform: bool,
-}
-
-/// When a mix ends: when either is reached.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
-    pub(crate) time: Duration,
-    pub(crate) ops: u64,
 }
 
 /// The state of a mix on one store; rows that follow each other on one store share it.
@@ -112,8 +106,7 @@ impl<'a, R: Records> Mixed<'a, R> {
         dir: &Path,
     ) -> Result<Outcome, Failure> {
         let mix = Mix { percent: [0, 0, 0, 100, 0], scan_items: 0, scan_is_uniform: false };
-        let budget = Budget { time: Duration::MAX, ops: items };
-        self.run(mix, &Distribution::Uniform, budget, period, dir)
+        self.run(mix, &Distribution::Uniform, Budget::of_ops(items), period, dir)
     }
 
     /// Runs the mix; the outcome's operations are those of all kinds.

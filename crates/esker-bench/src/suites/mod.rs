@@ -5,6 +5,7 @@
 //! SU1. The rows of a group share one process, one directory and what the rows before them wrote; groups share nothing.
 
 mod badger;
+mod budget;
 mod churn;
 mod echo;
 mod int;

@@ -21,7 +21,8 @@ use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
 use crate::machine;
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
-use crate::suites::mixed::{Budget, Mix, Mixed};
+use crate::suites::budget::Budget;
+use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::verify::expect;
 use crate::suites::{Commits, Row, Suite};
 use esker_bench_api::generate::distribution::Distribution;
@@ -323,7 +324,7 @@ fn latencies(
     recorder.drain(mixed.store)?;
     let mut row = |percent, name: String, kind: &str, recorder: &mut Recorder| {
         let mix = Mix { percent, scan_items: 0, scan_is_uniform: false };
-        let budget = Budget { time: Duration::MAX, ops: sizes.latency_ops };
+        let budget = Budget::of_ops(sizes.latency_ops);
         recorder.row(&name, || {
             let outcome = mixed.run(mix, &Distribution::Uniform, budget, PERIOD, &dir)?;
             let mean = outcome.detail.as_ref().and_then(|detail| Some(detail.latency.get(kind)?.mean));

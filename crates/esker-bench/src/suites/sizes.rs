@@ -8,8 +8,6 @@
 //! One thread, 8-byte keys, 500-byte values that compress to a half; loaded in the order of the keys, since the load is no row and costs a
 //! tree beyond memory hours in any other; then all items are drawn alike. 128 MiB of cache and 512 MiB of memory in all, page cache included.
 
-use std::time::Duration;
-
 use esker_bench_api::generate::distribution::Distribution;
 use esker_bench_api::generate::storage::StorageItems;
 use esker_bench_api::results::Unit;
@@ -17,10 +15,13 @@ use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
 
 use crate::recorder::Recorder;
 use crate::scale::Scale;
-use crate::suites::mixed::{Budget, Mix, Mixed};
+use crate::suites::budget::Budget;
+use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::storage_bench::VersionedItems;
 use crate::suites::{Commits, Row, Suite};
 
+/// Operations of a row at scale `test`.
+const TEST_OPS: u64 = 200;
 const SEED: u64 = 29;
 /// Sanakirja holds no more than 510.
 const VALUE_BYTES: usize = 500;
@@ -50,14 +51,7 @@ fn sizes(scale: Scale) -> [(&'static str, u64); 3] {
 }
 
 fn budget(scale: Scale) -> Budget {
-    let (seconds, ops) = match scale {
-        Scale::Quick => (2, u64::MAX),
-        Scale::Seed => (20, u64::MAX),
-        Scale::Full => (300, u64::MAX),
-        // So many and no more, that a traced run and an untraced one do the same.
-        Scale::Test => (3600, 200),
-    };
-    Budget { time: Duration::from_secs(seconds), ops }
+    Budget::of(scale, TEST_OPS)
 }
 
 fn row_names(size: &str) -> [String; 2] {
@@ -138,7 +132,7 @@ impl Suite for SizesSuite {
         mixed.load(count, LOAD_BATCH)?;
         recorder.drain(&*store)?;
         let budget = budget(scale);
-        let period = (budget.time / 60).clamp(Duration::from_millis(100), Duration::from_secs(5));
+        let period = budget.period();
         let mut row = |recorder: &mut Recorder, name: &str, mix| {
             recorder.row(name, || mixed.run(mix, &Distribution::Uniform, budget, period, &dir))?;
             recorder.drain(&*store)

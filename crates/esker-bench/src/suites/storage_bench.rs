@@ -3,8 +3,6 @@
 //! One thread; 8-byte keys, values that compress to a half; 512 MiB of cache, 4 GiB of memory in all. Reads, scans and
 //! overwrites go to recent items, zipfian with s = 1. Each row runs for a fixed time on a database of its own.
 
-use std::time::Duration;
-
 use esker_bench_api::generate::distribution::{Distribution, Zipf};
 use esker_bench_api::generate::storage::StorageItems;
 use esker_bench_api::results::Unit;
@@ -12,9 +10,12 @@ use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
 
 use crate::recorder::Recorder;
 use crate::scale::Scale;
-use crate::suites::mixed::{Budget, Mix, Mixed, Records};
+use crate::suites::budget::Budget;
+use crate::suites::mixed::{Mix, Mixed, Records};
 use crate::suites::{Commits, Row, Suite};
 
+/// Operations of a row at scale `test`.
+const TEST_OPS: u64 = 300;
 const SEED: u64 = 7;
 const CACHE_BYTES: u64 = 512 << 20;
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
@@ -69,14 +70,7 @@ fn workloads(scale: Scale) -> [Workload; 5] {
 }
 
 fn budget(scale: Scale) -> Budget {
-    let (seconds, ops) = match scale {
-        Scale::Quick => (2, u64::MAX),
-        Scale::Seed => (20, u64::MAX),
-        Scale::Full => (300, u64::MAX),
-        // So many and no more, that a traced run and an untraced one do the same.
-        Scale::Test => (3600, 300),
-    };
-    Budget { time: Duration::from_secs(seconds), ops }
+    Budget::of(scale, TEST_OPS)
 }
 
 /// The generator's items with versions, as a mix wants them.
@@ -179,7 +173,7 @@ impl Suite for StorageBenchSuite {
         let mut mixed = Mixed::new(items(), &*store, SEED);
         mixed.adopt(workload.loaded);
         let budget = budget(scale);
-        let period = (budget.time / 60).clamp(Duration::from_millis(100), Duration::from_secs(5));
+        let period = budget.period();
         recorder.row(workload.name, || {
             mixed.run(workload.mix, &Distribution::Latest(Zipf::new(1.0)), budget, period, &dir)
         })?;

@@ -15,7 +15,8 @@ use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
 
 use crate::recorder::Recorder;
 use crate::scale::Scale;
-use crate::suites::mixed::{Budget, Mix, Mixed, Records};
+use crate::suites::budget::Budget;
+use crate::suites::mixed::{Mix, Mixed, Records};
 use crate::suites::{Commits, Row, Suite};
 
 const SEED: u64 = 11;

@@ -1,0 +1,257 @@
+//! Runs a suite: a fresh process and a fresh directory per engine and run, engines taking turns.
+//!
+//! ```text
+//! traced once:          esker lmdb redb            -> syncs per commit
+//! run 1..N, each group: esker lmdb redb, esker ... -> Record lines
+//! ```
+//!
+//! To read the source: this file says what runs when; `process.rs` starts a child and follows what it tells; `records.rs` makes
+//! the rows of it; `trace.rs` counts the syncs; `scratch.rs` is where children work.
+//!
+//! N1. Every engine and run gives a record for every row (R1): what a child did not tell, because it crashed, failed, was
+//!     killed or ran out of time, is filled in with an error. So is what could not be started: no disk space, no control group.
+//! N2. A row whose commits must sync and were seen not to sync has an error instead of a value. One that asks for no sync and was
+//!     seen to sync at most of its commits has a note.
+//! N3. The scratch directory is empty before each child and gone after the run.
+//! N4. With `done`, what an earlier, interrupted run has finished is not run again.
+//! N5. The time limit is that of one step: of what comes before the first row (a load), of each row, and of what follows it (its background work,
+//!     its check, the load of the next). A row that was measured keeps its value when time ends in the step after it, with a note.
+
+mod process;
+mod records;
+mod scratch;
+mod trace;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use self::process::{Mode, Told, run_child};
+use self::records::{NOT_RUN, complete};
+use self::scratch::Scratch;
+use self::trace::{hold_against_trace, trace_syncs};
+use crate::child::Job;
+use crate::limit::Limit;
+use crate::machine;
+use crate::progress::Progress;
+use crate::scale::Scale;
+use crate::suites::Suite;
+use esker_bench_api::results::Record;
+use esker_bench_api::{Engine, Failure};
+
+/// What to run.
+pub(crate) struct Plan {
+    pub(crate) suite: &'static dyn Suite,
+    pub(crate) engines: Vec<&'static dyn Engine>,
+    pub(crate) scale: Scale,
+    pub(crate) runs: u32,
+    /// Where databases are made.
+    pub(crate) dir: PathBuf,
+    /// How long one step of an engine may take (N5).
+    pub(crate) timeout: Duration,
+    pub(crate) commit: String,
+    /// N4: engine, run, group.
+    pub(crate) done: BTreeSet<(String, u32, usize)>,
+    /// Whether syncs are counted first.
+    pub(crate) trace: bool,
+}
+
+/// Runs the plan; `keep` is handed every record as soon as it is known.
+pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failure>) -> Result<(), Failure> {
+    let scratch = Scratch::new(&plan.dir)?;
+    let todo = todo(plan);
+    let weight = |group| -> u64 {
+        let rows = plan.suite.rows(plan.scale).into_iter();
+        rows.filter(|row| row.group == group).map(|row| row.weight).sum()
+    };
+    let mut progress = Progress::new(todo.iter().map(|(_, group, _)| weight(*group)).sum());
+    let programs = programs(plan);
+    let no_space = no_disk_space(plan);
+    let syncs =
+        if no_space.is_some() { BTreeMap::new() } else { trace_syncs(plan, &programs, &scratch, &progress)? };
+    for (run, group, engine) in todo {
+        let memory_bytes_max = plan.suite.memory_bytes_max(group);
+        let limit = memory_bytes_max.map_or(Ok(None), Limit::new);
+        let memory_limit = match (&limit, memory_bytes_max) {
+            (Ok(Some(limit)), _) => limit.description.clone(),
+            (_, Some(_)) => {
+                "only the cache, by the engine's option: no control group can be made here".to_owned()
+            }
+            (_, None) => "only the cache, by the engine's option".to_owned(),
+        };
+        let job = Job {
+            suite: plan.suite,
+            engine,
+            scale: plan.scale,
+            run,
+            group,
+            commit: &plan.commit,
+            memory_limit: &memory_limit,
+        };
+        let start = Instant::now();
+        scratch.clear()?;
+        if plan.scale != Scale::Test {
+            machine::settle_disk();
+        }
+        let limit = limit.map_err(|error| format!("its memory could not be limited: {error}"));
+        let ready = match (&programs[engine.name()], limit, &no_space) {
+            (_, _, Some(why)) => Err(why.clone()),
+            (Err(why), _, _) => Err(why.clone()),
+            (_, Err(why), _) => Err(why),
+            (Ok(program), Ok(limit), None) => Ok((program, limit)),
+        };
+        let told = match ready {
+            Ok((program, limit)) => {
+                let mode = Mode { trace: None, limit: limit.as_ref(), memory_bytes_max };
+                run_child(plan, &job, &scratch, program, mode, Some(&mut progress))?
+            }
+            Err(why) => {
+                progress.advance(weight(group));
+                Told { failure: Some(why), ..Told::default() }
+            }
+        };
+        for mut record in complete(&job, told) {
+            hold_against_trace(&mut record, &job, syncs.get(engine.name()));
+            keep(&record)?;
+            if let Some(error) = record.error.as_ref().filter(|error| !error.starts_with(NOT_RUN)) {
+                progress.note(&format!("{}, {}: {error}", engine.name(), record.row), true);
+            }
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let part =
+            if plan.suite.groups(plan.scale) > 1 { format!(", part {}", group + 1) } else { String::new() };
+        progress
+            .note(&format!("run {run} of {}{part}: {} took {seconds:.1} s", plan.runs, engine.name()), false);
+    }
+    progress.finish();
+    Ok(())
+}
+
+/// Takes from `records` what a run has finished of this suite: keeps its whole groups and forgets the rest (N4).
+pub(crate) fn take_done(
+    suite: &dyn Suite,
+    scale: Scale,
+    records: &mut Vec<Record>,
+) -> BTreeSet<(String, u32, usize)> {
+    let rows = suite.rows(scale);
+    let group_of = |row: &str| rows.iter().find(|known| known.name == row).map(|known| known.group);
+    let is_ours = |record: &Record| record.suite == suite.name() && record.scale == scale.name();
+    let mut seen: BTreeMap<(String, u32, usize), usize> = BTreeMap::new();
+    for record in records.iter().filter(|record| is_ours(record)) {
+        if let Some(group) = group_of(&record.row) {
+            *seen.entry((record.engine.clone(), record.run, group)).or_default() += 1;
+        }
+    }
+    let whole = |group: usize| rows.iter().filter(|row| row.group == group).count();
+    let done: BTreeSet<_> = seen
+        .into_iter()
+        .filter(|((_, _, group), count)| *count == whole(*group))
+        .map(|(key, _)| key)
+        .collect();
+    records.retain(|record| {
+        !is_ours(record)
+            || group_of(&record.row)
+                .is_some_and(|group| done.contains(&(record.engine.clone(), record.run, group)))
+    });
+    done
+}
+
+/// Run, group, engine: engines take turns within each group.
+fn todo(plan: &Plan) -> Vec<(u32, usize, &'static dyn Engine)> {
+    let mut todo = Vec::new();
+    for run in 1..=plan.runs {
+        for group in 0..plan.suite.groups(plan.scale) {
+            let engines = plan.engines.iter().copied();
+            let left = engines.filter(|engine| !plan.done.contains(&(engine.name().to_owned(), run, group)));
+            todo.extend(left.map(|engine| (run, group, engine)));
+        }
+    }
+    todo
+}
+
+type Programs = BTreeMap<&'static str, Result<PathBuf, String>>;
+
+/// The program that runs each engine, which is this one, unless the engine has its own; or why none does.
+fn programs(plan: &Plan) -> Programs {
+    let engines = plan.engines.iter();
+    let program = |engine: &&'static dyn Engine| {
+        let reason = engine.cannot_run(plan.suite.name()).map(Failure::Unsupported);
+        let program = reason.map_or_else(|| engine.program(), Err).and_then(|program| match program {
+            Some(program) => Ok(program),
+            None => std::env::current_exe().map_err(Failure::engine),
+        });
+        (engine.name(), program.map_err(|failure| failure.to_string()))
+    };
+    engines.map(program).collect()
+}
+
+/// Why the disk is too small for this suite; `None` where it is not.
+fn no_disk_space(plan: &Plan) -> Option<String> {
+    let needed = plan.suite.disk_bytes_max(plan.scale);
+    let free = machine::disk_bytes_free(&plan.dir).filter(|free| *free < needed)?;
+    Some(format!(
+        "{} has {} MB free; this scale may need {} MB. Choose another directory with --dir, or a smaller --scale",
+        plan.dir.display(),
+        free / 1_000_000,
+        needed / 1_000_000
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorder::Recorder;
+    use crate::suites::Row;
+
+    /// A suite of two rows that needs more disk than there is.
+    pub(super) struct Huge;
+
+    impl Suite for Huge {
+        fn name(&self) -> &'static str {
+            "huge"
+        }
+        fn summary(&self) -> &'static str {
+            ""
+        }
+        fn rows(&self, _scale: Scale) -> Vec<Row> {
+            ["load", "reads"].map(|name| Row::time(name, "")).to_vec()
+        }
+        fn disk_bytes_max(&self, _scale: Scale) -> u64 {
+            u64::MAX
+        }
+        fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
+            None
+        }
+        fn run(&self, _: &dyn Engine, _: Scale, _: usize, _: &mut Recorder) -> Result<(), Failure> {
+            panic!("nothing of it may run")
+        }
+    }
+
+    pub(super) fn esker() -> &'static dyn Engine {
+        crate::engines::find("esker").unwrap()
+    }
+
+    #[test]
+    fn n1_a_suite_without_disk_space_gives_rows_and_does_not_end_the_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = Plan {
+            suite: &Huge,
+            engines: vec![esker()],
+            scale: Scale::Test,
+            runs: 2,
+            dir: dir.path().to_path_buf(),
+            timeout: Duration::from_secs(1),
+            commit: String::new(),
+            done: BTreeSet::new(),
+            trace: true,
+        };
+        let mut errors = Vec::new();
+        let mut keep = |record: &Record| {
+            errors.push(record.error.clone().unwrap());
+            Ok(())
+        };
+        run(&plan, &mut keep).unwrap();
+        assert_eq!(errors.len(), 4);
+        assert!(errors.iter().all(|error| error.contains("MB free")), "{errors:?}");
+    }
+}

@@ -1,0 +1,192 @@
+//! One child: started, taken into its control group, followed to its end or to the end of its time.
+//!
+//! ```text
+//!   command --> child --stdout, a message a line--> listen --> Told
+//!                 `-- stderr, kept for the reason of a failure
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Plan;
+use super::scratch::Scratch;
+use crate::child::{self, Job};
+use crate::limit::Limit;
+use crate::machine;
+use crate::progress::Progress;
+use crate::syncs;
+use esker_bench_api::Failure;
+use esker_bench_api::results::{Message, Record};
+
+/// How often the disk is looked at while an engine works.
+const WATCH_PERIOD: Duration = Duration::from_secs(1);
+/// What a suite's memory limit leaves to a collector of garbage, which has to be told: the rest is for the page cache.
+const COLLECTOR_SHARE: f64 = 7.0 / 8.0;
+/// What is left of the disk when an engine is stopped, or a quarter of what was free when it began.
+const DISK_BYTES_KEPT: u64 = 2 << 30;
+const STDERR_BYTES_SHOWN: usize = 600;
+
+/// How a child is run.
+#[derive(Clone, Copy)]
+pub(super) struct Mode<'a> {
+    pub(super) trace: Option<&'a Path>,
+    pub(super) limit: Option<&'a Limit>,
+    pub(super) memory_bytes_max: Option<u64>,
+}
+
+/// What one child told before it ended, and how it ended.
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) records: Vec<Record>,
+    /// The row that had begun and was not measured.
+    pub(super) open_row: Option<String>,
+    /// The row that was measured and not checked yet.
+    pub(super) unchecked: Option<Record>,
+    /// Why there is no more.
+    pub(super) failure: Option<String>,
+    /// Whether it was the lab that ended it, at the end of its time or of the disk.
+    pub(super) was_stopped: bool,
+}
+
+pub(super) fn run_child(
+    plan: &Plan,
+    job: &Job<'_>,
+    scratch: &Scratch,
+    program: &Path,
+    mode: Mode<'_>,
+    progress: Option<&mut Progress>,
+) -> Result<Told, Failure> {
+    let stderr_path = scratch.path.join("stderr");
+    let stderr = File::create(&stderr_path).map_err(Failure::engine)?;
+    let dir = scratch.path.join("db");
+    fs::create_dir(&dir).map_err(Failure::engine)?;
+    let mut command = command(job, program, &dir, mode.trace);
+    if let Some(bytes) = mode.memory_bytes_max {
+        command.env("GOMEMLIMIT", format!("{:.0}", bytes as f64 * COLLECTOR_SHARE));
+    }
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(stderr)
+        .spawn()
+        .map_err(Failure::engine)?;
+    let mut told = match mode.limit.map_or(Ok(()), |limit| limit.take_in(child.id())) {
+        Ok(()) => listen(plan, job, &mut child, progress)?,
+        Err(error) => {
+            let failure = Some(format!("its memory could not be limited: {error}"));
+            Told { failure, was_stopped: true, ..Told::default() }
+        }
+    };
+    if told.failure.is_some() {
+        // Already dead, or past its time: either way nothing it still does counts.
+        drop(child.kill());
+    }
+    let status = child.wait().map_err(Failure::engine)?;
+    if told.failure.is_some() && mode.limit.is_some_and(Limit::has_killed) {
+        told.failure = Some("out of memory: killed at the suite's limit".to_owned());
+    }
+    if let Some(failure) = &mut told.failure {
+        let stderr = fs::read(&stderr_path).unwrap_or_default();
+        let tail = String::from_utf8_lossy(&stderr[stderr.len().saturating_sub(STDERR_BYTES_SHOWN)..]);
+        *failure = format!("{failure} ({status}) {}", tail.trim().replace('\n', " | ")).trim().to_owned();
+    }
+    Ok(told)
+}
+
+fn command(job: &Job<'_>, program: &Path, dir: &Path, trace: Option<&Path>) -> Command {
+    let mut command = match trace {
+        None => Command::new(program),
+        Some(trace) => syncs::traced(program.as_os_str(), trace),
+    };
+    command.args(["child", job.suite.name(), job.engine.name(), job.scale.name()]);
+    command.arg(job.run.to_string()).arg(dir).args(["--commit", job.commit]);
+    command.args(["--group", &job.group.to_string(), "--memory-limit", job.memory_limit]);
+    if trace.is_some() {
+        command.arg("--traced");
+    }
+    command
+}
+
+/// Follows a child's messages to its end or to the end of its time.
+fn listen(
+    plan: &Plan,
+    job: &Job<'_>,
+    child: &mut Child,
+    mut progress: Option<&mut Progress>,
+) -> Result<Told, Failure> {
+    let stdout = child.stdout.take().ok_or_else(|| Failure::engine("a child without stdout"))?;
+    let (sender, messages) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if child::message(&line).is_some_and(|message| sender.send(message).is_err()) {
+                break;
+            }
+        }
+    });
+    let weights: BTreeMap<_, _> = job.rows().into_iter().map(|row| (row.name, row.weight)).collect();
+    // N5
+    let mut deadline = Instant::now() + plan.timeout;
+    let mut told = Told::default();
+    let mut weight_left: u64 = weights.values().sum();
+    let disk_bytes_kept = machine::disk_bytes_free(&plan.dir).unwrap_or(0).min(4 * DISK_BYTES_KEPT) / 4;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let message = messages.recv_timeout(left.min(WATCH_PERIOD));
+        if message.is_ok() {
+            deadline = Instant::now() + plan.timeout;
+        }
+        match message {
+            Ok(Message::Begin(row)) => {
+                if let Some(progress) = &progress {
+                    progress.now(&format!("run {} of {}, {}, {row}", job.run, plan.runs, job.engine.name()));
+                }
+                told.open_row = Some(row);
+            }
+            Ok(Message::Measured(record)) => {
+                if told.open_row.as_deref() == Some(&record.row) {
+                    told.open_row = None;
+                }
+                told.unchecked = Some(*record);
+            }
+            Ok(Message::Row(record)) => {
+                let weight = weights.get(record.row.as_str()).copied().unwrap_or(0).min(weight_left);
+                if let Some(progress) = &mut progress {
+                    progress.advance(weight);
+                }
+                weight_left -= weight;
+                if told.open_row.as_deref() == Some(&record.row) {
+                    told.open_row = None;
+                }
+                told.unchecked = None;
+                told.records.push(*record);
+            }
+            Ok(Message::Done) => break,
+            Err(RecvTimeoutError::Timeout) if left > WATCH_PERIOD => {
+                if machine::disk_bytes_free(&plan.dir).is_some_and(|free| free < disk_bytes_kept) {
+                    told.failure = Some("filled the disk and was stopped".to_owned());
+                    told.was_stopped = true;
+                    break;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                told.failure = Some(format!("out of time after {} s", plan.timeout.as_secs()));
+                told.was_stopped = true;
+                break;
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                told.failure = Some("the process ended early".to_owned());
+                break;
+            }
+        }
+    }
+    if let Some(progress) = &mut progress {
+        progress.advance(weight_left);
+    }
+    Ok(told)
+}

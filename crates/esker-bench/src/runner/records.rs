@@ -1,0 +1,85 @@
+//! The rows of a suite, made of what a child told: each has a record (N1).
+
+use super::process::Told;
+use crate::child::Job;
+use esker_bench_api::results::Record;
+
+/// How the error of a row begins that an earlier failure kept from running.
+pub(super) const NOT_RUN: &str = "not run";
+
+/// N1, N5.
+pub(super) fn complete(job: &Job<'_>, told: Told) -> Vec<Record> {
+    let mut records = told.records;
+    let failure = told.failure.unwrap_or_else(|| "the process did not report this row".to_owned());
+    let (mut culprit, mut what) = (told.open_row, "failed");
+    if let Some(mut record) = told.unchecked {
+        culprit = Some(record.row.clone());
+        // An engine that fails by itself while its row is checked has no value; one that was stopped was only slow.
+        if told.was_stopped {
+            what = "was measured, and what follows it did not end";
+            add_note(
+                &mut record,
+                &format!("what follows the row, its check included, did not end: {failure}"),
+            );
+            records.push(record);
+        }
+    }
+    for row in job.rows() {
+        if records.iter().any(|record| record.row == row.name) {
+            continue;
+        }
+        let error = match &culprit {
+            Some(culprit) if *culprit != row.name => format!("{NOT_RUN}: {culprit} {what}"),
+            _ => failure.clone(),
+        };
+        records.push(Record {
+            row: row.name,
+            unit: row.unit,
+            better: row.better,
+            ops: row.ops,
+            error: Some(error),
+            ..job.blank()
+        });
+    }
+    records
+}
+
+pub(super) fn add_note(record: &mut Record, note: &str) {
+    if !record.note.is_empty() {
+        record.note += "; ";
+    }
+    record.note += note;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Huge, esker};
+    use super::*;
+    use crate::scale::Scale;
+
+    #[test]
+    fn n5_a_measured_row_keeps_its_value_if_the_lab_stops_what_follows_and_not_if_the_engine_fails() {
+        let job = Job {
+            suite: &Huge,
+            engine: esker(),
+            scale: Scale::Test,
+            run: 1,
+            group: 0,
+            commit: "",
+            memory_limit: "",
+        };
+        let told = |was_stopped| Told {
+            unchecked: Some(Record { row: "load".to_owned(), value: Some(1.0), ..job.blank() }),
+            failure: Some("out of time".to_owned()),
+            was_stopped,
+            ..Told::default()
+        };
+        let slow = complete(&job, told(true));
+        assert_eq!((slow[0].value, slow[0].error.as_ref()), (Some(1.0), None));
+        assert!(slow[0].note.contains("out of time"), "{slow:?}");
+        assert!(slow[1].error.as_ref().unwrap().starts_with(NOT_RUN), "{slow:?}");
+        let broken = complete(&job, told(false));
+        assert_eq!((broken[0].value, broken[0].error.as_deref()), (None, Some("out of time")));
+        assert_eq!(broken.len(), 2);
+    }
+}

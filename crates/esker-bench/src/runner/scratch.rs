@@ -1,0 +1,36 @@
+//! The scratch directory: empty before each child, gone after the run (N3).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use esker_bench_api::Failure;
+
+const SCRATCH: &str = "esker-bench-data";
+
+/// The directory in which children work (N3).
+pub(super) struct Scratch {
+    pub(super) path: PathBuf,
+}
+
+impl Scratch {
+    pub(super) fn new(dir: &Path) -> Result<Self, Failure> {
+        let scratch = Self { path: dir.join(SCRATCH) };
+        scratch.clear()?;
+        Ok(scratch)
+    }
+
+    pub(super) fn clear(&self) -> Result<(), Failure> {
+        if self.path.exists() {
+            fs::remove_dir_all(&self.path).map_err(Failure::engine)?;
+        }
+        fs::create_dir_all(&self.path).map_err(Failure::engine)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            eprintln!("{} could not be removed: {error}", self.path.display());
+        }
+    }
+}

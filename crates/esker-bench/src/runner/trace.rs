@@ -1,0 +1,107 @@
+//! Syncs per commit: counted by a tracer at the smallest scale, and held against what a row asks for (N2).
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use super::process::{Mode, run_child};
+use super::records::add_note;
+use super::scratch::Scratch;
+use super::{Plan, Programs};
+use crate::child::Job;
+use crate::progress::Progress;
+use crate::scale::Scale;
+use crate::suites::{Commits, Row};
+use crate::syncs;
+use esker_bench_api::Failure;
+use esker_bench_api::results::Record;
+
+/// Syncs per commit from which a row that asks for none has to explain itself: background syncs are far below.
+const UNASKED_SYNCS_MIN: f64 = 0.5;
+/// What stands in the note of a row that syncs unasked when its adapter has no reason for it.
+const UNEXPLAINED: &str = "its adapter knows no reason";
+
+pub(super) type SyncsPerCommit = BTreeMap<String, f64>;
+
+/// Runs every engine once under a tracer at the smallest scale; no engine is listed where there is no tracer.
+pub(super) fn trace_syncs(
+    plan: &Plan,
+    programs: &Programs,
+    scratch: &Scratch,
+    progress: &Progress,
+) -> Result<BTreeMap<&'static str, SyncsPerCommit>, Failure> {
+    let mut found = BTreeMap::new();
+    if !plan.trace {
+        return Ok(found);
+    }
+    if !syncs::tracer_works() {
+        progress.note("strace is not installed: syncs per commit are not traced", true);
+        return Ok(found);
+    }
+    let scale = Scale::Test;
+    for engine in &plan.engines {
+        progress.now(&format!("counting the syncs of {}", engine.name()));
+        let mut per_commit = SyncsPerCommit::new();
+        for group in 0..plan.suite.groups(scale) {
+            let Ok(program) = &programs[engine.name()] else { continue };
+            scratch.clear()?;
+            let trace = scratch.path.join("trace");
+            let job = Job {
+                suite: plan.suite,
+                engine: *engine,
+                scale,
+                run: 0,
+                group,
+                commit: "",
+                memory_limit: "",
+            };
+            if job.rows().iter().all(|row| row.commits == Commits::None) {
+                continue;
+            }
+            let told = run_child(
+                plan,
+                &job,
+                scratch,
+                program,
+                Mode { trace: Some(&trace), limit: None, memory_bytes_max: None },
+                None,
+            )?;
+            let syncs = syncs::parse(&fs::read_to_string(&trace).unwrap_or_default());
+            for record in told.records.iter().filter(|record| record.commits > 0 && record.error.is_none()) {
+                if let Some(syncs) = syncs.get(&record.row) {
+                    per_commit.insert(record.row.clone(), *syncs as f64 / record.commits as f64);
+                }
+            }
+        }
+        found.insert(engine.name(), per_commit);
+    }
+    Ok(found)
+}
+
+/// The row of the traced scale that stands for this one: some names tell counts, which differ by scale.
+fn traced_name(job: &Job<'_>, row: &Row) -> String {
+    let names = |scale: Scale| {
+        let rows = job.suite.rows(scale).into_iter().filter(|row| row.group == job.group);
+        rows.map(|row| row.name).collect::<Vec<_>>()
+    };
+    let at = names(job.scale).iter().position(|name| *name == row.name);
+    at.and_then(|at| names(Scale::Test).into_iter().nth(at)).unwrap_or_else(|| row.name.clone())
+}
+
+/// N2.
+pub(super) fn hold_against_trace(record: &mut Record, job: &Job<'_>, syncs: Option<&SyncsPerCommit>) {
+    let Some(syncs) = syncs else { return };
+    let Some(row) = job.rows().into_iter().find(|row| row.name == record.row) else { return };
+    record.syncs_per_commit = syncs.get(&traced_name(job, &row)).copied();
+    let (Some(syncs), None) = (record.syncs_per_commit, &record.error) else { return };
+    match row.commits {
+        Commits::Sync(_) if syncs < job.suite.syncs_per_commit_min(job.group) => {
+            record.value = None;
+            record.error = Some(format!("does not sync: {syncs:.2} syncs per commit where each must sync"));
+        }
+        Commits::NoSync(_) if syncs >= UNASKED_SYNCS_MIN => {
+            let why = job.engine.syncs_unasked().unwrap_or(UNEXPLAINED);
+            add_note(record, &format!("{syncs:.2} syncs per commit where none is asked for: {why}"));
+        }
+        _ => {}
+    }
+}
