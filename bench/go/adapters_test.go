@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 
 	"esker.invalid/bench/lab"
@@ -110,6 +112,118 @@ func (f *fixture) check() {
 	}
 }
 
+// writers that write at once.
+const writers = 16
+
+// atOnce does the work of several writers at once.
+func (f *fixture) atOnce(work func(writer int) error) {
+	f.Helper()
+	start := make(chan struct{})
+	failed := make([]error, writers)
+	var all sync.WaitGroup
+	for writer := range writers {
+		all.Go(func() {
+			<-start
+			failed[writer] = work(writer)
+		})
+	}
+	close(start)
+	all.Wait()
+	f.must(errors.Join(failed...))
+}
+
+// Writers at once, each with items of its own, in transactions of several; then all is removed again.
+func (f *fixture) checkWriters() {
+	f.Helper()
+	const transactions, writes = 10, 4
+	number := func(writer, transaction, write int) item {
+		return numbered(10_000 + (writer*transactions+transaction)*writes + write)
+	}
+	f.atOnce(func(writer int) error {
+		for transaction := range transactions {
+			err := f.store.Write(func(w lab.Writer) error {
+				for write := range writes {
+					item := number(writer, transaction, write)
+					if err := w.Put([]byte(item.key), []byte(item.value)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	reader, err := f.store.Reader()
+	f.must(err)
+	length, err := reader.Len()
+	f.must(err)
+	if length != uint64(len(f.live)+writers*transactions*writes) {
+		f.Fatalf("len is %d after writers at once", length)
+	}
+	var written []string
+	for writer := range writers {
+		for transaction := range transactions {
+			for write := range writes {
+				item := number(writer, transaction, write)
+				if value, found := f.get(reader, item.key); !found || value != item.value {
+					f.Fatalf("%s, written by one of several, is %q, %t", item.key, value, found)
+				}
+				written = append(written, item.key)
+			}
+		}
+	}
+	f.must(reader.Close())
+	f.remove(written...)
+}
+
+// Writers write the same two keys at once, each in its own order: both hold what one transaction wrote.
+func (f *fixture) checkContention() {
+	f.Helper()
+	const transactions = 50
+	keys := []string{numbered(20_000).key, numbered(20_001).key}
+	f.atOnce(func(writer int) error {
+		first, last := keys[writer%2], keys[1-writer%2]
+		for transaction := range transactions {
+			value := fmt.Append(nil, writer*transactions+transaction)
+			err := f.store.Write(func(w lab.Writer) error {
+				if err := w.Put([]byte(first), value); err != nil {
+					return err
+				}
+				runtime.Gosched()
+				return w.Put([]byte(last), value)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	reader, err := f.store.Reader()
+	f.must(err)
+	one, found := f.get(reader, keys[0])
+	other, foundToo := f.get(reader, keys[1])
+	f.must(reader.Close())
+	if !found || !foundToo || one != other {
+		f.Fatalf("two keys that are written together: %q, %t and %q, %t", one, found, other, foundToo)
+	}
+	f.remove(keys...)
+}
+
+func (f *fixture) remove(keys ...string) {
+	f.Helper()
+	f.must(f.store.Write(func(w lab.Writer) error {
+		for _, key := range keys {
+			if err := w.Remove([]byte(key)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
 func TestAdapters(t *testing.T) {
 	for _, engine := range engines {
 		t.Run(engine.Name(), func(t *testing.T) { adapterIsCorrect(t, engine) })
@@ -149,14 +263,11 @@ func adapterIsCorrect(t *testing.T, engine lab.Engine) {
 	f.must(err)
 	removed := f.live[500:]
 	f.live = f.live[:500]
-	f.must(store.Write(func(w lab.Writer) error {
-		for _, item := range removed {
-			if err := w.Remove([]byte(item.key)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
+	var keys []string
+	for _, item := range removed {
+		keys = append(keys, item.key)
+	}
+	f.remove(keys...)
 	if value, found := f.get(before, removed[0].key); !found || value != removed[0].value {
 		t.Fatal("S2: an open reader is a snapshot")
 	}
@@ -166,13 +277,18 @@ func adapterIsCorrect(t *testing.T, engine lab.Engine) {
 	f.live[7].value = "replaced"
 	f.put(f.live[7])
 	f.check()
+
 	f.must(store.Drain())
 	f.must(store.Compact())
 	f.check()
 	f.put(f.live[0])
 	f.must(store.Close())
+	options.ConcurrentWrites = writers
 	f.store, err = engine.Open(dir, options)
 	f.must(err)
+	f.check()
+	f.checkWriters()
+	f.checkContention()
 	f.check()
 	f.must(f.store.Close())
 }

@@ -10,6 +10,8 @@ use std::thread;
 use crate::engine::{Durability, Engine, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer};
 
 const CACHE_BYTES: u64 = 64 << 20;
+/// Threads that write at once.
+const THREADS: u32 = 16;
 
 type Items = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -67,7 +69,6 @@ fn check(store: &dyn Store, live: &Items) {
 
 /// Threads write at once, each items of its own, in transactions of several; then all is removed again.
 fn check_threads(store: &dyn Store) {
-    const THREADS: u32 = 16;
     const TRANSACTIONS: u32 = 10;
     const WRITES: u32 = 4;
     let items = |thread: u32, transaction: u32| {
@@ -104,7 +105,6 @@ fn check_threads(store: &dyn Store) {
 /// Threads write the same two keys at once, each in its own order, as transactions that lock keys must not wait for ever for: both keys
 /// hold what one transaction wrote.
 fn check_contention(store: &dyn Store, is_atomic: bool) {
-    const THREADS: u32 = 8;
     const TRANSACTIONS: u32 = 50;
     let keys = [item(20_000).0, item(20_001).0];
     let start = Barrier::new(THREADS as usize);
@@ -181,10 +181,6 @@ pub fn check_engine(engine: &dyn Engine, dir: &Path) {
         store.write(&mut |writer| writer.put(&live[7].0, &live[7].1)).unwrap();
         check(&*store, &live);
 
-        check_threads(&*store);
-        check_contention(&*store, engine.isolation() != Isolation::Operation);
-        check(&*store, &live);
-
         store.drain().unwrap();
         if can(Feature::Compaction) {
             store.compact().unwrap();
@@ -192,6 +188,10 @@ pub fn check_engine(engine: &dyn Engine, dir: &Path) {
         check(&*store, &live);
         put_all(&*store, std::iter::once(0));
     }
+    let options = OpenOptions { concurrent_writes: u64::from(THREADS), ..options };
     let store = engine.open(dir, &options).unwrap();
+    check(&*store, &live);
+    check_threads(&*store);
+    check_contention(&*store, engine.isolation() != Isolation::Operation);
     check(&*store, &live);
 }
