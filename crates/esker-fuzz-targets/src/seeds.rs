@@ -102,11 +102,15 @@ fn version_edits() -> Vec<Vec<u8>> {
     let table = b"\x07\x07\x07\x01\xe8\x07\x84\x07\x0a\x02\x01\x03\x09\x02\x01a\x00\x02\x01q";
     let second = b"\x07\x09\x00\x02\xe8\x07\x84\x07\x0a\x02\x01\x03\x09\x02\x01c\x01\x02\x01d";
     let version_2 = b"\x03\x06\x08\xac\x02";
+    let version_3 = b"\x09\xad\x02\x0a\xff\xff\xff\xff\x0f";
+    let with_fingerprint = [b"\x0b", &table[1..], b"\x05"].concat();
     vec![
         [&fields[..], table].concat(),
         [&fields[..], table, second].concat(),
         version_2.to_vec(),
         [&version_2[..], table].concat(),
+        version_3.to_vec(),
+        [&version_3[..], &with_fingerprint].concat(),
         Vec::new(),
     ]
 }

@@ -7,9 +7,9 @@
 //!
 //! D1. Damage gives the right data or a typed error that names a damaged file; no panic, no wrong data, also where only
 //!     `check` sees the damage, and after everything was merged.
-//! D2. The exception is the log's last segment: what is cut from its end, and damage to its last record if nothing
-//!     stands behind that, looks like a write that a crash tore. It then counts as never made: the data is that of the
-//!     commits before it, to the commit.
+//! D2. The exception is a log that was not closed: damage to the last record of its last segment, and zeros up to its end,
+//!     look like a write that a crash tore. It then counts as never made: the data is that of the commits before it, to the
+//!     commit.
 //! D3. Files that hold no data (LOCK, OPTIONS) do no harm.
 //! D4. Checking offline finds something wrong exactly if opening refuses the database or checking it online does; a
 //!     dump shows any database.
@@ -71,7 +71,7 @@ enum Allowed {
     Newest,
     /// The newest, or what there was before the last commit.
     LastCommitTorn,
-    /// What there was so many commits ago, and no error: where the log was cut, it ends (D2).
+    /// What there was so many commits ago, and no error: where the zeros begin, the log ends (D2).
     Exactly(usize),
 }
 
@@ -155,7 +155,7 @@ fn judge_data(golden: &Golden, found: &Contents, allowed: Allowed, what: &str) {
 fn judge_error(error: &Error, names: &[&str], allowed: Allowed, what: &str) {
     assert!(names_the_damage(error, names), "D1: {what}: {error:?}");
     let may_fail = !matches!(allowed, Allowed::Exactly(_));
-    assert!(may_fail, "D2: {what}: refused, though nothing stands behind the cut: {error}");
+    assert!(may_fail, "D2: {what}: refused, though nothing stands behind it: {error}");
     let harmless = names.iter().all(|name| *name == "LOCK" || *name == "OPTIONS");
     assert!(!harmless, "D3: {what}: {error}");
 }
@@ -264,9 +264,6 @@ fn d1_any_byte_turned_around() {
     }
 }
 
-/// The bytes of a segment's header.
-const SEGMENT_HEADER_BYTES: usize = 32;
-
 #[test]
 fn d1_cut_at_any_length() {
     let tally = Tally::new("a cut");
@@ -275,46 +272,92 @@ fn d1_cut_at_any_length() {
             let bytes = golden.read(name);
             for len in places(bytes.len(), sample) {
                 let what = format!("cut to {len} of {} bytes", bytes.len());
-                // D2. A cut log ends where it was cut, if it is the last segment and its header is left.
-                let allowed = match name == golden.last_segment() && len >= SEGMENT_HEADER_BYTES {
-                    true => Allowed::Exactly(golden.commits_behind(name, len)),
-                    false => Allowed::Newest,
-                };
-                judge(&golden, &tally, &what, &[name], allowed, |fs| cut(fs, name, len));
+                judge(&golden, &tally, &what, &[name], Allowed::Newest, |fs| cut(fs, name, len));
+            }
+        }
+    }
+}
+
+/// Asserts that the database is refused, with the file's name and advice.
+fn refused(fs: &MemFs, name: &str, what: &str) {
+    match examine(fs) {
+        Outcome::Refused(error @ Error::Corrupt { .. }) => {
+            assert!(
+                names_the_damage(&error, &[name]) && error.to_string().contains("esker repair"),
+                "{error}"
+            );
+        }
+        Outcome::Refused(error) => panic!("{what}: {error}"),
+        Outcome::Data(_, problems) => panic!("{what}: it opens: {problems:?}"),
+    }
+}
+
+#[test]
+fn d1_a_log_cut_between_records_is_refused() {
+    for golden in [Golden::merged(), Golden::killed(), Golden::segmented()] {
+        let name = golden.last_segment();
+        for record in records(&golden.fs, name) {
+            for len in [record.start, record.end - 1, record.end] {
+                let fs = golden.copy();
+                cut(&fs, name, len);
+                refused(&fs, name, &format!("{name} cut to {len}"));
             }
         }
     }
 }
 
 #[test]
-fn d2_a_log_cut_at_the_end_of_each_record() {
-    let (tally, golden) = (Tally::new("a cut between records"), Golden::merged());
-    let name = golden.last_segment();
-    for (i, record) in records(&golden.fs, name).iter().enumerate() {
-        for (len, missing) in
-            [(record.start, LOGGED - i), (record.end - 1, LOGGED - i), (record.end, LOGGED - i - 1)]
-        {
-            let what = format!("cut to {len}, {missing} commits less");
-            judge(&golden, &tally, &what, &[name], Allowed::Exactly(missing), |fs| cut(fs, name, len));
+fn d2_a_log_of_zeros_behind_a_record_ends_there_unless_it_was_closed() {
+    let tally = Tally::new("zeros");
+    for golden in [Golden::merged(), Golden::killed()] {
+        let name = golden.last_segment();
+        let len = golden.read(name).len();
+        for record in records(&golden.fs, name) {
+            let to_the_end = |fs: &MemFs| overwrite(fs, name, record.start, &vec![0; len - record.start]);
+            if golden.closed {
+                let fs = golden.copy();
+                to_the_end(&fs);
+                refused(&fs, name, "zeros to the end");
+            }
+            let missing = golden.commits_behind(name, record.start);
+            let allowed = if golden.closed { Allowed::Newest } else { Allowed::Exactly(missing) };
+            judge(&golden, &tally, "zeros to the end", &[name], allowed, to_the_end);
+            // With anything valid behind them zeros are damage.
+            let allowed = at_stake(&golden, name, record.start);
+            judge(&golden, &tally, "a record of zeros", &[name], allowed, |fs| {
+                overwrite(fs, name, record.start, &vec![0; record.end - record.start]);
+            });
         }
     }
 }
 
 #[test]
-fn d2_a_log_of_zeros_behind_a_record_is_one_that_ends_there() {
-    let (tally, golden) = (Tally::new("zeros"), Golden::merged());
-    let name = golden.last_segment();
-    let len = golden.read(name).len();
-    for record in records(&golden.fs, name) {
-        let missing = golden.commits_behind(name, record.start);
-        judge(&golden, &tally, "zeros to the end", &[name], Allowed::Exactly(missing), |fs| {
-            overwrite(fs, name, record.start, &vec![0; len - record.start]);
-        });
-        // With anything valid behind them zeros are damage.
-        judge(&golden, &tally, "a record of zeros", &[name], Allowed::Newest, |fs| {
-            overwrite(fs, name, record.start, &vec![0; record.end - record.start]);
-        });
+fn d1_files_of_another_database_of_the_same_shape_are_refused() {
+    let tally = Tally::new("a twin's file");
+    let (one, other) = (Golden::double(1), Golden::double(2));
+    assert!(one.files == other.files && one.newest != other.newest, "{:?}, {:?}", one.files, other.files);
+    for name in one.files.iter().filter(|name| name.ends_with(".sst") || name.ends_with(".wal")) {
+        let theirs = other.read(name);
+        assert!(theirs.len() == one.read(name).len() && theirs != one.read(name), "{name}");
+        let exchange = |fs: &MemFs| replace(fs, name, &theirs);
+        let fs = one.copy();
+        exchange(&fs);
+        refused(&fs, name, &format!("{name} of another database"));
+        judge(&one, &tally, "a twin's file instead", &[name], Allowed::Newest, exchange);
     }
+    for name in one.files.iter().filter(|name| name.starts_with("MANIFEST-")) {
+        let exchange = |fs: &MemFs| replace(fs, name, &other.read(name));
+        judge(&one, &tally, "a twin's file instead", &[name], Allowed::Newest, exchange);
+    }
+}
+
+#[test]
+fn d1_a_log_segment_called_prepared_is_missed() {
+    let golden = Golden::segmented();
+    let name = golden.last_segment();
+    let fs = golden.copy();
+    fs.rename(&path(name), &path(&format!("{name}-next"))).unwrap();
+    refused(&fs, name, "the last segment renamed");
 }
 
 #[test]
@@ -383,13 +426,13 @@ fn d1_two_tables_of_one_shape_swapped_are_refused() {
 
 #[test]
 fn a_torn_log_tail_is_trimmed_in_silence_and_counted() {
-    let golden = Golden::merged();
+    let golden = Golden::killed();
     let log = golden.last_segment();
     let bytes = golden.read(log);
-    // In the value of the last commit; what follows it, End, was not synced apart from it.
-    let at = bytes.windows(30).rposition(|w| w == [LOGGED as u8 - 1; 30]).unwrap();
+    // In the value of the last commit.
+    let at = bytes.windows(30).rposition(|w| w == [LOGGED as u8 - 1; 30]).unwrap() + 7;
     let fs = golden.copy();
-    cut(&fs, log, at + 7);
+    overwrite(&fs, log, at, &vec![0; bytes.len() - at]);
     let db = simulated(Arc::new(fs)).open(dir()).unwrap();
     assert_eq!(dump(&db).unwrap(), golden.earlier[0]);
     let stats = db.stats();
@@ -488,10 +531,14 @@ fn canary_wrong_data_is_noticed() {
         db.default_keyspace().put("a", "b").unwrap();
         db.close().unwrap();
     }));
-    // One commit more or less than the cut costs, and an error that names a file that is sound.
-    let start = records(&golden.fs, &log)[4].start;
-    for missing in [3, 5] {
-        assert!(notices(&golden, &[&log], Allowed::Exactly(missing), &|fs| cut(fs, &log, start)));
+    // One commit more or less than zeros cost, and an error that names a file that is sound.
+    let killed = Golden::killed();
+    let last = killed.last_segment().to_owned();
+    let (start, len) = (records(&killed.fs, &last)[4].start, killed.read(&last).len());
+    for missing in [3, 4, 5] {
+        let zeros = |fs: &MemFs| overwrite(fs, &last, start, &vec![0; len - start]);
+        let noticed = notices(&killed, &[&last], Allowed::Exactly(missing), &zeros);
+        assert_eq!(noticed, missing != LOGGED - 4, "{missing}");
     }
     assert!(notices(&golden, &["CURRENT"], Allowed::Newest, &|fs| overwrite(fs, &log, 0, b"?")));
 }

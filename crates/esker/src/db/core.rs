@@ -136,6 +136,18 @@ impl Core {
         Ok(())
     }
 
+    /// Has the manifest say how far a log goes that is closed, and so durable: if its end is lost, the next opening notices.
+    fn note_end_of_log(&self) {
+        let durable_seq = Some(self.published.visible());
+        let mut manifest = self.manifest.lock();
+        let state = manifest.state();
+        if durable_seq > state.durable_seq.max(state.flushed_seq) {
+            // If it cannot be said nothing is lost but that.
+            let edit = VersionEdit { durable_seq, ..VersionEdit::default() };
+            let _ = manifest.append(edit, || self.new_file());
+        }
+    }
+
     /// Finds out how far merging is behind.
     pub(crate) fn account_debt(&self) -> Debt {
         let version = self.version();
@@ -199,7 +211,7 @@ impl Handle {
             None => {
                 // Memtables that cannot be flushed are no failure of closing: the log has them.
                 let _ = core.shorten_replay(&turns.1);
-                core.pipeline.close()
+                core.pipeline.close().map(|()| core.note_end_of_log())
             }
         };
         // The files of tables that were replaced last: the directory is to be free for its owner to unmount or delete.

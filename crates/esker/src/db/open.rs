@@ -61,13 +61,20 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
         wal::remove_obsolete(&env, dir, wal_from)?;
     }
     let log = &replayed.log;
-    let state = VersionEdit { wal_named: log.named_to(), ..state };
+    let database_id = state.database_id.unwrap_or_else(|| draw_database_id(&env));
+    let state = VersionEdit {
+        wal_named: log.named_to(),
+        // What was replayed is durable.
+        durable_seq: Some(replayed.last_seq),
+        database_id: Some(database_id),
+        ..state
+    };
     let manifest = Arc::new(Mutex::new(ManifestLog::create(&env, dir, manifest_id, state)?));
     let next_file = Arc::new(AtomicU64::new(manifest_id.next().get()));
     log.finish(&env, dir)?;
     wal::remove_obsolete(&env, dir, wal_from)?;
     wal::remove_unused(&env, dir)?;
-    let wal_options = WalOptions { segment_bytes_max: options.wal_segment_bytes() };
+    let wal_options = WalOptions { segment_bytes_max: options.wal_segment_bytes(), database_id };
     let register = register_segments(&manifest, &next_file);
     let wal_pool = WalPool::new(env.clone(), dir.to_path_buf(), wal_options, register)?;
     let wal = WalWriter::create(wal_pool.clone(), log.next_segment, &log.segments)?;
@@ -133,6 +140,11 @@ fn register_segments(manifest: &Arc<Mutex<ManifestLog>>, next_file: &Arc<AtomicU
         let edit = VersionEdit { wal_named: Some(segment), ..VersionEdit::default() };
         manifest.lock().append(edit, || FileId::new(next_file.fetch_add(1, Ordering::Relaxed)))
     })
+}
+
+/// A number by which the files of this database are told from those of others; not 0.
+fn draw_database_id(env: &Env) -> u32 {
+    (env.random.next_u64() as u32).max(1)
 }
 
 fn next_of(id: &Option<FileId>) -> FileId {

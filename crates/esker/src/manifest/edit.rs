@@ -6,7 +6,7 @@
 
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::manifest::version::{Level, RunId};
-use crate::sstable::TableMeta;
+use crate::sstable::{Fingerprint, TableMeta};
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{FileId, KeyspaceId, SeqNo};
 use crate::wal::LogExtent;
@@ -38,6 +38,10 @@ pub struct VersionEdit {
     pub wal_named: Option<u64>,
     /// Every commit up to this one is in the tables.
     pub flushed_seq: Option<SeqNo>,
+    /// Every commit up to this one is durable, in the tables or in the log. There may be newer ones. Absent before version 3.
+    pub durable_seq: Option<SeqNo>,
+    /// The database's number for itself, drawn once; its log segments carry it. Absent before version 3.
+    pub database_id: Option<u32>,
     /// Live items per keyspace as of `flushed_seq`. Absent keeps the earlier ones; present replaces them all.
     pub counts: Option<Vec<(KeyspaceId, u64)>>,
     /// Tables that leave the version.
@@ -55,6 +59,12 @@ const TAG_REMOVED: u64 = 6;
 const TAG_ADDED: u64 = 7;
 /// Since version 2.
 const TAG_WAL_NAMED: u64 = 8;
+/// Since version 3.
+const TAG_DURABLE_SEQ: u64 = 9;
+/// Since version 3.
+const TAG_DATABASE_ID: u64 = 10;
+/// A table that joins, with its fingerprint. Since version 3.
+const TAG_ADDED_WITH_FINGERPRINT: u64 = 11;
 
 impl VersionEdit {
     /// The bytes of one manifest record.
@@ -71,6 +81,8 @@ impl VersionEdit {
         number(TAG_WAL_FROM, self.wal_from);
         number(TAG_WAL_NAMED, self.wal_named);
         number(TAG_FLUSHED_SEQ, self.flushed_seq.map(SeqNo::get));
+        number(TAG_DURABLE_SEQ, self.durable_seq.map(SeqNo::get));
+        number(TAG_DATABASE_ID, self.database_id.map(u64::from));
         if let Some(counts) = &self.counts {
             put_varint(&mut out, TAG_COUNTS);
             put_varint(&mut out, counts.len() as u64);
@@ -84,8 +96,10 @@ impl VersionEdit {
             put_varint(&mut out, file.get());
         }
         for table in &self.added {
-            put_varint(&mut out, TAG_ADDED);
+            let fingerprint = table.meta.fingerprint;
+            put_varint(&mut out, if fingerprint.is_some() { TAG_ADDED_WITH_FINGERPRINT } else { TAG_ADDED });
             encode_table(&mut out, table);
+            fingerprint.into_iter().for_each(|print| put_varint(&mut out, print.get().into()));
         }
         out
     }
@@ -103,7 +117,14 @@ impl VersionEdit {
                 TAG_COUNTS => edit.counts = Some(decode_counts(&mut reader)?),
                 TAG_REMOVED => edit.removed.push(FileId::new(reader.varint()?)),
                 TAG_WAL_NAMED => edit.wal_named = Some(reader.varint()?),
+                TAG_DURABLE_SEQ => edit.durable_seq = Some(seq(&mut reader)?),
+                TAG_DATABASE_ID => edit.database_id = Some(number_of_32_bits(&mut reader)?),
                 TAG_ADDED => edit.added.push(decode_table(&mut reader)?),
+                TAG_ADDED_WITH_FINGERPRINT => {
+                    let mut table = decode_table(&mut reader)?;
+                    table.meta.fingerprint = Some(Fingerprint::new(number_of_32_bits(&mut reader)?));
+                    edit.added.push(table);
+                }
                 other => return Err(reader.error(format!("unknown field {other} of a version edit"))),
             }
         }
@@ -112,18 +133,36 @@ impl VersionEdit {
 
     /// What is known of the log.
     pub(crate) fn log_extent(&self) -> LogExtent {
-        LogExtent { from: self.wal_from.unwrap_or(1), named_to: self.wal_named }
+        LogExtent {
+            from: self.wal_from.unwrap_or(1),
+            named_to: self.wal_named,
+            // What is in tables may have left the log.
+            durable_to: self.durable_seq.filter(|durable| Some(*durable) > self.flushed_seq),
+            database_id: self.database_id,
+        }
     }
 
     /// Takes over what a later edit says (ED1), so that many edits become one.
     pub fn merge(&mut self, later: VersionEdit) {
-        let VersionEdit { next_file, next_run, wal_from, wal_named, flushed_seq, counts, removed, added } =
-            later;
+        let VersionEdit {
+            next_file,
+            next_run,
+            wal_from,
+            wal_named,
+            flushed_seq,
+            durable_seq,
+            database_id,
+            counts,
+            removed,
+            added,
+        } = later;
         self.next_file = next_file.or(self.next_file);
         self.next_run = next_run.or(self.next_run);
         self.wal_from = wal_from.or(self.wal_from);
         self.wal_named = wal_named.or(self.wal_named);
         self.flushed_seq = flushed_seq.or(self.flushed_seq);
+        self.durable_seq = durable_seq.or(self.durable_seq);
+        self.database_id = database_id.or(self.database_id);
         self.counts = counts.or(self.counts.take());
         for file in removed {
             match self.added.iter().position(|t| t.file == file) {
@@ -138,6 +177,11 @@ impl VersionEdit {
 fn seq(reader: &mut ByteReader<'_>) -> Decoded<SeqNo> {
     let n = reader.varint()?;
     SeqNo::try_new(n).ok_or_else(|| reader.error(format!("sequence number {n} has more than 56 bits")))
+}
+
+fn number_of_32_bits(reader: &mut ByteReader<'_>) -> Decoded<u32> {
+    let n = reader.varint()?;
+    u32::try_from(n).map_err(|_| reader.error(format!("{n} has more than 32 bits")))
 }
 
 fn decode_counts(reader: &mut ByteReader<'_>) -> Decoded<Vec<(KeyspaceId, u64)>> {
@@ -192,8 +236,17 @@ fn decode_table(reader: &mut ByteReader<'_>) -> Decoded<AddedTable> {
         return Err(reader.error("a table's key range is empty"));
     }
     let range = KeyRange { start, end };
-    let meta =
-        TableMeta { file_bytes, range, entries, tombstones, range_tombstones, min_seq, max_seq, raw_bytes };
+    let meta = TableMeta {
+        file_bytes,
+        range,
+        entries,
+        tombstones,
+        range_tombstones,
+        min_seq,
+        max_seq,
+        raw_bytes,
+        fingerprint: None,
+    };
     Ok(AddedTable { file, level, run, meta })
 }
 
@@ -211,6 +264,7 @@ mod tests {
             min_seq: SeqNo::new(3),
             max_seq: SeqNo::new(9),
             raw_bytes: 900,
+            fingerprint: None,
         };
         VersionEdit {
             next_file: Some(FileId::new(8)),
@@ -218,6 +272,8 @@ mod tests {
             wal_from: Some(6),
             wal_named: None,
             flushed_seq: Some(SeqNo::new(300)),
+            durable_seq: None,
+            database_id: None,
             counts: Some(vec![(KeyspaceId::DEFAULT, 42)]),
             removed: vec![FileId::new(2)],
             added: vec![AddedTable { file: FileId::new(7), level: Level::BASE, run: RunId(1), meta }],
@@ -240,6 +296,37 @@ mod tests {
         let hex: String = edit.encode().iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(hex, "0306 08ac02".replace(' ', ""));
         assert_eq!(VersionEdit::decode(&edit.encode()), Ok(edit));
+    }
+
+    #[test]
+    fn golden_bytes_of_version_3() {
+        let mut edit = VersionEdit {
+            durable_seq: Some(SeqNo::new(301)),
+            database_id: Some(u32::MAX),
+            added: sample().added,
+            ..VersionEdit::default()
+        };
+        edit.added[0].meta.fingerprint = Some(Fingerprint::new(5));
+        let hex: String = edit.encode().iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(
+            hex,
+            "09ad02 0affffffff0f 0b07070 1e807840 70a02010309 02 0161 00 02 0171 05".replace(' ', "")
+        );
+        assert_eq!(VersionEdit::decode(&edit.encode()), Ok(edit));
+        let (too_large, no_fingerprint) = ([10, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F], [11]);
+        assert!(VersionEdit::decode(&too_large).is_err() && VersionEdit::decode(&no_fingerprint).is_err());
+    }
+
+    #[test]
+    fn the_log_must_reach_what_was_durable_and_is_in_no_table() {
+        let mut state = sample();
+        let reach = |state: &VersionEdit| state.log_extent().durable_to.map(SeqNo::get);
+        assert_eq!(reach(&state), None);
+        for (durable, expected) in [(299, None), (300, None), (301, Some(301))] {
+            let durable_seq = Some(SeqNo::new(durable));
+            state.merge(VersionEdit { durable_seq, ..VersionEdit::default() });
+            assert_eq!(reach(&state), expected);
+        }
     }
 
     #[test]
@@ -269,7 +356,10 @@ mod tests {
         for named in [12, 11] {
             all.merge(VersionEdit { wal_named: Some(named), ..VersionEdit::default() });
             all.merge(VersionEdit::default());
-            assert_eq!(all.log_extent(), LogExtent { from: 9, named_to: Some(named) });
+            assert_eq!(
+                all.log_extent(),
+                LogExtent { from: 9, named_to: Some(named), ..LogExtent::default() }
+            );
         }
     }
 }

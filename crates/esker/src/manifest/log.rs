@@ -30,7 +30,7 @@ use crate::types::canary::{self, Canary};
 use crate::types::{Error, FileId, Result};
 
 /// The newest manifest format that this build reads, as all before it, and the one it writes.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 /// The first bytes of a manifest's first record.
 const MAGIC: &[u8] = b"esker manifest";
 /// A manifest this much larger than the state it describes is replaced by a new one.

@@ -284,6 +284,7 @@ mod tests {
             min_seq: SeqNo::ZERO,
             max_seq: SeqNo::ZERO,
             raw_bytes: 0,
+            fingerprint: None,
         };
         AddedTable { file: FileId::new(file), level, run: RunId(run), meta }
     }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use super::Table;
 use super::block::Block;
+use super::footer::Footer;
 use super::scan::TableScan;
+use super::stored::{Fingerprint, TRAILER_BYTES};
 use crate::encoding::hash::key_hash;
 use crate::types::entry::{EntryRef, Kind};
 use crate::types::key_range::End;
@@ -35,6 +37,8 @@ struct Tally {
     max_seq: SeqNo,
     /// The entry before; none at the start, and behind a block that was not read.
     last: Option<(Vec<u8>, SeqNo)>,
+    /// Of the blocks so far.
+    fingerprint: Fingerprint,
 }
 
 impl Table {
@@ -61,10 +65,15 @@ impl Table {
             min_seq: SeqNo::MAX,
             max_seq: SeqNo::ZERO,
             last: None,
+            fingerprint: Fingerprint::default(),
         };
         let mut whole = true;
         for number in 0..self.index().len() {
-            let checked = match scan.read_block(number) {
+            let read = scan.read_stored(number).and_then(|stored| {
+                tally.fingerprint = tally.fingerprint.with_part(&stored);
+                self.decode_block(stored, self.index().extent(number).start)
+            });
+            let checked = match read {
                 Ok(block) => self.check_block(&mut tally, number, &block),
                 Err(error) => {
                     tally.last = None;
@@ -76,8 +85,9 @@ impl Table {
                 each(error);
             }
         }
-        if whole && let Err(error) = self.check_counts(&tally) {
-            each(error);
+        if whole {
+            let checks = [self.check_counts(&tally), self.check_fingerprint(tally.fingerprint)];
+            checks.into_iter().filter_map(Result::err).for_each(each);
         }
         tally.check
     }
@@ -185,6 +195,24 @@ impl Table {
             return Err(self.unsound_as_a_whole(&detail));
         }
         Ok(())
+    }
+
+    /// `fingerprint`: that of all blocks.
+    fn check_fingerprint(&self, mut fingerprint: Fingerprint) -> Result<()> {
+        let Some(stated) = self.properties().fingerprint else { return Ok(()) };
+        let Footer { tombstones, filter, index, .. } = self.read_footer()?;
+        for part in [tombstones, filter, index] {
+            if !part.is_empty() {
+                let trailer = part.end.saturating_sub(TRAILER_BYTES as u64)..part.end;
+                fingerprint = fingerprint.with_part(&self.read_extent(trailer)?);
+            }
+        }
+        if fingerprint == stated {
+            return Ok(());
+        }
+        let detail =
+            format!("the parts add up to fingerprint {fingerprint:?}, but the properties say {stated:?}");
+        Err(self.unsound_as_a_whole(&detail))
     }
 
     fn unsound(&self, block: usize, detail: &str) -> Error {

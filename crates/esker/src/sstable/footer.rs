@@ -18,8 +18,8 @@ use crate::encoding::checksum::crc32c;
 pub(super) const FOOTER_BYTES: usize = 80;
 /// The last 8 bytes of a table.
 pub(super) const MAGIC: [u8; 8] = *b"eskerSST";
-/// The format that this build writes, and the newest one that it reads.
-pub(super) const FORMAT_VERSION: u32 = 1;
+/// The format that this build writes, and the newest one that it reads. Version 1 has no fingerprint.
+pub(super) const FORMAT_VERSION: u32 = 2;
 
 /// Where the parts of a table lie in the file. Empty parts are absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub(super) struct Footer {
     pub filter: Range<u64>,
     pub index: Range<u64>,
     pub properties: Range<u64>,
+    /// The format of the table.
+    pub version: u32,
 }
 
 /// Why a footer was not read.
@@ -50,7 +52,7 @@ impl Footer {
             out.extend_from_slice(&part.start.to_le_bytes());
             out.extend_from_slice(&(part.end - part.start).to_le_bytes());
         }
-        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&crc32c(&out).to_le_bytes());
         out.extend_from_slice(&MAGIC);
         out.try_into().expect("the footer's fields take 80 bytes")
@@ -87,7 +89,7 @@ impl Footer {
             return Err(DecodeError::new(0, detail).into());
         }
         let [tombstones, filter, index, properties] = ends.try_into().expect("four parts");
-        Ok(Footer { tombstones, filter, index, properties })
+        Ok(Footer { tombstones, filter, index, properties, version })
     }
 }
 
@@ -97,7 +99,13 @@ mod tests {
 
     #[test]
     fn fo1_the_footer_fits_its_file_only() {
-        let footer = Footer { tombstones: 100..100, filter: 100..165, index: 165..200, properties: 200..260 };
+        let footer = Footer {
+            tombstones: 100..100,
+            filter: 100..165,
+            index: 165..200,
+            properties: 200..260,
+            version: FORMAT_VERSION,
+        };
         let bytes = footer.encode();
         assert_eq!(Footer::decode(&bytes, 340).unwrap(), footer);
         assert!(Footer::decode(&bytes, 339).is_err() && Footer::decode(&bytes, 341).is_err());
@@ -110,10 +118,12 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_named() {
-        let mut bytes = Footer { tombstones: 0..0, filter: 0..0, index: 0..0, properties: 0..0 }.encode();
-        bytes[64] = 2;
-        let crc = crc32c(&bytes[..68]);
-        bytes[68..72].copy_from_slice(&crc.to_le_bytes());
-        assert!(matches!(Footer::decode(&bytes, 80), Err(FooterError::Newer(2))));
+        let of_version = |version| {
+            Footer { tombstones: 0..0, filter: 0..0, index: 0..0, properties: 0..0, version }.encode()
+        };
+        assert!(matches!(Footer::decode(&of_version(3), 80), Err(FooterError::Newer(3))));
+        for version in [1, FORMAT_VERSION] {
+            assert_eq!(Footer::decode(&of_version(version), 80).unwrap().version, version);
+        }
     }
 }

@@ -16,7 +16,7 @@ use super::block_search::Simd;
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
-use super::stored::{self, TRAILER_BYTES};
+use super::stored::{self, Fingerprint, TRAILER_BYTES};
 use super::{BlockCache, SalvageTable, Table, TableCompression, TableOptions, TableWriter};
 use crate::cache::{self, MemoryBudget};
 use crate::encoding::bloom::BlockedBloom;
@@ -195,8 +195,20 @@ fn repair(bytes: &mut [u8]) -> Option<()> {
         reseal(bytes, part);
     }
     let index = Index::decode(&part_of(bytes, &footer.index)?).ok()?;
+    let mut fingerprint = Fingerprint::default();
     for block in 0..index.len() {
         reseal(bytes, &index.extent(block));
+    }
+    let blocks = (0..index.len()).map(|block| index.extent(block));
+    for part in blocks.chain([footer.tombstones, footer.filter, footer.index]).filter(|part| !part.is_empty())
+    {
+        fingerprint = fingerprint.with_part(bytes.get(part.start as usize..part.end as usize)?);
+    }
+    let properties = part_of(bytes, &footer.properties)?;
+    if Properties::decode(&properties).is_ok_and(|properties| properties.fingerprint.is_some()) {
+        let end = footer.properties.end as usize - TRAILER_BYTES;
+        bytes[end - 4..end].copy_from_slice(&fingerprint.get().to_le_bytes());
+        reseal(bytes, &footer.properties);
     }
     Some(())
 }

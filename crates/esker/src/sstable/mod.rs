@@ -55,6 +55,7 @@ pub use standalone::{Metadata, Range, Reader, Writer, merge};
 pub(crate) use cursor::TableCursor;
 pub(crate) use salvage::{LostContent, SalvageScan, SalvageTable, TableDamage};
 pub(crate) use scan::TableScan;
+pub(crate) use stored::Fingerprint;
 pub(crate) use table::Table;
 pub(crate) use writer::{TableMeta, TableWriter};
 

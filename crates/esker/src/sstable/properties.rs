@@ -2,6 +2,7 @@
 //!
 //! Bytes: docs/formats/sstable.md
 
+use super::stored::Fingerprint;
 use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::types::SeqNo;
@@ -37,6 +38,8 @@ pub(crate) struct Properties {
     pub compression: Compression,
     /// Data blocks.
     pub blocks: u64,
+    /// Of all parts before this one; absent in version 1.
+    pub fingerprint: Option<Fingerprint>,
 }
 
 /// The range that holds no key.
@@ -63,6 +66,9 @@ impl Properties {
         put_string(out, &self.range.start);
         out.push(u8::from(matches!(self.range.end, End::Included(_))));
         put_string(out, self.range.end.key());
+        if let Some(fingerprint) = self.fingerprint {
+            out.extend_from_slice(&fingerprint.get().to_le_bytes());
+        }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Decoded<Properties> {
@@ -88,6 +94,7 @@ impl Properties {
             1 => End::Included(end),
             _ => return Err(reader.error(format!("{included} where 0 or 1 is expected"))),
         };
+        let fingerprint = if reader.is_empty() { None } else { Some(Fingerprint::new(reader.u32()?)) };
         reader.finish()?;
         Ok(Properties {
             entries,
@@ -101,6 +108,7 @@ impl Properties {
             range: KeyRange { start, end },
             compression,
             blocks,
+            fingerprint,
         })
     }
 }
@@ -180,11 +188,17 @@ mod tests {
             range: KeyRange { start: b"a".to_vec(), end: End::Included(b"zz".to_vec()) },
             compression: Compression::Lz4,
             blocks: 7,
+            fingerprint: Some(Fingerprint::new(8)),
         };
         let mut bytes = Vec::new();
         properties.encode(&mut bytes);
+        let version_1 = bytes.len() - 4;
+        assert!((0..bytes.len()).all(|len| Properties::decode(&bytes[..len]).is_err() || len == version_1));
+        assert_eq!(
+            Properties::decode(&bytes[..version_1]),
+            Ok(Properties { fingerprint: None, ..properties.clone() })
+        );
         assert_eq!(Properties::decode(&bytes), Ok(properties));
-        assert!((0..bytes.len()).all(|len| Properties::decode(&bytes[..len]).is_err()));
     }
 
     #[test]

@@ -199,7 +199,7 @@ impl SalvageTable {
     /// The parts behind the blocks, by name, if the footer is sound.
     pub(crate) fn parts(&self) -> Vec<(&'static str, Range<u64>)> {
         let Some(footer) = &self.footer else { return Vec::new() };
-        let Footer { tombstones, filter, index, properties } = footer.clone();
+        let Footer { tombstones, filter, index, properties, .. } = footer.clone();
         let end = properties.end;
         vec![
             ("range tombstones", tombstones),

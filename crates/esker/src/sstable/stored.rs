@@ -16,6 +16,27 @@ use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
 use crate::encoding::checksum::{crc32c, crc32c_append};
 
+/// What the checksums of a table's parts add up to: a table is told by it from others that look the same otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fingerprint(u32);
+
+impl Fingerprint {
+    /// The fingerprint of this number.
+    pub(crate) fn new(number: u32) -> Self {
+        Fingerprint(number)
+    }
+
+    /// Its number.
+    pub(crate) fn get(self) -> u32 {
+        self.0
+    }
+
+    /// That of a table with one more part, whose stored form ends so.
+    pub(super) fn with_part(self, stored: &[u8]) -> Self {
+        Fingerprint(crc32c_append(self.0, &stored[stored.len().saturating_sub(TRAILER_BYTES)..]))
+    }
+}
+
 /// Bytes behind the stored payload.
 pub(super) const TRAILER_BYTES: usize = 5;
 /// Larger payloads are stored raw (ST2).

@@ -94,6 +94,10 @@ impl Table {
         let footer = read_footer(&*file, path, file_bytes)?;
         let part = Parts { file: &*file, path };
         let properties = part.read("properties", &footer.properties, Properties::decode)?;
+        if properties.fingerprint.is_some() != (footer.version > 1) {
+            let detail = "a fingerprint in a table of version 1, or none in a later one";
+            return Err(Error::corrupt("properties", path, footer.properties.start, detail));
+        }
         let index = part.read("index", &footer.index, Index::decode)?;
         if index.blocks_end() != footer.tombstones.start || index.len() as u64 != properties.blocks {
             let detail = format!("{} blocks that end at {}", index.len(), index.blocks_end());
@@ -149,6 +153,7 @@ impl Table {
             min_seq: p.min_seq,
             max_seq: p.max_seq,
             raw_bytes: p.key_bytes.saturating_add(p.value_bytes),
+            fingerprint: p.fingerprint,
         }
     }
 
@@ -288,6 +293,11 @@ impl Table {
             self.blocks.insert(number, &block, true, pin);
         }
         Ok(block)
+    }
+
+    /// Where its parts are, read anew.
+    pub(super) fn read_footer(&self) -> Result<Footer> {
+        read_footer(&*self.file, &self.path, self.file_bytes)
     }
 
     /// Checks the stored form of the block at `offset`.

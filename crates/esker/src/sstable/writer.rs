@@ -16,11 +16,11 @@ use esker_env::{AppendWriter, Env, OpenOptions};
 
 use super::block::Block;
 use super::block_builder::BlockBuilder;
-use super::footer::{FOOTER_BYTES, Footer};
+use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer};
 use super::index::{self, IndexEntry, shortest_separator};
 use super::options::{TableCompression, TableOptions};
 use super::properties::{Properties, empty_range, encode_tombstones};
-use super::stored::{TRAILER_BYTES, seal};
+use super::stored::{Fingerprint, TRAILER_BYTES, seal};
 use super::{BlockCache, Table};
 use crate::encoding::Compression;
 use crate::encoding::bloom::BlockedBloom;
@@ -56,6 +56,8 @@ pub(crate) struct TableMeta {
     pub max_seq: SeqNo,
     /// Bytes of keys and values.
     pub raw_bytes: u64,
+    /// What tells it from others that look the same otherwise; absent in format version 1.
+    pub fingerprint: Option<Fingerprint>,
 }
 
 /// Writes one table.
@@ -76,6 +78,8 @@ pub(crate) struct TableWriter {
     block_last_key: Vec<u8>,
     hashes: Vec<u64>,
     properties: Properties,
+    /// Of the parts that are written.
+    fingerprint: Fingerprint,
     tombstones: Vec<Fragment>,
     warm: Option<Warm>,
 }
@@ -133,7 +137,9 @@ impl TableWriter {
                 range: empty_range(),
                 compression: Compression::None,
                 blocks: 0,
+                fingerprint: None,
             },
+            fingerprint: Fingerprint::default(),
             tombstones: Vec::new(),
             warm: None,
         })
@@ -296,6 +302,7 @@ impl TableWriter {
         let (stored, trailer): (&[u8], [u8; TRAILER_BYTES]) = sealed;
         let written = self.file.write(stored).and_then(|()| self.file.write(&trailer));
         written.map_err(|e| Error::io("write", &self.path, e))?;
+        self.fingerprint = self.fingerprint.with_part(&trailer);
         Ok(start..self.file.position())
     }
 
@@ -341,6 +348,7 @@ impl TableWriter {
             min_seq: p.min_seq,
             max_seq: p.max_seq,
             raw_bytes: p.key_bytes + p.value_bytes,
+            fingerprint: p.fingerprint,
         };
         Ok((meta, self.warm.map(|warm| warm.blocks).unwrap_or_default()))
     }
@@ -392,9 +400,10 @@ impl TableWriter {
         index::encode(&self.first_key[..prefix_len], &self.index, &mut payload);
         let index = self.write_part(&payload, Compression::None)?;
         payload.clear();
+        self.properties.fingerprint = Some(self.fingerprint);
         self.properties.encode(&mut payload);
         let properties = self.write_part(&payload, Compression::None)?;
-        Ok(Footer { tombstones, filter, index, properties })
+        Ok(Footer { tombstones, filter, index, properties, version: FORMAT_VERSION })
     }
 
     /// Gives up: removes the file.

@@ -29,50 +29,75 @@ const MAGIC: [u8; 8] = *b"ESKERWAL";
 const VERSION: u32 = 1;
 const SEGMENT_CRC_AT: usize = SEGMENT_HEADER_BYTES - 4;
 
-/// The header of the segment of this number.
-pub(super) fn encode_segment_header(number: u64) -> [u8; SEGMENT_HEADER_BYTES] {
-    let mut out = [0; SEGMENT_HEADER_BYTES];
-    out[..8].copy_from_slice(&MAGIC);
-    out[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    out[16..24].copy_from_slice(&number.to_le_bytes());
-    let crc = crc32c(&out[..SEGMENT_CRC_AT]);
-    out[SEGMENT_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
-    out
+/// The first bytes of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    /// The segment's number.
+    pub number: u64,
+    /// Bytes that the file was made with; 0: unknown. A shorter one that is not finished was cut.
+    pub made_bytes: u32,
+    /// The database's number for itself; 0: unknown.
+    pub database_id: u32,
 }
 
-/// Checks that `segment` starts with the header of the segment of this number.
-pub(super) fn check_segment_header(segment: &[u8], number: u64, path: &Path) -> Result<()> {
-    let corrupt = |detail: String| Err(Error::corrupt("WAL segment header", path, 0, detail));
-    let fields = || -> Decoded<([u8; 8], u32, u64, u32)> {
-        let mut reader = ByteReader::new(segment);
-        let magic = reader.u64()?.to_le_bytes();
-        let version = reader.u32()?;
-        reader.u32()?;
-        let found = reader.u64()?;
-        reader.u32()?;
-        Ok((magic, version, found, reader.u32()?))
-    };
-    let (magic, version, found, crc) = fields().map_err(|e| e.in_file("WAL segment header", path, 0))?;
-    if magic != MAGIC {
-        return corrupt("not a WAL segment: the magic number is missing".into());
+impl SegmentHeader {
+    pub(super) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
+        let mut out = [0; SEGMENT_HEADER_BYTES];
+        out[..8].copy_from_slice(&MAGIC);
+        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        out[12..16].copy_from_slice(&self.made_bytes.to_le_bytes());
+        out[16..24].copy_from_slice(&self.number.to_le_bytes());
+        out[24..28].copy_from_slice(&self.database_id.to_le_bytes());
+        let crc = crc32c(&out[..SEGMENT_CRC_AT]);
+        out[SEGMENT_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        out
     }
-    if crc != crc32c(&segment[..SEGMENT_CRC_AT]) {
-        return corrupt("checksum mismatch".into());
+
+    /// The header at the start of `segment`, which is to be that of the segment of this number.
+    pub(super) fn decode(segment: &[u8], number: u64, path: &Path) -> Result<SegmentHeader> {
+        let corrupt = |detail: String| Err(Error::corrupt("WAL segment header", path, 0, detail));
+        let fields = || -> Decoded<([u8; 8], u32, SegmentHeader, u32)> {
+            let mut reader = ByteReader::new(segment);
+            let magic = reader.u64()?.to_le_bytes();
+            let version = reader.u32()?;
+            let made_bytes = reader.u32()?;
+            let number = reader.u64()?;
+            let database_id = reader.u32()?;
+            Ok((magic, version, SegmentHeader { number, made_bytes, database_id }, reader.u32()?))
+        };
+        let (magic, version, header, crc) = fields().map_err(|e| e.in_file("WAL segment header", path, 0))?;
+        if magic != MAGIC {
+            return corrupt("not a WAL segment: the magic number is missing".into());
+        }
+        if crc != crc32c(&segment[..SEGMENT_CRC_AT]) {
+            return corrupt("checksum mismatch".into());
+        }
+        // After the checksum, whose place is the same in every version: damage does not pass for a newer format.
+        if version > VERSION {
+            let path = path.to_owned();
+            return Err(Error::UnsupportedVersion {
+                what: "WAL segment",
+                path,
+                found: version,
+                supported: VERSION,
+            });
+        }
+        if header.number != number {
+            let found = header.number;
+            return corrupt(format!("the header is of segment {found}, the name of segment {number}"));
+        }
+        Ok(header)
     }
-    // After the checksum, whose place is the same in every version: damage does not pass for a newer format.
-    if version > VERSION {
-        let path = path.to_owned();
-        return Err(Error::UnsupportedVersion {
-            what: "WAL segment",
-            path,
-            found: version,
-            supported: VERSION,
-        });
+
+    /// Whether the segment is of another database than that of this number. Both may be unknown.
+    pub(crate) fn is_foreign(&self, database_id: Option<u32>) -> bool {
+        self.database_id != 0 && database_id.is_some_and(|own| own != self.database_id)
     }
-    if found != number {
-        return corrupt(format!("the header is of segment {found}, the name of segment {number}"));
+
+    /// Whether a file of so many bytes was cut, if it is not finished.
+    pub(super) fn is_cut(&self, bytes: usize) -> bool {
+        bytes < self.made_bytes as usize
     }
-    Ok(())
 }
 
 /// What a record is a part of.
@@ -164,7 +189,7 @@ mod tests {
     fn golden_bytes_of_version_1() {
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
         assert_eq!(
-            hex(&encode_segment_header(7)),
+            hex(&SegmentHeader { number: 7, ..SegmentHeader::default() }.encode()),
             "45534b455257414c0100000000000000070000000000000000000000ce9ffc2d"
         );
         let header = RecordHeader {
@@ -176,6 +201,13 @@ mod tests {
         };
         assert_eq!(hex(&header.encode(7)), "546199e7b73f4b3603000000001000000403020100000001");
         assert_eq!(RecordHeader::decode(&header.encode(7), 7), Some(header));
+    }
+
+    #[test]
+    fn golden_bytes_of_a_header_that_says_whose_it_is() {
+        let header = SegmentHeader { number: 7, made_bytes: 0x0102_0304, database_id: 0x0506_0708 };
+        let hex: String = header.encode().iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex, "45534b455257414c01000000040302010700000000000000080706056ee43d05");
     }
 
     #[test]
@@ -198,20 +230,26 @@ mod tests {
     #[test]
     fn a_bad_segment_header_is_named() {
         let path = Path::new("000007.wal");
-        let good = encode_segment_header(7);
-        assert!(check_segment_header(&good, 7, path).is_ok());
-        assert!(check_segment_header(&good, 8, path).unwrap_err().is_corrupt());
+        let header = SegmentHeader { number: 7, made_bytes: 4096, database_id: 9 };
+        let good = header.encode();
+        let decode = |bytes: &[u8], number| SegmentHeader::decode(bytes, number, path);
+        assert_eq!(decode(&good, 7).unwrap(), header);
+        assert!(decode(&good, 8).unwrap_err().is_corrupt());
         for at in 0..good.len() {
             let mut bad = good;
             bad[at] ^= 1;
-            assert!(check_segment_header(&bad, 7, path).unwrap_err().is_corrupt(), "byte {at}");
+            assert!(decode(&bad, 7).unwrap_err().is_corrupt(), "byte {at}");
         }
         let mut newer = good;
         newer[8] = 2;
         let crc = crc32c(&newer[..SEGMENT_CRC_AT]);
         newer[SEGMENT_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
-        let err = check_segment_header(&newer, 7, path).unwrap_err();
+        let err = decode(&newer, 7).unwrap_err();
         assert!(matches!(err, Error::UnsupportedVersion { found: 2, supported: VERSION, .. }), "{err}");
-        assert!(check_segment_header(&good[..31], 7, path).unwrap_err().is_corrupt());
+        assert!(decode(&good[..31], 7).unwrap_err().is_corrupt());
+        assert!(header.is_foreign(Some(8)) && !header.is_foreign(Some(9)) && !header.is_foreign(None));
+        assert!(header.is_cut(4095) && !header.is_cut(4096));
+        let unknown = SegmentHeader { number: 7, ..SegmentHeader::default() };
+        assert!(!unknown.is_foreign(Some(8)) && !unknown.is_cut(32));
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use esker_env::{Env, MemFs, OpenOptions};
 
 use super::file_name;
-use super::format::{self, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES};
+use super::format::{self, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::recovery::{Assembly, LogExtent, replay_segment, verify};
 use super::salvage::{LogPiece, salvage};
 use super::segment::SegmentBytes;
@@ -37,7 +37,8 @@ fn replay(bytes: &[u8]) {
     let segment = SegmentBytes { bytes, generation: GENERATION };
     for is_last in [false, true] {
         // The fuzzer looks for panics; that most inputs are refused is expected.
-        let _ = replay_segment(segment, Path::new("000001.wal"), is_last, &mut Assembly::new(|_, _| Ok(())));
+        let path = Path::new("000001.wal");
+        let _ = replay_segment(segment, path, Some(1), is_last, &mut Assembly::new(|_, _| Ok(())));
     }
 }
 
@@ -48,6 +49,8 @@ fn replay(bytes: &[u8]) {
 ///   bits 0 to 2   the segment that is missing; 0: none
 ///   bits 3 and 4  what the manifest names; 0: unknown, 1, 2, 3: up to the last but one, the last, one more
 ///   bit 5         the log is needed from segment 2 on, not 1
+///   bit 6         the database has a number for itself: 1
+///   bit 7         commit 3 was durable
 /// ```
 pub fn salvage_log(bytes: &[u8]) {
     let Some((&choices, rest)) = bytes.split_first() else { return };
@@ -89,7 +92,12 @@ fn read_log(choices: u8, segments: &[Vec<u8>]) {
         }
     }
     let named_to = u64::from(choices >> 3 & 3).checked_sub(1).map(|n| (segments.len() as u64 + n).max(1) - 1);
-    let extent = LogExtent { from: 1 + u64::from(choices >> 5 & 1), named_to };
+    let extent = LogExtent {
+        from: 1 + u64::from(choices >> 5 & 1),
+        named_to,
+        durable_to: (choices >> 7 == 1).then_some(SeqNo::new(3)),
+        database_id: (choices >> 6 & 1 == 1).then_some(1),
+    };
 
     let mut replayed = Commits::new();
     let recovered = verify(&env, dir, extent, |seq, payload| {
@@ -136,7 +144,13 @@ fn repair(bytes: &mut [u8], generation: u64) {
     if bytes.len() < SEGMENT_HEADER_BYTES {
         return;
     }
-    bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&format::encode_segment_header(generation));
+    let made_bytes = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
+    let header = SegmentHeader {
+        number: generation,
+        made_bytes: made_bytes % (2 * bytes.len() as u32),
+        database_id: u32::from(bytes[24] % 3),
+    };
+    bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode());
     let mut at = SEGMENT_HEADER_BYTES;
     while at + RECORD_HEADER_BYTES <= bytes.len() {
         let (head, rest) = bytes[at..].split_at_mut(RECORD_HEADER_BYTES);
@@ -169,10 +183,13 @@ pub fn segments() -> Vec<Vec<u8>> {
     ahead.resize(ahead.len() + 1_000, 0);
     let mut torn = segment(GENERATION, &plain[..3]);
     torn.truncate(torn.len() - 100);
-    vec![segment(GENERATION, &plain), segment(GENERATION, &fragments), ahead, torn]
+    let cut = made_with(4096, &torn);
+    let closed = made_with(4096, &segment(GENERATION, &plain));
+    vec![segment(GENERATION, &plain), segment(GENERATION, &fragments), ahead, torn, cut, closed]
 }
 
-/// Valid logs, as [`salvage_log`] takes them: a commit over three segments, a torn end, a hole, a lost segment.
+/// Valid logs, as [`salvage_log`] takes them: a commit over three segments, a torn end, a hole, a lost segment, an end that
+/// is lost.
 pub fn logs() -> Vec<Vec<u8>> {
     let small: &[u8] = b"payload";
     let large = [b'x'; 90];
@@ -190,6 +207,9 @@ pub fn logs() -> Vec<Vec<u8>> {
         log(2, &[&first, &second, &third]),
         log(3 << 3, &[&first, &second, &ended]),
         log(1 << 5 | 2 << 3, &[&first, &alone]),
+        log(1 << 7 | 1 << 6 | 2 << 3, &[&first, &second, &ended]),
+        log(1 << 7 | 1 << 6 | 2 << 3, &[&first, &second, &third]),
+        log(2 << 3, &[&first, &second, &made_with(4096, torn)]),
     ]
 }
 
@@ -202,8 +222,16 @@ fn log(choices: u8, segments: &[&[u8]]) -> Vec<u8> {
     out
 }
 
+/// The segment, of a file that was made with so many bytes.
+fn made_with(made_bytes: u32, segment: &[u8]) -> Vec<u8> {
+    let number = u64::from_le_bytes(*segment[16..].first_chunk().expect("a header"));
+    let header = SegmentHeader { number, made_bytes, database_id: 1 };
+    [&header.encode(), &segment[SEGMENT_HEADER_BYTES..]].concat()
+}
+
 fn segment(generation: u64, records: &[(Kind, u64, &[u8])]) -> Vec<u8> {
-    let mut out = format::encode_segment_header(generation).to_vec();
+    let header = SegmentHeader { number: generation, made_bytes: 0, database_id: 1 };
+    let mut out = header.encode().to_vec();
     for &(kind, seq, payload) in records {
         let header = RecordHeader {
             kind,

@@ -14,6 +14,8 @@
 //! W5. A record is replayed whole or not at all, however many segments it spans.
 //! W6. After a failed write or sync nothing more is written or acknowledged, and the sync is not tried again.
 //! W7. The manifest names a segment, durably, before it is put to use; so a segment that is lost is noticed (P4, R6).
+//! W8. Each segment says how long its file was made, and of which database it is; the manifest says of some commit that it
+//!     was durable. So a last segment that was cut, an end that was lost, and a foreign segment are noticed (R7).
 //!
 //! Bytes, and the measurements behind them: docs/formats/wal.md
 
@@ -30,7 +32,10 @@ mod sync;
 mod tests;
 mod writer;
 
+pub(crate) use format::SegmentHeader;
 pub(crate) use pool::{Register, WalOptions, WalPool};
-pub(crate) use recovery::{LogExtent, Recovered, recover, remove_obsolete, remove_unused, verify};
+pub(crate) use recovery::{
+    CUT, LogExtent, Recovered, holds_records, recover, remove_obsolete, remove_unused, verify,
+};
 pub(crate) use salvage::{LogPiece, SegmentPiece, salvage, segments, walk_segment_file};
 pub(crate) use writer::WalWriter;

@@ -22,7 +22,7 @@ use esker_env::{Env, File, OpenOptions};
 use parking_lot::Mutex;
 
 use super::file_name;
-use super::format::{self, SEGMENT_BYTES_LIMIT};
+use super::format::{SEGMENT_BYTES_LIMIT, SegmentHeader};
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 
@@ -40,11 +40,13 @@ const SEGMENT_BYTES_UNIT: u64 = 512;
 pub(crate) struct WalOptions {
     /// The size that segments grow to, in bytes: a multiple of 512, at most 1 GiB.
     pub segment_bytes_max: u64,
+    /// What segments say of whose they are; 0: nothing.
+    pub database_id: u32,
 }
 
 impl Default for WalOptions {
     fn default() -> Self {
-        WalOptions { segment_bytes_max: 16 << 20 }
+        WalOptions { segment_bytes_max: 16 << 20, database_id: 0 }
     }
 }
 
@@ -70,7 +72,7 @@ impl std::fmt::Debug for Register {
 pub(crate) struct WalPool {
     pub(super) env: Env,
     pub(super) dir: PathBuf,
-    segment_bytes_max: u64,
+    options: WalOptions,
     register: Register,
     /// Held over I/O.
     numbers: Mutex<Numbers>,
@@ -140,7 +142,7 @@ impl WalPool {
         Ok(Arc::new(WalPool {
             env,
             dir,
-            segment_bytes_max: max,
+            options,
             register,
             numbers: Mutex::new(numbers),
             state: Mutex::new(state),
@@ -209,7 +211,7 @@ impl WalPool {
 
     /// The size that segments grow to.
     pub(super) fn segment_bytes_max(&self) -> u64 {
-        self.segment_bytes_max
+        self.options.segment_bytes_max
     }
 
     /// The file for the next segment, prepared now if none is. One that is ready already may have another size than was
@@ -245,7 +247,8 @@ impl WalPool {
     /// Gives a file its header and the name of a prepared one, both durable (P4).
     fn prepare(&self, spare: Spare, number: u64) -> Result<Prepared> {
         let path = file_name::prepared_path(&self.dir, number);
-        let header = format::encode_segment_header(number);
+        let made_bytes = u32::try_from(spare.bytes).expect("segments are at most 1 GiB long");
+        let header = SegmentHeader { number, made_bytes, database_id: self.options.database_id }.encode();
         let write = || -> Result<()> {
             spare.file.write_all_at(&header, 0).map_err(|e| Error::io("write", &spare.path, e))?;
             spare.file.sync_data().map_err(|e| Error::io("sync", &spare.path, e))?;
@@ -276,7 +279,7 @@ impl WalPool {
             Some(spare) => spare,
             None => self.make(bytes)?,
         };
-        self.state.lock().next_bytes = (bytes * 2).min(self.segment_bytes_max);
+        self.state.lock().next_bytes = (bytes * 2).min(self.segment_bytes_max());
         Ok(spare)
     }
 
@@ -305,7 +308,7 @@ impl WalPool {
     pub(super) fn recycle(&self, mut spare: Spare) -> Result<()> {
         let name = {
             let mut state = self.state.lock();
-            let fits = (state.next_bytes..=self.segment_bytes_max).contains(&spare.bytes);
+            let fits = (state.next_bytes..=self.segment_bytes_max()).contains(&spare.bytes);
             let keep = state.spares.len() < SPARES_MAX && fits;
             keep.then(|| state.take_name())
         };

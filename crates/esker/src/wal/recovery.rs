@@ -7,7 +7,7 @@
 //! ```
 //!
 //! R1. Every record that was acknowledged as durable is replayed, or recovery fails; the one exception is damage to
-//!     the very last synced records of the log, which looks like a torn write (docs/formats/wal.md).
+//!     the very last synced records of a log that was not closed, which looks like a torn write (docs/formats/wal.md).
 //! R2. What is replayed is a prefix of what was appended.
 //! R3. When `Recovered::finish` returns, every segment ends in an `End` record, durably: a later recovery, with newer
 //!     segments behind, does not take the old tear for damage. Stopped half-way, recovery can be run again.
@@ -19,6 +19,8 @@
 //!     `finish`, `remove_obsolete` and `remove_unused` are for the time after the next manifest is in force.
 //! R6. Each segment that the manifest names is there, or its prepared file (P4), or recovery fails: a lost segment is
 //!     told from one that never was. What R5 deletes, the manifest in force does not name.
+//! R7. A log that ends before a commit that the manifest says was durable, whose last file is shorter than it was made and
+//!     not finished, or that is of another database, is refused (W8).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,7 +28,9 @@ use std::path::{Path, PathBuf};
 use esker_env::{Env, OpenOptions, read_range};
 
 use super::file_name;
-use super::format::{self, Kind, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES};
+use super::format::{
+    Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES, SegmentHeader,
+};
 use super::segment::{Found, SegmentBytes};
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
@@ -51,20 +55,29 @@ pub(crate) struct Recovered {
 }
 
 /// What the manifest says of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogExtent {
     /// The first segment that is needed.
     pub from: u64,
     /// The newest segment that may be in use, if that is known (R6). There may be newer ones.
     pub named_to: Option<u64>,
+    /// A commit that was durable in the log, if one is known (R7). There may be newer ones.
+    pub durable_to: Option<SeqNo>,
+    /// The database's number for itself, if it has one.
+    pub database_id: Option<u32>,
 }
+
+/// What is wrong with a last segment that [`SegmentHeader::is_cut`].
+pub(crate) const CUT: &str = "no record follows, and the file is shorter than it was made: it was cut";
+/// What to do about a log that has lost something.
+const ADVICE: &str = "restore a backup or run `esker repair`";
 
 /// The files of a log.
 pub(super) struct LogFiles {
     /// The segments that are needed, in order.
     pub(super) segments: Vec<u64>,
     /// The segments to come whose files are prepared.
-    prepared: BTreeSet<u64>,
+    pub(super) prepared: BTreeSet<u64>,
 }
 
 impl LogFiles {
@@ -81,6 +94,29 @@ impl LogFiles {
     pub(super) fn first_lost(&self, next: u64, named_to: Option<u64>) -> Option<u64> {
         (next..=named_to?).find(|number| !self.prepared.contains(number))
     }
+
+    /// The segments that are needed and have the names of prepared files: somebody renamed them.
+    pub(super) fn renamed(&self, env: &Env, dir: &Path, from: u64) -> Result<Vec<u64>> {
+        let mut renamed = Vec::new();
+        for &number in self.prepared.range(from..) {
+            if holds_records(env, &file_name::prepared_path(dir, number), number)? {
+                renamed.push(number);
+            }
+        }
+        Ok(renamed)
+    }
+}
+
+/// Whether the file that is prepared for a segment holds a record of it: then it was in use, under its other name.
+pub(crate) fn holds_records(env: &Env, path: &Path, number: u64) -> Result<bool> {
+    let read = || {
+        let file = env.fs.open(path, OpenOptions::read())?;
+        let wanted = SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES;
+        read_range(&*file, 0, wanted.min(usize::try_from(file.len()?).unwrap_or(usize::MAX)))
+    };
+    let bytes = read().map_err(|e| Error::io("read", path, e))?;
+    let record = bytes.get(SEGMENT_HEADER_BYTES..);
+    Ok(record.is_some_and(|record| RecordHeader::decode(record, number).is_some()))
 }
 
 /// Replays the log and makes what is there durable (R4). If it has segments from the first needed one on, that one must be
@@ -178,12 +214,18 @@ fn read_log(
     let from_segment = extent.from;
     let files = LogFiles::list(env, dir, from_segment)?;
     let missing = |number, why: &str| {
-        let detail = format!("the segment is missing, and {why}; restore a backup or run `esker repair`");
+        let detail = format!("the segment is missing, and {why}; {ADVICE}");
         Err(Error::corrupt("WAL", file_name::segment_path(dir, number), 0, detail))
     };
-    let mut expected = (from_segment..).zip(&files.segments);
-    if let Some((number, _)) = expected.find(|(expected, found)| expected != *found) {
-        return missing(number, "newer ones are there");
+    if let Some(number) = files.renamed(env, dir, from_segment)?.first() {
+        let path = file_name::segment_path(dir, *number);
+        let detail = "the segment is missing, and the file that was prepared for it holds its records: it was renamed; give it \
+                      this name again, or run `esker repair`";
+        return Err(Error::corrupt("WAL", path, 0, detail));
+    }
+    let expected = |i: usize| from_segment.saturating_add(i as u64);
+    if let Some(hole) = files.segments.iter().enumerate().position(|(i, found)| expected(i) != *found) {
+        return missing(expected(hole), "newer ones are there");
     }
     let next = files.segments.last().map_or(from_segment, |last| last.saturating_add(1));
     if let Some(number) = files.first_lost(next, extent.named_to) {
@@ -198,11 +240,21 @@ fn read_log(
         let mut bytes = read_segment(env, &path)?;
         let segment = SegmentBytes { bytes: &bytes, generation: number };
         let is_last = i + 1 == segments.len();
-        if let Some(offset) = replay_segment(segment, &path, is_last, &mut assembly)? {
+        if let Some(offset) = replay_segment(segment, &path, extent.database_id, is_last, &mut assembly)? {
             cut_at = Some((number, offset));
             bytes.truncate(offset);
         }
         tail = Some(Tail { path, bytes });
+    }
+    if let Some(durable) = extent.durable_to.filter(|durable| assembly.recovered.last_seq < *durable) {
+        let last = assembly.recovered.last_seq;
+        let place = tail.map(|tail| (tail.path, tail.bytes.len()));
+        let (path, offset) = place.unwrap_or_else(|| (file_name::segment_path(dir, from_segment), 0));
+        let detail = format!(
+            "the log ends behind commit {last}, but commit {durable} was durable when the manifest was written: its end \
+             is lost; {ADVICE}"
+        );
+        return Err(Error::corrupt("WAL", path, offset as u64, detail));
     }
     if let Some(unfinished) = &assembly.unfinished {
         assembly.recovered.trimmed_bytes += unfinished.payload.len() as u64;
@@ -214,7 +266,7 @@ fn read_log(
         Some((number, _)) => segments.split_off(segments.partition_point(|n| *n <= number)),
         None => Vec::new(),
     };
-    recovered.next_segment = segments.last().map_or(from_segment, |last| last + 1);
+    recovered.next_segment = segments.last().map_or(from_segment, |last| last.saturating_add(1));
     recovered.segments = segments;
     recovered.cut =
         cut_at.map(|(segment, offset)| Cut { segment, offset, last_seq: recovered.last_seq, dropped });
@@ -237,13 +289,18 @@ pub(super) fn read_segment(env: &Env, path: &Path) -> Result<Vec<u8>> {
 pub(super) fn replay_segment<F: FnMut(SeqNo, &[u8]) -> Result<(), String>>(
     segment: SegmentBytes<'_>,
     path: &Path,
+    database_id: Option<u32>,
     is_last: bool,
     assembly: &mut Assembly<F>,
 ) -> Result<Option<usize>> {
-    format::check_segment_header(segment.bytes, segment.generation, path)?;
+    let segment_header = SegmentHeader::decode(segment.bytes, segment.generation, path)?;
+    if segment_header.is_foreign(database_id) {
+        let detail = format!("the segment is of the log of another database; {ADVICE}");
+        return Err(Error::corrupt("WAL segment header", path, 0, detail));
+    }
     let corrupt = |offset: usize, detail: &str| {
-        let advice = "acknowledged commits are damaged: restore a backup or run `esker repair`";
-        Error::corrupt("WAL record", path, offset as u64, format!("{detail}; {advice}"))
+        let detail = format!("{detail}; acknowledged commits are damaged: {ADVICE}");
+        Error::corrupt("WAL record", path, offset as u64, detail)
     };
     let mut offset = SEGMENT_HEADER_BYTES;
     loop {
@@ -265,6 +322,10 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, &[u8]) -> Result<(), String>>(
                         format!("{detail}, but the record at offset {proof} was written after it was synced");
                     return Err(corrupt(offset, &detail));
                 }
+                if segment_header.is_cut(segment.bytes.len()) {
+                    let detail = format!("{CUT}; {ADVICE}");
+                    return Err(Error::corrupt("WAL segment", path, offset as u64, detail));
+                }
                 assembly.recovered.trimmed_bytes += (evidence.remains_end - offset) as u64;
                 return Ok(Some(offset));
             }
@@ -285,6 +346,8 @@ fn apply_cut(env: &Env, dir: &Path, cut: &Cut) -> Result<()> {
     let finish = || {
         let file = env.fs.open(&path, OpenOptions::write())?;
         file.write_all_at(&end, cut.offset as u64)?;
+        // A file that is short before its `End` is durable would look like one that was cut (R7).
+        file.sync_data()?;
         file.set_len((cut.offset + end.len()) as u64)?;
         file.sync_data()
     };

@@ -9,21 +9,24 @@
 //! LS2. A commit is delivered whole or not at all, and sequence numbers of those delivered strictly increase.
 //! LS3. Behind damage the search goes on for the next record whose header and payload are valid in this segment.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use esker_env::Env;
 
 use super::file_name;
-use super::format::{self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES};
-use super::recovery::{LogExtent, LogFiles, read_segment};
+use super::format::{
+    self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader,
+};
+use super::recovery::{CUT, LogExtent, LogFiles, read_segment};
 use super::segment::{Found, SegmentBytes};
 use crate::types::{Error, Result, SeqNo};
 
 /// A stretch of a segment.
 #[derive(Debug)]
 pub(crate) enum SegmentPiece<'a> {
-    /// The segment's header: sound, or what is wrong with it.
-    Header(Option<Error>),
+    /// The segment's header, or what is wrong with it.
+    Header(Result<SegmentHeader>),
     /// A valid record.
     Record {
         /// Where it starts.
@@ -57,12 +60,16 @@ pub(crate) enum SegmentPiece<'a> {
         offset: u64,
         /// Bytes of an unfinished record, as far as its header is left; 0 if there is no sign of one.
         torn_bytes: u64,
+        /// The file is shorter than it was made.
+        cut: bool,
     },
 }
 
 /// Calls `each` for every piece of the segment of this number, in order. All of the segment's bytes are given.
 fn walk_segment(bytes: &[u8], number: u64, path: &Path, each: &mut dyn FnMut(SegmentPiece<'_>)) {
-    each(SegmentPiece::Header(format::check_segment_header(bytes, number, path).err()));
+    let segment_header = SegmentHeader::decode(bytes, number, path);
+    let cut = segment_header.as_ref().is_ok_and(|header| header.is_cut(bytes.len()));
+    each(SegmentPiece::Header(segment_header));
     let segment = SegmentBytes { bytes, generation: number };
     let mut offset = SEGMENT_HEADER_BYTES;
     loop {
@@ -77,7 +84,7 @@ fn walk_segment(bytes: &[u8], number: u64, path: &Path, each: &mut dyn FnMut(Seg
             Found::Invalid { header, detail } => {
                 let Some(next) = next_valid(segment, offset, header) else {
                     let torn = segment.evidence(offset, header).remains_end.saturating_sub(offset);
-                    return each(SegmentPiece::Tail { offset: offset as u64, torn_bytes: torn as u64 });
+                    return each(SegmentPiece::Tail { offset: offset as u64, torn_bytes: torn as u64, cut });
                 };
                 let bytes = (next - offset) as u64;
                 each(SegmentPiece::Damage { offset: offset as u64, bytes, detail });
@@ -173,10 +180,13 @@ pub(crate) fn salvage(
     extent: LogExtent,
     each: &mut dyn FnMut(LogPiece<'_>) -> Result<()>,
 ) -> Result<u64> {
-    let LogExtent { from, named_to } = extent;
+    let LogExtent { from, named_to, database_id, .. } = extent;
     let files = LogFiles::list(env, dir, from)?;
-    let numbers = &files.segments;
-    let mut log = Salvage { each, unfinished: None, last_seq: SeqNo::ZERO, failed: None };
+    // One that was renamed is as good as any.
+    let renamed = files.renamed(env, dir, from).unwrap_or_default();
+    let numbers: BTreeSet<u64> = files.segments.iter().chain(&renamed).copied().collect();
+    let mut log =
+        Salvage { each, database_id, foreign: false, unfinished: None, last_seq: SeqNo::ZERO, failed: None };
     let mut expected = match named_to {
         Some(_) => from,
         // How the log began may be unknown.
@@ -187,7 +197,10 @@ pub(crate) fn salvage(
             log.missing(dir, expected, number - 1);
         }
         expected = number.saturating_add(1);
-        let path = file_name::segment_path(dir, number);
+        let mut path = file_name::segment_path(dir, number);
+        if files.segments.binary_search(&number).is_err() {
+            path = file_name::prepared_path(dir, number);
+        }
         let is_last = i + 1 == numbers.len();
         match read_segment(env, &path) {
             Ok(bytes) => walk_segment(&bytes, number, &path, &mut |piece| log.take(piece, &path, is_last)),
@@ -218,6 +231,9 @@ struct Unfinished {
 
 struct Salvage<'a> {
     each: &'a mut dyn FnMut(LogPiece<'_>) -> Result<()>,
+    database_id: Option<u32>,
+    /// The segment is of another database: none of it counts.
+    foreign: bool,
     unfinished: Option<Unfinished>,
     last_seq: SeqNo,
     /// The first error of `each`.
@@ -253,22 +269,23 @@ impl Salvage<'_> {
 
     fn take(&mut self, piece: SegmentPiece<'_>, path: &Path, is_last: bool) {
         match piece {
-            SegmentPiece::Header(None) | SegmentPiece::End { .. } => {}
-            // Written by a newer version: what it means is not ours to guess.
-            SegmentPiece::Header(Some(error @ Error::UnsupportedVersion { .. })) => {
-                self.failed.get_or_insert(error);
-            }
-            SegmentPiece::Header(Some(error)) => self.lost(error, SEGMENT_HEADER_BYTES as u64),
+            SegmentPiece::Header(header) => self.begin_segment(header, path),
+            _ if self.foreign => {}
+            SegmentPiece::End { .. } => {}
             SegmentPiece::Damage { offset, bytes, detail } => {
                 self.drop_unfinished("damage follows its beginning");
                 self.lost(Error::corrupt("WAL record", path, offset, detail), bytes);
             }
-            SegmentPiece::Tail { offset, torn_bytes } if is_last => {
+            SegmentPiece::Tail { offset, cut: true, .. } if is_last => {
+                self.drop_unfinished("its segment was cut");
+                self.lost(Error::corrupt("WAL segment", path, offset, CUT), 0);
+            }
+            SegmentPiece::Tail { offset, torn_bytes, .. } if is_last => {
                 if torn_bytes > 0 {
                     self.give(LogPiece::Torn { path, offset, bytes: torn_bytes });
                 }
             }
-            SegmentPiece::Tail { offset, torn_bytes } => {
+            SegmentPiece::Tail { offset, torn_bytes, .. } => {
                 let detail = "no valid record and no end record follow, but a newer segment does";
                 self.drop_unfinished("its segment ends in damage");
                 self.lost(Error::corrupt("WAL record", path, offset, detail), torn_bytes);
@@ -276,6 +293,24 @@ impl Salvage<'_> {
             SegmentPiece::Record { offset, kind, seq, payload, .. } => {
                 self.fragment((offset, kind, seq, payload), path);
             }
+        }
+    }
+
+    fn begin_segment(&mut self, header: Result<SegmentHeader>, path: &Path) {
+        self.foreign = false;
+        match header {
+            Ok(header) if header.is_foreign(self.database_id) => {
+                self.foreign = true;
+                self.drop_unfinished("a segment of another database follows its beginning");
+                let detail = "the segment is of the log of another database: it is left out";
+                self.lost(Error::corrupt("WAL segment header", path, 0, detail), 0);
+            }
+            Ok(_) => {}
+            // Written by a newer version: what it means is not ours to guess.
+            Err(error @ Error::UnsupportedVersion { .. }) => {
+                self.failed.get_or_insert(error);
+            }
+            Err(error) => self.lost(error, SEGMENT_HEADER_BYTES as u64),
         }
     }
 

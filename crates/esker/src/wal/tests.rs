@@ -1,6 +1,7 @@
 //! The log as a whole: what comes back after clean ends, damage, full disks and failing ones. Crashes: `crash.rs`.
 
 mod crash;
+mod lost_end;
 mod named;
 
 use std::io;
@@ -41,7 +42,8 @@ fn pool_in(env: &Env, segment_bytes_max: u64, named: &Named) -> Arc<WalPool> {
         named.store(segment, Ordering::Relaxed);
         Ok(())
     });
-    WalPool::new(env.clone(), DIR.into(), WalOptions { segment_bytes_max }, register).unwrap()
+    let options = WalOptions { segment_bytes_max, ..WalOptions::default() };
+    WalPool::new(env.clone(), DIR.into(), options, register).unwrap()
 }
 
 fn writer(env: &Env, segment_bytes_max: u64) -> WalWriter {
@@ -70,7 +72,8 @@ fn replayed(env: &Env, from: u64) -> Result<(Records, Recovered)> {
 /// Recovers as opening does: the next manifest comes before anything is cut or deleted.
 fn replayed_in(env: &Env, from: u64, named: &AtomicU64) -> Result<(Records, Recovered)> {
     let mut records = Vec::new();
-    let extent = LogExtent { from, named_to: Some(named.load(Ordering::Relaxed)) };
+    let named_to = Some(named.load(Ordering::Relaxed));
+    let extent = LogExtent { from, named_to, ..LogExtent::default() };
     let recovered = recover(env, Path::new(DIR), extent, |seq, payload| {
         records.push((seq.get(), payload.to_vec()));
         Ok(())
@@ -178,7 +181,7 @@ fn w5_a_record_without_its_last_fragment_is_dropped() {
         let parts: Vec<_> = (1..=segments_left).map(|n| (n, bytes_of(&env, n))).collect();
         let parts: Vec<_> = parts.iter().map(|(n, bytes)| (*n, &bytes[..])).collect();
         let env = env_with(&parts);
-        let extent = LogExtent { from: 1, named_to: None };
+        let extent = LogExtent { from: 1, ..LogExtent::default() };
         assert!(verify(&env, Path::new(DIR), extent, |_, _| Ok(())).unwrap().trimmed_bytes > 300);
         let recovered = expect(&env, &[(1, 100)]);
         assert_eq!((recovered.next_segment, &recovered.segments[..]), (2, &[1][..]));
@@ -218,13 +221,10 @@ fn a_tail_torn_at_any_byte_is_trimmed() {
     for torn in synced..record_3_end {
         let mut wanted = vec![(1, 50), (2, 60)];
         wanted.truncate(if torn < record_2_end { 1 } else { 2 });
-        for rest in [Some(0), Some(0xA5), None] {
+        for rest in [0, 0xA5] {
             let mut bytes = whole.clone();
-            match rest {
-                Some(byte) => bytes[torn..].fill(byte),
-                None => bytes.truncate(torn),
-            }
-            if rest == Some(0) && torn + 8 > record_3_end && bytes == whole {
+            bytes[torn..].fill(rest);
+            if rest == 0 && torn + 8 > record_3_end && bytes == whole {
                 continue;
             }
             let env = env_with(&[(1, &bytes)]);
@@ -414,7 +414,8 @@ fn replayed_segments_are_deleted_and_never_recycled() {
 fn options_are_checked() {
     let (_, env) = mem();
     for bad in [0, 100, 1000, (1 << 30) + 512] {
-        let (options, register) = (WalOptions { segment_bytes_max: bad }, Register::new(|_| Ok(())));
+        let options = WalOptions { segment_bytes_max: bad, ..WalOptions::default() };
+        let register = Register::new(|_| Ok(()));
         let made = WalPool::new(env.clone(), DIR.into(), options, register);
         assert!(matches!(made, Err(Error::Invalid(_))), "{bad}");
     }
@@ -488,7 +489,7 @@ fn ww4_files_that_cannot_be_given_back_keep_their_numbers() {
         before if before > segment => Err(Error::NoSpace { op: "write", path: DIR.into() }),
         _ => Ok(()),
     });
-    let options = WalOptions { segment_bytes_max: 1 << 16 };
+    let options = WalOptions { segment_bytes_max: 1 << 16, ..WalOptions::default() };
     let pool = WalPool::new(env.clone(), DIR.into(), options, register).unwrap();
     let mut log = WalWriter::create(pool, 1, &[]).unwrap();
     append(&mut log, 1, 100).unwrap();

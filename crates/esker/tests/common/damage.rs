@@ -84,6 +84,23 @@ impl Golden {
         [tables[tables.len() - 2], tables[tables.len() - 1]]
     }
 
+    /// One of several databases that look the same: the same keys, and other values of the same lengths.
+    pub fn double(number: u8) -> Golden {
+        let put =
+            |n: u8| ("default", Change::Put(format!("double/{n:02}").into_bytes(), vec![b'a' + number; 20]));
+        let commit = |keys: Range<u8>| Step::Commit(keys.map(put).collect(), Durability::Sync);
+        let builder = |fs: FsRef| {
+            let env = Env::simulated(fs.clone(), u64::from(number));
+            simulated(fs).env(env).compression(TableCompression::None)
+        };
+        Self::of(
+            builder,
+            vec![commit(0..30)],
+            (30..30 + LOGGED as u8).map(|n| commit(n..n + 1)).collect(),
+            true,
+        )
+    }
+
     /// A log of several segments, whose commits span them.
     pub fn segmented() -> Golden {
         let put =

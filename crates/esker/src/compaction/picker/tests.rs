@@ -38,6 +38,7 @@ fn parse_table(text: &str, level: Level, run: RunId) -> AddedTable {
     let meta = TableMeta {
         file_bytes: mib * MIB,
         raw_bytes: mib * MIB,
+        fingerprint: None,
         range: KeyRange { start: start.into(), end: End::Included(end.into()) },
         entries: mib * 1000,
         tombstones: if rest.contains('!') { mib * 500 } else { 0 },

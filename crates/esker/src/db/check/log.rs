@@ -12,10 +12,11 @@ use crate::wal::{self, LogExtent, LogPiece, SegmentPiece};
 pub(super) fn check_finished(
     env: &Env,
     dir: &Path,
-    from: u64,
+    extent: LogExtent,
     flushed: SeqNo,
     report: &mut CheckReport,
 ) -> Result<()> {
+    let from = extent.from;
     let segments = wal::segments(env, dir, from)?;
     let Some((_, finished)) = segments.split_last() else { return Ok(()) };
     // The segment to come, and the commit that stands before it: not known where the segments before it were released
@@ -29,7 +30,10 @@ pub(super) fn check_finished(
             |what, offset, detail: &str| problems.push(Error::corrupt(what, &path, offset, detail));
         let mut header = None;
         let walked = wal::walk_segment_file(env, &path, number, &mut |piece| match piece {
-            SegmentPiece::Header(error) => header = error,
+            SegmentPiece::Header(Ok(found)) if found.is_foreign(extent.database_id) => {
+                corrupt("WAL segment header", 0, "the segment is of the log of another database");
+            }
+            SegmentPiece::Header(found) => header = found.err(),
             SegmentPiece::Record { offset, kind, seq, .. } => {
                 if let Some(before) = last.take_if(|last| seq > last.next()) {
                     corrupt("commit", offset, &format!("commit {seq} follows commit {before}"));
@@ -74,16 +78,18 @@ pub(super) fn check_named(
     extent: impl Fn() -> LogExtent,
     report: &mut CheckReport,
 ) -> Result<()> {
-    let LogExtent { from, named_to } = extent();
+    let LogExtent { from, named_to, .. } = extent();
     let Some(named_to) = named_to else { return Ok(()) };
     for number in from..=named_to {
         let segment = wal::file_name::segment_path(dir, number);
         let prepared = wal::file_name::prepared_path(dir, number);
-        let mut is_there = false;
+        let exists = |path: &Path| env.fs.exists(path).map_err(|e| Error::io("look for", path, e));
+        // What holds records is no prepared file.
+        let is_prepared = || -> Result<bool> {
+            Ok(exists(&prepared)? && wal::holds_records(env, &prepared, number).is_ok_and(|holds| !holds))
+        };
         // The writer renames the one to the other: if it does so between the first two looks, the third finds it.
-        for path in [&segment, &prepared, &segment] {
-            is_there = is_there || env.fs.exists(path).map_err(|e| Error::io("look for", path, e))?;
-        }
+        let is_there = exists(&segment)? || is_prepared()? || exists(&segment)?;
         let now = extent();
         if !is_there && now.from <= number && now.named_to >= Some(number) {
             let detail = "the segment is missing, and the manifest says that it is in use";

@@ -81,7 +81,7 @@ impl Core {
         content::check_runs(&view.version, &self.dir, &mut report);
         log::check_named(&self.env, &self.dir, || self.manifest.lock().state().log_extent(), &mut report)?;
         let flushed = state.flushed_seq.unwrap_or_default();
-        log::check_finished(&self.env, &self.dir, state.log_extent().from, flushed, &mut report)?;
+        log::check_finished(&self.env, &self.dir, state.log_extent(), flushed, &mut report)?;
         let said = |id| {
             let keyspace = keyspaces.iter().find(|keyspace| keyspace.id == id)?;
             Some(keyspace.counter.at(snapshot.seq()))

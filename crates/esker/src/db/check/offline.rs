@@ -70,7 +70,7 @@ fn check(env: &Env, dir: &Path, options: &Options, report: &mut CheckReport) -> 
         }
     }
     log::check_all(env, dir, state.log_extent(), state.flushed_seq.unwrap_or_default(), report)?;
-    note_leftovers(&names, id, &state, report);
+    note_leftovers(env, dir, &names, id, &state, report);
     if report.problems.is_empty() {
         check_content(env, dir, options, &state, report)?;
     }
@@ -156,7 +156,14 @@ fn list_damage(env: &Env, path: &Path, error: Error, report: &mut CheckReport) {
 }
 
 /// Files that nothing names: the next open removes them.
-fn note_leftovers(names: &[String], manifest: FileId, state: &VersionEdit, report: &mut CheckReport) {
+fn note_leftovers(
+    env: &Env,
+    dir: &Path,
+    names: &[String],
+    manifest: FileId,
+    state: &VersionEdit,
+    report: &mut CheckReport,
+) {
     let named: BTreeSet<FileId> = state.added.iter().map(|added| added.file).collect();
     let from = state.wal_from.unwrap_or(1);
     for name in names {
@@ -166,7 +173,9 @@ fn note_leftovers(names: &[String], manifest: FileId, state: &VersionEdit, repor
             FileKind::Temporary => true,
             FileKind::Other => {
                 wal::file_name::is_spare(name)
-                    || wal::file_name::parse_prepared(name).is_some()
+                    || wal::file_name::parse_prepared(name).is_some_and(|number| {
+                        wal::holds_records(env, &dir.join(name), number).is_ok_and(|h| !h)
+                    })
                     || wal::file_name::parse_segment(name).is_some_and(|number| number < from)
             }
         };

@@ -15,7 +15,7 @@ use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::version::{Level, RunId};
-use crate::sstable::SalvageTable;
+use crate::sstable::{Fingerprint, SalvageTable};
 use crate::txn::commit::Durability;
 use crate::txn::write_set::WriteSet;
 use crate::types::key::encode_key;
@@ -147,6 +147,11 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
             let meta = &mut s.added[NEWER].meta;
             meta.max_seq = meta.max_seq.next();
         }),
+        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.fingerprint = None),
+        ("is not the table that the manifest describes", |s| {
+            let print = &mut s.added[NEWER].meta.fingerprint;
+            *print = print.map(|print| Fingerprint::new(print.get() ^ 1));
+        }),
         ("is not the table that the manifest describes", |s| s.added[NEWER].meta.range.start.push(b'!')),
         ("is not the table that the manifest describes", |s| {
             let end = s.added[NEWER].meta.range.end.key().to_vec();
@@ -169,6 +174,8 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
         }),
         // The log: a segment that is not there, and commits that are not.
         ("is missing", |s| s.wal_named = s.wal_named.map(|named| named + 1)),
+        ("its end is lost", |s| s.durable_seq = s.durable_seq.map(SeqNo::next)),
+        ("of another database", |s| s.database_id = s.database_id.map(|id| id ^ 2)),
         ("follows commit", |s| {
             // As if the newest run had not been flushed, and its part of the log were gone.
             let last = s.added.pop().unwrap();

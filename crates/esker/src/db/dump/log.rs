@@ -6,13 +6,20 @@ use super::{DumpValue, Output};
 use crate::txn::payload;
 use crate::types::entry::Kind;
 use crate::types::{Error, Result, SeqNo};
-use crate::wal::{SegmentPiece, walk_segment_file};
+use crate::wal::{CUT, SegmentHeader, SegmentPiece, walk_segment_file};
 
 pub(super) fn dump(out: &mut Output<'_>, path: &Path, number: u64) -> Result<()> {
     let env = out.env.clone();
     walk_segment_file(&env, path, number, &mut |piece| match piece {
-        SegmentPiece::Header(None) => out.item(0, "segment header", vec![("number", number.into())]),
-        SegmentPiece::Header(Some(error)) => out.damage(&error),
+        SegmentPiece::Header(Ok(SegmentHeader { number, made_bytes, database_id })) => {
+            let fields = vec![
+                ("number", number.into()),
+                ("made_bytes", u64::from(made_bytes).into()),
+                ("database_id", u64::from(database_id).into()),
+            ];
+            out.item(0, "segment header", fields);
+        }
+        SegmentPiece::Header(Err(error)) => out.damage(&error),
         SegmentPiece::Record { offset, kind, seq, synced_to, payload } => {
             let fields = vec![
                 ("kind", kind.into()),
@@ -29,8 +36,11 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path, number: u64) -> Result<()>
             out.damage(&Error::corrupt("WAL record", path, offset, format!("{detail} ({bytes} bytes)")));
         }
         SegmentPiece::End { offset } => out.item(offset, "end", Vec::new()),
-        SegmentPiece::Tail { offset, torn_bytes: 0 } => out.item(offset, "no record follows", Vec::new()),
-        SegmentPiece::Tail { offset, torn_bytes } => {
+        SegmentPiece::Tail { offset, cut: true, .. } => {
+            out.damage(&Error::corrupt("WAL segment", path, offset, CUT));
+        }
+        SegmentPiece::Tail { offset, torn_bytes: 0, .. } => out.item(offset, "no record follows", Vec::new()),
+        SegmentPiece::Tail { offset, torn_bytes, .. } => {
             out.item(offset, "torn tail", vec![("bytes", torn_bytes.into())]);
         }
     })

@@ -20,7 +20,18 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
 }
 
 fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
-    let VersionEdit { next_file, next_run, wal_from, wal_named, flushed_seq, counts, removed, added } = edit;
+    let VersionEdit {
+        next_file,
+        next_run,
+        wal_from,
+        wal_named,
+        flushed_seq,
+        durable_seq,
+        database_id,
+        counts,
+        removed,
+        added,
+    } = edit;
     let mut fields: Vec<(&'static str, DumpValue)> = Vec::new();
     let numbers = [
         ("next_file", next_file.map(FileId::get)),
@@ -28,6 +39,8 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
         ("wal_from", *wal_from),
         ("wal_named", *wal_named),
         ("flushed_seq", flushed_seq.map(SeqNo::get)),
+        ("durable_seq", durable_seq.map(SeqNo::get)),
+        ("database_id", database_id.map(u64::from)),
     ];
     fields.extend(numbers.into_iter().filter_map(|(name, n)| Some((name, n?.into()))));
     fields.push(("removed", (removed.len() as u64).into()));
@@ -41,7 +54,7 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
         out.item(offset, "removed", vec![("file", file.get().into())]);
     }
     for AddedTable { file, level, run, meta } in added {
-        let fields = vec![
+        let mut fields = vec![
             ("file", file.get().into()),
             ("level", u64::from(level.get()).into()),
             ("run", run.0.into()),
@@ -55,6 +68,7 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
             ("last", meta.range.end.key().into()),
             ("last_is", if matches!(meta.range.end, End::Included(_)) { "in" } else { "out" }.into()),
         ];
+        fields.extend(meta.fingerprint.map(|print| ("fingerprint", u64::from(print.get()).into())));
         out.item(offset, "added", fields);
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
         out.item(part.start, "part", vec![("name", name.into()), ("bytes", bytes.into())]);
     }
     if let Some(p) = &table.properties {
-        let fields = vec![
+        let mut fields = vec![
             ("entries", p.entries.into()),
             ("keys", p.keys.into()),
             ("tombstones", p.tombstones.into()),
@@ -32,6 +32,7 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
             ("first", p.range.start.as_slice().into()),
             ("last", p.range.end.key().into()),
         ];
+        fields.extend(p.fingerprint.map(|print| ("fingerprint", u64::from(print.get()).into())));
         out.item(0, "properties", fields);
     }
     for tombstone in table.tombstones.iter() {

@@ -2,10 +2,12 @@
 //!
 //! LG1. Commits that the tables hold already are passed by: doing one again without those after it would bring old
 //!      values back.
-//! LG2. A gap in the sequence numbers is reported with the numbers of the commits that are missing.
+//! LG2. A gap in the sequence numbers, and an end before a commit that was durable, are reported with the numbers of the
+//!      commits that are missing.
 //! LG3. A log that recovery takes as it is ends where recovery ends it: what can be read behind an unfinished commit never
 //!      counted, and is no loss.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use esker_env::Env;
@@ -30,6 +32,7 @@ pub(super) fn salvage(
     let mut last = if sources.complete { Some(flushed) } else { None };
     let sound = wal::verify(env, dir, sources.log, |_, _| Ok(())).ok().filter(|_| sources.complete);
     let end = sound.as_ref().map_or(SeqNo::MAX, |recovered| recovered.last_seq);
+    let mut last_at = None;
     let segments = wal::salvage(env, dir, sources.log, &mut |piece| {
         match piece {
             LogPiece::Lost { error, .. } if sound.is_some() => {
@@ -47,9 +50,11 @@ pub(super) fn salvage(
                     return Ok(());
                 }
                 if let Some(last) = last.filter(|last| seq > last.next()) {
-                    report.losses.push(gap(last, seq, path, offset));
+                    let detail = format!("commit {seq} follows commit {last}: those between are lost");
+                    report.losses.push(gap(last.get() + 1..=seq.get() - 1, detail, path, offset));
                 }
                 last = Some(seq);
+                last_at = Some((path.to_path_buf(), offset));
                 match payload::decode(payload) {
                     Ok((_, set)) => {
                         report.commits += 1;
@@ -65,17 +70,18 @@ pub(super) fn salvage(
         Ok(())
     })?;
     report.log_segments = segments;
+    let last = last.unwrap_or(flushed);
+    if let Some(durable) = sources.log.durable_to.filter(|durable| last < *durable) {
+        let (path, offset) =
+            last_at.unwrap_or_else(|| (wal::file_name::segment_path(dir, sources.log.from), 0));
+        let detail =
+            format!("the log ends behind commit {last}, but commit {durable} was durable: its end is lost");
+        report.losses.push(gap(last.get() + 1..=durable.get(), detail, &path, offset));
+    }
     Ok(())
 }
 
-fn gap(last: SeqNo, next: SeqNo, path: &Path, offset: u64) -> Loss {
-    let commits = (last.get() + 1, next.get() - 1);
-    Loss {
-        path: path.to_path_buf(),
-        offset,
-        bytes: 0,
-        detail: format!("commit {next} follows commit {last}: those between are lost"),
-        keys: LostKeys::Any,
-        commits: Some(commits),
-    }
+fn gap(commits: RangeInclusive<u64>, detail: String, path: &Path, offset: u64) -> Loss {
+    let commits = Some(commits.into_inner());
+    Loss { path: path.to_path_buf(), offset, bytes: 0, detail, keys: LostKeys::Any, commits }
 }

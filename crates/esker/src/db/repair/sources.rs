@@ -62,7 +62,11 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
     // Parts of a manifest do not tell what of the log is obsolete.
     let log = match complete {
         true => state.log_extent(),
-        false => LogExtent { from: state.wal_from.unwrap_or(0), named_to: None },
+        false => LogExtent {
+            from: state.wal_from.unwrap_or(0),
+            database_id: state.database_id,
+            ..LogExtent::default()
+        },
     };
     let VersionEdit { flushed_seq, added, removed, .. } = state;
     let mut files: BTreeSet<FileId> = added.iter().map(|table| table.file).collect();

@@ -124,13 +124,15 @@ pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairRep
     Ok(out)
 }
 
-/// The table of the manifest that this one is: the one of its file, or, if files were swapped, another.
+/// The table of the manifest that this one is: the one of its file, or, if files were swapped, another; none, if it is a
+/// foreign one.
 fn describe<'s>(table: &SalvageTable, file: FileId, described: &'s [AddedTable]) -> Option<&'s AddedTable> {
     let own = described.iter().find(|added| added.file == file);
     let Some(p) = &table.properties else { return own };
     let is = |added: &&AddedTable| {
         let meta = &added.meta;
-        (p.entries, p.min_seq, p.max_seq, &p.range) == (meta.entries, meta.min_seq, meta.max_seq, &meta.range)
+        (p.entries, p.min_seq, p.max_seq, &p.range, p.fingerprint)
+            == (meta.entries, meta.min_seq, meta.max_seq, &meta.range, meta.fingerprint)
     };
     own.filter(is).or_else(|| described.iter().find(is))
 }

@@ -147,7 +147,7 @@ fn ms2_a_last_record_that_is_none_is_damage_and_no_torn_end() {
 }
 
 #[test]
-fn version_1_is_read_and_the_next_manifest_is_version_2() {
+fn version_1_is_read_and_the_next_manifest_is_version_3() {
     let (fs, env, dir) = world();
     drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(0)).unwrap());
     let path = dir.join(manifest_name(FileId::new(1)));
@@ -161,7 +161,7 @@ fn version_1_is_read_and_the_next_manifest_is_version_2() {
     let mut log = ManifestLog::create(&env, &dir, id.next(), state).unwrap();
     log.append(VersionEdit { wal_named: Some(6), ..VersionEdit::default() }, no_new_file).unwrap();
     let mut reader = recordio::Reader::options().env(&env).open(log.path()).unwrap();
-    assert_eq!(reader.next().unwrap(), Some(&b"esker manifest\x02"[..]));
+    assert_eq!(reader.next().unwrap(), Some(&b"esker manifest\x03"[..]));
     let env = Env::simulated(Arc::new(fs.crash_strict()), 1);
     let (_, state) = ManifestLog::recover(&env, &dir).unwrap().unwrap();
     assert_eq!((state.wal_from, state.wal_named), (Some(4), Some(6)));
@@ -173,8 +173,8 @@ fn a_newer_format_is_refused() {
     drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(0)).unwrap());
     let mut writer =
         recordio::Writer::options().env(&env).create(dir.join(manifest_name(FileId::new(1)))).unwrap();
-    writer.append(b"esker manifest\x03").unwrap();
+    writer.append(b"esker manifest\x04").unwrap();
     writer.finish().unwrap();
     let error = ManifestLog::recover(&env, &dir).unwrap_err();
-    assert!(matches!(error, Error::UnsupportedVersion { found: 3, supported: 2, .. }), "{error}");
+    assert!(matches!(error, Error::UnsupportedVersion { found: 4, supported: 3, .. }), "{error}");
 }

@@ -154,6 +154,23 @@ fn w1_every_crash_leaves_a_prefix_with_all_that_was_acknowledged() {
 }
 
 #[test]
+fn r7_no_crash_in_a_bulk_record_leaves_what_looks_like_a_cut() {
+    let mut torn = 0;
+    for seed in 0..200 {
+        let mut world = World::new();
+        append(&mut world.log, 1, 40).unwrap();
+        world.log.sync().unwrap();
+        (world.records, world.acked) = (vec![(1, 40), (2, 2 << 20), (3, 40)], 1);
+        append(&mut world.log, 2, 2 << 20).unwrap();
+        append(&mut world.log, 3, 40).unwrap();
+        world.log.write().unwrap();
+        let left = world.check(&world.fs.crash(seed)).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        torn += u32::from(left < 3);
+    }
+    assert!(torn > 50, "{torn}");
+}
+
+#[test]
 fn w4_without_the_generation_in_the_checksum_the_sweep_fails() {
     canary::set(Some(Canary::WalGenerationIgnored));
     let caught = (0..100).filter(|seed| run(*seed).is_err()).count();

@@ -15,13 +15,13 @@ use crate::wal::salvage::{LogPiece, salvage};
 use crate::wal::{LogExtent, Register, WalOptions, WalPool, WalWriter, file_name};
 
 fn look(env: &Env, from: u64, named_to: Option<u64>) -> Result<Recovered> {
-    verify(env, Path::new(DIR), LogExtent { from, named_to }, |_, _| Ok(()))
+    verify(env, Path::new(DIR), LogExtent { from, named_to, ..LogExtent::default() }, |_, _| Ok(()))
 }
 
 /// What salvaging says of lost segments: the file, and which are missing.
 fn losses(env: &Env, from: u64, named_to: Option<u64>) -> Vec<String> {
     let mut losses = Vec::new();
-    salvage(env, Path::new(DIR), LogExtent { from, named_to }, &mut |piece| {
+    salvage(env, Path::new(DIR), LogExtent { from, named_to, ..LogExtent::default() }, &mut |piece| {
         if let LogPiece::Lost { error, .. } = piece {
             losses.push(error.to_string());
         }
@@ -101,7 +101,7 @@ fn p4_a_segment_is_named_when_its_file_is_durable_and_before_it_is_put_to_use() 
             Ok(())
         })
     };
-    let options = WalOptions { segment_bytes_max: 512 };
+    let options = WalOptions { segment_bytes_max: 512, ..WalOptions::default() };
     let pool = WalPool::new(env.clone(), DIR.into(), options, register).unwrap();
     let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
     let lens = [300, 300, 3000, 2 << 20, 10, 300];
@@ -180,7 +180,7 @@ fn p5_prepared_files_are_deleted_once_nothing_names_them() {
             Ok(())
         })
     };
-    let options = WalOptions { segment_bytes_max: 1024 };
+    let options = WalOptions { segment_bytes_max: 1024, ..WalOptions::default() };
     let pool = WalPool::new(env.clone(), DIR.into(), options, register).unwrap();
     let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
     append(&mut log, 1, 600).unwrap();
@@ -218,7 +218,7 @@ fn ww3_a_manifest_that_cannot_name_a_segment_refuses_the_record_and_nothing_else
             if call % 3 == 2 { Ok(()) } else { Err(Error::Invalid("not now".into())) }
         })
     };
-    let options = WalOptions { segment_bytes_max: 512 };
+    let options = WalOptions { segment_bytes_max: 512, ..WalOptions::default() };
     let pool = WalPool::new(env.clone(), DIR.into(), options, register).unwrap();
     let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
     let (mut records, mut refused) = (Vec::new(), 0);
