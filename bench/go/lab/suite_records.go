@@ -26,14 +26,14 @@ type recordsSuite struct{}
 
 func (recordsSuite) Name() string { return "records" }
 
-func recordsSizes(scale string) (memtables []int, latencyRecords, latencyOps uint64) {
+func recordsSizes(scale string) (memtables []int, latencyRecords uint64, latency budget) {
 	switch scale {
 	case "test":
-		return []int{1}, 100, 100
+		return []int{1}, 100, operations(100)
 	case "quick":
-		return []int{32, 64}, 100_000, 100_000
+		return []int{32, 64}, 100_000, budget{5 * time.Second, 100_000}
 	}
-	return []int{32, 64, 128, 256, 512, 1024, 2048}, 100_000, 1_000_000
+	return []int{32, 64, 128, 256, 512, 1024, 2048}, 100_000, budget{20 * time.Second, 1_000_000}
 }
 
 func (recordsSuite) Rows(scale string) []Row {
@@ -65,7 +65,7 @@ func (s recordsSuite) Run(engine Engine, scale string, group int, r *Recorder) e
 	if group < recordsLatencyGroup {
 		return cannotGroup(s, scale, group, recordsNotHome, r)
 	}
-	_, most, ops := recordsSizes(scale)
+	_, most, latency := recordsSizes(scale)
 	shown := recordsLatencies[group-recordsLatencyGroup]
 	cannotPut := engine.Cannot(AsyncCommits)
 	durability := Async
@@ -83,7 +83,7 @@ func (s recordsSuite) Run(engine Engine, scale string, group int, r *Recorder) e
 	// The values are means of the latencies of single operations.
 	row := func(name string, percent [5]uint64, kind string) error {
 		return r.row(name, func() (outcome, error) {
-			out, err := run.run(mix{percent: percent, ask: generate.Uniform}, operations(ops), recordsPeriod)
+			out, err := run.run(mix{percent: percent, ask: generate.Uniform}, latency, recordsPeriod)
 			if err == nil {
 				out.value, out.ops = out.detail.Latency[kind].Mean, 1
 			}

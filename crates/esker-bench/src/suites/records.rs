@@ -56,9 +56,9 @@ struct Sizes {
     sync_records: u64,
     table_bytes: u64,
     memtables_mib: &'static [u64],
-    /// Most records in a latency row, and operations timed.
+    /// Most records in a latency row.
     latency_records: u64,
-    latency_ops: u64,
+    latency: Budget,
 }
 
 fn sizes(scale: Scale) -> Sizes {
@@ -69,7 +69,7 @@ fn sizes(scale: Scale) -> Sizes {
             table_bytes: 100 << 20,
             memtables_mib: &[32, 64],
             latency_records: 100_000,
-            latency_ops: 100_000,
+            latency: Budget { time: Duration::from_secs(5), ops: 100_000 },
         },
         Scale::Seed | Scale::Full => Sizes {
             record_bytes: 1 << 30,
@@ -77,7 +77,7 @@ fn sizes(scale: Scale) -> Sizes {
             table_bytes: 1 << 30,
             memtables_mib: &[32, 64, 128, 256, 512, 1024, 2048],
             latency_records: 100_000,
-            latency_ops: 1_000_000,
+            latency: Budget { time: Duration::from_secs(20), ops: 1_000_000 },
         },
         Scale::Test => Sizes {
             record_bytes: 100_000,
@@ -85,7 +85,7 @@ fn sizes(scale: Scale) -> Sizes {
             table_bytes: 100_000,
             memtables_mib: &[1],
             latency_records: 100,
-            latency_ops: 100,
+            latency: Budget::of_ops(100),
         },
     }
 }
@@ -161,7 +161,8 @@ impl Suite for RecordsSuite {
         for (group, records) in (LATENCY_GROUP..).zip(LATENCY_RECORDS) {
             let records = records.min(sizes.latency_records);
             let shown = LATENCY_RECORDS[group - LATENCY_GROUP];
-            let work = |what| format!("one {what} on {records} records of 1 KB, of {}", sizes.latency_ops);
+            let (ops, seconds) = (sizes.latency.ops, sizes.latency.time.as_secs());
+            let work = |what| format!("one {what} on {records} records of 1 KB, of {ops} or of {seconds} s");
             rows.push(Row { group, ..Row::time(format!("get latency ({shown} records)"), work("get")) });
             rows.push(Row {
                 group,
@@ -324,9 +325,8 @@ fn latencies(
     recorder.drain(mixed.store)?;
     let mut row = |percent, name: String, kind: &str, recorder: &mut Recorder| {
         let mix = Mix { percent, scan_items: 0, scan_is_uniform: false };
-        let budget = Budget::of_ops(sizes.latency_ops);
         recorder.row(&name, || {
-            let outcome = mixed.run(mix, &Distribution::Uniform, budget, PERIOD, &dir)?;
+            let outcome = mixed.run(mix, &Distribution::Uniform, sizes.latency, PERIOD, &dir)?;
             let mean = outcome.detail.as_ref().and_then(|detail| Some(detail.latency.get(kind)?.mean));
             Ok(Outcome { value: mean, ops: Some(1), ..outcome })
         })
