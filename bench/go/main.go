@@ -18,6 +18,7 @@ import (
 const usage = `usage:
   peers child SUITE ENGINE SCALE RUN DIR [--commit HASH] [--traced]   run a suite, as esker-bench asks for it
   peers open-writer ENGINE COUNT END DIR                              the process that writes for suite open
+  peers cost KIND OPS DIR                                             what one call costs on an engine that does nothing
   peers engines                                                       engines and options, as engines.json has them`
 
 var engines = []lab.Engine{badgerEngine{}, pebbleEngine{}, bboltEngine{}, goleveldbEngine{}}
@@ -35,6 +36,8 @@ func run(args []string) error {
 		return lab.Child(engines, args[1:])
 	case len(args) > 1 && args[0] == "open-writer":
 		return lab.OpenWriter(engines, args[1:])
+	case len(args) > 1 && args[0] == "cost":
+		return lab.Cost(args[1:], os.Stdout)
 	case len(args) == 1 && args[0] == "engines":
 		_, err := os.Stdout.Write(describe())
 		return err

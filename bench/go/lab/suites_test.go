@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -108,5 +109,23 @@ func TestALoadFindsTheTransactionsThatAnEngineTakes(t *testing.T) {
 	store.most = 0
 	if err := newMixed(items, store, 1, t.TempDir()).load(1, 1); !errors.Is(err, ErrTooLarge) {
 		t.Fatal(err)
+	}
+}
+
+func TestTheLabItselfCostsSomething(t *testing.T) {
+	for _, kind := range []string{"read", "insert"} {
+		out := &bytes.Buffer{}
+		if err := Cost([]string{kind, "1000", t.TempDir()}, out); err != nil {
+			t.Fatal(kind, err)
+		}
+		if cost, err := strconv.ParseFloat(strings.TrimSpace(out.String()), 64); err != nil || cost <= 0 || cost > 1 {
+			t.Errorf("%s: %q", kind, out)
+		}
+	}
+	if err := Cost([]string{"scan", "1", t.TempDir()}, &bytes.Buffer{}); !errors.As(err, &Unsupported{}) {
+		t.Errorf("a scan of nothing: %v", err)
+	}
+	if err := Cost([]string{"delete", "1", t.TempDir()}, &bytes.Buffer{}); err == nil {
+		t.Error("there is no such kind")
 	}
 }

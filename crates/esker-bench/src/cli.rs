@@ -106,6 +106,9 @@ pub(crate) struct RunArguments {
     /// Do not count syncs under strace first; sync rows are then believed, and the report says so
     #[arg(long)]
     pub(crate) no_trace: bool,
+    /// Tell the device before each turn which blocks are free (`fstrim`, which takes a privilege), so that each engine finds it in one state
+    #[arg(long)]
+    pub(crate) trim: bool,
     /// Longest time for one row, or for a load; past it the engine is stopped, and this row and its later ones fail [default: by scale]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<u64>,

@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Context {
     pub(crate) machine: Machine,
+    /// In what state the engines found the device.
+    #[serde(default = "not_trimmed")]
+    pub(crate) device: String,
     /// Commit of this repository, with `-dirty` when files differ from it.
     pub(crate) commit: String,
     /// Seconds since 1970, UTC.
@@ -20,6 +23,21 @@ pub(crate) struct Context {
     /// The command that repeats the run.
     pub(crate) command: String,
     pub(crate) engines: Vec<EngineContext>,
+}
+
+/// [`Context::device`] of a run with `--trim`.
+const TRIMMED: &str = "trimmed before each turn";
+/// [`Context::device`] of a run without.
+const NOT_TRIMMED: &str = "as earlier runs left it, not trimmed";
+
+/// What it was before there was `--trim`.
+fn not_trimmed() -> String {
+    NOT_TRIMMED.to_owned()
+}
+
+/// [`Context::device`] of a run with or without `--trim`.
+pub(crate) fn device(trim: bool) -> String {
+    if trim { TRIMMED } else { NOT_TRIMMED }.to_owned()
 }
 
 impl Context {
@@ -36,6 +54,9 @@ impl Context {
         }
         if !self.commit.split(", ").any(|known| known == other.commit) {
             self.commit += &format!(", {}", other.commit);
+        }
+        if !self.device.split(", or ").any(|known| known == other.device) {
+            self.device += &format!(", or {}", other.device);
         }
         // What one of them did not note does not make it another machine.
         if self.machine.clock.is_empty() {
@@ -117,6 +138,12 @@ pub(crate) fn disk_bytes_free(_dir: &Path) -> Option<u64> {
 pub(crate) fn settle_disk() {
     #[cfg(unix)]
     rustix::fs::sync();
+}
+
+/// Tells the device which blocks of the file system that holds `dir` are free, or says why that cannot be done.
+pub(crate) fn trim(dir: &Path) -> Result<(), String> {
+    let output = Command::new("fstrim").arg(dir).output().map_err(|error| format!("fstrim: {error}"))?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
 }
 
 /// Makes Linux forget what it has cached of files, so that the next reads come from the device; false where this process may not.
@@ -213,6 +240,7 @@ mod tests {
         let machine = Machine::describe(&std::env::temp_dir());
         let run = |commit: &str, machine: &Machine| Context {
             machine: machine.clone(),
+            device: device(commit == "b"),
             commit: commit.to_owned(),
             started_unix_s: 0,
             command: String::new(),
@@ -223,6 +251,7 @@ mod tests {
         all.add(run("b", &machine));
         all.add(run("a", &before_it_was_noted));
         assert_eq!((all.machine.line(), all.commit.as_str()), (machine.line(), "a, b"));
+        assert_eq!(all.device, format!("{NOT_TRIMMED}, or {TRIMMED}"));
         let faster = Machine { cores: 1000, ..machine.clone() };
         all.add(run("b", &faster));
         all.add(run("b", &faster));

@@ -33,7 +33,7 @@ mod syncs;
 mod track;
 
 use std::fs::{self, File};
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -63,7 +63,9 @@ fn main() -> ExitCode {
         }),
         Some(Command::List) => list(),
         Some(Command::Run(arguments)) => run(&arguments),
-        Some(Command::SeedTables(arguments)) => published::print(&arguments.results),
+        Some(Command::SeedTables(arguments)) => {
+            published::tables(&arguments.results).and_then(|text| show(&text))
+        }
         Some(Command::Child(arguments)) => run_child(&arguments),
         Some(Command::Report { files, out }) => report_of(&files, &out),
         Some(Command::Compare { before, after }) => compare(&before, &after),
@@ -95,7 +97,6 @@ fn find_engine(name: &str) -> Result<&'static dyn Engine, Failure> {
 }
 
 fn list() -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
     let mut text = String::from("Suites and their rows (counts of scale quick)\n");
     for suite in SUITES {
         text += &format!("\n  {}: {}\n", suite.name(), suite.summary());
@@ -114,7 +115,16 @@ fn list() -> Result<(), Failure> {
     }
     let scales: Vec<&str> = Scale::SHOWN.iter().map(|scale| scale.name()).collect();
     text += &format!("\nScales: {}\n", scales.join(", "));
-    out.write_all(text.as_bytes()).map_err(Failure::engine)
+    show(&text)
+}
+
+/// Prints `text`. A reader who has gone (`| head`) wants no more of it.
+fn show(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(Failure::engine),
+    }
 }
 
 fn run_child(arguments: &ChildArguments) -> Result<(), Failure> {
@@ -151,7 +161,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         fs::create_dir_all(directory)
             .map_err(|error| Failure::Engine(format!("{}: {error}", directory.display())))?;
     }
-    let context = context(&chosen, dir);
+    let context = context(&chosen, dir, arguments.trim);
     let results = arguments.out.join("results.jsonl");
     let mut records = if arguments.resume { read_results(&results)? } else { Vec::new() };
     if let Some(other) = records.iter().find(|record| record.commit != context.commit) {
@@ -182,6 +192,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
                 commit: context.commit.clone(),
                 done,
                 trace: !arguments.no_trace,
+                trim: arguments.trim,
             }
         })
         .collect();
@@ -217,11 +228,10 @@ fn report(out: &Path, records: &[Record], context: &Context) -> Result<(), Failu
     let summaries = Summary::all(records);
     let styled = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     for summary in &summaries {
-        println!("{}", report::terminal::table(summary, context, styled));
+        show(&format!("{}\n", report::terminal::table(summary, context, styled)))?;
     }
     write(out, "report.html", &report::html::page(&summaries, context)?)?;
-    println!("a report to open: {}", out.join("report.html").display());
-    Ok(())
+    show(&format!("a report to open: {}\n", out.join("report.html").display()))
 }
 
 /// Reports results that are there. What describes their run stands beside them in run.json.
@@ -252,8 +262,7 @@ fn compare(before: &Path, after: &Path) -> Result<(), Failure> {
             "the two files have no row of the same engine and run in common".to_owned(),
         ));
     }
-    print!("{}", compare::table(&changes));
-    Ok(())
+    show(&compare::table(&changes))
 }
 
 /// Records of a results file; none where there is no file. A last line without an end was cut by an interruption, and counts for nothing.
@@ -274,7 +283,7 @@ fn write(dir: &Path, name: &str, text: &str) -> Result<(), Failure> {
     fs::write(dir.join(name), text).map_err(Failure::engine)
 }
 
-fn context(chosen: &[&'static dyn Engine], dir: &Path) -> Context {
+fn context(chosen: &[&'static dyn Engine], dir: &Path, trim: bool) -> Context {
     let engines = chosen.iter().map(|engine| EngineContext {
         name: engine.name().to_owned(),
         version: engine.version(),
@@ -288,6 +297,7 @@ fn context(chosen: &[&'static dyn Engine], dir: &Path) -> Context {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     Context {
         machine: Machine::describe(dir),
+        device: machine::device(trim),
         commit: machine::commit(),
         started_unix_s: machine::unix_seconds(),
         command: format!("cargo run --release -p esker-bench{FEATURES} -- {}", arguments.join(" "))

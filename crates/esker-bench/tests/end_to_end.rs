@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "helpers of a test")]
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -207,6 +208,62 @@ fn made_data_is_loaded_and_results_are_compared() {
     let report = Command::new(program).arg("report").arg(&results).arg("--out").arg(&dir).output().unwrap();
     assert!(report.status.success(), "{report:?}");
     assert!(dir.join("report.html").exists());
+}
+
+#[test]
+fn a_reader_who_has_gone_is_no_failure() {
+    let out = tempfile::tempdir().unwrap();
+    bench(&["run", "int", "--scale", "test", "--runs", "1", "--engine", "esker", "--no-trace"], out.path());
+    let results = out.path().join("results.jsonl");
+    let out_of_report = out.path().join("report");
+    let commands: [Vec<&OsStr>; 4] = [
+        vec!["list".as_ref()],
+        vec!["seed-tables".as_ref()],
+        vec!["compare".as_ref(), results.as_os_str(), results.as_os_str()],
+        vec!["report".as_ref(), results.as_os_str(), "--out".as_ref(), out_of_report.as_os_str()],
+    ];
+    for arguments in commands {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_esker-bench"));
+        let output = command.args(&arguments).stdout(writer).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
+    }
+    assert!(out_of_report.join("report.html").exists(), "the page is made all the same");
+}
+
+/// A program `fstrim` that stands before that of the machine: it notes what it is given, and fails if told to.
+#[cfg(unix)]
+fn run_with_fstrim(script: &str, out: &Path) -> Output {
+    use std::os::unix::fs::PermissionsExt as _;
+    let programs = out.join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let program = programs.join("fstrim");
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_esker-bench"));
+    let arguments = ["run", "int", "--scale", "test", "--runs", "3", "--engine", "esker", "--no-trace"];
+    command.args(arguments).args(["--trim", "--out"]).arg(out).env("PATH", path).output().unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn the_device_is_trimmed_before_each_turn_or_the_run_ends() {
+    let out = tempfile::tempdir().unwrap();
+    let trimmed = out.path().join("trimmed");
+    let output = run_with_fstrim(&format!("echo \"$1\" >> '{}'", trimmed.display()), out.path());
+    assert!(output.status.success(), "{output:?}");
+    let expected = format!("{}\n", out.path().display()).repeat(3);
+    assert_eq!(std::fs::read_to_string(trimmed).unwrap(), expected);
+    assert!(String::from_utf8(output.stdout).unwrap().contains("device: trimmed before each turn"));
+    assert!(std::fs::read_to_string(out.path().join("report.html")).unwrap().contains("trimmed before each"));
+
+    let out = tempfile::tempdir().unwrap();
+    let output = run_with_fstrim("echo 'fstrim: no privilege' >&2; exit 1", out.path());
+    assert!(!output.status.success(), "{output:?}");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("could not be trimmed: fstrim: no privilege"));
+    assert!(records(out.path()).is_empty());
 }
 
 #[test]

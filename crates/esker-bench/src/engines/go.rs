@@ -131,10 +131,28 @@ impl Engine for GoPeer {
     }
 }
 
+/// Seconds that one call of a mix costs in the program in Go on an engine that does nothing; `kind` is one of `mixed::KINDS`.
+/// [`Failure::Unsupported`] where the program has not been built yet (GO1).
+pub(crate) fn cost(kind: &str, ops: u64, dir: &Path) -> Result<f64, Failure> {
+    if !program_path()?.exists() {
+        let why = "the program with the peers in Go is built when one of them first runs, and none has";
+        return Err(Failure::Unsupported(why.to_owned()));
+    }
+    let output = Command::new(build()?).args(["cost", kind, &ops.to_string()]).arg(dir).output();
+    let output = output.map_err(Failure::engine)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim().parse().map_err(|_| {
+        Failure::Engine(format!("{PROGRAM} cost: {text}{}", String::from_utf8_lossy(&output.stderr)))
+    })
+}
+
+fn program_path() -> Result<PathBuf, Failure> {
+    Ok(std::env::current_exe().map_err(Failure::engine)?.with_file_name(PROGRAM))
+}
+
 /// Builds the program beside this one (GO1). Go rebuilds only what has changed.
 fn build() -> Result<PathBuf, Failure> {
-    let beside = std::env::current_exe().map_err(Failure::engine)?;
-    let program = beside.with_file_name(PROGRAM);
+    let program = program_path()?;
     if !program.exists() {
         eprintln!("building the peers in Go, which takes minutes the first time");
     }

@@ -101,8 +101,8 @@ struct RunFile {
     machine: Machine,
 }
 
-/// `esker-bench seed-tables`: prints the published tables beside what the files of results hold.
-pub(crate) fn print(results: &[PathBuf]) -> Result<(), Failure> {
+/// `esker-bench seed-tables`: the published tables beside what the files of results hold.
+pub(crate) fn tables(results: &[PathBuf]) -> Result<String, Failure> {
     let mut records = Vec::new();
     let mut machines = Vec::new();
     for path in results {
@@ -119,8 +119,7 @@ pub(crate) fn print(results: &[PathBuf]) -> Result<(), Failure> {
     }
     machines.dedup();
     let machine = (!machines.is_empty()).then(|| machines.join("; "));
-    println!("{}", seed_tables(&records, machine.as_deref()).trim_end());
-    Ok(())
+    Ok(seed_tables(&records, machine.as_deref()).trim_end().to_owned() + "\n")
 }
 
 /// The published tables beside `records`; `machine` is ours, in a line.

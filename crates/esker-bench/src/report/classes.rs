@@ -50,6 +50,7 @@ mod tests {
         };
         let context = Context {
             machine: Machine::describe(&std::env::temp_dir()),
+            device: String::new(),
             commit: String::new(),
             started_unix_s: 0,
             command: String::new(),

@@ -153,6 +153,7 @@ mod tests {
     fn context(command: &str) -> Context {
         Context {
             machine: Machine::describe(&std::env::temp_dir()),
+            device: String::new(),
             commit: String::new(),
             started_unix_s: 0,
             command: command.to_owned(),

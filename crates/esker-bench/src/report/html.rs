@@ -185,8 +185,9 @@ fn setting(out: &mut String, context: &Context) {
     push(
         out,
         format_args!(
-            "<p>{}<br>Commit {}<br><code>{}</code></p>",
+            "<p>{}<br>Device {}<br>Commit {}<br><code>{}</code></p>",
             escape(&context.machine.line()),
+            escape(&context.device),
             escape(&context.commit),
             escape(&context.command)
         ),
@@ -238,6 +239,7 @@ mod tests {
         records.extend(["esker", "lmdb"].map(|engine| record_over_time(engine, "H rand", 1)));
         let context = Context {
             machine: Machine::describe(&std::env::temp_dir()),
+            device: String::new(),
             commit: "abc".to_owned(),
             started_unix_s: 0,
             command: "esker-bench run redb".to_owned(),

@@ -84,6 +84,7 @@ fn notes(summary: &Summary, context: &Context) -> String {
         summary.engines.iter().map(|(name, version)| format!("{name} {version}")).collect();
     say(format!("engines: {}; commit {}", versions.join(", "), context.commit));
     say(format!("machine: {}", context.machine.line()));
+    say(format!("device: {}", context.device));
     say(format!("command: {}", context.command));
     out
 }
@@ -151,6 +152,7 @@ mod tests {
     fn context() -> Context {
         Context {
             machine: Machine::describe(&std::env::temp_dir()),
+            device: String::new(),
             commit: "abc".to_owned(),
             started_unix_s: 0,
             command: "esker-bench run redb".to_owned(),

@@ -54,6 +54,8 @@ pub(crate) struct Plan {
     pub(crate) done: BTreeSet<(String, u32, usize)>,
     /// Whether syncs are counted first.
     pub(crate) trace: bool,
+    /// Whether the device is trimmed before each turn.
+    pub(crate) trim: bool,
 }
 
 /// Runs the plan; `keep` is handed every record as soon as it is known.
@@ -92,6 +94,13 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
         scratch.clear()?;
         if plan.scale != Scale::Test {
             machine::settle_disk();
+        }
+        if plan.trim {
+            machine::trim(&plan.dir).map_err(|why| {
+                Failure::Engine(format!(
+                    "the device could not be trimmed: {why}; without --trim the run says that it was not"
+                ))
+            })?;
         }
         let limit = limit.map_err(|error| format!("its memory could not be limited: {error}"));
         let ready = match (&programs[engine.name()], limit, &no_space) {
@@ -244,6 +253,7 @@ mod tests {
             commit: String::new(),
             done: BTreeSet::new(),
             trace: true,
+            trim: false,
         };
         let mut errors = Vec::new();
         let mut keep = |record: &Record| {

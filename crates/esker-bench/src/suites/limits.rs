@@ -17,6 +17,7 @@ use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::results::Unit;
 use esker_bench_api::{Engine, EngineOption, Failure, Store};
 
+use crate::engines::go;
 use crate::machine;
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
@@ -44,6 +45,10 @@ const RANDOM_ROWS: [(&str, u64); 2] =
 /// Rows of an empty engine, and their kinds of operations in per cent (`mixed::KINDS`).
 const LAB_ROWS: [(&str, [u32; 5]); 2] =
     [("the lab's own read", [100, 0, 0, 0, 0]), ("the lab's own write", [0, 0, 0, 100, 0])];
+
+/// The same in the program with the peers in Go, and the kind of operation.
+const LAB_ROWS_IN_GO: [(&str, &str); 2] =
+    [("the lab's own read, in Go", "read"), ("the lab's own write, in Go", "insert")];
 
 pub(crate) struct LimitsSuite;
 
@@ -185,7 +190,8 @@ impl Suite for LimitsSuite {
                 format!("a step of a pointer chase over {} MiB", sizes.chase_bytes >> 20),
             )
         });
-        for (name, _) in LAB_ROWS {
+        let lab_rows = LAB_ROWS.map(|(name, _)| name).into_iter().chain(LAB_ROWS_IN_GO.map(|(name, _)| name));
+        for name in lab_rows {
             let work =
                 format!("{} calls of an engine that does nothing, as the mixes make them", sizes.lab_ops);
             rows.push(Row { weight: 1, ..Row::time(name, work) });
@@ -227,7 +233,13 @@ impl Suite for LimitsSuite {
         recorder.row("dependent cache miss", || Ok(chase(sizes.chase_bytes, sizes.chase_steps)))?;
         LAB_ROWS
             .into_iter()
-            .try_for_each(|(name, percent)| recorder.row(name, || echo::cost(&dir, percent, sizes.lab_ops)))
+            .try_for_each(|(name, percent)| recorder.row(name, || echo::cost(&dir, percent, sizes.lab_ops)))?;
+        LAB_ROWS_IN_GO.into_iter().try_for_each(|(name, kind)| {
+            recorder.row(name, || {
+                let value = Some(go::cost(kind, sizes.lab_ops, &dir)?);
+                Ok(Outcome { value, ..Outcome::default() })
+            })
+        })
     }
 }
 
