@@ -159,3 +159,36 @@ fn k2_lost_segments_of_the_log_are_found_while_the_database_is_open() {
         assert_eq!(found.len(), lost + 1, "{found:#?}");
     }
 }
+
+#[test]
+fn k2_foreign_and_renamed_segments_of_the_log_are_found_while_the_database_is_open() {
+    let open = |seed| {
+        let fs = MemFs::new();
+        let builder = tiny(Env::simulated(Arc::new(fs.clone()), seed));
+        let db = builder.memory(16 << 20).memtable_bytes(4 << 20).open(dir()).unwrap();
+        let keyspace = db.default_keyspace();
+        for n in 0..1000u32 {
+            keyspace.put(n.to_be_bytes(), vec![b'v'; 1000]).unwrap();
+        }
+        (fs, db)
+    };
+    let ((fs, db), (other, _its_db)) = (open(1), open(2));
+    let names = fs.list_dir(dir()).unwrap();
+    let segments: Vec<_> = names.iter().filter(|name| name.ends_with(".wal")).collect();
+    assert!(segments.len() > 2, "{names:?}");
+    // The newest is being written: an online check leaves it alone.
+    for name in &segments[..segments.len() - 1] {
+        let own = read(&fs, name);
+        replace(&fs, name, &read(&other, name));
+        let found = db.check().unwrap().problems;
+        assert!(found.len() == 1 && found[0].contains(&***name), "{found:#?}");
+        assert!(found[0].contains("of the log of another database"), "{found:#?}");
+        replace(&fs, name, &own);
+        let prepared = path(&format!("{name}-next"));
+        fs.rename(&path(name), &prepared).unwrap();
+        let found = db.check().unwrap().problems;
+        assert!(found.iter().any(|p| p.contains(&***name) && p.contains("missing")), "{found:#?}");
+        fs.rename(&prepared, &path(name)).unwrap();
+        assert_eq!(db.check().unwrap().problems, Vec::<String>::new());
+    }
+}
