@@ -143,7 +143,11 @@ pub(crate) fn settle_disk() {
 /// Tells the device which blocks of the file system that holds `dir` are free, or says why that cannot be done.
 pub(crate) fn trim(dir: &Path) -> Result<(), String> {
     let output = Command::new("fstrim").arg(dir).output().map_err(|error| format!("fstrim: {error}"))?;
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
 }
 
 /// Makes Linux forget what it has cached of files, so that the next reads come from the device; false where this process may not.

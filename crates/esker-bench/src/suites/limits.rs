@@ -231,9 +231,9 @@ impl Suite for LimitsSuite {
         }
         recorder.row("memcpy", || Ok(copy(sizes.copy_bytes)))?;
         recorder.row("dependent cache miss", || Ok(chase(sizes.chase_bytes, sizes.chase_steps)))?;
-        LAB_ROWS
-            .into_iter()
-            .try_for_each(|(name, percent)| recorder.row(name, || echo::cost(&dir, percent, sizes.lab_ops)))?;
+        LAB_ROWS.into_iter().try_for_each(|(name, percent)| {
+            recorder.row(name, || echo::cost(&dir, percent, sizes.lab_ops))
+        })?;
         LAB_ROWS_IN_GO.into_iter().try_for_each(|(name, kind)| {
             recorder.row(name, || {
                 let value = Some(go::cost(kind, sizes.lab_ops, &dir)?);

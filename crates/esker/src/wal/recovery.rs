@@ -77,7 +77,7 @@ pub(super) struct LogFiles {
     /// The segments that are needed, in order.
     pub(super) segments: Vec<u64>,
     /// The segments to come whose files are prepared.
-    pub(super) prepared: BTreeSet<u64>,
+    prepared: BTreeSet<u64>,
 }
 
 impl LogFiles {

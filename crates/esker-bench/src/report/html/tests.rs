@@ -1,0 +1,154 @@
+//! What stands on the page, with a browser and without.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::*;
+use crate::machine::Machine;
+use crate::report::summary::tests::{record, record_over_time};
+
+fn example() -> String {
+    let mut records = vec![
+        record("esker", "bulk load", 1, Some(0.5)),
+        record("lmdb", "bulk load", 1, Some(2.0)),
+        record("esker", "batch writes", 1, Some(3.0)),
+        record("lmdb", "batch writes", 1, Some(1.0)),
+        record("esker", "len()", 1, None),
+        record("lmdb", "len()", 1, Some(1e-6)),
+    ];
+    records.extend(["esker", "lmdb"].map(|engine| record_over_time(engine, "H rand", 1)));
+    let context = Context {
+        machine: Machine::describe(&std::env::temp_dir()),
+        device: String::new(),
+        commit: "abc".to_owned(),
+        started_unix_s: 0,
+        command: "esker-bench run redb".to_owned(),
+        engines: Vec::new(),
+    };
+    page(&Summary::all(&records), &context).unwrap()
+}
+
+#[test]
+fn a_page_has_every_row_and_shows_failures() {
+    let page = example();
+    assert_eq!(page.matches("<figure data-bars").count(), 4);
+    assert_eq!(page.matches("<rect class").count(), 7);
+    assert!(page.contains("<b>500 ms</b>") && page.contains("50.0 ms/op"));
+    assert!(page.contains("it broke &lt;here&gt;") && !page.contains("<here>"));
+    assert!(page.contains("2 lost, 2 won"), "a row without a value is lost too");
+    let (lost, won) = (page.find("<td>batch writes</td>").unwrap(), page.find("<td>bulk load</td>").unwrap());
+    assert!(lost < won, "H1");
+    for outside in ["src=", "href=", "@import", "url("] {
+        assert!(!page.contains(outside), "the page loads nothing: {outside}");
+    }
+}
+
+fn has_width(rect: &&str) -> bool {
+    let width = rect.split("width=\"").nth(1).and_then(|rest| rest.split('"').next()?.parse().ok());
+    width.is_some_and(|width: f64| width > 0.0)
+}
+
+/// Charts that lack a part of their data, found without a browser: figures whose marks do not match what is in them.
+fn broken(page: &str) -> Vec<String> {
+    let figures = page.split("<figure").skip(1).map(|rest| rest.split("</figure>").next().unwrap_or(rest));
+    figures
+        .filter_map(|figure| {
+            let wanted =
+                |mark: &str| -> Option<usize> { figure.split(mark).nth(1)?.split('"').next()?.parse().ok() };
+            let (wanted, got) = match (wanted("data-bars=\""), wanted("data-lines=\"")) {
+                (Some(bars), _) => (bars, figure.split("<rect class=").skip(1).filter(has_width).count()),
+                (_, Some(lines)) => {
+                    let strokes = ["stroke-width=\"2\"", "stroke-width=\"3\""];
+                    let lines_of = |element: &&str| strokes.iter().any(|stroke| element.contains(stroke));
+                    (
+                        lines,
+                        figure
+                            .split("<polyline")
+                            .skip(1)
+                            .map(|rest| rest.split('>').next().unwrap_or(rest))
+                            .filter(lines_of)
+                            .count(),
+                    )
+                }
+                _ => return Some("a figure without a mark".to_owned()),
+            };
+            (wanted != got).then(|| format!("{got} of {wanted}"))
+        })
+        .collect()
+}
+
+/// Pages that lost a part of one chart: a line, a bar, what makes a bar seen.
+fn canaries() -> Vec<String> {
+    let page = example();
+    let bar = &page[page.find("<rect class=").unwrap()..];
+    let bar = &bar[..bar.find("/>").unwrap() + 2];
+    let width = bar.split("width=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    let flat = bar.replace(&format!("width=\"{width}\""), "width=\"0\"");
+    let outside = bar.replacen("x=\"", "x=\"9", 1);
+    assert!(flat != bar && outside != bar);
+    let without_bar = ["", &flat, &outside].map(|other| page.replacen(bar, other, 1));
+    [vec![without_line()], without_bar.to_vec()].concat()
+}
+
+fn without_line() -> String {
+    let page = example();
+    let at = page.match_indices("<polyline").map(|(at, _)| at).find(|at| {
+        let element = page[*at..].split('>').next().unwrap_or_default();
+        element.contains("stroke-width=\"3\"")
+    });
+    let at = at.unwrap();
+    let end = at + page[at..].find('>').unwrap() + 1;
+    format!("{}{}", &page[..at], &page[end..])
+}
+
+#[test]
+fn ht1_each_chart_has_its_data() {
+    assert_eq!(broken(&example()), Vec::<String>::new());
+    assert!(example().matches("data-lines=\"2\"").count() >= 3);
+    // Where a bar lies, only a browser knows.
+    for (n, canary) in canaries().iter().take(3).enumerate() {
+        assert_eq!(broken(canary).len(), 1, "page {n} that lost something is found out");
+    }
+}
+
+fn browser() -> Option<PathBuf> {
+    if let Some(browser) = std::env::var_os("ESKER_BROWSER") {
+        return Some(browser.into());
+    }
+    let path = std::env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+    std::env::split_paths(&path).flat_map(|dir| names.map(|name| dir.join(name))).find(|file| file.is_file())
+}
+
+fn opened(browser: &Path, page: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("report.html");
+    std::fs::write(&file, page).unwrap();
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", dir.path().join("profile").display()))
+        .arg(format!("file://{}", file.display()))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn ht1_a_browser_finds_the_data_of_each_chart() {
+    let Some(browser) = browser() else {
+        println!("no browser in ESKER_BROWSER or PATH: the marks were checked without one");
+        return;
+    };
+    let charts = example().matches("<figure").count();
+    let dom = opened(&browser, &example());
+    assert!(dom.contains(&format!("data-charts=\"{charts}\"")), "the script ran over all charts");
+    assert!(dom.contains("data-broken=\"\""), "no chart lacks data");
+    for (n, canary) in canaries().iter().enumerate() {
+        let dom = opened(&browser, canary);
+        assert!(
+            dom.contains("data-broken=") && !dom.contains("data-broken=\"\""),
+            "the browser finds loss {n}"
+        );
+    }
+}
