@@ -3,11 +3,15 @@
 //!   put, get, range, keys, remove, len, snapshot, rollback, threads, contention, compaction, reopening
 #![expect(clippy::unwrap_used, reason = "a test, in the library so that adapters in other crates can run it")]
 
+mod keyspaces;
+
 use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 
 use crate::engine::{Durability, Engine, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer};
+
+pub use self::keyspaces::check_keyspaces;
 
 const CACHE_BYTES: u64 = 64 << 20;
 /// Threads that write at once.

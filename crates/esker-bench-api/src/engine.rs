@@ -13,6 +13,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::keyspaces::Keyspaces;
+
 /// An engine, as the lab knows it before any database exists.
 pub trait Engine: Sync {
     /// Name on the command line and in results.
@@ -59,6 +61,17 @@ pub trait Engine: Sync {
 
     /// Creates a database in the empty directory `dir`, or opens the one that is there.
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure>;
+
+    /// Creates a database with keyspaces 0 to `count` in the empty directory `dir`, or opens those of the database that is there.
+    /// `None`: the engine has one order, or its authors do not mean its keyspaces for thousands; the lab prefixes keys then, as its users do.
+    fn open_keyspaces(
+        &self,
+        _dir: &Path,
+        _options: &OpenOptions,
+        _count: u32,
+    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
+        Ok(None)
+    }
 }
 
 /// What a suite gives every engine alike.

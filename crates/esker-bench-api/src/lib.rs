@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! engine       Engine -> Store -> Writer, Reader     what an adapter implements
+//! keyspaces    Engine -> Keyspaces                   the same over many keyspaces, natively or by prefixes
 //! generate/    the bytes of every workload, from a seed; who is asked for next
 //! results      Record, Message                       what a measured row looks like
 //! conformance  the test that every adapter passes
@@ -14,8 +15,10 @@
 pub mod conformance;
 pub mod engine;
 pub mod generate;
+pub mod keyspaces;
 pub mod results;
 
 pub use engine::{
     Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer,
 };
+pub use keyspaces::{Handles, KeyspaceWriter, Keyspaces, KeyspacesWork};

@@ -11,13 +11,15 @@
 //!     async ones): a synced commit flushes its log by itself then, an async one is followed by `flush_wal(false)`.
 //! R3. A batch whose keys could not be locked in time is written again. Its keys are locked in their order, so no two batches wait for each other.
 
+mod keyspaces;
+
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use esker_bench_api::engine::Work;
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reader, Store, Writer,
+    Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reader, Store, Writer,
 };
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType,
@@ -120,45 +122,73 @@ impl Engine for RocksDb {
                 reason: "its full compaction; the Rust binding offers it on a plain DB only, so the files are opened as one",
                 pointer: "RocksDB wiki, Manual Compaction",
             },
+            EngineOption {
+                option: "keyspaces",
+                value: "column families, all created by opening the database with them, dropped one by one; found by their names with each call",
+                reason: "its own; the binding has no call that creates or drops several in a TransactionDB, and finds their handles so",
+                pointer: "RocksDB wiki, Column Families; include/rocksdb/options.h, create_missing_column_families",
+            },
+            EngineOption {
+                option: "write_buffer_manager, arena_block_size, max_write_buffer_size_to_maintain with keyspaces",
+                value: "half of the block cache, charged to it; an eighth of a family's share of that, 4 KiB to 1 MiB; 1",
+                reason: "memtables of many families share one limit; the first block of each counts in whole, and 1 MiB each, the default, would fill it with some hundred; \
+                         flushed memtables are kept for transactions with snapshots, which nothing here has",
+                pointer: "RocksDB wiki, Write Buffer Manager; include/rocksdb/advanced_options.h",
+            },
         ]
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        let cache_bytes = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
-        let mut table = BlockBasedOptions::default();
-        let cache = Cache::new_lru_cache(cache_bytes);
-        table.set_block_cache(&cache);
-        table.set_bloom_filter(10.0, false);
-        let mut db_options = Options::default();
-        db_options.create_if_missing(true);
-        db_options.set_block_based_table_factory(&table);
-        db_options.increase_parallelism(thread::available_parallelism().map_or(2, |n| n.get() as i32));
-        db_options.set_compression_type(DBCompressionType::Lz4);
-        db_options.set_bytes_per_sync(1 << 20);
-        db_options.set_level_compaction_dynamic_level_bytes(true);
-        if let Some(bytes) = options.write_buffer_bytes {
-            db_options.set_write_buffer_size(usize::try_from(bytes).map_err(Failure::engine)?);
-        }
-        if options.value_bytes >= LARGE_VALUE_BYTES {
-            db_options.set_enable_blob_files(true);
-            db_options.set_min_blob_size(LARGE_VALUE_BYTES);
-            db_options.set_blob_compression_type(DBCompressionType::Lz4);
-            db_options.set_enable_blob_gc(true);
-            db_options.set_blob_cache(&cache);
-        }
-        // R2
-        let manual_wal_flush = options.durability != Durability::Async;
-        db_options.set_manual_wal_flush(manual_wal_flush);
-        let db = Some(open_transactional(&db_options, dir)?);
-        let dir = dir.to_path_buf();
-        let durability = options.durability;
-        let (read, write) = (ReadOptions::default(), commit_options(durability));
-        Ok(Box::new(RocksDbStore { dir, options: db_options, manual_wal_flush, db, durability, read, write }))
+        let (db_options, _) = db_options(options)?;
+        let db = open_transactional(&db_options, dir)?;
+        Ok(Box::new(RocksDbStore::new(dir, db_options, options.durability, db)))
+    }
+
+    fn open_keyspaces(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        count: u32,
+    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
+        keyspaces::open(dir, options, count).map(Some)
     }
 
     fn isolation(&self) -> Isolation {
         Isolation::Snapshot
     }
+}
+
+/// The options of a database and of its only column family, and their cache.
+fn db_options(options: &OpenOptions) -> Result<(Options, Cache), Failure> {
+    let cache_bytes = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
+    let mut table = BlockBasedOptions::default();
+    let cache = Cache::new_lru_cache(cache_bytes);
+    table.set_block_cache(&cache);
+    table.set_bloom_filter(10.0, false);
+    let mut db_options = Options::default();
+    db_options.create_if_missing(true);
+    db_options.set_block_based_table_factory(&table);
+    db_options.increase_parallelism(thread::available_parallelism().map_or(2, |n| n.get() as i32));
+    db_options.set_compression_type(DBCompressionType::Lz4);
+    db_options.set_bytes_per_sync(1 << 20);
+    db_options.set_level_compaction_dynamic_level_bytes(true);
+    if let Some(bytes) = options.write_buffer_bytes {
+        db_options.set_write_buffer_size(usize::try_from(bytes).map_err(Failure::engine)?);
+    }
+    if options.value_bytes >= LARGE_VALUE_BYTES {
+        db_options.set_enable_blob_files(true);
+        db_options.set_min_blob_size(LARGE_VALUE_BYTES);
+        db_options.set_blob_compression_type(DBCompressionType::Lz4);
+        db_options.set_enable_blob_gc(true);
+        db_options.set_blob_cache(&cache);
+    }
+    db_options.set_manual_wal_flush(manual_wal_flush(options.durability));
+    Ok((db_options, cache))
+}
+
+/// R2: of a database that is opened for such commits.
+fn manual_wal_flush(opened_for: Durability) -> bool {
+    opened_for != Durability::Async
 }
 
 fn open_transactional(options: &Options, dir: &Path) -> Result<Db, Failure> {
@@ -185,6 +215,44 @@ struct RocksDbStore {
 }
 
 impl RocksDbStore {
+    fn new(dir: &Path, options: Options, durability: Durability, db: Db) -> Self {
+        Self {
+            dir: dir.to_path_buf(),
+            options,
+            db: Some(db),
+            manual_wal_flush: manual_wal_flush(durability),
+            durability,
+            read: ReadOptions::default(),
+            write: commit_options(durability),
+        }
+    }
+
+    /// Commits the batch that `work` fills.
+    fn commit(
+        &self,
+        mut work: impl FnMut(&mut WriteBatchWithTransaction<true>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let db = self.db()?;
+        // R3
+        loop {
+            let mut batch = WriteBatchWithTransaction::default();
+            work(&mut batch)?;
+            match db.write_opt(batch, &self.write) {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain
+                    ) => {}
+                result => break result.map_err(Failure::engine)?,
+            }
+        }
+        // R2
+        if self.manual_wal_flush && self.durability == Durability::Async {
+            db.flush_wal(false).map_err(Failure::engine)?;
+        }
+        Ok(())
+    }
+
     fn db(&self) -> Result<&Db, Failure> {
         self.db.as_ref().ok_or_else(|| Failure::engine("closed by a compaction that failed"))
     }
@@ -203,25 +271,7 @@ impl Store for RocksDbStore {
     }
 
     fn write(&self, work: Work<'_>) -> Result<(), Failure> {
-        let db = self.db()?;
-        // R3
-        loop {
-            let mut writer = RocksDbWriter { batch: WriteBatchWithTransaction::default() };
-            work(&mut writer)?;
-            match db.write_opt(writer.batch, &self.write) {
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain
-                    ) => {}
-                result => break result.map_err(Failure::engine)?,
-            }
-        }
-        // R2
-        if self.manual_wal_flush && self.durability == Durability::Async {
-            db.flush_wal(false).map_err(Failure::engine)?;
-        }
-        Ok(())
+        self.commit(|batch| work(&mut RocksDbWriter { batch }))
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
@@ -270,11 +320,11 @@ impl Store for RocksDbStore {
     }
 }
 
-struct RocksDbWriter {
-    batch: WriteBatchWithTransaction<true>,
+struct RocksDbWriter<'txn> {
+    batch: &'txn mut WriteBatchWithTransaction<true>,
 }
 
-impl Writer for RocksDbWriter {
+impl Writer for RocksDbWriter<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
         self.batch.put(key, value);
         Ok(())
@@ -336,12 +386,22 @@ fn walk(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use esker_bench_api::conformance;
+
+    fn with_dir(name: &str, check: impl FnOnce(&Path)) {
+        let dir = std::env::temp_dir().join(format!("esker-bench-rocksdb-{name}-{}", std::process::id()));
+        std::fs::create_dir(&dir).expect("a directory of its own");
+        check(&dir);
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
 
     #[test]
     fn the_adapter_is_correct() {
-        let dir = std::env::temp_dir().join(format!("esker-bench-rocksdb-{}", std::process::id()));
-        std::fs::create_dir(&dir).expect("a directory of its own");
-        esker_bench_api::conformance::check_engine(&RocksDb, &dir);
-        std::fs::remove_dir_all(&dir).expect("removed");
+        with_dir("store", |dir| conformance::check_engine(&RocksDb, dir));
+    }
+
+    #[test]
+    fn its_keyspaces_are_correct() {
+        with_dir("keyspaces", |dir| conformance::check_keyspaces(&RocksDb, dir));
     }
 }

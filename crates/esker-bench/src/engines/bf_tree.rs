@@ -74,6 +74,12 @@ impl Engine for BfTree {
                 reason: "without it nothing is there after closing",
                 pointer: "bf-tree README, Snapshots and Recovery",
             },
+            EngineOption {
+                option: "keyspaces",
+                value: "prefixes of keys: 4 bytes in front of each",
+                reason: "a tree is one order with a cache and a file of its own",
+                pointer: "docs of BfTree and Config",
+            },
         ]
     }
 

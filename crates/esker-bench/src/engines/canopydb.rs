@@ -6,6 +6,8 @@
 //! C1. In [`CanopyReader`] the tree ends before the transaction that it borrows: fields are dropped in order.
 #![expect(unsafe_code, reason = "a tree borrows its transaction, and a reader has to own both")]
 
+mod keyspaces;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -13,7 +15,7 @@ use std::{fs, thread};
 use canopydb::{DbOptions, EnvOptions, ReadTransaction, Tree};
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reader, Store, Writer,
+    Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reader, Store, Writer,
 };
 
 const TREE: &[u8] = b"default";
@@ -100,6 +102,12 @@ impl Engine for Canopydb {
                 reason: "its full compaction",
                 pointer: "the same benchmark",
             },
+            EngineOption {
+                option: "keyspaces",
+                value: "trees of one database, all created in one transaction, and deleted in one",
+                reason: "its own; a tree is opened by its name in each transaction that uses it, and has no handle beyond that",
+                pointer: "canopydb README, Features; docs of WriteTransaction::get_or_create_tree and WriteTransaction::delete_tree",
+            },
         ]
     }
 
@@ -108,17 +116,18 @@ impl Engine for Canopydb {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        let mut env = EnvOptions::new(dir);
-        env.page_cache_size = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
-        env.wal_background_sync_interval = (options.durability == Durability::Async).then_some(SYNC_INTERVAL);
-        let mut db_options = DbOptions::default();
-        if let Some(bytes) = options.write_buffer_bytes {
-            db_options.checkpoint_target_size = usize::try_from(bytes).map_err(Failure::engine)?;
-        }
-        let db = canopydb::Database::with_options(env, db_options).map_err(Failure::engine)?;
-        create_tree(&db)?;
-        let sync = options.durability == Durability::Sync;
-        Ok(Box::new(CanopyStore { db, dir: dir.to_path_buf(), sync }))
+        let store = CanopyStore::open(dir, options)?;
+        create_tree(&store.db)?;
+        Ok(Box::new(store))
+    }
+
+    fn open_keyspaces(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        count: u32,
+    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
+        keyspaces::open(CanopyStore::open(dir, options)?, count).map(Some)
     }
 }
 
@@ -159,6 +168,20 @@ struct CanopyStore {
     sync: bool,
 }
 
+impl CanopyStore {
+    fn open(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+        let mut env = EnvOptions::new(dir);
+        env.page_cache_size = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
+        env.wal_background_sync_interval = (options.durability == Durability::Async).then_some(SYNC_INTERVAL);
+        let mut db_options = DbOptions::default();
+        if let Some(bytes) = options.write_buffer_bytes {
+            db_options.checkpoint_target_size = usize::try_from(bytes).map_err(Failure::engine)?;
+        }
+        let db = canopydb::Database::with_options(env, db_options).map_err(Failure::engine)?;
+        Ok(Self { db, dir: dir.to_path_buf(), sync: options.durability == Durability::Sync })
+    }
+}
+
 impl Store for CanopyStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         self.sync = durability == Durability::Sync;
@@ -186,8 +209,7 @@ impl Store for CanopyStore {
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
         let txn = self.db.begin_read().map_err(Failure::engine)?;
         let tree = txn.get_tree(TREE).map_err(Failure::engine)?.ok_or_else(no_tree)?;
-        let value = tree.get(key).map_err(Failure::engine)?;
-        Ok(value.map(|value| visit(&value)).is_some())
+        get(&tree, key, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {
@@ -218,6 +240,28 @@ impl Writer for CanopyWriter<'_> {
     }
 }
 
+fn get(tree: &Tree<'_>, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    let value = tree.get(key).map_err(Failure::engine)?;
+    Ok(value.map(|value| visit(&value)).is_some())
+}
+
+fn walk(
+    tree: &Tree<'_>,
+    from: &[u8],
+    limit: u64,
+    visit: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<u64, Failure> {
+    let mut items = tree.range(from..).map_err(Failure::engine)?;
+    let mut seen = 0;
+    while seen < limit {
+        let Some(item) = items.next() else { break };
+        let (key, value) = item.map_err(Failure::engine)?;
+        visit(&key, &value);
+        seen += 1;
+    }
+    Ok(seen)
+}
+
 struct CanopyReader {
     /// Borrows from `_txn`, and so is first (C1).
     tree: Tree<'static>,
@@ -226,8 +270,7 @@ struct CanopyReader {
 
 impl Reader for CanopyReader {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.tree.get(key).map_err(Failure::engine)?;
-        Ok(value.map(|value| visit(&value)).is_some())
+        get(&self.tree, key, visit)
     }
 
     fn range(
@@ -236,15 +279,7 @@ impl Reader for CanopyReader {
         limit: u64,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, Failure> {
-        let mut items = self.tree.range(from..).map_err(Failure::engine)?;
-        let mut seen = 0;
-        while seen < limit {
-            let Some(item) = items.next() else { break };
-            let (key, value) = item.map_err(Failure::engine)?;
-            visit(&key, &value);
-            seen += 1;
-        }
-        Ok(seen)
+        walk(&self.tree, from, limit, visit)
     }
 
     fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {

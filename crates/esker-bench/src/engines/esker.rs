@@ -2,12 +2,17 @@
 //!
 //!   Store::write -> Db::begin, one optimistic transaction, commit_with(durability)
 //!   Reader       -> one Snapshot; values are handles into the block cache or the memtable
+//!   Keyspaces    -> its keyspaces: a transaction takes any of them
 
+use std::ops::Range;
 use std::path::Path;
 
-use esker::{Db, Durability as EskerDurability, Keyspace, Snapshot, Transaction};
+use esker::{Cursor, Db, Durability as EskerDurability, Keyspace, Snapshot, Transaction};
 
-use esker_bench_api::{Durability, Engine, EngineOption, Failure, OpenOptions, Reader, Store, Writer};
+use esker_bench_api::{
+    Durability, Engine, EngineOption, Failure, Handles, KeyspaceWriter, Keyspaces, KeyspacesWork,
+    OpenOptions, Reader, Store, Writer,
+};
 
 pub(crate) struct Esker;
 
@@ -72,18 +77,49 @@ impl Engine for Esker {
                 reason: "everything into one run, no garbage",
                 pointer: "docs of Db::compact",
             },
+            EngineOption {
+                option: "keyspaces",
+                value: "keyspaces, each created and dropped by a call of its own",
+                reason: "they are meant to be many; each of those calls is a synced commit, and there is none for several",
+                pointer: "docs of Db::create_keyspace and Db::drop_keyspace",
+            },
         ]
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        let mut builder = Db::builder().memory(options.cache_bytes);
-        if let Some(bytes) = options.write_buffer_bytes {
-            builder = builder.memtable_bytes(usize::try_from(bytes).map_err(Failure::engine)?);
-        }
-        let db = builder.open(dir).map_err(Failure::engine)?;
+        let db = open(dir, options)?;
         let map = db.default_keyspace();
         Ok(Box::new(EskerStore { db, map, durability: durability(options.durability) }))
     }
+
+    fn open_keyspaces(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        count: u32,
+    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
+        let db = open(dir, options)?;
+        let there = |name: &str| match db.open_keyspace(name) {
+            Ok(map) => Ok(Some(map)),
+            Err(esker::Error::KeyspaceNotFound(_)) => Ok(None),
+            Err(error) => Err(Failure::engine(error)),
+        };
+        let mut maps = Handles::open(count, there)?;
+        if maps.are_none() {
+            let created = Handles::open(count, |name| db.create_keyspace(name).map(Some));
+            maps = created.map_err(Failure::engine)?;
+        }
+        let durability = durability(options.durability);
+        Ok(Some(Box::new(EskerKeyspaces { db, maps, durability })))
+    }
+}
+
+fn open(dir: &Path, options: &OpenOptions) -> Result<Db, Failure> {
+    let mut builder = Db::builder().memory(options.cache_bytes);
+    if let Some(bytes) = options.write_buffer_bytes {
+        builder = builder.memtable_bytes(usize::try_from(bytes).map_err(Failure::engine)?);
+    }
+    builder.open(dir).map_err(Failure::engine)
 }
 
 fn durability(durability: Durability) -> EskerDurability {
@@ -108,14 +144,7 @@ impl Store for EskerStore {
     }
 
     fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
-        loop {
-            let mut writer = EskerWriter { txn: self.db.begin(), map: &self.map };
-            work(&mut writer)?;
-            match writer.txn.commit_with(self.durability) {
-                Err(esker::Error::Conflict) => {}
-                result => return result.map_err(Failure::engine),
-            }
-        }
+        transact(&self.db, self.durability, |txn| work(&mut EskerWriter { txn, map: &self.map }))
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
@@ -123,8 +152,7 @@ impl Store for EskerStore {
     }
 
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.map.get(key).map_err(Failure::engine)?;
-        Ok(value.map(|value| visit(&value)).is_some())
+        get(&self.map, key, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {
@@ -132,9 +160,49 @@ impl Store for EskerStore {
     }
 }
 
-struct EskerWriter<'store> {
-    txn: Transaction,
-    map: &'store Keyspace,
+/// Runs `work` in one transaction after the other until one meets no conflict.
+fn transact(
+    db: &Db,
+    durability: EskerDurability,
+    mut work: impl FnMut(&mut Transaction) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    loop {
+        let mut txn = db.begin();
+        work(&mut txn)?;
+        match txn.commit_with(durability) {
+            Err(esker::Error::Conflict) => {}
+            result => return result.map_err(Failure::engine),
+        }
+    }
+}
+
+fn get(map: &Keyspace, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    let value = map.get(key).map_err(Failure::engine)?;
+    Ok(value.map(|value| visit(&value)).is_some())
+}
+
+fn walk(
+    mut cursor: Cursor,
+    from: &[u8],
+    limit: u64,
+    visit: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<u64, Failure> {
+    cursor.seek(from).map_err(Failure::engine)?;
+    let mut seen = 0;
+    while seen < limit && cursor.valid() {
+        visit(cursor.key(), cursor.value());
+        seen += 1;
+        // The step past the last item wanted would be work that nobody asked for.
+        if seen < limit {
+            cursor.next().map_err(Failure::engine)?;
+        }
+    }
+    Ok(seen)
+}
+
+struct EskerWriter<'txn> {
+    txn: &'txn mut Transaction,
+    map: &'txn Keyspace,
 }
 
 impl Writer for EskerWriter<'_> {
@@ -164,18 +232,7 @@ impl Reader for EskerReader<'_> {
         limit: u64,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, Failure> {
-        let mut cursor = self.snapshot.cursor(self.map).map_err(Failure::engine)?;
-        cursor.seek(from).map_err(Failure::engine)?;
-        let mut seen = 0;
-        while seen < limit && cursor.valid() {
-            visit(cursor.key(), cursor.value());
-            seen += 1;
-            // The step past the last item wanted would be work that nobody asked for.
-            if seen < limit {
-                cursor.next().map_err(Failure::engine)?;
-            }
-        }
-        Ok(seen)
+        walk(self.snapshot.cursor(self.map).map_err(Failure::engine)?, from, limit, visit)
     }
 
     fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
@@ -194,5 +251,51 @@ impl Reader for EskerReader<'_> {
 
     fn len(&mut self) -> Result<u64, Failure> {
         self.snapshot.len(self.map).map_err(Failure::engine)
+    }
+}
+
+struct EskerKeyspaces {
+    db: Db,
+    maps: Handles<Keyspace>,
+    durability: EskerDurability,
+}
+
+impl Keyspaces for EskerKeyspaces {
+    fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure> {
+        let maps = &self.maps;
+        transact(&self.db, self.durability, |txn| work(&mut EskerKeyspaceWriter { txn, maps }))
+    }
+
+    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        self.maps.get(keyspace).map_or(Ok(false), |map| get(map, key, visit))
+    }
+
+    fn range(
+        &self,
+        keyspace: u32,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        let Some(map) = self.maps.get(keyspace) else { return Ok(0) };
+        walk(map.cursor().map_err(Failure::engine)?, from, limit, visit)
+    }
+
+    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
+        self.maps
+            .take(keyspaces)
+            .try_for_each(|map| self.db.drop_keyspace(&map.name()))
+            .map_err(Failure::engine)
+    }
+}
+
+struct EskerKeyspaceWriter<'txn> {
+    txn: &'txn mut Transaction,
+    maps: &'txn Handles<Keyspace>,
+}
+
+impl KeyspaceWriter for EskerKeyspaceWriter<'_> {
+    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.txn.put(self.maps.of(keyspace)?, key, value).map_err(Failure::engine)
     }
 }

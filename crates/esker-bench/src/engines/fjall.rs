@@ -3,6 +3,8 @@
 //!   Store::write -> one write transaction, commit with a persist mode (one write, one fdatasync of its journal)
 //!   Reader       -> one snapshot; values are reference-counted slices of cached blocks
 
+mod keyspaces;
+
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -13,7 +15,7 @@ use fjall::{
 };
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reader, Store, Writer,
+    Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reader, Store, Writer,
 };
 
 const KEYSPACE: &str = "default";
@@ -88,6 +90,12 @@ impl Engine for Fjall {
                 reason: "its full compaction, not a documented part of its interface yet; tables that were replaced go when it is opened next",
                 pointer: "fjall, src/keyspace/mod.rs",
             },
+            EngineOption {
+                option: "keyspaces",
+                value: "keyspaces, each created and deleted by a call of its own; all with the same options, journals of 512 MiB together, the default",
+                reason: "its own: a tree and a memtable each over one journal, which flushes the oldest when it is full; there is no call for several",
+                pointer: "docs of Database::keyspace, Database::delete_keyspace and DatabaseBuilder::max_journaling_size",
+            },
         ]
     }
 
@@ -103,6 +111,30 @@ impl Engine for Fjall {
             open,
             durability: options.durability,
         }))
+    }
+
+    fn open_keyspaces(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        count: u32,
+    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
+        keyspaces::open(dir, options, count).map(Some)
+    }
+}
+
+fn open_db(dir: &Path, options: &OpenOptions) -> Result<SingleWriterTxDatabase, Failure> {
+    let builder = SingleWriterTxDatabase::builder(dir).cache_size(options.cache_bytes);
+    builder.open().map_err(Failure::engine)
+}
+
+fn create_options(options: &OpenOptions) -> KeyspaceCreateOptions {
+    let large = options.value_bytes >= LARGE_VALUE_BYTES;
+    let create =
+        KeyspaceCreateOptions::default().with_kv_separation(large.then(KvSeparationOptions::default));
+    match options.write_buffer_bytes {
+        Some(bytes) => create.max_memtable_size(bytes),
+        None => create,
     }
 }
 
@@ -129,33 +161,29 @@ struct Open {
 
 impl Open {
     fn new(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
-        let builder = SingleWriterTxDatabase::builder(dir).cache_size(options.cache_bytes);
-        let db = builder.open().map_err(Failure::engine)?;
-        let create = || {
-            let large = options.value_bytes >= LARGE_VALUE_BYTES;
-            let create =
-                KeyspaceCreateOptions::default().with_kv_separation(large.then(KvSeparationOptions::default));
-            match options.write_buffer_bytes {
-                Some(bytes) => create.max_memtable_size(bytes),
-                None => create,
-            }
-        };
-        let map = db.keyspace(KEYSPACE, create).map_err(Failure::engine)?;
+        let db = open_db(dir, options)?;
+        let map = db.keyspace(KEYSPACE, || create_options(options)).map_err(Failure::engine)?;
         Ok(Self { db, map })
     }
 
-    /// Its workers take up flushes and merges within moments, so three looks that find nothing, some time apart, say that
-    /// there is nothing.
     fn wait_for_background_work(&self) {
-        let mut quiet_looks = 0;
-        while quiet_looks < 3 {
-            let db = self.db.inner();
-            let busy = db.outstanding_flushes() > 0
-                || db.active_compactions() > 0
-                || self.map.inner().sealed_memtable_count() > 0;
-            quiet_looks = if busy { 0 } else { quiet_looks + 1 };
-            thread::sleep(Duration::from_millis(10));
-        }
+        wait_for_background_work(&self.db, std::iter::once(&self.map));
+    }
+}
+
+/// Its workers take up flushes and merges within moments, so three looks that find nothing, some time apart, say that
+/// there is nothing.
+fn wait_for_background_work<'map>(
+    db: &SingleWriterTxDatabase,
+    maps: impl Iterator<Item = &'map SingleWriterTxKeyspace> + Clone,
+) {
+    let mut quiet_looks = 0;
+    while quiet_looks < 3 {
+        let busy = db.inner().outstanding_flushes() > 0
+            || db.inner().active_compactions() > 0
+            || maps.clone().any(|map| map.inner().sealed_memtable_count() > 0);
+        quiet_looks = if busy { 0 } else { quiet_looks + 1 };
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -190,8 +218,7 @@ impl Store for FjallStore {
     }
 
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.open()?.map.get(key).map_err(Failure::engine)?;
-        Ok(value.map(|value| visit(&value)).is_some())
+        get(&self.open()?.map, key, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {
@@ -214,6 +241,11 @@ impl Store for FjallStore {
         open.wait_for_background_work();
         Ok(())
     }
+}
+
+fn get(map: &SingleWriterTxKeyspace, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    let value = map.get(key).map_err(Failure::engine)?;
+    Ok(value.map(|value| visit(&value)).is_some())
 }
 
 struct FjallWriter<'store> {

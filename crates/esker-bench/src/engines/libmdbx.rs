@@ -12,6 +12,7 @@
 //!     when it opens (O_DSYNC in the durable mode), and keeps it when the mode's flag is changed later.
 #![expect(unsafe_code, reason = "the binding leaves compacting to mdbx's own function")]
 
+mod keyspaces;
 mod parked;
 
 use std::borrow::Cow;
@@ -25,7 +26,7 @@ use signet_libmdbx::{Database, Environment, EnvironmentFlags, Geometry, Mode, Sy
 
 use self::parked::Parked;
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reader, Store, Writer,
+    Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reader, Store, Writer,
 };
 
 /// Upper bound of the map: more than any scale of any suite writes. The file grows with the data.
@@ -126,6 +127,12 @@ impl Engine for Libmdbx {
                 reason: "its only full compaction: copy, rename over the data file, reopen, as for LMDB",
                 pointer: "mdbx.h, mdbx_env_copy",
             },
+            EngineOption {
+                option: "keyspaces",
+                value: "named tables, MDBX_opt_max_db as many; mdbx_drop, all in one transaction",
+                reason: "its own; their handles are opened once, as for LMDB; mdbx.h has the same warning of huge numbers, and allows 32,765",
+                pointer: "mdbx.h, MDBX_opt_max_db, mdbx_env_set_maxdbs, mdbx_dbi_open and mdbx_drop",
+            },
         ]
     }
 
@@ -134,10 +141,18 @@ impl Engine for Libmdbx {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        let settings =
-            Settings { mode: sync_mode(options.durability), no_rdahead: options.random_beyond_memory };
+        let settings = Settings::new(options);
         let open = Some(Open::new(dir, settings)?);
         Ok(Box::new(LibmdbxStore { dir: dir.to_path_buf(), open, settings }))
+    }
+
+    fn open_keyspaces(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        count: u32,
+    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
+        keyspaces::open(dir, options, count).map(Some)
     }
 }
 
@@ -164,6 +179,32 @@ struct Settings {
     no_rdahead: bool,
 }
 
+impl Settings {
+    fn new(options: &OpenOptions) -> Self {
+        Self { mode: sync_mode(options.durability), no_rdahead: options.random_beyond_memory }
+    }
+
+    /// Opens an environment with room for so many named tables.
+    fn open(self, dir: &Path, named: u32) -> Result<Environment, Failure> {
+        let Self { mode: sync_mode, no_rdahead } = self;
+        let mut builder = Environment::builder();
+        builder.set_geometry(Geometry {
+            size: Some(0..MAP_BYTES),
+            growth_step: Some(GROWTH_STEP_BYTES),
+            shrink_threshold: Some(2 * GROWTH_STEP_BYTES),
+            ..Geometry::default()
+        });
+        builder.set_flags(EnvironmentFlags { no_rdahead, ..Mode::ReadWrite { sync_mode }.into() });
+        if sync_mode == SyncMode::SafeNoSync {
+            builder.set_sync_bytes(SYNC_BYTES);
+        }
+        if named > 0 {
+            builder.set_max_dbs(named as usize);
+        }
+        builder.open(dir).map_err(Failure::engine)
+    }
+}
+
 struct LibmdbxStore {
     dir: PathBuf,
     /// `None` only while it is closed and opened again.
@@ -179,22 +220,11 @@ struct Open {
 }
 
 impl Open {
-    fn new(dir: &Path, Settings { mode: sync_mode, no_rdahead }: Settings) -> Result<Self, Failure> {
-        let mut builder = Environment::builder();
-        builder.set_geometry(Geometry {
-            size: Some(0..MAP_BYTES),
-            growth_step: Some(GROWTH_STEP_BYTES),
-            shrink_threshold: Some(2 * GROWTH_STEP_BYTES),
-            ..Geometry::default()
-        });
-        builder.set_flags(EnvironmentFlags { no_rdahead, ..Mode::ReadWrite { sync_mode }.into() });
-        if sync_mode == SyncMode::SafeNoSync {
-            builder.set_sync_bytes(SYNC_BYTES);
-        }
-        let env = builder.open(dir).map_err(Failure::engine)?;
+    fn new(dir: &Path, settings: Settings) -> Result<Self, Failure> {
+        let env = settings.open(dir, 0)?;
         // The unnamed map is always there: nothing is created, and nothing committed.
         let map = env.begin_ro_unsync().and_then(|txn| txn.open_db(None)).map_err(Failure::engine)?;
-        Ok(Self { parked: Parked::new(env.clone(), map.dbi()), env, map })
+        Ok(Self { parked: Parked::new(env.clone()), env, map })
     }
 
     fn reader(&self) -> Result<LibmdbxReader, Failure> {
@@ -242,7 +272,8 @@ impl Store for LibmdbxStore {
     }
 
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        self.open()?.parked.get(key, visit)
+        let open = self.open()?;
+        open.parked.get(open.map.dbi(), key, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {

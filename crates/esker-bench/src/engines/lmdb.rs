@@ -7,6 +7,8 @@
 //!     and `set_durability` take `&mut self`, readers borrow `&self`.
 #![expect(unsafe_code, reason = "heed makes opening an environment and changing its sync flags unsafe")]
 
+mod keyspaces;
+
 use std::fs::File;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -18,7 +20,7 @@ use heed::{
 };
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reader, Store, Writer,
+    Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reader, Store, Writer,
 };
 
 /// Address space of the map: more than any scale of any suite writes. It costs nothing until it is used.
@@ -89,6 +91,12 @@ impl Engine for Lmdb {
                 reason: "the files as they stand in the directory",
                 pointer: "lmdb.h, mdb_env_open: the directory in which the database files reside",
             },
+            EngineOption {
+                option: "keyspaces",
+                value: "named databases, mdb_env_set_maxdbs as many; mdb_drop, all in one transaction",
+                reason: "its own; their handles are opened once, as lmdb.h has it, which warns of huge numbers: 7 to 120 words a transaction each, and a search of all at each opening",
+                pointer: "lmdb.h, mdb_env_set_maxdbs, mdb_dbi_open and mdb_drop",
+            },
         ]
     }
 
@@ -107,9 +115,39 @@ impl Engine for Lmdb {
         let no_read_ahead = options.random_beyond_memory;
         let open = Some(Open::new(dir, no_read_ahead)?);
         let store = LmdbStore { dir: dir.to_path_buf(), open, no_read_ahead, durability: options.durability };
-        store.set_flags(options.durability)?;
+        set_flags(&store.open()?.env, options.durability)?;
         Ok(Box::new(store))
     }
+
+    fn open_keyspaces(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        count: u32,
+    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
+        keyspaces::open(dir, options, count).map(Some)
+    }
+}
+
+/// Opens an environment with room for so many named databases.
+fn open_env(dir: &Path, no_read_ahead: bool, named: u32) -> Result<Env, Failure> {
+    let flags = if no_read_ahead { EnvFlags::NO_READ_AHEAD } else { EnvFlags::empty() };
+    let mut options = EnvOpenOptions::new();
+    options.map_size(MAP_BYTES).max_dbs(named);
+    // SAFETY: the directory is this run's own; no other process or handle maps or changes its files. The flag is advice to the kernel.
+    unsafe { options.flags(flags).open(dir) }.map_err(Failure::engine)
+}
+
+/// Sets the flags of a mode, and clears those of the others; nobody else may use the environment meanwhile (L1).
+fn set_flags(env: &Env, durability: Durability) -> Result<(), Failure> {
+    for (flag, mode) in
+        [(EnvFlags::NO_META_SYNC, Durability::Async), (EnvFlags::NO_SYNC, Durability::NoSync)]
+    {
+        let set = if mode == durability { FlagSetMode::Enable } else { FlagSetMode::Disable };
+        // SAFETY: L1, so no other thread is inside the environment; NO_SYNC risks this run's own scratch data only.
+        unsafe { env.set_flags(flag, set) }.map_err(Failure::engine)?;
+    }
+    Ok(())
 }
 
 struct LmdbStore {
@@ -128,11 +166,7 @@ struct Open {
 
 impl Open {
     fn new(dir: &Path, no_read_ahead: bool) -> Result<Self, Failure> {
-        let flags = if no_read_ahead { EnvFlags::NO_READ_AHEAD } else { EnvFlags::empty() };
-        let mut options = EnvOpenOptions::new();
-        options.map_size(MAP_BYTES);
-        // SAFETY: the directory is this run's own; no other process or handle maps or changes its files. The flag is advice to the kernel.
-        let env = unsafe { options.flags(flags).open(dir) }.map_err(Failure::engine)?;
+        let env = open_env(dir, no_read_ahead, 0)?;
         let txn = env.read_txn().map_err(Failure::engine)?;
         // The unnamed map is always there: nothing is created, and nothing synced.
         let opened: heed::Result<CommitOrAbort<Option<Map>, ()>> = env
@@ -153,24 +187,11 @@ impl LmdbStore {
     fn open(&self) -> Result<&Open, Failure> {
         self.open.as_ref().ok_or_else(|| Failure::engine("closed by a compaction that failed"))
     }
-
-    /// Sets the flags of a mode, and clears those of the others.
-    fn set_flags(&self, durability: Durability) -> Result<(), Failure> {
-        let env = &self.open()?.env;
-        for (flag, mode) in
-            [(EnvFlags::NO_META_SYNC, Durability::Async), (EnvFlags::NO_SYNC, Durability::NoSync)]
-        {
-            let set = if mode == durability { FlagSetMode::Enable } else { FlagSetMode::Disable };
-            // SAFETY: L1, so no other thread is inside the environment; NO_SYNC risks this run's own scratch data only.
-            unsafe { env.set_flags(flag, set) }.map_err(Failure::engine)?;
-        }
-        Ok(())
-    }
 }
 
 impl Store for LmdbStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
-        self.set_flags(durability)?;
+        set_flags(&self.open()?.env, durability)?;
         self.durability = durability;
         // S4: of both other modes, since MDB_NOMETASYNC leaves the last meta page to the next commit's sync.
         if durability == Durability::Sync {
@@ -204,7 +225,7 @@ impl Store for LmdbStore {
         open.env.prepare_for_closing().wait();
         std::fs::rename(&compacted, self.dir.join("data.mdb")).map_err(Failure::engine)?;
         self.open = Some(Open::new(&self.dir, self.no_read_ahead)?);
-        self.set_flags(self.durability)
+        set_flags(&self.open()?.env, self.durability)
     }
 }
 

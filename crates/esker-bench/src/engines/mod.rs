@@ -69,6 +69,7 @@ mod tests {
         for engine in default() {
             println!("{}", engine.name());
             conformance::check_engine(engine, tempfile::tempdir().unwrap().path());
+            conformance::check_keyspaces(engine, tempfile::tempdir().unwrap().path());
         }
     }
 

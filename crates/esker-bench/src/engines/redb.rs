@@ -2,20 +2,26 @@
 //!
 //!   Store::write -> begin_write, one table, commit (one sync; none in mode NoSync)
 //!   Reader       -> begin_read, one read-only table; values are lent from redb's cache
+//!   Keyspaces    -> tables: a transaction opens each that it needs, once
 
+use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redb::{
     Builder, Database, Durability as RedbDurability, ReadOnlyTable, ReadableDatabase, ReadableTable,
-    ReadableTableMetadata, Table, TableDefinition, TableError,
+    ReadableTableMetadata, Table, TableDefinition, TableError, TableHandle, WriteTransaction,
 };
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reader, Store, Writer,
+    Durability, Engine, EngineOption, Failure, Handles, Isolation, KeyspaceWriter, Keyspaces, KeyspacesWork,
+    OpenOptions, Reader, Store, Writer,
 };
 
-const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("x");
+type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
+
+const TABLE: Definition<'_> = TableDefinition::new("x");
 /// In mode `Async` every so many commits are sync.
 const COMMITS_PER_SYNC: u64 = 1000;
 const FILE: &str = "data.redb";
@@ -81,6 +87,12 @@ impl Engine for Redb {
                 reason: "redb's own",
                 pointer: "redb's lmdb_benchmark",
             },
+            EngineOption {
+                option: "keyspaces",
+                value: "tables, all created in one transaction, and deleted in one",
+                reason: "its own; a table is opened by its name in each transaction that uses it, and has no handle beyond that",
+                pointer: "docs of WriteTransaction::open_table and WriteTransaction::delete_table",
+            },
         ]
     }
 
@@ -90,12 +102,36 @@ impl Engine for Redb {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        let cache_bytes = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
-        let db =
-            Builder::new().set_cache_size(cache_bytes).create(dir.join(FILE)).map_err(Failure::engine)?;
-        create_table(&db)?;
-        Ok(Box::new(RedbStore { db, durability: options.durability, commits: AtomicU64::new(0) }))
+        let store = RedbStore::open(dir, options)?;
+        create_table(&store.db)?;
+        Ok(Box::new(store))
     }
+
+    fn open_keyspaces(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        count: u32,
+    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
+        let store = RedbStore::open(dir, options)?;
+        let mut names = tables(&store.db, count)?;
+        if names.are_none() {
+            let txn = store.db.begin_write().map_err(Failure::engine)?;
+            names = Handles::open(count, |name| {
+                txn.open_table(Definition::new(name)).map(|_| Some(name.to_owned())).map_err(Failure::engine)
+            })?;
+            txn.commit().map_err(Failure::engine)?;
+        }
+        Ok(Some(Box::new(RedbKeyspaces { store, names })))
+    }
+}
+
+/// The names of the keyspaces that are there.
+fn tables(db: &Database, count: u32) -> Result<Handles<String>, Failure> {
+    let txn = db.begin_read().map_err(Failure::engine)?;
+    let tables = txn.list_tables().map_err(Failure::engine)?;
+    let there: BTreeSet<String> = tables.map(|table| table.name().to_owned()).collect();
+    Handles::open(count, |name| Ok(there.get(name).cloned()))
 }
 
 /// Creates the table, unless it is there: opening must not pay for a commit that only creating needs.
@@ -118,6 +154,19 @@ struct RedbStore {
 }
 
 impl RedbStore {
+    fn open(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+        let cache_bytes = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
+        let db =
+            Builder::new().set_cache_size(cache_bytes).create(dir.join(FILE)).map_err(Failure::engine)?;
+        Ok(Self { db, durability: options.durability, commits: AtomicU64::new(0) })
+    }
+
+    fn begin(&self) -> Result<WriteTransaction, Failure> {
+        let mut txn = self.db.begin_write().map_err(Failure::engine)?;
+        txn.set_durability(self.next_durability()).map_err(Failure::engine)?;
+        Ok(txn)
+    }
+
     fn next_durability(&self) -> RedbDurability {
         match self.durability {
             Durability::Sync => RedbDurability::Immediate,
@@ -139,9 +188,9 @@ impl RedbStore {
         txn.commit().map_err(Failure::engine)
     }
 
-    fn reads(&self) -> Result<RedbReader, Failure> {
+    fn reads(&self, table: Definition<'_>) -> Result<RedbReader, Failure> {
         let txn = self.db.begin_read().map_err(Failure::engine)?;
-        Ok(RedbReader { table: txn.open_table(TABLE).map_err(Failure::engine)? })
+        Ok(RedbReader { table: txn.open_table(table).map_err(Failure::engine)? })
     }
 }
 
@@ -153,8 +202,7 @@ impl Store for RedbStore {
     }
 
     fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
-        let mut txn = self.db.begin_write().map_err(Failure::engine)?;
-        txn.set_durability(self.next_durability()).map_err(Failure::engine)?;
+        let txn = self.begin()?;
         let mut writer = RedbWriter { table: txn.open_table(TABLE).map_err(Failure::engine)? };
         work(&mut writer)?;
         drop(writer);
@@ -162,11 +210,11 @@ impl Store for RedbStore {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
-        Ok(Box::new(self.reads()?))
+        Ok(Box::new(self.reads(TABLE)?))
     }
 
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        self.reads()?.get(key, visit)
+        self.reads(TABLE)?.get(key, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {
@@ -222,5 +270,69 @@ impl Reader for RedbReader {
 
     fn len(&mut self) -> Result<u64, Failure> {
         self.table.len().map_err(Failure::engine)
+    }
+}
+
+struct RedbKeyspaces {
+    store: RedbStore,
+    names: Handles<String>,
+}
+
+impl Keyspaces for RedbKeyspaces {
+    fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure> {
+        let txn = self.store.begin()?;
+        let mut writer = RedbKeyspaceWriter { txn: &txn, names: &self.names, tables: BTreeMap::new() };
+        work(&mut writer)?;
+        drop(writer);
+        txn.commit().map_err(Failure::engine)
+    }
+
+    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let Some(name) = self.names.get(keyspace) else { return Ok(false) };
+        self.store.reads(Definition::new(name))?.get(key, visit)
+    }
+
+    fn range(
+        &self,
+        keyspace: u32,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        let Some(name) = self.names.get(keyspace) else { return Ok(0) };
+        self.store.reads(Definition::new(name))?.range(from, limit, visit)
+    }
+
+    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
+        let mut txn = self.store.db.begin_write().map_err(Failure::engine)?;
+        txn.set_durability(RedbDurability::Immediate).map_err(Failure::engine)?;
+        for name in self.names.take(keyspaces) {
+            txn.delete_table(Definition::new(&name)).map_err(Failure::engine)?;
+        }
+        txn.commit().map_err(Failure::engine)
+    }
+
+    fn drain(&self) -> Result<(), Failure> {
+        self.store.drain()
+    }
+}
+
+struct RedbKeyspaceWriter<'txn> {
+    txn: &'txn WriteTransaction,
+    names: &'txn Handles<String>,
+    /// Those that the transaction has opened: redb opens none twice.
+    tables: BTreeMap<u32, Table<'txn, &'static [u8], &'static [u8]>>,
+}
+
+impl KeyspaceWriter for RedbKeyspaceWriter<'_> {
+    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        let table = match self.tables.entry(keyspace) {
+            btree_map::Entry::Occupied(opened) => opened.into_mut(),
+            btree_map::Entry::Vacant(place) => {
+                let name = self.names.of(keyspace)?;
+                place.insert(self.txn.open_table(Definition::new(name)).map_err(Failure::engine)?)
+            }
+        };
+        table.insert(key, value).map(|_| ()).map_err(Failure::engine)
     }
 }

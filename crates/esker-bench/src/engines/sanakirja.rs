@@ -83,6 +83,12 @@ impl Engine for Sanakirja {
                 reason: "its trees keep several values for a key, and a map must not",
                 pointer: "docs of btree::put",
             },
+            EngineOption {
+                option: "keyspaces",
+                value: "prefixes of keys: 4 bytes in front of each",
+                reason: "the page of a version's roots has room for 508 trees; a tree that holds the roots of more is left to who uses it",
+                pointer: "sanakirja, src/environment/muttxn.rs, set_root and root_page_mut",
+            },
         ]
     }
 

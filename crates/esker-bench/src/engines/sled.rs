@@ -2,16 +2,22 @@
 //!
 //!   Store::write -> insert or remove of one item, Batch and apply_batch of several; in mode Sync then flush and an fdatasync of its log
 //!   Reader       -> the tree itself: sled has no snapshots
+//!   Keyspaces    -> trees: a write is a transaction over those that it needs, the one way to write to several at once
 //!
 //! SL1. A transaction of one operation is as atomic alone as in a batch, and spares the two synced rolls of the log that a batch takes.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 
-use sled::{Batch, Config, Db, IVec};
+use sled::transaction::{ConflictableTransactionResult, Transactional, TransactionalTree};
+use sled::{Batch, Config, Db, IVec, Tree};
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer,
+    Durability, Engine, EngineOption, Failure, Feature, Handles, Isolation, KeyspaceWriter, Keyspaces,
+    KeyspacesWork, OpenOptions, Reader, Store, Writer,
 };
 
 /// sled 0.34 keeps its log in this one file.
@@ -69,6 +75,12 @@ impl Engine for Sled {
                 reason: "the defaults",
                 pointer: "docs of Config",
             },
+            EngineOption {
+                option: "keyspaces",
+                value: "trees, each created and dropped by a call of its own; a write is a transaction over the trees that it needs",
+                reason: "its own; a batch is of one tree, so only a transaction writes to several at once, though it reads each key that it writes",
+                pointer: "docs of Db::open_tree, Db::drop_tree and sled::transaction",
+            },
         ]
     }
 
@@ -91,10 +103,25 @@ impl Engine for Sled {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        let config = Config::new().path(dir).cache_capacity(options.cache_bytes);
-        let db = config.open().map_err(Failure::engine)?;
-        let log = File::open(dir.join(LOG_FILE)).map_err(Failure::engine)?;
-        Ok(Box::new(SledStore { db, log, sync: options.durability == Durability::Sync }))
+        Ok(Box::new(SledStore::open(dir, options)?))
+    }
+
+    fn open_keyspaces(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        count: u32,
+    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
+        let store = SledStore::open(dir, options)?;
+        let names: BTreeSet<IVec> = store.db.tree_names().into_iter().collect();
+        let create = |name: &str| store.db.open_tree(name).map(Some);
+        let there = |name: &str| if names.contains(name.as_bytes()) { create(name) } else { Ok(None) };
+        let mut trees = Handles::open(count, there).map_err(Failure::engine)?;
+        if trees.are_none() {
+            trees = Handles::open(count, create).map_err(Failure::engine)?;
+            store.sync()?;
+        }
+        Ok(Some(Box::new(SledKeyspaces { store, trees })))
     }
 }
 
@@ -105,6 +132,18 @@ struct SledStore {
 }
 
 impl SledStore {
+    fn open(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+        let config = Config::new().path(dir).cache_capacity(options.cache_bytes);
+        let db = config.open().map_err(Failure::engine)?;
+        let log = File::open(dir.join(LOG_FILE)).map_err(Failure::engine)?;
+        Ok(Self { db, log, sync: options.durability == Durability::Sync })
+    }
+
+    /// What a write in this mode ends with.
+    fn end_write(&self) -> Result<(), Failure> {
+        if self.sync { self.sync() } else { Ok(()) }
+    }
+
     fn sync(&self) -> Result<(), Failure> {
         self.db.flush().map_err(Failure::engine)?;
         self.log.sync_data().map_err(Failure::engine)
@@ -115,7 +154,7 @@ impl Store for SledStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         self.sync = durability == Durability::Sync;
         // S4
-        if self.sync { self.sync() } else { Ok(()) }
+        self.end_write()
     }
 
     fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
@@ -128,15 +167,15 @@ impl Store for SledStore {
             (None, Some((key, None))) => drop(self.db.remove(key).map_err(Failure::engine)?),
             (None, None) => {}
         }
-        if self.sync { self.sync() } else { Ok(()) }
+        self.end_write()
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
-        Ok(Box::new(SledReader { db: &self.db }))
+        Ok(Box::new(SledReader { tree: &self.db }))
     }
 
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        SledReader { db: &self.db }.get(key, visit)
+        SledReader { tree: &self.db }.get(key, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {
@@ -185,12 +224,12 @@ impl Writer for SledWriter {
 }
 
 struct SledReader<'store> {
-    db: &'store Db,
+    tree: &'store Tree,
 }
 
 impl Reader for SledReader<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.db.get(key).map_err(Failure::engine)?;
+        let value = self.tree.get(key).map_err(Failure::engine)?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
 
@@ -200,7 +239,7 @@ impl Reader for SledReader<'_> {
         limit: u64,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, Failure> {
-        let mut items = self.db.range(from..);
+        let mut items = self.tree.range(from..);
         let mut seen = 0;
         while seen < limit {
             let Some(item) = items.next() else { break };
@@ -212,6 +251,70 @@ impl Reader for SledReader<'_> {
     }
 
     fn len(&mut self) -> Result<u64, Failure> {
-        Ok(self.db.len() as u64)
+        Ok(self.tree.len() as u64)
+    }
+}
+
+struct SledKeyspaces {
+    store: SledStore,
+    trees: Handles<Tree>,
+}
+
+impl Keyspaces for SledKeyspaces {
+    fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure> {
+        let mut writer = SledKeyspaceWriter::default();
+        work(&mut writer)?;
+        let (mut trees, mut batches) = (Vec::new(), Vec::new());
+        for (keyspace, batch) in writer.batches {
+            trees.push(self.trees.of(keyspace)?);
+            batches.push(batch);
+        }
+        let write = |views: &Vec<TransactionalTree>| -> ConflictableTransactionResult<(), Infallible> {
+            for (view, batch) in views.iter().zip(&batches) {
+                view.apply_batch(batch)?;
+            }
+            Ok(())
+        };
+        if !trees.is_empty() {
+            trees.as_slice().transaction(write).map_err(Failure::engine)?;
+        }
+        self.store.end_write()
+    }
+
+    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        self.trees.get(keyspace).map_or(Ok(false), |tree| SledReader { tree }.get(key, visit))
+    }
+
+    fn range(
+        &self,
+        keyspace: u32,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        self.trees.get(keyspace).map_or(Ok(0), |tree| SledReader { tree }.range(from, limit, visit))
+    }
+
+    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
+        for tree in self.trees.take(keyspaces) {
+            self.store.db.drop_tree(tree.name()).map_err(Failure::engine)?;
+        }
+        self.store.sync()
+    }
+
+    fn drain(&self) -> Result<(), Failure> {
+        self.store.drain()
+    }
+}
+
+#[derive(Default)]
+struct SledKeyspaceWriter {
+    batches: BTreeMap<u32, Batch>,
+}
+
+impl KeyspaceWriter for SledKeyspaceWriter {
+    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.batches.entry(keyspace).or_default().insert(key, value);
+        Ok(())
     }
 }

@@ -28,22 +28,31 @@ pub(super) struct Parked {
     /// Dropped before `env` (P3).
     txns: Mutex<Vec<Txn>>,
     env: Environment,
-    map: MDBX_dbi,
 }
 
 impl Parked {
-    pub(super) fn new(env: Environment, map: MDBX_dbi) -> Self {
-        Self { txns: Mutex::default(), env, map }
+    pub(super) fn new(env: Environment) -> Self {
+        Self { txns: Mutex::default(), env }
     }
 
-    /// Shows the newest value of `key` to `visit`; false when there is none.
-    pub(super) fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    /// Aborts all that are parked: before a map goes that they may know.
+    pub(super) fn clear(&self) {
+        self.txns().clear();
+    }
+
+    /// Shows the newest value of `key` in `map` to `visit`; false when there is none.
+    pub(super) fn get(
+        &self,
+        map: MDBX_dbi,
+        key: &[u8],
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, Failure> {
         let parked = self.txns().pop();
         let txn = match parked {
             Some(txn) => txn.renewed()?,
             None => Txn::begin(&self.env)?,
         };
-        let found = txn.get(self.map, key, visit)?;
+        let found = txn.get(map, key, visit)?;
         let txn = txn.reset()?;
         self.txns().push(txn);
         Ok(found)

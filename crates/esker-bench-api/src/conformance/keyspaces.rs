@@ -1,0 +1,113 @@
+//! The same for keyspaces: what is written to one shows in that one alone, and goes with it.
+//!
+//!   one transaction over all, one key in several, ranges that end, rollback, removal, reopening
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+use super::{CACHE_BYTES, Items};
+use crate::engine::{Durability, Engine, Failure, Isolation, OpenOptions};
+use crate::keyspaces::{self, KeyspaceWriter, Keyspaces};
+
+const COUNT: u32 = 6;
+const REMOVED: Range<u32> = 2..4;
+const KEYS: u32 = 40;
+/// Behind all others: what is found after it is another keyspace's.
+const LAST_KEY: [u8; 8] = [0xff; 8];
+
+/// The items of each keyspace.
+type Model = BTreeMap<u32, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+fn key(i: u32) -> Vec<u8> {
+    if i == KEYS - 1 { LAST_KEY.to_vec() } else { format!("key {i:05}").into_bytes() }
+}
+
+fn put(keyspaces: &dyn Keyspaces, model: &mut Model, items: &[(u32, u32)], what: &str) {
+    let value = |keyspace: u32, i: u32| format!("{what} {i} of {keyspace}").into_bytes();
+    let put_all = &mut |writer: &mut dyn KeyspaceWriter| {
+        items.iter().try_for_each(|(keyspace, i)| writer.put(*keyspace, &key(*i), &value(*keyspace, *i)))
+    };
+    keyspaces.write(put_all).unwrap();
+    for (keyspace, i) in items {
+        model.entry(*keyspace).or_default().insert(key(*i), value(*keyspace, *i));
+    }
+}
+
+fn range(keyspaces: &dyn Keyspaces, keyspace: u32, from: &[u8], limit: u64) -> Items {
+    let mut items = Items::new();
+    let seen = keyspaces
+        .range(keyspace, from, limit, &mut |key, value| items.push((key.to_vec(), value.to_vec())))
+        .unwrap();
+    assert_eq!(seen, items.len() as u64);
+    items
+}
+
+fn check(keyspaces: &dyn Keyspaces, model: &Model) {
+    for keyspace in 0..COUNT {
+        let live = model.get(&keyspace).cloned().unwrap_or_default();
+        for i in 0..KEYS {
+            let mut value = None;
+            let found = keyspaces.get(keyspace, &key(i), &mut |bytes| value = Some(bytes.to_vec())).unwrap();
+            assert_eq!(found, value.is_some());
+            assert_eq!(value.as_ref(), live.get(&key(i)), "KS2: key {i} of keyspace {keyspace}");
+        }
+        assert!(!keyspaces.get(keyspace, b"no such key", &mut |_| ()).unwrap());
+        let items: Items = live.into_iter().collect();
+        assert_eq!(range(keyspaces, keyspace, b"", u64::MAX), items, "KS2: all of keyspace {keyspace}");
+        assert_eq!(range(keyspaces, keyspace, &key(1), 3), items.get(1..4).unwrap_or_default());
+        let last = items.last().cloned().into_iter().collect::<Items>();
+        assert_eq!(range(keyspaces, keyspace, &LAST_KEY, 10), last, "KS2: the end of keyspace {keyspace}");
+    }
+}
+
+/// Runs the test on `engine` in the empty directory `dir`.
+///
+/// # Panics
+/// When the adapter or its engine is wrong.
+pub fn check_keyspaces(engine: &dyn Engine, dir: &Path) {
+    let can = |mode: &Durability| engine.cannot(mode.feature()).is_none();
+    let durability = [Durability::Sync, Durability::Async, Durability::NoSync].into_iter().find(can).unwrap();
+    let fast = [Durability::Async, Durability::NoSync, Durability::Sync].into_iter().find(can).unwrap();
+    let open = |durability| {
+        let options = OpenOptions { durability, ..OpenOptions::with_cache(CACHE_BYTES) };
+        keyspaces::open(engine, dir, &options, COUNT).unwrap()
+    };
+    let mut model = Model::new();
+    {
+        let keyspaces = open(durability);
+        check(&*keyspaces, &model);
+        // Neighbours in the transaction are of different keyspaces, and every key is in all of them.
+        let all: Vec<_> = (0..KEYS).flat_map(|i| (0..COUNT).map(move |keyspace| (keyspace, i))).collect();
+        put(&*keyspaces, &mut model, &all, "value");
+        check(&*keyspaces, &model);
+    }
+    {
+        let mut keyspaces = open(fast);
+        check(&*keyspaces, &model);
+        put(&*keyspaces, &mut model, &[(5, 7), (0, 7), (3, 9), (3, 9), (0, KEYS - 1)], "replaced");
+        check(&*keyspaces, &model);
+
+        // Single operations cannot be taken back.
+        if engine.isolation() != Isolation::Operation {
+            let rolled_back = keyspaces.write(&mut |writer| {
+                writer.put(1, &key(3), b"never seen")?;
+                writer.put(4, &key(3), b"never seen")?;
+                Err(Failure::Engine("stop".to_owned()))
+            });
+            assert!(rolled_back.is_err());
+            check(&*keyspaces, &model);
+        }
+
+        keyspaces.remove_keyspaces(REMOVED).unwrap();
+        model.retain(|keyspace, _| !REMOVED.contains(keyspace));
+        check(&*keyspaces, &model);
+        put(&*keyspaces, &mut model, &[(1, 0), (4, 0)], "beside what is gone");
+        keyspaces.drain().unwrap();
+        check(&*keyspaces, &model);
+    }
+    let keyspaces = open(durability);
+    check(&*keyspaces, &model);
+    put(&*keyspaces, &mut model, &[(1, 1), (5, 1)], "opened again");
+    check(&*keyspaces, &model);
+}

@@ -1,0 +1,243 @@
+//! Many keyspaces in one database: what suite `keyspaces` asks of an engine.
+//!
+//! ```text
+//! Engine --open_keyspaces(dir, count)--> Keyspaces --write(txn)-------> KeyspaceWriter   put
+//!                                                  --get, range-------> the newest state of one keyspace
+//!                                                  --remove_keyspaces-> whole ones
+//! an engine with one order: Engine --open(dir)--> Store --Prefixed--> Keyspaces
+//! ```
+//!
+//! KS1. `Keyspaces::write` is one atomic transaction over any of them (or says by its [`Isolation`](crate::Isolation) that it is not), with the
+//!      durability that the database was opened with; so is what [`Engine::open_keyspaces`] creates.
+//! KS2. A keyspace is an order of its own: one key in two of them is two items, and a range ends with its keyspace.
+//! KS3. What `remove_keyspaces` has removed shows nothing from then on, opened again or not. When it returns, that is on the device,
+//!      whatever the durability; an engine without sync commits does what it can.
+
+use std::ops::Range;
+use std::path::Path;
+
+use crate::engine::{Durability, Engine, Failure, OpenOptions, Store, Writer};
+
+/// Items that [`Prefixed`] removes in one transaction.
+const REMOVE_BATCH: u64 = 1000;
+
+/// The work of one transaction over keyspaces.
+pub type KeyspacesWork<'a> = &'a mut dyn FnMut(&mut dyn KeyspaceWriter) -> Result<(), Failure>;
+
+/// An open database with many ordered maps in it, by their numbers from 0.
+pub trait Keyspaces: Send + Sync {
+    /// Runs `work` in one transaction and commits it (KS1). On a conflict the adapter runs `work` again.
+    fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure>;
+
+    /// Shows the newest value of `key` in one keyspace to `visit`; false when there is none.
+    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure>;
+
+    /// Shows up to `limit` items of one keyspace from the first key >= `from`, in key order; returns how many there were (KS2).
+    fn range(
+        &self,
+        keyspace: u32,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure>;
+
+    /// Removes keyspaces that are there, with all that they hold (KS3).
+    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure>;
+
+    /// As [`Store::drain`].
+    fn drain(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Whether they are no keyspaces of the engine but prefixes of its keys.
+    fn are_prefixes(&self) -> bool {
+        false
+    }
+}
+
+/// The open transaction of a [`Keyspaces::write`].
+pub trait KeyspaceWriter {
+    /// Inserts or replaces in a keyspace that is there.
+    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure>;
+}
+
+/// The keyspaces of `engine`; where it has one order only, prefixes in it.
+pub fn open(
+    engine: &dyn Engine,
+    dir: &Path,
+    options: &OpenOptions,
+    count: u32,
+) -> Result<Box<dyn Keyspaces>, Failure> {
+    match engine.open_keyspaces(dir, options, count)? {
+        Some(keyspaces) => Ok(keyspaces),
+        None => {
+            let store = engine.open(dir, options)?;
+            Ok(Box::new(Prefixed { store, durability: options.durability }))
+        }
+    }
+}
+
+/// The handles of an adapter's keyspaces, or their names, by number. One that is not there has none.
+#[derive(Debug)]
+pub struct Handles<T>(Vec<Option<T>>);
+
+impl<T> Handles<T> {
+    /// Asks for the handle of each of `count` keyspaces by its name.
+    pub fn open<E>(count: u32, mut open: impl FnMut(&str) -> Result<Option<T>, E>) -> Result<Self, E> {
+        (0..count).map(|number| open(&format!("keyspace-{number:05}"))).collect::<Result<_, E>>().map(Self)
+    }
+
+    /// Whether none is there: then the database is new.
+    pub fn are_none(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// Those that are there.
+    pub fn iter(&self) -> impl Iterator<Item = &T> + Clone {
+        self.0.iter().flatten()
+    }
+
+    /// That of one keyspace.
+    pub fn get(&self, keyspace: u32) -> Option<&T> {
+        self.0.get(keyspace as usize)?.as_ref()
+    }
+
+    /// That of a keyspace that has to be there.
+    pub fn of(&self, keyspace: u32) -> Result<&T, Failure> {
+        self.get(keyspace).ok_or_else(|| Failure::Engine(format!("keyspace {keyspace} is not there")))
+    }
+
+    /// Takes those of some keyspaces out, which are there no longer.
+    pub fn take(&mut self, keyspaces: Range<u32>) -> impl Iterator<Item = T> {
+        keyspaces.filter_map(move |keyspace| self.0.get_mut(keyspace as usize)?.take())
+    }
+
+    /// The same with other handles.
+    pub fn map<U>(self, mut change: impl FnMut(T) -> U) -> Handles<U> {
+        Handles(self.0.into_iter().map(|handle| handle.map(&mut change)).collect())
+    }
+}
+
+/// Keyspaces in the one order of a store, as users of such engines make them: each key begins with the number of its keyspace, 4 bytes big-endian.
+struct Prefixed {
+    store: Box<dyn Store>,
+    durability: Durability,
+}
+
+/// Makes `full` the key in the store.
+fn prefix(keyspace: u32, key: &[u8], full: &mut Vec<u8>) {
+    full.clear();
+    full.extend_from_slice(&keyspace.to_be_bytes());
+    full.extend_from_slice(key);
+}
+
+fn prefixed(keyspace: u32, key: &[u8]) -> Vec<u8> {
+    let mut full = Vec::with_capacity(size_of::<u32>() + key.len());
+    prefix(keyspace, key, &mut full);
+    full
+}
+
+impl Prefixed {
+    /// Up to so many keys of the store as one transaction removes, from `from` on and before `end`.
+    fn keys(&self, from: &[u8], end: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+        let (mut reader, mut keys) = (self.store.reader()?, Vec::new());
+        reader.keys(from, REMOVE_BATCH, &mut |key| {
+            if key < end {
+                keys.push(key.to_vec());
+            }
+        })?;
+        Ok(keys)
+    }
+}
+
+impl Keyspaces for Prefixed {
+    fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure> {
+        self.store.write(&mut |writer| work(&mut PrefixedWriter { writer, key: Vec::new() }))
+    }
+
+    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        self.store.get(&prefixed(keyspace, key), visit)
+    }
+
+    fn range(
+        &self,
+        keyspace: u32,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        let (number, mut seen) = (keyspace.to_be_bytes(), 0);
+        self.store.range(&prefixed(keyspace, from), limit, &mut |key, value| {
+            if let Some(key) = key.strip_prefix(&number) {
+                visit(key, value);
+                seen += 1;
+            }
+        })?;
+        Ok(seen)
+    }
+
+    /// Item by item, and then a sync.
+    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
+        let (mut from, end) = (prefixed(keyspaces.start, &[]), prefixed(keyspaces.end, &[]));
+        loop {
+            let keys = self.keys(&from, &end)?;
+            let Some(last) = keys.last() else { break };
+            self.store.write(&mut |writer| keys.iter().try_for_each(|key| writer.remove(key)))?;
+            // The next search need not pass what was removed before it.
+            from.clone_from(last);
+            from.push(0);
+        }
+        if self.durability == Durability::Sync {
+            return Ok(());
+        }
+        match self.store.set_durability(Durability::Sync) {
+            // S4 of engine.rs, where there is such a mode.
+            Ok(()) => self.store.set_durability(self.durability),
+            Err(Failure::Unsupported(_)) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn drain(&self) -> Result<(), Failure> {
+        self.store.drain()
+    }
+
+    fn are_prefixes(&self) -> bool {
+        true
+    }
+}
+
+struct PrefixedWriter<'txn> {
+    writer: &'txn mut dyn Writer,
+    /// The last key, whose memory the next one takes.
+    key: Vec<u8>,
+}
+
+impl KeyspaceWriter for PrefixedWriter<'_> {
+    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        prefix(keyspace, key, &mut self.key);
+        self.writer.put(&self.key, value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_go_by_number() {
+        let names = |there: u32| {
+            Handles::open(5, move |name| {
+                let number: u32 = name.trim_start_matches("keyspace-").parse().unwrap();
+                Ok::<_, Failure>((number < there).then(|| name.to_owned()))
+            })
+        };
+        assert!(names(0).unwrap().are_none());
+        let mut handles = names(4).unwrap().map(|name| name.len());
+        assert!(!handles.are_none() && handles.iter().all(|length| *length == "keyspace-00000".len()));
+        assert_eq!((handles.get(3).is_some(), handles.get(4), handles.get(5)), (true, None, None));
+        assert_eq!(handles.take(2..9).count(), 2);
+        assert_eq!(handles.iter().count(), 2);
+        assert!(handles.of(1).is_ok() && handles.of(2).is_err());
+    }
+}

@@ -1,0 +1,108 @@
+//! Keyspaces as canopydb's trees.
+//!
+//!   write     -> one transaction, which opens each tree that it needs, once
+//!   get, range-> one read transaction, one tree
+//!   remove    -> delete_tree of each in one synced transaction
+
+use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::ops::Range;
+
+use canopydb::{Tree, WriteTransaction};
+
+use super::{CanopyStore, get, walk};
+use esker_bench_api::{Failure, Handles, KeyspaceWriter, Keyspaces, KeyspacesWork, Store as _};
+
+pub(super) fn open(store: CanopyStore, count: u32) -> Result<Box<dyn Keyspaces>, Failure> {
+    let mut names = there(&store, count)?;
+    if names.are_none() {
+        let txn = store.db.begin_write().map_err(Failure::engine)?;
+        names = Handles::open(count, |name| {
+            txn.get_or_create_tree(name.as_bytes()).map(|_| Some(name.to_owned())).map_err(Failure::engine)
+        })?;
+        txn.commit_with(true).map_err(Failure::engine)?;
+    }
+    Ok(Box::new(CanopyKeyspaces { store, names }))
+}
+
+/// The names of the keyspaces that are there.
+fn there(store: &CanopyStore, count: u32) -> Result<Handles<String>, Failure> {
+    let txn = store.db.begin_read().map_err(Failure::engine)?;
+    let trees = txn.list_trees().map_err(Failure::engine)?;
+    let there: BTreeSet<&[u8]> = trees.iter().map(|name| &name[..]).collect();
+    Handles::open(count, |name| Ok(there.contains(name.as_bytes()).then(|| name.to_owned())))
+}
+
+struct CanopyKeyspaces {
+    store: CanopyStore,
+    names: Handles<String>,
+}
+
+impl CanopyKeyspaces {
+    /// What `read` makes of the tree of a keyspace, if that is there.
+    fn read<T>(
+        &self,
+        keyspace: u32,
+        read: impl FnOnce(&Tree<'_>) -> Result<T, Failure>,
+    ) -> Result<Option<T>, Failure> {
+        let Some(name) = self.names.get(keyspace) else { return Ok(None) };
+        let txn = self.store.db.begin_read().map_err(Failure::engine)?;
+        let tree = txn.get_tree(name.as_bytes()).map_err(Failure::engine)?;
+        tree.as_ref().map(read).transpose()
+    }
+}
+
+impl Keyspaces for CanopyKeyspaces {
+    fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure> {
+        let txn = self.store.db.begin_write().map_err(Failure::engine)?;
+        let mut writer = CanopyKeyspaceWriter { txn: &txn, names: &self.names, trees: BTreeMap::new() };
+        work(&mut writer)?;
+        drop(writer);
+        txn.commit_with(self.store.sync).map(|_| ()).map_err(Failure::engine)
+    }
+
+    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        Ok(self.read(keyspace, |tree| get(tree, key, visit))?.unwrap_or(false))
+    }
+
+    fn range(
+        &self,
+        keyspace: u32,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        Ok(self.read(keyspace, |tree| walk(tree, from, limit, visit))?.unwrap_or(0))
+    }
+
+    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
+        let txn = self.store.db.begin_write().map_err(Failure::engine)?;
+        for name in self.names.take(keyspaces) {
+            txn.delete_tree(name.as_bytes()).map_err(Failure::engine)?;
+        }
+        txn.commit_with(true).map(|_| ()).map_err(Failure::engine)
+    }
+
+    fn drain(&self) -> Result<(), Failure> {
+        self.store.drain()
+    }
+}
+
+struct CanopyKeyspaceWriter<'txn> {
+    txn: &'txn WriteTransaction,
+    names: &'txn Handles<String>,
+    /// Those that the transaction has opened: canopydb opens none twice.
+    trees: BTreeMap<u32, Tree<'txn>>,
+}
+
+impl KeyspaceWriter for CanopyKeyspaceWriter<'_> {
+    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        let tree = match self.trees.entry(keyspace) {
+            btree_map::Entry::Occupied(opened) => opened.into_mut(),
+            btree_map::Entry::Vacant(place) => {
+                let name = self.names.of(keyspace)?.as_bytes();
+                place.insert(self.txn.get_or_create_tree(name).map_err(Failure::engine)?)
+            }
+        };
+        tree.insert(key, value).map_err(Failure::engine)
+    }
+}
