@@ -293,6 +293,134 @@ func adapterIsCorrect(t *testing.T, engine lab.Engine) {
 	f.must(f.store.Close())
 }
 
+// TestKeyspaces: what is written to one keyspace shows in that one alone, and goes with it.
+func TestKeyspaces(t *testing.T) {
+	for _, engine := range engines {
+		t.Run(engine.Name(), func(t *testing.T) { keyspacesAreCorrect(t, engine) })
+	}
+}
+
+const (
+	keyspaces       = 6
+	keysOfEach      = 40
+	lastKeyspaceKey = "\xff\xff\xff\xff\xff\xff\xff\xff" // behind all others
+)
+
+// keyspacesFixture knows what each keyspace has to hold.
+type keyspacesFixture struct {
+	*testing.T
+	open lab.Keyspaces
+	live [keyspaces]map[string]string
+}
+
+func keyOfKeyspace(i int) string {
+	if i == keysOfEach-1 {
+		return lastKeyspaceKey
+	}
+	return numbered(i).key
+}
+
+func (f *keyspacesFixture) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// put writes so many keys of each of some keyspaces in one transaction.
+func (f *keyspacesFixture) put(what string, keys int, into ...int) {
+	f.Helper()
+	f.must(f.open.Write(func(w lab.KeyspaceWriter) error {
+		for i := range keys {
+			for _, keyspace := range into {
+				key, value := keyOfKeyspace(i), fmt.Sprintf("%s %d of %d", what, i, keyspace)
+				if err := w.Put(uint32(keyspace), []byte(key), []byte(value)); err != nil {
+					return err
+				}
+				f.live[keyspace][key] = value
+			}
+		}
+		return nil
+	}))
+}
+
+func (f *keyspacesFixture) check() {
+	f.Helper()
+	for keyspace, live := range f.live {
+		for i := range keysOfEach {
+			value := ""
+			found, err := f.open.Get(uint32(keyspace), []byte(keyOfKeyspace(i)), func(bytes []byte) { value = string(bytes) })
+			f.must(err)
+			if want, isThere := live[keyOfKeyspace(i)]; found != isThere || value != want {
+				f.Fatalf("key %d of keyspace %d is %q, %t", i, keyspace, value, found)
+			}
+		}
+		var keys []string
+		visit := func(key, value []byte) {
+			if keys = append(keys, string(key)); live[string(key)] != string(value) {
+				f.Errorf("%q of keyspace %d is %q in a walk", key, keyspace, value)
+			}
+		}
+		seen, err := f.open.Range(uint32(keyspace), nil, ^uint64(0), visit)
+		f.must(err)
+		if int(seen) != len(live) || len(keys) != len(live) || !slices.IsSorted(keys) {
+			f.Fatalf("a walk over keyspace %d shows %d items", keyspace, seen)
+		}
+		seen, err = f.open.Range(uint32(keyspace), []byte(lastKeyspaceKey), 10, visit)
+		f.must(err)
+		if int(seen) != min(len(live), 1) {
+			f.Fatalf("KS2: %d items at the end of keyspace %d", seen, keyspace)
+		}
+	}
+}
+
+func keyspacesAreCorrect(t *testing.T, engine lab.Engine) {
+	dir := t.TempDir()
+	f := &keyspacesFixture{T: t}
+	for keyspace := range f.live {
+		f.live[keyspace] = map[string]string{}
+	}
+	open := func(durability lab.Durability) {
+		options := lab.OpenOptions{CacheBytes: 64 << 20, ValueBytes: 16, Durability: durability}
+		opened, err := lab.OpenKeyspaces(engine, dir, options, keyspaces)
+		f.must(err)
+		f.open = opened
+	}
+	open(lab.Sync)
+	f.check()
+	f.put("value", keysOfEach, 0, 1, 2, 3, 4, 5)
+	f.check()
+	f.must(f.open.Close())
+
+	open(lab.NoSync)
+	f.check()
+	f.put("replaced", 7, 5, 0, 3)
+	f.check()
+	stop := errors.New("stop")
+	err := f.open.Write(func(w lab.KeyspaceWriter) error {
+		f.must(w.Put(1, []byte(keyOfKeyspace(3)), []byte("never seen")))
+		return stop
+	})
+	if !errors.Is(err, stop) {
+		t.Fatal("the error of the work is lost:", err)
+	}
+	f.check()
+	f.must(f.open.RemoveKeyspaces(2, 4))
+	clear(f.live[2])
+	clear(f.live[3])
+	f.check()
+	f.put("beside what is gone", 1, 1, 4)
+	f.must(f.open.Drain())
+	f.check()
+	f.must(f.open.Close())
+
+	open(lab.Sync)
+	f.check()
+	f.put("opened again", 2, 1, 5)
+	f.check()
+	f.must(f.open.Close())
+}
+
 func TestEnginesJSONIsUpToDate(t *testing.T) {
 	text, err := os.ReadFile("engines.json")
 	if err != nil {

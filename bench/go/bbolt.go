@@ -4,10 +4,13 @@ package main
 //
 //	Store.Write -> one read-write transaction (pages and freelist written, fdatasync, meta page, fdatasync)
 //	Reader      -> one read-only transaction; values are lent from the map
+//	Keyspaces   -> top-level buckets: a transaction takes any of them by name
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -42,6 +45,7 @@ func (bboltEngine) Options() []lab.Option {
 		lab.Set("many writers at once", "DB.Batch with MaxBatchSize: as many as there are", "its way to share a sync; with its default of 1,000 a batch of fewer writers would wait 10 ms each time for more", "README, Batch read-write transactions; docs of DB.MaxBatchSize"),
 		lab.Set("compression", "none", "bbolt has none", ""),
 		lab.Set("compaction", "bbolt.Compact into a new file, renamed over the old", "its only compaction, as its command does it with --no-sync; the new file is synced before it is renamed", "README; docs of Compact"),
+		lab.Set("keyspaces", "top-level buckets, all created in one transaction, and deleted in one", "its own; a bucket is found by its name in each transaction that uses it", "README, Using buckets"),
 	}
 }
 
@@ -56,13 +60,20 @@ func (bboltEngine) Cannot(feature lab.Feature) string {
 }
 
 func (bboltEngine) Open(dir string, options lab.OpenOptions) (lab.Store, error) {
+	store, err := newBboltStore(dir, options)
+	if err != nil {
+		return nil, err
+	}
+	return store, store.open()
+}
+
+func newBboltStore(dir string, options lab.OpenOptions) (*bboltStore, error) {
 	if options.Durability == lab.Async {
 		return nil, lab.Unsupported{Why: bboltEngine{}.Cannot(lab.AsyncCommits)}
 	}
-	store := &bboltStore{
+	return &bboltStore{
 		path: filepath.Join(dir, bboltFile), writers: int(options.ConcurrentWrites), noSync: options.Durability == lab.NoSync,
-	}
-	return store, store.open()
+	}, nil
 }
 
 type bboltStore struct {
@@ -72,7 +83,8 @@ type bboltStore struct {
 	noSync  bool
 }
 
-func (s *bboltStore) open() error {
+// openFile opens the database, whatever is in it.
+func (s *bboltStore) openFile() error {
 	options := bolt.Options{
 		Timeout:         time.Second,
 		FreelistType:    bolt.FreelistMapType,
@@ -85,15 +97,22 @@ func (s *bboltStore) open() error {
 	}
 	s.db = db
 	db.NoSync, db.MaxBatchSize = s.noSync, s.writers
+	return nil
+}
+
+func (s *bboltStore) open() error {
+	if err := s.openFile(); err != nil {
+		return err
+	}
 	isThere := false
-	err = db.View(func(tx *bolt.Tx) error {
+	err := s.db.View(func(tx *bolt.Tx) error {
 		isThere = tx.Bucket(bboltBucket) != nil
 		return nil
 	})
 	if err != nil || isThere {
 		return err
 	}
-	return db.Update(func(tx *bolt.Tx) error {
+	return s.db.Update(func(tx *bolt.Tx) error {
 		_, err := tx.CreateBucket(bboltBucket)
 		return err
 	})
@@ -205,3 +224,94 @@ func (r *bboltReader) Keys(from []byte, limit uint64, visit func(key []byte)) (u
 
 func (r *bboltReader) Len() (uint64, error) { return uint64(r.bucket.Stats().KeyN), nil }
 func (r *bboltReader) Close() error         { return r.tx.Rollback() }
+
+func (bboltEngine) OpenKeyspaces(dir string, options lab.OpenOptions, count uint32) (lab.Keyspaces, error) {
+	store, err := newBboltStore(dir, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.openFile(); err != nil {
+		return nil, err
+	}
+	isNew := false
+	err = store.db.View(func(tx *bolt.Tx) error {
+		first, _ := tx.Cursor().First()
+		isNew = first == nil
+		return nil
+	})
+	if err == nil && isNew {
+		err = store.db.Update(func(tx *bolt.Tx) error {
+			for keyspace := range count {
+				if _, err := tx.CreateBucket(bboltKeyspace(keyspace)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return &bboltKeyspaces{store}, err
+}
+
+// bboltKeyspace is the name of the bucket of a keyspace.
+func bboltKeyspace(keyspace uint32) []byte { return binary.BigEndian.AppendUint32(nil, keyspace) }
+
+type bboltKeyspaces struct{ store *bboltStore }
+
+func (k *bboltKeyspaces) Write(work func(lab.KeyspaceWriter) error) error {
+	return k.store.db.Update(func(tx *bolt.Tx) error { return work(bboltKeyspaceWriter{tx}) })
+}
+
+// read runs what reads on the bucket of a keyspace, if that is there.
+func (k *bboltKeyspaces) read(keyspace uint32, read func(*bboltReader) error) error {
+	return k.store.db.View(func(tx *bolt.Tx) error {
+		bucket := tx.Bucket(bboltKeyspace(keyspace))
+		if bucket == nil {
+			return nil
+		}
+		return read(&bboltReader{tx, bucket})
+	})
+}
+
+func (k *bboltKeyspaces) Get(keyspace uint32, key []byte, visit func([]byte)) (found bool, err error) {
+	err = k.read(keyspace, func(reader *bboltReader) (err error) {
+		found, err = reader.Get(key, visit)
+		return err
+	})
+	return found, err
+}
+
+func (k *bboltKeyspaces) Range(keyspace uint32, from []byte, limit uint64, visit func(key, value []byte)) (seen uint64, err error) {
+	err = k.read(keyspace, func(reader *bboltReader) (err error) {
+		seen, err = reader.Range(from, limit, visit)
+		return err
+	})
+	return seen, err
+}
+
+func (k *bboltKeyspaces) RemoveKeyspaces(from, to uint32) error {
+	err := k.store.db.Update(func(tx *bolt.Tx) error {
+		for keyspace := from; keyspace < to; keyspace++ {
+			if err := tx.DeleteBucket(bboltKeyspace(keyspace)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || !k.store.noSync {
+		return err
+	}
+	return k.store.db.Sync()
+}
+
+func (k *bboltKeyspaces) Drain() error { return k.store.Drain() }
+func (k *bboltKeyspaces) Close() error { return k.store.Close() }
+
+type bboltKeyspaceWriter struct{ tx *bolt.Tx }
+
+func (w bboltKeyspaceWriter) Put(keyspace uint32, key, value []byte) error {
+	bucket := w.tx.Bucket(bboltKeyspace(keyspace))
+	if bucket == nil {
+		return fmt.Errorf("keyspace %d is not there", keyspace)
+	}
+	return bboltWriter{bucket}.Put(key, value)
+}

@@ -42,6 +42,7 @@ func (goleveldbEngine) Options() []lab.Option {
 		lab.Set("batches", "MakeBatchWithConfig with no GrowLimit, used again", "one that is filled with a million items doubles, and is not copied every 3,000; small ones cost no allocation", "docs of BatchConfig; putRec in db_write.go takes its batch from a pool"),
 		lab.Set("async and nosync commits", "WriteOptions{Sync: false}, its default", "in the operating system when it returns", "docs of opt.WriteOptions"),
 		lab.Set("compaction", "CompactRange over everything, close, open", "its full compaction; replaced tables are removed minutes later, or by opening", "docs of DB.CompactRange; session_util.go, maxCachedTime"),
+		lab.Set("keyspaces", "prefixes of keys: 4 bytes in front of each", "a database of LevelDB has one order", "docs of leveldb.DB"),
 	}
 }
 

@@ -44,6 +44,7 @@ func (pebbleEngine) Options() []lab.Option {
 		lab.Set("async and nosync commits", "pebble.NoSync", "in the memory of the process until a background write; sound after a crash", "docs of WriteOptions.Sync"),
 		lab.Set("range reads", "a new iterator for each", "as its YCSB does", "cmd/pebble/ycsb.go"),
 		lab.Set("compaction", "Flush, then Compact over all keys, in parallel; close, open", "its full compaction; WAL files that are kept to be written over go when it closes", "docs of DB.Compact"),
+		lab.Set("keyspaces", "prefixes of keys: 4 bytes in front of each", "Pebble has no column families", "README, RocksDB Compatibility"),
 	}
 }
 

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,6 +83,12 @@ func streams() []stream {
 		var key [generate.StorageKeyBytes]byte
 		return func(i uint64) uint64 { return generate.Checksum(items.Key(i, &key), items.Value(i, i%3, value)) }
 	}
+	keyspaces := generate.NewKeyspaceItems(3, 1000)
+	keyspaceItem := func(i uint64) uint64 {
+		var key [generate.StorageKeyBytes]byte
+		full := binary.BigEndian.AppendUint32(nil, keyspaces.Keyspace(i))
+		return generate.Checksum(append(full, keyspaces.Key(i, &key)...), keyspaces.Value(i, i%3, make([]byte, 128)))
+	}
 	hotspots := generate.NewHotspots(3, 0.99, 4)
 	obig := func(key generate.ObigKey) uint64 {
 		return generate.Checksum(key[:], generate.ObigValue(&key, make([]byte, 33)))
@@ -105,6 +112,7 @@ func streams() []stream {
 		})},
 		{"storage-bench random", sum(1000, storage(false))},
 		{"storage-bench sequential", sum(1000, storage(true))},
+		{"keyspaces", sum(1000, keyspaceItem)},
 		{"obigstore sequential", sum(1000, func(i uint64) uint64 { return obig(generate.ObigSequential(i)) })},
 		{"obigstore random", sum(1000, func(i uint64) uint64 { return obig(generate.ObigRandom(3, i)) })},
 		{"obigstore hotspots", sum(1000, func(uint64) uint64 {

@@ -311,6 +311,25 @@ func (s StorageItems) Item(key []byte) (uint64, bool) {
 	return Unmix64(number) - s.Seed, true
 }
 
+// KeyspaceItems are those of suite keyspaces: StorageItems with keys in random order, each in a keyspace that its number draws.
+type KeyspaceItems struct {
+	StorageItems
+	Keyspaces uint32
+}
+
+// keyspaceDraws sets the draws apart from the words that values are made of.
+const keyspaceDraws = 0x5EED_0F5A_CE5A_1107
+
+func NewKeyspaceItems(seed uint64, keyspaces uint32) KeyspaceItems {
+	return KeyspaceItems{StorageItems{Seed: seed}, keyspaces}
+}
+
+// Keyspace is that of item i.
+func (k KeyspaceItems) Keyspace(i uint64) uint32 {
+	high, _ := bits.Mul64(Word(k.Seed^keyspaceDraws, i), uint64(k.Keyspaces))
+	return uint32(high)
+}
+
 // ObigKey is a key of suite obigstore.
 type ObigKey [16]byte
 

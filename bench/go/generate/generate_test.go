@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"math/bits"
 	"testing"
@@ -39,6 +40,12 @@ func TestStreamsArePinned(t *testing.T) {
 		var key [StorageKeyBytes]byte
 		return func(i uint64) uint64 { return Checksum(items.Key(i, &key), items.Value(i, i%3, value)) }
 	}
+	keyspaces := NewKeyspaceItems(3, 1000)
+	keyspaceItem := func(i uint64) uint64 {
+		var key [StorageKeyBytes]byte
+		full := binary.BigEndian.AppendUint32(nil, keyspaces.Keyspace(i))
+		return Checksum(append(full, keyspaces.Key(i, &key)...), keyspaces.Value(i, i%3, make([]byte, 128)))
+	}
 	hotspots := NewHotspots(3, 0.99, 4)
 	obig := func(key ObigKey) uint64 { return Checksum(key[:], ObigValue(&key, make([]byte, 32))) }
 	ranks, zipf, zipfSum := NewRng(1), NewZipf(0.99), uint64(0)
@@ -64,6 +71,7 @@ func TestStreamsArePinned(t *testing.T) {
 		{"zipf", zipfSum, 13934463083389307911},
 		{"storage-bench random", sum(1000, storage(false)), 12587634721611838626},
 		{"storage-bench sequential", sum(1000, storage(true)), 1904829600286437245},
+		{"keyspaces", sum(1000, keyspaceItem), 5737417340166680337},
 		{"obigstore sequential", sum(1000, func(i uint64) uint64 { return obig(ObigSequential(i)) }), 15020441381303363645},
 		{"obigstore random", sum(1000, func(i uint64) uint64 { return obig(ObigRandom(3, i)) }), 940400077955640208},
 		{"obigstore hotspots", sum(1000, func(uint64) uint64 {

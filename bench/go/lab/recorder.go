@@ -74,6 +74,7 @@ type outcome struct {
 	userWrittenBytes uint64
 	liveBytes        uint64
 	detail           *detail
+	note             string // what a reader has to know
 }
 
 // on says on how many items the row began: where rows before it were cut by time, a faster engine has more of them.
@@ -142,6 +143,7 @@ func (rec *record) takeOver(out outcome, took float64) float64 {
 	rec.UserWrittenBytes += out.userWrittenBytes
 	rec.LiveBytes = out.liveBytes
 	rec.Detail = out.detail
+	rec.Note = out.note
 	switch {
 	case out.value > 0:
 		return out.value
@@ -153,7 +155,7 @@ func (rec *record) takeOver(out outcome, took float64) float64 {
 
 // drain waits until the engine owes no background work, and until what it wrote has left the page cache for the device. The time that it takes
 // stands beside the row before, if there is one; what it moves and computes is that row's.
-func (r *Recorder) drain(store Store) error {
+func (r *Recorder) drain(store interface{ Drain() error }) error {
 	if r.traced { // a tracer keeps a process busy that would be idle without it
 		return store.Drain()
 	}

@@ -22,7 +22,7 @@ type Suite interface {
 // Suites has all of them.
 var Suites = []Suite{
 	redbSuite{}, intSuite{}, largeSuite{}, storageBenchSuite{}, obigstoreSuite{}, recordsSuite{}, ycsbSuite{}, badgerSuite{}, sizesSuite{},
-	churnSuite{}, openSuite{},
+	churnSuite{}, keyspacesSuite{}, openSuite{},
 }
 
 // FindSuite gives the suite of that name.
@@ -59,9 +59,16 @@ func expect(what string, got, expected uint64) error {
 // fullScan reads everything and compares every byte with what must be there: count items whose checksums sum up to
 // expected.
 func fullScan(reader Reader, count, expected uint64) error {
+	return checkScan(count, expected, func(visit func(key, value []byte)) (uint64, error) {
+		return reader.Range(nil, ^uint64(0), visit)
+	})
+}
+
+// checkScan does the same for what scan shows.
+func checkScan(count, expected uint64, scan func(visit func(key, value []byte)) (uint64, error)) error {
 	sum, sorted := uint64(0), true
 	var previous []byte
-	seen, err := reader.Range(nil, ^uint64(0), func(key, value []byte) {
+	seen, err := scan(func(key, value []byte) {
 		sum += generate.Checksum(key, value)
 		sorted = sorted && slices.Compare(previous, key) < 0
 		previous = append(previous[:0], key...)

@@ -142,7 +142,10 @@ func (c *calls) areLeft() bool {
 	return c.track.ops < c.budget.ops && c.track.elapsed() < c.budget.time
 }
 
-func (c *calls) call(kind int, call func() error) error {
+func (c *calls) call(kind int, call func() error) error { return c.callFor(kind, 1, call) }
+
+// callFor is one call that does so many operations.
+func (c *calls) callFor(kind int, ops uint64, call func() error) error {
 	from := time.Now()
 	err := call()
 	to := time.Now()
@@ -150,18 +153,18 @@ func (c *calls) call(kind int, call func() error) error {
 		return err
 	}
 	c.busy += to.Sub(from)
-	c.track.record(kind, from, to, 1)
+	c.track.record(kind, from, to, ops)
 	return nil
 }
 
-// finish sums up so many commits that wrote so many bytes of keys and values.
-func (c *calls) finish(commits, userWrittenBytes, live uint64) outcome {
+// finish sums up so many commits that wrote so many bytes of keys and values, of which so many are alive.
+func (c *calls) finish(commits, userWrittenBytes, liveBytes uint64) outcome {
 	wall := c.track.elapsed().Seconds()
 	detail := c.track.finish("closed")
 	detail.figure("wall ops/s", float64(c.track.ops)/wall)
 	return outcome{
 		seconds: c.busy.Seconds(), ops: c.track.ops, commits: commits, userWrittenBytes: userWrittenBytes,
-		liveBytes: live * churnItemBytes, detail: detail,
+		liveBytes: liveBytes, detail: detail,
 	}
 }
 
@@ -216,7 +219,7 @@ func (w *window) queue(calls *calls, live uint64) (outcome, error) {
 		w.head++
 	}
 	steps := w.head - first
-	return calls.finish(2*steps, steps*(churnItemBytes+generate.StorageKeyBytes), live), nil
+	return calls.finish(2*steps, steps*(churnItemBytes+generate.StorageKeyBytes), live*churnItemBytes), nil
 }
 
 func (w *window) expiry(calls *calls, live uint64) (outcome, error) {
@@ -255,7 +258,7 @@ func (w *window) expiry(calls *calls, live uint64) (outcome, error) {
 		}
 	}
 	steps := w.head - first
-	return calls.finish(steps, steps*(churnItemBytes+generate.StorageKeyBytes), live), nil
+	return calls.finish(steps, steps*(churnItemBytes+generate.StorageKeyBytes), live*churnItemBytes), nil
 }
 
 // check compares every byte of the store with what must be there.

@@ -62,6 +62,7 @@ impl Job<'_> {
 /// Runs `job` in `dir` and prints a [`Message`] for every step.
 pub(crate) fn run(job: &Job<'_>, dir: &Path, traced: bool) -> Result<(), Failure> {
     die_with_the_runner();
+    raise_open_files();
     let rows = job.rows();
     let mut recorder =
         Recorder::new(rows, job.blank(), dir, Box::new(std::io::stdout()), traced, job.scale.idle_window());
@@ -83,6 +84,19 @@ pub(crate) fn die_with_the_runner() {
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn die_with_the_runner() {}
+
+/// Raises the limit of open files as far as this process may, as programs in Go do by themselves: some engines keep files open for each keyspace.
+#[cfg(target_os = "linux")]
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        eprintln!("the limit of open files stays as it is: {error}");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn raise_open_files() {}
 
 /// Reads a line that a child printed; anything else on its stdout is not ours.
 pub(crate) fn message(line: &str) -> Option<Message> {

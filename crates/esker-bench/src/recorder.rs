@@ -174,14 +174,19 @@ impl Recorder {
     /// Waits until the engine owes no background work, and until what it wrote has left the page cache for the device; the time that it
     /// takes stands beside the row before, and what it uses is added to that row's usage. Before the first row it is time and work of no row.
     pub(crate) fn drain(&mut self, store: &dyn Store) -> Result<(), Failure> {
+        self.drain_by(|| store.drain())
+    }
+
+    /// The same for what is no store: `drain` is its own wait.
+    pub(crate) fn drain_by(&mut self, drain: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         let start = Instant::now();
         let before = Usages::now(&self.dir);
         // A tracer keeps a process busy that would be idle without it.
         if self.traced {
-            return store.drain();
+            return drain();
         }
         let (seconds, peaks) = watched(&self.dir, || -> Result<f64, Failure> {
-            store.drain()?;
+            drain()?;
             let mut seconds = start.elapsed().as_secs_f64() + wait_until_idle(self.idle_window);
             if self.blank.scale != Scale::Test.name() {
                 let start = Instant::now();

@@ -96,6 +96,7 @@ fn every_suite_runs_on_every_engine() {
         "badger",
         "sizes",
         "churn",
+        "keyspaces",
         "open",
         "limits",
     ];
@@ -301,6 +302,27 @@ fn canary_a_wrong_value_fails_its_row() {
         assert!(bulk["error"].as_str().unwrap().starts_with("does not sync"), "{bulk}");
     }
     assert!(String::from_utf8(output.stdout).unwrap().contains("no value"));
+}
+
+#[test]
+fn canary_a_wrong_value_and_a_lost_one_fail_rows_of_keyspaces() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = ["run", "keyspaces", "--scale", "test", "--runs", "1", "--no-trace"];
+    let engines = ["--engine", "canary-wrong", "--engine", "esker", "--engine", "sanakirja"];
+    let output = bench(&[&arguments[..], &engines[..]].concat(), out.path());
+    assert!(output.status.success(), "{output:?}");
+    let records = records(out.path());
+    let wrong = find(&records, "canary-wrong", "random read", 1);
+    assert!(wrong["value"].is_null());
+    assert!(wrong["error"].as_str().unwrap().starts_with("wrong answer: the value that a get"), "{wrong}");
+    // It lives in memory: what is opened again is empty.
+    let lost = find(&records, "canary-wrong", "open", 1);
+    assert!(lost["error"].as_str().unwrap().starts_with("wrong answer: the value that the first"), "{lost}");
+    for (engine, has_prefixes) in [("esker", false), ("sanakirja", true)] {
+        let drop = find(&records, engine, "drop", 1);
+        assert!(drop["error"].is_null() && drop["value"].as_f64().unwrap() > 0.0, "{drop}");
+        assert_eq!(drop["note"].to_string().contains("prefixes"), has_prefixes, "{drop}");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::distribution::Zipf;
 use esker_bench_api::generate::int::Ints;
 use esker_bench_api::generate::items::Items;
+use esker_bench_api::generate::keyspaces::KeyspaceItems;
 use esker_bench_api::generate::obigstore;
 use esker_bench_api::generate::order::Order;
 use esker_bench_api::generate::pool::Pool;
@@ -84,6 +85,13 @@ fn streams() -> Vec<(&'static str, u64)> {
             checksum(&items.key(i), &value)
         }))
     };
+    let keyspaces = || {
+        let (items, mut value) = (KeyspaceItems::new(3, 1000), [0; 128]);
+        sum((0..1000).map(|i| {
+            items.value(i, i % 3, &mut value);
+            checksum(&[&items.keyspace(i).to_be_bytes()[..], &items.key(i)].concat(), &value)
+        }))
+    };
     let mut hotspots = obigstore::Hotspots::new(3, 0.99, 4);
     let pair = |key: obigstore::Key| {
         let mut value = [0; 33];
@@ -108,6 +116,7 @@ fn streams() -> Vec<(&'static str, u64)> {
         ),
         ("storage-bench random", storage(false)),
         ("storage-bench sequential", storage(true)),
+        ("keyspaces", keyspaces()),
         ("obigstore sequential", sum((0..1000).map(|i| pair(obigstore::sequential_key(i))))),
         ("obigstore random", sum((0..1000).map(|i| pair(obigstore::random_key(3, i))))),
         ("obigstore hotspots", sum((0..1000).map(|_| pair(hotspots.next_key().0)))),

@@ -1,7 +1,10 @@
 //! The streams, pinned (G1). A program in another language proves its generators by the same figures.
 
 use super::checksum::checksum;
-use super::{badger::BadgerItems, int::Ints, obigstore, pool::Pool, storage::StorageItems, ycsb};
+use super::{
+    badger::BadgerItems, int::Ints, keyspaces::KeyspaceItems, obigstore, pool::Pool, storage::StorageItems,
+    ycsb,
+};
 
 fn sum(pairs: impl Iterator<Item = u64>) -> u64 {
     pairs.fold(0, |sum: u64, pair| sum.rotate_left(1) ^ pair)
@@ -22,6 +25,13 @@ fn g1_every_stream_is_pinned() {
             checksum(&items.key(i), &value)
         }))
     };
+    let keyspaces = || {
+        let (items, mut value) = (KeyspaceItems::new(3, 1000), [0; 128]);
+        sum((0..1000).map(|i| {
+            items.value(i, i % 3, &mut value);
+            checksum(&[&items.keyspace(i).to_be_bytes()[..], &items.key(i)].concat(), &value)
+        }))
+    };
     let pair = |key: obigstore::Key| {
         let mut value = [0; 32];
         obigstore::value(&key, &mut value);
@@ -37,6 +47,7 @@ fn g1_every_stream_is_pinned() {
         ),
         ("storage-bench random", storage(false), 12587634721611838626),
         ("storage-bench sequential", storage(true), 1904829600286437245),
+        ("keyspaces", keyspaces(), 5737417340166680337),
         (
             "ycsb",
             sum((0..1000).map(|i| {

@@ -17,6 +17,7 @@ pub mod distribution;
 mod golden;
 pub mod int;
 pub mod items;
+pub mod keyspaces;
 pub mod obigstore;
 pub mod order;
 pub mod pool;

@@ -14,8 +14,7 @@
 //! CH1. Only calls of the engine are between two looks at the clock (MX1 of `mixed.rs`), and every answer is verified: what a pop takes is
 //!      the head, an expired item is gone, the snapshot has every byte of the time when it was taken.
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::distribution::Distribution;
@@ -27,11 +26,11 @@ use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
+use crate::suites::calls::Calls;
 use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::storage_bench::VersionedItems;
 use crate::suites::verify::{expect, full_scan};
 use crate::suites::{Commits, Row, Suite};
-use crate::track::Track;
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 300;
@@ -196,49 +195,6 @@ fn window(
     Ok(size)
 }
 
-/// Calls of the engine, each between two looks at the clock.
-struct Calls {
-    track: Track,
-    busy: Duration,
-    budget: Budget,
-}
-
-impl Calls {
-    fn new(kinds: &[&'static str], budget: Budget, dir: &Path) -> Result<Self, Failure> {
-        let period = budget.period();
-        Ok(Self { track: Track::new(kinds, period, dir)?, busy: Duration::ZERO, budget })
-    }
-
-    fn are_left(&self) -> bool {
-        self.track.ops() < self.budget.ops && self.track.elapsed() < self.budget.time
-    }
-
-    fn call<T>(&mut self, kind: usize, call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-        let from = Instant::now();
-        let answer = call()?;
-        let to = Instant::now();
-        self.busy += to - from;
-        self.track.record(kind, from, to, 1);
-        Ok(answer)
-    }
-
-    /// Sums up `commits` commits that wrote so many bytes of keys and values.
-    fn finish(self, commits: u64, user_written_bytes: u64, live: u64) -> Outcome {
-        let (ops, wall) = (self.track.ops(), self.track.elapsed());
-        let mut detail = self.track.finish("closed");
-        detail.figures.insert("wall ops/s".to_owned(), ops as f64 / wall.as_secs_f64());
-        Outcome {
-            seconds: Some(self.busy.as_secs_f64()),
-            ops: Some(ops),
-            commits: Some(commits),
-            user_written_bytes,
-            live_bytes: live * ITEM_BYTES,
-            detail: Some(detail),
-            ..Outcome::default()
-        }
-    }
-}
-
 /// Items `head..tail` are alive; those before it were removed, the others come.
 struct Window<'a> {
     items: StorageItems,
@@ -281,7 +237,7 @@ impl Window<'_> {
             self.head += 1;
         }
         let steps = self.head - first;
-        Ok(calls.finish(2 * steps, steps * (ITEM_BYTES + KEY_BYTES), live))
+        Ok(calls.finish(2 * steps, steps * (ITEM_BYTES + KEY_BYTES), live * ITEM_BYTES))
     }
 
     fn expiry(&mut self, mut calls: Calls) -> Result<Outcome, Failure> {
@@ -310,7 +266,7 @@ impl Window<'_> {
             expect("an expired item that is there", u64::from(found), 0)?;
         }
         let steps = self.head - first;
-        Ok(calls.finish(steps, steps * (ITEM_BYTES + KEY_BYTES), live))
+        Ok(calls.finish(steps, steps * (ITEM_BYTES + KEY_BYTES), live * ITEM_BYTES))
     }
 
     /// Compares every byte of the store with what must be there.

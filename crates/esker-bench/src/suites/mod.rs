@@ -6,9 +6,11 @@
 
 mod badger;
 mod budget;
+mod calls;
 mod churn;
 mod echo;
 mod int;
+mod keyspaces;
 mod large;
 mod limits;
 mod mixed;
@@ -41,6 +43,7 @@ pub(crate) static SUITES: &[&dyn Suite] = &[
     &badger::BadgerSuite,
     &sizes::SizesSuite,
     &churn::ChurnSuite,
+    &keyspaces::KeyspacesSuite,
     &open::OpenSuite,
 ];
 

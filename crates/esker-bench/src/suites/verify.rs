@@ -16,8 +16,17 @@ pub(crate) fn expect(what: &str, got: u64, expected: u64) -> Result<Outcome, Fai
 
 /// Reads everything and compares every byte with what must be there: `count` items whose checksums sum up to `expected`.
 pub(crate) fn full_scan(reader: &mut dyn Reader, count: u64, expected: u64) -> Result<(), Failure> {
+    check_scan(count, expected, |visit| reader.range(&[], u64::MAX, visit))
+}
+
+/// The same for what `scan` shows.
+pub(crate) fn check_scan(
+    count: u64,
+    expected: u64,
+    scan: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure>,
+) -> Result<(), Failure> {
     let (mut sum, mut previous, mut sorted) = (0_u64, Vec::new(), true);
-    let seen = reader.range(&[], u64::MAX, &mut |key, value| {
+    let seen = scan(&mut |key, value| {
         sum = sum.wrapping_add(checksum(key, value));
         sorted &= *previous < *key;
         previous.clear();
