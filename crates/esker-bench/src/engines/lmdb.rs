@@ -140,8 +140,7 @@ fn open_env(dir: &Path, no_read_ahead: bool, named: u32) -> Result<Env, Failure>
 
 /// Sets the flags of a mode, and clears those of the others; nobody else may use the environment meanwhile (L1).
 fn set_flags(env: &Env, durability: Durability) -> Result<(), Failure> {
-    for (flag, mode) in
-        [(EnvFlags::NO_META_SYNC, Durability::Async), (EnvFlags::NO_SYNC, Durability::NoSync)]
+    for (flag, mode) in [(EnvFlags::NO_META_SYNC, Durability::Async), (EnvFlags::NO_SYNC, Durability::NoSync)]
     {
         let set = if mode == durability { FlagSetMode::Enable } else { FlagSetMode::Disable };
         // SAFETY: L1, so no other thread is inside the environment; NO_SYNC risks this run's own scratch data only.

@@ -166,8 +166,7 @@ impl Suite for KeyspacesSuite {
     ) -> Result<(), Failure> {
         let dir = recorder.dir().to_path_buf();
         let mut run = Run::new(engine, scale, dir);
-        let (no_sync, no_async) =
-            (engine.cannot(Feature::SyncCommits), engine.cannot(Feature::AsyncCommits));
+        let (no_sync, no_async) = (engine.cannot(Feature::SyncCommits), engine.cannot(Feature::AsyncCommits));
         match no_sync {
             Some(why) => recorder.cannot(CREATE, why)?,
             None => {
