@@ -5,6 +5,7 @@
 //!                                        `-----> model/                   what the database must hold
 //!     on a mismatch: report.rs --> the seed, the command that replays it, the shortest failing part found
 //!   script --sweep/--> the same world, with a crash or a fault at each single call
+//!   seed --damage/--> a database of the same world, its files harmed: opened, read, checked, merged, repaired
 //! ```
 //!
 //! SIM1. A run depends on its seed and its number of operations, or on its bytes, alone: no clock, no threads, no order
@@ -15,6 +16,7 @@
 //! How to run it, what is modelled, and what it found: docs/simulation.md
 
 mod choices;
+pub mod damage;
 pub mod generate;
 pub mod model;
 pub mod op;

@@ -34,7 +34,7 @@ pub fn describe_position(kind: Kind, at: u64, failure: &Failure) -> String {
     head + &replay(&format!("sweep {name} --at {at}"))
 }
 
-fn replay(arguments: &str) -> String {
+pub(crate) fn replay(arguments: &str) -> String {
     format!("replay: esker-sim {arguments}\n    (cargo run --release -p esker-sim -- {arguments})\n")
 }
 
@@ -61,7 +61,7 @@ fn shortest(seed: u64, first: Opening, all: &[Op], failure: &Failure) -> String 
 
 /// What a failure is about (RP1): where it was noticed, and the first words of what was said, up to one with a number,
 /// which may be another in a shorter run. Tags of invariants, as in `W3:`, belong to the words.
-fn gist(cause: &str) -> String {
+pub(crate) fn gist(cause: &str) -> String {
     let (place, text) = cause.split_once(": ").unwrap_or(("", cause));
     let text = text.strip_prefix("assertion `left == right` failed: ").unwrap_or(text);
     let is_tag = |word: &str| word.len() <= 4 && word.ends_with(':');

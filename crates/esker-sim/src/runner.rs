@@ -70,12 +70,16 @@ pub fn alone<T: Send + 'static>(work: impl FnOnce(&AtomicU64) -> T + Send + 'sta
     let count = done.clone();
     let body = move || {
         settle_garbage();
-        catch_unwind(AssertUnwindSafe(|| work(&count)))
-            .map_err(|_| PANIC.take().unwrap_or_else(|| "a panic".to_owned()))
+        caught(|| work(&count))
     };
     let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(body);
     let outcome = thread.expect("a thread for the simulation").join().expect("panics are caught inside");
     outcome.map_err(|cause| Failure { cause, ops: done.load(Ordering::Relaxed) })
+}
+
+/// Runs `work` in a simulation's thread; a panic becomes what it said, and where.
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| PANIC.take().unwrap_or_else(|| "a panic".to_owned()))
 }
 
 /// Frees what earlier runs have left to the epochs, so that every run starts from the same state.

@@ -59,6 +59,16 @@ impl History {
         &self.newest
     }
 
+    /// The states that it went through, oldest first.
+    pub(crate) fn states(&self) -> Vec<State> {
+        let mut state = self.base.clone();
+        let after = self.entries.iter().map(|entry| {
+            state.apply(&entry.commit);
+            state.clone()
+        });
+        std::iter::once(self.base.clone()).chain(after).collect()
+    }
+
     /// How many commits there are.
     pub fn len(&self) -> usize {
         self.entries.len()

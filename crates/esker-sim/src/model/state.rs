@@ -106,6 +106,11 @@ impl State {
         self.maps.get(&id).cloned().unwrap_or_default()
     }
 
+    /// The entries of the keyspace of this name.
+    pub fn named(&self, name: &str) -> Option<Rc<Map>> {
+        self.names.get(name).map(|id| self.map(*id))
+    }
+
     /// Does a write.
     pub fn write(&mut self, id: Id, write: &Write) {
         Rc::make_mut(self.maps.entry(id).or_default()).write(write);

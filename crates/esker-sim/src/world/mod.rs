@@ -30,6 +30,8 @@ use std::time::Duration;
 use esker::{Db, Durability, Keyspace, Snapshot};
 use esker_env::{BrokenSync, FaultFs, ManualClock, MemFs};
 
+pub(crate) use self::restart::{Left, builder};
+
 use self::read::{HeldIterator, Source, check_read};
 use self::write::HeldTransaction;
 use crate::model::history::History;
@@ -172,6 +174,16 @@ impl World {
     /// Writes are refused until the database is opened again.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.poisoned
+    }
+
+    /// What the database must hold now.
+    pub(crate) fn newest(&self) -> &State {
+        self.history.newest()
+    }
+
+    /// The disk, as the next process would find it if this one were killed now.
+    pub(crate) fn image(&self) -> MemFs {
+        self.disk.kill()
     }
 
     /// Bytes of all files.

@@ -184,7 +184,7 @@ pub(super) fn check_read(source: &Source<'_>, map: &Map, read: &Read) -> Result<
 }
 
 /// What a database holds. `thorough`: backwards, without values, and one by one, too; all ways must agree.
-pub(super) fn contents(db: &Db, thorough: bool) -> Result<Contents> {
+pub(crate) fn contents(db: &Db, thorough: bool) -> Result<Contents> {
     let one = |name: String| {
         let keyspace = db.open_keyspace(&name)?;
         let map = read_all(&keyspace)?;

@@ -16,7 +16,7 @@ use esker_env::{Env, FaultFs, MemFs, SeededRandom, SystemThreads};
 
 use super::trouble::{death, rule};
 use super::{DIR, World, read};
-use crate::model::history::Reach;
+use crate::model::history::{History, Reach};
 use crate::op::{End, Loss, Mishap, Opening, Restart};
 
 impl World {
@@ -27,19 +27,7 @@ impl World {
             random: Arc::new(SeededRandom::new(self.seed)),
             threads: Arc::new(SystemThreads),
         };
-        let compression = if opening.compressed { TableCompression::Auto } else { TableCompression::None };
-        let builder = Db::builder()
-            .env(env)
-            .background(false)
-            .durability(opening.durability)
-            .memory(opening.memory)
-            .memtable_bytes(opening.memtable_bytes)
-            // Some closes flush, others leave the log to be replayed.
-            .replay_bytes(opening.memtable_bytes as u64 / 4)
-            .block_bytes(opening.block_bytes)
-            .table_bytes(opening.table_bytes)
-            .compression(compression);
-        if opening.stepped { builder.stepped() } else { builder }
+        builder(env, opening)
     }
 
     /// Opens the database for the first time.
@@ -168,6 +156,13 @@ impl World {
         }
     }
 
+    /// Ends the last process, without anything that was to happen to it.
+    pub(crate) fn leave(mut self, end: End) -> Left {
+        self.mend();
+        let reach = self.end(end);
+        Left { disk: self.disk.kill(), history: self.history, reach }
+    }
+
     /// Compares what was found with the history, and takes a handle of each keyspace.
     fn adopt(&mut self, db: Db, opening: Opening, reach: Option<Reach>) {
         self.durability = opening.durability;
@@ -225,6 +220,33 @@ impl World {
         fork.open(restart, Some(reach));
         fork
     }
+}
+
+/// What is left when the last process has ended.
+pub(crate) struct Left {
+    /// The disk, as the next process finds it.
+    pub(crate) disk: MemFs,
+    /// The commits since the last opening.
+    pub(crate) history: History,
+    /// What the end may have undone.
+    pub(crate) reach: Option<Reach>,
+}
+
+/// The options of an opening.
+pub(crate) fn builder(env: Env, opening: Opening) -> Builder {
+    let compression = if opening.compressed { TableCompression::Auto } else { TableCompression::None };
+    let builder = Db::builder()
+        .env(env)
+        .background(false)
+        .durability(opening.durability)
+        .memory(opening.memory)
+        .memtable_bytes(opening.memtable_bytes)
+        // Some closes flush, others leave the log to be replayed.
+        .replay_bytes(opening.memtable_bytes as u64 / 4)
+        .block_bytes(opening.block_bytes)
+        .table_bytes(opening.table_bytes)
+        .compression(compression);
+    if opening.stepped { builder.stepped() } else { builder }
 }
 
 fn lose(disk: &MemFs, loss: Loss) -> MemFs {

@@ -1,0 +1,232 @@
+//! What harms may cost: which states a damaged database may show, and which errors it may give.
+//!
+//! ```text
+//!   files before, files after --> which are others --> the newest state alone, or those of an exception
+//! ```
+//!
+//! Where the files do not say that more was there, the newest state cannot be asked for:
+//!
+//! AL1. The last segment of a log that was not closed: what follows the last place that something behind it proves to be
+//!      durable looks like a write that a crash tore. The commits that end in that segment may be missing, newest first.
+//! AL2. A manifest, or CURRENT: no other file says where the manifest ends or which one is in force. One that was cut
+//!      behind a record, or is an earlier one or another database's, may describe what is there. Then the state is one that
+//!      the database had, or the other one had. Mostly what it describes is not there, and opening refuses.
+//! AL3. A directory without CURRENT, tables and log segments is that of a new database.
+//! AL4. Parts of tables have checksums that say nothing of their place: a part that a misdirected write puts exactly into the
+//!      place of one of the same length is believed by reads. Checking compares all parts with the table's fingerprint.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+
+use esker::{DumpOptions, DumpValue, Error};
+
+use super::files::{Files, Role, disk, env, last_segment};
+use super::subject::Subject;
+use crate::model::state::State;
+use crate::world::DIR;
+
+/// What harms have changed.
+pub(super) struct Change {
+    /// The files that are others, gone or new.
+    names: BTreeSet<String>,
+    /// There is nothing of a database, as far as opening is concerned (AL3).
+    pub(super) is_new: bool,
+    /// The manifest in force is another, or another one is in force (AL2).
+    manifest: bool,
+    /// The log's end is another.
+    tail: bool,
+    /// Tables with a sound part in the place of another (AL4).
+    pub(super) misplaced: BTreeSet<String>,
+}
+
+impl Change {
+    pub(super) fn between(before: &Files, after: &Files) -> Change {
+        let is_other = |name: &&String| before.get(*name) != after.get(*name);
+        let names: BTreeSet<String> = before.keys().chain(after.keys()).filter(is_other).cloned().collect();
+        let holds_data = |name: &String| matches!(Role::of(name), Role::Table | Role::Segment);
+        Change {
+            is_new: !after.contains_key("CURRENT") && !after.keys().any(holds_data),
+            manifest: ["CURRENT", in_force(before)].iter().any(|name| names.contains(*name)),
+            tail: last_segment(before).is_some_and(|name| names.contains(name)),
+            misplaced: misplaced(before, after, &names),
+            names,
+        }
+    }
+
+    fn touches(&self, roles: &[Role]) -> bool {
+        self.names.iter().any(|name| roles.contains(&Role::of(name)))
+    }
+
+    /// Tables are others.
+    pub(super) fn touches_tables(&self) -> bool {
+        self.touches(&[Role::Table])
+    }
+
+    /// No file that holds data is another.
+    pub(super) fn is_harmless(&self) -> bool {
+        self.names.iter().all(|name| Role::of(name) == Role::Other)
+    }
+
+    /// The states that the database may show when it is opened.
+    pub(super) fn shown_states<'a>(
+        &self,
+        subject: &'a Subject,
+        donor: Option<&'a Subject>,
+    ) -> Vec<&'a State> {
+        match self.is_new {
+            true => subject.chronicle.iter().take(1).collect(),
+            false => [self.states(subject), self.foreign_states(donor)].concat(),
+        }
+    }
+
+    /// The states of its own that the files may stand for, newest first.
+    pub(super) fn states<'a>(&self, subject: &'a Subject) -> Vec<&'a State> {
+        if self.manifest {
+            std::iter::once(&subject.newest).chain(subject.chronicle.iter().rev()).collect()
+        } else if self.tail && !subject.closed {
+            subject.recent.iter().take(subject.tail_commits + 1).collect()
+        } else {
+            vec![&subject.newest]
+        }
+    }
+
+    /// The states of another database that they may stand for.
+    pub(super) fn foreign_states<'a>(&self, donor: Option<&'a Subject>) -> Vec<&'a State> {
+        let donor = donor.filter(|_| self.manifest);
+        donor.into_iter().flat_map(|donor| &donor.chronicle).collect()
+    }
+
+    /// Whether the error is typed, and names a file that is another, or to which one has led: a manifest names tables and
+    /// segments that are not there or are others; a segment says of the others that they are finished, or missing.
+    pub(super) fn explains(&self, error: &Error) -> bool {
+        let (Error::Corrupt { path, .. } | Error::UnsupportedVersion { path, .. }) = error else {
+            return false;
+        };
+        let Some(name) = path.strip_prefix(DIR).ok().and_then(Path::to_str) else { return false };
+        match Role::of(name) {
+            Role::Table => self.names.contains(name) || self.manifest,
+            Role::Segment | Role::Prepared => self.touches(&[Role::Segment, Role::Prepared]) || self.manifest,
+            Role::Manifest | Role::Current => self.manifest,
+            Role::Other => false,
+        }
+    }
+}
+
+/// The manifest that CURRENT names.
+fn in_force(files: &Files) -> &str {
+    let current = files.get("CURRENT").and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();
+    current.split(' ').next().unwrap_or_default()
+}
+
+/// A part of a table.
+struct Part {
+    table: String,
+    extent: Range<usize>,
+    /// The table is told by it from others.
+    tells: bool,
+}
+
+/// The parts of all tables, as a dump shows them.
+fn parts(files: &Files) -> Vec<Part> {
+    let disk = disk(files);
+    let (mut file, mut parts) = (String::new(), Vec::new());
+    let options = DumpOptions::default().env(env(&disk, 0)).entries(false);
+    let shown = options.dump(DIR, |item| {
+        let field = |name: &str| item.fields.iter().find(|field| field.0 == name).map(|field| &field.1);
+        let text = |name: &str| match field(name) {
+            Some(DumpValue::Text(text)) => text.clone(),
+            _ => String::new(),
+        };
+        match item.kind {
+            "file" => file = text("path").rsplit('/').next().unwrap_or_default().to_owned(),
+            "block" | "part" => {
+                let Some(DumpValue::Number(bytes)) = field("bytes") else { return };
+                let extent = item.offset as usize..(item.offset + bytes) as usize;
+                let tells = ["properties", "footer"].contains(&&*text("name"));
+                parts.push(Part { table: file.clone(), extent, tells });
+            }
+            _ => {}
+        }
+    });
+    shown.unwrap_or_else(|error| panic!("SU1: dump of the undamaged files: {error}"));
+    parts
+}
+
+/// The tables that still pass for themselves although one of their parts is another sound part (AL4).
+fn misplaced(before: &Files, after: &Files, names: &BTreeSet<String>) -> BTreeSet<String> {
+    let suspects: Vec<_> = names
+        .iter()
+        .filter(|name| Role::of(name) == Role::Table)
+        .filter_map(|name| Some((name, before.get(name)?, after.get(name)?)))
+        .filter(|(_, was, is)| was.len() == is.len())
+        .collect();
+    if suspects.is_empty() {
+        return BTreeSet::new();
+    }
+    let parts = parts(before);
+    let sound: BTreeSet<&[u8]> = parts
+        .iter()
+        .filter_map(|part| before.get(&part.table)?.get(part.extent.clone()))
+        .filter(|bytes| !bytes.is_empty())
+        .collect();
+    let is_misplaced = |name: &str, was: &[u8], is: &[u8]| {
+        let of = |bytes, part: &Part| <[u8]>::get(bytes, part.extent.clone()).unwrap_or_default();
+        let own = || parts.iter().filter(move |part| part.table == name);
+        let changed = |part: &&Part| of(was, part) != of(is, part);
+        let tells = own().any(|part| part.tells && changed(&part));
+        !tells && own().filter(changed).any(|part| sound.contains(of(is, part)))
+    };
+    let misplaced = suspects.into_iter().filter(|(name, was, is)| is_misplaced(name, was, is));
+    misplaced.map(|(name, ..)| name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::damage::files::path;
+
+    fn files(list: &[(&str, &str)]) -> Files {
+        list.iter().map(|(name, text)| ((*name).to_owned(), (*text).into())).collect()
+    }
+
+    const BEFORE: [(&str, &str); 5] =
+        [("000003.sst", "t"), ("000001.wal", "1"), ("000002.wal", "2"), ("CURRENT", "c"), ("LOCK", "l")];
+
+    /// The change of these files, which are others now, or new.
+    fn change(others: &[&str]) -> Change {
+        let mut after = files(&BEFORE);
+        after.extend(others.iter().map(|name| ((*name).to_owned(), b"?".to_vec())));
+        Change::between(&files(&BEFORE), &after)
+    }
+
+    #[test]
+    fn errors_are_explained_by_what_is_another_or_has_led_there() {
+        let error = |name: &str| Error::corrupt("x", path(name), 0, "damaged");
+        let explained = |others: &[&str], name: &str| change(others).explains(&error(name));
+        assert!(explained(&["000003.sst"], "000003.sst") && !explained(&["000003.sst"], "000004.sst"));
+        assert!(!explained(&["000003.sst"], "000001.wal") && explained(&["000002.wal"], "000001.wal"));
+        assert!(explained(&["CURRENT"], "000004.sst") && !explained(&["LOCK"], "LOCK"));
+        assert!(!change(&["CURRENT"]).explains(&Error::Closed));
+        assert!(!change(&["CURRENT"]).explains(&Error::corrupt("x", "elsewhere/000003.sst", 0, "damaged")));
+    }
+
+    #[test]
+    fn al3_a_directory_without_anything_of_a_database_is_a_new_one() {
+        let left = |names: &[&str]| {
+            let mut after = files(&BEFORE);
+            after.retain(|name, _| names.contains(&name.as_str()));
+            Change::between(&files(&BEFORE), &after).is_new
+        };
+        assert!(left(&["LOCK"]) && left(&[]));
+        assert!(!left(&["CURRENT"]) && !left(&["000002.wal"]) && !left(&["000003.sst"]));
+    }
+
+    #[test]
+    fn only_files_without_data_are_harmless() {
+        assert!(change(&[]).is_harmless() && change(&["LOCK", "OPTIONS"]).is_harmless());
+        for name in ["000003.sst", "000009.wal-next", "CURRENT", "MANIFEST-000001"] {
+            assert!(!change(&["LOCK", name]).is_harmless(), "{name}");
+        }
+    }
+}

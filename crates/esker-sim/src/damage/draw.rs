@@ -1,0 +1,272 @@
+//! Draws the harms of a seed: which files, where, how much, with what.
+//!
+//! ```text
+//!   seed --> 1 to 6 x (kind by weight, file by weight, place, bytes) --> Harm
+//!            files as they are | as they were before an operation | of another database
+//! ```
+
+use fastrand::Rng;
+
+use super::files::{Files, Role};
+use super::harm::{Edit, Harm, Kind};
+use super::subject::{Donor, Subject};
+
+/// How many harms; most databases have few.
+const COUNTS: [usize; 9] = [1, 1, 1, 2, 2, 3, 4, 5, 6];
+/// Which files, as often as they stand here.
+const ROLES: [Role; 16] = {
+    use Role::{Current, Manifest, Other, Prepared, Segment, Table};
+    [
+        Table, Table, Table, Table, Table, Table, Segment, Segment, Segment, Segment, Manifest, Manifest,
+        Manifest, Current, Prepared, Other,
+    ]
+};
+/// A range has so many bytes at the most.
+const RANGE_BYTES_MAX: usize = 8 << 10;
+/// Disks write whole ones.
+const SECTOR_BYTES: usize = 512;
+
+/// A drawing in progress.
+pub(super) struct Drawing<'a> {
+    rng: Rng,
+    before: &'a Files,
+    moments: &'a [(usize, Files)],
+    donor: &'a Donor,
+}
+
+impl<'a> Drawing<'a> {
+    pub(super) fn new(rng: Rng, subject: &'a Subject, donor: &'a Donor) -> Self {
+        Drawing { rng, before: &subject.files, moments: &subject.moments, donor }
+    }
+
+    /// The harms, at least one.
+    pub(super) fn harms(mut self) -> Vec<Harm> {
+        let n = COUNTS[self.rng.usize(0..COUNTS.len())];
+        (0..n).map(|_| self.harm()).collect()
+    }
+
+    fn harm(&mut self) -> Harm {
+        loop {
+            // Not every kind can be done to every file; to CURRENT, which is always there, most can.
+            if let Some(harm) = self.try_one() {
+                return harm;
+            }
+        }
+    }
+
+    fn try_one(&mut self) -> Option<Harm> {
+        match self.rng.u8(0..100) {
+            0..14 => self.flip(),
+            14..27 => self.overwrite(),
+            27..36 => self.copy(),
+            36..46 => self.cut(),
+            46..52 => self.extend(),
+            52..59 => self.swap(),
+            59..64 => self.replace(),
+            64..73 => self.restore(),
+            73..78 => self.foreign(),
+            78..85 => self.delete(),
+            85..90 => self.rename(),
+            90..93 => self.duplicate(),
+            93..97 => self.add(),
+            _ => self.empty(),
+        }
+    }
+
+    /// The name of a file; of the log's segments mostly the last one.
+    fn pick(&mut self, files: &Files) -> Option<String> {
+        let role = ROLES[self.rng.usize(0..ROLES.len())];
+        let names: Vec<&String> = files.keys().filter(|name| Role::of(name) == role).collect();
+        let last = *names.last()?;
+        let prefers_last = role == Role::Segment && self.rng.bool();
+        Some(if prefers_last { last.clone() } else { names[self.rng.usize(0..names.len())].clone() })
+    }
+
+    /// A file that has bytes.
+    fn target(&mut self) -> Option<(String, &'a [u8])> {
+        let before = self.before;
+        let file = self.pick(before)?;
+        let bytes = before.get(&file)?.as_slice();
+        (!bytes.is_empty()).then_some((file, bytes))
+    }
+
+    /// Another file of the same kind.
+    fn another(&mut self, file: &str, files: &Files) -> Option<String> {
+        let others = files.keys().filter(|name| Role::of(name) == Role::of(file) && *name != file);
+        self.rng.choice(others.collect::<Vec<_>>()).cloned()
+    }
+
+    /// An offset in a file that is not empty: at its ends, at a sector, anywhere, or before the zeros at its end.
+    fn place(&mut self, bytes: &[u8]) -> usize {
+        let len = bytes.len();
+        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(1, |last| last + 1);
+        match self.rng.u8(0..8) {
+            0 => self.rng.usize(0..len.min(64)),
+            1 => len - 1 - self.rng.usize(0..len.min(64)),
+            2 => self.rng.usize(0..len) / SECTOR_BYTES * SECTOR_BYTES,
+            3 => self.rng.usize(0..len),
+            4 => used - 1 - self.rng.usize(0..used.min(64)),
+            _ => self.rng.usize(0..used),
+        }
+    }
+
+    /// How long a range is: at least a byte, and not more than `most`, which is not 0.
+    fn length(&mut self, most: usize) -> usize {
+        let len = match self.rng.u8(0..3) {
+            0 => self.rng.usize(1..33),
+            1 => 1 << self.rng.usize(0..14),
+            _ => self.rng.usize(1..RANGE_BYTES_MAX + 1),
+        };
+        len.min(most)
+    }
+
+    /// Zeros, ones or noise.
+    fn filling(&mut self, len: usize) -> (&'static str, Vec<u8>) {
+        match self.rng.u8(0..4) {
+            0 | 1 => ("zeros", vec![0; len]),
+            2 => ("ones", vec![0xFF; len]),
+            _ => ("noise", (0..len).map(|_| self.rng.u8(..)).collect()),
+        }
+    }
+
+    fn flip(&mut self) -> Option<Harm> {
+        let (file, bytes) = self.target()?;
+        let (at, bit) = (self.place(bytes), self.rng.u8(0..8));
+        let text = format!("bit {bit} of byte {at} of {file}, which has {}", bytes.len());
+        Some(Harm::new(Kind::Flip, text, Edit::Flip(file, at, bit)))
+    }
+
+    fn overwrite(&mut self) -> Option<Harm> {
+        let (file, bytes) = self.target()?;
+        let at = self.place(bytes);
+        let len = self.length(bytes.len() - at);
+        let (what, filling) = self.filling(len);
+        let text = format!("{len} bytes at {at} of {file}, which has {}, with {what}", bytes.len());
+        Some(Harm::new(Kind::Overwrite, text, Edit::Write(file, at, filling)))
+    }
+
+    fn copy(&mut self) -> Option<Harm> {
+        let (file, bytes) = self.target()?;
+        let (from, source) = if self.rng.bool() { (file.clone(), bytes) } else { self.target()? };
+        // Simulated openings all draw the same numbers, so two manifests may have one salt, which real ones never have.
+        if from != file && [&from, &file].iter().all(|name| Role::of(name) == Role::Manifest) {
+            return None;
+        }
+        let at = self.place(bytes);
+        let start = if self.rng.u8(0..4) == 0 { at } else { self.place(source) };
+        let room = (bytes.len() - at).min(source.len().checked_sub(start).filter(|rest| *rest > 0)?);
+        let len = self.length(room);
+        let size = bytes.len();
+        let text = format!("{len} bytes at {at} of {file}, which has {size}, from {start} of {from}");
+        let copied = source[start..start + len].to_vec();
+        Some(Harm::new(Kind::Copy, text, Edit::Write(file, at, copied)))
+    }
+
+    fn cut(&mut self) -> Option<Harm> {
+        let (file, bytes) = self.target()?;
+        let len = self.place(bytes);
+        let text = format!("{file} to {len} of {} bytes", bytes.len());
+        Some(Harm::new(Kind::Cut, text, Edit::Cut(file, len)))
+    }
+
+    fn extend(&mut self) -> Option<Harm> {
+        let (file, bytes) = self.target()?;
+        let len = self.length(RANGE_BYTES_MAX);
+        let (what, more) = match self.rng.bool() {
+            true => self.filling(len),
+            false => ("its own end", bytes[bytes.len().saturating_sub(len)..].to_vec()),
+        };
+        let text = format!("{file}, which has {} bytes, with {} bytes of {what}", bytes.len(), more.len());
+        Some(Harm::new(Kind::Extend, text, Edit::Write(file, bytes.len(), more)))
+    }
+
+    fn swap(&mut self) -> Option<Harm> {
+        let file = self.pick(self.before)?;
+        let other = self.another(&file, self.before)?;
+        Some(Harm::new(Kind::Swap, format!("{file} and {other}"), Edit::Swap(file, other)))
+    }
+
+    fn replace(&mut self) -> Option<Harm> {
+        let file = self.pick(self.before)?;
+        let other = self.another(&file, self.before)?;
+        let bytes = self.before.get(&other)?.clone();
+        Some(Harm::new(Kind::Replace, format!("{file} by a copy of {other}"), Edit::Put(file, bytes)))
+    }
+
+    fn restore(&mut self) -> Option<Harm> {
+        let (ops, files) = self.rng.choice(self.moments)?;
+        let file = self.pick(files)?;
+        let bytes = files.get(&file).filter(|bytes| self.before.get(&file) != Some(*bytes))?.clone();
+        let text = format!("{file} as it was before operation {ops}, {} bytes", bytes.len());
+        Some(Harm::new(Kind::Restore, text, Edit::Put(file, bytes)))
+    }
+
+    fn foreign(&mut self) -> Option<Harm> {
+        let file = self.pick(self.before)?;
+        let theirs = &self.donor.get().files;
+        let namesake = theirs.contains_key(&file) && self.rng.bool();
+        let other = if namesake { file.clone() } else { self.another(&file, theirs)? };
+        let bytes = theirs.get(&other)?.clone();
+        let text = format!("{file} by {other} of another database, {} bytes", bytes.len());
+        Some(Harm::new(Kind::Foreign, text, Edit::Put(file, bytes)))
+    }
+
+    fn delete(&mut self) -> Option<Harm> {
+        let file = self.pick(self.before)?;
+        Some(Harm::new(Kind::Delete, file.clone(), Edit::Delete(file)))
+    }
+
+    fn rename(&mut self) -> Option<Harm> {
+        let file = self.pick(self.before)?;
+        let to = self.name(Role::of(&file))?;
+        let text = format!("{file} to {to}");
+        (to != file).then(|| Harm::new(Kind::Rename, text, Edit::Rename(file, to)))
+    }
+
+    fn duplicate(&mut self) -> Option<Harm> {
+        let file = self.pick(self.before)?;
+        let name = self.name(Role::of(&file))?;
+        let bytes = self.before.get(&file)?.clone();
+        let text = format!("{file} as {name}");
+        (name != file).then(|| Harm::new(Kind::Duplicate, text, Edit::Put(name, bytes)))
+    }
+
+    fn add(&mut self) -> Option<Harm> {
+        let name = self.name(ROLES[self.rng.usize(0..ROLES.len())])?;
+        let len = self.length(RANGE_BYTES_MAX);
+        let (what, bytes) = self.filling(len);
+        let text = format!("{name}, {len} bytes of {what}");
+        (!self.before.contains_key(&name)).then(|| Harm::new(Kind::Add, text, Edit::Put(name, bytes)))
+    }
+
+    fn empty(&mut self) -> Option<Harm> {
+        let (file, bytes) = self.target()?;
+        let text = format!("{file}, which has {} bytes", bytes.len());
+        Some(Harm::new(Kind::Empty, text, Edit::Put(file, Vec::new())))
+    }
+
+    /// A name that Esker knows, for a file like this.
+    fn name(&mut self, role: Role) -> Option<String> {
+        let number = self.number()?;
+        Some(match role {
+            Role::Table => format!("{number:06}.sst"),
+            Role::Segment | Role::Prepared if self.rng.bool() => format!("{number:06}.wal"),
+            Role::Segment | Role::Prepared => format!("{number:06}.wal-next"),
+            Role::Manifest => format!("MANIFEST-{number:06}"),
+            Role::Current => "CURRENT.tmp".to_owned(),
+            Role::Other => ["OPTIONS.tmp", "OPTIONS", "wal-spare-7.tmp"][self.rng.usize(0..3)].to_owned(),
+        })
+    }
+
+    /// A number of a file: near one that is there, small, or large.
+    fn number(&mut self) -> Option<u64> {
+        let near = self.rng.choice(self.before.keys())?;
+        let digits: String = near.chars().filter(char::is_ascii_digit).collect();
+        let near: u64 = digits.parse().unwrap_or(0);
+        Some(match self.rng.u8(0..8) {
+            0 => self.rng.u64(0..20),
+            1 => self.rng.u64(0..2_000_000_000),
+            _ => (near + self.rng.u64(0..4)).saturating_sub(1),
+        })
+    }
+}

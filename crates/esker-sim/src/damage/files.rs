@@ -1,0 +1,96 @@
+//! A database's directory as names and bytes: what harms act on, and what is put on a disk of its own for each step of
+//! the judge.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_env::{Env, Fs, MemFs, OpenOptions, read_range};
+
+use crate::world::DIR;
+
+/// The files of a directory, by name.
+pub type Files = BTreeMap<String, Vec<u8>>;
+
+const MEMORY: &str = "a file system in memory does not fail";
+
+/// What a file is for, as its name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Table,
+    Segment,
+    /// A file that will become a segment.
+    Prepared,
+    Manifest,
+    Current,
+    /// It holds no data: the lock, the options, what is temporary.
+    Other,
+}
+
+impl Role {
+    /// Of a file of this name.
+    pub(super) fn of(name: &str) -> Role {
+        match name {
+            "CURRENT" => Role::Current,
+            _ if name.ends_with(".sst") => Role::Table,
+            _ if name.ends_with(".wal") => Role::Segment,
+            _ if name.ends_with(".wal-next") => Role::Prepared,
+            _ if name.starts_with("MANIFEST-") => Role::Manifest,
+            _ => Role::Other,
+        }
+    }
+}
+
+/// The last segment of the log. Numbers have leading zeros.
+pub(super) fn last_segment(files: &Files) -> Option<&str> {
+    files.keys().map(String::as_str).filter(|name| Role::of(name) == Role::Segment).max()
+}
+
+/// The path of a file of the database.
+pub(super) fn path(name: &str) -> PathBuf {
+    Path::new(DIR).join(name)
+}
+
+/// The files of the database on this disk.
+pub(super) fn read(disk: &MemFs) -> Files {
+    let bytes = |name: &str| {
+        let file = disk.open(&path(name), OpenOptions::read()).expect(MEMORY);
+        let len = file.len().expect(MEMORY);
+        read_range(&*file, 0, len as usize).expect(MEMORY)
+    };
+    let names = disk.list_dir(DIR.as_ref()).expect(MEMORY);
+    names.into_iter().map(|name| (name.clone(), bytes(&name))).collect()
+}
+
+/// A disk with a database of these files, all of them durable.
+pub(super) fn disk(files: &Files) -> MemFs {
+    let disk = MemFs::new();
+    disk.create_dir_all(DIR.as_ref()).expect(MEMORY);
+    for (name, bytes) in files {
+        let file = disk.open(&path(name), OpenOptions::create()).expect(MEMORY);
+        file.write_all_at(bytes, 0).expect(MEMORY);
+    }
+    disk.crash_keep_all()
+}
+
+/// The world of a database on this disk.
+pub(super) fn env(disk: &MemFs, seed: u64) -> Env {
+    Env::simulated(Arc::new(disk.clone()), seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_come_back() {
+        let names = ["CURRENT", "000007.sst", "000010.wal", "000009.wal", "000011.wal-next", "LOCK"];
+        let files: Files = names.iter().map(|name| ((*name).to_owned(), name.repeat(50).into())).collect();
+        let disk = disk(&files);
+        assert_eq!((read(&disk), read(&disk.kill()), disk.ops()), (files.clone(), files.clone(), 0));
+        assert_eq!(last_segment(&files), Some("000010.wal"));
+        let roles = files.keys().map(|name| Role::of(name)).collect::<Vec<_>>();
+        use Role::{Current, Other, Prepared, Segment, Table};
+        assert_eq!(roles, [Table, Segment, Segment, Prepared, Current, Other]);
+    }
+}

@@ -1,0 +1,203 @@
+//! The kinds of harm, and what they do to files.
+//!
+//! HA1. A harm does not depend on the others: it is drawn from the undamaged files, and one whose file is gone does nothing.
+//!      So any of them can be left out.
+
+use std::fmt;
+
+use super::files::Files;
+
+/// A kind of harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// One bit is another.
+    Flip,
+    /// A range is zeros, ones or noise.
+    Overwrite,
+    /// A range is a copy of another place: a misdirected write.
+    Copy,
+    /// A file is shorter.
+    Cut,
+    /// A file is longer.
+    Extend,
+    /// Two files of one kind have each other's names.
+    Swap,
+    /// A file is a copy of another of its kind.
+    Replace,
+    /// A file is what it was earlier: lost writes.
+    Restore,
+    /// A file is one of another database.
+    Foreign,
+    /// A file is gone.
+    Delete,
+    /// A file has another name.
+    Rename,
+    /// A file has a copy of another name.
+    Duplicate,
+    /// A file is there that nobody wrote.
+    Add,
+    /// A file has no bytes.
+    Empty,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Kind; 14] = [
+        Kind::Flip,
+        Kind::Overwrite,
+        Kind::Copy,
+        Kind::Cut,
+        Kind::Extend,
+        Kind::Swap,
+        Kind::Replace,
+        Kind::Restore,
+        Kind::Foreign,
+        Kind::Delete,
+        Kind::Rename,
+        Kind::Duplicate,
+        Kind::Add,
+        Kind::Empty,
+    ];
+
+    /// The name in figures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Flip => "flip",
+            Kind::Overwrite => "overwrite",
+            Kind::Copy => "copy",
+            Kind::Cut => "cut",
+            Kind::Extend => "extend",
+            Kind::Swap => "swap",
+            Kind::Replace => "replace",
+            Kind::Restore => "restore",
+            Kind::Foreign => "foreign",
+            Kind::Delete => "delete",
+            Kind::Rename => "rename",
+            Kind::Duplicate => "duplicate",
+            Kind::Add => "add",
+            Kind::Empty => "empty",
+        }
+    }
+}
+
+/// A change of files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// Flips a bit of the byte at an offset.
+    Flip(String, usize, u8),
+    /// Writes bytes at an offset.
+    Write(String, usize, Vec<u8>),
+    /// Cuts to a length.
+    Cut(String, usize),
+    /// Exchanges two.
+    Swap(String, String),
+    /// Puts a file there, over another or as a new one.
+    Put(String, Vec<u8>),
+    /// Removes it.
+    Delete(String),
+    /// Gives it another name, perhaps that of another file, which is gone then.
+    Rename(String, String),
+}
+
+impl Edit {
+    fn apply(&self, files: &mut Files) {
+        match self {
+            Edit::Flip(name, at, bit) => {
+                if let Some(byte) = files.get_mut(name).and_then(|file| file.get_mut(*at)) {
+                    *byte ^= 1 << bit;
+                }
+            }
+            Edit::Write(name, at, bytes) => {
+                if let Some(file) = files.get_mut(name) {
+                    let end = at + bytes.len();
+                    file.resize(file.len().max(end), 0);
+                    file[*at..end].copy_from_slice(bytes);
+                }
+            }
+            Edit::Cut(name, len) => {
+                if let Some(file) = files.get_mut(name) {
+                    file.truncate(*len);
+                }
+            }
+            Edit::Swap(one, other) => {
+                if let (Some(a), Some(b)) = (files.get(one).cloned(), files.get(other).cloned()) {
+                    files.extend([(one.clone(), b), (other.clone(), a)]);
+                }
+            }
+            Edit::Put(name, bytes) => drop(files.insert(name.clone(), bytes.clone())),
+            Edit::Delete(name) => drop(files.remove(name)),
+            Edit::Rename(from, to) => {
+                if let Some(bytes) = files.remove(from) {
+                    files.insert(to.clone(), bytes);
+                }
+            }
+        }
+    }
+}
+
+/// One harm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Harm {
+    kind: Kind,
+    text: String,
+    edit: Edit,
+}
+
+impl Harm {
+    /// A harm in words and in deed.
+    pub fn new(kind: Kind, text: impl Into<String>, edit: Edit) -> Harm {
+        Harm { kind, text: text.into(), edit }
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+impl fmt::Display for Harm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind.name(), self.text)
+    }
+}
+
+/// The files with all these harms, in their order.
+pub(super) fn harmed(files: &Files, harms: &[Harm]) -> Files {
+    let mut files = files.clone();
+    harms.iter().for_each(|harm| harm.edit.apply(&mut files));
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ha1_edits_do_what_they_say_and_nothing_to_files_that_are_gone() {
+        let files = |list: &[(&str, &str)]| -> Files {
+            list.iter().map(|(name, text)| ((*name).to_owned(), (*text).into())).collect()
+        };
+        let before = files(&[("a", "one"), ("b", "three")]);
+        let (a, b, c) = ("a".to_owned(), "b".to_owned(), "c".to_owned());
+        let edits = [
+            (Edit::Flip(a.clone(), 1, 0), vec![("a", "ooe"), ("b", "three")]),
+            (Edit::Write(a.clone(), 2, b"xyz".to_vec()), vec![("a", "onxyz"), ("b", "three")]),
+            (Edit::Cut(b.clone(), 2), vec![("a", "one"), ("b", "th")]),
+            (Edit::Swap(a.clone(), b.clone()), vec![("a", "three"), ("b", "one")]),
+            (Edit::Put(c.clone(), b"new".to_vec()), vec![("a", "one"), ("b", "three"), ("c", "new")]),
+            (Edit::Delete(a.clone()), vec![("b", "three")]),
+            (Edit::Rename(a.clone(), b.clone()), vec![("b", "one")]),
+            (Edit::Flip(a.clone(), 9, 0), vec![("a", "one"), ("b", "three")]),
+            (Edit::Flip(c.clone(), 0, 0), vec![("a", "one"), ("b", "three")]),
+            (Edit::Write(c.clone(), 0, b"xyz".to_vec()), vec![("a", "one"), ("b", "three")]),
+            (Edit::Cut(c.clone(), 0), vec![("a", "one"), ("b", "three")]),
+            (Edit::Swap(a.clone(), c.clone()), vec![("a", "one"), ("b", "three")]),
+            (Edit::Delete(c.clone()), vec![("a", "one"), ("b", "three")]),
+            (Edit::Rename(c.clone(), a.clone()), vec![("a", "one"), ("b", "three")]),
+        ];
+        for (edit, after) in edits {
+            let harm = Harm::new(Kind::Flip, "", edit.clone());
+            assert_eq!(harmed(&before, &[harm]), files(&after), "{edit:?}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! What must hold of a damaged database.
+//!
+//! ```text
+//!   damaged files --check offline, dump--> nothing has changed
+//!                 --open, read, check----> a state that is allowed, or errors that name what is damaged
+//!                 --merge, open, read----> the same
+//!                 --repair---------------> a sound database, what differs is told (repaired.rs)
+//! ```
+//!
+//! DJ1. No step panics, takes more than [`TIME_MAX`], or, where memory is measured, much more than the database has bytes.
+//! DJ2. An error is `Corrupt` or `UnsupportedVersion`, and names a file that is damaged or to which a damaged one has led.
+//! DJ3. All that can be read, by keys, from both ends, and `len()`, is of one state, and of one that the harms allow: the
+//!      newest, but for the exceptions AL1 to AL4 (allowed.rs).
+//! DJ4. Checking offline finds something exactly if opening, reading or checking online does. Neither it nor a dump, which
+//!      shows any database, changes anything.
+//! DJ5. A merge that meets damage leaves what is there; one of a database that was read whole leaves it whole.
+//! DJ6. A repair makes a sound database, or nothing, if there was nothing. The damaged one is untouched.
+//! DJ7. What differs in the repaired one from the state that is allowed is among the losses that it tells, and is older or
+//!      missing.
+//! DJ8. Harm to files without data does none, and no repair tells of a loss.
+
+use std::time::Duration;
+
+use esker::{Builder, Db, DumpOptions, Error};
+use esker_env::{Clock, MemFs, SystemClock};
+
+use super::Twist;
+use super::allowed::Change;
+use super::files::{Files, disk, env, read};
+use super::reading::{Suspects, read_all};
+use super::subject::Subject;
+use crate::runner::caught;
+use crate::world::{DIR, builder};
+
+/// No step takes longer (DJ1). Generous, since machines under load stall.
+const TIME_MAX: Duration = Duration::from_secs(20);
+/// Nor more memory than this, and so many times the files' bytes: they are in memory, and what is written of them too.
+const MEMORY_BYTES_MAX: usize = 64 << 20;
+const MEMORY_FACTOR: usize = 16;
+
+/// What came of the damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) reading: Outcome,
+    /// What was read whole is not the newest state (AL1, AL2).
+    pub(super) is_older: bool,
+    /// A sound part of a table was believed in the place of another (AL4).
+    pub(super) is_misplaced: bool,
+    /// The losses that a repair told; none if there was nothing to repair.
+    pub(super) losses: Option<u64>,
+}
+
+/// How far a damaged database can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is not opened.
+    Refused,
+    /// Some reads fail.
+    Part,
+    /// All of it, and only a check finds what is wrong.
+    OnlyChecked,
+    /// All of it, and nothing is wrong.
+    Sound,
+}
+
+/// A damaged database on trial.
+pub(super) struct Judge<'a> {
+    pub(super) subject: &'a Subject,
+    /// Of whom files were put among its own.
+    pub(super) donor: Option<&'a Subject>,
+    pub(super) twist: Twist,
+    pub(super) change: Change,
+    after: &'a Files,
+    disk: MemFs,
+    bytes: usize,
+    clock: SystemClock,
+}
+
+impl<'a> Judge<'a> {
+    pub(super) fn new(
+        subject: &'a Subject,
+        donor: Option<&'a Subject>,
+        after: &'a Files,
+        twist: Twist,
+    ) -> Self {
+        Judge {
+            subject,
+            donor,
+            twist,
+            change: Change::between(&subject.files, after),
+            after,
+            disk: disk(after),
+            bytes: after.values().map(Vec::len).sum(),
+            clock: SystemClock::new(),
+        }
+    }
+
+    /// Judges all that can be done with it; an error says what does not hold.
+    pub(super) fn judge(&self) -> Result<Verdict, String> {
+        let found_offline = self.step("checking offline", |disk| self.check_offline(&disk))?;
+        self.step("dumping", |disk| self.dump(&disk))?;
+        let mut suspects = Suspects::new(self.change.shown_states(self.subject, self.donor));
+        let reading = self.step("reading", |disk| self.read(&disk, &mut suspects))?;
+        self.compare(found_offline, reading)?;
+        if reading != Outcome::Refused {
+            self.step("merging", |disk| self.merge(&disk, reading, &mut suspects))?;
+        }
+        let losses = self.step("repairing", |disk| self.repair(&disk))?;
+        let is_whole = matches!(reading, Outcome::Sound | Outcome::OnlyChecked);
+        Ok(Verdict {
+            reading,
+            is_older: is_whole && !suspects.may_be(&self.subject.newest),
+            is_misplaced: suspects.contradiction.is_some(),
+            losses,
+        })
+    }
+
+    /// Runs a step on a disk of its own (DJ1).
+    fn step<T>(&self, name: &str, work: impl FnOnce(MemFs) -> Result<T, String>) -> Result<T, String> {
+        let mut job = Some((work, self.disk.kill()));
+        let mut outcome = None;
+        let mut run = || {
+            if let Some((work, disk)) = job.take() {
+                outcome = Some(caught(|| work(disk)));
+            }
+        };
+        let started = self.clock.monotonic();
+        let memory = match self.twist.memory {
+            Some(measure) => measure(&mut run),
+            None => {
+                run();
+                0
+            }
+        };
+        let time = self.clock.monotonic() - started;
+        let outcome = outcome.expect("it ran").map_err(|panic| format!("DJ1: {name}: panic: {panic}"))?;
+        if time > TIME_MAX {
+            return Err(format!("DJ1: {name} takes too long: {time:?}"));
+        }
+        if memory > MEMORY_BYTES_MAX + MEMORY_FACTOR * self.bytes {
+            return Err(format!("DJ1: {name} takes too much memory: {memory} bytes"));
+        }
+        outcome
+    }
+
+    /// The options of whoever works on this disk.
+    pub(super) fn builder(&self, disk: &MemFs) -> Builder {
+        builder(env(disk, self.subject.seed), self.subject.opening)
+    }
+
+    /// DJ2.
+    fn typed(&self, doing: &str, error: &Error) -> Result<(), String> {
+        match self.change.explains(error) {
+            true => Ok(()),
+            false => Err(format!("DJ2: {doing}: {error:?}")),
+        }
+    }
+
+    /// The files are as they were.
+    pub(super) fn untouched(&self, invariant: &str, doing: &str, disk: &MemFs) -> Result<(), String> {
+        match read(disk) == *self.after {
+            true => Ok(()),
+            false => Err(format!("{invariant}: {doing} has changed the files")),
+        }
+    }
+
+    /// Whether checking offline finds anything.
+    fn check_offline(&self, disk: &MemFs) -> Result<bool, String> {
+        let checked = self.builder(disk).check_offline(DIR);
+        self.untouched("DJ4", "checking offline", disk)?;
+        match checked {
+            Ok(_) if self.change.is_new => {
+                Err("AL3: checking offline finds a database where there is none".to_owned())
+            }
+            Ok(report) => Ok(!report.problems.is_empty()),
+            Err(Error::NotFound(_)) if self.change.is_new => Ok(true),
+            Err(error) => self.typed("checking offline", &error).map(|()| true),
+        }
+    }
+
+    fn dump(&self, disk: &MemFs) -> Result<(), String> {
+        let mut items = 0;
+        let options = DumpOptions::default().env(env(disk, self.subject.seed));
+        options.dump(DIR, |_| items += 1).map_err(|error| format!("DJ4: dump: {error:?}"))?;
+        self.untouched("DJ4", "a dump", disk)?;
+        match items < self.after.len() {
+            true => Err(format!("DJ4: a dump shows {items} items of {} files", self.after.len())),
+            false => Ok(()),
+        }
+    }
+
+    /// Opens and reads it.
+    fn read(&self, disk: &MemFs, suspects: &mut Suspects<'_>) -> Result<Outcome, String> {
+        let db = match self.builder(disk).open(DIR) {
+            Ok(db) => db,
+            Err(error) => {
+                self.typed("opening", &error)?;
+                return Ok(Outcome::Refused);
+            }
+        };
+        let outcome = self.read_open("reading", &db, suspects)?;
+        let is_excused = !self.change.misplaced.is_empty() && outcome != Outcome::Sound;
+        match &suspects.contradiction {
+            Some(contradiction) if !is_excused => Err(format!("DJ3: reading: {contradiction}")),
+            _ => Ok(outcome),
+        }
+    }
+
+    /// Reads it, and checks it.
+    fn read_open(&self, doing: &str, db: &Db, suspects: &mut Suspects<'_>) -> Result<Outcome, String> {
+        let errors = read_all(db, suspects);
+        errors.iter().try_for_each(|error| self.typed(doing, error))?;
+        let problems = match db.check() {
+            Ok(report) => report.problems,
+            Err(error) => {
+                self.typed("checking", &error)?;
+                vec![error.to_string()]
+            }
+        };
+        match (errors.first(), problems.first()) {
+            (Some(error), None) => Err(format!("DJ4: {doing}: a check finds nothing, but {error}")),
+            (Some(_), Some(_)) => Ok(Outcome::Part),
+            // All but the blocks of tables is looked at when it is opened.
+            (None, Some(problem)) if !self.change.touches_tables() => {
+                Err(format!("DJ4: {doing}: it opens, but a check finds {problem}"))
+            }
+            (None, Some(_)) => Ok(Outcome::OnlyChecked),
+            (None, None) => Ok(Outcome::Sound),
+        }
+    }
+
+    /// DJ4, DJ8.
+    fn compare(&self, found_offline: bool, reading: Outcome) -> Result<(), String> {
+        let found_online = reading != Outcome::Sound;
+        if found_offline != found_online && !self.change.is_new {
+            return Err(format!("DJ4: found when checked offline: {found_offline}; online: {reading:?}"));
+        }
+        if self.change.is_harmless() && found_online {
+            return Err(format!("DJ8: {reading:?}, though no file with data is another"));
+        }
+        Ok(())
+    }
+
+    /// Merges everything, closes it, and reads it again (DJ5).
+    fn merge(&self, disk: &MemFs, before: Outcome, suspects: &mut Suspects<'_>) -> Result<(), String> {
+        let open = |doing: &str| {
+            let opened = self.builder(disk).open(DIR);
+            opened.map_err(|error| format!("DJ5: {doing}: {error:?}"))
+        };
+        let db = open("opening once more")?;
+        let merged = db.compact();
+        let closed = db.close();
+        // What a misplaced part makes of a merge is not known (AL4).
+        if !self.change.misplaced.is_empty() {
+            return Ok(());
+        }
+        for (doing, outcome) in [("merging", &merged), ("closing", &closed)] {
+            if let Err(error) = outcome {
+                self.typed(doing, error)?;
+            }
+        }
+        let db = open("opening after a merge")?;
+        let after = self.read_open("reading after a merge", &db, suspects)?;
+        if let Some(contradiction) = &suspects.contradiction {
+            return Err(format!("DJ3: reading after a merge: {contradiction}"));
+        }
+        if before == Outcome::Sound && (merged.is_err() || after != Outcome::Sound) {
+            return Err(format!("DJ5: it was sound, and a merge ends with {merged:?}, and leaves {after:?}"));
+        }
+        if before == Outcome::OnlyChecked && after == Outcome::Part {
+            return Err("DJ5: it was read whole, and is not after a merge".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! Reads a database in every way, although any read may fail, and rules out the states that do not agree with what is read.
+//!
+//! ```text
+//!   states that are allowed --names, len, get of every key, walks from both ends--> those that explain it all
+//! ```
+//!
+//! RE1. All that is read is of one state: what two reads show never comes from two.
+
+use esker::{Db, Error, Keyspace};
+
+use crate::model::keys::{self, KeyNo};
+use crate::model::state::State;
+use crate::model::values::ValueNo;
+
+/// The states that may be the one that is there.
+pub(super) struct Suspects<'a> {
+    states: Vec<&'a State>,
+    /// The first thing read that none of them explained.
+    pub(super) contradiction: Option<String>,
+}
+
+impl<'a> Suspects<'a> {
+    pub(super) fn new(states: Vec<&'a State>) -> Self {
+        Suspects { states, contradiction: None }
+    }
+
+    /// Whether this state may be the one.
+    pub(super) fn may_be(&self, state: &State) -> bool {
+        self.states.iter().any(|left| left.digest() == state.digest())
+    }
+
+    /// Leaves those that fit to what was seen.
+    fn keep(&mut self, seen: impl FnOnce() -> String, fits: impl Fn(&State) -> bool) {
+        if self.contradiction.is_some() || self.states.iter().all(|state| fits(state)) {
+            return;
+        }
+        let fitting: Vec<_> = self.states.iter().copied().filter(|state| fits(state)).collect();
+        if fitting.is_empty() {
+            let left = self.states.len();
+            self.contradiction = Some(format!("{}, which none of {left} states explains", seen()));
+        } else {
+            self.states = fitting;
+        }
+    }
+}
+
+/// Reads everything; the errors.
+pub(super) fn read_all(db: &Db, suspects: &mut Suspects<'_>) -> Vec<Error> {
+    let mut errors = Vec::new();
+    let names = db.keyspaces();
+    suspects.keep(|| format!("keyspaces {names:?}"), |state| state.names().keys().eq(&names));
+    for name in &names {
+        match db.open_keyspace(name) {
+            Ok(keyspace) => read_keyspace(name, &keyspace, suspects, &mut errors),
+            Err(error) => errors.push(error),
+        }
+    }
+    errors
+}
+
+fn read_keyspace(name: &str, keyspace: &Keyspace, suspects: &mut Suspects<'_>, errors: &mut Vec<Error>) {
+    match keyspace.len() {
+        Ok(len) => {
+            let has = |state: &State| state.named(name).is_some_and(|map| map.entries().len() as u64 == len);
+            suspects.keep(|| format!("{name} has {len} keys"), has);
+        }
+        Err(error) => errors.push(error),
+    }
+    for no in (0..keys::count()).map(KeyNo) {
+        match keyspace.get(keys::key(no)) {
+            Ok(found) => {
+                let value = found.as_deref().map(ValueNo::parse);
+                let has = |state: &State| {
+                    let expected = state.named(name).and_then(|map| map.entries().get(&no).copied());
+                    // A value that nobody put is none of any state.
+                    value == expected.map(Some)
+                };
+                suspects.keep(|| format!("{name}/{} is {value:?}", shown(no)), has);
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    walk(name, keyspace, false, suspects, errors);
+    walk(name, keyspace, true, suspects, errors);
+}
+
+/// Reads all entries from one end.
+fn walk(name: &str, keyspace: &Keyspace, back: bool, suspects: &mut Suspects<'_>, errors: &mut Vec<Error>) {
+    let mut entries = keyspace.iter();
+    let mut found = Vec::new();
+    let whole = loop {
+        let next = if back { entries.next_back() } else { entries.next() };
+        match next {
+            Some(Ok((key, value))) => found.push((keys::find(&key), ValueNo::parse(&value))),
+            Some(Err(error)) => {
+                errors.push(error);
+                break false;
+            }
+            None => break true,
+        }
+    };
+    let fits = |state: &State| {
+        let Some(map) = state.named(name) else { return false };
+        let entries = map.entries().iter();
+        let mut expected: Vec<_> = entries.map(|(key, value)| (Some(*key), Some(*value))).collect();
+        if back {
+            expected.reverse();
+        }
+        expected.starts_with(&found) && (!whole || expected.len() == found.len())
+    };
+    let seen = || {
+        let end = if back { "back" } else { "front" };
+        let rest = if whole { "in all" } else { "before an error" };
+        format!("{name} from the {end}: {} entries {rest}, the last {:?}", found.len(), found.last())
+    };
+    suspects.keep(seen, fits);
+}
+
+/// A key for people.
+pub(super) fn shown(no: KeyNo) -> String {
+    let key = keys::key(no);
+    key[..key.len().min(60)].escape_ascii().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::state::Id;
+    use crate::op::Write;
+
+    #[test]
+    fn re1_what_is_read_of_two_states_is_a_contradiction() {
+        let state = |keys: u16| {
+            let mut state = State::new();
+            (0..keys).for_each(|n| state.write(Id(0), &Write::Put(KeyNo(n), ValueNo::new(4, u32::from(n)))));
+            state
+        };
+        let states = [state(3), state(2), state(1)];
+        let mut suspects = Suspects::new(states.iter().collect());
+        let has = |n: u16, state: &State| {
+            state.named("default").is_some_and(|map| map.entries().contains_key(&KeyNo(n)))
+        };
+        suspects.keep(String::new, |state| has(0, state));
+        assert!(suspects.may_be(&states[2]));
+        suspects.keep(String::new, |state| has(1, state));
+        assert!(!suspects.may_be(&states[2]) && suspects.may_be(&states[0]));
+        assert_eq!(suspects.contradiction, None);
+        suspects.keep(|| "no first key".to_owned(), |state| !has(0, state));
+        assert!(suspects.contradiction.is_some_and(|text| text.contains("no first key")));
+    }
+}

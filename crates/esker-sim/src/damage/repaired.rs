@@ -1,0 +1,202 @@
+//! What must hold of a repair: see DJ6 to DJ8 in judge.rs.
+//!
+//! ```text
+//!   damaged files --repair--> another directory --open, read, check--> Contents
+//!                        `--> report: what is lost      each difference from an allowed state is in it
+//! ```
+//!
+//! RD1. Keyspaces are told by the numbers that they have in the undamaged database; those that are not in it, by name.
+//! RD2. Without a whole manifest nothing tells another database's tables and segments from the own ones: their values may
+//!      come back, too.
+
+use std::collections::BTreeMap;
+
+use esker::{Error, KeyspaceId, LostKeys, RepairReport, RepairedKeyspace};
+use esker_env::{Fs, MemFs};
+
+use super::files::Role;
+use super::judge::Judge;
+use super::reading::shown;
+use super::subject::Subject;
+use crate::model::keys::{self, KeyNo};
+use crate::model::state::{Contents, Id, Map, State};
+use crate::model::values::ValueNo;
+use crate::world::DIR;
+use crate::world::read::contents;
+
+/// Where a repair puts its database.
+const TARGET: &str = "repaired";
+
+impl Judge<'_> {
+    /// Repairs it: the number of losses, if there was anything to repair.
+    pub(super) fn repair(&self, disk: &MemFs) -> Result<Option<u64>, String> {
+        let repaired = self.builder(disk).repair(DIR, TARGET);
+        self.untouched("DJ6", "a repair", disk)?;
+        let mut report = match repaired {
+            Ok(report) => report,
+            Err(error) => return self.refused(disk, &error).map(|()| None),
+        };
+        let found = self.examine(disk, &report)?;
+        let losses = report.losses.len() as u64;
+        if self.change.is_harmless() && losses > 0 {
+            return Err(format!("DJ8: repairing: no file with data is another, but {:#?}", report.losses));
+        }
+        if self.twist.hides_losses {
+            report.losses.clear();
+        }
+        // What is believed in the place of another is not told (AL4).
+        if self.change.misplaced.is_empty() {
+            self.explained(&report, &found)?;
+        }
+        Ok(Some(losses))
+    }
+
+    /// A repair that fails has a reason, and leaves nothing.
+    fn refused(&self, disk: &MemFs, error: &Error) -> Result<(), String> {
+        let left = disk.list_dir(TARGET.as_ref()).unwrap_or_default();
+        if !left.is_empty() {
+            return Err(format!("DJ6: a repair that fails leaves {left:?}: {error:?}"));
+        }
+        let names = disk.list_dir(DIR.as_ref()).unwrap_or_default();
+        let holds_data = |name: &String| matches!(Role::of(name), Role::Table | Role::Segment);
+        match error {
+            Error::NotFound(_) if !names.iter().any(holds_data) => Ok(()),
+            Error::UnsupportedVersion { .. } if self.change.explains(error) => Ok(()),
+            _ => Err(format!("DJ6: repairing: {error:?}")),
+        }
+    }
+
+    /// What was repaired is sound, and holds what the report says.
+    fn examine(&self, disk: &MemFs, report: &RepairReport) -> Result<Contents, String> {
+        let failed = |doing: &str, error: Error| format!("DJ6: {doing} what was repaired: {error:?}");
+        let opened = self.builder(disk).create_if_missing(false).open(TARGET);
+        let db = opened.map_err(|error| failed("opening", error))?;
+        let found = contents(&db, true).map_err(|error| failed("reading", error))?;
+        let online = db.check().map_err(|error| failed("checking", error))?;
+        db.close().map_err(|error| failed("closing", error))?;
+        let offline = self.builder(disk).check_offline(TARGET);
+        let offline = offline.map_err(|error| failed("checking offline", error))?;
+        let problems: Vec<_> = online.problems.iter().chain(&offline.problems).collect();
+        if !problems.is_empty() {
+            return Err(format!("DJ6: what was repaired is not sound: {problems:#?}"));
+        }
+        let said: Vec<_> = report.keyspaces.iter().map(|k| (k.name.clone(), k.keys)).collect();
+        let count = |(name, map): (&String, &Map)| (name.clone(), map.entries().len() as u64);
+        let is: Vec<_> = found.iter().map(count).collect();
+        match said == is {
+            true => Ok(found),
+            false => Err(format!("DJ6: the report says {said:?}, and there is {is:?}")),
+        }
+    }
+
+    /// DJ7: of some state that is allowed, each difference is told.
+    fn explained(&self, report: &RepairReport, found: &Contents) -> Result<(), String> {
+        let nobody = BTreeMap::new();
+        let own = self.change.states(self.subject).into_iter().map(|state| (state, &self.subject.ids));
+        let foreign = self.change.foreign_states(self.donor).into_iter().map(|state| (state, &nobody));
+        let mut first = None;
+        for (state, ids) in own.chain(foreign) {
+            match self.unexplained(state, ids, report, found) {
+                None => return Ok(()),
+                Some(difference) => {
+                    first.get_or_insert(difference);
+                }
+            }
+        }
+        let (first, losses, notes) = (first.unwrap_or_default(), &report.losses, &report.notes);
+        Err(format!("DJ7: repairing: {first}; the losses: {losses:#?}; the notes: {notes:#?}"))
+    }
+
+    /// The first difference from this state that the report does not explain.
+    fn unexplained(
+        &self,
+        state: &State,
+        ids: &BTreeMap<Id, KeyspaceId>,
+        report: &RepairReport,
+        found: &Contents,
+    ) -> Option<String> {
+        let names_lost = report.losses.iter().any(|loss| loses_names(&loss.keys));
+        let mut known = Vec::new();
+        for (name, id) in state.names() {
+            let repaired = counterpart(name, ids.get(id), report);
+            if repaired.is_none_or(|keyspace| keyspace.name != *name) && !names_lost {
+                return Some(format!("{name:?} is {repaired:?}"));
+            }
+            known.extend(repaired.map(|keyspace| keyspace.name.as_str()));
+            let map = repaired.and_then(|keyspace| found.get(&keyspace.name));
+            let number = ids.get(id).copied().or(repaired.map(|keyspace| keyspace.id));
+            let difference = self.difference(*id, number, &state.map(*id), map, report);
+            if let Some(difference) = difference {
+                return Some(format!("{name}/{difference}"));
+            }
+        }
+        let unknown = |(name, _): &(&String, &Map)| !known.contains(&name.as_str());
+        found.iter().filter(unknown).find_map(|(name, map)| {
+            if !names_lost {
+                return Some(format!("keyspace {name:?} comes from nowhere"));
+            }
+            let never = map.entries().iter().find(|(key, value)| !self.had(None, **key, **value))?;
+            Some(format!("{name}/{} has a value that no key like it had", shown(*never.0)))
+        })
+    }
+
+    /// The first key of a keyspace whose difference is not told, or whose value is one that it never had.
+    fn difference(
+        &self,
+        id: Id,
+        number: Option<KeyspaceId>,
+        expected: &Map,
+        map: Option<&Map>,
+        report: &RepairReport,
+    ) -> Option<String> {
+        let nothing = Map::default();
+        let (expected, found) = (expected.entries(), map.unwrap_or(&nothing).entries());
+        // A keyspace whose number nobody knows is gone as a whole.
+        let told = |key: KeyNo| {
+            number.is_none_or(|number| {
+                report.losses.iter().any(|loss| loss.keys.may_hold(number, keys::key(key)))
+            })
+        };
+        let all = expected.keys().chain(found.keys()).copied();
+        for key in all.filter(|key| expected.get(key) != found.get(key)) {
+            if !told(key) {
+                let (shown, is, was) = (shown(key), found.get(&key), expected.get(&key));
+                return Some(format!("{shown} is {is:?}, expected {was:?}, and is not among the losses"));
+            }
+            if let Some(value) = found.get(&key).filter(|value| !self.had(Some(id), key, **value)) {
+                return Some(format!("{} is {value:?}, which it never was", shown(key)));
+            }
+        }
+        None
+    }
+
+    /// Whether the key of this keyspace, or of any, ever had the value.
+    fn had(&self, id: Option<Id>, key: KeyNo, value: ValueNo) -> bool {
+        let holds = |map: &Map| map.entries().get(&key) == Some(&value);
+        let any = |state: &State| state.names().values().any(|id| holds(&state.map(*id)));
+        let own = |state: &State| id.map_or_else(|| any(state), |id| holds(&state.map(id)));
+        // RD2.
+        let foreign = |donor: &Subject| donor.chronicle.iter().any(any);
+        self.subject.chronicle.iter().any(own) || self.donor.is_some_and(foreign)
+    }
+}
+
+/// The keyspace of the new database that was this one (RD1).
+fn counterpart<'r>(
+    name: &str,
+    number: Option<&KeyspaceId>,
+    report: &'r RepairReport,
+) -> Option<&'r RepairedKeyspace> {
+    report.keyspaces.iter().find(|keyspace| match number {
+        Some(number) => keyspace.id == *number,
+        None => keyspace.name == name,
+    })
+}
+
+/// Whether names of keyspaces may be among what is lost.
+fn loses_names(keys: &LostKeys) -> bool {
+    match keys {
+        LostKeys::Names | LostKeys::Any => true,
+        LostKeys::Between(low, _) => low.as_ref().is_none_or(|(id, _)| *id == KeyspaceId::CATALOG),
+    }
+}

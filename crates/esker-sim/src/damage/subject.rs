@@ -1,0 +1,242 @@
+//! The database that is damaged, and what the model knows of it.
+//!
+//! ```text
+//!   seed --generate.rs--> calm operations --World--> close, drop or kill --> files, states in the order of commits
+//!                                            `--> the files at some earlier moments
+//! ```
+//!
+//! SU1. The undamaged files hold the newest state: they are opened once, and what is found is one that the history allows.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use esker::{DumpOptions, DumpValue, KeyspaceId};
+use fastrand::Rng;
+
+use super::draw::Drawing;
+use super::files::{Files, disk, env, last_segment, path, read};
+use super::harm::Harm;
+use crate::generate::generate;
+use crate::model::state::{Id, State};
+use crate::op::{End, Mishap, Op, Opening, Restart};
+use crate::world::read::contents;
+use crate::world::{DIR, Left, World, builder};
+
+/// What tells the choices of a campaign from those of the generator, which has the same seed.
+const SALT: u64 = 0xDA3A_6E00_0000_0000;
+/// Moments whose files are kept, next to those at restarts.
+const MOMENTS: usize = 2;
+
+/// How a seed's database is made.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) opening: Opening,
+    pub(super) ops: Vec<Op>,
+    end: End,
+    /// Before so many operations the files are kept.
+    moments: BTreeSet<usize>,
+}
+
+impl Plan {
+    /// The plan of a seed, of so many operations or, without those that make calls fail, fewer.
+    pub(super) fn of(seed: u64, ops: usize) -> Plan {
+        let (opening, ops) = generate(seed, ops);
+        let ops: Vec<_> = ops.into_iter().filter_map(calm).collect();
+        let mut rng = Rng::with_seed(seed ^ SALT);
+        let end = [End::Close, End::Drop, End::Kill, End::Kill][rng.usize(0..4)];
+        let is_restart = |op: &Op| matches!(op, Op::Restart(_) | Op::RestartIn { .. });
+        let mut restarts: Vec<_> = (0..ops.len()).filter(|n| is_restart(&ops[*n])).collect();
+        rng.shuffle(&mut restarts);
+        let around = restarts.iter().take(MOMENTS).flat_map(|n| [*n, n + 1]);
+        let others: Vec<_> = (0..MOMENTS).map(|_| rng.usize(0..ops.len().max(1))).collect();
+        let moments = around.chain(others).collect();
+        Plan { seed, opening, ops, end, moments }
+    }
+
+    /// The same with other operations.
+    pub(super) fn with_ops(&self, ops: &[Op]) -> Plan {
+        Plan { ops: ops.to_vec(), ..self.clone() }
+    }
+
+    /// Makes the database. `done` counts the operations.
+    ///
+    /// # Panics
+    /// If it disagrees with the model before anything is damaged.
+    pub(super) fn subject(&self, done: &AtomicU64) -> Subject {
+        let mut world = World::new(self.seed, None);
+        world.start(self.opening);
+        let (mut chronicle, mut moments) = (Chronicle::default(), Vec::new());
+        for (n, op) in self.ops.iter().enumerate() {
+            if self.moments.contains(&n) {
+                moments.push((n, read(&world.image())));
+            }
+            done.fetch_add(1, Ordering::Relaxed);
+            world.perform(op);
+            chronicle.add(world.newest());
+        }
+        self.examine(world.leave(self.end), chronicle, moments)
+    }
+
+    /// Finds out what the undamaged files hold (SU1).
+    fn examine(&self, left: Left, mut chronicle: Chronicle, moments: Vec<(usize, Files)>) -> Subject {
+        let mut history = left.history;
+        let states = history.states();
+        let opened = builder(env(&left.disk.kill(), self.seed), self.opening).open(DIR);
+        let db = opened.unwrap_or_else(|error| panic!("SU1: the undamaged database: {error}"));
+        let found = contents(&db, true);
+        let found = found.unwrap_or_else(|error| panic!("SU1: the undamaged database: {error}"));
+        if let Err(complaint) = history.recovered(&found, left.reach) {
+            panic!("SU1: {complaint}");
+        }
+        let newest = history.newest().clone();
+        let shown = states.iter().rposition(|state| state.digest() == newest.digest());
+        let mut recent = states;
+        // A commit in doubt stands behind all others.
+        recent.truncate(shown.map_or(recent.len(), |at| at + 1));
+        recent.reverse();
+        begin_with(&mut recent, &newest);
+        chronicle.add(&newest);
+
+        let files = read(&left.disk);
+        let tail_commits = last_segment(&files).map_or(0, |name| commits_in(&files, name));
+        Subject {
+            seed: self.seed,
+            opening: self.opening,
+            ids: ids(self, &files, &newest),
+            closed: !matches!(self.end, End::Kill),
+            newest,
+            recent,
+            chronicle: chronicle.states,
+            tail_commits,
+            files,
+            moments,
+        }
+    }
+
+    /// The harms of the seed.
+    pub(super) fn harms(&self, subject: &Subject, donor: &Donor) -> Vec<Harm> {
+        Drawing::new(Rng::with_seed(self.seed ^ SALT.rotate_left(32)), subject, donor).harms()
+    }
+}
+
+/// The operation without calls that fail; none if nothing of it is left.
+fn calm(op: Op) -> Option<Op> {
+    let calm = |mut restart: Restart| {
+        restart.mishaps.retain(|mishap| matches!(mishap, Mishap::End { .. }));
+        restart
+    };
+    match op {
+        Op::Fault(_) | Op::DiskFull(_) | Op::Mend(_) => None,
+        Op::Restart(restart) => Some(Op::Restart(calm(restart))),
+        Op::RestartIn { after, keep, restart } => {
+            Some(Op::RestartIn { after, keep, restart: calm(restart) })
+        }
+        op => Some(op),
+    }
+}
+
+/// Sees to it that the first of the states is the newest.
+fn begin_with(recent: &mut Vec<State>, newest: &State) {
+    if recent.first().is_none_or(|state| state.digest() != newest.digest()) {
+        recent.insert(0, newest.clone());
+    }
+}
+
+/// The numbers that the engine gives to the keyspaces of the newest state: a repair tells them.
+fn ids(plan: &Plan, files: &Files, newest: &State) -> BTreeMap<Id, KeyspaceId> {
+    let disk = disk(files);
+    let report = builder(env(&disk, plan.seed), plan.opening).repair(DIR, "numbered");
+    let report = report.unwrap_or_else(|error| panic!("SU1: repair of the undamaged database: {error}"));
+    assert!(report.losses.is_empty(), "SU1: repair of the undamaged database loses {:#?}", report.losses);
+    let number = |keyspace: &esker::RepairedKeyspace| {
+        newest.names().get(&keyspace.name).map(|id| (*id, keyspace.id))
+    };
+    report.keyspaces.iter().filter_map(number).collect()
+}
+
+/// How many commits end in a segment.
+fn commits_in(files: &Files, segment: &str) -> usize {
+    let ends = |value: &DumpValue| matches!(value, DumpValue::Text(kind) if kind == "full" || kind == "last");
+    let disk = disk(files);
+    let mut commits = 0;
+    let shown = DumpOptions::default().env(env(&disk, 0)).entries(false).dump(path(segment), |item| {
+        let ends_commit = item.fields.iter().any(|(name, value)| *name == "kind" && ends(value));
+        commits += usize::from(item.kind == "record" && ends_commit);
+    });
+    shown.unwrap_or_else(|error| panic!("SU1: dump of the undamaged log: {error}"));
+    commits
+}
+
+/// All states that a database had, each once, oldest first.
+struct Chronicle {
+    states: Vec<State>,
+    digests: BTreeSet<u64>,
+}
+
+impl Default for Chronicle {
+    /// That of a new database.
+    fn default() -> Self {
+        let mut chronicle = Chronicle { states: Vec::new(), digests: BTreeSet::new() };
+        chronicle.add(&State::new());
+        chronicle
+    }
+}
+
+impl Chronicle {
+    fn add(&mut self, state: &State) {
+        if self.digests.insert(state.digest()) {
+            self.states.push(state.clone());
+        }
+    }
+}
+
+/// A database to damage.
+pub(super) struct Subject {
+    pub(super) seed: u64,
+    pub(super) opening: Opening,
+    pub(super) files: Files,
+    /// The files before so many operations.
+    pub(super) moments: Vec<(usize, Files)>,
+    pub(super) newest: State,
+    /// The states since the last opening, newest first.
+    pub(super) recent: Vec<State>,
+    /// All that it ever had; the first is that of a new database.
+    pub(super) chronicle: Vec<State>,
+    /// The log has an end, and the manifest knows it.
+    pub(super) closed: bool,
+    /// Commits that end in the log's last segment.
+    pub(super) tail_commits: usize,
+    /// The numbers of the newest state's keyspaces.
+    pub(super) ids: BTreeMap<Id, KeyspaceId>,
+}
+
+impl Subject {
+    /// For a canary: the state before the newest commit passes for the newest.
+    pub(super) fn forget_newest_commit(&mut self) {
+        let newest = self.newest.digest();
+        if let Some(older) = self.chronicle.iter().rev().find(|state| state.digest() != newest) {
+            self.newest = older.clone();
+            self.recent = vec![older.clone()];
+        }
+    }
+}
+
+/// Another database, whose files are put among those of the one that is damaged; made when it is asked for.
+pub(super) struct Donor {
+    plan: Plan,
+    subject: OnceCell<Subject>,
+}
+
+impl Donor {
+    /// The other database of a seed.
+    pub(super) fn of(seed: u64, ops: usize) -> Donor {
+        Donor { plan: Plan::of(!seed, ops / 2), subject: OnceCell::new() }
+    }
+
+    /// The database.
+    pub(super) fn get(&self) -> &Subject {
+        self.subject.get_or_init(|| self.plan.subject(&AtomicU64::new(0)))
+    }
+}
