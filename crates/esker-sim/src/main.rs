@@ -4,6 +4,7 @@
 //!   run     seed after seed, until one fails, they are through, or time is up
 //!   replay  one seed: twice, to see that it repeats itself; if it fails, the shortest failing part
 //!   sweep   something wrong at each single call of a fixed workload, or at one of them
+//!   damage  seed after seed, or one of them: a database whose files are harmed
 //! ```
 
 use std::ops::Range;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use esker_env::{Clock, SystemClock};
+use esker_sim::damage::{self, Figures, Twist};
 use esker_sim::report::{describe, describe_position};
 use esker_sim::runner::{Sabotage, run_seed};
 use esker_sim::sweep::{Kind, sample};
@@ -30,6 +32,8 @@ Examples:
   esker-sim sweep                         everything at every call: some minutes
   esker-sim sweep deaths --sample 500     one kind, 500 positions
   esker-sim sweep deaths --at 17          one position again
+  esker-sim damage --seconds 60           databases with harmed files, as many as fit into a minute
+  esker-sim damage 17                     one again; a failure is made as short as it can be
 ";
 
 /// Proves that nothing acknowledged is lost, by simulation.
@@ -75,6 +79,21 @@ enum Command {
         #[arg(long, value_name = "N", requires = "kinds", conflicts_with = "sample")]
         at: Option<u64>,
     },
+    /// Harms the files of a database, and judges all that can be done with it.
+    Damage {
+        /// Only this seed, twice, to see that it repeats itself.
+        #[arg(value_name = "SEED", conflicts_with_all = ["seeds", "seconds"])]
+        seed: Option<u64>,
+        /// The seeds, from A to before B.
+        #[arg(long, value_name = "A..B", value_parser = seeds)]
+        seeds: Option<Range<u64>>,
+        /// Stop after so many seconds. Without it and without --seeds: 60.
+        #[arg(long, value_name = "S")]
+        seconds: Option<u64>,
+        /// Operations that make each database.
+        #[arg(long, value_name = "N", default_value_t = 300)]
+        ops: usize,
+    },
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
@@ -104,6 +123,11 @@ fn main() -> ExitCode {
         Command::Sweep { kinds, sample, at: None } => {
             let kinds = if kinds.is_empty() { Kind::ALL.to_vec() } else { kinds };
             kinds.into_iter().all(|kind| sweep(kind, sample))
+        }
+        Command::Damage { seed: Some(seed), ops, .. } => replay_damage(seed, ops),
+        Command::Damage { seed: None, seeds, seconds, ops } => {
+            let seconds = seconds.or(seeds.is_none().then_some(60));
+            damage(seeds.unwrap_or(0..1_000_000_000), ops, seconds)
         }
     };
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -142,35 +166,80 @@ fn print(tally: &Tally, time: Duration) {
     );
 }
 
-fn run(seeds: Range<u64>, ops: usize, seconds: Option<u64>) -> bool {
+/// Runs seed after seed, until one fails, they are through, or time is up; the time that it took, if all were well. `each`
+/// says something for the bar, or all that is to be said of a failure.
+fn campaign(
+    seeds: Range<u64>,
+    seconds: Option<u64>,
+    mut each: impl FnMut(u64, Duration) -> Result<String, String>,
+) -> Option<Duration> {
     let clock = SystemClock::new();
     let bar = match seconds {
         Some(seconds) => bar(seconds, "seconds"),
         None => bar(seeds.end - seeds.start, "seeds"),
     };
-    let mut total = Tally::default();
     let (first, mut count) = (seeds.start, 0);
     for seed in seeds {
         let elapsed = clock.monotonic();
         if seconds.is_some_and(|seconds| elapsed.as_secs() >= seconds) {
             break;
         }
-        match run_seed(seed, ops, Sabotage::default()) {
-            Ok(tally) => total.add(&tally),
+        match each(seed, elapsed) {
+            Ok(message) => bar.set_message(format!("seed {seed}, {message},")),
             Err(failure) => {
                 bar.finish_and_clear();
-                println!("{}", describe(seed, ops, &failure));
-                return false;
+                println!("{failure}");
+                return None;
             }
         }
         count += 1;
         bar.set_position(if seconds.is_some() { elapsed.as_secs() } else { count });
-        bar.set_message(format!("seed {seed}, {} operations a minute,", per_minute(total.ops, elapsed)));
     }
     bar.finish_and_clear();
-    println!("{count} seeds from {first} on, all well, in {:.1} s", clock.monotonic().as_secs_f64());
-    print(&total, clock.monotonic());
-    true
+    let time = clock.monotonic();
+    println!("{count} seeds from {first} on, all well, in {:.1} s", time.as_secs_f64());
+    Some(time)
+}
+
+fn run(seeds: Range<u64>, ops: usize, seconds: Option<u64>) -> bool {
+    let mut total = Tally::default();
+    let time = campaign(seeds, seconds, |seed, elapsed| {
+        let tally = run_seed(seed, ops, Sabotage::default());
+        total.add(&tally.map_err(|failure| describe(seed, ops, &failure))?);
+        Ok(format!("{} operations a minute", per_minute(total.ops, elapsed)))
+    });
+    time.inspect(|time| print(&total, *time)).is_some()
+}
+
+fn damage(seeds: Range<u64>, ops: usize, seconds: Option<u64>) -> bool {
+    let mut total = Figures::default();
+    let time = campaign(seeds, seconds, |seed, elapsed| {
+        let figures = damage::run(seed, ops, Twist::default());
+        total.add(&figures.map_err(|failure| damage::report::describe(seed, ops, &failure))?);
+        Ok(format!("{} databases a minute", per_minute(total.databases, elapsed)))
+    });
+    time.inspect(|_| println!("  {total}")).is_some()
+}
+
+fn replay_damage(seed: u64, ops: usize) -> bool {
+    let all = || (damage::harms(seed, ops), damage::run(seed, ops, Twist::default()));
+    let (one, two) = (all(), all());
+    if one != two {
+        println!("seed {seed} does not repeat itself:\n  {one:?}\n  {two:?}");
+        return false;
+    }
+    match one {
+        (harms, Ok(figures)) => {
+            println!("seed {seed}: all well, twice the same, after these harms:");
+            harms.iter().flatten().for_each(|harm| println!("  {harm}"));
+            println!("  {figures}");
+            true
+        }
+        (_, Err(failure)) => {
+            println!("{}", damage::report::describe(seed, ops, &failure));
+            false
+        }
+    }
 }
 
 fn replay(seed: u64, ops: usize) -> bool {
@@ -272,5 +341,16 @@ mod tests {
             assert_eq!(kinds, [kind]);
         }
         assert!(Args::try_parse_from(["esker-sim", "sweep", "--at", "17"]).is_err(), "at 17 of what?");
+    }
+
+    #[test]
+    fn the_command_that_a_failed_damage_prints_replays_it() {
+        let failure = Failure { cause: "x".to_owned(), ops: 3 };
+        let text = damage::report::describe(17, 20, &failure);
+        let command = text.lines().find_map(|line| line.strip_prefix("replay: ")).expect("a command");
+        let parsed = Args::try_parse_from(command.split(' ')).map(|args| args.command);
+        let is_it = matches!(parsed, Ok(Command::Damage { seed: Some(17), ops: 20, .. }));
+        assert!(is_it && text.contains("the harms:\n  "), "{text}");
+        assert!(Args::try_parse_from(["esker-sim", "damage", "17", "--seconds", "5"]).is_err());
     }
 }

@@ -1,0 +1,130 @@
+//! A short campaign of damage, and judges that are deceived and must notice.
+//!
+//! The long form: `cargo run --release -p esker-sim -- damage --seconds 600`.
+
+#[path = "../../esker/tests/common/memory.rs"]
+mod memory;
+
+use std::sync::Arc;
+
+use esker::{DumpOptions, DumpValue};
+use esker_env::{Env, Fs, MemFs, OpenOptions};
+use esker_sim::damage::report::describe;
+use esker_sim::damage::{Edit, Figures, Files, Harm, Kind, Twist, harms, run};
+
+const SEEDS: u64 = 32;
+const OPS: usize = 250;
+
+fn measured(work: &mut dyn FnMut()) -> usize {
+    memory::peak_of(work)
+}
+
+/// What the judge finds wrong with each of the seeds.
+fn complaints(seeds: u64, twist: Twist) -> Vec<String> {
+    (0..seeds).filter_map(|seed| run(seed, OPS, twist).err()).map(|failure| failure.cause).collect()
+}
+
+#[test]
+fn damaged_databases_are_read_right_or_not_at_all() {
+    let mut total = Figures::default();
+    for seed in 0..SEEDS {
+        match run(seed, OPS, Twist { memory: Some(measured), ..Twist::default() }) {
+            Ok(figures) => total.add(&figures),
+            Err(failure) => panic!("{}", describe(seed, OPS, &failure)),
+        }
+    }
+    println!("{total}");
+    // What is not done cannot fail.
+    assert!(total.harms.values().sum::<u64>() > SEEDS && total.harms.len() > Kind::ALL.len() / 2, "{total}");
+    assert!(total.refused > SEEDS / 6 && total.sound > 0 && total.repairs > SEEDS / 2, "{total}");
+    assert!(total.losses > 0, "{total}");
+}
+
+#[test]
+fn da1_the_same_seed_gives_the_same_harms_and_figures() {
+    for seed in 100..106 {
+        let once = || (harms(seed, OPS), run(seed, OPS, Twist::default()));
+        assert_eq!(once(), once(), "seed {seed}");
+    }
+}
+
+#[test]
+fn every_kind_of_harm_is_drawn() {
+    let drawn = |seed| harms(seed, 100).unwrap_or_else(|failure| panic!("{}", failure.cause));
+    let all: Vec<Harm> = (0..120).flat_map(drawn).collect();
+    for kind in Kind::ALL {
+        assert!(all.iter().any(|harm| harm.kind() == kind), "{} is never drawn", kind.name());
+    }
+}
+
+#[test]
+fn canary_a_state_that_is_one_commit_older_is_noticed() {
+    let unharmed = Twist { harms: Some(|_| Vec::new()), ..Twist::default() };
+    assert_eq!(complaints(6, unharmed), Vec::<String>::new());
+    let found = complaints(6, Twist { hides_newest: true, ..unharmed });
+    assert!(found.len() == 6 && found.iter().all(|text| text.contains("DJ3")), "{found:#?}");
+}
+
+/// Changes the last byte of each value in the blocks of tables that are not compressed, and makes their checksums fit.
+fn forged(files: &Files) -> Vec<Harm> {
+    let disk = MemFs::new();
+    let dir = std::path::Path::new("forged");
+    disk.create_dir_all(dir).expect("memory");
+    let mut forged = Vec::new();
+    for (name, bytes) in files.iter().filter(|(name, _)| name.ends_with(".sst")) {
+        let path = dir.join(name);
+        disk.open(&path, OpenOptions::create()).and_then(|file| file.write_all_at(bytes, 0)).expect("memory");
+        let mut block = 0..0;
+        let env = Env::simulated(Arc::new(disk.clone()), 0);
+        let mut places = Vec::new();
+        let shown = DumpOptions::default().env(env).dump(&path, |item| {
+            let field = |name: &str| item.fields.iter().find(|field| field.0 == name).map(|field| &field.1);
+            match (item.kind, field("bytes"), field("value")) {
+                ("block", Some(DumpValue::Number(len)), _) => {
+                    block = item.offset as usize..(item.offset + len) as usize;
+                }
+                ("put", _, Some(DumpValue::Bytes(value))) => places.push((block.clone(), value.clone())),
+                _ => {}
+            }
+        });
+        shown.expect("a sound table");
+        let mut table = bytes.clone();
+        for (block, value) in places.into_iter().filter(|(_, value)| value.len() > 8) {
+            let (payload_end, crc_at) = (block.end - 5, block.end - 4);
+            let stored = &table[block.start..payload_end];
+            let at = stored.windows(value.len()).position(|window| window == value);
+            // The byte behind the payload says how it is compressed.
+            let Some(at) = at.filter(|_| table[payload_end] == 0) else { continue };
+            table[block.start + at + value.len() - 1] ^= 1;
+            let crc = crc32c::crc32c(&table[block.start..crc_at]).to_le_bytes();
+            table[crc_at..block.end].copy_from_slice(&crc);
+        }
+        if table != *bytes {
+            let edit = Edit::Put(name.clone(), table);
+            forged.push(Harm::new(Kind::Overwrite, format!("values in {name}"), edit));
+        }
+    }
+    forged
+}
+
+#[test]
+fn canary_values_that_are_others_and_have_fitting_checksums_are_noticed() {
+    let found = complaints(16, Twist { harms: Some(forged), ..Twist::default() });
+    // Not every database has live values in tables that are not compressed.
+    let wrong = found.iter().filter(|text| text.contains("DJ3")).count();
+    assert!(wrong >= 3, "{found:#?}");
+}
+
+/// Removes all tables.
+fn without_tables(files: &Files) -> Vec<Harm> {
+    let tables = files.keys().filter(|name| name.ends_with(".sst")).cloned();
+    tables.map(|name| Harm::new(Kind::Delete, name.clone(), Edit::Delete(name))).collect()
+}
+
+#[test]
+fn canary_losses_that_are_not_told_are_noticed() {
+    let told = Twist { harms: Some(without_tables), ..Twist::default() };
+    assert_eq!(complaints(16, told), Vec::<String>::new());
+    let found = complaints(16, Twist { hides_losses: true, ..told });
+    assert!(found.len() >= 4 && found.iter().all(|text| text.contains("DJ7")), "{found:#?}");
+}
