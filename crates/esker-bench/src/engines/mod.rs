@@ -8,7 +8,7 @@ mod canary;
 mod canopydb;
 mod esker;
 mod fjall;
-mod go;
+pub(crate) mod go;
 mod libmdbx;
 mod lmdb;
 mod persy;

@@ -85,7 +85,10 @@ impl Change {
         if self.manifest {
             std::iter::once(&subject.newest).chain(subject.chronicle.iter().rev()).collect()
         } else if self.tail && !subject.closed {
-            subject.recent.iter().take(subject.tail_commits + 1).collect()
+            // What the last opening found may stand in the same segment.
+            let earlier = subject.chronicle.iter().rev().take(subject.tail_commits + 1);
+            let earlier = earlier.filter(|_| subject.recent.len() <= subject.tail_commits);
+            subject.recent.iter().take(subject.tail_commits + 1).chain(earlier).collect()
         } else {
             vec![&subject.newest]
         }

@@ -232,7 +232,8 @@ impl<'a> Drawing<'a> {
     }
 
     fn add(&mut self) -> Option<Harm> {
-        let name = self.name(ROLES[self.rng.usize(0..ROLES.len())])?;
+        let role = ROLES[self.rng.usize(0..ROLES.len())];
+        let name = self.name(role)?;
         let len = self.length(RANGE_BYTES_MAX);
         let (what, bytes) = self.filling(len);
         let text = format!("{name}, {len} bytes of {what}");

@@ -38,7 +38,8 @@ fn shortest(seed: u64, ops: usize, all: &[Harm], failure: &Failure) -> String {
         run(left, harms).is_err_and(|failure| gist(&failure.cause) == gist_of_all)
     };
     if !fails(&plan.ops, all) {
-        return "these harms do not make it fail like this again: something is not deterministic\n".to_owned();
+        return "these harms do not make it fail like this again: something is not deterministic\n"
+            .to_owned();
     }
     let needed = shrink(all, TRIES, |harms| fails(&plan.ops, harms));
     let short = shrink(&plan.ops, TRIES, |left| fails(left, &needed));

@@ -97,6 +97,8 @@ impl Plan {
         recent.truncate(shown.map_or(recent.len(), |at| at + 1));
         recent.reverse();
         begin_with(&mut recent, &newest);
+        // What changes nothing may have no commit.
+        recent.dedup_by_key(|state| state.digest());
         chronicle.add(&newest);
 
         let files = read(&left.disk);
@@ -130,9 +132,7 @@ fn calm(op: Op) -> Option<Op> {
     match op {
         Op::Fault(_) | Op::DiskFull(_) | Op::Mend(_) => None,
         Op::Restart(restart) => Some(Op::Restart(calm(restart))),
-        Op::RestartIn { after, keep, restart } => {
-            Some(Op::RestartIn { after, keep, restart: calm(restart) })
-        }
+        Op::RestartIn { after, keep, restart } => Some(Op::RestartIn { after, keep, restart: calm(restart) }),
         op => Some(op),
     }
 }
@@ -150,9 +150,8 @@ fn ids(plan: &Plan, files: &Files, newest: &State) -> BTreeMap<Id, KeyspaceId> {
     let report = builder(env(&disk, plan.seed), plan.opening).repair(DIR, "numbered");
     let report = report.unwrap_or_else(|error| panic!("SU1: repair of the undamaged database: {error}"));
     assert!(report.losses.is_empty(), "SU1: repair of the undamaged database loses {:#?}", report.losses);
-    let number = |keyspace: &esker::RepairedKeyspace| {
-        newest.names().get(&keyspace.name).map(|id| (*id, keyspace.id))
-    };
+    let number =
+        |keyspace: &esker::RepairedKeyspace| newest.names().get(&keyspace.name).map(|id| (*id, keyspace.id));
     report.keyspaces.iter().filter_map(number).collect()
 }
 
