@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use common::damage::{Golden, path, read, records, replace};
 use common::{dir, simulated, tiny};
-use esker::{Durability, Error};
-use esker_env::{Env, Fs, MemFs};
+use esker::{BackgroundStep, Durability, Error};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind};
 
 #[test]
 fn k1_nothing_is_found_while_others_write() {
@@ -190,5 +190,43 @@ fn k2_foreign_and_renamed_segments_of_the_log_are_found_while_the_database_is_op
         assert!(found.iter().any(|p| p.contains(&***name) && p.contains("missing")), "{found:#?}");
         fs.rename(&prepared, &path(name)).unwrap();
         assert_eq!(db.check().unwrap().problems, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn k2_what_cannot_be_read_is_told_as_that_and_not_as_damage() {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let builder = simulated(Arc::new(fs.clone())).stepped().memory(16 << 20).memtable_bytes(4 << 20);
+    let db = builder.open(dir()).unwrap();
+    let keyspace = db.default_keyspace();
+    for n in 0..1000u32 {
+        keyspace.put(n.to_be_bytes(), vec![b'v'; 1000]).unwrap();
+    }
+    // A file for the segment to come is named before it is a segment.
+    db.step(BackgroundStep::PrepareLog).unwrap();
+    let (mut told, mut nth) = (0, 0);
+    loop {
+        nth += 1;
+        for times in [1, u64::MAX] {
+            fs.add(FaultRule {
+                times,
+                ..FaultRule::new(&[OpKind::Open, OpKind::Read], FaultAction::Fail(std::io::ErrorKind::Other))
+                    .nth(nth)
+            });
+            let before = fs.fired();
+            // That it cannot look at all is an answer, too.
+            let problems = db.check().map_or_else(|error| vec![error.to_string()], |report| report.problems);
+            let fired = fs.fired() > before;
+            fs.clear();
+            assert!(
+                problems.iter().all(|p| p.contains("injected fault")),
+                "call {nth}, {times}: {problems:#?}"
+            );
+            told += usize::from(!problems.is_empty());
+            if !fired {
+                assert!(problems.is_empty() && told > 10, "{told}");
+                return;
+            }
+        }
     }
 }

@@ -8,14 +8,16 @@
 //! K2. An iterator gives the right entries, then one error, then nothing more.
 //! K3. A merge that cannot read a table holds up no other, is seen in the statistics, and is tried again later.
 //! K4. Writes elsewhere succeed.
+//! K5. A walk over a range does not meet damage of a table that holds nothing of the range.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::damage::{overwrite, read};
+use common::damage::{overwrite, read, table_range};
 use common::{dir, simulated, tiny};
 use esker::{BackgroundStep, Builder, Cursor, Db, Error, Key, Result, TableCompression, Value};
 use esker_env::{Clock, Env, Fs, ManualClock, MemFs};
@@ -174,6 +176,39 @@ fn k2_iterators_end_with_the_error() {
             }
         }
     }
+}
+
+#[test]
+fn k5_damage_beside_a_range_is_not_met() {
+    let sound = MemFs::new();
+    let newest = layers(&sound);
+    let mut met = 0;
+    for name in sound.list_dir(dir()).unwrap().into_iter().filter(|name| name.ends_with(".sst")) {
+        // What stands before the keys is the number of their keyspace.
+        let (first, last) = table_range(&sound, &name);
+        let (first, last) = (&first[1..], &last[1..]);
+        let bytes = read(&sound, &name);
+        for edge in [first, last] {
+            let fs = sound.crash_keep_all();
+            let n = std::str::from_utf8(&edge[3..]).unwrap().parse().unwrap();
+            let find = |value: Vec<u8>| bytes.windows(value.len()).position(|window| window == value);
+            let place = |layer| find(value(n, layer));
+            let at = place(0).or_else(|| place(1)).or_else(|| place(2)).unwrap();
+            overwrite(&fs, &name, at, &[bytes[at] ^ 1]);
+            let db = plain(&fs).open(dir()).unwrap();
+            let map = db.default_keyspace();
+            let bare = |(key, value): (Key, Value)| (key.to_vec(), value.to_vec());
+            let before: Entries = map.range(..first).map(|entry| bare(entry.unwrap())).collect();
+            assert_eq!(before[..], newest[..newest.partition_point(|(key, _)| key.as_slice() < first)], "K5");
+            let behind = (Bound::Excluded(last), Bound::<&[u8]>::Unbounded);
+            let mut behind: Entries =
+                map.range::<&[u8]>(behind).rev().map(|entry| bare(entry.unwrap())).collect();
+            behind.reverse();
+            assert_eq!(behind[..], newest[newest.partition_point(|(key, _)| key.as_slice() <= last)..], "K5");
+            met += usize::from(map.iter().any(|entry| entry.is_err()));
+        }
+    }
+    assert!(met > 16, "{met}");
 }
 
 /// Keys around the damaged block. A write of a key in the block fails, since it has to look whether the key is live.

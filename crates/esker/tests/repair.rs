@@ -260,6 +260,41 @@ fn everything_but_the_data_lost_at_once() {
 }
 
 #[test]
+fn q2_a_foreign_table_that_does_not_say_what_it_is_costs_the_range_of_the_one_in_its_place() {
+    // Other keys, too, so that they lie beside the range.
+    let (golden, other) = (Golden::merged(), Golden::double(1));
+    let theirs = other.read(other.named(".sst").next().unwrap());
+    for name in golden.named(".sst") {
+        for lost in [80, 81, 120, theirs.len() / 2] {
+            let what = format!("a foreign table without its last {lost} bytes as {name}");
+            let report = judge(&golden, &what, |fs| replace(fs, name, &theirs[..theirs.len() - lost]));
+            let (first, last) = table_range(&golden.fs, name);
+            for key in [first, last] {
+                let (id, key) = place(&key);
+                assert!(report.losses.iter().any(|loss| loss.keys.may_hold(id, &key)), "{what}: {report:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn q2_a_manifest_that_lost_its_end_costs_no_table() {
+    let golden = Golden::flushed();
+    let name = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
+    let (bytes, mut told) = (golden.read(name), 0);
+    for at in 0..bytes.len() {
+        let report = judge(&golden, &format!("{name} cut to {at}"), |fs| cut(fs, name, at));
+        assert_eq!(
+            report.keyspaces.iter().map(|keyspace| keyspace.keys).sum::<u64>(),
+            3,
+            "{at}: {report:#?}"
+        );
+        told += usize::from(report.losses.iter().any(|loss| loss.detail.contains("lost its end")));
+    }
+    assert!(told > 0, "an end behind a record is one that only tables prove");
+}
+
+#[test]
 fn q4_a_damaged_record_costs_its_commit_alone() {
     let golden = Golden::merged();
     let log = golden.last_segment();

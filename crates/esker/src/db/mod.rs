@@ -25,6 +25,7 @@ mod repair;
 mod snapshot;
 mod stats;
 mod transaction;
+mod unnamed;
 mod write;
 
 use std::path::Path;

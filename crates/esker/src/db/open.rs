@@ -7,7 +7,8 @@
 //!
 //! OP1. Nothing on disk is changed before the manifest, the tables and the log have been read and found sound.
 //! OP2. Replaying puts each commit after `flushed_seq` into memtables as it was: same sequence number, all or nothing.
-//! OP3. Only files that the engine itself names, and that the manifest does not need, are removed.
+//! OP3. Only files that the engine itself names, and that the manifest does not need, are removed; and no table that holds commits
+//!      that neither manifest nor log knows (UT1 of unnamed.rs).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -22,6 +23,7 @@ use super::catalog::Catalog;
 use super::core::{Core, Handle};
 use super::options::{Background, Options};
 use super::stats::{Counters, add};
+use super::unnamed::refuse_newer;
 use crate::cache::{BudgetKind, MemoryBudget};
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, manifest_name, table_path};
@@ -49,6 +51,7 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let version = open_tables(&env, dir, &state, &cache)?;
     let replayed = replay(&env, dir, &options, &state)?;
+    refuse_newer(&env, dir, &state.added, replayed.last_seq)?;
 
     // From here on the directory is changed (OP1).
     let next_file =
@@ -268,6 +271,7 @@ pub(super) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let version = open_tables(env, dir, state, &cache)?;
     let replayed = replay_with(options, state, |extent, on_record| wal::verify(env, dir, extent, on_record))?;
+    refuse_newer(env, dir, &state.added, replayed.last_seq)?;
     let view = ReadView {
         active: replayed.active,
         immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
@@ -367,8 +371,8 @@ fn load_catalog(view: &ReadView, published: &Arc<Published>, dir: &Path) -> Resu
         upper: std::ops::Bound::Excluded(keyspace_end(KeyspaceId::CATALOG)),
     };
     let at = published.visible();
-    let mut cursor =
-        VisibleCursor::new(view.sources::<Nothing>(at, None), view.tombstones(Vec::new()), at, bounds);
+    let sources = view.sources::<Nothing>(at, &bounds, None);
+    let mut cursor = VisibleCursor::new(sources, view.tombstones(Vec::new()), at, bounds);
     cursor.seek_first()?;
     let mut entries = Vec::new();
     while cursor.valid() {

@@ -53,7 +53,7 @@ impl Walk {
         let ReadSource { view, at, own, .. } = source;
         match own {
             None => {
-                let sources = view.sources(*at, None);
+                let sources = view.sources(*at, &bounds, None);
                 Walk::Plain(VisibleCursor::new(sources, view.tombstones(Vec::new()), *at, bounds))
             }
             Some(set) => {
@@ -65,7 +65,7 @@ impl Walk {
                 };
                 let removals: Vec<_> = set.ranges().iter().map(own).collect();
                 let (reader, tombstones) = own_tombstones(view, *at, removals);
-                let sources = view.sources(*at, Some(WriteSetCursor::new(set.clone())));
+                let sources = view.sources(*at, &bounds, Some(WriteSetCursor::new(set.clone())));
                 Walk::Own(VisibleCursor::new(sources, tombstones, reader, bounds))
             }
         }

@@ -21,6 +21,9 @@ pub const OPTIONS: &str = "OPTIONS";
 /// The next `OPTIONS`, before it is renamed into place.
 pub const OPTIONS_TMP: &str = "OPTIONS.tmp";
 
+/// No file is ever given a larger number: there is always one behind it.
+const FILE_ID_MAX: u64 = u64::MAX / 2;
+
 /// What a file in the directory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
@@ -41,7 +44,7 @@ pub fn parse(name: &str) -> FileKind {
     }
     let digits = name.strip_prefix("MANIFEST-").or(name.strip_suffix(".sst")).unwrap_or("");
     match digits.parse().map(FileId::new) {
-        Ok(id) if id.get() == u64::MAX => FileKind::Other,
+        Ok(id) if id.get() > FILE_ID_MAX => FileKind::Other,
         Ok(id) if name == manifest_name(id) => FileKind::Manifest(id),
         Ok(id) if name == table_name(id) => FileKind::Table(id),
         _ => FileKind::Other,
@@ -86,6 +89,8 @@ mod tests {
             "MANIFEST-7",
             "MANIFEST-18446744073709551615",
             "18446744073709551615.sst",
+            "18446744073709551614.sst",
+            "9223372036854775808.sst",
             "000001.wal",
             "LOCK",
             ".sst",

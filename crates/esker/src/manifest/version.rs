@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::edit::{AddedTable, VersionEdit};
 use crate::sstable::{Table, TableMeta};
 use crate::types::key::head8;
-use crate::types::key_range::KeyRange;
+use crate::types::key_range::{End, KeyRange};
 use crate::types::{FileId, SeqNo};
 
 /// How deep a run lies. 0 is freshly flushed, larger is older and larger.
@@ -144,7 +144,7 @@ impl<T> Run<T> {
 
     /// The number of tables whose range starts at or before `key`.
     #[inline]
-    fn starting_by(&self, key: &[u8]) -> usize {
+    pub fn starting_by(&self, key: &[u8]) -> usize {
         let head = head8(key);
         let mut n = self.heads.partition_point(|&h| h < head);
         while n < self.tables.len()
@@ -167,6 +167,14 @@ impl<T> Run<T> {
     pub fn first_from(&self, key: &[u8]) -> usize {
         let n = self.starting_by(key);
         if n > 0 && self.tables[n - 1].meta.range.end.admits(key) { n - 1 } else { n }
+    }
+
+    /// The index of the first table that may hold keys `> key`; `tables().len()` if none.
+    pub fn first_behind(&self, key: &[u8]) -> usize {
+        let n = self.first_from(key);
+        let ends =
+            |table: &Arc<LiveTable<T>>| matches!(&table.meta.range.end, End::Included(end) if end == key);
+        n + usize::from(self.tables.get(n).is_some_and(ends))
     }
 
     /// The number of tables that may hold keys `< key`.

@@ -2,9 +2,12 @@
 //!
 //! RC1. At most one table is open in the cursor; tables of a run do not overlap (VN2), so their order is the order
 //!      of their keys.
+//! RC2. No table is read that holds no key inside the bounds of the walk: damage there is not met.
 
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
+use super::visible::Bounds;
 use crate::manifest::version::Run;
 use crate::sstable::TableCursor;
 use crate::types::cursor::SourceCursor;
@@ -14,21 +17,33 @@ use crate::types::{Result, SeqNo, Value};
 /// A position in a run.
 pub struct RunCursor {
     run: Arc<Run>,
+    /// Those that may hold keys inside the bounds.
+    tables: Range<usize>,
     at: SeqNo,
     /// The open table: its index and a cursor on it.
     table: Option<(usize, TableCursor)>,
 }
 
 impl RunCursor {
-    /// A walk over `run` at a sequence number.
-    pub fn new(run: Arc<Run>, at: SeqNo) -> Self {
-        RunCursor { run, at, table: None }
+    /// A walk over `run` at a sequence number, inside these bounds; `None` if the run holds nothing there.
+    pub fn new(run: &Arc<Run>, at: SeqNo, bounds: &Bounds) -> Option<Self> {
+        let start = match &bounds.lower {
+            Bound::Included(key) => run.first_from(key),
+            Bound::Excluded(key) => run.first_behind(key),
+            Bound::Unbounded => 0,
+        };
+        let end = match &bounds.upper {
+            Bound::Included(key) => run.starting_by(key),
+            Bound::Excluded(key) => run.count_before(key),
+            Bound::Unbounded => run.tables().len(),
+        };
+        (start < end).then(|| RunCursor { run: run.clone(), tables: start..end, at, table: None })
     }
 
     /// The cursor of table `index`, opened if it is not the open one; `None` past either end.
     #[inline]
     fn open(&mut self, index: Option<usize>) -> Option<&mut TableCursor> {
-        let index = index.filter(|&i| i < self.run.tables().len());
+        let index = index.filter(|i| self.tables.contains(i));
         match (&self.table, index) {
             (_, None) => self.table = None,
             (Some((open, _)), Some(i)) if *open == i => {}
@@ -73,7 +88,7 @@ impl RunCursor {
 
 impl SourceCursor for RunCursor {
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        let first = self.run.first_from(key);
+        let first = self.run.first_from(key).max(self.tables.start);
         if let Some(cursor) = self.open(Some(first)) {
             cursor.seek(key)?;
         }
@@ -81,7 +96,7 @@ impl SourceCursor for RunCursor {
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        let last = self.run.count_before(key).checked_sub(1);
+        let last = self.run.count_before(key).min(self.tables.end).checked_sub(1);
         if let Some(cursor) = self.open(last) {
             cursor.seek_before(key)?;
         }
@@ -89,14 +104,14 @@ impl SourceCursor for RunCursor {
     }
 
     fn seek_first(&mut self) -> Result<()> {
-        if let Some(cursor) = self.open(Some(0)) {
+        if let Some(cursor) = self.open(Some(self.tables.start)) {
             cursor.seek_first()?;
         }
         self.settle_forward()
     }
 
     fn seek_last(&mut self) -> Result<()> {
-        let last = self.run.tables().len().checked_sub(1);
+        let last = self.tables.end.checked_sub(1);
         if let Some(cursor) = self.open(last) {
             cursor.seek_last()?;
         }

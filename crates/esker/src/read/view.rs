@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::cover::Layers;
 use super::run_cursor::RunCursor;
 use super::source::Source;
+use super::visible::Bounds;
 use crate::manifest::version::Version;
 use crate::memtable::Memtable;
 use crate::types::SeqNo;
@@ -35,9 +36,9 @@ impl ReadView {
         std::iter::once(&self.active).chain(&self.immutables)
     }
 
-    /// Cursors over all sources that may hold something, newest first, each with the newest sequence number that
-    /// it may hold (unknown, so the maximum, for the active memtable). `extra` places are left in the vector.
-    pub fn sources<X>(&self, at: SeqNo, top: Option<X>) -> Vec<(Source<X>, SeqNo)> {
+    /// Cursors over all sources that may hold something inside the bounds, newest first, each with the newest sequence number
+    /// that it may hold (unknown, so the maximum, for the active memtable). `top` stands before all of them.
+    pub fn sources<X>(&self, at: SeqNo, bounds: &Bounds, top: Option<X>) -> Vec<(Source<X>, SeqNo)> {
         let mut sources = Vec::with_capacity(2 + self.immutables.len() + self.version.runs().len());
         if let Some(top) = top {
             sources.push((Source::Top(top), SeqNo::MAX));
@@ -48,7 +49,8 @@ impl ReadView {
             }
         }
         for run in self.version.runs() {
-            sources.push((Source::Run(RunCursor::new(run.clone(), at)), run.max_seq()));
+            sources
+                .extend(RunCursor::new(run, at, bounds).map(|cursor| (Source::Run(cursor), run.max_seq())));
         }
         sources
     }

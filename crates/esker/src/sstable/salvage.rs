@@ -21,8 +21,9 @@ use super::block::Block;
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
+use super::search;
+use super::stored::{self, Fingerprint, TRAILER_BYTES};
 use super::table::read_footer;
-use super::{search, stored};
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::bytes::Decoded;
 use crate::types::entry::EntryRef;
@@ -208,6 +209,19 @@ impl SalvageTable {
             ("properties", properties),
             ("footer", end..end + FOOTER_BYTES as u64),
         ]
+    }
+
+    /// What its parts add up to, damaged ones included; none if it is not known where they end.
+    pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
+        let (Layout::Indexed(index), Some(footer)) = (&self.layout, &self.footer) else { return None };
+        let blocks = (0..index.len()).map(|block| index.extent(block));
+        let others = [&footer.tombstones, &footer.filter, &footer.index].into_iter().cloned();
+        let mut fingerprint = Fingerprint::default();
+        for part in blocks.chain(others.filter(|part| !part.is_empty())) {
+            let trailer = part.end.checked_sub(TRAILER_BYTES as u64)?..part.end;
+            fingerprint = fingerprint.with_part(&self.read(trailer).ok()?);
+        }
+        Some(fingerprint)
     }
 
     /// The number of blocks that are known of.

@@ -345,6 +345,24 @@ impl std::fmt::Debug for Table {
     }
 }
 
+/// The newest sequence number of the table in this file, as it states itself; none if it is not finished, cannot be read, or is not there.
+pub(crate) fn stated_max_seq(env: &Env, path: &Path) -> Result<Option<SeqNo>> {
+    let stated = || {
+        let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
+        let file_bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
+        let footer = read_footer(&*file, path, file_bytes)?;
+        let part = Parts { file: &*file, path };
+        Ok(part.read("properties", &footer.properties, Properties::decode)?.max_seq)
+    };
+    match stated() {
+        Ok(newest) => Ok(Some(newest)),
+        Err(Error::Corrupt { .. } | Error::UnsupportedVersion { .. }) => Ok(None),
+        // A reader that outlived the handle that was closed before has let it go just now.
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 pub(super) fn read_footer(file: &dyn File, path: &Path, file_bytes: u64) -> Result<Footer> {
     let Some(offset) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
         return Err(Error::corrupt("footer", path, 0, format!("a file of {file_bytes} bytes is no table")));

@@ -101,8 +101,8 @@ fn per_keyspace(start: &[u8], end: &[u8]) -> Vec<(KeyspaceId, Vec<u8>, Vec<u8>)>
 
 /// Counts the live keys of a range by walking them.
 fn live_in(view: &ReadView, start: Vec<u8>, end: Vec<u8>) -> Result<u64> {
-    let sources = view.sources::<Nothing>(SeqNo::MAX, None);
     let bounds = Bounds { lower: Bound::Included(start), upper: Bound::Excluded(end) };
+    let sources = view.sources::<Nothing>(SeqNo::MAX, &bounds, None);
     let mut cursor = VisibleCursor::new(sources, view.tombstones(Vec::new()), SeqNo::MAX, bounds);
     let mut live = 0;
     cursor.seek_first()?;

@@ -9,6 +9,8 @@ const SEGMENT_SUFFIX: &str = ".wal";
 const PREPARED_SUFFIX: &str = ".wal-next";
 const SPARE_PREFIX: &str = "wal-spare-";
 const SPARE_SUFFIX: &str = ".tmp";
+/// No segment is ever given a larger number: there is always one behind it.
+const NUMBER_MAX: u64 = u64::MAX / 2;
 
 /// `000007.wal`.
 pub fn segment_file_name(number: u64) -> String {
@@ -26,8 +28,8 @@ pub fn parse_prepared(name: &str) -> Option<u64> {
 }
 
 fn parse(name: &str, suffix: &str) -> Option<u64> {
-    let number = name.strip_suffix(suffix)?.parse().ok()?;
-    (format!("{number:06}{suffix}") == name).then_some(number)
+    let number: u64 = name.strip_suffix(suffix)?.parse().ok()?;
+    (number <= NUMBER_MAX && format!("{number:06}{suffix}") == name).then_some(number)
 }
 
 /// Whether the name is a spare's: left over from a crash if no log is open.
@@ -58,9 +60,10 @@ mod tests {
 
     #[test]
     fn names_come_back_and_strangers_are_left_alone() {
-        for number in [0, 7, 999_999, 1_000_000, u64::MAX] {
+        for number in [0, 7, 999_999, 1_000_000, NUMBER_MAX] {
             assert_eq!(parse_segment(&segment_file_name(number)), Some(number));
         }
+        assert_eq!(parse_segment(&segment_file_name(NUMBER_MAX + 1)), None);
         assert_eq!(segment_file_name(7), "000007.wal");
         assert_eq!(prepared_path(Path::new("d"), 7), Path::new("d/000007.wal-next"));
         assert_eq!((parse_prepared("000007.wal-next"), parse_prepared("7.wal-next")), (Some(7), None));

@@ -188,8 +188,8 @@ pub(super) fn check_counts(
 /// All live entries at a commit.
 fn walk(view: &ReadView, at: SeqNo, mut each: impl FnMut(KeyspaceId, &[u8], &[u8])) -> Result<()> {
     let bounds = Bounds { lower: Bound::Unbounded, upper: Bound::Unbounded };
-    let mut cursor =
-        VisibleCursor::new(view.sources::<Nothing>(at, None), view.tombstones(Vec::new()), at, bounds);
+    let sources = view.sources::<Nothing>(at, &bounds, None);
+    let mut cursor = VisibleCursor::new(sources, view.tombstones(Vec::new()), at, bounds);
     cursor.seek_first()?;
     while cursor.valid() {
         match decode_key(cursor.key()) {

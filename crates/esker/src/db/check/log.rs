@@ -55,6 +55,8 @@ pub(super) fn check_finished(
             }
             SegmentPiece::End { .. } => {}
         });
+        // What could not be read may hold any commit.
+        last = last.filter(|_| walked.is_ok());
         problems.extend(header);
         problems.extend(walked.err());
         (next, before) = (number + 1, last);
@@ -85,15 +87,22 @@ pub(super) fn check_named(
         let prepared = wal::file_name::prepared_path(dir, number);
         let exists = |path: &Path| env.fs.exists(path).map_err(|e| Error::io("look for", path, e));
         // What holds records is no prepared file.
-        let is_prepared = || -> Result<bool> {
-            Ok(exists(&prepared)? && wal::holds_records(env, &prepared, number).is_ok_and(|holds| !holds))
+        let is_prepared =
+            || -> Result<bool> { Ok(exists(&prepared)? && !wal::holds_records(env, &prepared, number)?) };
+        let mut failed = None;
+        let mut looked = || {
+            is_prepared().unwrap_or_else(|error| {
+                failed = Some(error);
+                false
+            })
         };
         // The writer renames the one to the other: if it does so between the first two looks, the third finds it.
-        let is_there = exists(&segment)? || is_prepared()? || exists(&segment)?;
+        let is_there = exists(&segment)? || looked() || exists(&segment)?;
         let now = extent();
         if !is_there && now.from <= number && now.named_to >= Some(number) {
             let detail = "the segment is missing, and the manifest says that it is in use";
-            report.problem(Error::corrupt("WAL", segment, 0, detail));
+            // A prepared file that could not be read is not missing.
+            report.problem(failed.unwrap_or_else(|| Error::corrupt("WAL", segment, 0, detail)));
         }
     }
     Ok(())

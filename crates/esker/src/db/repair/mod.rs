@@ -87,7 +87,7 @@ fn fill(
 ) -> Result<()> {
     let survey = tables::survey(env, sources, report)?;
     let mut out = Target::create(options, target)?;
-    tables::salvage(env, sources, survey, &mut out, report)?;
+    tables::salvage(env, survey, &mut out, report)?;
     log::salvage(env, source, sources, &mut out, report)?;
     out.finish(report)
 }

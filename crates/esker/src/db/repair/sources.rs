@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 use esker_env::Env;
 
 use super::report::{LostKeys, RepairReport};
+use crate::db::unnamed;
 use crate::manifest::edit::{AddedTable, VersionEdit};
 use crate::manifest::file_name::{CURRENT, FileKind, manifest_name, parse, table_path};
 use crate::manifest::log::read_current;
 use crate::manifest::salvage::{self, SalvagedManifest};
 use crate::types::{Error, FileId, Result, SeqNo};
-use crate::wal::LogExtent;
+use crate::wal::{self, LogExtent, LogPiece};
 
 /// What is to be read.
 pub(super) struct Sources {
@@ -57,8 +58,9 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
     if manifest.is_none() && on_disk.is_empty() && !has_log {
         return Err(Error::NotFound(dir.to_path_buf()));
     }
-    let complete = manifest.as_ref().is_some_and(|manifest| manifest.complete);
+    let whole = manifest.as_ref().is_some_and(|manifest| manifest.complete);
     let state = manifest.and_then(|manifest| manifest.state).unwrap_or_default();
+    let complete = whole && !has_lost_its_end(env, dir, &state, report)?;
     // Parts of a manifest do not tell what of the log is obsolete.
     let log = match complete {
         true => state.log_extent(),
@@ -95,6 +97,26 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
         complete,
         described: if complete { added } else { Vec::new() },
     })
+}
+
+/// Whether tables prove that a manifest that looks whole has lost its end.
+fn has_lost_its_end(env: &Env, dir: &Path, state: &VersionEdit, report: &mut RepairReport) -> Result<bool> {
+    let mut known = state.flushed_seq.unwrap_or_default();
+    wal::salvage(env, dir, state.log_extent(), &mut |piece| {
+        if let LogPiece::Commit { seq, .. } = piece {
+            known = known.max(seq);
+        }
+        Ok(())
+    })?;
+    let newer = unnamed::newer(env, dir, &state.added, known)?;
+    for (path, newest) in &newer {
+        let detail = format!(
+            "{}; all tables are read, and values that were replaced may have come back",
+            unnamed::detail(*newest, known)
+        );
+        report.lose(Error::corrupt("table", path, 0, detail), 0, LostKeys::Any);
+    }
+    Ok(!newer.is_empty())
 }
 
 /// The manifest to go by: the one in force, or the newest that can be read.

@@ -7,6 +7,8 @@
 //!
 //! ST1. Of versions with one number (copies of one table) the one in the newest file counts.
 //! ST2. A table whose first key is not known is opened first, so keys come out in ascending order.
+//! ST3. Of a table that the manifest describes nothing counts that lies outside the range that it states: a table without properties
+//!      may be another one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +20,7 @@ use super::sources::{Sources, TableSource};
 use super::target::Target;
 use crate::manifest::edit::AddedTable;
 use crate::sstable::{LostContent, SalvageScan, SalvageTable, TableDamage};
-use crate::types::entry::Kind;
+use crate::types::entry::{EntryRef, Kind};
 use crate::types::key_range::KeyRange;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, FileId, Result, SeqNo};
@@ -27,12 +29,13 @@ use crate::types::{Error, FileId, Result, SeqNo};
 struct Waiting<'s> {
     source: &'s TableSource,
     lower_bound: Vec<u8>,
+    /// What the manifest says that it covers.
+    range: Option<&'s KeyRange>,
 }
 
 /// Puts the live entries of all tables into the target.
 pub(super) fn salvage(
     env: &Env,
-    sources: &Sources,
     mut surveyed: Survey<'_>,
     target: &mut Target,
     report: &mut RepairReport,
@@ -41,19 +44,12 @@ pub(super) fn salvage(
     surveyed.waiting.sort_by(|a, b| b.lower_bound.cmp(&a.lower_bound));
     target.newest_flushed = target.newest_flushed.max(surveyed.max_seq);
     let tombstones = RangeTombstones::union(&surveyed.tombstones);
-    let mut merge = Merge {
-        env,
-        described: &sources.described,
-        waiting: surveyed.waiting,
-        open: Vec::new(),
-        heap: BinaryHeap::new(),
-    };
+    let mut merge = Merge { env, waiting: surveyed.waiting, open: Vec::new(), heap: BinaryHeap::new() };
     let mut last: Option<Vec<u8>> = None;
     while let Some((key, seq, at)) = merge.next(report)? {
         // Equal: an older version. Below: a table that does not begin where it says; its keys are passed by.
         if last.as_ref().is_none_or(|last| *last < key) {
-            let scan = merge.open[at].as_ref().expect("the heap names open scans");
-            let entry = scan.entry();
+            let entry = merge.entry(at);
             if entry.kind == Kind::Put && tombstones.cover(&key, SeqNo::MAX) <= seq {
                 target.put(&key, entry.value, report)?;
             }
@@ -100,6 +96,11 @@ pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairRep
         }
         if let Some(described) = described {
             unaccounted.retain(|added| added.file != described.file);
+            if !is_proven(&table, described) {
+                let detail = "nothing proves that it is the table that the manifest describes";
+                let error = Error::corrupt("table", &source.path, 0, detail);
+                report.lose(error, 0, LostKeys::of_table(Some(&described.meta.range)));
+            }
         }
         if let Some(properties) = &table.properties {
             out.max_seq = out.max_seq.max(properties.max_seq);
@@ -109,8 +110,9 @@ pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairRep
         for damage in &table.damage {
             tell(damage, is_all_found(&table, damage, described), range, report);
         }
-        out.tombstones.push(table.tombstones.clone());
-        out.waiting.push(Waiting { source, lower_bound: table.lower_bound() });
+        let covered = described.map(|added| &added.meta.range);
+        out.tombstones.push(within(&table.tombstones, covered));
+        out.waiting.push(Waiting { source, lower_bound: table.lower_bound(), range: covered });
         report.tables += 1;
     }
     // A missing file was reported when it was missed.
@@ -135,6 +137,22 @@ fn describe<'s>(table: &SalvageTable, file: FileId, described: &'s [AddedTable])
             == (meta.entries, meta.min_seq, meta.max_seq, &meta.range, meta.fingerprint)
     };
     own.filter(is).or_else(|| described.iter().find(is))
+}
+
+/// The range tombstones, cut to what the table covers (ST3).
+fn within(tombstones: &RangeTombstones, range: Option<&KeyRange>) -> RangeTombstones {
+    let Some(range) = range else { return tombstones.clone() };
+    tombstones.clipped(range)
+}
+
+/// Whether the table tells, damaged or not, that all of it is of the one that the manifest describes: by its properties, or by its other
+/// parts. Blocks that were searched for may be of any table, unless they hold as much as they should.
+fn is_proven(table: &SalvageTable, described: &AddedTable) -> bool {
+    let Some(fingerprint) = described.meta.fingerprint else { return true };
+    match table.found_entries {
+        Some(found) => table.properties.is_some() && found == described.meta.entries,
+        None => table.properties.is_some() || table.fingerprint() == Some(fingerprint),
+    }
 }
 
 /// Whether the manifest proves that damage has cost nothing: it knows how many entries and range tombstones there were.
@@ -171,10 +189,9 @@ fn tell(damage: &TableDamage, found: bool, range: Option<&KeyRange>, report: &mu
 /// Entries of all tables, each key's newest first.
 struct Merge<'s> {
     env: &'s Env,
-    described: &'s [AddedTable],
     waiting: Vec<Waiting<'s>>,
-    /// The scans that the heap knows by their place; none once at the end.
-    open: Vec<Option<SalvageScan>>,
+    /// The scans that the heap knows by their place, each with the range of its table; none once at the end.
+    open: Vec<Option<(SalvageScan, Option<&'s KeyRange>)>>,
     heap: BinaryHeap<Reverse<Place>>,
 }
 
@@ -196,7 +213,7 @@ impl Merge<'_> {
             if at == self.open.len() {
                 self.open.push(None);
             }
-            self.open[at] = Some(scan);
+            self.open[at] = Some((scan, next.range));
             self.push_next(at, next.source.file, report);
         }
         Ok(self.heap.peek().map(|Reverse((key, Reverse(seq), _, at))| (key.clone(), *seq, *at)))
@@ -210,21 +227,28 @@ impl Merge<'_> {
     }
 
     fn push_next(&mut self, at: usize, file: FileId, report: &mut RepairReport) {
-        let scan = self.open[at].as_mut().expect("an open scan");
-        if scan.advance() {
+        let (scan, range) = self.open[at].as_mut().expect("an open scan");
+        while scan.advance() {
             let entry = scan.entry();
-            self.heap.push(Reverse((entry.key.to_vec(), Reverse(entry.seq), Reverse(file), at)));
-            report.entries += 1;
-            return;
+            // ST3
+            if range.is_none_or(|range| range.contains(entry.key)) {
+                self.heap.push(Reverse((entry.key.to_vec(), Reverse(entry.seq), Reverse(file), at)));
+                report.entries += 1;
+                return;
+            }
         }
         report.blocks += scan.blocks_read;
-        let described = self.described.iter().find(|added| added.file == file);
-        let range = described.map(|added| &added.meta.range);
+        let range = *range;
         scan.damage.iter().for_each(|damage| tell(damage, false, range, report));
         self.open[at] = None;
     }
 
+    /// Where a scan that the heap knows stands.
+    fn entry(&self, at: usize) -> EntryRef<'_> {
+        self.open[at].as_ref().expect("the heap names open scans").0.entry()
+    }
+
     fn path(&self, at: usize) -> std::path::PathBuf {
-        self.open[at].as_ref().map(|scan| scan.path().to_path_buf()).unwrap_or_default()
+        self.open[at].as_ref().map(|(scan, _)| scan.path().to_path_buf()).unwrap_or_default()
     }
 }
