@@ -96,7 +96,11 @@ fn forged(files: &Files) -> Vec<Harm> {
             // The byte behind the payload says how it is compressed.
             let Some(at) = at.filter(|_| table[payload_end] == 0) else { continue };
             table[block.start + at + value.len() - 1] ^= 1;
-            let crc = crc32c::crc32c(&table[block.start..crc_at]).to_le_bytes();
+            // It begins with the table's salt, which the footer has, and the block's place.
+            let salt = table.len() - 40..table.len() - 36;
+            let seed = crc32c::crc32c(&table[salt]);
+            let seed = crc32c::crc32c_append(seed, &(block.start as u64).to_le_bytes());
+            let crc = crc32c::crc32c_append(seed, &table[block.start..crc_at]).to_le_bytes();
             table[crc_at..block.end].copy_from_slice(&crc);
         }
         if table != *bytes {

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::contents::{Contents, difference, dump};
-use common::damage::{Golden, LOGGED, cut, overwrite, path, places, read, records, replace};
+use common::damage::{Golden, LOGGED, blocks, cut, overwrite, path, places, read, records, replace};
 use common::goldens::NAMES;
 use common::{dir, simulated};
 use esker::{Error, Result};
@@ -288,6 +288,33 @@ fn d1_a_manifest_that_lost_its_end_is_refused_before_its_tables_are_removed() {
         judge(&golden, &tally, &format!("zeros from {at}"), &[name], Allowed::Newest, |fs| {
             overwrite(fs, name, at, &vec![0; bytes.len() - at]);
         });
+    }
+}
+
+#[test]
+fn d1_a_block_in_the_place_of_another_is_noticed() {
+    let tally = Tally::new("a misplaced block");
+    for golden in [Golden::merged(), Golden::layered(), Golden::twins()] {
+        let stored = |name: &str| {
+            let bytes = golden.read(name);
+            blocks(&golden.fs, name)
+                .into_iter()
+                .map(move |block| (block.start, bytes[block.start..block.end].to_vec()))
+        };
+        let all: Vec<_> =
+            golden.named(".sst").flat_map(|name| stored(name).map(move |block| (name, block))).collect();
+        let mut misplaced = 0;
+        for (name, (start, was)) in &all {
+            for (_, (_, other)) in
+                all.iter().filter(|(_, (_, other))| other.len() == was.len() && other != was)
+            {
+                misplaced += 1;
+                judge(&golden, &tally, &format!("a block at {start}"), &[name], Allowed::Newest, |fs| {
+                    overwrite(fs, name, *start, other);
+                });
+            }
+        }
+        assert!(misplaced > 3, "{misplaced}");
     }
 }
 

@@ -12,16 +12,13 @@
 //!      behind a record, or is an earlier one or another database's, may describe what is there. Then the state is one that
 //!      the database had, or the other one had. Mostly what it describes is not there, and opening refuses.
 //! AL3. A directory without CURRENT, tables and log segments is that of a new database.
-//! AL4. Parts of tables have checksums that say nothing of their place: a part that a misdirected write puts exactly into the
-//!      place of one of the same length is believed by reads. Checking compares all parts with the table's fingerprint.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::path::Path;
 
-use esker::{DumpOptions, DumpValue, Error};
+use esker::Error;
 
-use super::files::{Files, Role, disk, env, last_segment};
+use super::files::{Files, Role, last_segment};
 use super::subject::Subject;
 use crate::model::state::State;
 use crate::world::DIR;
@@ -36,8 +33,6 @@ pub(super) struct Change {
     manifest: bool,
     /// The log's end is another.
     tail: bool,
-    /// Tables with a sound part in the place of another (AL4).
-    pub(super) misplaced: BTreeSet<String>,
 }
 
 impl Change {
@@ -49,7 +44,6 @@ impl Change {
             is_new: !after.contains_key("CURRENT") && !after.keys().any(holds_data),
             manifest: ["CURRENT", in_force(before)].iter().any(|name| names.contains(*name)),
             tail: last_segment(before).is_some_and(|name| names.contains(name)),
-            misplaced: misplaced(before, after, &names),
             names,
         }
     }
@@ -120,68 +114,6 @@ impl Change {
 fn in_force(files: &Files) -> &str {
     let current = files.get("CURRENT").and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();
     current.split(' ').next().unwrap_or_default()
-}
-
-/// A part of a table.
-struct Part {
-    table: String,
-    extent: Range<usize>,
-    /// The table is told by it from others.
-    tells: bool,
-}
-
-/// The parts of all tables, as a dump shows them.
-fn parts(files: &Files) -> Vec<Part> {
-    let disk = disk(files);
-    let (mut file, mut parts) = (String::new(), Vec::new());
-    let options = DumpOptions::default().env(env(&disk, 0)).entries(false);
-    let shown = options.dump(DIR, |item| {
-        let field = |name: &str| item.fields.iter().find(|field| field.0 == name).map(|field| &field.1);
-        let text = |name: &str| match field(name) {
-            Some(DumpValue::Text(text)) => text.clone(),
-            _ => String::new(),
-        };
-        match item.kind {
-            "file" => file = text("path").rsplit('/').next().unwrap_or_default().to_owned(),
-            "block" | "part" => {
-                let Some(DumpValue::Number(bytes)) = field("bytes") else { return };
-                let extent = item.offset as usize..(item.offset + bytes) as usize;
-                let tells = ["properties", "footer"].contains(&&*text("name"));
-                parts.push(Part { table: file.clone(), extent, tells });
-            }
-            _ => {}
-        }
-    });
-    shown.unwrap_or_else(|error| panic!("SU1: dump of the undamaged files: {error}"));
-    parts
-}
-
-/// The tables that still pass for themselves although one of their parts is another sound part (AL4).
-fn misplaced(before: &Files, after: &Files, names: &BTreeSet<String>) -> BTreeSet<String> {
-    let suspects: Vec<_> = names
-        .iter()
-        .filter(|name| Role::of(name) == Role::Table)
-        .filter_map(|name| Some((name, before.get(name)?, after.get(name)?)))
-        .filter(|(_, was, is)| was.len() == is.len())
-        .collect();
-    if suspects.is_empty() {
-        return BTreeSet::new();
-    }
-    let parts = parts(before);
-    let sound: BTreeSet<&[u8]> = parts
-        .iter()
-        .filter_map(|part| before.get(&part.table)?.get(part.extent.clone()))
-        .filter(|bytes| !bytes.is_empty())
-        .collect();
-    let is_misplaced = |name: &str, was: &[u8], is: &[u8]| {
-        let of = |bytes, part: &Part| <[u8]>::get(bytes, part.extent.clone()).unwrap_or_default();
-        let own = || parts.iter().filter(move |part| part.table == name);
-        let changed = |part: &&Part| of(was, part) != of(is, part);
-        let tells = own().any(|part| part.tells && changed(&part));
-        !tells && own().filter(changed).any(|part| sound.contains(of(is, part)))
-    };
-    let misplaced = suspects.into_iter().filter(|(name, was, is)| is_misplaced(name, was, is));
-    misplaced.map(|(name, ..)| name.clone()).collect()
 }
 
 #[cfg(test)]

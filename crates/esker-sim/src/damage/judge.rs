@@ -10,7 +10,7 @@
 //! DJ1. No step panics, takes more than [`TIME_MAX`], or, where memory is measured, much more than the database has bytes.
 //! DJ2. An error is `Corrupt` or `UnsupportedVersion`, and names a file that is damaged or to which a damaged one has led.
 //! DJ3. All that can be read, by keys, from both ends, and `len()`, is of one state, and of one that the harms allow: the
-//!      newest, but for the exceptions AL1 to AL4 (allowed.rs).
+//!      newest, but for the exceptions AL1 to AL3 (allowed.rs).
 //! DJ4. Checking offline finds something exactly if opening, reading or checking online does. Neither it nor a dump, which
 //!      shows any database, changes anything.
 //! DJ5. A merge that meets damage leaves what is there; one of a database that was read whole leaves it whole.
@@ -44,8 +44,6 @@ pub(super) struct Verdict {
     pub(super) reading: Outcome,
     /// What was read whole is not the newest state (AL1, AL2).
     pub(super) is_older: bool,
-    /// A sound part of a table was believed in the place of another (AL4).
-    pub(super) is_misplaced: bool,
     /// The losses that a repair told; none if there was nothing to repair.
     pub(super) losses: Option<u64>,
 }
@@ -107,12 +105,7 @@ impl<'a> Judge<'a> {
         }
         let losses = self.step("repairing", |disk| self.repair(&disk))?;
         let is_whole = matches!(reading, Outcome::Sound | Outcome::OnlyChecked);
-        Ok(Verdict {
-            reading,
-            is_older: is_whole && !suspects.may_be(&self.subject.newest),
-            is_misplaced: suspects.contradiction.is_some(),
-            losses,
-        })
+        Ok(Verdict { reading, is_older: is_whole && !suspects.may_be(&self.subject.newest), losses })
     }
 
     /// Runs a step on a disk of its own (DJ1).
@@ -199,10 +192,9 @@ impl<'a> Judge<'a> {
             }
         };
         let outcome = self.read_open("reading", &db, suspects)?;
-        let is_excused = !self.change.misplaced.is_empty() && outcome != Outcome::Sound;
         match &suspects.contradiction {
-            Some(contradiction) if !is_excused => Err(format!("DJ3: reading: {contradiction}")),
-            _ => Ok(outcome),
+            Some(contradiction) => Err(format!("DJ3: reading: {contradiction}")),
+            None => Ok(outcome),
         }
     }
 
@@ -250,10 +242,6 @@ impl<'a> Judge<'a> {
         let db = open("opening once more")?;
         let merged = db.compact();
         let closed = db.close();
-        // What a misplaced part makes of a merge is not known (AL4).
-        if !self.change.misplaced.is_empty() {
-            return Ok(());
-        }
         for (doing, outcome) in [("merging", &merged), ("closing", &closed)] {
             if let Err(error) = outcome {
                 self.typed(doing, error)?;

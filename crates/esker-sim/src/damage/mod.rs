@@ -66,8 +66,6 @@ pub struct Figures {
     pub sound: u64,
     /// Of those that were read whole, the ones that showed an older state, as they may.
     pub older: u64,
-    /// Databases that believed a sound part of a table in the place of another.
-    pub misplaced: u64,
     /// Databases made by repairs.
     pub repairs: u64,
     /// Losses that repairs told.
@@ -87,7 +85,6 @@ impl Figures {
         self.only_checked += other.only_checked;
         self.sound += other.sound;
         self.older += other.older;
-        self.misplaced += other.misplaced;
         self.repairs += other.repairs;
         self.losses += other.losses;
     }
@@ -97,7 +94,6 @@ impl Figures {
             databases: 1,
             unchanged: unchanged.into(),
             older: verdict.is_older.into(),
-            misplaced: verdict.is_misplaced.into(),
             repairs: verdict.losses.is_some().into(),
             losses: verdict.losses.unwrap_or(0),
             ..Figures::default()
@@ -116,15 +112,15 @@ impl Figures {
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Figures { databases, unchanged, refused, part, only_checked, .. } = self;
-        let Figures { older, misplaced, repairs, losses, .. } = self;
+        let Figures { older, repairs, losses, .. } = self;
         let whole = self.sound + only_checked;
         let count = |kind: Kind| self.harms.get(&kind).copied().unwrap_or(0);
         let harms = Kind::ALL.map(|kind| format!("{} {}", kind.name(), count(kind))).join(", ");
         write!(
             f,
             "{databases} databases damaged ({unchanged} of them in vain): {refused} refused, {part} read in part, {whole} \
-             read whole, {only_checked} of them with damage that only a check finds; {older} showed an older state, \
-             {misplaced} a misplaced part of a table; {repairs} repaired, with {losses} losses; harms: {harms}"
+             read whole, {only_checked} of them with damage that only a check finds; {older} showed an older state; \
+             {repairs} repaired, with {losses} losses; harms: {harms}"
         )
     }
 }

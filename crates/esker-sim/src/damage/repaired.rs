@@ -44,10 +44,7 @@ impl Judge<'_> {
         if self.twist.hides_losses {
             report.losses.clear();
         }
-        // What is believed in the place of another is not told (AL4).
-        if self.change.misplaced.is_empty() {
-            self.explained(&report, &found)?;
-        }
+        self.explained(&report, &found)?;
         Ok(Some(losses))
     }
 

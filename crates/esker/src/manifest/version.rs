@@ -16,6 +16,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -144,7 +145,7 @@ impl<T> Run<T> {
 
     /// The number of tables whose range starts at or before `key`.
     #[inline]
-    pub fn starting_by(&self, key: &[u8]) -> usize {
+    fn starting_by(&self, key: &[u8]) -> usize {
         let head = head8(key);
         let mut n = self.heads.partition_point(|&h| h < head);
         while n < self.tables.len()
@@ -169,8 +170,27 @@ impl<T> Run<T> {
         if n > 0 && self.tables[n - 1].meta.range.end.admits(key) { n - 1 } else { n }
     }
 
+    /// The tables that may hold keys inside these bounds.
+    pub fn within(&self, lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> Range<usize> {
+        let count = self.tables.len();
+        // Most walks are over a keyspace, in which most runs lie whole: their heads show it, and no search is needed.
+        let start = match lower {
+            Bound::Included(key) | Bound::Excluded(key) if head8(key) < self.heads[0] => 0,
+            Bound::Included(key) => self.first_from(key),
+            Bound::Excluded(key) => self.first_behind(key),
+            Bound::Unbounded => 0,
+        };
+        let end = match upper {
+            Bound::Included(key) | Bound::Excluded(key) if head8(key) > self.heads[count - 1] => count,
+            Bound::Included(key) => self.starting_by(key),
+            Bound::Excluded(key) => self.count_before(key),
+            Bound::Unbounded => count,
+        };
+        start..end.max(start)
+    }
+
     /// The index of the first table that may hold keys `> key`; `tables().len()` if none.
-    pub fn first_behind(&self, key: &[u8]) -> usize {
+    fn first_behind(&self, key: &[u8]) -> usize {
         let n = self.first_from(key);
         let ends =
             |table: &Arc<LiveTable<T>>| matches!(&table.meta.range.end, End::Included(end) if end == key);

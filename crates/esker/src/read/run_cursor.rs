@@ -4,7 +4,7 @@
 //!      of their keys.
 //! RC2. No table is read that holds no key inside the bounds of the walk: damage there is not met.
 
-use std::ops::{Bound, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::visible::Bounds;
@@ -27,17 +27,8 @@ pub struct RunCursor {
 impl RunCursor {
     /// A walk over `run` at a sequence number, inside these bounds; `None` if the run holds nothing there.
     pub fn new(run: &Arc<Run>, at: SeqNo, bounds: &Bounds) -> Option<Self> {
-        let start = match &bounds.lower {
-            Bound::Included(key) => run.first_from(key),
-            Bound::Excluded(key) => run.first_behind(key),
-            Bound::Unbounded => 0,
-        };
-        let end = match &bounds.upper {
-            Bound::Included(key) => run.starting_by(key),
-            Bound::Excluded(key) => run.count_before(key),
-            Bound::Unbounded => run.tables().len(),
-        };
-        (start < end).then(|| RunCursor { run: run.clone(), tables: start..end, at, table: None })
+        let tables = run.within(&bounds.lower, &bounds.upper);
+        (!tables.is_empty()).then(|| RunCursor { run: run.clone(), tables, at, table: None })
     }
 
     /// The cursor of table `index`, opened if it is not the open one; `None` past either end.

@@ -11,6 +11,7 @@
 
 use std::ops::Range;
 
+use super::stored::Salt;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
 use crate::encoding::checksum::crc32c;
 
@@ -18,8 +19,12 @@ use crate::encoding::checksum::crc32c;
 pub(super) const FOOTER_BYTES: usize = 80;
 /// The last 8 bytes of a table.
 pub(super) const MAGIC: [u8; 8] = *b"eskerSST";
-/// The format that this build writes, and the newest one that it reads. Version 1 has no fingerprint.
-pub(super) const FORMAT_VERSION: u32 = 2;
+/// The format that this build writes, and the newest one that it reads. Version 1 has no fingerprint, version 2 no salt.
+pub(super) const FORMAT_VERSION: u32 = 3;
+/// The newest format whose footer has an offset for each part.
+const OFFSETS_VERSION_MAX: u32 = 2;
+/// Where the version stands.
+const VERSION_AT: usize = 64;
 
 /// Where the parts of a table lie in the file. Empty parts are absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +33,8 @@ pub(super) struct Footer {
     pub filter: Range<u64>,
     pub index: Range<u64>,
     pub properties: Range<u64>,
+    /// What the checksums of the parts begin with.
+    pub salt: Salt,
     /// The format of the table.
     pub version: u32,
 }
@@ -48,9 +55,20 @@ impl From<DecodeError> for FooterError {
 impl Footer {
     pub(super) fn encode(&self) -> [u8; FOOTER_BYTES] {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
-        for part in [&self.tombstones, &self.filter, &self.index, &self.properties] {
-            out.extend_from_slice(&part.start.to_le_bytes());
-            out.extend_from_slice(&(part.end - part.start).to_le_bytes());
+        let parts = [&self.tombstones, &self.filter, &self.index, &self.properties];
+        match self.salt.get() {
+            None => parts.iter().for_each(|part| {
+                out.extend_from_slice(&part.start.to_le_bytes());
+                out.extend_from_slice(&(part.end - part.start).to_le_bytes());
+            }),
+            Some(salt) => {
+                out.extend_from_slice(&self.tombstones.start.to_le_bytes());
+                for part in parts {
+                    out.extend_from_slice(&(part.end - part.start).to_le_bytes());
+                }
+                out.extend_from_slice(&salt.to_le_bytes());
+                out.resize(VERSION_AT, 0);
+            }
         }
         out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&crc32c(&out).to_le_bytes());
@@ -60,11 +78,9 @@ impl Footer {
 
     /// Reads the footer of a file of `file_len` bytes.
     pub(super) fn decode(bytes: &[u8; FOOTER_BYTES], file_len: u64) -> Result<Footer, FooterError> {
-        let mut reader = ByteReader::new(bytes);
-        let mut part = || -> Decoded<(u64, u64)> { Ok((reader.u64()?, reader.u64()?)) };
-        let parts = [part()?, part()?, part()?, part()?];
-        let (version, crc) = (reader.u32()?, reader.u32()?);
-        if reader.rest() != MAGIC {
+        let mut end = ByteReader::new(&bytes[VERSION_AT..]);
+        let (version, crc) = (end.u32()?, end.u32()?);
+        if end.rest() != MAGIC {
             return Err(DecodeError::new(72, "no magic: not a table, or a table cut short").into());
         }
         let computed = crc32c(&bytes[..68]);
@@ -75,6 +91,11 @@ impl Footer {
         if version == 0 || version > FORMAT_VERSION {
             return Err(FooterError::Newer(version));
         }
+        let (parts, salt) = if version <= OFFSETS_VERSION_MAX {
+            (Self::decode_offsets(bytes)?, Salt::NONE)
+        } else {
+            Self::decode_lengths(bytes)?
+        };
         let mut ends = Vec::with_capacity(parts.len());
         let mut expected = parts[0].0;
         for (start, len) in parts {
@@ -89,7 +110,31 @@ impl Footer {
             return Err(DecodeError::new(0, detail).into());
         }
         let [tombstones, filter, index, properties] = ends.try_into().expect("four parts");
-        Ok(Footer { tombstones, filter, index, properties, version })
+        Ok(Footer { tombstones, filter, index, properties, salt, version })
+    }
+
+    /// Offset and length of each part: versions 1 and 2.
+    fn decode_offsets(bytes: &[u8]) -> Decoded<[(u64, u64); 4]> {
+        let mut reader = ByteReader::new(bytes);
+        let mut part = || -> Decoded<(u64, u64)> { Ok((reader.u64()?, reader.u64()?)) };
+        Ok([part()?, part()?, part()?, part()?])
+    }
+
+    /// The same from the offset of the first and the lengths of all, and the salt.
+    fn decode_lengths(bytes: &[u8]) -> Decoded<([(u64, u64); 4], Salt)> {
+        let mut reader = ByteReader::new(&bytes[..VERSION_AT]);
+        let mut start = reader.u64()?;
+        let mut part = || -> Decoded<(u64, u64)> {
+            let (at, len) = (start, reader.u64()?);
+            start = start.wrapping_add(len);
+            Ok((at, len))
+        };
+        let parts = [part()?, part()?, part()?, part()?];
+        let salt = Salt::new(reader.u32()?);
+        if reader.rest().iter().any(|byte| *byte != 0) {
+            return Err(DecodeError::new(44, "bytes that this version does not use are not zero"));
+        }
+        Ok((parts, salt))
     }
 }
 
@@ -104,25 +149,30 @@ mod tests {
             filter: 100..165,
             index: 165..200,
             properties: 200..260,
+            salt: Salt::new(0x0102_0304),
             version: FORMAT_VERSION,
         };
-        let bytes = footer.encode();
-        assert_eq!(Footer::decode(&bytes, 340).unwrap(), footer);
-        assert!(Footer::decode(&bytes, 339).is_err() && Footer::decode(&bytes, 341).is_err());
-        for at in 0..FOOTER_BYTES {
-            let mut bad = bytes;
-            bad[at] ^= 1;
-            assert!(Footer::decode(&bad, 340).is_err());
+        let unsalted = Footer { salt: Salt::NONE, version: OFFSETS_VERSION_MAX, ..footer.clone() };
+        for footer in [footer, unsalted] {
+            let bytes = footer.encode();
+            assert_eq!(Footer::decode(&bytes, 340).unwrap(), footer);
+            assert!(Footer::decode(&bytes, 339).is_err() && Footer::decode(&bytes, 341).is_err());
+            for at in 0..FOOTER_BYTES {
+                let mut bad = bytes;
+                bad[at] ^= 1;
+                assert!(Footer::decode(&bad, 340).is_err());
+            }
         }
     }
 
     #[test]
     fn a_newer_version_is_named() {
         let of_version = |version| {
-            Footer { tombstones: 0..0, filter: 0..0, index: 0..0, properties: 0..0, version }.encode()
+            let salt = if version <= OFFSETS_VERSION_MAX { Salt::NONE } else { Salt::new(7) };
+            Footer { tombstones: 0..0, filter: 0..0, index: 0..0, properties: 0..0, salt, version }.encode()
         };
-        assert!(matches!(Footer::decode(&of_version(3), 80), Err(FooterError::Newer(3))));
-        for version in [1, FORMAT_VERSION] {
+        assert!(matches!(Footer::decode(&of_version(4), 80), Err(FooterError::Newer(4))));
+        for version in [1, 2, FORMAT_VERSION] {
             assert_eq!(Footer::decode(&of_version(version), 80).unwrap().version, version);
         }
     }

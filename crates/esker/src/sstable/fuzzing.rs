@@ -16,11 +16,11 @@ use super::block_search::Simd;
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
-use super::stored::{self, Fingerprint, TRAILER_BYTES};
+use super::stored::{self, Fingerprint, Salt, TRAILER_BYTES};
 use super::{BlockCache, SalvageTable, Table, TableCompression, TableOptions, TableWriter};
 use crate::cache::{self, MemoryBudget};
 use crate::encoding::bloom::BlockedBloom;
-use crate::encoding::checksum::crc32c;
+use crate::encoding::checksum::{crc32c, crc32c_append};
 use crate::encoding::hash::key_hash;
 use crate::types::SeqNo;
 use crate::types::cursor::SourceCursor;
@@ -44,7 +44,7 @@ pub fn block(bytes: &[u8]) {
 
 /// The stored form of a block or part.
 pub fn stored_part(bytes: &[u8]) {
-    let _ = stored::open(bytes.to_vec());
+    let _ = stored::open(bytes.to_vec(), Salt::NONE, 0);
 }
 
 /// An index: if it is taken, it can be searched.
@@ -63,8 +63,10 @@ pub fn footer(bytes: &[u8]) {
     if let Some(bytes) = bytes.first_chunk::<FOOTER_BYTES>() {
         // The length of a file that the footer would fit, if it is sound.
         let number = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("inside the footer"));
-        let end = number(48).wrapping_add(number(56)).wrapping_add(FOOTER_BYTES as u64);
-        for file_len in [FOOTER_BYTES as u64, end] {
+        let sum = |places: &[usize]| {
+            places.iter().fold(FOOTER_BYTES as u64, |sum, at| sum.wrapping_add(number(*at)))
+        };
+        for file_len in [FOOTER_BYTES as u64, sum(&[48, 56]), sum(&[0, 8, 16, 24, 32])] {
             if let Ok(footer) = Footer::decode(bytes, file_len) {
                 assert_eq!(footer.encode(), *bytes);
             }
@@ -192,37 +194,37 @@ fn repair(bytes: &mut [u8]) -> Option<()> {
     footer[68..72].copy_from_slice(&crc.to_le_bytes());
     let footer = Footer::decode(footer, file_len).ok()?;
     for part in [&footer.tombstones, &footer.filter, &footer.index, &footer.properties] {
-        reseal(bytes, part);
+        reseal(bytes, part, footer.salt);
     }
-    let index = Index::decode(&part_of(bytes, &footer.index)?).ok()?;
+    let index = Index::decode(&part_of(bytes, &footer.index, footer.salt)?).ok()?;
     let mut fingerprint = Fingerprint::default();
     for block in 0..index.len() {
-        reseal(bytes, &index.extent(block));
+        reseal(bytes, &index.extent(block), footer.salt);
     }
     let blocks = (0..index.len()).map(|block| index.extent(block));
     for part in blocks.chain([footer.tombstones, footer.filter, footer.index]).filter(|part| !part.is_empty())
     {
         fingerprint = fingerprint.with_part(bytes.get(part.start as usize..part.end as usize)?);
     }
-    let properties = part_of(bytes, &footer.properties)?;
+    let properties = part_of(bytes, &footer.properties, footer.salt)?;
     if Properties::decode(&properties).is_ok_and(|properties| properties.fingerprint.is_some()) {
         let end = footer.properties.end as usize - TRAILER_BYTES;
         bytes[end - 4..end].copy_from_slice(&fingerprint.get().to_le_bytes());
-        reseal(bytes, &footer.properties);
+        reseal(bytes, &footer.properties, footer.salt);
     }
     Some(())
 }
 
 /// Computes the checksum at the end of a stored part anew, if the part lies inside the file.
-fn reseal(bytes: &mut [u8], part: &Range<u64>) {
+fn reseal(bytes: &mut [u8], part: &Range<u64>, salt: Salt) {
     let Some(stored) = bytes.get_mut(part.start as usize..part.end as usize) else { return };
     if let Some((covered, crc)) = stored.split_last_chunk_mut::<4>() {
-        *crc = crc32c(covered).to_le_bytes();
+        *crc = crc32c_append(salt.at(part.start), covered).to_le_bytes();
     }
 }
 
-fn part_of(bytes: &[u8], part: &Range<u64>) -> Option<Vec<u8>> {
-    stored::open(bytes.get(part.start as usize..part.end as usize)?.to_vec()).ok()
+fn part_of(bytes: &[u8], part: &Range<u64>, salt: Salt) -> Option<Vec<u8>> {
+    stored::open(bytes.get(part.start as usize..part.end as usize)?.to_vec(), salt, part.start).ok()
 }
 
 fn memory() -> Env {
@@ -252,7 +254,7 @@ pub fn parts(tables: &[Vec<u8>]) -> Parts {
         parts.footers.push(table[at..].to_vec());
         let footer = table.last_chunk().expect("a table has a footer");
         let Ok(footer) = Footer::decode(footer, table.len() as u64) else { panic!("a valid table") };
-        let open = |part: &Range<u64>| part_of(table, part).expect("a valid part");
+        let open = |part: &Range<u64>| part_of(table, part, footer.salt).expect("a valid part");
         let index = Index::decode(&open(&footer.index)).expect("a valid index");
         parts.indexes.push(open(&footer.index));
         for part in [&footer.tombstones, &footer.filter, &footer.properties] {
@@ -262,7 +264,10 @@ pub fn parts(tables: &[Vec<u8>]) -> Parts {
         }
         for extent in (0..index.len()).map(|block| index.extent(block)) {
             parts.blocks.push(open(&extent));
-            parts.stored.push(table[extent.start as usize..extent.end as usize].to_vec());
+            let mut stored = table[extent.start as usize..extent.end as usize].to_vec();
+            let whole = 0..stored.len() as u64;
+            reseal(&mut stored, &whole, Salt::NONE);
+            parts.stored.push(stored);
         }
     }
     parts

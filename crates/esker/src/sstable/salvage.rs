@@ -22,7 +22,8 @@ use super::footer::{FOOTER_BYTES, Footer};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
 use super::search;
-use super::stored::{self, Fingerprint, TRAILER_BYTES};
+use super::search::FoundParts;
+use super::stored::{self, Fingerprint, Salt, TRAILER_BYTES};
 use super::table::read_footer;
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::bytes::Decoded;
@@ -68,6 +69,8 @@ pub(crate) struct SalvageTable {
     layout: Layout,
     /// Its footer, if it is sound.
     footer: Option<Footer>,
+    /// Of the footer, or what a search of its parts found out.
+    salt: Salt,
     /// Its counts and limits, if they can be read.
     pub(crate) properties: Option<Properties>,
     /// Its range tombstones, those that can be read.
@@ -89,6 +92,7 @@ impl SalvageTable {
             file_bytes,
             layout: Layout::Found(Vec::new()),
             footer: None,
+            salt: Salt::NONE,
             properties: None,
             tombstones: RangeTombstones::default(),
             damage: Vec::new(),
@@ -96,6 +100,7 @@ impl SalvageTable {
         };
         match read_footer(&*table.file, path, file_bytes) {
             Ok(footer) => {
+                table.salt = footer.salt;
                 table.read_parts(&footer);
                 table.footer = Some(footer);
             }
@@ -152,7 +157,7 @@ impl SalvageTable {
         decode: impl FnOnce(&[u8]) -> Decoded<T>,
     ) -> Option<T> {
         let read = self.read(extent.clone()).and_then(|stored| {
-            let decoded = stored::open(stored).and_then(|payload| decode(&payload));
+            let decoded = stored::open(stored, self.salt, extent.start).and_then(|payload| decode(&payload));
             decoded.map_err(|e| e.in_file(what, &self.path, extent.start))
         });
         read.map_err(|error| self.note(error, extent.end - extent.start, lost)).ok()
@@ -161,7 +166,20 @@ impl SalvageTable {
     /// The footer or the index is lost: looks for stored parts from the start of the file.
     fn search_parts(&mut self) {
         let end = self.footer.as_ref().map_or(self.file_bytes, |footer| footer.tombstones.start);
-        let found = search::parts(&*self.file, self.file_bytes, end);
+        let found = match self.footer {
+            Some(Footer { salt, .. }) => search::parts(&*self.file, self.file_bytes, end, salt),
+            // The footer would tell the salt: that of this file's name, unless it was renamed, or is of an earlier format.
+            None => {
+                let salts = [Salt::of_file(&self.path), Salt::NONE];
+                let found = salts.map(|salt| search::parts(&*self.file, self.file_bytes, end, salt));
+                let by_bytes = |found: &FoundParts| {
+                    found.blocks.iter().map(|block| block.end - block.start).sum::<u64>()
+                };
+                let [named, unsalted] = found;
+                if by_bytes(&unsalted) > by_bytes(&named) { unsalted } else { named }
+            }
+        };
+        self.salt = found.salt;
         if self.footer.is_none() {
             self.properties = found.properties;
             self.tombstones = found.tombstones;
@@ -266,7 +284,8 @@ impl SalvageTable {
     fn block_at(&self, extent: Range<u64>) -> Result<Block> {
         let start = extent.start;
         let stored = self.read(extent)?;
-        stored::open(stored).and_then(Block::parse).map_err(|e| e.in_file("block", &self.path, start))
+        let block = stored::open(stored, self.salt, start).and_then(Block::parse);
+        block.map_err(|e| e.in_file("block", &self.path, start))
     }
 
     fn read(&self, extent: Range<u64>) -> Result<Vec<u8>> {

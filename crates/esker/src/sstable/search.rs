@@ -16,7 +16,7 @@ use esker_env::{File, read_range};
 use super::block::Block;
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
-use super::stored::{self, TRAILER_BYTES};
+use super::stored::{self, Salt, TRAILER_BYTES};
 use crate::encoding::Compression;
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::checksum::crc32c_append;
@@ -34,6 +34,8 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// What was found.
 #[derive(Default)]
 pub(super) struct FoundParts {
+    /// What the checksums of the parts begin with.
+    pub salt: Salt,
     /// The data blocks, in the file's order.
     pub blocks: Vec<Range<u64>>,
     /// Where the last block ends.
@@ -57,14 +59,15 @@ enum Part {
     Filter,
 }
 
-/// Looks for parts before `end`.
-pub(super) fn parts(file: &dyn File, file_bytes: u64, end: u64) -> FoundParts {
+/// Looks for parts before `end` whose checksums begin with this salt.
+pub(super) fn parts(file: &dyn File, file_bytes: u64, end: u64, salt: Salt) -> FoundParts {
     let end = end.min(file_bytes);
     let mut search = Search {
         bytes: Chunks { file, file_bytes, base: 0, chunk: Vec::new() },
         work: file_bytes.saturating_mul(WORK_FACTOR).max(WORK_BYTES_MIN),
+        salt,
     };
-    let mut found = FoundParts::default();
+    let mut found = FoundParts { salt, ..FoundParts::default() };
     let (mut at, mut gap_start) = (0, None);
     while at < end && search.work > 0 {
         let limit = if gap_start.is_some() { end.min(at.saturating_add(RESUMED_BYTES_MAX)) } else { end };
@@ -103,12 +106,13 @@ pub(super) fn parts(file: &dyn File, file_bytes: u64, end: u64) -> FoundParts {
 struct Search<'a> {
     bytes: Chunks<'a>,
     work: u64,
+    salt: Salt,
 }
 
 impl Search<'_> {
     /// The part that starts at `at` and ends by `limit`, and its end.
     fn part_at(&mut self, at: u64, limit: u64, found: &FoundParts) -> Option<(Part, u64)> {
-        let mut crc = 0;
+        let mut crc = self.salt.at(at);
         // The part is [payload][codec][crc]: with `covered` bytes of payload and codec, the checksum follows.
         for covered_end in at + 1..limit.saturating_sub(3) {
             self.work = self.work.checked_sub(1)?;
@@ -122,7 +126,8 @@ impl Search<'_> {
                 continue;
             }
             let stored = read_range(self.bytes.file, at, (end - at) as usize).ok()?;
-            if let Some(part) = stored::open(stored).ok().and_then(|payload| recognise(payload, at, found)) {
+            let payload = stored::open(stored, self.salt, at).ok();
+            if let Some(part) = payload.and_then(|payload| recognise(payload, at, found)) {
                 return Some((part, end));
             }
         }

@@ -1,16 +1,19 @@
 //! The stored form of every part of a table: bytes, perhaps compressed, with a checksum behind them.
 //!
 //! ```text
-//!   payload --seal--> [payload | u32 length, compressed payload] [codec u8] [crc32c u32]
-//!           <-open---
+//!   payload --pack, trailer--> [payload | u32 length, compressed payload] [codec u8] [crc32c u32]
+//!           <-----open--------
 //! ```
 //!
-//! ST1. The checksum covers the stored bytes and the codec; it is verified before anything else is believed.
+//! ST1. The checksum covers the stored bytes and the codec, and begins with the table's salt and the part's place: a part of another
+//!      table, or one that stands elsewhere, does not fit. It is verified before anything else is believed.
 //! ST2. Only payloads of up to [`COMPRESSED_BYTES_MAX`] are compressed, so that a damaged length cannot make
 //!      the reader allocate more.
 //! ST3. What does not shrink is stored raw.
 //!
 //! Bytes: docs/formats/sstable.md
+
+use std::path::Path;
 
 use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
@@ -37,17 +40,46 @@ impl Fingerprint {
     }
 }
 
+/// What the checksums of a table's parts begin with, besides their places. Tables of formats 1 and 2 have none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Salt(Option<u32>);
+
+impl Salt {
+    /// No salt, and no places: formats 1 and 2.
+    pub(super) const NONE: Salt = Salt(None);
+
+    /// The salt of this number.
+    pub(super) fn new(number: u32) -> Self {
+        Salt(Some(number))
+    }
+
+    /// The salt of a table that is written into the file of this name: the files of a database have different ones.
+    pub(super) fn of_file(path: &Path) -> Self {
+        Salt::new(crc32c(path.file_name().unwrap_or_default().as_encoded_bytes()))
+    }
+
+    /// Its number.
+    pub(super) fn get(self) -> Option<u32> {
+        self.0
+    }
+
+    /// The checksum of no bytes at `offset`.
+    pub(super) fn at(self, offset: u64) -> u32 {
+        self.0.map_or(0, |salt| crc32c_append(crc32c(&salt.to_le_bytes()), &offset.to_le_bytes()))
+    }
+}
+
 /// Bytes behind the stored payload.
 pub(super) const TRAILER_BYTES: usize = 5;
 /// Larger payloads are stored raw (ST2).
 pub(super) const COMPRESSED_BYTES_MAX: usize = 16 << 20;
 
-/// The bytes to store for `payload`, and the trailer to store behind them. `scratch` is room for the compressed form.
-pub(super) fn seal<'a>(
+/// The bytes to store for `payload`, and the codec that made them. `scratch` is room for the compressed form.
+pub(super) fn pack<'a>(
     payload: &'a [u8],
     codec: Compression,
     scratch: &'a mut Vec<u8>,
-) -> std::io::Result<(&'a [u8], [u8; TRAILER_BYTES])> {
+) -> std::io::Result<(&'a [u8], Compression)> {
     let (mut stored, mut used) = (payload, Compression::None);
     if codec != Compression::None && payload.len() <= COMPRESSED_BYTES_MAX {
         scratch.clear();
@@ -57,18 +89,23 @@ pub(super) fn seal<'a>(
             (stored, used) = (scratch, codec);
         }
     }
-    let crc = crc32c_append(crc32c(stored), &[used.id()]).to_le_bytes();
-    Ok((stored, [used.id(), crc[0], crc[1], crc[2], crc[3]]))
+    Ok((stored, used))
 }
 
-/// The payload of a stored part, trailer included.
-pub(super) fn open(mut stored: Vec<u8>) -> Decoded<Vec<u8>> {
+/// What to store behind these bytes at `offset`.
+pub(super) fn trailer(stored: &[u8], codec: Compression, salt: Salt, offset: u64) -> [u8; TRAILER_BYTES] {
+    let crc = crc32c_append(crc32c_append(salt.at(offset), stored), &[codec.id()]).to_le_bytes();
+    [codec.id(), crc[0], crc[1], crc[2], crc[3]]
+}
+
+/// The payload of the part that is stored at `offset`, trailer included.
+pub(super) fn open(mut stored: Vec<u8>, salt: Salt, offset: u64) -> Decoded<Vec<u8>> {
     let Some(len) = stored.len().checked_sub(TRAILER_BYTES) else {
         return Err(DecodeError::new(0, format!("{} bytes: too short for a checksum", stored.len())));
     };
     let mut trailer = ByteReader::new(&stored[len..]);
     let (codec, crc) = (trailer.u8()?, trailer.u32()?);
-    let computed = crc32c(&stored[..=len]);
+    let computed = crc32c_append(salt.at(offset), &stored[..=len]);
     if crc != computed {
         return Err(DecodeError::new(len + 1, format!("checksum {crc:08x} stored, {computed:08x} computed")));
     }
@@ -91,10 +128,17 @@ pub(super) fn open(mut stored: Vec<u8>) -> Decoded<Vec<u8>> {
 mod tests {
     use super::*;
 
+    const SALT: Salt = Salt(Some(7));
+    const OFFSET: u64 = 4096;
+
     fn sealed(payload: &[u8], codec: Compression) -> Vec<u8> {
         let mut scratch = Vec::new();
-        let (stored, trailer) = seal(payload, codec, &mut scratch).unwrap();
-        [stored, &trailer].concat()
+        let (stored, used) = pack(payload, codec, &mut scratch).unwrap();
+        [stored, &trailer(stored, used, SALT, OFFSET)].concat()
+    }
+
+    fn open(stored: Vec<u8>) -> Decoded<Vec<u8>> {
+        super::open(stored, SALT, OFFSET)
     }
 
     #[test]
@@ -123,11 +167,25 @@ mod tests {
     }
 
     #[test]
+    fn st1_a_part_of_another_table_or_place_is_noticed() {
+        let stored = sealed(b"hello", Compression::None);
+        let (other, elsewhere) = (Salt::of_file(Path::new("db/000007.sst")), OFFSET + 4096);
+        assert_ne!(other, Salt::of_file(Path::new("db/000008.sst")));
+        assert_eq!(other, Salt::of_file(Path::new("copied/000007.sst")));
+        for (salt, offset) in [(other, OFFSET), (SALT, elsewhere), (Salt::NONE, OFFSET)] {
+            assert!(super::open(stored.clone(), salt, offset).is_err());
+        }
+        // Formats 1 and 2.
+        let unsalted = [&b"hello"[..], &trailer(b"hello", Compression::None, Salt::NONE, 1)].concat();
+        assert_eq!(super::open(unsalted, Salt::NONE, 2).unwrap(), b"hello");
+    }
+
+    #[test]
     fn st2_a_large_length_is_refused_before_allocating() {
         let mut bad = u32::MAX.to_le_bytes().to_vec();
         bad.extend_from_slice(b"xyz");
         bad.push(Compression::Lz4.id());
-        bad.extend_from_slice(&crc32c(&bad).to_le_bytes());
+        bad.extend_from_slice(&crc32c_append(SALT.at(OFFSET), &bad).to_le_bytes());
         assert!(open(bad).unwrap_err().detail.contains("too many"));
     }
 }

@@ -5,7 +5,7 @@
 //!                                                       `--empty--> read, verify, insert
 //! ```
 //!
-//! TB1. Whatever `open` and `load` take from the file was verified: checksum, structure, place.
+//! TB1. Whatever `open` and `load` take from the file was verified: checksum, structure, place (in tables of format 3: ST1).
 //! TB2. A hit reads two cold places: the block's heads, and the entry.
 //! TB3. The versions of a key may continue in the next block; `Index::continues` says so, and searches follow.
 //! TB4. The file of a table marked obsolete is removed when its last user is gone.
@@ -25,7 +25,8 @@ use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer, FooterError};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
 use super::scan::TableScan;
-use super::{BlockCache, TableMeta, stored};
+use super::stored::{self, Salt};
+use super::{BlockCache, TableMeta};
 use crate::cache::{self, BudgetKind, CacheItem, CachedBlocks, Guard, Pinned, Reservation};
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::bytes::Decoded;
@@ -54,6 +55,7 @@ pub(crate) struct Table {
     blocks: CachedBlocks<Block>,
     tombstones: RangeTombstones,
     properties: Properties,
+    salt: Salt,
     file_bytes: u64,
     obsolete: AtomicBool,
     _memory: Reservation,
@@ -92,7 +94,7 @@ impl Table {
         let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
         let file_bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
         let footer = read_footer(&*file, path, file_bytes)?;
-        let part = Parts { file: &*file, path };
+        let part = Parts { file: &*file, path, salt: footer.salt };
         let properties = part.read("properties", &footer.properties, Properties::decode)?;
         if properties.fingerprint.is_some() != (footer.version > 1) {
             let detail = "a fingerprint in a table of version 1, or none in a later one";
@@ -125,6 +127,7 @@ impl Table {
             blocks,
             tombstones,
             properties,
+            salt: footer.salt,
             file_bytes,
             obsolete: AtomicBool::new(false),
             _memory: memory,
@@ -302,7 +305,7 @@ impl Table {
 
     /// Checks the stored form of the block at `offset`.
     pub(super) fn decode_block(&self, stored: Vec<u8>, offset: u64) -> Result<Block> {
-        let block: Decoded<Block> = stored::open(stored).and_then(Block::parse);
+        let block: Decoded<Block> = stored::open(stored, self.salt, offset).and_then(Block::parse);
         block.map_err(|e| e.in_file("block", &self.path, offset))
     }
 
@@ -351,7 +354,7 @@ pub(crate) fn stated_max_seq(env: &Env, path: &Path) -> Result<Option<SeqNo>> {
         let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
         let file_bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
         let footer = read_footer(&*file, path, file_bytes)?;
-        let part = Parts { file: &*file, path };
+        let part = Parts { file: &*file, path, salt: footer.salt };
         Ok(part.read("properties", &footer.properties, Properties::decode)?.max_seq)
     };
     match stated() {
@@ -384,6 +387,7 @@ pub(super) fn read_footer(file: &dyn File, path: &Path, file_bytes: u64) -> Resu
 struct Parts<'a> {
     file: &'a dyn File,
     path: &'a Path,
+    salt: Salt,
 }
 
 impl Parts<'_> {
@@ -394,7 +398,7 @@ impl Parts<'_> {
         decode: impl FnOnce(&[u8]) -> Decoded<T>,
     ) -> Result<T> {
         let stored = read_stored(self.file, self.path, extent.clone())?;
-        let decoded = stored::open(stored).and_then(|payload| decode(&payload));
+        let decoded = stored::open(stored, self.salt, extent.start).and_then(|payload| decode(&payload));
         decoded.map_err(|e| e.in_file(what, self.path, extent.start))
     }
 }

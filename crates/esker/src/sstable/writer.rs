@@ -20,7 +20,7 @@ use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer};
 use super::index::{self, IndexEntry, shortest_separator};
 use super::options::{TableCompression, TableOptions};
 use super::properties::{Properties, empty_range, encode_tombstones};
-use super::stored::{Fingerprint, TRAILER_BYTES, seal};
+use super::stored::{Fingerprint, Salt, pack, trailer};
 use super::{BlockCache, Table};
 use crate::encoding::Compression;
 use crate::encoding::bloom::BlockedBloom;
@@ -80,6 +80,7 @@ pub(crate) struct TableWriter {
     properties: Properties,
     /// Of the parts that are written.
     fingerprint: Fingerprint,
+    salt: Salt,
     tombstones: Vec<Fragment>,
     warm: Option<Warm>,
 }
@@ -140,6 +141,7 @@ impl TableWriter {
                 fingerprint: None,
             },
             fingerprint: Fingerprint::default(),
+            salt: Salt::of_file(path),
             tombstones: Vec::new(),
             warm: None,
         })
@@ -270,8 +272,8 @@ impl TableWriter {
                 done
             }
             Codec::Probing { waiting, raw_bytes, packed_bytes } => {
-                let sealed = seal(&self.raw, Compression::Lz4, &mut self.scratch);
-                *packed_bytes += sealed.map_err(|e| Error::io("compress", &self.path, e))?.0.len();
+                let packed = pack(&self.raw, Compression::Lz4, &mut self.scratch);
+                *packed_bytes += packed.map_err(|e| Error::io("compress", &self.path, e))?.0.len();
                 *raw_bytes += self.raw.len();
                 waiting.push(std::mem::take(&mut self.raw));
                 if waiting.len() >= PROBED_BLOCKS { self.choose_codec() } else { Ok(()) }
@@ -297,9 +299,9 @@ impl TableWriter {
 
     fn write_part(&mut self, payload: &[u8], codec: Compression) -> Result<std::ops::Range<u64>> {
         let start = self.file.position();
-        let sealed =
-            seal(payload, codec, &mut self.scratch).map_err(|e| Error::io("compress", &self.path, e))?;
-        let (stored, trailer): (&[u8], [u8; TRAILER_BYTES]) = sealed;
+        let packed = pack(payload, codec, &mut self.scratch);
+        let (stored, used) = packed.map_err(|e| Error::io("compress", &self.path, e))?;
+        let trailer = trailer(stored, used, self.salt, start);
         let written = self.file.write(stored).and_then(|()| self.file.write(&trailer));
         written.map_err(|e| Error::io("write", &self.path, e))?;
         self.fingerprint = self.fingerprint.with_part(&trailer);
@@ -403,7 +405,7 @@ impl TableWriter {
         self.properties.fingerprint = Some(self.fingerprint);
         self.properties.encode(&mut payload);
         let properties = self.write_part(&payload, Compression::None)?;
-        Ok(Footer { tombstones, filter, index, properties, version: FORMAT_VERSION })
+        Ok(Footer { tombstones, filter, index, properties, salt: self.salt, version: FORMAT_VERSION })
     }
 
     /// Gives up: removes the file.
