@@ -122,5 +122,6 @@ func streams() []stream {
 		{"zipf", sum(1000, func(uint64) uint64 { return zipf.Rank(ranks, 1_000_000) })},
 		{"order", sum(1000, func(uint64) uint64 { return order.Take() })},
 		{"probe", sum(20, func(i uint64) uint64 { return generate.Probe(redbValue[:i]) })},
+		{"probe of large values", sum(100, func(i uint64) uint64 { return generate.Probe(pool.Value(i, int(1000+i))) })},
 	}
 }

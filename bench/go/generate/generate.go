@@ -391,12 +391,26 @@ func (h *Hotspots) NextKey() (key ObigKey, isNew bool) {
 	return spot.key(spot.keys - 1), true
 }
 
-// Probe is a cheap checksum of a value as read: its first and last eight bytes and its length.
+const (
+	smallBytes     = 1024
+	cacheLineBytes = 64
+)
+
+// Probe is a cheap checksum of a value as read: its first and last eight bytes and its length, and eight bytes of every 64 of a value
+// longer than 1,024.
 func Probe(value []byte) uint64 {
 	if len(value) >= 8 {
 		first := binary.LittleEndian.Uint64(value)
 		last := binary.LittleEndian.Uint64(value[len(value)-8:])
-		return first + bits.RotateLeft64(last, 23) + uint64(len(value))
+		ends := first + bits.RotateLeft64(last, 23) + uint64(len(value))
+		if len(value) <= smallBytes {
+			return ends
+		}
+		sum := ends
+		for line := value; len(line) >= cacheLineBytes; line = line[cacheLineBytes:] {
+			sum = bits.RotateLeft64(sum, 7) ^ binary.LittleEndian.Uint64(line)
+		}
+		return sum
 	}
 	sum := uint64(len(value))
 	for _, b := range value {

@@ -202,7 +202,7 @@ fn clock() -> String {
     }
 }
 
-/// File system, device and write cache of the mount that holds `dir`.
+/// File system, device, write cache and read-ahead of the mount that holds `dir`.
 fn disk_of(dir: &Path) -> Option<String> {
     let dir = fs::canonicalize(dir).ok()?;
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
@@ -217,7 +217,9 @@ fn disk_of(dir: &Path) -> Option<String> {
     let name = device.rsplit('/').next().unwrap_or(device);
     let cache = read_line(&format!("/sys/class/block/{name}/queue/write_cache"));
     let cache = cache.map(|cache| format!(", {cache} cache")).unwrap_or_default();
-    Some(format!("{file_system} on {device}{cache}"))
+    let ahead = read_line(&format!("/sys/class/block/{name}/queue/read_ahead_kb"));
+    let ahead = ahead.map(|ahead| format!(", read-ahead {ahead} KiB")).unwrap_or_default();
+    Some(format!("{file_system} on {device}{cache}{ahead}"))
 }
 
 #[cfg(test)]

@@ -123,6 +123,7 @@ fn streams() -> Vec<(&'static str, u64)> {
         ("zipf", sum((0..1000).map(|_| zipf.rank(&mut ranks, 1_000_000)))),
         ("order", sum(Order::new(351_000, 7).skip_to(1000).take(1000))),
         ("probe", sum((0..20).map(|n| probe(&last[..n])))),
+        ("probe of large values", sum((0..100).map(|n| probe(pool.value(n, 1000 + n as usize))))),
     ]
 }
 

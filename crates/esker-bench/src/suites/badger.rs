@@ -20,11 +20,12 @@ use crate::machine;
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Commits, Row, Suite};
+use crate::suites::{Commits, Row, Suite, may_outgrow};
 use crate::track::Track;
 
 const SEED: u64 = 13;
 const CACHE_BYTES: u64 = 4 << 30;
+const MEMORY_BYTES_MAX: u64 = 2 * CACHE_BYTES;
 const BATCH: u64 = 1000;
 const ITERATE_KEYS: u64 = 2_000_000;
 const SIZES: [(usize, &str); 3] = [(16 << 10, "16 KB"), (1 << 10, "1 KB"), (128, "128 B")];
@@ -59,7 +60,7 @@ impl Suite for BadgerSuite {
     }
 
     fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
-        Some(2 * CACHE_BYTES)
+        Some(MEMORY_BYTES_MAX)
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {
@@ -121,7 +122,11 @@ impl Suite for BadgerSuite {
             live: 0,
         };
         let dir = recorder.dir().to_path_buf();
-        let options = OpenOptions { value_bytes: bytes as u64, ..OpenOptions::with_cache(CACHE_BYTES) };
+        let options = OpenOptions {
+            value_bytes: bytes as u64,
+            random_beyond_memory: may_outgrow(keys, bytes, MEMORY_BYTES_MAX),
+            ..OpenOptions::with_cache(CACHE_BYTES)
+        };
         let store = engine.open(&dir, &options)?;
         if !recorder.groundwork(&format!("populate ({size})"), || run.populate(&*store))? {
             return Ok(());

@@ -47,6 +47,11 @@ pub(crate) static SUITES: &[&dyn Suite] = &[
     &open::OpenSuite,
 ];
 
+/// Whether so many items may outgrow this much memory: the pages of a tree are half to two thirds full after inserts at random.
+pub(crate) fn may_outgrow(items: u64, value_bytes: usize, memory_bytes: u64) -> bool {
+    items * value_bytes as u64 > memory_bytes / 2
+}
+
 /// A list of rows in groups; each group is measured in one go on one engine in a fresh process and directory.
 pub(crate) trait Suite: Sync {
     /// Name on the command line and in results.

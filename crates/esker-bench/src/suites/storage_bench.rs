@@ -12,7 +12,7 @@ use crate::recorder::Recorder;
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::mixed::{Mix, Mixed, Records};
-use crate::suites::{Commits, Row, Suite};
+use crate::suites::{Commits, Row, Suite, may_outgrow};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 300;
@@ -159,6 +159,7 @@ impl Suite for StorageBenchSuite {
         let options = OpenOptions {
             value_bytes: workload.value_bytes as u64,
             durability: fast,
+            random_beyond_memory: may_outgrow(workload.loaded, workload.value_bytes, MEMORY_BYTES_MAX),
             ..OpenOptions::with_cache(CACHE_BYTES)
         };
         let dir = recorder.dir().to_path_buf();
@@ -179,5 +180,21 @@ impl Suite for StorageBenchSuite {
         })?;
         recorder.drain(mixed.store)?;
         recorder.check(|| mixed.full_check())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_loaded_first_and_large_may_outgrow_the_memory() {
+        for scale in [Scale::Quick, Scale::Seed] {
+            for workload in workloads(scale) {
+                let outgrows = may_outgrow(workload.loaded, workload.value_bytes, MEMORY_BYTES_MAX);
+                let expected = scale == Scale::Seed && workload.name.starts_with("H large");
+                assert_eq!(outgrows, expected, "{} at {}", workload.name, scale.name());
+            }
+        }
     }
 }
