@@ -109,7 +109,7 @@ impl Fs for RealFs {
         let pid = format!("{}\n", std::process::id());
         // R2: a full disk is no reason to refuse the lock; at worst a loser's message lacks the id.
         let _ = file.set_len(0).and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
-        Ok(Box::new(RealLock { _file: file, path: path.to_owned() }))
+        Ok(Box::new(RealLock { file, path: path.to_owned() }))
     }
 
     fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
@@ -119,7 +119,7 @@ impl Fs for RealFs {
             Err(e) => return Err(LockError::Io(e)),
         };
         match file.try_lock_shared() {
-            Ok(()) => Ok(Some(Box::new(RealLock { _file: file, path: path.to_owned() }))),
+            Ok(()) => Ok(Some(Box::new(RealLock { file, path: path.to_owned() }))),
             Err(fs::TryLockError::WouldBlock) => {
                 Err(LockError::Held { path: path.to_owned(), pid: read_pid(&file) })
             }
@@ -136,13 +136,21 @@ fn read_pid(file: &fs::File) -> Option<u32> {
     std::str::from_utf8(&bytes[..n]).ok()?.trim().parse().ok()
 }
 
-/// Closing the file releases the lock.
+/// A lock on a file, of this handle or of this process.
 struct RealLock {
-    _file: fs::File,
+    file: fs::File,
     path: PathBuf,
 }
 
 impl FileLock for RealLock {}
+
+impl Drop for RealLock {
+    /// Closing the file would not do: a child process, between its fork and its exec, has a descriptor of the same lock.
+    fn drop(&mut self) {
+        // What cannot be unlocked is unlocked by closing, or never was locked.
+        let _ = self.file.unlock();
+    }
+}
 
 impl std::fmt::Debug for RealLock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -220,5 +228,25 @@ impl File for RealFile {
         // is the documented duty of `File::map`'s caller, and the engine maps only finished, immutable files.
         let map = unsafe { memmap2::Mmap::map(&self.file)? };
         Ok(Mapping(Box::new(map)))
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r2_a_lock_ends_with_its_handle_although_a_descriptor_of_it_is_left() {
+        let path = std::env::temp_dir().join(format!("esker-lock-{}", std::process::id()));
+        let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = file.unwrap();
+        file.try_lock().unwrap();
+        // As a child process has it that was forked and has not executed its program yet.
+        let inherited = file.try_clone().unwrap();
+        drop(RealLock { file, path: path.clone() });
+        let again = RealFs.lock(&path);
+        assert!(again.is_ok(), "{:?}", again.err());
+        drop(inherited);
+        fs::remove_file(&path).unwrap();
     }
 }

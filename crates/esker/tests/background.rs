@@ -1,9 +1,10 @@
 //! Background threads that cannot start, are held up, or panic.
 //!
 //! ```text
-//!   Db --threads--> Hooked file system (runs a hook before a table is made) --> MemFs
+//!   Db --threads--> Hooked file system (runs a hook before a file is made) --> MemFs
 //! ```
 //!
+//! BG1. What fails is tried again with growing pauses, however many commits there are meanwhile.
 //! BG2. After a panic of a thread writes fail with an error that says so; none waits for it.
 //! BG4. The timed sync waits for no flush.
 //! BG5. A database whose threads cannot all be started is closed again.
@@ -20,18 +21,20 @@ use std::time::{Duration, Instant};
 use common::dir;
 use esker::{Builder, Db, Durability, Error};
 use esker_env::{
-    Env, File, FileLock, Fs, LockError, MemFs, OpenOptions, SystemThreads, ThreadHandle, Threads,
+    Env, FaultAction, FaultFs, FaultRule, File, FileLock, Fs, LockError, MemFs, OpKind, OpenOptions,
+    SystemThreads, ThreadHandle, Threads,
 };
 
 /// Nothing here takes so long, unless it would take for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Called with the name of the thread that is about to make a table.
+/// Called with the name of the thread that is about to make a file.
 type Hook = Box<dyn Fn(&str) + Send + Sync>;
 
-/// A file system in memory that calls a hook before a table is made.
+/// A file system in memory that calls a hook before a file of one kind is made.
 struct Hooked {
     inner: MemFs,
+    extension: &'static str,
     hook: Hook,
 }
 
@@ -43,7 +46,7 @@ impl std::fmt::Debug for Hooked {
 
 impl Fs for Hooked {
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
-        if options.create && path.extension().is_some_and(|e| e == "sst") {
+        if options.create && path.extension().is_some_and(|e| e == self.extension) {
             (self.hook)(std::thread::current().name().unwrap_or_default());
         }
         self.inner.open(path, options)
@@ -81,8 +84,17 @@ fn small(env: Env) -> Builder {
     Db::builder().env(env).memory(4 << 20).memtable_bytes(16 << 10).block_bytes(512).table_bytes(16 << 10)
 }
 
+/// With a hook before tables are made.
 fn hooked(inner: &MemFs, hook: impl Fn(&str) + Send + Sync + 'static) -> Builder {
-    small(Env::with_fs(Arc::new(Hooked { inner: inner.clone(), hook: Box::new(hook) })))
+    hooked_at("sst", inner, hook)
+}
+
+fn hooked_at(
+    extension: &'static str,
+    inner: &MemFs,
+    hook: impl Fn(&str) + Send + Sync + 'static,
+) -> Builder {
+    small(Env::with_fs(Arc::new(Hooked { inner: inner.clone(), extension, hook: Box::new(hook) })))
 }
 
 /// Puts until a put fails; how many succeeded, and the error.
@@ -204,4 +216,96 @@ fn bg5_a_database_whose_threads_do_not_start_can_be_opened_again() {
     assert_eq!(count, 3, "flush, merge, sync");
     db.default_keyspace().put("a", "b").unwrap();
     db.close().unwrap();
+}
+
+/// Commits for so long, whatever becomes of the commits.
+fn commit_for(db: &Db, time: Duration) {
+    let map = db.default_keyspace();
+    let started = Instant::now();
+    for n in 0u32.. {
+        if started.elapsed() >= time {
+            break;
+        }
+        // Once two memtables wait, commits fail.
+        let _ = map.put(n.to_be_bytes(), [7; 500]);
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[test]
+fn bg1_failing_flushes_pause_however_many_commits_there_are() {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
+    let db = db.unwrap();
+    let io = FaultAction::Fail(io::ErrorKind::Other);
+    faults.add(FaultRule::new(&[OpKind::Create], io).on_path(".sst").forever());
+    commit_for(&db, Duration::from_secs(1));
+    let failed = db.stats().flushes_failed;
+    assert!((1..=6).contains(&failed), "BG1: {failed} attempts");
+    faults.clear();
+    db.flush().unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn bg1_a_manifest_that_cannot_be_made_leaves_no_files() {
+    let fs = MemFs::new();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let db = small(Env::with_fs(Arc::new(faults.clone()))).background(false).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    map.put("a", "1").unwrap();
+    let io = FaultAction::Fail(io::ErrorKind::Other);
+    faults.add(FaultRule::new(&[OpKind::SyncData], io).on_path("MANIFEST").forever());
+    (0..10).for_each(|_| drop(db.flush().unwrap_err()));
+    let manifests = fs.list_dir(dir()).unwrap().into_iter().filter(|name| name.starts_with("MANIFEST"));
+    let manifests: Vec<_> = manifests.collect();
+    assert_eq!(manifests.len(), 1, "{manifests:?}");
+    faults.clear();
+    db.flush().unwrap();
+    assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    drop(map);
+    db.close().unwrap();
+}
+
+#[test]
+fn t3_a_panic_in_the_middle_of_a_group_leaves_nothing_uncounted() {
+    let fs = MemFs::new();
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock().unwrap();
+    let (told, held) = mpsc::channel();
+    let hook_gate = gate.clone();
+    let db = hooked_at("wal", &fs, move |name| match name {
+        "first" => {
+            // Nobody may be listening any more.
+            let _ = told.send(());
+            drop(hook_gate.lock());
+        }
+        "small" | "large" => panic!("no segment for this one"),
+        _ => {}
+    });
+    let db = db.memtable_bytes(16 << 20).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    let spawn = |name: &'static str, bytes: usize| {
+        let map = map.clone();
+        let work = move || drop(map.put(name, vec![7; bytes]));
+        std::thread::Builder::new().name(name.to_owned()).spawn(work).unwrap()
+    };
+    // It is held up while it makes a segment; behind it a group forms, whose leader panics at its second commit.
+    let mut threads = vec![spawn("first", 3 << 20)];
+    held.recv_timeout(PATIENCE).expect("it needs a segment");
+    for (name, bytes) in [("small", 1), ("large", 12 << 20)] {
+        threads.push(spawn(name, bytes));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    drop(closed);
+    let panics = threads.into_iter().filter_map(|thread| thread.join().err()).count();
+    assert!(panics > 0, "the leader panicked");
+    // Whether it is refused or not: what is there is counted.
+    let _ = map.put("later", "");
+    assert_eq!(map.len().unwrap(), map.iter().count() as u64, "T3");
+    drop(map);
+    drop(db);
+    let db = small(Env::with_fs(Arc::new(fs))).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    assert_eq!(map.len().unwrap(), map.iter().count() as u64, "T3, opened again");
 }

@@ -186,17 +186,24 @@ impl Core {
     fn flush_loop(&self) {
         let mut seen = 0;
         let mut pause = TICK;
-        while self.signal.wait_for_work(&mut seen, pause) {
+        while self.signal.wait_for_work(&mut seen, TICK) {
             let flushed = self.flush_step();
-            pause = match &flushed {
-                Ok(_) => TICK,
-                Err(_) => (pause * 2).min(PAUSE_MAX),
-            };
+            let is_failed = flushed.is_err();
             self.signal.note(flushed.map(drop).map_err(Arc::new));
             self.account_memtables();
             self.view.reclaim();
             // The writer makes a segment itself if none is ready.
             self.note_error(self.wal_pool.prepare_step());
+            self.pause_after(is_failed, &mut pause);
+        }
+    }
+
+    /// After a failure waits longer than the last time (BG1): writers wake the threads with each commit while there is anything to flush.
+    fn pause_after(&self, is_failed: bool, pause: &mut Duration) {
+        *pause = if is_failed { (*pause * 2).min(PAUSE_MAX) } else { TICK };
+        if is_failed {
+            // Whether it is time to end the loop looks for itself.
+            let _ = self.signal.pause(*pause);
         }
     }
 
@@ -211,24 +218,19 @@ impl Core {
         let mut seen = 0;
         let mut pause = TICK;
         let (mut last_seq, mut quiet_ticks) = (SeqNo::ZERO, 0);
-        while self.signal.wait_for_work(&mut seen, pause) {
+        while self.signal.wait_for_work(&mut seen, TICK) {
             let seq = self.published.visible();
             quiet_ticks = if seq == last_seq { quiet_ticks + 1 } else { 0 };
             last_seq = seq;
             let idle = quiet_ticks >= IDLE_TICKS;
-            loop {
+            let is_failed = loop {
                 match self.merge_step(idle) {
                     Ok(true) if !self.signal.stopping() => pause = TICK,
-                    Ok(_) => {
-                        pause = TICK;
-                        break;
-                    }
-                    Err(_) => {
-                        pause = (pause * 2).min(PAUSE_MAX);
-                        break;
-                    }
+                    Ok(_) => break false,
+                    Err(_) => break true,
                 }
-            }
+            };
+            self.pause_after(is_failed, &mut pause);
         }
     }
 

@@ -7,8 +7,8 @@
 //!
 //! CT1. Creating, dropping and renaming are commits like any other: atomic, logged, recovered.
 //! CT2. An id is never used again.
-//! CT3. A keyspace is marked dropped before its drop is committed; commits that come later are refused, so nothing
-//!      is written behind the drop.
+//! CT3. A keyspace is marked as being dropped before its drop is committed; commits that come later are refused, so nothing
+//!      is written behind the drop. To readers it is there until the drop has succeeded: it may fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,7 +34,10 @@ const FIRST_ID: u32 = KeyspaceId::DEFAULT.get() + 1;
 pub(crate) struct KeyspaceState {
     pub(crate) id: KeyspaceId,
     name: RwLock<Arc<str>>,
-    dropped: Arc<AtomicBool>,
+    /// Commits are refused: it is being dropped, or has been.
+    dropping: Arc<AtomicBool>,
+    /// It is gone.
+    dropped: AtomicBool,
     pub(crate) counter: Arc<Counter>,
 }
 
@@ -50,7 +53,7 @@ impl KeyspaceState {
 
     /// For a commit: refuse it if the keyspace is dropped by then.
     pub(crate) fn life(&self) -> KeyspaceLife {
-        KeyspaceLife { name: self.name(), dropped: self.dropped.clone() }
+        KeyspaceLife { name: self.name(), dropped: self.dropping.clone() }
     }
 
     #[inline]
@@ -123,7 +126,8 @@ impl Catalog {
         let state = Arc::new(KeyspaceState {
             id,
             name: RwLock::new(name.clone()),
-            dropped: Arc::default(),
+            dropping: Arc::default(),
+            dropped: AtomicBool::default(),
             counter: self.published.counter(id),
         });
         self.names.write().insert(name, state.clone());
@@ -181,11 +185,12 @@ impl Catalog {
         let state = self.changeable(name)?;
         let mut set = WriteSet::new();
         set.remove(&name_key(name));
-        state.dropped.store(true, Ordering::Release);
+        state.dropping.store(true, Ordering::Release);
         if let Err(error) = commit(set, state.id) {
-            state.dropped.store(false, Ordering::Release);
+            state.dropping.store(false, Ordering::Release);
             return Err(error);
         }
+        state.dropped.store(true, Ordering::Release);
         self.names.write().remove(name);
         Ok(())
     }
@@ -254,4 +259,35 @@ pub(crate) fn varint(n: u32) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, u64::from(n));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use esker_env::{Env, MemFs};
+
+    use super::*;
+    use crate::Db;
+
+    #[test]
+    fn ct3_a_keyspace_whose_drop_fails_was_there_all_the_time() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+        let map = db.create_keyspace("map").unwrap();
+        map.put("a", "1").unwrap();
+        let catalog = &db.handle.core.catalog;
+        let mut turn = catalog.lock();
+        let failed = catalog.drop(&mut turn, "map", |_, _| {
+            assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]), "readers find it");
+            assert!(matches!(map.put("b", "2"), Err(Error::KeyspaceNotFound(_))), "nothing is written behind it");
+            Err(Error::Invalid("no room".into()))
+        });
+        assert!(failed.is_err());
+        drop(turn);
+        map.put("b", "2").unwrap();
+        assert_eq!(map.len().unwrap(), 2);
+        db.drop_keyspace("map").unwrap();
+        assert!(matches!(map.get("a"), Err(Error::KeyspaceNotFound(_))));
+    }
 }

@@ -138,7 +138,7 @@ impl Keyspace {
     #[inline]
     pub fn len(&self) -> Result<u64> {
         self.state.check_alive()?;
-        Ok(self.state.counter.now())
+        Ok(self.core().published.count_of(&self.state.counter))
     }
 
     /// Whether there are no keys.

@@ -56,14 +56,11 @@ impl ManifestLog {
     /// Starts a new manifest that holds `state`, and makes it the one in force.
     pub fn create(env: &Env, dir: &Path, id: FileId, state: VersionEdit) -> Result<Self> {
         let path = dir.join(manifest_name(id));
-        let mut writer = recordio::Writer::options().env(env).create(&path)?;
-        let mut header = MAGIC.to_vec();
-        put_varint(&mut header, u64::from(FORMAT_VERSION));
-        writer.append(&header)?;
-        writer.append(&state.encode())?;
-        writer.sync()?;
-        mark(&mut writer)?;
-        sync_dir(env, dir)?;
+        let writer = write_state(env, &path, &state).and_then(|writer| sync_dir(env, dir).map(|()| writer));
+        let writer = writer.inspect_err(|_| {
+            // Nothing names it. Tried again and again, they would fill the disk.
+            let _ = env.fs.remove_file(&path);
+        })?;
         write_current(env, dir, id)?;
         let state_bytes = writer.size();
         Ok(ManifestLog {
@@ -179,6 +176,18 @@ fn append_durably(writer: &mut recordio::Writer, edit: &[u8]) -> Result<()> {
         return writer.append(edit).and_then(|_| writer.flush());
     }
     writer.append_sync(edit).map(drop)
+}
+
+/// Makes the file of a manifest that holds `state`.
+fn write_state(env: &Env, path: &Path, state: &VersionEdit) -> Result<recordio::Writer> {
+    let mut writer = recordio::Writer::options().env(env).create(path)?;
+    let mut header = MAGIC.to_vec();
+    put_varint(&mut header, u64::from(FORMAT_VERSION));
+    writer.append(&header)?;
+    writer.append(&state.encode())?;
+    writer.sync()?;
+    mark(&mut writer)?;
+    Ok(writer)
 }
 
 /// Writes the marker behind an edit (ML5). It need not be durable yet.

@@ -147,14 +147,13 @@ impl<T> Run<T> {
     #[inline]
     fn starting_by(&self, key: &[u8]) -> usize {
         let head = head8(key);
-        let mut n = self.heads.partition_point(|&h| h < head);
-        while n < self.tables.len()
-            && self.heads[n] == head
-            && self.tables[n].meta.range.start.as_slice() <= key
-        {
-            n += 1;
+        let n = self.heads.partition_point(|&h| h < head);
+        if self.heads.get(n) != Some(&head) {
+            return n;
         }
-        n
+        // Keys with a long prefix in common: many tables may have the same head.
+        let same = self.heads[n..].partition_point(|&h| h == head);
+        n + self.tables[n..n + same].partition_point(|t| t.meta.range.start.as_slice() <= key)
     }
 
     /// The index of the table whose range holds `key`.
@@ -332,6 +331,21 @@ mod tests {
             added(5, Level::TIER, 2, "x", "z"),
         ];
         apply(&Version::empty(), &[], tables)
+    }
+
+    #[test]
+    fn tables_whose_keys_begin_alike_are_found() {
+        let key = |n: u64| format!("a long prefix that all have {n:04}");
+        let tables = (0..1000).map(|n| added(n + 1, Level::BASE, 1, &key(2 * n), &key(2 * n))).collect();
+        let version = apply(&Version::empty(), &[], tables);
+        let run = version.base().unwrap();
+        for n in 0..2000 {
+            let found = (n % 2 == 0).then_some(n as usize / 2);
+            assert_eq!(run.find(key(n).as_bytes()), found, "{n}");
+            assert_eq!(run.first_from(key(n).as_bytes()), n.div_ceil(2) as usize, "{n}");
+        }
+        assert_eq!((run.find(b"a long"), run.find(b"b")), (None, None));
+        assert_eq!((run.first_from(b"a long"), run.first_from(b"b")), (0, 1000));
     }
 
     #[test]

@@ -10,9 +10,12 @@
 //! T2. Sequence numbers grow by one with each commit, in WAL order; a commit becomes visible only after all before it.
 //! T3. After a failed write or sync of the WAL nothing more is written or published ("poisoned"): what reached the
 //!     disk is unknown. Reads go on. A disk that is full before anything was written only fails the commit. A panic
-//!     between log and memtable has the same effect: what it left must not become a table.
+//!     between the first log record of a group and its publishing has the same effect: what it left, uncounted, must not
+//!     become a table.
 //! T4. A memtable is sealed together with the WAL segment it ends in: all its commits are in segments before
 //!     `Sealed::wal_from`.
+//! T5. A sealed memtable is offered to the flush only once the view has it among its immutable ones: a flush that came first would
+//!     find nothing to take out, and the memtable would hide for ever what came after it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -65,7 +68,7 @@ pub struct CommitRequest {
 pub struct KeyspaceLife {
     /// The name, for the error.
     pub name: Arc<str>,
-    /// Set once it is being dropped.
+    /// Set once it is being dropped, before it is gone.
     pub dropped: Arc<AtomicBool>,
 }
 
@@ -101,7 +104,7 @@ pub struct WriteState {
     applier: Applier,
     last_seq: SeqNo,
     poisoned: Option<Arc<Error>>,
-    /// A commit is in the log and not yet wholly in the memtable. Seen by others only if its thread has panicked.
+    /// A commit is in the log and not yet published. Seen by others only if its thread has panicked.
     is_halfway: bool,
 }
 
@@ -178,10 +181,12 @@ impl Pipeline {
             (None, Durability::None) => Ok(()),
         };
         if let Err(error) = stored {
+            state.is_halfway = false;
             let cause = state.poison(error);
             return outcomes.into_iter().map(|o| o.and(Err(cause.duplicate()))).collect();
         }
         self.published.publish(state.last_seq, &deltas);
+        state.is_halfway = false;
         outcomes
     }
 
@@ -235,7 +240,6 @@ impl Pipeline {
         }
         apply(set, seq, &state.active, &mut state.applier);
         state.last_seq = seq;
-        state.is_halfway = false;
         deltas.extend(own);
         Ok(seq)
     }
@@ -251,12 +255,13 @@ impl Pipeline {
         let full = std::mem::replace(&mut state.active, memtable.clone());
         state.applier = memtable.applier();
         let (last_seq, counts) = (state.last_seq, self.published.counts());
-        self.sealed.lock().push_back(Sealed { memtable: full.clone(), last_seq, counts, wal_from });
+        // T5: whoever flushes finds it in the view, and takes it out.
         self.view.update(|old| {
             let mut immutables = old.immutables.clone();
-            immutables.insert(0, full);
+            immutables.insert(0, full.clone());
             ReadView { active: memtable, immutables, version: old.version.clone() }
         });
+        self.sealed.lock().push_back(Sealed { memtable: full, last_seq, counts, wal_from });
         Ok(())
     }
 
@@ -386,5 +391,37 @@ mod tests {
         refused(db.close());
         let db = open().unwrap();
         assert_eq!(db.default_keyspace().len().unwrap(), 1);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
+    fn t5_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+        let map = db.default_keyspace();
+        map.put("a", "1").unwrap();
+        let core = db.handle.core.clone();
+        std::thread::scope(|scope| {
+            let core = &core;
+            core.view.update(|old| {
+                // As long as this lasts the view cannot be replaced.
+                scope.spawn(|| core.pipeline.seal().unwrap());
+                for _ in 0..100 {
+                    std::thread::sleep(std::time::Duration::from_millis(3));
+                    assert_eq!(core.pipeline.sealed_len(), 0, "T5");
+                }
+                ReadView {
+                    active: old.active.clone(),
+                    immutables: old.immutables.clone(),
+                    version: old.version.clone(),
+                }
+            });
+        });
+        assert_eq!(core.pipeline.sealed_len(), 1);
+        db.flush().unwrap();
+        map.put("a", "2").unwrap();
+        db.flush().unwrap();
+        assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"2"[..]));
+        assert_eq!(core.view.get().memtables().count(), 1, "no memtable stays behind");
     }
 }

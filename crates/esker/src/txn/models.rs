@@ -72,6 +72,10 @@ fn sn1_sn3_a_snapshot_counts_what_it_sees() {
         // SN1: without a lock, the count is at least as new as the number seen before it.
         let seen = published.visible();
         assert!(counter.now() >= seen.get(), "SN1");
+        let counted = published.count_of(&counter);
+        assert!(counted >= seen.get(), "SN1");
+        // Nor is it newer than the number seen after it.
+        assert!(published.visible().get() >= counted, "SN1");
         writer.join().unwrap();
         assert_eq!(counter.at(snapshot.seq()), snapshot.seq().get(), "SN3");
         assert_eq!(counter.now(), 3);

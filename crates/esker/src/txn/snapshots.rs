@@ -5,7 +5,8 @@
 //!   snapshot() --> SnapshotGuard(seq)                       merge: horizons() = pinned seqs + visible
 //! ```
 //!
-//! SN1. `visible` and all counts move together, under one lock; readers of a single value need no lock.
+//! SN1. `visible` and all counts move together, under one lock; readers of a single value need no lock. Who has read a count
+//!      (`count_of`) finds no older state visible afterwards, and the other way round.
 //! SN2. A sequence number is pinned from before `snapshot()` returns until its last guard drops; `horizons` never
 //!      leaves out a pinned one.
 //! SN3. A counter keeps its value at every pinned sequence number.
@@ -91,6 +92,23 @@ impl Published {
     #[inline]
     pub fn visible(&self) -> SeqNo {
         SeqNo::new(self.visible.load(Ordering::Acquire))
+    }
+
+    /// The count of a keyspace, never newer than what is visible (SN1).
+    #[inline]
+    pub fn count_of(&self, counter: &Counter) -> u64 {
+        let now = counter.now();
+        if counter.since.load(Ordering::Acquire) <= self.visible.load(Ordering::Acquire) {
+            return now;
+        }
+        self.count_between_publishing(counter)
+    }
+
+    /// A commit is being published: its count is there, and is not visible yet.
+    #[cold]
+    fn count_between_publishing(&self, counter: &Counter) -> u64 {
+        let _pins = self.pins.lock();
+        counter.now()
     }
 
     /// The counter of a keyspace, made at zero if it is new.
