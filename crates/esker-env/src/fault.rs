@@ -14,6 +14,7 @@
 mod tests;
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -130,6 +131,8 @@ pub struct FaultRule {
     pub ops: Vec<OpKind>,
     /// Only paths that contain this text match (either path of a rename).
     pub path_contains: Option<String>,
+    /// Only reads and writes that touch these bytes of a file match.
+    pub bytes: Option<Range<u64>>,
     /// The first matching call that fires, counted from 1 since the rule was added.
     pub nth: u64,
     /// How many matching calls fire, `u64::MAX` for all that follow.
@@ -141,12 +144,17 @@ pub struct FaultRule {
 impl FaultRule {
     /// A rule for the next call of one of these kinds, once, on any path.
     pub fn new(ops: &[OpKind], action: FaultAction) -> Self {
-        FaultRule { ops: ops.to_vec(), path_contains: None, nth: 1, times: 1, action }
+        FaultRule { ops: ops.to_vec(), path_contains: None, bytes: None, nth: 1, times: 1, action }
     }
 
     /// Only for paths that contain `text`.
     pub fn on_path(self, text: &str) -> Self {
         FaultRule { path_contains: Some(text.to_owned()), ..self }
+    }
+
+    /// Only for reads and writes that touch these bytes of a file.
+    pub fn on_bytes(self, bytes: Range<u64>) -> Self {
+        FaultRule { bytes: Some(bytes), ..self }
     }
 
     /// From the `nth` matching call on, counted from 1.
@@ -175,6 +183,7 @@ struct Plan {
     /// Each rule with the number of matching calls it has seen.
     rules: Vec<(FaultRule, u64)>,
     counts: [u64; OpKind::ALL.len()],
+    read_bytes: u64,
     fired: u64,
     frozen: bool,
     fingerprint: u64,
@@ -199,6 +208,11 @@ impl FaultFs {
     /// The number of calls of this kind so far, failed ones included.
     pub fn count(&self, kind: OpKind) -> u64 {
         self.0.plan.lock().counts[kind as usize]
+    }
+
+    /// The bytes that reads at an offset have given so far.
+    pub fn read_bytes(&self) -> u64 {
+        self.0.plan.lock().read_bytes
     }
 
     /// The number of calls on which a rule fired.
@@ -230,11 +244,11 @@ enum Partial {
 }
 
 impl Plan {
-    /// Counts a call and returns what a rule wants done to it (X1).
-    fn decide(&mut self, kind: OpKind, paths: &[&Path], at: u64) -> Option<FaultAction> {
+    /// Counts a call, which is about these bytes, and returns what a rule wants done to it (X1).
+    fn decide(&mut self, kind: OpKind, paths: &[&Path], bytes: &Range<u64>) -> Option<FaultAction> {
         self.counts[kind as usize] += 1;
         self.note(kind as u64);
-        self.note(at);
+        self.note(bytes.start);
         for path in paths {
             path.as_os_str().as_encoded_bytes().iter().for_each(|byte| self.note(u64::from(*byte)));
         }
@@ -243,7 +257,9 @@ impl Plan {
             let text = rule.path_contains.as_deref();
             let on_path =
                 text.is_none_or(|text| paths.iter().any(|path| path.to_string_lossy().contains(text)));
-            if !on_path || !rule.ops.contains(&kind) {
+            let touches = |of: &Range<u64>| of.start < bytes.end && bytes.start < of.end;
+            let on_bytes = rule.bytes.as_ref().is_none_or(touches);
+            if !on_path || !on_bytes || !rule.ops.contains(&kind) {
                 continue;
             }
             *seen += 1;
@@ -264,16 +280,16 @@ impl Plan {
 
 impl Shared {
     fn check(&self, kind: OpKind, paths: &[&Path]) -> io::Result<Option<Partial>> {
-        self.check_at(kind, paths, 0)
+        self.check_bytes(kind, paths, &(0..0))
     }
 
-    /// `at`: where in the file, for the fingerprint.
-    fn check_at(&self, kind: OpKind, paths: &[&Path], at: u64) -> io::Result<Option<Partial>> {
+    /// `bytes`: those of the file that the call is about.
+    fn check_bytes(&self, kind: OpKind, paths: &[&Path], bytes: &Range<u64>) -> io::Result<Option<Partial>> {
         let mut plan = self.plan.lock();
         if plan.frozen {
             return Err(fault(io::ErrorKind::Other, "frozen", kind, paths));
         }
-        match plan.decide(kind, paths, at) {
+        match plan.decide(kind, paths, bytes) {
             None => Ok(None),
             Some(FaultAction::Fail(error)) => Err(fault(error, "injected", kind, paths)),
             Some(FaultAction::NoSpace) => Err(fault(io::ErrorKind::StorageFull, "injected", kind, paths)),
@@ -364,18 +380,19 @@ struct FaultFile {
 
 impl FaultFile {
     fn check(&self, kind: OpKind) -> io::Result<Option<Partial>> {
-        self.check_at(kind, 0)
+        self.shared.check(kind, &[&self.path])
     }
 
-    fn check_at(&self, kind: OpKind, at: u64) -> io::Result<Option<Partial>> {
-        self.shared.check_at(kind, &[&self.path], at)
+    fn check_at(&self, kind: OpKind, at: u64, len: usize) -> io::Result<Option<Partial>> {
+        self.shared.check_bytes(kind, &[&self.path], &(at..at.saturating_add(len as u64)))
     }
 }
 
 impl File for FaultFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let partial = self.check_at(OpKind::Read, offset)?;
+        let partial = self.check_at(OpKind::Read, offset, buf.len())?;
         let n = self.inner.read_at(buf, offset)?;
+        self.shared.plan.lock().read_bytes += n as u64;
         if let Some(Partial::CorruptRead { xor, at }) = partial
             && n > 0
         {
@@ -385,7 +402,7 @@ impl File for FaultFile {
     }
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let Some(Partial::ShortWrite { keep }) = self.check_at(OpKind::Write, offset)? else {
+        let Some(Partial::ShortWrite { keep }) = self.check_at(OpKind::Write, offset, buf.len())? else {
             return self.inner.write_all_at(buf, offset);
         };
         let unit = if self.is_direct() { AlignedBuf::ALIGN } else { 1 };

@@ -45,6 +45,18 @@ fn rules_look_at_the_path() {
 }
 
 #[test]
+fn rules_look_at_the_bytes() {
+    let (fs, file) = setup();
+    fs.add(rule(OpKind::Read, FaultAction::Fail(io::ErrorKind::Other)).on_bytes(4..6).forever());
+    let fails = |at, len| read_range(&*file, at, len).is_err();
+    assert!(fails(0, 10) && fails(4, 1) && fails(5, 1) && fails(5, 5) && fails(3, 2));
+    assert!(!fails(0, 4) && !fails(6, 4) && !fails(9, 1));
+    assert_eq!((fs.fired(), fs.read_bytes()), (5, 9));
+    file.write_all_at(b"x", 4).unwrap();
+    assert!(file.len().is_ok() && fs.exists(Path::new("/f")).is_ok());
+}
+
+#[test]
 fn a_short_write_stores_a_prefix() {
     let (fs, file) = setup();
     fs.add(rule(OpKind::Write, FaultAction::ShortWrite { keep: 2 }));
