@@ -37,5 +37,5 @@ pub(crate) use pool::{Register, WalOptions, WalPool};
 pub(crate) use recovery::{
     CUT, LogExtent, Recovered, holds_records, recover, remove_obsolete, remove_unused, verify,
 };
-pub(crate) use salvage::{LogPiece, SegmentPiece, salvage, segments, walk_segment_file};
+pub(crate) use salvage::{LogPiece, SegmentPiece, lacks_segments, salvage, segments, walk_segment_file};
 pub(crate) use writer::WalWriter;

@@ -8,19 +8,28 @@
 //! LS1. Nothing is changed, and no bytes make this panic. One segment and one commit are in memory at a time.
 //! LS2. A commit is delivered whole or not at all, and sequence numbers of those delivered strictly increase.
 //! LS3. Behind damage the search goes on for the next record whose header and payload are valid in this segment.
+//! LS4. No commit is put together over damage, nor over a segment or a stretch that is missing or cannot be read: no checksum covers
+//!      a commit as a whole.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use esker_env::Env;
+use esker_env::{Env, OpenOptions, read_range};
 
 use super::file_name;
 use super::format::{
-    self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader,
+    self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES,
+    SegmentHeader,
 };
 use super::recovery::{CUT, LogExtent, LogFiles, read_segment};
 use super::segment::{Found, SegmentBytes};
 use crate::types::{Error, Result, SeqNo};
+
+/// Bytes read at a time of a segment that cannot be read as a whole.
+const PIECE_BYTES: usize = 4 << 10;
+/// What is wrong with a stretch that the system does not give.
+const UNREADABLE: &str = "it cannot be read";
 
 /// A stretch of a segment.
 #[derive(Debug)]
@@ -40,7 +49,7 @@ pub(crate) enum SegmentPiece<'a> {
         /// Its part of the commit.
         payload: &'a [u8],
     },
-    /// Bytes that are no valid record, with a valid one behind them.
+    /// Bytes that are no valid record, with a valid one behind them, or with some that cannot be read among them.
     Damage {
         /// Where they start.
         offset: u64,
@@ -65,9 +74,19 @@ pub(crate) enum SegmentPiece<'a> {
     },
 }
 
-/// Calls `each` for every piece of the segment of this number, in order. All of the segment's bytes are given.
-fn walk_segment(bytes: &[u8], number: u64, path: &Path, each: &mut dyn FnMut(SegmentPiece<'_>)) {
-    let segment_header = SegmentHeader::decode(bytes, number, path);
+/// Calls `each` for every piece of the segment of this number, in order. All of the segment's bytes are given; what cannot be read,
+/// the `holes`, is zeros.
+fn walk_segment(
+    bytes: &[u8],
+    holes: &[Range<usize>],
+    number: u64,
+    path: &Path,
+    each: &mut dyn FnMut(SegmentPiece<'_>),
+) {
+    let segment_header = match holes.first() {
+        Some(hole) if hole.start == 0 => Err(Error::corrupt("WAL segment header", path, 0, UNREADABLE)),
+        _ => SegmentHeader::decode(bytes, number, path),
+    };
     let cut = segment_header.as_ref().is_ok_and(|header| header.is_cut(bytes.len()));
     each(SegmentPiece::Header(segment_header));
     let segment = SegmentBytes { bytes, generation: number };
@@ -82,13 +101,20 @@ fn walk_segment(bytes: &[u8], number: u64, path: &Path, each: &mut dyn FnMut(Seg
                 offset = next;
             }
             Found::Invalid { header, detail } => {
-                let Some(next) = next_valid(segment, offset, header) else {
+                let next = next_valid(segment, offset, header);
+                let is_here = |hole: &&Range<usize>| offset < hole.end && next.is_none_or(|n| hole.start < n);
+                let hole = holes.iter().rfind(is_here);
+                let Some(end) = next.or(hole.map(|hole| hole.end)) else {
                     let torn = segment.evidence(offset, header).remains_end.saturating_sub(offset);
                     return each(SegmentPiece::Tail { offset: offset as u64, torn_bytes: torn as u64, cut });
                 };
-                let bytes = (next - offset) as u64;
+                let detail = if hole.is_some() { UNREADABLE } else { detail };
+                let bytes = (end - offset) as u64;
                 each(SegmentPiece::Damage { offset: offset as u64, bytes, detail });
-                offset = next;
+                match next {
+                    Some(next) => offset = next,
+                    None => return,
+                }
             }
         }
     }
@@ -124,6 +150,32 @@ fn next_valid(segment: SegmentBytes<'_>, offset: usize, header: Option<RecordHea
     None
 }
 
+/// A segment's bytes, with zeros where they cannot be read, and those places. Fails if it cannot be opened, or is none.
+fn read_in_pieces(env: &Env, path: &Path) -> Result<(Vec<u8>, Vec<Range<usize>>)> {
+    match read_segment(env, path) {
+        Ok(bytes) => return Ok((bytes, Vec::new())),
+        Err(Error::Io { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let io = |e| Error::io("read", path, e);
+    let file = env.fs.open(path, OpenOptions::read()).map_err(io)?;
+    let len = file.len().map_err(io)?.min(SEGMENT_BYTES_LIMIT) as usize;
+    let mut bytes = vec![0; len];
+    let mut holes: Vec<Range<usize>> = Vec::new();
+    for start in (0..len).step_by(PIECE_BYTES) {
+        let end = len.min(start + PIECE_BYTES);
+        if let Ok(piece) = read_range(&*file, start as u64, end - start) {
+            bytes[start..end].copy_from_slice(&piece);
+            continue;
+        }
+        match holes.last_mut() {
+            Some(hole) if hole.end == start => hole.end = end,
+            _ => holes.push(start..end),
+        }
+    }
+    Ok((bytes, holes))
+}
+
 /// Reads a segment and calls `each` for every piece of it.
 pub(crate) fn walk_segment_file(
     env: &Env,
@@ -132,7 +184,7 @@ pub(crate) fn walk_segment_file(
     each: &mut dyn FnMut(SegmentPiece<'_>),
 ) -> Result<()> {
     let bytes = read_segment(env, path)?;
-    walk_segment(&bytes, number, path, each);
+    walk_segment(&bytes, &[], number, path, each);
     Ok(())
 }
 
@@ -173,6 +225,21 @@ pub(crate) fn segments(env: &Env, dir: &Path, from: u64) -> Result<Vec<u64>> {
     Ok(LogFiles::list(env, dir, from)?.segments)
 }
 
+/// The segments that are there, by number. One that was renamed is as good as any.
+fn present(env: &Env, dir: &Path, from: u64, files: &LogFiles) -> BTreeSet<u64> {
+    let renamed = files.renamed(env, dir, from).unwrap_or_default();
+    files.segments.iter().copied().chain(renamed).collect()
+}
+
+/// Whether a segment is gone that recovery asks for (R6).
+pub(crate) fn lacks_segments(env: &Env, dir: &Path, extent: LogExtent) -> Result<bool> {
+    let files = LogFiles::list(env, dir, extent.from)?;
+    let numbers = present(env, dir, extent.from, &files);
+    let has_hole = numbers.iter().zip(extent.from..).any(|(number, expected)| *number != expected);
+    let next = numbers.last().map_or(extent.from, |last| last.saturating_add(1));
+    Ok(has_hole || files.first_lost(next, extent.named_to).is_some())
+}
+
 /// Calls `each` for everything in the log; the first error of `each` ends it. Returns the number of segments.
 pub(crate) fn salvage(
     env: &Env,
@@ -182,9 +249,7 @@ pub(crate) fn salvage(
 ) -> Result<u64> {
     let LogExtent { from, named_to, database_id, .. } = extent;
     let files = LogFiles::list(env, dir, from)?;
-    // One that was renamed is as good as any.
-    let renamed = files.renamed(env, dir, from).unwrap_or_default();
-    let numbers: BTreeSet<u64> = files.segments.iter().chain(&renamed).copied().collect();
+    let numbers = present(env, dir, from, &files);
     let mut log =
         Salvage { each, database_id, foreign: false, unfinished: None, last_seq: SeqNo::ZERO, failed: None };
     let mut expected = match named_to {
@@ -202,9 +267,14 @@ pub(crate) fn salvage(
             path = file_name::prepared_path(dir, number);
         }
         let is_last = i + 1 == numbers.len();
-        match read_segment(env, &path) {
-            Ok(bytes) => walk_segment(&bytes, number, &path, &mut |piece| log.take(piece, &path, is_last)),
-            Err(error) => log.lost(error, 0),
+        match read_in_pieces(env, &path) {
+            Ok((bytes, holes)) => {
+                walk_segment(&bytes, &holes, number, &path, &mut |piece| log.take(piece, &path, is_last));
+            }
+            Err(error) => {
+                log.drop_unfinished("the segment behind its beginning cannot be read");
+                log.lost(error, 0);
+            }
         }
         if let Some(error) = log.failed {
             return Err(error);
@@ -212,7 +282,6 @@ pub(crate) fn salvage(
     }
     if let Some(first) = files.first_lost(expected, named_to) {
         log.missing(dir, first, named_to.unwrap_or(first));
-        log.drop_unfinished("its other parts are missing");
         log.failed.take().map_or(Ok(()), Err)?;
     }
     if let Some(Unfinished { path, offset, payload, .. }) = log.unfinished.take() {
@@ -257,6 +326,7 @@ impl Salvage<'_> {
             false => format!("segments {first} to {last} are missing"),
         };
         self.lost(Error::corrupt("WAL", file_name::segment_path(dir, first), 0, detail), 0);
+        self.drop_unfinished("its other parts are missing");
     }
 
     fn drop_unfinished(&mut self, detail: &str) {
