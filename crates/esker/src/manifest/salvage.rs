@@ -8,6 +8,7 @@
 //! MS1. Nothing is changed, and no bytes make this panic.
 //! MS2. `complete` is true only if every edit that ever counted is in the state.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use esker_env::Env;
@@ -15,7 +16,7 @@ use esker_env::Env;
 use super::edit::VersionEdit;
 use super::log::check_header;
 use crate::recordio::{self, Tail};
-use crate::types::{Error, Result};
+use crate::types::{Error, FileId, Result};
 
 /// What is left of a manifest.
 #[derive(Debug, Default)]
@@ -24,6 +25,8 @@ pub(crate) struct SalvagedManifest {
     pub state: Option<VersionEdit>,
     /// How many there are, the first state included, empty ones not.
     pub edits: u64,
+    /// The tables that edits removed and none brought back.
+    pub removed: BTreeSet<FileId>,
     /// Whether no edit is missing (MS2).
     pub complete: bool,
     /// What cannot be read.
@@ -101,6 +104,10 @@ pub(crate) fn salvage(env: &Env, path: &Path) -> Result<SalvagedManifest> {
         }
         ManifestPiece::Edit(edit) => {
             out.edits += 1;
+            out.removed.extend(edit.removed.iter().copied());
+            for table in &edit.added {
+                out.removed.remove(&table.file);
+            }
             match &mut out.state {
                 Some(state) => state.merge(*edit),
                 None => out.state = Some(*edit),

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //!   CURRENT --> MANIFEST-n sound? --yes--> the tables that it names; log from `wal_from`, commits after `flushed_seq`
-//!      `-no--> newest other manifest      `-in parts, or not at all--> in addition all tables that nothing removed
+//!      `-no--> newest other manifest      `-in parts, not at all, or out of date--> in addition all tables that nothing removed
 //! ```
 //!
 //! SO1. With a whole manifest exactly its tables are read, so that a table that was replaced but not yet removed
 //!      brings nothing back.
 //! SO2. A table that can say what it is and is none of those that the manifest describes is not read: it is foreign.
+//! SO3. If tables or log segments that a whole manifest names are gone, and finished tables are there that it does not know, it may be
+//!      an earlier one: those tables may hold what was in them, so all are read.
+//! SO4. A file that nobody names and that cannot be read costs nothing else.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,6 +23,7 @@ use crate::manifest::edit::{AddedTable, VersionEdit};
 use crate::manifest::file_name::{CURRENT, FileKind, manifest_name, parse, table_path};
 use crate::manifest::log::read_current;
 use crate::manifest::salvage::{self, SalvagedManifest};
+use crate::sstable::stated_max_seq;
 use crate::types::{Error, FileId, Result, SeqNo};
 use crate::wal::{self, LogExtent, LogPiece};
 
@@ -58,9 +62,10 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
     if manifest.is_none() && on_disk.is_empty() && !has_log {
         return Err(Error::NotFound(dir.to_path_buf()));
     }
-    let whole = manifest.as_ref().is_some_and(|manifest| manifest.complete);
-    let state = manifest.and_then(|manifest| manifest.state).unwrap_or_default();
-    let complete = whole && !has_lost_its_end(env, dir, &state, report)?;
+    // Of none, nothing is known.
+    let SalvagedManifest { state, complete: whole, removed, .. } = manifest.unwrap_or_default();
+    let state = state.unwrap_or_default();
+    let complete = whole && !has_lost_its_end(env, dir, (&state, &removed), &on_disk, report)?;
     // Parts of a manifest do not tell what of the log is obsolete.
     let log = match complete {
         true => state.log_extent(),
@@ -70,7 +75,7 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
             ..LogExtent::default()
         },
     };
-    let VersionEdit { flushed_seq, added, removed, .. } = state;
+    let VersionEdit { flushed_seq, added, .. } = state;
     let mut files: BTreeSet<FileId> = added.iter().map(|table| table.file).collect();
     if complete {
         let orphans: Vec<_> = on_disk.difference(&files).map(ToString::to_string).collect();
@@ -99,8 +104,15 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
     })
 }
 
-/// Whether tables prove that a manifest that looks whole has lost its end.
-fn has_lost_its_end(env: &Env, dir: &Path, state: &VersionEdit, report: &mut RepairReport) -> Result<bool> {
+/// Whether tables prove that a manifest that looks whole has lost its end, or files that are gone speak for it (SO3). It says this
+/// state, and has removed these tables.
+fn has_lost_its_end(
+    env: &Env,
+    dir: &Path,
+    (state, removed): (&VersionEdit, &BTreeSet<FileId>),
+    on_disk: &BTreeSet<FileId>,
+    report: &mut RepairReport,
+) -> Result<bool> {
     let mut known = state.flushed_seq.unwrap_or_default();
     wal::salvage(env, dir, state.log_extent(), &mut |piece| {
         if let LogPiece::Commit { seq, .. } = piece {
@@ -108,15 +120,43 @@ fn has_lost_its_end(env: &Env, dir: &Path, state: &VersionEdit, report: &mut Rep
         }
         Ok(())
     })?;
-    let newer = unnamed::newer(env, dir, &state.added, known)?;
-    for (path, newest) in &newer {
+    let named: BTreeSet<FileId> = state.added.iter().map(|table| table.file).collect();
+    let strays = finished(env, dir, on_disk.difference(&named), report);
+    let mut has_newer = false;
+    for (file, newest) in strays.iter().filter(|(_, newest)| *newest > known) {
         let detail = format!(
             "{}; all tables are read, and values that were replaced may have come back",
             unnamed::detail(*newest, known)
         );
-        report.lose(Error::corrupt("table", path, 0, detail), 0, LostKeys::Any);
+        report.lose(Error::corrupt("table", table_path(dir, *file), 0, detail), 0, LostKeys::Any);
+        has_newer = true;
     }
-    Ok(!newer.is_empty())
+    let unknown = strays.iter().find(|(file, _)| !removed.contains(file));
+    let Some((file, _)) = unknown.filter(|_| !has_newer) else { return Ok(has_newer) };
+    if named.is_subset(on_disk) && !wal::lacks_segments(env, dir, state.log_extent())? {
+        return Ok(false);
+    }
+    let detail = "the manifest does not name it, and tables or log segments that it names are gone: it may be an earlier \
+                  manifest, so all tables are read, and values that were replaced may have come back";
+    report.lose(Error::corrupt("table", table_path(dir, *file), 0, detail), 0, LostKeys::Any);
+    Ok(true)
+}
+
+/// Those of the tables that are finished, each with its newest commit. One that cannot be read is noted (SO4).
+fn finished<'f>(
+    env: &Env,
+    dir: &Path,
+    files: impl Iterator<Item = &'f FileId>,
+    report: &mut RepairReport,
+) -> Vec<(FileId, SeqNo)> {
+    let mut found = Vec::new();
+    for &file in files {
+        match stated_max_seq(env, &table_path(dir, file)) {
+            Ok(newest) => found.extend(newest.map(|newest| (file, newest))),
+            Err(error) => report.notes.push(format!("{error}; the manifest does not name it")),
+        }
+    }
+    found
 }
 
 /// The manifest to go by: the one in force, or the newest that can be read.

@@ -208,7 +208,14 @@ impl Merge<'_> {
         {
             let Some(next) = self.waiting.pop() else { break };
             // What is wrong with its parts was reported by the survey.
-            let scan = SalvageTable::open(self.env, &next.source.path)?.scan();
+            let scan = match SalvageTable::open(self.env, &next.source.path) {
+                Ok(table) => table.scan(),
+                Err(error @ Error::UnsupportedVersion { .. }) => return Err(error),
+                Err(error) => {
+                    report.lose(error, 0, LostKeys::of_table(next.range));
+                    continue;
+                }
+            };
             let at = self.open.iter().position(Option::is_none).unwrap_or(self.open.len());
             if at == self.open.len() {
                 self.open.push(None);
