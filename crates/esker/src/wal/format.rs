@@ -4,9 +4,12 @@
 //!   segment = header (32 B) record* End ...     record = header (24 B) payload zeros-to-8
 //! ```
 //!
-//! F1. A record header's checksum starts with the segment's generation (W4) and covers the payload's checksum and
+//! F1. A record header's checksum starts with the segment's stamp (W4) and covers the payload's checksum and
 //!     length: a valid header can be trusted before its payload is looked at, and searching for one costs the same
 //!     few bytes at each position, whatever the bytes are.
+//! F3. The stamp is made of the segment's number, its generation, and of the database's number, which nobody knows who only writes
+//!     values: bytes of a value pass for a record of this segment by chance alone, not even those of another database's log.
+//!     Version 1 had the number only.
 //! F2. Records start at multiples of 8.
 //!
 //! Byte tables: docs/formats/wal.md
@@ -26,8 +29,9 @@ pub(super) const ALIGN: usize = 8;
 pub(super) const SEGMENT_BYTES_LIMIT: u64 = 1 << 30;
 
 const MAGIC: [u8; 8] = *b"ESKERWAL";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const SEGMENT_CRC_AT: usize = SEGMENT_HEADER_BYTES - 4;
+const DATABASE_ID_AT: usize = SEGMENT_CRC_AT - 4;
 
 /// The first bytes of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,20 +45,36 @@ pub(crate) struct SegmentHeader {
 }
 
 impl SegmentHeader {
+    /// As it is written now.
+    pub(super) fn to_bytes(self) -> [u8; SEGMENT_HEADER_BYTES] {
+        self.encode_as(VERSION)
+    }
+
+    /// As version 1 wrote it.
+    #[cfg(test)]
     pub(super) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
+        self.encode_as(1)
+    }
+
+    fn encode_as(self, version: u32) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut out = [0; SEGMENT_HEADER_BYTES];
         out[..8].copy_from_slice(&MAGIC);
-        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        out[8..12].copy_from_slice(&version.to_le_bytes());
         out[12..16].copy_from_slice(&self.made_bytes.to_le_bytes());
         out[16..24].copy_from_slice(&self.number.to_le_bytes());
-        out[24..28].copy_from_slice(&self.database_id.to_le_bytes());
+        out[DATABASE_ID_AT..SEGMENT_CRC_AT].copy_from_slice(&self.database_id.to_le_bytes());
         let crc = crc32c(&out[..SEGMENT_CRC_AT]);
         out[SEGMENT_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         out
     }
 
-    /// The header at the start of `segment`, which is to be that of the segment of this number.
-    pub(super) fn decode(segment: &[u8], number: u64, path: &Path) -> Result<SegmentHeader> {
+    /// What the checksums of its records begin with (F3).
+    pub(super) fn stamp(&self) -> u64 {
+        stamp(self.number, self.database_id)
+    }
+
+    /// The header at the start of `segment`, which is to be that of the segment of this number, and the stamp of its records.
+    pub(super) fn decode(segment: &[u8], number: u64, path: &Path) -> Result<(SegmentHeader, u64)> {
         let corrupt = |detail: String| Err(Error::corrupt("WAL segment header", path, 0, detail));
         let fields = || -> Decoded<([u8; 8], u32, SegmentHeader, u32)> {
             let mut reader = ByteReader::new(segment);
@@ -86,7 +106,16 @@ impl SegmentHeader {
             let found = header.number;
             return corrupt(format!("the header is of segment {found}, the name of segment {number}"));
         }
-        Ok(header)
+        let stamp = if version == 1 { number } else { header.stamp() };
+        Ok((header, stamp))
+    }
+
+    /// The stamps that the records of a segment may have whose header is damaged, the likeliest first. `database_id` is what is known
+    /// from elsewhere; if it is not known, what the damaged header says may still be true.
+    pub(super) fn likely_stamps(segment: &[u8], number: u64, database_id: Option<u32>) -> Vec<u64> {
+        let read = segment.get(DATABASE_ID_AT..).and_then(|rest| rest.first_chunk().copied());
+        let id = database_id.or(read.map(u32::from_le_bytes));
+        id.map(|id| stamp(number, id)).into_iter().chain([number]).collect()
     }
 
     /// Whether the segment is of another database than that of this number. Both may be unknown.
@@ -98,6 +127,11 @@ impl SegmentHeader {
     pub(super) fn is_cut(&self, bytes: usize) -> bool {
         bytes < self.made_bytes as usize
     }
+}
+
+/// What the checksums of records begin with (F3), in version 2. Segments of one database never share one.
+fn stamp(number: u64, database_id: u32) -> u64 {
+    number ^ u64::from(database_id) << 32
 }
 
 /// What a record is a part of.
@@ -139,19 +173,19 @@ impl RecordHeader {
         RecordHeader { kind: Kind::End, seq, synced_to, payload_len: 0, payload_crc: 0 }
     }
 
-    pub(super) fn encode(&self, generation: u64) -> [u8; RECORD_HEADER_BYTES] {
+    pub(super) fn encode(&self, stamp: u64) -> [u8; RECORD_HEADER_BYTES] {
         let mut out = [0; RECORD_HEADER_BYTES];
         out[4..8].copy_from_slice(&self.payload_crc.to_le_bytes());
         out[8..12].copy_from_slice(&self.payload_len.to_le_bytes());
         out[12..16].copy_from_slice(&self.synced_to.to_le_bytes());
         out[16..].copy_from_slice(&(self.seq.get() | (self.kind as u64) << 56).to_le_bytes());
-        let crc = header_crc(generation, &out[4..]);
+        let crc = header_crc(stamp, &out[4..]);
         out[..4].copy_from_slice(&crc.to_le_bytes());
         out
     }
 
-    /// The header at the start of `bytes`; `None` if there is none of this generation.
-    pub(super) fn decode(bytes: &[u8], generation: u64) -> Option<RecordHeader> {
+    /// The header at the start of `bytes`; `None` if there is none of this stamp.
+    pub(super) fn decode(bytes: &[u8], stamp: u64) -> Option<RecordHeader> {
         let bytes = bytes.get(..RECORD_HEADER_BYTES)?;
         // The kind first: in zeros, where most searching happens, it is the only byte looked at.
         let kind = Kind::from_byte(bytes[RECORD_HEADER_BYTES - 1])?;
@@ -161,7 +195,7 @@ impl RecordHeader {
         };
         let (crc, payload_crc, payload_len, synced_to, tag) = fields().ok()?;
         let seq = SeqNo::try_new(tag & SeqNo::MAX.get())?;
-        (crc == header_crc(generation, &bytes[4..])).then_some(RecordHeader {
+        (crc == header_crc(stamp, &bytes[4..])).then_some(RecordHeader {
             kind,
             seq,
             synced_to,
@@ -171,9 +205,9 @@ impl RecordHeader {
     }
 }
 
-fn header_crc(generation: u64, rest: &[u8]) -> u32 {
-    let generation = if canary::is_set(Canary::WalGenerationIgnored) { 0 } else { generation };
-    crc32c_append(crc32c(&generation.to_le_bytes()), rest)
+fn header_crc(stamp: u64, rest: &[u8]) -> u32 {
+    let stamp = if canary::is_set(Canary::WalGenerationIgnored) { 0 } else { stamp };
+    crc32c_append(crc32c(&stamp.to_le_bytes()), rest)
 }
 
 /// `n` bytes of payload with the zeros that fill them up (F2).
@@ -211,6 +245,29 @@ mod tests {
     }
 
     #[test]
+    fn golden_bytes_of_version_2() {
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let header = SegmentHeader { number: 7, made_bytes: 0x0102_0304, database_id: 0x0506_0708 };
+        assert_eq!(hex(&header.to_bytes()), "SEGMENTHEX");
+        assert_eq!(header.stamp(), 0x0506_0708_0000_0007);
+        let record = RecordHeader {
+            kind: Kind::Full,
+            seq: SeqNo::new(0x0102_0304),
+            synced_to: 4096,
+            payload_len: 3,
+            payload_crc: crc32c(b"abc"),
+        };
+        assert_eq!(hex(&record.encode(header.stamp())), "RECORDHEX");
+    }
+
+    #[test]
+    fn f3_no_database_shares_a_stamp_with_another_nor_a_segment_with_another() {
+        let stamps = |id: u32| (1..100).map(move |number| stamp(number, id));
+        let all: std::collections::BTreeSet<_> = [0, 1, 2, u32::MAX].into_iter().flat_map(stamps).collect();
+        assert_eq!(all.len(), 4 * 99);
+    }
+
+    #[test]
     fn w4_a_header_is_of_one_generation_and_any_flip_is_seen() {
         let end = RecordHeader::end(SeqNo::new(9), 40);
         let bytes = end.encode(3);
@@ -233,7 +290,18 @@ mod tests {
         let header = SegmentHeader { number: 7, made_bytes: 4096, database_id: 9 };
         let good = header.encode();
         let decode = |bytes: &[u8], number| SegmentHeader::decode(bytes, number, path);
-        assert_eq!(decode(&good, 7).unwrap(), header);
+        assert_eq!(decode(&good, 7).unwrap(), (header, 7), "version 1");
+        let now = header.to_bytes();
+        assert_eq!(decode(&now, 7).unwrap(), (header, 0x0000_0009_0000_0007));
+        for good in [good, now] {
+            // Whatever byte of the header is damaged, the records are found.
+            for at in 0..good.len() {
+                let mut bad = good;
+                bad[at] ^= 1;
+                let stamps = SegmentHeader::likely_stamps(&bad, 7, Some(9));
+                assert!(stamps.contains(&decode(&good, 7).unwrap().1), "byte {at}");
+            }
+        }
         assert!(decode(&good, 8).unwrap_err().is_corrupt());
         for at in 0..good.len() {
             let mut bad = good;
@@ -241,11 +309,11 @@ mod tests {
             assert!(decode(&bad, 7).unwrap_err().is_corrupt(), "byte {at}");
         }
         let mut newer = good;
-        newer[8] = 2;
+        newer[8] = 3;
         let crc = crc32c(&newer[..SEGMENT_CRC_AT]);
         newer[SEGMENT_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         let err = decode(&newer, 7).unwrap_err();
-        assert!(matches!(err, Error::UnsupportedVersion { found: 2, supported: VERSION, .. }), "{err}");
+        assert!(matches!(err, Error::UnsupportedVersion { found: 3, supported: VERSION, .. }), "{err}");
         assert!(decode(&good[..31], 7).unwrap_err().is_corrupt());
         assert!(header.is_foreign(Some(8)) && !header.is_foreign(Some(9)) && !header.is_foreign(None));
         assert!(header.is_cut(4095) && !header.is_cut(4096));

@@ -34,11 +34,11 @@ pub fn wal_segment(bytes: &[u8]) {
 }
 
 fn replay(bytes: &[u8]) {
-    let segment = SegmentBytes { bytes, generation: GENERATION };
+    let path = Path::new("000001.wal");
+    let Ok(header) = SegmentHeader::decode(bytes, GENERATION, path) else { return };
     for is_last in [false, true] {
         // The fuzzer looks for panics; that most inputs are refused is expected.
-        let path = Path::new("000001.wal");
-        let _ = replay_segment(segment, path, Some(1), is_last, &mut Assembly::new(|_, _| Ok(())));
+        let _ = replay_segment(bytes, header, path, Some(1), is_last, &mut Assembly::new(|_, _| Ok(())));
     }
 }
 
@@ -150,7 +150,8 @@ fn repair(bytes: &mut [u8], generation: u64) {
         made_bytes: made_bytes % (2 * bytes.len() as u32),
         database_id: u32::from(bytes[24] % 3),
     };
-    bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode());
+    bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.to_bytes());
+    let stamp = header.stamp();
     let mut at = SEGMENT_HEADER_BYTES;
     while at + RECORD_HEADER_BYTES <= bytes.len() {
         let (head, rest) = bytes[at..].split_at_mut(RECORD_HEADER_BYTES);
@@ -166,7 +167,7 @@ fn repair(bytes: &mut [u8], generation: u64) {
             payload_crc: crc32c(&rest[..payload_len as usize]),
         };
         if byte % 8 != 7 {
-            head.copy_from_slice(&header.encode(generation));
+            head.copy_from_slice(&header.encode(stamp));
         }
         at += format::padded(RECORD_HEADER_BYTES + payload_len as usize);
     }
@@ -226,12 +227,12 @@ fn log(choices: u8, segments: &[&[u8]]) -> Vec<u8> {
 fn made_with(made_bytes: u32, segment: &[u8]) -> Vec<u8> {
     let number = u64::from_le_bytes(*segment[16..].first_chunk().expect("a header"));
     let header = SegmentHeader { number, made_bytes, database_id: 1 };
-    [&header.encode(), &segment[SEGMENT_HEADER_BYTES..]].concat()
+    [&header.to_bytes(), &segment[SEGMENT_HEADER_BYTES..]].concat()
 }
 
 fn segment(generation: u64, records: &[(Kind, u64, &[u8])]) -> Vec<u8> {
     let header = SegmentHeader { number: generation, made_bytes: 0, database_id: 1 };
-    let mut out = header.encode().to_vec();
+    let (mut out, stamp) = (header.to_bytes().to_vec(), header.stamp());
     for &(kind, seq, payload) in records {
         let header = RecordHeader {
             kind,
@@ -240,7 +241,7 @@ fn segment(generation: u64, records: &[(Kind, u64, &[u8])]) -> Vec<u8> {
             payload_len: payload.len() as u32,
             payload_crc: crc32c(payload),
         };
-        out.extend_from_slice(&header.encode(generation));
+        out.extend_from_slice(&header.encode(stamp));
         out.extend_from_slice(payload);
         out.resize(format::padded(out.len()), 0);
     }

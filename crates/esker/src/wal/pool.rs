@@ -244,13 +244,18 @@ impl WalPool {
         Ok(())
     }
 
+    /// The header of a segment in a file of so many bytes.
+    pub(super) fn header_of(&self, number: u64, bytes: u64) -> SegmentHeader {
+        let made_bytes = u32::try_from(bytes).expect("segments are at most 1 GiB long");
+        SegmentHeader { number, made_bytes, database_id: self.options.database_id }
+    }
+
     /// Gives a file its header and the name of a prepared one, both durable (P4).
     fn prepare(&self, spare: Spare, number: u64) -> Result<Prepared> {
         let path = file_name::prepared_path(&self.dir, number);
-        let made_bytes = u32::try_from(spare.bytes).expect("segments are at most 1 GiB long");
-        let header = SegmentHeader { number, made_bytes, database_id: self.options.database_id }.encode();
+        let header = self.header_of(number, spare.bytes);
         let write = || -> Result<()> {
-            spare.file.write_all_at(&header, 0).map_err(|e| Error::io("write", &spare.path, e))?;
+            spare.file.write_all_at(&header.to_bytes(), 0).map_err(|e| Error::io("write", &spare.path, e))?;
             spare.file.sync_data().map_err(|e| Error::io("sync", &spare.path, e))?;
             self.env.fs.rename(&spare.path, &path).map_err(|e| Error::io("rename", &spare.path, e))?;
             if canary::is_set(Canary::WalNamedEarly) {

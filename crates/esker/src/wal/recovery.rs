@@ -22,7 +22,7 @@
 //! R7. A log that ends before a commit that the manifest says was durable, whose last file is shorter than it was made and
 //!     not finished, or that is of another database, is refused (W8).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use esker_env::{Env, OpenOptions, read_range};
@@ -96,10 +96,10 @@ impl LogFiles {
     }
 
     /// The segments that are needed and have the names of prepared files: somebody renamed them.
-    pub(super) fn renamed(&self, env: &Env, dir: &Path, from: u64) -> Result<Vec<u64>> {
+    pub(super) fn renamed(&self, env: &Env, dir: &Path, extent: LogExtent) -> Result<Vec<u64>> {
         let mut renamed = Vec::new();
-        for &number in self.prepared.range(from..) {
-            if holds_records(env, &file_name::prepared_path(dir, number), number)? {
+        for &number in self.prepared.range(extent.from..) {
+            if holds_records(env, &file_name::prepared_path(dir, number), number, extent.database_id)? {
                 renamed.push(number);
             }
         }
@@ -108,15 +108,19 @@ impl LogFiles {
 }
 
 /// Whether the file that is prepared for a segment holds a record of it: then it was in use, under its other name.
-pub(crate) fn holds_records(env: &Env, path: &Path, number: u64) -> Result<bool> {
+pub(crate) fn holds_records(env: &Env, path: &Path, number: u64, database_id: Option<u32>) -> Result<bool> {
     let read = || {
         let file = env.fs.open(path, OpenOptions::read())?;
         let wanted = SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES;
         read_range(&*file, 0, wanted.min(usize::try_from(file.len()?).unwrap_or(usize::MAX)))
     };
     let bytes = read().map_err(|e| Error::io("read", path, e))?;
-    let record = bytes.get(SEGMENT_HEADER_BYTES..);
-    Ok(record.is_some_and(|record| RecordHeader::decode(record, number).is_some()))
+    let Some(record) = bytes.get(SEGMENT_HEADER_BYTES..) else { return Ok(false) };
+    let stamps = match SegmentHeader::decode(&bytes, number, path) {
+        Ok((_, stamp)) => vec![stamp],
+        Err(_) => SegmentHeader::likely_stamps(&bytes, number, database_id),
+    };
+    Ok(stamps.into_iter().any(|stamp| RecordHeader::decode(record, stamp).is_some()))
 }
 
 /// Replays the log and makes what is there durable (R4). If it has segments from the first needed one on, that one must be
@@ -185,6 +189,8 @@ fn remove(env: &Env, dir: &Path, which: impl Fn(&str) -> bool) -> Result<()> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cut {
     segment: u64,
+    /// What the checksums of its records begin with.
+    stamp: u64,
     offset: usize,
     last_seq: SeqNo,
     /// Segments behind it, which hold nothing but rests of the record that is dropped.
@@ -217,7 +223,7 @@ fn read_log(
         let detail = format!("the segment is missing, and {why}; {ADVICE}");
         Err(Error::corrupt("WAL", file_name::segment_path(dir, number), 0, detail))
     };
-    if let Some(number) = files.renamed(env, dir, from_segment)?.first() {
+    if let Some(number) = files.renamed(env, dir, extent)?.first() {
         let path = file_name::segment_path(dir, *number);
         let detail = "the segment is missing, and the file that was prepared for it holds its records: it was renamed; give it \
                       this name again, or run `esker repair`";
@@ -234,13 +240,16 @@ fn read_log(
     let mut segments = files.segments;
 
     let mut assembly = Assembly::new(on_record);
-    let (mut cut_at, mut tail) = (None, None);
+    let (mut cut_at, mut tail, mut stamps) = (None, None, BTreeMap::new());
     for (i, &number) in segments.iter().enumerate() {
         let path = file_name::segment_path(dir, number);
         let mut bytes = read_segment(env, &path)?;
-        let segment = SegmentBytes { bytes: &bytes, generation: number };
         let is_last = i + 1 == segments.len();
-        if let Some(offset) = replay_segment(segment, &path, extent.database_id, is_last, &mut assembly)? {
+        let header = SegmentHeader::decode(&bytes, number, &path)?;
+        stamps.insert(number, header.1);
+        let replayed =
+            replay_segment(&bytes, header, &path, extent.database_id, is_last, &mut assembly)?;
+        if let Some(offset) = replayed {
             cut_at = Some((number, offset));
             bytes.truncate(offset);
         }
@@ -268,8 +277,11 @@ fn read_log(
     };
     recovered.next_segment = segments.last().map_or(from_segment, |last| last.saturating_add(1));
     recovered.segments = segments;
-    recovered.cut =
-        cut_at.map(|(segment, offset)| Cut { segment, offset, last_seq: recovered.last_seq, dropped });
+    let last_seq = recovered.last_seq;
+    recovered.cut = cut_at.map(|(segment, offset)| {
+        let stamp = stamps[&segment];
+        Cut { segment, stamp, offset, last_seq, dropped }
+    });
     Ok((recovered, tail))
 }
 
@@ -285,15 +297,16 @@ pub(super) fn read_segment(env: &Env, path: &Path) -> Result<Vec<u8>> {
     }
 }
 
-/// Replays one segment; returns the offset where the log ends if the segment has no `End`.
+/// Replays one segment, whose header and stamp are given; returns the offset where the log ends if the segment has no `End`.
 pub(super) fn replay_segment<F: FnMut(SeqNo, &[u8]) -> Result<(), String>>(
-    segment: SegmentBytes<'_>,
+    bytes: &[u8],
+    (segment_header, stamp): (SegmentHeader, u64),
     path: &Path,
     database_id: Option<u32>,
     is_last: bool,
     assembly: &mut Assembly<F>,
 ) -> Result<Option<usize>> {
-    let segment_header = SegmentHeader::decode(segment.bytes, segment.generation, path)?;
+    let segment = SegmentBytes { bytes, stamp };
     if segment_header.is_foreign(database_id) {
         let detail = format!("the segment is of the log of another database; {ADVICE}");
         return Err(Error::corrupt("WAL segment header", path, 0, detail));
@@ -308,7 +321,7 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, &[u8]) -> Result<(), String>>(
             Found::End => return Ok(None),
             Found::Record { header, payload, next } => {
                 assembly
-                    .add(header, payload, (segment.generation, offset))
+                    .add(header, payload, (segment_header.number, offset))
                     .map_err(|detail| corrupt(offset, &detail))?;
                 offset = next;
             }
@@ -342,7 +355,7 @@ fn apply_cut(env: &Env, dir: &Path, cut: &Cut) -> Result<()> {
         env.fs.sync_dir(dir).map_err(|e| Error::io("sync directory", dir, e))?;
     }
     let path = file_name::segment_path(dir, cut.segment);
-    let end = RecordHeader::end(cut.last_seq, cut.offset as u32).encode(cut.segment);
+    let end = RecordHeader::end(cut.last_seq, cut.offset as u32).encode(cut.stamp);
     let finish = || {
         let file = env.fs.open(&path, OpenOptions::write())?;
         file.write_all_at(&end, cut.offset as u64)?;

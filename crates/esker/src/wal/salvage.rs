@@ -75,11 +75,11 @@ pub(crate) enum SegmentPiece<'a> {
 }
 
 /// Calls `each` for every piece of the segment of this number, in order. All of the segment's bytes are given; what cannot be read,
-/// the `holes`, is zeros.
+/// the `holes`, is zeros. The database's number, if it is known, helps where the segment's header is damaged.
 fn walk_segment(
     bytes: &[u8],
     holes: &[Range<usize>],
-    number: u64,
+    (number, database_id): (u64, Option<u32>),
     path: &Path,
     each: &mut dyn FnMut(SegmentPiece<'_>),
 ) {
@@ -87,9 +87,13 @@ fn walk_segment(
         Some(hole) if hole.start == 0 => Err(Error::corrupt("WAL segment header", path, 0, UNREADABLE)),
         _ => SegmentHeader::decode(bytes, number, path),
     };
-    let cut = segment_header.as_ref().is_ok_and(|header| header.is_cut(bytes.len()));
-    each(SegmentPiece::Header(segment_header));
-    let segment = SegmentBytes { bytes, generation: number };
+    let cut = segment_header.as_ref().is_ok_and(|(header, _)| header.is_cut(bytes.len()));
+    let stamp = match &segment_header {
+        Ok((_, stamp)) => *stamp,
+        Err(_) => stamp_of_damaged(bytes, number, database_id),
+    };
+    each(SegmentPiece::Header(segment_header.map(|(header, _)| header)));
+    let segment = SegmentBytes { bytes, stamp };
     let mut offset = SEGMENT_HEADER_BYTES;
     loop {
         match segment.at(offset) {
@@ -118,6 +122,17 @@ fn walk_segment(
             }
         }
     }
+}
+
+/// The stamp with which records are found in a segment whose header is damaged.
+fn stamp_of_damaged(bytes: &[u8], number: u64, database_id: Option<u32>) -> u64 {
+    let stamps = SegmentHeader::likely_stamps(bytes, number, database_id);
+    let finds = |stamp: &u64| {
+        let segment = SegmentBytes { bytes, stamp: *stamp };
+        let is_valid = |found| !matches!(found, Found::Invalid { .. });
+        is_valid(segment.at(SEGMENT_HEADER_BYTES)) || next_valid(segment, SEGMENT_HEADER_BYTES, None).is_some()
+    };
+    stamps.into_iter().find(finds).unwrap_or(number)
 }
 
 fn kind_name(kind: Kind) -> &'static str {
@@ -181,10 +196,11 @@ pub(crate) fn walk_segment_file(
     env: &Env,
     path: &Path,
     number: u64,
+    database_id: Option<u32>,
     each: &mut dyn FnMut(SegmentPiece<'_>),
 ) -> Result<()> {
     let bytes = read_segment(env, path)?;
-    walk_segment(&bytes, &[], number, path, each);
+    walk_segment(&bytes, &[], (number, database_id), path, each);
     Ok(())
 }
 
@@ -226,15 +242,15 @@ pub(crate) fn segments(env: &Env, dir: &Path, from: u64) -> Result<Vec<u64>> {
 }
 
 /// The segments that are there, by number. One that was renamed is as good as any.
-fn present(env: &Env, dir: &Path, from: u64, files: &LogFiles) -> BTreeSet<u64> {
-    let renamed = files.renamed(env, dir, from).unwrap_or_default();
+fn present(env: &Env, dir: &Path, extent: LogExtent, files: &LogFiles) -> BTreeSet<u64> {
+    let renamed = files.renamed(env, dir, extent).unwrap_or_default();
     files.segments.iter().copied().chain(renamed).collect()
 }
 
 /// Whether a segment is gone that recovery asks for (R6).
 pub(crate) fn lacks_segments(env: &Env, dir: &Path, extent: LogExtent) -> Result<bool> {
     let files = LogFiles::list(env, dir, extent.from)?;
-    let numbers = present(env, dir, extent.from, &files);
+    let numbers = present(env, dir, extent, &files);
     let has_hole = numbers.iter().zip(extent.from..).any(|(number, expected)| *number != expected);
     let next = numbers.last().map_or(extent.from, |last| last.saturating_add(1));
     Ok(has_hole || files.first_lost(next, extent.named_to).is_some())
@@ -249,9 +265,16 @@ pub(crate) fn salvage(
 ) -> Result<u64> {
     let LogExtent { from, named_to, database_id, .. } = extent;
     let files = LogFiles::list(env, dir, from)?;
-    let numbers = present(env, dir, from, &files);
-    let mut log =
-        Salvage { each, database_id, foreign: false, unfinished: None, last_seq: SeqNo::ZERO, failed: None };
+    let numbers = present(env, dir, extent, &files);
+    let mut log = Salvage {
+        each,
+        database_id,
+        known_id: database_id,
+        foreign: false,
+        unfinished: None,
+        last_seq: SeqNo::ZERO,
+        failed: None,
+    };
     let mut expected = match named_to {
         Some(_) => from,
         // How the log began may be unknown.
@@ -269,6 +292,7 @@ pub(crate) fn salvage(
         let is_last = i + 1 == numbers.len();
         match read_in_pieces(env, &path) {
             Ok((bytes, holes)) => {
+                let number = (number, log.known_id);
                 walk_segment(&bytes, &holes, number, &path, &mut |piece| log.take(piece, &path, is_last));
             }
             Err(error) => {
@@ -301,6 +325,8 @@ struct Unfinished {
 struct Salvage<'a> {
     each: &'a mut dyn FnMut(LogPiece<'_>) -> Result<()>,
     database_id: Option<u32>,
+    /// The same, or what a segment says.
+    known_id: Option<u32>,
     /// The segment is of another database: none of it counts.
     foreign: bool,
     unfinished: Option<Unfinished>,
@@ -375,7 +401,7 @@ impl Salvage<'_> {
                 let detail = "the segment is of the log of another database: it is left out";
                 self.lost(Error::corrupt("WAL segment header", path, 0, detail), 0);
             }
-            Ok(_) => {}
+            Ok(header) => self.known_id = self.known_id.or(Some(header.database_id)),
             // Written by a newer version: what it means is not ours to guess.
             Err(error @ Error::UnsupportedVersion { .. }) => {
                 self.failed.get_or_insert(error);

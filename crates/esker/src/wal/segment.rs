@@ -1,7 +1,7 @@
 //! A segment's bytes as a reader sees them: record after record, and what stands behind the first bad one.
 //!
 //! ```text
-//!   bytes, generation --next--> Record | End | Invalid --evidence--> torn tail, or damage to durable records
+//!   bytes, stamp --next--> Record | End | Invalid --evidence--> torn tail, or damage to durable records
 //! ```
 //!
 //! S1. No bytes make these functions panic, and none makes them allocate.
@@ -14,8 +14,8 @@ use crate::types::canary::{self, Canary};
 #[derive(Clone, Copy)]
 pub(super) struct SegmentBytes<'a> {
     pub bytes: &'a [u8],
-    /// The segment's number.
-    pub generation: u64,
+    /// What the checksums of its records begin with (F3).
+    pub stamp: u64,
 }
 
 /// What stands at an offset.
@@ -45,7 +45,7 @@ pub(super) struct Evidence {
 impl<'a> SegmentBytes<'a> {
     pub(super) fn at(&self, offset: usize) -> Found<'a> {
         let bytes = self.bytes.get(offset..).unwrap_or(&[]);
-        let Some(header) = RecordHeader::decode(bytes, self.generation) else {
+        let Some(header) = RecordHeader::decode(bytes, self.stamp) else {
             return Found::Invalid { header: None, detail: "no valid record header" };
         };
         if header.kind == Kind::End {
@@ -74,7 +74,7 @@ impl<'a> SegmentBytes<'a> {
         };
         let mut proof_of_damage = None;
         for at in (start..self.bytes.len()).step_by(format::ALIGN) {
-            if let Some(later) = RecordHeader::decode(&self.bytes[at..], self.generation) {
+            if let Some(later) = RecordHeader::decode(&self.bytes[at..], self.stamp) {
                 remains_end = remains_end.max(end_of(at, later));
                 if later.synced_to as usize > offset {
                     proof_of_damage = Some(at);

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use esker_env::File;
 use parking_lot::Mutex;
 
+use super::format::SegmentHeader;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 
@@ -21,6 +22,8 @@ use crate::types::{Error, Result};
 #[derive(Debug)]
 pub(super) struct SegmentFile {
     pub(super) number: u64,
+    /// What the checksums of its records begin with.
+    pub(super) stamp: u64,
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,
     /// The first failed sync; also the lock of Y1.
@@ -28,8 +31,8 @@ pub(super) struct SegmentFile {
 }
 
 impl SegmentFile {
-    pub(super) fn new(number: u64, path: PathBuf, file: Arc<dyn File>) -> SegmentFile {
-        SegmentFile { number, path, file, failed: Mutex::new(None) }
+    pub(super) fn new(header: SegmentHeader, path: PathBuf, file: Arc<dyn File>) -> SegmentFile {
+        SegmentFile { number: header.number, stamp: header.stamp(), path, file, failed: Mutex::new(None) }
     }
 
     pub(super) fn sync(&self) -> Result<()> {

@@ -3,6 +3,7 @@
 mod crash;
 mod lost_end;
 mod named;
+mod values;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -306,7 +306,7 @@ impl WalWriter {
         })?;
         let (payload_len, synced_to) = (n as u32, active.synced as u32);
         let header = RecordHeader { kind, seq, synced_to, payload_len, payload_crc };
-        let header = header.encode(active.segment.number);
+        let header = header.encode(active.segment.stamp);
         self.put(&header)?;
         parts.take(n, |piece| self.put(piece))?;
         self.put(&[0; ALIGN][..format::padded(n) - n])
@@ -353,7 +353,7 @@ impl WalWriter {
     /// Ends the active segment, durably (W3); returns how many of its bytes are used.
     fn finish_active(&mut self) -> Result<u64> {
         let active = self.active.as_ref().expect("only an active segment is finished");
-        let end = RecordHeader::end(self.last_seq, active.synced as u32).encode(active.segment.number);
+        let end = RecordHeader::end(self.last_seq, active.synced as u32).encode(active.segment.stamp);
         self.put(&end)?;
         if canary::is_set(Canary::WalEndNotSynced) {
             self.write_out()?;
@@ -378,7 +378,7 @@ impl WalWriter {
         let used = SEGMENT_HEADER_BYTES as u64;
         self.next_segment = number + 1;
         self.active = Some(Active {
-            segment: Arc::new(SegmentFile::new(number, path, spare.file)),
+            segment: Arc::new(SegmentFile::new(self.pool.header_of(number, spare.bytes), path, spare.file)),
             bytes: spare.bytes,
             appended: used,
             written: used,

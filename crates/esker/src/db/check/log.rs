@@ -29,7 +29,7 @@ pub(super) fn check_finished(
         let mut corrupt =
             |what, offset, detail: &str| problems.push(Error::corrupt(what, &path, offset, detail));
         let mut header = None;
-        let walked = wal::walk_segment_file(env, &path, number, &mut |piece| match piece {
+        let walked = wal::walk_segment_file(env, &path, number, extent.database_id, &mut |piece| match piece {
             SegmentPiece::Header(Ok(found)) if found.is_foreign(extent.database_id) => {
                 corrupt("WAL segment header", 0, "the segment is of the log of another database");
             }
@@ -80,7 +80,7 @@ pub(super) fn check_named(
     extent: impl Fn() -> LogExtent,
     report: &mut CheckReport,
 ) -> Result<()> {
-    let LogExtent { from, named_to, .. } = extent();
+    let LogExtent { from, named_to, database_id, .. } = extent();
     let Some(named_to) = named_to else { return Ok(()) };
     for number in from..=named_to {
         let segment = wal::file_name::segment_path(dir, number);
@@ -88,7 +88,7 @@ pub(super) fn check_named(
         let exists = |path: &Path| env.fs.exists(path).map_err(|e| Error::io("look for", path, e));
         // What holds records is no prepared file.
         let is_prepared =
-            || -> Result<bool> { Ok(exists(&prepared)? && !wal::holds_records(env, &prepared, number)?) };
+            || -> Result<bool> { Ok(exists(&prepared)? && !wal::holds_records(env, &prepared, number, database_id)?) };
         let mut failed = None;
         let mut looked = || {
             is_prepared().unwrap_or_else(|error| {
