@@ -82,6 +82,28 @@ fn k2_leftovers_are_noted_and_missing_files_are_problems() {
 }
 
 #[test]
+fn k2_tables_that_prove_a_lost_end_are_told_beside_other_damage_and_not_called_leftovers() {
+    let golden = Golden::flushed();
+    let tables: Vec<_> = golden.named(".sst").collect();
+    let manifest = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
+    let mut told = 0;
+    for at in 0..golden.read(manifest).len() {
+        let fs = golden.copy();
+        common::damage::cut(&fs, manifest, at);
+        common::damage::overwrite(&fs, tables[0], 20, &[!golden.read(tables[0])[20]]);
+        let report = simulated(Arc::new(fs)).check_offline(dir()).unwrap();
+        let has_problem =
+            |name: &str, text: &str| report.problems.iter().any(|p| p.contains(name) && p.contains(text));
+        // Where the manifest names the other one, whose block is damaged.
+        if has_problem(tables[0], "block") && has_problem(tables[1], "lost its end") {
+            told += 1;
+            assert!(!report.notes.iter().any(|note| note.contains(&**tables[1])), "{report:#?}");
+        }
+    }
+    assert!(told > 0);
+}
+
+#[test]
 fn k2_a_database_that_was_never_finished_is_none_and_one_without_current_is_damaged() {
     let fs = MemFs::new();
     let builder = || simulated(Arc::new(fs.clone()));

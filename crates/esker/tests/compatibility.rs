@@ -203,6 +203,29 @@ fn co2_newer_formats_are_refused() {
 }
 
 #[test]
+fn co2_a_newer_table_that_nothing_names_is_refused_and_kept() {
+    let golden = Golden::merged();
+    let mut bytes = golden.read(golden.named(".sst").last().unwrap());
+    let footer = bytes.len() - 80;
+    raise(&mut bytes[footer..], 64, 0..68, 68);
+    let (fs, name) = (golden.copy(), "000900.sst");
+    replace(&fs, name, &bytes);
+    let builder = simulated(Arc::new(fs.clone()));
+    match builder.clone().open(dir()).map(drop) {
+        Err(Error::UnsupportedVersion { path: named, found: 99, .. }) => assert_eq!(named, path(name)),
+        other => panic!("{other:?}"),
+    }
+    let checked = builder.clone().check_offline(dir()).unwrap();
+    assert!(checked.problems.iter().any(|problem| problem.contains(name)), "{checked:#?}");
+    assert!(!checked.notes.iter().any(|note| note.contains(name)), "{checked:#?}");
+    // A repair goes on without it, and says so.
+    let repaired = builder.clone().repair(dir(), "repaired").unwrap();
+    assert!(repaired.losses.iter().any(|loss| loss.path == path(name)), "{repaired:#?}");
+    assert!(dump_sound(&builder.open("repaired").unwrap()).unwrap() == golden.newest);
+    assert!(read(&fs, name) == bytes, "it was changed");
+}
+
+#[test]
 fn options_are_for_people_and_may_say_anything() {
     let golden = Golden::merged();
     let fs = golden.copy();

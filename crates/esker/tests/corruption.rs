@@ -280,14 +280,18 @@ fn d1_cut_at_any_length() {
 
 #[test]
 fn d1_a_manifest_that_lost_its_end_is_refused_before_its_tables_are_removed() {
-    let (tally, golden) = (Tally::new("an end of a manifest"), Golden::flushed());
-    let name = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
-    let bytes = golden.read(name);
-    for at in 0..bytes.len() {
-        judge(&golden, &tally, &format!("cut to {at}"), &[name], Allowed::Newest, |fs| cut(fs, name, at));
-        judge(&golden, &tally, &format!("zeros from {at}"), &[name], Allowed::Newest, |fs| {
-            overwrite(fs, name, at, &vec![0; bytes.len() - at]);
-        });
+    let tally = Tally::new("an end of a manifest");
+    for golden in
+        [Golden::flushed(), Golden::flushed_once(), Golden::compacted(), Golden::compacted_later()]
+    {
+        let name = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
+        let bytes = golden.read(name);
+        for at in 0..bytes.len() {
+            judge(&golden, &tally, &format!("cut to {at}"), &[name], Allowed::Newest, |fs| cut(fs, name, at));
+            judge(&golden, &tally, &format!("zeros from {at}"), &[name], Allowed::Newest, |fs| {
+                overwrite(fs, name, at, &vec![0; bytes.len() - at]);
+            });
+        }
     }
 }
 

@@ -97,6 +97,7 @@ pub(crate) fn flush(
         run,
         table_bytes: even_share(bytes, context.table_bytes),
         fences: fences_for(fences.to_vec(), bytes, context.table_bytes),
+        newest_commit: memtables.iter().filter_map(|m| m.max_seq()).max().unwrap_or_default(),
     };
     let judge = Judge::new(Horizons::new(snapshots), tombstones, bottommost);
     let sources = memtables.iter().map(|m| Source::Memtable(m.scan()));
@@ -136,8 +137,13 @@ pub(crate) fn merge(
         Level::BASE => Vec::new(),
         _ => fences_for(fences(version, context.table_bytes), bytes, context.table_bytes),
     };
-    let shape =
-        Shape { level: plan.output_level, run, table_bytes: even_share(bytes, context.table_bytes), fences };
+    let shape = Shape {
+        level: plan.output_level,
+        run,
+        table_bytes: even_share(bytes, context.table_bytes),
+        fences,
+        newest_commit: inputs.iter().flatten().map(|t| t.table.newest_commit()).max().unwrap_or_default(),
+    };
     let sources = inputs.iter().map(|run| Source::run(run.iter().map(|t| t.table.clone()).collect()));
     let built = write(context, sources, judge, shape)?;
     Ok(built.map(|built| {

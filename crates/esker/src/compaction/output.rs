@@ -11,6 +11,8 @@
 //! OU1. The tables' ranges, tombstones included, do not overlap (VN2), and no table crosses a fence.
 //! OU2. All versions of a key are in one table.
 //! OU3. Every file made is known by its id in `made` from before it is created, so that a failed output can be removed.
+//! OU4. A table says which commit is the newest that went into the flush or merge, although garbage.rs may have forgotten its number or
+//!      left it out: a table that the manifest lost proves by it that there was more (db/unnamed.rs).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,7 +24,7 @@ use crate::manifest::version::{Level, RunId};
 use crate::sstable::{Table, TableWriter};
 use crate::types::entry::EntryRef;
 use crate::types::range_tombstone::{Fragment, RangeTombstones, SharedKey};
-use crate::types::{Error, FileId, Result};
+use crate::types::{Error, FileId, Result, SeqNo};
 
 /// Where an output goes and how it is cut.
 #[derive(Clone, Debug)]
@@ -35,6 +37,8 @@ pub(crate) struct Shape {
     pub table_bytes: u64,
     /// First keys that tables must not reach over, ascending.
     pub fences: Vec<Vec<u8>>,
+    /// The newest commit that goes in. Every table says so (OU4).
+    pub newest_commit: SeqNo,
 }
 
 /// The tables that were written.
@@ -125,6 +129,7 @@ impl<'a> Output<'a> {
             let path = table_path(self.context.dir, file);
             let mut writer = TableWriter::create(self.context.env, &path, self.context.options.clone())?;
             writer.keep_warm(self.context.cache);
+            writer.note_commit(self.shape.newest_commit);
             self.writer = Some((file, writer));
         }
         Ok(&mut self.writer.as_mut().expect("made above").1)

@@ -1,14 +1,16 @@
 //! Opening: from a directory to a running database.
 //!
 //! ```text
-//!   LOCK --> CURRENT, MANIFEST --> tables opened --> WAL replayed into memtables --> new MANIFEST --> WAL's torn tail
-//!        cut, leftovers removed --> catalog --> threads
+//!   LOCK --> CURRENT, MANIFEST --> tables opened --> WAL replayed into memtables --> catalog --> new MANIFEST --> WAL's torn tail
+//!        cut, leftovers removed --> threads
 //! ```
 //!
-//! OP1. Nothing on disk is changed before the manifest, the tables and the log have been read and found sound.
+//! OP1. Nothing on disk is changed before the manifest, the tables, the log and the catalog have been read and found sound; but the end of
+//!      the log is written once more, as it is, to make it durable (R4 of wal/recovery.rs).
 //! OP2. Replaying puts each commit after `flushed_seq` into memtables as it was: same sequence number, all or nothing.
 //! OP3. Only files that the engine itself names, and that the manifest does not need, are removed; and no table that holds commits
-//!      that neither manifest nor log knows (UT1 of unnamed.rs).
+//!      that neither manifest nor log knows, or is of a newer format (UT1, UT2 of unnamed.rs).
+//! OP4. Every message about damage says what can be done about it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -23,7 +25,7 @@ use super::catalog::Catalog;
 use super::core::{Core, Handle};
 use super::options::{Background, Options};
 use super::stats::{Counters, add};
-use super::unnamed::refuse_newer;
+use super::unnamed::refuse_needed;
 use crate::cache::{BudgetKind, MemoryBudget};
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, manifest_name, table_path};
@@ -45,18 +47,38 @@ use crate::wal::{self, LogExtent, Recovered, Register, WalOptions, WalPool, WalW
 
 /// Opens or creates the database in `dir`.
 pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
+    open_dir(options, dir).map_err(with_remedy)
+}
+
+/// OP4. Whoever finds the damage knows what is wrong; what helps is mostly the same.
+fn with_remedy(error: Error) -> Error {
+    match error {
+        Error::Corrupt { what, path, offset, detail } if !detail.contains("esker repair") => {
+            let detail = format!("{detail}; restore a backup or run `esker repair`");
+            Error::corrupt(what, path, offset, detail)
+        }
+        other => other,
+    }
+}
+
+fn open_dir(options: Options, dir: &Path) -> Result<Db> {
     let env = options.env().clone();
     let lock = lock_dir(&env, &options, dir)?;
     let state = read_manifest(&env, &options, dir)?;
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let version = open_tables(&env, dir, &state, &cache)?;
     let replayed = replay(&env, dir, &options, &state)?;
-    refuse_newer(&env, dir, &state.added, replayed.last_seq)?;
+    refuse_needed(&env, dir, &state.added, replayed.last_seq)?;
+    let manifest_id = first_number(&env, dir, &state)?;
+    let published = Published::new(replayed.last_seq, replayed.counts);
+    let view = Arc::new(ViewCell::new(ReadView {
+        active: replayed.active,
+        immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
+        version: Arc::new(version),
+    }));
+    let catalog = load_catalog(&view.get(), &published, dir)?;
 
     // From here on the directory is changed (OP1).
-    let next_file =
-        highest_file(&env, dir)?.map_or(FileId::new(1), FileId::next).max(next_of(&state.next_file));
-    let manifest_id = next_file;
     let state = VersionEdit { next_file: Some(manifest_id.next()), ..state };
     let next_run = state.next_run.map_or(1, |run| run.0);
     let wal_from = state.log_extent().from;
@@ -82,16 +104,9 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
     let wal_pool = WalPool::new(env.clone(), dir.to_path_buf(), wal_options, register)?;
     let wal = WalWriter::create(wal_pool.clone(), log.next_segment, &log.segments)?;
     let torn_bytes = log.trimmed_bytes;
-    remove_leftovers(&env, dir, &version, manifest_id)?;
+    remove_leftovers(&env, dir, &view.get().version, manifest_id)?;
     options.save(&env, dir)?;
 
-    let published = Published::new(replayed.last_seq, replayed.counts);
-    let view = Arc::new(ViewCell::new(ReadView {
-        active: replayed.active,
-        immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
-        version: Arc::new(version),
-    }));
-    let catalog = load_catalog(&view.get(), &published, dir)?;
     let pipeline = Pipeline::new(
         wal,
         view.clone(),
@@ -150,14 +165,15 @@ fn draw_database_id(env: &Env) -> u32 {
     (env.random.next_u64() as u32).max(1)
 }
 
-fn next_of(id: &Option<FileId>) -> FileId {
-    id.unwrap_or(FileId::new(1))
-}
-
 fn lock_dir(env: &Env, options: &Options, dir: &Path) -> Result<Box<dyn FileLock>> {
     let io = |e| Error::io("open", dir, e);
-    if !options.create_if_missing() && !env.fs.exists(&dir.join(CURRENT)).map_err(io)? {
-        return Err(Error::NotFound(dir.to_path_buf()));
+    let exists = |path: &Path| env.fs.exists(path).map_err(io);
+    if !options.create_if_missing() && !exists(&dir.join(CURRENT))? {
+        // With data there is a database that has lost its CURRENT: `read_manifest` says so.
+        let has_data = exists(dir)? && list(env, dir)?.iter().any(|name| is_data(name));
+        if !has_data {
+            return Err(Error::NotFound(dir.to_path_buf()));
+        }
     }
     env.fs.create_dir_all(dir).map_err(io)?;
     env.fs.lock(&dir.join(LOCK)).map_err(|e| match e {
@@ -174,10 +190,8 @@ fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<VersionEdit
         }
         Some((_, state)) => Ok(state),
         None => {
-            // A new database writes CURRENT before its first log segment or table.
             let names = list(env, dir)?;
-            let data = names.iter().find(|name| name.ends_with(".wal") || name.ends_with(".sst"));
-            if let Some(name) = data {
+            if let Some(name) = names.iter().find(|name| is_data(name)) {
                 let detail = format!(
                     "it is missing, but {name} is there: restore it from a backup or run `esker repair`"
                 );
@@ -187,6 +201,12 @@ fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<VersionEdit
             Ok(VersionEdit { wal_from: Some(1), ..VersionEdit::default() })
         }
     }
+}
+
+/// Whether a file of this name shows that there is a database. A new one writes CURRENT before its first log segment or table: a manifest
+/// alone is one that was never finished.
+pub(super) fn is_data(name: &str) -> bool {
+    matches!(file_name::parse(name), FileKind::Table(_)) || wal::file_name::parse_segment(name).is_some()
 }
 
 /// A new database is no more durable than the name of its directory, which its owner may have made just now.
@@ -266,12 +286,11 @@ fn replay(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Resu
     replay_with(options, state, |extent, on_record| wal::recover(env, dir, extent, on_record))
 }
 
-/// What a reader of the database would see, found out without changing anything.
+/// What a reader of the database would see, found out without changing anything. Files that nothing names are not looked at.
 pub(super) fn look_into(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Look> {
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let version = open_tables(env, dir, state, &cache)?;
     let replayed = replay_with(options, state, |extent, on_record| wal::verify(env, dir, extent, on_record))?;
-    refuse_newer(env, dir, &state.added, replayed.last_seq)?;
     let view = ReadView {
         active: replayed.active,
         immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
@@ -336,12 +355,29 @@ fn replay_with(
     Ok(out)
 }
 
-fn highest_file(env: &Env, dir: &Path) -> Result<Option<FileId>> {
-    let ids = list(env, dir)?.into_iter().filter_map(|name| match file_name::parse(&name) {
-        FileKind::Manifest(id) | FileKind::Table(id) => Some(id),
+/// The number of the first new file: behind those of all files, and behind all that the manifest says were given out. Refuses one that
+/// leaves too few.
+pub(super) fn first_number(env: &Env, dir: &Path, state: &VersionEdit) -> Result<FileId> {
+    let given = state.next_file.unwrap_or(FileId::new(1));
+    if file_name::is_spent(given) {
+        let detail = format!("the next file is to get number {given}, which no database comes to");
+        return Err(Error::corrupt("manifest", dir.join(CURRENT), 0, detail));
+    }
+    let files = list(env, dir)?.into_iter().filter_map(|name| match file_name::parse(&name) {
+        FileKind::Manifest(id) | FileKind::Table(id) => Some((id, name)),
         FileKind::Temporary | FileKind::Other => None,
     });
-    Ok(ids.max())
+    match files.max() {
+        Some((highest, name)) if file_name::is_too_far(highest, given) => {
+            let detail = format!(
+                "the manifest says that the next file gets number {given}, and new files would get larger ones than this: if it is \
+                 not of this database move it away, else run `esker repair`"
+            );
+            Err(Error::corrupt("file name", dir.join(name), 0, detail))
+        }
+        Some((highest, _)) => Ok(highest.next().max(given)),
+        None => Ok(given),
+    }
 }
 
 /// Removes files of ours that nothing names any more (OP3).

@@ -1,26 +1,28 @@
 //! Tables that the manifest does not name: what a crash left of a flush or a merge, or proof that the manifest has lost its end.
 //!
 //! UT1. The log is durable up to a table's newest commit before the table is written, and is released only once a durable edit names
-//!      the table: what an honest crash leaves holds no commit that neither manifest nor log knows.
+//!      the table: what an honest crash leaves holds no commit that neither manifest nor log knows. The newest commit is the one that
+//!      the table tells of (OU4), which a merge does not forget.
+//! UT2. Nothing is known of a table of a newer format: it is not removed either.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use esker_env::Env;
 
 use crate::manifest::edit::AddedTable;
 use crate::manifest::file_name::{FileKind, parse, table_path};
-use crate::sstable::stated_max_seq;
+use crate::sstable::stated_newest_commit;
 use crate::types::{Error, FileId, Result, SeqNo};
 
-/// The unnamed tables that hold commits newer than `known`, each with its newest one. A table that does not say what it holds is not
-/// among them: it was never finished.
-pub(super) fn newer(
+/// The unnamed tables that are no leftovers, each with what is wrong: it holds commits newer than `known` (UT1), or is of a newer format
+/// (UT2). A table that does not say what it holds is not among them: it was never finished.
+pub(super) fn needed(
     env: &Env,
     dir: &Path,
     named: &[AddedTable],
     known: SeqNo,
-) -> Result<Vec<(PathBuf, SeqNo)>> {
+) -> Result<Vec<(FileId, Error)>> {
     let names = env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))?;
     let named: BTreeSet<FileId> = named.iter().map(|table| table.file).collect();
     let mut found = Vec::new();
@@ -30,22 +32,24 @@ pub(super) fn newer(
             continue;
         }
         let path = table_path(dir, id);
-        if let Some(newest) = stated_max_seq(env, &path)?.filter(|newest| *newest > known) {
-            found.push((path, newest));
+        match stated_newest_commit(env, &path) {
+            Ok(Some(newest)) if newest > known => {
+                found.push((id, Error::corrupt("table", &path, 0, detail(newest, known))));
+            }
+            Ok(_) => {}
+            Err(error @ Error::UnsupportedVersion { .. }) => found.push((id, error)),
+            Err(error) => return Err(error),
         }
     }
     Ok(found)
 }
 
-/// Refuses a database whose manifest and log end before a table does (UT1).
-pub(super) fn refuse_newer(env: &Env, dir: &Path, named: &[AddedTable], known: SeqNo) -> Result<()> {
-    match newer(env, dir, named, known)?.first() {
-        None => Ok(()),
-        Some((path, newest)) => Err(Error::corrupt("table", path, 0, detail(*newest, known))),
-    }
+/// Refuses a database whose manifest and log end before a table does (UT1), or that has a table of a newer format (UT2).
+pub(super) fn refuse_needed(env: &Env, dir: &Path, named: &[AddedTable], known: SeqNo) -> Result<()> {
+    needed(env, dir, named, known)?.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// What such a table proves.
+/// What a table proves that holds commits which nothing else knows.
 pub(super) fn detail(newest: SeqNo, known: SeqNo) -> String {
     format!(
         "it holds commit {newest}, and is not named by the manifest, which ends, like the log, at commit {known}: the manifest has lost \

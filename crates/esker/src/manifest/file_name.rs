@@ -24,6 +24,20 @@ pub const OPTIONS_TMP: &str = "OPTIONS.tmp";
 /// No file is ever given a larger number: there is always one behind it.
 const FILE_ID_MAX: u64 = u64::MAX / 2;
 
+/// No file is so far ahead of the manifest, which each edit tells what numbers were given out.
+const AHEAD_MAX: u64 = 1 << 40;
+
+/// Whether a database whose next file was to get number `next` has not made the file of this number. New files get larger numbers than
+/// all that are there, and those are to last.
+pub fn is_too_far(id: FileId, next: FileId) -> bool {
+    id.get() > next.get().saturating_add(AHEAD_MAX)
+}
+
+/// Whether so large a number leaves too few for new files. No database comes here by itself, nor by files that are not too far ahead.
+pub fn is_spent(next: FileId) -> bool {
+    next.get() > FILE_ID_MAX / 2
+}
+
 /// What a file in the directory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
@@ -69,6 +83,14 @@ fn table_name(id: FileId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_last() {
+        let [next, last] = [7, FILE_ID_MAX].map(FileId::new);
+        assert!(!is_too_far(FileId::new(7 + AHEAD_MAX), next) && is_too_far(FileId::new(8 + AHEAD_MAX), next));
+        assert!(is_too_far(last, next) && !is_too_far(next, last) && !is_too_far(last, FileId::new(u64::MAX)));
+        assert!(is_spent(last) && !is_spent(FileId::new(AHEAD_MAX << 20)));
+    }
 
     #[test]
     fn names_come_back_and_strangers_are_left_alone() {

@@ -14,15 +14,19 @@ use std::ops::Range;
 use super::stored::Salt;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
 use crate::encoding::checksum::crc32c;
+use crate::types::SeqNo;
 
 /// The length of the footer.
 pub(super) const FOOTER_BYTES: usize = 80;
 /// The last 8 bytes of a table.
 pub(super) const MAGIC: [u8; 8] = *b"eskerSST";
-/// The format that this build writes, and the newest one that it reads. Version 1 has no fingerprint, version 2 no salt.
-pub(super) const FORMAT_VERSION: u32 = 3;
+/// The format that this build writes, and the newest one that it reads. Version 1 has no fingerprint, version 2 no salt, version 3 no
+/// newest commit.
+pub(super) const FORMAT_VERSION: u32 = 4;
 /// The newest format whose footer has an offset for each part.
 const OFFSETS_VERSION_MAX: u32 = 2;
+/// The oldest format whose footer says which commit is the newest.
+const NEWEST_COMMIT_VERSION_MIN: u32 = 4;
 /// Where the version stands.
 const VERSION_AT: usize = 64;
 
@@ -35,6 +39,8 @@ pub(super) struct Footer {
     pub properties: Range<u64>,
     /// What the checksums of the parts begin with.
     pub salt: Salt,
+    /// The newest commit that went into the table, under whatever number, or as what was left out; absent before version 4.
+    pub newest_commit: Option<SeqNo>,
     /// The format of the table.
     pub version: u32,
 }
@@ -67,6 +73,8 @@ impl Footer {
                     out.extend_from_slice(&(part.end - part.start).to_le_bytes());
                 }
                 out.extend_from_slice(&salt.to_le_bytes());
+                let newest_commit = self.newest_commit.unwrap_or_default();
+                out.extend_from_slice(&newest_commit.get().to_le_bytes());
                 out.resize(VERSION_AT, 0);
             }
         }
@@ -91,10 +99,10 @@ impl Footer {
         if version == 0 || version > FORMAT_VERSION {
             return Err(FooterError::Newer(version));
         }
-        let (parts, salt) = if version <= OFFSETS_VERSION_MAX {
-            (Self::decode_offsets(bytes)?, Salt::NONE)
+        let (parts, salt, newest_commit) = if version <= OFFSETS_VERSION_MAX {
+            (Self::decode_offsets(bytes)?, Salt::NONE, None)
         } else {
-            Self::decode_lengths(bytes)?
+            Self::decode_lengths(bytes, version)?
         };
         let mut ends = Vec::with_capacity(parts.len());
         let mut expected = parts[0].0;
@@ -110,7 +118,7 @@ impl Footer {
             return Err(DecodeError::new(0, detail).into());
         }
         let [tombstones, filter, index, properties] = ends.try_into().expect("four parts");
-        Ok(Footer { tombstones, filter, index, properties, salt, version })
+        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit, version })
     }
 
     /// Offset and length of each part: versions 1 and 2.
@@ -120,8 +128,8 @@ impl Footer {
         Ok([part()?, part()?, part()?, part()?])
     }
 
-    /// The same from the offset of the first and the lengths of all, and the salt.
-    fn decode_lengths(bytes: &[u8]) -> Decoded<([(u64, u64); 4], Salt)> {
+    /// The same from the offset of the first and the lengths of all, the salt, and the newest commit.
+    fn decode_lengths(bytes: &[u8], version: u32) -> Decoded<([(u64, u64); 4], Salt, Option<SeqNo>)> {
         let mut reader = ByteReader::new(&bytes[..VERSION_AT]);
         let mut start = reader.u64()?;
         let mut part = || -> Decoded<(u64, u64)> {
@@ -131,10 +139,18 @@ impl Footer {
         };
         let parts = [part()?, part()?, part()?, part()?];
         let salt = Salt::new(reader.u32()?);
+        let newest_commit = if version < NEWEST_COMMIT_VERSION_MIN {
+            None
+        } else {
+            let Some(commit) = SeqNo::try_new(reader.u64()?) else {
+                return Err(DecodeError::new(44, "a newest commit of more than 56 bits"));
+            };
+            Some(commit)
+        };
         if reader.rest().iter().any(|byte| *byte != 0) {
             return Err(DecodeError::new(44, "bytes that this version does not use are not zero"));
         }
-        Ok((parts, salt))
+        Ok((parts, salt, newest_commit))
     }
 }
 
@@ -150,10 +166,12 @@ mod tests {
             index: 165..200,
             properties: 200..260,
             salt: Salt::new(0x0102_0304),
+            newest_commit: Some(SeqNo::MAX),
             version: FORMAT_VERSION,
         };
-        let unsalted = Footer { salt: Salt::NONE, version: OFFSETS_VERSION_MAX, ..footer.clone() };
-        for footer in [footer, unsalted] {
+        let version_3 = Footer { newest_commit: None, version: 3, ..footer.clone() };
+        let unsalted = Footer { salt: Salt::NONE, version: OFFSETS_VERSION_MAX, ..version_3.clone() };
+        for footer in [footer, version_3, unsalted] {
             let bytes = footer.encode();
             assert_eq!(Footer::decode(&bytes, 340).unwrap(), footer);
             assert!(Footer::decode(&bytes, 339).is_err() && Footer::decode(&bytes, 341).is_err());
@@ -169,11 +187,37 @@ mod tests {
     fn a_newer_version_is_named() {
         let of_version = |version| {
             let salt = if version <= OFFSETS_VERSION_MAX { Salt::NONE } else { Salt::new(7) };
-            Footer { tombstones: 0..0, filter: 0..0, index: 0..0, properties: 0..0, salt, version }.encode()
+            Footer {
+                tombstones: 0..0,
+                filter: 0..0,
+                index: 0..0,
+                properties: 0..0,
+                salt,
+                newest_commit: None,
+                version,
+            }
+            .encode()
         };
-        assert!(matches!(Footer::decode(&of_version(4), 80), Err(FooterError::Newer(4))));
-        for version in [1, 2, FORMAT_VERSION] {
+        assert!(matches!(Footer::decode(&of_version(5), 80), Err(FooterError::Newer(5))));
+        for version in [1, 2, 3, FORMAT_VERSION] {
             assert_eq!(Footer::decode(&of_version(version), 80).unwrap().version, version);
         }
+    }
+
+    #[test]
+    fn a_newest_commit_is_of_56_bits_and_of_version_4() {
+        let decoded = |version: u32, commit: u64| {
+            let mut bytes = [0; FOOTER_BYTES];
+            bytes[44..52].copy_from_slice(&commit.to_le_bytes());
+            bytes[VERSION_AT..68].copy_from_slice(&version.to_le_bytes());
+            let crc = crc32c(&bytes[..68]);
+            bytes[68..72].copy_from_slice(&crc.to_le_bytes());
+            bytes[72..].copy_from_slice(&MAGIC);
+            Footer::decode(&bytes, 80).map(|footer| footer.newest_commit)
+        };
+        assert_eq!(decoded(4, 0).unwrap(), Some(SeqNo::ZERO));
+        assert_eq!(decoded(4, SeqNo::MAX.get()).unwrap(), Some(SeqNo::MAX));
+        assert_eq!(decoded(3, 0).unwrap(), None);
+        assert!(decoded(4, SeqNo::MAX.get() + 1).is_err() && decoded(3, 1).is_err());
     }
 }

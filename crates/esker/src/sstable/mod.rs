@@ -56,7 +56,7 @@ pub(crate) use cursor::TableCursor;
 pub(crate) use salvage::{LostContent, SalvageScan, SalvageTable, TableDamage};
 pub(crate) use scan::TableScan;
 pub(crate) use stored::Fingerprint;
-pub(crate) use table::{Table, stated_max_seq};
+pub(crate) use table::{Table, stated_newest_commit};
 pub(crate) use writer::{TableMeta, TableWriter};
 
 /// The cache of decoded blocks.

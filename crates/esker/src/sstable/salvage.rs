@@ -215,6 +215,11 @@ impl SalvageTable {
         Some((block.key(0), block.key(block.count() - 1)))
     }
 
+    /// The newest commit that went into it, if its footer says so.
+    pub(crate) fn newest_commit(&self) -> Option<SeqNo> {
+        self.footer.as_ref().and_then(|footer| footer.newest_commit)
+    }
+
     /// The parts behind the blocks, by name, if the footer is sound.
     pub(crate) fn parts(&self) -> Vec<(&'static str, Range<u64>)> {
         let Some(footer) = &self.footer else { return Vec::new() };

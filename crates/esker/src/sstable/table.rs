@@ -55,6 +55,7 @@ pub(crate) struct Table {
     blocks: CachedBlocks<Block>,
     tombstones: RangeTombstones,
     properties: Properties,
+    newest_commit: SeqNo,
     salt: Salt,
     file_bytes: u64,
     obsolete: AtomicBool,
@@ -118,6 +119,7 @@ impl Table {
             + filter.as_ref().map_or(0, BlockedBloom::size_bytes)
             + index.len() * 2 * size_of::<usize>();
         let memory = cache.budget().reserve(BudgetKind::Table, resident as u64);
+        let newest_commit = footer.newest_commit.unwrap_or_default().max(properties.max_seq);
         Ok(Arc::new(Table {
             path: path.to_owned(),
             fs: env.fs.clone(),
@@ -127,6 +129,7 @@ impl Table {
             blocks,
             tombstones,
             properties,
+            newest_commit,
             salt: footer.salt,
             file_bytes,
             obsolete: AtomicBool::new(false),
@@ -163,6 +166,12 @@ impl Table {
     /// Its counts and limits.
     pub(crate) fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    /// The newest commit that went into it, also if nothing tells of it any more: its number was forgotten, or it was left out. Tables
+    /// of formats before 4 know only what is in them.
+    pub(crate) fn newest_commit(&self) -> SeqNo {
+        self.newest_commit
     }
 
     /// Its range tombstones.
@@ -348,18 +357,22 @@ impl std::fmt::Debug for Table {
     }
 }
 
-/// The newest sequence number of the table in this file, as it states itself; none if it is not finished, cannot be read, or is not there.
-pub(crate) fn stated_max_seq(env: &Env, path: &Path) -> Result<Option<SeqNo>> {
+/// The newest commit that went into the table in this file, as it states itself; none if it is not finished, cannot be read, or is not
+/// there. Fails if it is of a newer format.
+pub(crate) fn stated_newest_commit(env: &Env, path: &Path) -> Result<Option<SeqNo>> {
     let stated = || {
         let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
         let file_bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
         let footer = read_footer(&*file, path, file_bytes)?;
+        if let Some(newest) = footer.newest_commit {
+            return Ok(newest);
+        }
         let part = Parts { file: &*file, path, salt: footer.salt };
         Ok(part.read("properties", &footer.properties, Properties::decode)?.max_seq)
     };
     match stated() {
         Ok(newest) => Ok(Some(newest)),
-        Err(Error::Corrupt { .. } | Error::UnsupportedVersion { .. }) => Ok(None),
+        Err(Error::Corrupt { .. }) => Ok(None),
         // A reader that outlived the handle that was closed before has let it go just now.
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

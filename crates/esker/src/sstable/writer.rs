@@ -80,6 +80,8 @@ pub(crate) struct TableWriter {
     properties: Properties,
     /// Of the parts that are written.
     fingerprint: Fingerprint,
+    /// What [`note_commit`](Self::note_commit) was told.
+    newest_commit: SeqNo,
     salt: Salt,
     tombstones: Vec<Fragment>,
     warm: Option<Warm>,
@@ -141,6 +143,7 @@ impl TableWriter {
                 fingerprint: None,
             },
             fingerprint: Fingerprint::default(),
+            newest_commit: SeqNo::ZERO,
             salt: Salt::of_file(path),
             tombstones: Vec::new(),
             warm: None,
@@ -152,6 +155,12 @@ impl TableWriter {
     pub(crate) fn keep_warm(&mut self, cache: &Arc<BlockCache>) {
         assert!(self.properties.entries == 0, "blocks are kept from the first on");
         self.warm = Some(Warm { cache: cache.clone(), blocks: Vec::new(), bytes: 0 });
+    }
+
+    /// The table is to say that this commit went into it. Merges forget numbers and leave out versions; that they were there must
+    /// be told all the same.
+    pub(crate) fn note_commit(&mut self, commit: SeqNo) {
+        self.newest_commit = self.newest_commit.max(commit);
     }
 
     /// Adds a version (TW1).
@@ -405,7 +414,9 @@ impl TableWriter {
         self.properties.fingerprint = Some(self.fingerprint);
         self.properties.encode(&mut payload);
         let properties = self.write_part(&payload, Compression::None)?;
-        Ok(Footer { tombstones, filter, index, properties, salt: self.salt, version: FORMAT_VERSION })
+        let newest_commit = Some(self.newest_commit.max(self.properties.max_seq));
+        let salt = self.salt;
+        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit, version: FORMAT_VERSION })
     }
 
     /// Gives up: removes the file.

@@ -114,10 +114,29 @@ impl Golden {
 
     /// Everything in tables, and no log.
     pub fn flushed() -> Golden {
-        let put =
-            |n: u8| Step::Commit(vec![("default", Change::Put(vec![n], vec![n; 30]))], Durability::Sync);
-        let flushed = [vec![put(1), put(2), Step::Flush], vec![put(3)]].concat();
-        Self::of(simulated, flushed, Vec::new(), true)
+        Self::tables(vec![put(1), put(2), Step::Flush, put(3)])
+    }
+
+    /// Everything in one table, whose first flush has forgotten the numbers of all commits.
+    pub fn flushed_once() -> Golden {
+        Self::tables(vec![put(1), put(2)])
+    }
+
+    /// The same of a merge.
+    pub fn compacted() -> Golden {
+        Self::tables(vec![put(1), put(2), Step::Flush, put(3), Step::Compact])
+    }
+
+    /// The same of a merge that left the table alone that an earlier process had made.
+    pub fn compacted_later() -> Golden {
+        let golden = Self::tables(vec![put(1), Step::Compact, Step::Reopen, put(200), Step::Compact]);
+        assert!(golden.named(".sst").count() > 1, "{:?}", golden.files);
+        golden
+    }
+
+    /// Tables, and no log.
+    fn tables(steps: Vec<Step>) -> Golden {
+        Self::of(simulated, steps, Vec::new(), true)
     }
 
     /// One of the golden directories, as this version writes it. What it held earlier is not known.
@@ -193,6 +212,11 @@ impl Golden {
     pub fn read(&self, name: &str) -> Vec<u8> {
         read(&self.fs, name)
     }
+}
+
+/// A commit of one key.
+fn put(n: u8) -> Step {
+    Step::Commit(vec![("default", Change::Put(vec![n], vec![n; 30]))], Durability::Sync)
 }
 
 /// Commits that stay in the log.

@@ -146,6 +146,14 @@ impl World {
         self.install(built);
     }
 
+    /// A commit, visible, in a run of its own.
+    fn flush_of(&mut self, ranges: &[(u64, u64)], writes: &[(u64, Option<Vec<u8>>)]) {
+        self.commit(ranges, writes);
+        self.visible = self.seq;
+        self.seal();
+        self.flush();
+    }
+
     fn merge(&mut self, plan: &Plan) {
         let new_run = || RunId(self.next_id());
         let built = self.with_context(|c| merge(c, plan, &self.version, self.horizons(), new_run));
@@ -332,6 +340,42 @@ fn a_first_flush_is_clean_and_cut_evenly() {
     let Built { added, removed, opened, stats } = moved.unwrap().unwrap();
     assert_eq!(added.iter().map(|a| a.file).collect::<Vec<_>>(), removed);
     assert!(opened.is_empty() && stats == MergeStats::default(), "a move neither reads nor writes");
+}
+
+/// The newest commit that the tables tell of, and the newest whose number is in them.
+fn newest(world: &World) -> (u64, u64) {
+    let told = world.version.tables().map(|(_, t)| t.table.newest_commit().get());
+    let held = world.version.tables().map(|(_, t)| t.meta.max_seq.get());
+    (told.max().unwrap(), held.max().unwrap())
+}
+
+#[test]
+fn ou4_tables_tell_of_commits_whose_numbers_and_versions_are_gone() {
+    let mut world = loaded(3);
+    world.seal();
+    world.flush();
+    assert!(world.version.tables().all(|(_, t)| t.table.newest_commit() == SeqNo::new(3)));
+    assert_eq!(newest(&world), (3, 0));
+    // Of a tombstone nothing is left at the bottom.
+    world.flush_of(&[], &[(4, None)]);
+    assert_eq!(newest(&world), (4, 4));
+    world.compact();
+    world.check();
+    assert_eq!(newest(&world), (4, 0));
+    world.flush_of(&[(10, 14)], &[]);
+    assert_eq!(newest(&world), (5, 5));
+    world.compact();
+    world.check();
+    assert_eq!(newest(&world), (5, 0));
+    // Tables without numbers hand on what they were told.
+    let mut n = 0;
+    while n < partitions(world.version.runs(), 0).len() {
+        let plan = plan_into_base(&world.version, &partitions(world.version.runs(), 0)[n]);
+        world.merge(&plan);
+        n += 1;
+    }
+    world.check();
+    assert_eq!(newest(&world), (5, 0));
 }
 
 #[test]

@@ -108,14 +108,14 @@ pub(super) fn check_named(
     Ok(())
 }
 
-/// All of a log that nobody writes. `sound`: whether recovery would take it as it is.
+/// All of a log that nobody writes. Returns the newest commit of it that counts, or `flushed`, if that is newer.
 pub(super) fn check_all(
     env: &Env,
     dir: &Path,
     extent: LogExtent,
     flushed: SeqNo,
     report: &mut CheckReport,
-) -> Result<()> {
+) -> Result<SeqNo> {
     let recovered = wal::verify(env, dir, extent, |_, _| Ok(()));
     // Behind an unfinished commit nothing counts, even if it can be read.
     let end = recovered.as_ref().map_or(SeqNo::MAX, |recovered| recovered.last_seq);
@@ -164,5 +164,5 @@ pub(super) fn check_all(
         }
     }
     problems.iter().for_each(|error| report.problem(error));
-    Ok(())
+    Ok(last)
 }

@@ -1,10 +1,11 @@
 //! Checks a database that is not open, and perhaps cannot be: its files one by one, then together.
 //!
 //! ```text
-//!   CURRENT --> MANIFEST --> each table --> log --> all sound? --> keys of all together, counts
+//!   CURRENT --> MANIFEST --> each table --> log --> files that nothing names --> all sound? --> keys of all together, counts
 //! ```
 //!
 //! OF1. Files are only read. All damage is found, not only the first.
+//! OF2. A file for which opening refuses is never said to be one that opening removes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,11 +14,12 @@ use esker_env::Env;
 
 use super::{CheckReport, content, log, tables};
 use crate::cache::MemoryBudget;
-use crate::db::open::look_into;
+use crate::db::open::{first_number, is_data, look_into};
 use crate::db::options::{Builder, Options};
 use crate::db::repair::lock_to_read;
+use crate::db::unnamed;
 use crate::manifest::edit::VersionEdit;
-use crate::manifest::file_name::{CURRENT, FileKind, manifest_name, parse, table_path};
+use crate::manifest::file_name::{CURRENT, FileKind, is_too_far, manifest_name, parse, table_path};
 use crate::manifest::log::read_current;
 use crate::manifest::salvage;
 use crate::sstable::{BlockCache, SalvageTable, Table};
@@ -69,8 +71,17 @@ fn check(env: &Env, dir: &Path, options: &Options, report: &mut CheckReport) -> 
             Err(error) => list_damage(env, &path, error, report),
         }
     }
-    log::check_all(env, dir, state.log_extent(), state.flushed_seq.unwrap_or_default(), report)?;
-    note_leftovers(env, dir, &names, id, &state, report);
+    let flushed = state.flushed_seq.unwrap_or_default();
+    let known = log::check_all(env, dir, state.log_extent(), flushed, report)?;
+    if let Err(error) = first_number(env, dir, &state) {
+        report.problem(error);
+    }
+    let mut kept: BTreeSet<FileId> = state.added.iter().map(|added| added.file).collect();
+    for (file, error) in unnamed::needed(env, dir, &state.added, known)? {
+        kept.insert(file);
+        report.problem(error);
+    }
+    note_leftovers(env, dir, &names, id, &state, &kept, report);
     if report.problems.is_empty() {
         check_content(env, dir, options, &state, report)?;
     }
@@ -104,10 +115,7 @@ fn find_state(
         Ok(None) => {
             // A new database writes CURRENT before its first log segment or table: a manifest alone is one that was never
             // finished, and opening begins anew.
-            let is_data = |name: &String| {
-                matches!(parse(name), FileKind::Table(_)) || wal::file_name::parse_segment(name).is_some()
-            };
-            if !names.iter().any(is_data) {
+            if !names.iter().any(|name| is_data(name)) {
                 return Err(Error::NotFound(dir.to_path_buf()));
             }
             report.problem(Error::corrupt("CURRENT", dir.join(CURRENT), 0, "it is missing"));
@@ -155,21 +163,23 @@ fn list_damage(env: &Env, path: &Path, error: Error, report: &mut CheckReport) {
     }
 }
 
-/// Files that nothing names: the next open removes them.
+/// Files that nothing names: the next open removes them. `kept`: the tables that it does not remove (OF2).
 fn note_leftovers(
     env: &Env,
     dir: &Path,
     names: &[String],
     manifest: FileId,
     state: &VersionEdit,
+    kept: &BTreeSet<FileId>,
     report: &mut CheckReport,
 ) {
-    let named: BTreeSet<FileId> = state.added.iter().map(|added| added.file).collect();
     let from = state.wal_from.unwrap_or(1);
+    let next = state.next_file.unwrap_or(FileId::new(1));
     for name in names {
         let left_over = match parse(name) {
+            FileKind::Manifest(id) | FileKind::Table(id) if is_too_far(id, next) => false,
             FileKind::Manifest(id) => id != manifest,
-            FileKind::Table(id) => !named.contains(&id),
+            FileKind::Table(id) => !kept.contains(&id),
             FileKind::Temporary => true,
             FileKind::Other => {
                 wal::file_name::is_spare(name)

@@ -33,6 +33,7 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
             ("last", p.range.end.key().into()),
         ];
         fields.extend(p.fingerprint.map(|print| ("fingerprint", u64::from(print.get()).into())));
+        fields.extend(table.newest_commit().map(|commit| ("newest_commit", commit.get().into())));
         out.item(0, "properties", fields);
     }
     for tombstone in table.tombstones.iter() {

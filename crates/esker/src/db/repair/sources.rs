@@ -23,7 +23,7 @@ use crate::manifest::edit::{AddedTable, VersionEdit};
 use crate::manifest::file_name::{CURRENT, FileKind, manifest_name, parse, table_path};
 use crate::manifest::log::read_current;
 use crate::manifest::salvage::{self, SalvagedManifest};
-use crate::sstable::stated_max_seq;
+use crate::sstable::stated_newest_commit;
 use crate::types::{Error, FileId, Result, SeqNo};
 use crate::wal::{self, LogExtent, LogPiece};
 
@@ -151,8 +151,13 @@ fn finished<'f>(
 ) -> Vec<(FileId, SeqNo)> {
     let mut found = Vec::new();
     for &file in files {
-        match stated_max_seq(env, &table_path(dir, file)) {
+        let path = table_path(dir, file);
+        match stated_newest_commit(env, &path) {
             Ok(newest) => found.extend(newest.map(|newest| (file, newest))),
+            Err(error @ Error::UnsupportedVersion { .. }) => {
+                let detail = format!("{error}; the manifest does not name it, and it is left out");
+                report.lose(Error::corrupt("table", path, 0, detail), 0, LostKeys::Any);
+            }
             Err(error) => report.notes.push(format!("{error}; the manifest does not name it")),
         }
     }
