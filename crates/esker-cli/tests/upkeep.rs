@@ -163,6 +163,16 @@ fn a_damaged_log_is_refused_by_all_but_repair() {
 }
 
 #[test]
+fn a_database_without_current_is_damaged_and_not_missing() {
+    let esker = filled();
+    std::fs::remove_file(esker.path("db/CURRENT")).unwrap();
+    let refused = esker.fails("get late0");
+    assert!(refused.contains("CURRENT") && refused.contains("esker repair"), "{refused}");
+    let check = esker.run(["check"]);
+    assert!(check.code == 1 && check.text().contains("CURRENT"), "{check:?}");
+}
+
+#[test]
 fn dump_shows_every_kind_of_file() {
     let esker = filled();
     let all = esker.ok("dump db");
