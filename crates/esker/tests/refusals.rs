@@ -133,7 +133,8 @@ fn rf2_a_database_without_current_is_damaged_and_not_missing() {
         }
         for create in [false, true] {
             let error = refusal(kept, builder(&fs).create_if_missing(create), &fs);
-            assert!(matches!(&error, Error::Corrupt { path: named, .. } if *named == path("CURRENT")), "{error}");
+            let named = matches!(&error, Error::Corrupt { path: named, .. } if *named == path("CURRENT"));
+            assert!(named, "{kept}: {error}");
             assert_helpful(kept, &error);
         }
         for name in fs.list_dir(dir()).unwrap().iter().filter(|name| name.ends_with(kept)) {

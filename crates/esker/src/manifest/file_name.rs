@@ -86,10 +86,10 @@ mod tests {
 
     #[test]
     fn numbers_last() {
-        let [next, last] = [7, FILE_ID_MAX].map(FileId::new);
-        assert!(!is_too_far(FileId::new(7 + AHEAD_MAX), next) && is_too_far(FileId::new(8 + AHEAD_MAX), next));
-        assert!(is_too_far(last, next) && !is_too_far(next, last) && !is_too_far(last, FileId::new(u64::MAX)));
-        assert!(is_spent(last) && !is_spent(FileId::new(AHEAD_MAX << 20)));
+        let too_far = |id, next| is_too_far(FileId::new(id), FileId::new(next));
+        assert!(!too_far(7 + AHEAD_MAX, 7) && too_far(8 + AHEAD_MAX, 7));
+        assert!(too_far(FILE_ID_MAX, 7) && !too_far(7, FILE_ID_MAX) && !too_far(FILE_ID_MAX, u64::MAX));
+        assert!(is_spent(FileId::new(FILE_ID_MAX)) && !is_spent(FileId::new(AHEAD_MAX << 20)));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!                                                       `--empty--> read, verify, insert
 //! ```
 //!
-//! TB1. Whatever `open` and `load` take from the file was verified: checksum, structure, place (in tables of format 3: ST1).
+//! TB1. Whatever `open` and `load` take from the file was verified: checksum, structure, place (from format 3 on: ST1).
 //! TB2. A hit reads two cold places: the block's heads, and the entry.
 //! TB3. The versions of a key may continue in the next block; `Index::continues` says so, and searches follow.
 //! TB4. The file of a table marked obsolete is removed when its last user is gone.
