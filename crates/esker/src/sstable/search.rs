@@ -6,9 +6,12 @@
 //! ```
 //!
 //! SE1. A part counts only if its checksum fits and its content decodes: chance does not make one.
-//! SE2. The work is bounded: bytes looked at are at most [`WORK_FACTOR`] times the file, and one block is held in
-//!      memory.
+//! SE2. The work is bounded: bytes looked at are at most [`WORK_FACTOR`] times the file, those of what only looks like a part
+//!      included, and one block is held in memory.
+//! SE3. What cannot be read is asked for once, since each answer may take a disk seconds, and costs no more than a piece of
+//!      [`PIECE_BYTES`].
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use esker_env::{File, read_range};
@@ -16,7 +19,7 @@ use esker_env::{File, read_range};
 use super::block::Block;
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
-use super::stored::{self, Salt, TRAILER_BYTES};
+use super::stored::{self, COMPRESSED_BYTES_MAX, Salt, TRAILER_BYTES};
 use crate::encoding::Compression;
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::checksum::crc32c_append;
@@ -29,7 +32,9 @@ const WORK_BYTES_MIN: u64 = 16 << 20;
 /// A block behind damage is looked for up to this length; one that is longer is lost with the damage.
 const RESUMED_BYTES_MAX: u64 = 1 << 20;
 /// Bytes read at a time.
-const CHUNK_BYTES: usize = 64 << 10;
+const CHUNK_BYTES: u64 = 64 << 10;
+/// The same in a chunk that cannot be read as a whole (SE3).
+const PIECE_BYTES: u64 = 4 << 10;
 
 /// What was found.
 #[derive(Default)]
@@ -63,7 +68,7 @@ enum Part {
 pub(super) fn parts(file: &dyn File, file_bytes: u64, end: u64, salt: Salt) -> FoundParts {
     let end = end.min(file_bytes);
     let mut search = Search {
-        bytes: Chunks { file, file_bytes, base: 0, chunk: Vec::new() },
+        bytes: Chunks::new(file, file_bytes),
         work: file_bytes.saturating_mul(WORK_FACTOR).max(WORK_BYTES_MIN),
         salt,
     };
@@ -115,7 +120,7 @@ impl Search<'_> {
         let mut crc = self.salt.at(at);
         // The part is [payload][codec][crc]: with `covered` bytes of payload and codec, the checksum follows.
         for covered_end in at + 1..limit.saturating_sub(3) {
-            self.work = self.work.checked_sub(1)?;
+            self.spend(1)?;
             let last = self.bytes.get(covered_end - 1)?;
             crc = crc32c_append(crc, &[last]);
             if Compression::from_id(last).is_none() || self.bytes.u32(covered_end)? != crc {
@@ -125,13 +130,25 @@ impl Search<'_> {
             if end - at < TRAILER_BYTES as u64 {
                 continue;
             }
+            self.spend(end - at)?;
             let stored = read_range(self.bytes.file, at, (end - at) as usize).ok()?;
             let payload = stored::open(stored, self.salt, at).ok();
             if let Some(part) = payload.and_then(|payload| recognise(payload, at, found)) {
                 return Some((part, end));
             }
+            if last != Compression::None.id() {
+                // So much may have been unpacked in vain.
+                self.spend(COMPRESSED_BYTES_MAX as u64)?;
+            }
         }
         None
+    }
+
+    /// Takes note of bytes looked at; none if that is more than may be, which ends the search (SE2).
+    fn spend(&mut self, bytes: u64) -> Option<()> {
+        let left = self.work.checked_sub(bytes);
+        self.work = left.unwrap_or(0);
+        left.map(|_| ())
     }
 
     /// Whether a block may begin here: its header, or the length before a compressed one, makes sense.
@@ -163,22 +180,26 @@ fn recognise(payload: Vec<u8>, at: u64, found: &FoundParts) -> Option<Part> {
     is_filter.then_some(Part::Filter)
 }
 
-/// The bytes of a file, read in chunks.
+/// The bytes of a file, read in chunks, and in pieces where a chunk cannot be read.
 struct Chunks<'a> {
     file: &'a dyn File,
     file_bytes: u64,
+    /// Where the bytes in memory begin.
     base: u64,
     chunk: Vec<u8>,
+    /// The chunks and the pieces that cannot be read: how long they are, and where they begin.
+    bad: BTreeSet<(u64, u64)>,
 }
 
-impl Chunks<'_> {
+impl<'a> Chunks<'a> {
+    fn new(file: &'a dyn File, file_bytes: u64) -> Self {
+        Chunks { file, file_bytes, base: 0, chunk: Vec::new(), bad: BTreeSet::new() }
+    }
+
     #[inline]
     fn get(&mut self, at: u64) -> Option<u8> {
         if at < self.base || at - self.base >= self.chunk.len() as u64 {
-            let start = at / CHUNK_BYTES as u64 * CHUNK_BYTES as u64;
-            let len = self.file_bytes.checked_sub(start)?.min(CHUNK_BYTES as u64);
-            self.chunk = read_range(self.file, start, len as usize).ok()?;
-            self.base = start;
+            self.load(at, CHUNK_BYTES).or_else(|| self.load(at, PIECE_BYTES))?;
         }
         self.chunk.get((at - self.base) as usize).copied()
     }
@@ -194,5 +215,73 @@ impl Chunks<'_> {
             *byte = self.get(at + i as u64)?;
         }
         Some(u32::from_le_bytes(four))
+    }
+
+    /// Reads the aligned stretch of so many bytes that holds the one at `at`; none if it cannot be read (SE3).
+    #[cold]
+    fn load(&mut self, at: u64, bytes: u64) -> Option<()> {
+        let start = at / bytes * bytes;
+        if at >= self.file_bytes || self.bad.contains(&(bytes, start)) {
+            return None;
+        }
+        let Ok(chunk) = read_range(self.file, start, (self.file_bytes - start).min(bytes) as usize) else {
+            self.bad.insert((bytes, start));
+            return None;
+        };
+        (self.base, self.chunk) = (start, chunk);
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use esker_env::{FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions};
+
+    use super::*;
+
+    /// A file of these bytes, in a file system that counts.
+    fn file_of(bytes: &[u8]) -> (FaultFs, Arc<dyn File>) {
+        let fs = FaultFs::new(Arc::new(MemFs::new()));
+        let file = fs.open(Path::new("7.sst"), OpenOptions::create_new()).unwrap();
+        file.write_all_at(bytes, 0).unwrap();
+        (fs, file)
+    }
+
+    #[test]
+    fn se2_checksums_that_fit_everywhere_cost_no_more_than_others() {
+        for codec in [Compression::None, Compression::Lz4] {
+            // No part begins so; behind it each fifth byte is followed by the checksum of all before.
+            let mut bytes = vec![0xFF; 16];
+            let mut crc = crc32c_append(Salt::NONE.at(0), &bytes);
+            while bytes.len() < 200 << 10 {
+                let sum = crc32c_append(crc, &[codec.id()]).to_le_bytes();
+                let five = [codec.id(), sum[0], sum[1], sum[2], sum[3]];
+                crc = crc32c_append(crc, &five);
+                bytes.extend_from_slice(&five);
+            }
+            let (fs, file) = file_of(&bytes);
+            let len = bytes.len() as u64;
+            let found = parts(&*file, len, len, Salt::NONE);
+            assert!(found.blocks.is_empty() && found.gaps.len() == 1 && found.gaps[0] == (0..len));
+            let most = (len * WORK_FACTOR).max(WORK_BYTES_MIN) + CHUNK_BYTES;
+            assert!(fs.read_bytes() <= most, "{codec:?}: {} bytes read", fs.read_bytes());
+        }
+    }
+
+    #[test]
+    fn se3_what_cannot_be_read_is_asked_for_once() {
+        let (fs, file) = file_of(&[1; 300_000]);
+        let fails = FaultRule::new(&[OpKind::Read], FaultAction::Fail(ErrorKind::Other));
+        fs.add(fails.on_bytes(100_000..100_001).forever());
+        let found = parts(&*file, 300_000, 300_000, Salt::NONE);
+        assert!(found.blocks.is_empty() && found.gaps.len() == 1 && found.gaps[0] == (0..300_000));
+        assert_eq!(fs.fired(), 2, "the chunk, and a piece of it");
+        let mut bytes = Chunks::new(&*file, 300_000);
+        let lost: Vec<u64> = (0..300_001).filter(|at| bytes.get(*at).is_none()).collect();
+        assert!(lost.into_iter().eq((98_304..102_400).chain([300_000])), "a piece, and what is no byte");
     }
 }
