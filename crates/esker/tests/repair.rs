@@ -10,6 +10,8 @@
 //! Q3. No byte, name or time of the original changes.
 //! Q4. The report names no more than may be lost: nothing if a file without data is damaged, keys of its range if a
 //!     table is, the damaged commit if the log is.
+//! Q5. What a repair has made survives a power loss at once, and goes right under writes, a merge and another power loss.
+//! Q6. A file, or a stretch of one, that cannot be read costs what it holds and ends nothing; it is asked for a few times.
 //!
 //! `ESKER_SWEEP=full` damages every byte instead of a sample.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, also on real files")]
@@ -20,13 +22,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use common::contents::{Contents, dump_sound};
+use common::contents::{Contents, Map, difference, dump_sound};
 use common::damage::{
     Golden, LOGGED, blocks, cut, overwrite, path, places, read, records, replace, table_range,
 };
 use common::{dir, simulated};
 use esker::{Builder, Db, Durability, Error, KeyspaceId, LostKeys, RepairReport, TableCompression};
-use esker_env::{Fs, MemFs};
+use esker_env::{FaultAction, FaultFs, FaultRule, Fs, FsRef, MemFs, OpKind};
 
 fn target() -> &'static Path {
     Path::new("repaired")
@@ -43,7 +45,7 @@ fn files(fs: &MemFs) -> Vec<(String, Vec<u8>)> {
     names.into_iter().map(|name| (name.clone(), read(fs, &name))).collect()
 }
 
-/// Repairs, and checks Q1 and Q3.
+/// Repairs, and checks Q1, Q3 and Q5.
 fn repair(fs: &MemFs) -> Result<(RepairReport, Contents), Error> {
     let before = files(fs);
     let outcome = builder(fs).repair(dir(), target());
@@ -56,12 +58,54 @@ fn repair(fs: &MemFs) -> Result<(RepairReport, Contents), Error> {
             return Err(error);
         }
     };
+    // Before anything else makes it durable.
+    let survivor = fs.crash_strict();
     let db = builder(fs).create_if_missing(false).open(target())?;
     let contents = dump_sound(&db)?;
+    assert_lasts(&survivor, &contents);
     let said: Vec<_> = report.keyspaces.iter().map(|k| (k.name.clone(), k.keys)).collect();
     let found: Vec<_> = contents.iter().map(|(name, map)| (name.clone(), map.len() as u64)).collect();
     assert_eq!(said, found, "the report counts what is there");
     Ok((report, contents))
+}
+
+/// Q5, of what a power loss has left of a repaired database of these contents.
+fn assert_lasts(left: &MemFs, contents: &Contents) {
+    let assert_holds = |fs: &MemFs, expected: &Contents, when: &str| {
+        let db = builder(fs).create_if_missing(false).open(target());
+        let db = db.unwrap_or_else(|error| panic!("Q5: {when}: {error}"));
+        let found = dump_sound(&db).unwrap_or_else(|error| panic!("Q5: {when}: {error}"));
+        assert!(found == *expected, "Q5: {when}: {}", difference(&found, expected));
+        db
+    };
+    let mut expected = contents.clone();
+    let db = assert_holds(left, &expected, "after a power loss");
+    for (name, map) in &mut expected {
+        let keyspace = db.open_keyspace(name).unwrap();
+        let (mut batch, keys) = (db.batch(), map.keys().cloned().collect::<Vec<_>>());
+        for (n, key) in keys.into_iter().enumerate() {
+            match n % 4 {
+                0 | 1 => {
+                    batch.put(&keyspace, &key, b"written since").unwrap();
+                    map.insert(key, b"written since".to_vec());
+                }
+                2 => {
+                    batch.remove(&keyspace, &key).unwrap();
+                    map.remove(&key);
+                }
+                _ => {}
+            }
+        }
+        batch.commit().unwrap();
+    }
+    if let Some((name, map)) = expected.iter_mut().find(|(name, _)| *name != "default") {
+        db.open_keyspace(name).unwrap().clear().unwrap();
+        map.clear();
+    }
+    db.create_keyspace("added since").unwrap().put("key", "value").unwrap();
+    expected.insert("added since".to_owned(), Map::from([(b"key".to_vec(), b"value".to_vec())]));
+    db.compact().unwrap();
+    assert_holds(&left.crash_strict(), &expected, "after writes, a merge and a power loss");
 }
 
 /// The number and the name of each keyspace of the golden databases; they never get a new one.
@@ -289,6 +333,183 @@ fn q2_a_manifest_that_lost_its_end_costs_no_table() {
             told += usize::from(report.losses.iter().any(|loss| loss.detail.contains("lost its end")));
         }
         assert!(told > 0, "an end behind a record is one that only tables prove");
+    }
+}
+
+#[test]
+fn q2_a_manifest_from_before_a_merge_or_a_flush_costs_no_key() {
+    let golden = Golden::merged();
+    let name = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
+    let (bytes, mut told) = (golden.read(name), 0);
+    for len in places(bytes.len(), 128) {
+        for is_older in [false, true] {
+            let what = format!("{name} cut to {len}, under an earlier name: {is_older}");
+            let fs = golden.copy();
+            if is_older {
+                // The one in force is lost, and one from before is still there.
+                fs.remove_file(&path(name)).unwrap();
+                replace(&fs, "MANIFEST-000000", &bytes[..len]);
+            } else {
+                cut(&fs, name, len);
+            }
+            let (report, found) = repair(&fs).unwrap();
+            assert_eq!(unexplained(&golden, &report, &found), None, "{what}: {report:#?}");
+            for (keyspace, map) in &golden.newest {
+                let missing = map.keys().find(|key| !found[keyspace].contains_key(*key));
+                assert!(missing.is_none(), "{what}: {missing:?} of {keyspace}: {report:#?}");
+            }
+            told += usize::from(report.losses.iter().any(|loss| loss.detail.contains("an earlier manifest")));
+        }
+    }
+    assert!(told > 0, "only what it names tells that it is an earlier one");
+}
+
+/// A builder of databases whose commits stay in the log.
+fn roomy(fs: FsRef) -> Builder {
+    simulated(fs).memory(64 << 20).memtable_bytes(32 << 20).block_bytes(8 << 10).table_bytes(64 << 20)
+}
+
+/// A rule that fails these calls on a file of the damaged database.
+fn failing(ops: &[OpKind], name: &str) -> FaultRule {
+    let text = format!("{}/{name}", common::DIR);
+    FaultRule::new(ops, FaultAction::Fail(std::io::ErrorKind::Other)).on_path(&text).forever()
+}
+
+#[test]
+fn q2_no_commit_is_put_together_over_a_segment_that_is_missing_or_cannot_be_read() {
+    let running = MemFs::new();
+    let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
+    let (keyspace, mut batch) = (db.default_keyspace(), db.batch());
+    // Each takes 16 bytes of the log, and what fits a segment is a multiple of that: without the middle one the others fit together.
+    for n in 0..60_000u32 {
+        batch.put(&keyspace, u64::from(n).to_be_bytes(), n.to_be_bytes()).unwrap();
+    }
+    batch.commit().unwrap();
+    let left = running.kill();
+    assert_eq!(left.list_dir(dir()).unwrap().iter().filter(|name| name.ends_with(".wal")).count(), 3);
+    let middle = "000002.wal";
+    let faults = [
+        None,
+        Some(failing(&[OpKind::Open], middle)),
+        Some(failing(&[OpKind::Read], middle)),
+        Some(failing(&[OpKind::Read], middle).on_bytes(300_000..300_001)),
+    ];
+    for fault in faults {
+        let what = format!("{fault:?}");
+        let fs = left.crash_keep_all();
+        let faulty = FaultFs::new(Arc::new(fs.clone()));
+        match fault {
+            None => fs.remove_file(&path(middle)).unwrap(),
+            Some(rule) => faulty.add(rule),
+        }
+        let report = roomy(Arc::new(faulty)).repair(dir(), target()).unwrap();
+        assert_eq!((report.commits, report.live_keys()), (0, 0), "{what}: {report:#?}");
+        let is_told = |loss: &esker::Loss| loss.detail.contains("is incomplete");
+        assert!(report.losses.iter().any(is_told), "{what}: {report:#?}");
+    }
+    let report = roomy(Arc::new(left)).repair(dir(), target()).unwrap();
+    assert_eq!((report.commits, report.live_keys(), report.losses.len()), (1, 60_000, 0), "{report:#?}");
+}
+
+#[test]
+fn q6_a_sector_of_the_log_that_cannot_be_read_costs_its_commits_alone() {
+    let running = MemFs::new();
+    let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
+    let keyspace = db.default_keyspace();
+    (0..40u8).for_each(|n| keyspace.put([n], [n; 1000]).unwrap());
+    let left = running.kill();
+    // Among the commits; and behind them, where there may have been more.
+    for (sector, most) in [(9_000..9_001, 6), (200_000..200_001, 0)] {
+        let fs = FaultFs::new(Arc::new(left.crash_keep_all()));
+        fs.add(failing(&[OpKind::Read], "000001.wal").on_bytes(sector.clone()));
+        let report = roomy(Arc::new(fs.clone())).repair(dir(), target()).unwrap();
+        assert!(fs.fired() <= 10, "{} reads failed", fs.fired());
+        let missing = 40 - report.live_keys();
+        assert!(missing <= most && (missing > 0) == (most > 0), "{sector:?}: {report:#?}");
+        assert!(report.losses.iter().any(|loss| loss.detail.contains("cannot be read")), "{report:#?}");
+        let told = report.losses.iter().filter_map(|loss| loss.commits);
+        assert_eq!(told.map(|(first, last)| last + 1 - first).sum::<u64>(), missing, "{report:#?}");
+        fs.clear();
+        let found = dump_sound(&roomy(Arc::new(fs)).open(target()).unwrap()).unwrap();
+        assert!(found["default"].iter().all(|(key, value)| value[..] == [key[0]; 1000]));
+    }
+}
+
+#[test]
+fn q6_sectors_of_a_table_that_cannot_be_read_cost_little_and_are_asked_for_a_few_times() {
+    let fs = MemFs::new();
+    let options = |fs: FsRef| {
+        let options = simulated(fs).memtable_bytes(1 << 20).table_bytes(1 << 20);
+        options.compression(TableCompression::None)
+    };
+    let db = options(Arc::new(fs.clone())).open(dir()).unwrap();
+    let all = db.default_keyspace();
+    let key = |n: usize| format!("key/{n:06}").into_bytes();
+    for n in 0..800 {
+        all.put(key(n), format!("value {n} ").repeat(n % 7)).unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    let (table, bytes) = files(&fs).into_iter().find(|(name, _)| name.ends_with(".sst")).unwrap();
+    let len = bytes.len() as u64;
+    assert!((30 << 10..64 << 10).contains(&len), "one chunk of the search: {len}");
+    let faulty = FaultFs::new(Arc::new(fs));
+    // That of the footer, and one among the blocks.
+    faulty.add(failing(&[OpKind::Read], &table).on_bytes(len - 1..len));
+    faulty.add(failing(&[OpKind::Read], &table).on_bytes(10_000..10_001));
+    let report = options(Arc::new(faulty.clone())).repair(dir(), target()).unwrap();
+    assert!(faulty.fired() <= 50, "{} reads failed", faulty.fired());
+    faulty.clear();
+    let found = dump_sound(&options(Arc::new(faulty)).open(target()).unwrap()).unwrap();
+    let (map, id) = (&found["default"], KeyspaceId::DEFAULT);
+    assert!(map.len() > 600, "{}", map.len());
+    for n in 0..800 {
+        let told = report.losses.iter().any(|loss| loss.keys.may_hold(id, &key(n)));
+        assert!(map.contains_key(&key(n)) || told, "{n}: {report:#?}");
+    }
+}
+
+#[test]
+fn q6_a_stray_file_that_cannot_be_read_costs_nothing() {
+    let golden = Golden::merged();
+    let stray = golden.read(golden.named(".sst").next().unwrap());
+    let faults = [
+        None,
+        Some(failing(&[OpKind::Open], "000099.sst")),
+        Some(failing(&[OpKind::Read], "000099.sst")),
+    ];
+    for fault in faults {
+        let what = format!("{fault:?}");
+        let fs = golden.copy();
+        let faulty = FaultFs::new(Arc::new(fs.clone()));
+        match fault {
+            None => fs.create_dir_all(&path("000099.sst")).unwrap(),
+            Some(rule) => {
+                replace(&fs, "000099.sst", &stray);
+                faulty.add(rule);
+            }
+        }
+        let report = simulated(Arc::new(faulty)).repair(dir(), target()).unwrap();
+        assert!(report.losses.is_empty(), "{what}: {report:#?}");
+        assert!(report.notes.iter().any(|note| note.contains("000099.sst")), "{what}: {report:#?}");
+        let found = dump_sound(&builder(&fs).open(target()).unwrap()).unwrap();
+        assert!(found == golden.newest, "{what}: {}", difference(&found, &golden.newest));
+    }
+}
+
+#[test]
+fn q6_a_table_that_cannot_be_opened_costs_its_keys_whenever_that_is() {
+    let golden = Golden::twins();
+    let table = golden.twin_tables()[1];
+    // Looked at, and then read.
+    for nth in [1, 2] {
+        let fs = golden.copy();
+        let faulty = FaultFs::new(Arc::new(fs.clone()));
+        faulty.add(failing(&[OpKind::Open], table).nth(nth));
+        let report = simulated(Arc::new(faulty.clone())).repair(dir(), target()).unwrap();
+        assert!(faulty.fired() > 0 && !report.losses.is_empty(), "{nth}: {report:#?}");
+        let found = dump_sound(&builder(&fs).open(target()).unwrap()).unwrap();
+        assert_eq!(unexplained(&golden, &report, &found), None, "{nth}: {report:#?}");
     }
 }
 

@@ -14,7 +14,7 @@
 //! DJ4. Checking offline finds something exactly if opening, reading or checking online does. Neither it nor a dump, which
 //!      shows any database, changes anything.
 //! DJ5. A merge that meets damage leaves what is there; one of a database that was read whole leaves it whole.
-//! DJ6. A repair makes a sound database, or nothing, if there was nothing. The damaged one is untouched.
+//! DJ6. A repair makes a sound database that survives a power loss, or nothing, if there was nothing. The damaged one is untouched.
 //! DJ7. What differs in the repaired one from the state that is allowed is among the losses that it tells, and is older or
 //!      missing.
 //! DJ8. Harm to files without data does none, and no repair tells of a loss.

@@ -36,7 +36,7 @@ impl Judge<'_> {
             Ok(report) => report,
             Err(error) => return self.refused(disk, &error).map(|()| None),
         };
-        let found = self.examine(disk, &report)?;
+        let found = self.examine(&disk.crash_strict(), &report)?;
         let losses = report.losses.len() as u64;
         if self.change.is_harmless() && losses > 0 {
             return Err(format!("DJ8: repairing: no file with data is another, but {:#?}", report.losses));
@@ -63,7 +63,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What was repaired is sound, and holds what the report says.
+    /// What a power loss leaves of what was repaired is sound, and holds what the report says.
     fn examine(&self, disk: &MemFs, report: &RepairReport) -> Result<Contents, String> {
         let failed = |doing: &str, error: Error| format!("DJ6: {doing} what was repaired: {error:?}");
         let opened = self.builder(disk).create_if_missing(false).open(TARGET);
