@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   caller --> FaultFs --rules say nothing--> inner file system
-//!                 `----a rule fires: fail, cut a write short, corrupt a read
+//!                 `----a rule fires: fail, cut a write short, corrupt a read, wait
 //! ```
 //!
 //! X1. Every call is counted and offered to every rule, in the order in which the rules were added; the first that
@@ -17,10 +17,11 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::{AlignedBuf, File, FileLock, Fs, FsRef, LockError, Mapping, OpenOptions};
+use crate::{AlignedBuf, Clock, File, FileLock, Fs, FsRef, LockError, Mapping, OpenOptions, SystemClock};
 
 /// The kinds of calls that rules can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,6 +117,8 @@ pub enum FaultAction {
     LostSync,
     /// The call fails with `StorageFull` and has no effect.
     NoSpace,
+    /// The call is made after a pause, in which other threads come and wait for it.
+    Delay(Duration),
     /// The process dies in this call: it fails, and with it every later one, as after [`FaultFs::freeze`]. A write
     /// stores its first `keep` bytes (whole blocks of a direct file).
     Freeze {
@@ -285,12 +288,19 @@ impl Shared {
 
     /// `bytes`: those of the file that the call is about.
     fn check_bytes(&self, kind: OpKind, paths: &[&Path], bytes: &Range<u64>) -> io::Result<Option<Partial>> {
-        let mut plan = self.plan.lock();
-        if plan.frozen {
-            return Err(fault(io::ErrorKind::Other, "frozen", kind, paths));
-        }
-        match plan.decide(kind, paths, bytes) {
+        let action = {
+            let mut plan = self.plan.lock();
+            if plan.frozen {
+                return Err(fault(io::ErrorKind::Other, "frozen", kind, paths));
+            }
+            plan.decide(kind, paths, bytes)
+        };
+        match action {
             None => Ok(None),
+            Some(FaultAction::Delay(pause)) => {
+                SystemClock::new().sleep(pause);
+                Ok(None)
+            }
             Some(FaultAction::Fail(error)) => Err(fault(error, "injected", kind, paths)),
             Some(FaultAction::NoSpace) => Err(fault(io::ErrorKind::StorageFull, "injected", kind, paths)),
             Some(FaultAction::LostSync) if kind == OpKind::SyncData => Ok(Some(Partial::LostSync)),

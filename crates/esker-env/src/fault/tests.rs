@@ -3,8 +3,12 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::{AlignedBuf, FaultAction, FaultFs, FaultRule, File, Fs, MemFs, OpKind, OpenOptions, read_range};
+use crate::{
+    AlignedBuf, Clock, FaultAction, FaultFs, FaultRule, File, Fs, MemFs, OpKind, OpenOptions, SystemClock,
+    read_range,
+};
 
 fn setup() -> (FaultFs, Arc<dyn File>) {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
@@ -104,6 +108,23 @@ fn x2_a_process_may_die_inside_a_write() {
         read_range(&*fs.open(Path::new("/f"), OpenOptions::read()).unwrap(), 0, 10).unwrap(),
         b"ab23456789"
     );
+}
+
+#[test]
+fn a_delayed_call_takes_its_time_and_holds_up_no_other() {
+    let (fs, file) = setup();
+    let pause = Duration::from_millis(500);
+    fs.add(rule(OpKind::SyncData, FaultAction::Delay(pause)));
+    let clock = SystemClock::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| file.sync_data().unwrap());
+        while fs.fired() == 0 {
+            std::thread::yield_now();
+        }
+        file.write_all_at(b"x", 0).unwrap();
+        assert!(clock.monotonic() < pause, "the write did not wait for the sync");
+    });
+    assert!(clock.monotonic() >= pause);
 }
 
 #[test]
