@@ -14,9 +14,22 @@ impl Failure {
         Failure(text.into())
     }
 
+    /// Whether it tells of a fault that the harness has put in: `FaultFs` says so of each of its own.
+    pub(crate) fn is_injected(&self) -> bool {
+        self.0.contains("injected")
+    }
+
     /// The failure with what was being done in front.
     pub(crate) fn during(self, what: &str) -> Self {
         Failure(format!("{what}: {}", self.0))
+    }
+}
+
+/// A success in place of a fault that the harness has put in.
+pub(crate) fn or_injected(outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(failure) if failure.is_injected() => Ok(()),
+        other => other,
     }
 }
 

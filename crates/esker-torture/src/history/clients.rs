@@ -9,6 +9,8 @@
 //! CL2. Keys change as the clients go on, so that each has a short history of many clients at once.
 //!      Clients come to the two keys of a group at about the same moment.
 //! CL3. In a process that will be killed, what may take effect is written down before it can, and what was seen after it was.
+//! CL4. Where faults are injected, a call that fails is recorded as one that never returned, and the client ends: the crash that
+//!      follows decides whether it took effect.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,7 +25,7 @@ use super::linear::Action;
 use super::lists::{Access, Element, Outcome};
 use super::notes::{Line, Notes};
 use super::transaction::{Tx, walk};
-use crate::failure::Result;
+use crate::failure::{Failure, Result, or_injected};
 
 const ACCOUNTS: u8 = 6;
 const DEPOSIT: u64 = 100;
@@ -137,8 +139,13 @@ pub(crate) struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Works until told to end, or until `ops` are done.
+    /// Works until told to end, until `ops` are done, or until an injected fault ends it (CL4).
     pub(crate) fn run(mut self, ops: Range<u64>) -> Result<Vec<Record>> {
+        or_injected(self.work(ops))?;
+        Ok(self.records)
+    }
+
+    fn work(&mut self, ops: Range<u64>) -> Result<()> {
         // Groups of different lives are apart.
         let first_group = ops.start << u32::BITS;
         let mut last_group = None;
@@ -165,7 +172,7 @@ impl Client<'_> {
             }
             self.world.progress.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(self.records)
+        Ok(())
     }
 
     /// Before a call that may take effect (CL3).
@@ -196,6 +203,13 @@ impl Client<'_> {
         }
     }
 
+    /// After calls that failed: nobody knows whether they took effect (CL4).
+    fn leave_open(&mut self, calls: Vec<(u64, Event)>, failure: Failure) -> Result<()> {
+        let open = calls.into_iter().map(|(called, event)| Record { called, returned: u64::MAX, event });
+        self.records.extend(open);
+        Err(failure)
+    }
+
     fn register(&mut self, first_key: u64) -> Result<()> {
         let keys = first_key..first_key + REGISTERS;
         let key = self.rng.u64(keys.clone());
@@ -223,7 +237,9 @@ impl Client<'_> {
         }
         let replies_early = self.world.canary == Some(Canary::EarlyReply);
         if !replies_early {
-            call(self.places)?;
+            if let Err(failure) = call(self.places) {
+                return self.leave_open(events, failure);
+            }
             return events.into_iter().try_for_each(|(called, event)| self.record(called, event));
         }
         events.into_iter().try_for_each(|(called, event)| self.record(called, event))?;
@@ -313,7 +329,13 @@ impl Client<'_> {
             }
         }
         self.announce(called, || Event::Lists(accesses.clone(), Outcome::Unknown))?;
-        let outcome = if tx.commit()? { Outcome::Committed } else { Outcome::Aborted };
+        let outcome = match tx.commit() {
+            Ok(true) => Outcome::Committed,
+            Ok(false) => Outcome::Aborted,
+            Err(failure) => {
+                return self.leave_open(vec![(called, Event::Lists(accesses, Outcome::Committed))], failure);
+            }
+        };
         self.record(called, Event::Lists(accesses, outcome))
     }
 
@@ -348,7 +370,11 @@ impl Client<'_> {
         tx.put(&counter, b"n", (n + 1).to_le_bytes().to_vec())?;
         let event = Event::Counter(Action::Increment(n));
         self.announce(called, || event.clone())?;
-        if tx.commit()? { self.record(called, event) } else { self.take_back(called) }
+        match tx.commit() {
+            Ok(true) => self.record(called, event),
+            Ok(false) => self.take_back(called),
+            Err(failure) => self.leave_open(vec![(called, event)], failure),
+        }
     }
 
     /// Looks at the two keys of a group again and again, and writes one of them if that is this client's task.

@@ -10,6 +10,8 @@
 //! H2. Transactions are snapshot isolated, and a snapshot is of the moment it was taken.
 //! H3. H1 and H2 hold over a power loss for a database that commits with `Sync`, and over a kill with `Buffered`: what was
 //!     acknowledged before it has happened, what was under way has happened or never will.
+//!      So it is where a write or a sync of the log fails before: what was acknowledged has happened, what failed has or never
+//!      will.
 //! H4. No thread panics and none waits for ever, in a life that is cut short neither.
 
 mod clients;
@@ -28,14 +30,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use esker::{Builder, Db, Durability};
-use esker_env::{Env, MemFs};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 use fastrand::Rng;
 
 use self::clients::{Client, Places, Record, World};
 pub use self::killed::{HistoryJob, run_history_child};
 use self::story::{Cut, Story};
 use crate::budget::{Budget, Progress};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, or_injected};
 use crate::panicky::PanickyThreads;
 use crate::shape::Shape;
 use crate::watch::{PATIENCE, Watch};
@@ -44,6 +46,14 @@ use crate::watch::{PATIENCE, Watch};
 const OPS: u64 = 200;
 /// The most lives of a database.
 const LIVES: u64 = 3;
+/// In one of so many lives in memory that a crash ends, the log fails before.
+const FAILS_EVERY: u8 = 4;
+/// It fails in one of its first writes and syncs, of so many.
+const FAILS_WITHIN: u64 = 40;
+/// In the names of its files when they are opened, by which faults know them.
+const LOG: &str = "wal-spare";
+/// How long syncs of a log take that will fail: others commit meanwhile, and fail together.
+const SLOW_SYNC: Duration = Duration::from_micros(100);
 /// How often whoever waits for clients looks how far they have come.
 const LOOK_EVERY: Duration = Duration::from_micros(200);
 
@@ -114,6 +124,8 @@ pub struct HistorySummary {
     pub power_losses: u64,
     /// Kills within them, of a file system in memory.
     pub kills: u64,
+    /// Lives in memory in which the log failed, before the crash or after it.
+    pub log_failures: u64,
     /// Processes killed within them.
     pub processes_killed: u64,
     /// Operations on registers.
@@ -139,6 +151,7 @@ impl std::fmt::Display for HistorySummary {
         writeln!(f, "histories                            {:>10}", self.histories)?;
         writeln!(f, "  power losses within                {:>10}", self.power_losses)?;
         writeln!(f, "  kills within, in memory            {:>10}", self.kills)?;
+        writeln!(f, "  of these, with a log that failed   {:>10}", self.log_failures)?;
         writeln!(f, "  processes killed within            {:>10}", self.processes_killed)?;
         writeln!(f, "operations on single keys            {:>10}", self.operations)?;
         writeln!(f, "transactions on lists, committed     {:>10}", self.committed)?;
@@ -271,6 +284,8 @@ impl HistoryCampaign {
         summary: &mut HistorySummary,
     ) -> Result<()> {
         let mut fs = MemFs::new();
+        // Apart, so that the lives of a seed do not depend on them.
+        let mut troubles = Rng::with_seed(!seed);
         for life in 0..=lives {
             let end = match rng.u8(0..3) {
                 _ if life == lives => End::Close,
@@ -286,16 +301,22 @@ impl HistoryCampaign {
                 Some(Canary::ForgetfulCrash) => Durability::None,
                 _ => kept,
             };
-            let mut env = Env::with_fs(Arc::new(fs.clone()));
+            let faults = FaultFs::new(Arc::new(fs.clone()));
+            let mut env = Env::with_fs(Arc::new(faults.clone()));
             if self.canary == Some(Canary::Panic) && end != End::Close {
                 env.threads = Arc::new(PanickyThreads);
             }
             let builder: Builder = Shape::of(seed).builder().env(env);
             let db = builder.durability(durability).open("db")?;
             let places = Places::new(&db, life > 0)?;
+            if troubles.u8(0..FAILS_EVERY) == 0 && end != End::Close {
+                log_will_fail(&faults, &mut troubles);
+            }
             let Lived { records, crash } = self.life(places, world, rng, life, end, &fs)?;
             // After a crash it has lived on beside what the crash left, and must be well (H4).
-            db.close()?;
+            let closed = db.close().map_err(Failure::from);
+            summary.log_failures += u64::from(closed.as_ref().is_err_and(Failure::is_injected));
+            or_injected(closed)?;
             story.add(records, crash.as_ref().map(|(_, cut)| *cut));
             match end {
                 End::Close => {}
@@ -364,7 +385,7 @@ impl HistoryCampaign {
                 .collect();
             (outcomes, churner.join(), crash)
         });
-        churned.map_err(|_| Failure::new("the thread that flushes panicked"))??;
+        or_injected(churned.map_err(|_| Failure::new("the thread that flushes panicked"))?)?;
         if crash.is_none() {
             auditor.audit((life + 1) * OPS)?;
         }
@@ -392,6 +413,21 @@ impl HistoryCampaign {
             std::thread::sleep(LOOK_EVERY);
         }
     }
+}
+
+/// From now on syncs of the log are slow, and one of its writes or syncs will fail.
+fn log_will_fail(faults: &FaultFs, rng: &mut Rng) {
+    let fault = match rng.u8(0..4) {
+        0 => FaultRule::new(&[OpKind::Write], FaultAction::ShortWrite { keep: rng.usize(0..2000) }),
+        1 => FaultRule::new(&[OpKind::SyncData], FaultAction::LostSync),
+        _ => {
+            let fail = FaultAction::Fail(std::io::ErrorKind::Other);
+            FaultRule::new(&[OpKind::Write, OpKind::SyncData], fail)
+        }
+    };
+    faults.add(fault.on_path(LOG).nth(rng.u64(1..=FAILS_WITHIN)));
+    let slow = FaultRule::new(&[OpKind::SyncData], FaultAction::Delay(SLOW_SYNC));
+    faults.add(slow.on_path(LOG).forever());
 }
 
 /// Flushes and merges beside the clients until it is told to end.
