@@ -10,8 +10,8 @@
 //! H2. Transactions are snapshot isolated, and a snapshot is of the moment it was taken.
 //! H3. H1 and H2 hold over a power loss for a database that commits with `Sync`, and over a kill with `Buffered`: what was
 //!     acknowledged before it has happened, what was under way has happened or never will.
-//!      So it is where a write or a sync of the log fails before: what was acknowledged has happened, what failed has or never
-//!      will.
+//!     So it is where a write or a sync of the log fails before: what was acknowledged has happened, what failed has or never
+//!     will.
 //! H4. No thread panics and none waits for ever, in a life that is cut short neither.
 
 mod clients;

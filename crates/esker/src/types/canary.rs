@@ -1,15 +1,17 @@
 //! Deliberate faults: each breaks one promise of the engine, so that a test harness can show that it would notice.
 //!
 //! ```text
-//!   feature `canaries`, or unit tests:   set(Some(fault)) --thread--> is_set(fault) --> the broken variant runs
+//!   feature `canaries`, or unit tests:   set(Some(fault)) --thread---> is_set(fault) --> the broken variant runs
+//!                                        ESKER_CANARY ------process--^
 //!   everybody else:                      is_set is a constant false, and the compiler removes what depends on it
 //! ```
 //!
 //! CA1. Without the feature there is no switch: nothing can turn a fault on.
-//! CA2. A fault is on for the thread that turned it on, and no other.
+//! CA2. A fault is on for the thread that turned it on, and no other; or for the whole of a process that was started with its
+//!      name in the environment, for harnesses whose engine has threads of its own.
 //!
-//! The feature is for the tests of `esker-sim` and `esker-fuzz-targets`, which take it as a development dependency, and for
-//! fuzzers that are to be seen to fail: programs never have it.
+//! The feature is for the tests of `esker-sim`, `esker-torture` and `esker-fuzz-targets`, which take it as a development
+//! dependency, and for fuzzers that are to be seen to fail: programs that are built for users never have it.
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +66,7 @@ pub enum Canary {
     TableRemovedEarly,
 }
 
-#[cfg(feature = "canaries")]
+#[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
     pub const ALL: [Canary; 24] = [
@@ -98,10 +100,20 @@ impl Canary {
 #[cfg(any(test, feature = "canaries"))]
 mod switch {
     use std::cell::Cell;
+    use std::sync::LazyLock;
 
     use super::Canary;
 
+    /// The environment variable that breaks a whole process: the name of a canary.
+    const VARIABLE: &str = "ESKER_CANARY";
+
     thread_local!(static ACTIVE: Cell<Option<Canary>> = const { Cell::new(None) });
+
+    static EVERYWHERE: LazyLock<Option<Canary>> = LazyLock::new(|| {
+        let name = std::env::var(VARIABLE).ok()?;
+        let named = Canary::ALL.into_iter().find(|canary| format!("{canary:?}") == name);
+        Some(named.unwrap_or_else(|| panic!("{VARIABLE}: there is no fault of the name {name}")))
+    });
 
     /// Breaks this, and nothing else, for the calling thread.
     pub fn set(canary: Option<Canary>) {
@@ -110,7 +122,7 @@ mod switch {
 
     /// Whether this is broken.
     pub(crate) fn is_set(canary: Canary) -> bool {
-        ACTIVE.get() == Some(canary)
+        ACTIVE.get() == Some(canary) || *EVERYWHERE == Some(canary)
     }
 }
 

@@ -1,0 +1,43 @@
+//! Each harness with threads finds bugs of the engine itself, not only lies of children and disks.
+//!
+//! ```text
+//!   esker-torture kill | power | history, the engine broken in all its threads --> the campaign must fail
+//! ```
+//!
+//! The engine is broken by the environment (`crates/esker/src/types/canary.rs`), for the campaign and for its children.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::process::Command;
+
+/// Runs a campaign until it finds the fault; it must.
+fn caught(canary: &str, campaign: &[&str]) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_esker-torture"));
+    command.args(campaign).args(["--seed", "2", "--seconds", "120", "--dir"]).arg(dir.path());
+    let output = command.env("ESKER_CANARY", canary).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{canary} goes unnoticed by {campaign:?}");
+    assert!(error.contains(&format!("esker-torture {} --seed 2", campaign[0])), "{canary}: {error}");
+    println!("{canary}: {error}");
+}
+
+#[test]
+fn kill_finds_faults_of_the_engine() {
+    for canary in ["CountNotUpdated", "SeqNoReused", "ConflictCheckSkipped"] {
+        caught(canary, &["kill", "--rounds", "200"]);
+    }
+}
+
+#[test]
+fn power_finds_faults_of_the_engine() {
+    for canary in ["WalSyncSkipped", "CurrentNotSynced"] {
+        caught(canary, &["power", "--runs", "100", "--moments", "8"]);
+    }
+}
+
+#[test]
+fn history_finds_faults_of_the_engine() {
+    for canary in ["ConflictCheckSkipped", "WalSyncSkipped"] {
+        caught(canary, &["history", "--histories", "100"]);
+    }
+}
