@@ -5,8 +5,9 @@
 //!                                                                                                   an error
 //! ```
 //!
-//! D1. Damage gives the right data or a typed error that names a damaged file; no panic, no wrong data, also where only
-//!     `check` sees the damage, and after everything was merged.
+//! D1. Damage gives the right data or a typed error that names a damaged file, and in tables and the log the block, record or
+//!     other part that is damaged; no panic, no wrong data, also where only `check` sees the damage, and after everything
+//!     was merged.
 //! D2. The exception is a log that was not closed: damage to the last record of its last segment, and zeros up to its end,
 //!     look like a write that a crash tore. It then counts as never made: the data is that of the commits before it, to the
 //!     commit.
@@ -24,6 +25,7 @@ mod common;
 #[path = "common/memory.rs"]
 mod memory;
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::contents::{Contents, difference, dump};
-use common::damage::{Golden, LOGGED, blocks, cut, overwrite, path, places, read, records, replace};
+use common::damage::{Golden, LOGGED, blocks, cut, overwrite, parts, path, places, read, records, replace};
 use common::goldens::NAMES;
 use common::{dir, simulated};
 use esker::{Error, Result};
@@ -108,6 +110,19 @@ fn judge(
     allowed: Allowed,
     damage: impl FnOnce(&MemFs),
 ) {
+    judge_part(golden, tally, what, names, None, allowed, damage);
+}
+
+/// The same; if the damage lies in one part of the file, that is where errors must point to.
+fn judge_part(
+    golden: &Golden,
+    tally: &Tally,
+    what: &str,
+    names: &[&str],
+    part: Option<Range<usize>>,
+    allowed: Allowed,
+    damage: impl FnOnce(&MemFs),
+) {
     tally.1.fetch_add(1, Ordering::Relaxed);
     let fs = golden.copy();
     damage(&fs);
@@ -124,18 +139,31 @@ fn judge(
     let (offline, read, (merge, merged)) = results.unwrap_or_else(|_| panic!("D1: {what}: panic"));
     let found_offline = !matches!(&offline, Ok(problems) if problems.is_empty());
     let found_online = !matches!(&read, Outcome::Data(_, problems) if problems.is_empty());
+    let judge_place = |problems: &[String], when: &str| {
+        let Some(part) = part.as_ref().filter(|_| !problems.is_empty()) else { return };
+        let is_right = problems.iter().any(|text| points_into(text, names, part));
+        assert!(is_right, "D1: {what}{when}: none of this is about {part:?}: {problems:?}");
+    };
+    if let Ok(problems) = &offline {
+        judge_place(problems, ", offline");
+    }
     for (outcome, when) in [(read, ""), (merged, ", after a merge")] {
         match outcome {
             Outcome::Data(found, problems) => {
                 judge_data(golden, &found, allowed, &format!("{what}{when}"));
                 let table = names.iter().any(|name| name.ends_with(".sst"));
                 assert!(problems.is_empty() || table, "D1: {what}{when}: found by check only: {problems:?}");
+                judge_place(&problems, when);
             }
-            Outcome::Refused(error) => judge_error(&error, names, allowed, &format!("{what}{when}")),
+            Outcome::Refused(error) => {
+                judge_error(&error, names, allowed, &format!("{what}{when}"));
+                judge_place(&[error.to_string()], when);
+            }
         }
     }
     if let Err(error) = merge {
         judge_error(&error, names, allowed, &format!("{what}, merging"));
+        judge_place(&[error.to_string()], ", merging");
     }
     assert_eq!(found_offline, found_online, "D4: {what}: offline: {offline:?}");
 }
@@ -169,6 +197,14 @@ fn names_the_damage(error: &Error, names: &[&str]) -> bool {
     names.iter().any(|name| *name == named || (name.starts_with("MANIFEST-") && by_manifest))
 }
 
+/// Whether a text names one of these files, and an offset in this part of it.
+fn points_into(text: &str, names: &[&str], part: &Range<usize>) -> bool {
+    let Some((before, behind)) = text.split_once(" at offset ") else { return false };
+    let digits = behind.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+    let is_inside = digits.parse::<usize>().is_ok_and(|at| part.contains(&at));
+    is_inside && names.iter().any(|name| before.ends_with(*name))
+}
+
 /// What a changed byte may cost.
 fn at_stake(golden: &Golden, name: &str, at: usize) -> Allowed {
     let last = records(&golden.fs, golden.last_segment()).pop();
@@ -191,9 +227,16 @@ fn d1_a_flipped_bit_anywhere() {
     for (golden, sample) in goldens {
         for name in &golden.files {
             let bytes = golden.read(name);
+            let has_parts = name.ends_with(".sst") || name.ends_with(".wal");
+            let parts = has_parts.then(|| parts(&golden.fs, name));
             for at in places(bytes.len(), sample) {
                 let what = format!("bit {} of byte {at} flipped", at % 8);
-                judge(&golden, &tally, &what, &[name], at_stake(&golden, name, at), |fs| {
+                // What nothing reads gives no error.
+                let part = |parts: &Vec<Range<usize>>| {
+                    parts.iter().find(|part| part.contains(&at)).cloned().unwrap_or(at..at)
+                };
+                let (part, allowed) = (parts.as_ref().map(part), at_stake(&golden, name, at));
+                judge_part(&golden, &tally, &what, &[name], part, allowed, |fs| {
                     overwrite(fs, name, at, &[bytes[at] ^ 1 << (at % 8)]);
                 });
             }
@@ -209,14 +252,10 @@ fn d1_a_flipped_bit_in_each_record_of_the_log() {
             let bytes = golden.read(name);
             for record in records(&golden.fs, name) {
                 for at in [record.start, record.start + 13, record.start + 23, record.end - 1] {
-                    judge(
-                        &golden,
-                        &tally,
-                        &format!("byte {at}"),
-                        &[name],
-                        at_stake(&golden, name, at),
-                        |fs| overwrite(fs, name, at, &[bytes[at] ^ 4]),
-                    );
+                    let (part, allowed) = (Some(record.start..record.end), at_stake(&golden, name, at));
+                    judge_part(&golden, &tally, &format!("byte {at}"), &[name], part, allowed, |fs| {
+                        overwrite(fs, name, at, &[bytes[at] ^ 4])
+                    });
                 }
             }
         }
@@ -575,6 +614,15 @@ fn canary_wrong_data_is_noticed() {
         db.default_keyspace().put("a", "b").unwrap();
         db.close().unwrap();
     }));
+    // An error that points to another part than the damaged one.
+    let table = golden.named(".sst").next().unwrap();
+    let last_byte = golden.read(table).len() - 1;
+    let points_elsewhere = |part: Range<usize>| {
+        let flip = |fs: &MemFs| overwrite(fs, table, last_byte, b"?");
+        let work = || judge_part(&golden, &tally, "a canary", &[table], Some(part), Allowed::Newest, flip);
+        catch_unwind(AssertUnwindSafe(work)).is_err()
+    };
+    assert!(points_elsewhere(0..9) && !points_elsewhere(last_byte - 79..last_byte + 1));
     // One commit more or less than zeros cost, and an error that names a file that is sound.
     let killed = Golden::killed();
     let last = killed.last_segment().to_owned();

@@ -287,6 +287,34 @@ pub fn blocks(fs: &MemFs, table: &str) -> Vec<Block> {
     blocks
 }
 
+/// The parts of a sound table or log segment that have a checksum of their own: what is wrong with a byte is told with an
+/// offset in its part. Bytes of no part are never read.
+pub fn parts(fs: &MemFs, name: &str) -> Vec<Range<usize>> {
+    const SEGMENT_HEADER_BYTES: usize = 32;
+    const RECORD_HEADER_BYTES: usize = 24;
+    if name.ends_with(".wal") {
+        let mut parts: Vec<_> = records(fs, name).iter().map(|record| record.start..record.end).collect();
+        parts.push(0..SEGMENT_HEADER_BYTES);
+        dump_file(fs, name, |item| {
+            if item.kind == "end" {
+                let start = item.offset as usize;
+                parts.push(start..start + RECORD_HEADER_BYTES);
+            }
+        });
+        return parts;
+    }
+    let mut parts: Vec<_> = blocks(fs, name).iter().map(|block| block.start..block.end).collect();
+    dump_file(fs, name, |item| {
+        if item.kind == "part" {
+            let start = item.offset as usize;
+            parts.push(start..start + number(&item, "bytes") as usize);
+        }
+    });
+    let bytes: usize = parts.iter().map(|part| part.len()).sum();
+    assert_eq!(bytes, read(fs, name).len(), "a table has no other bytes: {parts:?}");
+    parts
+}
+
 fn dump_file(fs: &MemFs, name: &str, each: impl FnMut(DumpItem)) {
     let env = Env::simulated(Arc::new(fs.clone()), 1);
     DumpOptions::default().env(env).dump(path(name), each).expect("memory does not fail");
