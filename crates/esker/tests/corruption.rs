@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::contents::{Contents, difference, dump};
+use common::contents::{Contents, difference, dump, dump_knowing};
 use common::damage::{Golden, LOGGED, blocks, cut, overwrite, parts, path, places, read, records, replace};
 use common::goldens::NAMES;
 use common::{dir, simulated};
@@ -51,19 +51,19 @@ enum Outcome {
     Refused(Error),
 }
 
-fn examine(fs: &MemFs) -> Outcome {
+fn examine(golden: &Golden, fs: &MemFs) -> Outcome {
     let attempt = || {
         let db = simulated(Arc::new(fs.clone())).open(dir())?;
-        Ok((dump(&db)?, db.check()?.problems))
+        Ok((dump_knowing(&db, &golden.keys)?, db.check()?.problems))
     };
     attempt().map_or_else(Outcome::Refused, |(contents, problems)| Outcome::Data(contents, problems))
 }
 
 /// Merges everything, where the database can be opened, and examines it again; also how the merge ended. A merge that
 /// fails must leave what is there.
-fn merge_and_examine(fs: &MemFs) -> (Result<()>, Outcome) {
+fn merge_and_examine(golden: &Golden, fs: &MemFs) -> (Result<()>, Outcome) {
     let merge = || simulated(Arc::new(fs.clone())).open(dir())?.compact();
-    (merge(), examine(fs))
+    (merge(), examine(golden, fs))
 }
 
 /// Which data may be there, if it is not an error.
@@ -130,7 +130,7 @@ fn judge_part(
     let started = Instant::now();
     let mut results = None;
     let peak = memory::peak_of(|| {
-        let work = || (examine_offline(&fs), examine(&fs), merge_and_examine(&fs));
+        let work = || (examine_offline(&fs), examine(golden, &fs), merge_and_examine(golden, &fs));
         results = Some(catch_unwind(AssertUnwindSafe(work)));
     });
     assert!(peak <= MEMORY_BYTES_MAX, "D5: {what}: {peak} bytes of memory");
@@ -362,8 +362,8 @@ fn d1_a_block_in_the_place_of_another_is_noticed() {
 }
 
 /// Asserts that the database is refused, with the file's name and advice.
-fn refused(fs: &MemFs, name: &str, what: &str) {
-    match examine(fs) {
+fn refused(golden: &Golden, fs: &MemFs, name: &str, what: &str) {
+    match examine(golden, fs) {
         Outcome::Refused(error @ Error::Corrupt { .. }) => {
             assert!(
                 names_the_damage(&error, &[name]) && error.to_string().contains("esker repair"),
@@ -383,7 +383,7 @@ fn d1_a_log_cut_between_records_is_refused() {
             for len in [record.start, record.end - 1, record.end] {
                 let fs = golden.copy();
                 cut(&fs, name, len);
-                refused(&fs, name, &format!("{name} cut to {len}"));
+                refused(&golden, &fs, name, &format!("{name} cut to {len}"));
             }
         }
     }
@@ -400,7 +400,7 @@ fn d2_a_log_of_zeros_behind_a_record_ends_there_unless_it_was_closed() {
             if golden.closed {
                 let fs = golden.copy();
                 to_the_end(&fs);
-                refused(&fs, name, "zeros to the end");
+                refused(&golden, &fs, name, "zeros to the end");
             }
             let missing = golden.commits_behind(name, record.start);
             let allowed = if golden.closed { Allowed::Newest } else { Allowed::Exactly(missing) };
@@ -425,7 +425,7 @@ fn d1_files_of_another_database_of_the_same_shape_are_refused() {
         let exchange = |fs: &MemFs| replace(fs, name, &theirs);
         let fs = one.copy();
         exchange(&fs);
-        refused(&fs, name, &format!("{name} of another database"));
+        refused(&one, &fs, name, &format!("{name} of another database"));
         judge(&one, &tally, "a twin's file instead", &[name], Allowed::Newest, exchange);
     }
     for name in one.files.iter().filter(|name| name.starts_with("MANIFEST-")) {
@@ -440,7 +440,7 @@ fn d1_a_log_segment_called_prepared_is_missed() {
     let name = golden.last_segment();
     let fs = golden.copy();
     fs.rename(&path(name), &path(&format!("{name}-next"))).unwrap();
-    refused(&fs, name, "the last segment renamed");
+    refused(&golden, &fs, name, "the last segment renamed");
 }
 
 #[test]
@@ -588,7 +588,7 @@ fn d3_strange_files_beside_ours_are_left_alone() {
     for name in strange {
         replace(&fs, name, b"mine");
     }
-    match examine(&fs) {
+    match examine(&golden, &fs) {
         Outcome::Data(found, problems) => {
             assert!(found == golden.newest && problems.is_empty(), "{problems:?}")
         }

@@ -1,6 +1,6 @@
 //! What a database holds, as maps. Reading it checks that all ways to read agree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use esker::{Db, Keyspace, Result};
 
@@ -16,6 +16,19 @@ pub fn dump(db: &Db) -> Result<Contents> {
         Ok((name, map))
     };
     db.keyspaces().into_iter().map(one).collect()
+}
+
+/// Reads everything, and gets each of these keys from each keyspace: those that no walk shows must not be there.
+pub fn dump_knowing(db: &Db, keys: &BTreeSet<Vec<u8>>) -> Result<Contents> {
+    let contents = dump(db)?;
+    for (name, map) in &contents {
+        let keyspace = db.open_keyspace(name)?;
+        for key in keys.iter().filter(|key| !map.contains_key(*key)) {
+            let shown = key.escape_ascii();
+            assert!(keyspace.get(key)?.is_none(), "get finds {name}/{shown}, which no walk shows");
+        }
+    }
+    Ok(contents)
 }
 
 /// Reads everything and asserts that `check` finds nothing to complain about.

@@ -4,6 +4,7 @@
 //!   script --> database --copy, damage--> open, check, repair, dump
 //! ```
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub struct Golden {
     pub earlier: Vec<Contents>,
     /// What it held after each step, oldest first.
     pub history: Vec<Contents>,
+    /// Every key that a keyspace ever had.
+    pub keys: BTreeSet<Vec<u8>>,
     /// It was closed, so that its log has an end.
     pub closed: bool,
 }
@@ -146,10 +149,12 @@ impl Golden {
         let mut made = make(name).expect("no faults");
         let expected = made.remove(EXPECTED).expect("it says what it holds");
         made.iter().for_each(|(name, bytes)| replace(&fs, name, bytes));
+        let newest = decode(std::str::from_utf8(&expected).expect("text"));
         Golden {
             fs,
             files: made.into_keys().collect(),
-            newest: decode(std::str::from_utf8(&expected).expect("text")),
+            keys: keys_of([&newest]),
+            newest,
             earlier: Vec::new(),
             history: Vec::new(),
             closed: !LEFT_BY_A_CRASH.contains(&name),
@@ -180,7 +185,8 @@ impl Golden {
         // A log without commits is none.
         let kinds = &kinds[..kinds.len() - usize::from(earlier.is_empty())];
         assert!(kinds.iter().all(|kind| files.iter().any(|f| f.contains(kind))), "{files:?}");
-        Golden { fs, files, newest, earlier, history, closed: close }
+        let keys = keys_of(&history);
+        Golden { fs, files, newest, earlier, history, keys, closed: close }
     }
 
     /// The files whose names end so, in order.
@@ -217,6 +223,11 @@ impl Golden {
 /// A commit of one key.
 fn put(n: u8) -> Step {
     Step::Commit(vec![("default", Change::Put(vec![n], vec![n; 30]))], Durability::Sync)
+}
+
+/// The keys of some states.
+fn keys_of<'a>(states: impl IntoIterator<Item = &'a Contents>) -> BTreeSet<Vec<u8>> {
+    states.into_iter().flat_map(|state| state.values()).flat_map(|map| map.keys().cloned()).collect()
 }
 
 /// Commits that stay in the log.
