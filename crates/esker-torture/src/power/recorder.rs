@@ -8,6 +8,7 @@
 //! RC1. Changes of names and lengths happen under the trace's lock, so that their order in the trace is the real one. Writes
 //!      and syncs do not hold it: see TR1.
 //! RC2. Only flat directories of files are recorded; anything else is a bug and panics.
+//! RC3. Only a sync of this directory makes its names durable: one of its parent is no step.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -130,7 +131,7 @@ impl Fs for RecordFs {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let began = self.0.trace.lock().position();
         self.0.inner.sync_dir(path)?;
-        if self.0.canary != Some(Canary::SyncDir) {
+        if path == self.0.dir && self.0.canary != Some(Canary::SyncDir) {
             self.0.trace.lock().steps.push(Step::SyncDir { began });
         }
         Ok(())
@@ -204,5 +205,24 @@ impl File for RecordFile {
     }
     fn map(&self) -> io::Result<Mapping> {
         self.inner.map()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rc3_only_a_sync_of_the_directory_itself_is_one() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("db");
+        let fs = RecordFs::new(&dir, &Disk::default(), None);
+        fs.create_dir_all(&dir).unwrap();
+        fs.open(&dir.join("a"), OpenOptions::create_new()).unwrap();
+        let is_synced = || fs.take().iter().any(|step| matches!(step, Step::SyncDir { .. }));
+        fs.sync_dir(parent.path()).unwrap();
+        assert!(!is_synced());
+        fs.sync_dir(&dir).unwrap();
+        assert!(is_synced());
     }
 }
