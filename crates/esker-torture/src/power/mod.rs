@@ -10,6 +10,7 @@
 //! P1. After a power loss every `Sync` commit is there, and what is left is a prefix of the commits (J1 to J4).
 //! P2. So it is after any number of kills and losses in a row: what a reopened database shows, and what it
 //!     acknowledges on top, does not rest on bytes that a later loss takes away.
+//! P3. A campaign has met what it is for: merges, and segments of the log that were used again.
 
 mod disk;
 mod files;
@@ -37,6 +38,8 @@ use crate::writers::Said;
 const WRITERS: usize = 3;
 /// The most lives of a database in one run.
 const SESSIONS: usize = 4;
+/// So many runs meet everything (P3).
+const RUNS_TO_MEET_ALL: u64 = 20;
 
 /// A lie of the recording layer, to prove that the harness notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +80,10 @@ pub struct PowerSummary {
     pub losses: u64,
     /// Steps recorded.
     pub steps: u64,
+    /// Merges done.
+    pub merges: u64,
+    /// Segments of the log whose files were used again.
+    pub recycled: u64,
     /// Operations acknowledged.
     pub acknowledged: u64,
     /// Acknowledged with less than `Sync`, and lost, over all losses.
@@ -96,6 +103,8 @@ impl std::fmt::Display for PowerSummary {
         writeln!(f, "  begun after a kill                 {:>10}", self.after_kill)?;
         writeln!(f, "  begun after a power loss           {:>10}", self.after_power_loss)?;
         writeln!(f, "steps recorded                       {:>10}", self.steps)?;
+        writeln!(f, "merges                               {:>10}", self.merges)?;
+        writeln!(f, "log segments recycled                {:>10}", self.recycled)?;
         writeln!(f, "operations acknowledged              {:>10}", self.acknowledged)?;
         writeln!(f, "  lost over all losses, as may be    {:>10}", self.lost)?;
         let rate = self.losses as f64 / self.time.as_secs_f64().max(1e-9);
@@ -134,6 +143,9 @@ impl PowerCampaign {
         for dir in ["db", "left"] {
             files::remove(&self.dir.join(dir))?;
         }
+        if summary.runs >= RUNS_TO_MEET_ALL && (summary.merges == 0 || summary.recycled == 0) {
+            return Err(Failure::new(format!("P3: something was never met\n{summary}")));
+        }
         Ok(summary)
     }
 
@@ -160,6 +172,8 @@ impl PowerCampaign {
             let steps = session.steps.len();
             summary.sessions += 1;
             summary.steps += steps as u64;
+            summary.merges += session.merges;
+            summary.recycled += session.recycled;
             // The moment at which this session ends for the next one, and those at which power is lost aside.
             let end = losses.usize(0..=steps);
             let mut moments: Vec<usize> =

@@ -1,5 +1,6 @@
 //! One life of a database over the recording layer: opened, written by several threads, closed.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,6 +23,10 @@ pub(crate) struct Session {
     pub(crate) steps: Vec<Step>,
     /// The promises as of `Said::Opened`.
     pub(crate) journal: Journal,
+    /// Merges done.
+    pub(crate) merges: u64,
+    /// Segments of the log whose files were used again.
+    pub(crate) recycled: u64,
 }
 
 /// How to run it.
@@ -47,10 +52,12 @@ impl Plan<'_> {
         fs.say(Said::Opened);
         let writers = Writers { seed: self.seed, count: self.writers, ops: self.ops };
         writers.work(&db, &found, &|said| fs.say(said))?;
+        let merges = db.stats().merges;
         db.close()?;
         let steps = fs.take();
         self.compare(disk, &steps)?;
-        Ok(Session { steps, journal })
+        let recycled = recycled(&steps);
+        Ok(Session { steps, journal, merges, recycled })
     }
 
     /// The recording is true: replayed, it makes what the real directory holds.
@@ -72,4 +79,18 @@ impl Plan<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// How many files of obsolete segments became segments again.
+fn recycled(steps: &[Step]) -> u64 {
+    let (mut spares, mut recycled) = (BTreeSet::new(), 0);
+    for step in steps {
+        if let Step::Rename { from, to } = step {
+            recycled += u64::from(spares.remove(from));
+            if from.ends_with(".wal") {
+                spares.insert(to);
+            }
+        }
+    }
+    recycled
 }
