@@ -63,7 +63,7 @@ impl OpenOptions {
 
 /// A file system: directories, names, locks.
 pub trait Fs: Send + Sync + Debug + 'static {
-    /// Opens a file.
+    /// Opens a regular file. Directories, pipes and the like are refused.
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>>;
     /// Creates a directory and its missing parents, durably (F3). Present already is success.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
@@ -172,7 +172,8 @@ pub trait FileLock: Send + Sync + Debug {}
 /// Why a lock was not taken.
 #[derive(Debug)]
 pub enum LockError {
-    /// Somebody else holds it; the process id is what the holder wrote, if it could be read.
+    /// Somebody else holds it; the process id is what the holder wrote, if it could be read. Those who hold it to read write
+    /// none.
     Held {
         /// The lock file.
         path: PathBuf,

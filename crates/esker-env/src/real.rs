@@ -8,7 +8,10 @@
 //! R1. A direct file is opened buffered first and switched afterwards, so that a file system without direct I/O
 //!     leaves no half-done `create_new` behind.
 //! R2. A lock is the operating system's (flock, LockFileEx): it ends with its handle or its process, however that
-//!     ends. The process id in the file serves only the error message of the loser.
+//!     ends. The process id in the file serves only the error message of the loser, and says nothing of those who hold the
+//!     lock to read.
+//! R3. Only regular files are opened; others are refused without being touched. Opening a named pipe would wait for its
+//!     other end.
 #![expect(unsafe_code, reason = "mapping a file")]
 
 #[cfg(not(unix))]
@@ -39,6 +42,10 @@ impl RealFs {
 impl Fs for RealFs {
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
         let create = options.create || options.create_new;
+        // What is created anew is a regular file.
+        if !options.create_new {
+            refuse_special(path)?;
+        }
         let file = fs::OpenOptions::new()
             .read(true)
             .write(options.write || create || options.truncate)
@@ -46,9 +53,6 @@ impl Fs for RealFs {
             .create_new(options.create_new)
             .truncate(options.truncate)
             .open(path)?;
-        if file.metadata()?.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
         let direct = options.direct && sys::make_direct(&file)?;
         Ok(Arc::new(RealFile { file, direct }))
     }
@@ -96,13 +100,16 @@ impl Fs for RealFs {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
+        refuse_special(path).map_err(LockError::Io)?;
         // Not cut on open: until the lock is ours, the content belongs to the holder.
         let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let file = file.map_err(LockError::Io)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
-                return Err(LockError::Held { path: path.to_owned(), pid: read_pid(&file) });
+                // R2: if it can be shared, those who hold it only read, and the id in the file is that of an earlier holder.
+                let pid = if file.try_lock_shared().is_ok() { None } else { read_pid(&file) };
+                return Err(LockError::Held { path: path.to_owned(), pid });
             }
             Err(fs::TryLockError::Error(e)) => return Err(LockError::Io(e)),
         }
@@ -113,6 +120,7 @@ impl Fs for RealFs {
     }
 
     fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
+        refuse_special(path).map_err(LockError::Io)?;
         let file = match fs::File::open(path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -126,6 +134,18 @@ impl Fs for RealFs {
             // A file system without locks: then nobody else has it locked either.
             Err(fs::TryLockError::Error(_)) => Ok(None),
         }
+    }
+}
+
+/// Refuses what is there and is no regular file (R3). What cannot be looked at is for the opening to tell.
+fn refuse_special(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(meta) if !meta.is_file() => {
+            let text = "it is a pipe, a socket or a device, not a file";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        }
+        _ => Ok(()),
     }
 }
 

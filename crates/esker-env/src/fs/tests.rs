@@ -155,6 +155,65 @@ fn a_held_lock_names_its_holder() {
 }
 
 #[test]
+fn r2_a_lock_held_to_read_names_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fs, path) = (RealFs::new(), dir.path().join("LOCK"));
+    assert!(fs.lock_to_read(&path).unwrap().is_none(), "there is no lock file");
+    // Its process id stays in the file.
+    drop(fs.lock(&path).unwrap());
+    let readers = [fs.lock_to_read(&path).unwrap(), fs.lock_to_read(&path).unwrap()];
+    match fs.lock(&path) {
+        Err(LockError::Held { pid, .. }) => assert_eq!(pid, None, "R2"),
+        other => panic!("expected Held, got {other:?}"),
+    }
+    drop(readers);
+    let _held = fs.lock(&path).unwrap();
+    match fs.lock_to_read(&path) {
+        Err(LockError::Held { pid, .. }) => assert_eq!(pid, Some(std::process::id())),
+        other => panic!("expected Held, got {other:?}"),
+    }
+}
+
+/// Has another thread do it, which a pipe might hold up for ever.
+#[cfg(target_os = "linux")]
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, outcome) = std::sync::mpsc::channel();
+    std::thread::Builder::new().spawn(move || done.send(work())).unwrap();
+    outcome.recv_timeout(std::time::Duration::from_secs(20)).expect("R3: it waits for the pipe's other end")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn r3_a_pipe_is_refused_in_every_role() {
+    use rustix::fs::{CWD, Mode, mkfifoat};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pipe");
+    mkfifoat(CWD, path.as_path(), Mode::RUSR | Mode::WUSR).unwrap();
+    let existing = [OpenOptions::read(), OpenOptions::write(), OpenOptions::create()];
+    for options in existing.into_iter().flat_map(|options| [options, options.direct()]) {
+        let path = path.clone();
+        let error = in_time(move || RealFs::new().open(&path, options).map(drop)).unwrap_err();
+        assert!(error.to_string().contains("it is a pipe"), "{options:?}: {error}");
+    }
+    let new = path.clone();
+    let error = in_time(move || RealFs::new().open(&new, OpenOptions::create_new()).map(drop)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    let lock = path.clone();
+    let locked = in_time(move || {
+        let fs = RealFs::new();
+        [fs.lock(&lock).map(drop), fs.lock_to_read(&lock).map(drop)]
+    });
+    for outcome in locked {
+        assert!(
+            matches!(&outcome, Err(LockError::Io(e)) if e.to_string().contains("it is a pipe")),
+            "{outcome:?}"
+        );
+    }
+    let error = in_time(move || RealFs::new().sync_dir(&path)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
+}
+
+#[test]
 fn direct_files_read_and_write_whole_blocks() {
     on_each(|fs, dir| {
         let path = dir.join("f");

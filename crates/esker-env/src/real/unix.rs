@@ -83,11 +83,11 @@ pub(super) fn drop_cache(_file: &File, _offset: u64, _len: u64) -> io::Result<()
 }
 
 pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
-    let dir = File::open(path)?;
-    if !dir.metadata()?.is_dir() {
+    // Before it is opened: opening a named pipe would wait for its other end.
+    if !std::fs::metadata(path)?.is_dir() {
         return Err(io::ErrorKind::NotADirectory.into());
     }
-    dir.sync_all()
+    File::open(path)?.sync_all()
 }
 
 pub(super) fn free_bytes(path: &Path) -> io::Result<u64> {
