@@ -45,14 +45,15 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Message(text) => f.write_str(text),
-            Failure::Engine(directory, error) => engine_message(f, &directory.display().to_string(), error),
+            Failure::Engine(directory, error) => engine_message(f, directory, error),
             Failure::OutputClosed => f.write_str("the output was closed"),
         }
     }
 }
 
 /// The engine's message, or a better one where the command line knows what the user can do.
-fn engine_message(f: &mut fmt::Formatter<'_>, directory: &str, error: &Error) -> fmt::Result {
+fn engine_message(f: &mut fmt::Formatter<'_>, path: &Path, error: &Error) -> fmt::Result {
+    let directory = path.display();
     match error {
         Error::NotFound(_) => write!(
             f,
@@ -73,6 +74,16 @@ fn engine_message(f: &mut fmt::Formatter<'_>, directory: &str, error: &Error) ->
             "{error}\n  `esker check --offline` lists all damage; `esker repair {directory} NEW` salvages what can be \
              read into a new database"
         ),
+        // A file of the database that cannot be read.
+        Error::Io { op: "open" | "read" | "measure", path: file, .. }
+            if file.parent() == Some(path) =>
+        {
+            write!(
+                f,
+                "{error}\n  make it readable, or restore it from a backup; `esker check --offline` lists all that is \
+                 wrong; `esker repair {directory} NEW` salvages what can be read into a new database"
+            )
+        }
         _ => write!(f, "{error}"),
     }
 }
@@ -88,6 +99,9 @@ mod tests {
         assert!(locked.contains("process 42") && locked.contains("wait"), "{locked}");
         let missing = engine(Error::NotFound(PathBuf::from("data")));
         assert!(missing.contains("no database in data") && missing.contains("esker put"), "{missing}");
+        let unreadable = |file: &str| engine(Error::io("open", file, io::ErrorKind::IsADirectory.into()));
+        assert!(unreadable("data/000003.sst").contains("`esker repair data NEW`"));
+        assert!(!unreadable("elsewhere/000003.sst").contains("esker repair"));
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Standard output, and figures that people can read.
+//!
+//! OT1. Nothing else writes to standard output: where its reader is gone, or its disk full, that is an error and no panic.
 
+use std::fmt::Display;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 use serde_json::Value;
@@ -11,11 +14,16 @@ pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
     BufWriter::with_capacity(64 << 10, io::stdout().lock())
 }
 
+/// Prints one line.
+pub(crate) fn print_line(line: impl Display) -> Result<()> {
+    let mut out = stdout();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
 /// Prints one JSON value on a line.
 pub(crate) fn print_json(value: &Value) -> Result<()> {
-    let mut out = stdout();
-    writeln!(out, "{value}")?;
-    Ok(out.flush()?)
+    print_line(value)
 }
 
 /// Writes names and values, aligned; numbers with thousands apart.

@@ -1,7 +1,13 @@
 //! Each command from the outside: what it prints, how it exits, what it says when something is wrong.
-#![expect(clippy::disallowed_methods, reason = "tests of a program look at its files from outside")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of a program look at its files from outside"
+)]
 
 mod common;
+
+use std::fs::File;
 
 use common::Esker;
 
@@ -98,6 +104,45 @@ fn a_database_in_use_names_its_process() {
     assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
     db.close().unwrap();
     assert_eq!(esker.run(["get", "a"]).code, 1);
+}
+
+#[test]
+fn a_database_that_is_being_read_names_no_process() {
+    let esker = Esker::new();
+    // The id of this process stays in LOCK.
+    esker.ok("put a 1");
+    let lock = File::open(esker.path("db/LOCK")).unwrap();
+    lock.lock_shared().unwrap();
+    let message = esker.fails("get a");
+    assert!(message.contains("in use by another process") && !message.contains("end it"), "{message}");
+    // Those who read do not keep each other out.
+    assert!(esker.ok("check --offline").contains("sound"));
+    drop(lock);
+    assert_eq!(esker.ok("get a"), "1\n");
+}
+
+#[test]
+fn output_that_cannot_be_written_is_no_panic() {
+    let esker = Esker::new();
+    fill(&esker);
+    let mut lines = vec!["check", "check --offline", "check --json", "compact", "compact --json"];
+    lines.extend(["export rows.tsv", "import rows.tsv", "dump db", "repair db new"]);
+    lines.extend(["info", "stats", "scan", "count", "get key1"]);
+    for line in lines {
+        // `repair` has to find its target missing.
+        let remove = || drop(std::fs::remove_dir_all(esker.path("new")));
+        remove();
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let closed = esker.run_into(writer, line.split(' '));
+        assert!(closed.code == 0 && closed.err.is_empty(), "{line}: {closed:?}");
+        if cfg!(target_os = "linux") {
+            remove();
+            let full = File::options().write(true).open("/dev/full").unwrap();
+            let full = esker.run_into(full, line.split(' '));
+            assert!(full.code == 2 && full.err.starts_with("esker: write the output: "), "{line}: {full:?}");
+        }
+    }
 }
 
 #[test]

@@ -194,4 +194,12 @@ fn dump_shows_every_kind_of_file() {
     esker.write("strange", b"not ours");
     assert!(esker.ok("dump strange").contains("what=unknown"));
     assert!(esker.fails("dump nothing").contains("nothing"));
+    for name in ["CURRENT", "OPTIONS"] {
+        let file = esker.path("db").join(name);
+        damage(&file, 9);
+        let dump = esker.run(["dump", "db", "--no-entries"]);
+        assert!(dump.code == 1 && dump.text().contains(&format!("damage  what={name}")), "{dump:?}");
+        damage(&file, 9);
+    }
+    esker.ok("dump db");
 }

@@ -1,6 +1,8 @@
 //! `esker check`: read everything and verify it.
 
-use esker::CheckReport;
+use std::io::Write;
+
+use esker::{CheckReport, Error};
 use serde_json::json;
 
 use crate::Answer;
@@ -18,7 +20,7 @@ pub(super) fn run(args: &Args, check: &Check) -> Result<Answer> {
             "problems": report.problems, "notes": report.notes,
         }))?;
     } else {
-        print(&report);
+        print(&report)?;
     }
     Ok(if report.problems.is_empty() { Answer::Yes } else { Answer::No })
 }
@@ -27,8 +29,15 @@ fn online(args: &Args) -> Result<CheckReport> {
     let found =
         Database::open(args).and_then(|database| database.db.check().map_err(|e| database.failure(e)));
     match found {
-        // Damage that keeps the database from being opened is what this command is asked about, too.
-        Err(Failure::Engine(_, error)) if error.is_corrupt() => offline(args),
+        // What keeps the database from being opened is what this command is asked about, too.
+        Err(Failure::Engine(_, error)) if !matches!(error, Error::Locked { .. } | Error::NotFound(_)) => {
+            let mut report = offline(args)?;
+            // Even if nothing is wrong with what the files hold.
+            if report.problems.is_empty() {
+                report.problems.push(error.to_string());
+            }
+            Ok(report)
+        }
         found => found,
     }
 }
@@ -38,14 +47,16 @@ fn offline(args: &Args) -> Result<CheckReport> {
     esker::check_offline(&directory).map_err(|error| Failure::Engine(directory, error))
 }
 
-fn print(report: &CheckReport) {
+fn print(report: &CheckReport) -> Result<()> {
+    let mut out = output::stdout();
     for note in &report.notes {
-        println!("note: {note}");
+        writeln!(out, "note: {note}")?;
     }
     for problem in &report.problems {
-        println!("{problem}");
+        writeln!(out, "{problem}")?;
     }
-    println!(
+    writeln!(
+        out,
         "{}: {} live keys; {} tables, {} blocks, {} entries, {} read; {} commits in the log",
         if report.problems.is_empty() {
             "sound".to_owned()
@@ -58,5 +69,6 @@ fn print(report: &CheckReport) {
         output::count(report.entries),
         output::size(report.bytes),
         output::count(report.commits),
-    );
+    )?;
+    Ok(out.flush()?)
 }

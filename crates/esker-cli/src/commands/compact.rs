@@ -27,7 +27,8 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     if args.json {
         output::print_json(&json!({ "before_bytes": before, "after_bytes": after, "seconds": seconds }))?;
     } else {
-        println!("{} before, {} after, {seconds:.2} s", output::size(before), output::size(after));
+        let (before, after) = (output::size(before), output::size(after));
+        output::print_line(format_args!("{before} before, {after} after, {seconds:.2} s"))?;
     }
     Ok(Answer::Yes)
 }

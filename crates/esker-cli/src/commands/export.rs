@@ -44,7 +44,8 @@ pub(super) fn run(args: &Args, export: &Export) -> Result<Answer> {
     if args.json {
         output::print_json(&json!({ "rows": rows, "bytes": bytes, "seconds": seconds }))?;
     } else {
-        println!("exported {} rows, {}, in {seconds:.2} s", output::count(rows), output::size(bytes));
+        let (rows, bytes) = (output::count(rows), output::size(bytes));
+        output::print_line(format_args!("exported {rows} rows, {bytes}, in {seconds:.2} s"))?;
     }
     Ok(Answer::Yes)
 }

@@ -141,11 +141,8 @@ fn report(args: &Args, rows: u64, bad: u64, seconds: f64) -> Result<Answer> {
         return Ok(Answer::Yes);
     }
     let skipped = if bad > 0 { format!(", {} bad lines skipped", output::count(bad)) } else { String::new() };
-    println!(
-        "imported {} rows in {seconds:.2} s, {} rows/s{skipped}",
-        output::count(rows),
-        output::count(rows_per_s)
-    );
+    let (rows, rows_per_s) = (output::count(rows), output::count(rows_per_s));
+    output::print_line(format_args!("imported {rows} rows in {seconds:.2} s, {rows_per_s} rows/s{skipped}"))?;
     Ok(Answer::Yes)
 }
 

@@ -52,12 +52,21 @@ impl Esker {
 
     /// Runs `esker` in a directory below.
     pub fn run_in<A: AsRef<OsStr>>(&self, directory: &str, args: impl IntoIterator<Item = A>) -> Outcome {
-        self.start(&self.path(directory), b"", args)
+        self.start(&self.path(directory), b"", args, Stdio::piped())
     }
 
     /// Runs `esker` with this on its standard input.
     pub fn run_with<A: AsRef<OsStr>>(&self, input: &[u8], args: impl IntoIterator<Item = A>) -> Outcome {
-        self.start(self.directory.path(), input, args)
+        self.start(self.directory.path(), input, args, Stdio::piped())
+    }
+
+    /// Runs `esker` with this as its standard output.
+    pub fn run_into<A: AsRef<OsStr>>(
+        &self,
+        output: impl Into<Stdio>,
+        args: impl IntoIterator<Item = A>,
+    ) -> Outcome {
+        self.start(self.directory.path(), b"", args, output.into())
     }
 
     fn start<A: AsRef<OsStr>>(
@@ -65,13 +74,14 @@ impl Esker {
         directory: &Path,
         input: &[u8],
         args: impl IntoIterator<Item = A>,
+        output: Stdio,
     ) -> Outcome {
         let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
             .args(args)
             .env("ESKER_DB", "db")
             .current_dir(directory)
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
+            .stdout(output)
             .stderr(Stdio::piped())
             .spawn()
             .expect("start esker");

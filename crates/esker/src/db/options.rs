@@ -256,7 +256,18 @@ impl Options {
         for (name, value) in self.describe() {
             text.push_str(&format!("{name} = {value}\n"));
         }
-        text.push_str(&format!("# crc32c {:08x}\n", crc32c(text.as_bytes())));
+        text.push_str(&last_line(text.as_bytes()));
         replace_file(env, dir, OPTIONS_TMP, OPTIONS, text.as_bytes())
     }
+}
+
+/// The last line of an OPTIONS file, behind this text.
+fn last_line(text: &[u8]) -> String {
+    format!("# crc32c {:08x}\n", crc32c(text))
+}
+
+/// Whether an OPTIONS file of these bytes is as it was written.
+pub(crate) fn is_whole(bytes: &[u8]) -> bool {
+    let (text, line) = bytes.split_at(bytes.len().saturating_sub(last_line(&[]).len()));
+    line == last_line(text).as_bytes()
 }

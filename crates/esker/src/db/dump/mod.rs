@@ -6,13 +6,14 @@
 //! ```
 //!
 //! DU1. Files are only read. A damaged one is shown as far as it can be read, with an item of the kind `damage` for
-//!      each place where it cannot.
+//!      each place where it cannot. One of a directory that cannot be read at all is damage, and the others are shown.
 
 mod log;
 mod manifest;
 mod table;
 mod text;
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use esker_env::{Env, OpenOptions, read_range};
@@ -102,12 +103,23 @@ impl DumpOptions {
         let path = path.as_ref();
         let mut out = Output { env: &self.env, entries: self.entries, each: &mut each };
         if !self.env.fs.exists(path).map_err(|e| Error::io("look for", path, e))? {
-            return Err(Error::io("open", path, std::io::ErrorKind::NotFound.into()));
+            return Err(Error::io("open", path, ErrorKind::NotFound.into()));
         }
-        let Ok(mut names) = self.env.fs.list_dir(path) else { return dump_file(&mut out, path) };
+        let mut names = match self.env.fs.list_dir(path) {
+            Ok(names) => names,
+            Err(error) => {
+                return dump_file(&mut out, path).map_err(|failed| match kind(&failed) {
+                    Some(ErrorKind::IsADirectory) => Error::io("list", path, error),
+                    _ => failed,
+                });
+            }
+        };
         names.sort();
         for name in names {
-            dump_file(&mut out, &path.join(name))?;
+            let path = path.join(name);
+            if let Err(error) = dump_file(&mut out, &path) {
+                out.unreadable(&path, &error);
+            }
         }
         Ok(())
     }
@@ -123,7 +135,8 @@ impl DumpOptions {
 /// ```
 ///
 /// # Errors
-/// If a file cannot be read. Damage is shown, not an error.
+/// If the file, or the directory, cannot be read. Damage is shown, not an error, and so is a file of a directory that cannot
+/// be read.
 pub fn dump(path: impl AsRef<Path>, each: impl FnMut(DumpItem)) -> Result<()> {
     DumpOptions::default().dump(path, each)
 }
@@ -148,6 +161,27 @@ impl Output<'_> {
         };
         self.item(offset, "damage", vec![("what", what.into()), ("detail", detail.into())]);
     }
+
+    /// A file of a directory that cannot be read.
+    fn unreadable(&mut self, path: &Path, error: &Error) {
+        let name = path.display().to_string();
+        self.item(0, "file", vec![("path", name.into()), ("what", "not readable as a file".into())]);
+        let harmless = match kind(error) {
+            // Removed since the directory was listed.
+            Some(ErrorKind::NotFound) => true,
+            // A directory of somebody's own.
+            Some(ErrorKind::IsADirectory) => matches!(recognise(path, &[], &[]), What::Unknown),
+            _ => false,
+        };
+        if !harmless {
+            self.damage(error);
+        }
+    }
+}
+
+/// What the operating system said.
+fn kind(error: &Error) -> Option<ErrorKind> {
+    if let Error::Io { source, .. } = error { Some(source.kind()) } else { None }
 }
 
 /// What a file is.
@@ -174,12 +208,7 @@ impl What {
 }
 
 fn dump_file(out: &mut Output<'_>, path: &Path) -> Result<()> {
-    let Ok(file) = out.env.fs.open(path, OpenOptions::read()) else {
-        // A directory, or something that nobody may read.
-        let name = path.display().to_string();
-        out.item(0, "file", vec![("path", name.into()), ("what", "not readable as a file".into())]);
-        return Ok(());
-    };
+    let file = out.env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
     let bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
     let ends = |from: u64, len: u64| {
         let len = len.min(bytes - from);

@@ -5,13 +5,16 @@ use std::path::Path;
 use esker_env::{OpenOptions, read_range};
 
 use super::Output;
+use crate::db::options;
+use crate::manifest::file_name::{CURRENT, OPTIONS};
+use crate::manifest::log::read_current;
 use crate::recordio::{self, Tail};
 use crate::types::{Error, Result};
 
 /// Longer texts are cut: none of ours is.
 const TEXT_BYTES_MAX: u64 = 64 << 10;
 
-/// `CURRENT`, `OPTIONS`, `LOCK`: their lines.
+/// `CURRENT`, `OPTIONS`, `LOCK`: their lines, then whether those that have a checksum are whole.
 pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
     let file = out.env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
     let len = file.len().map_err(|e| Error::io("measure", path, e))?.min(TEXT_BYTES_MAX);
@@ -22,7 +25,16 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
         out.item(offset, "line", vec![("text", text.into())]);
         offset += line.len() as u64;
     }
-    Ok(())
+    // What a crash left of the next ones under their temporary names may be anything.
+    match path.file_name() {
+        Some(name) if name == CURRENT => {
+            read_current(out.env, path.parent().unwrap_or(Path::new(""))).map(drop)
+        }
+        Some(name) if name == OPTIONS && !options::is_whole(&bytes) => {
+            Err(Error::corrupt("OPTIONS", path, 0, "it does not end in the checksum of its text"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A record file: its records.
