@@ -8,6 +8,7 @@
 //!      merged, and is repaired without loss.
 //! CO2. A file of a newer format is refused with its name and both versions, and nothing is changed.
 //! CO3. Opening a database for writing brings its manifest to the newest format; what that format guards is guarded then.
+//! CO4. A sound block in the place of another, which tables of formats 1 and 2 do not tell from the right one, ends a merge.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read golden files")]
 
 mod common;
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::contents::{Contents, difference, dump_sound};
-use common::damage::{Golden, path, read, replace};
+use common::damage::{Golden, blocks, overwrite, path, read, replace};
 use common::goldens::{EXPECTED, NAMES, decode, encode, make};
 use common::{dir, simulated};
 use esker::Error;
@@ -84,6 +85,52 @@ fn co1_every_version_is_read() {
         let found = dump_sound(&db).unwrap();
         assert!(found == expected, "{name}: {}", difference(&found, &expected));
     }
+}
+
+#[test]
+fn co4_a_merge_of_a_misplaced_block_fails_and_names_its_table() {
+    let mut failed = 0;
+    for golden in goldens() {
+        let (sound, _) = load(&golden);
+        let tables: Vec<_> =
+            sound.list_dir(dir()).unwrap().into_iter().filter(|name| name.ends_with(".sst")).collect();
+        let mut all = Vec::new();
+        for name in &tables {
+            let bytes = read(&sound, name);
+            // Of formats 1 and 2; the checksums of later ones know their place.
+            if bytes[bytes.len() - 16] < 3 {
+                let stored = blocks(&sound, name).into_iter().map(|block| block.start..block.end);
+                all.extend(stored.map(|at| (name, at.start, bytes[at].to_vec())));
+            }
+        }
+        for (name, start, was) in &all {
+            let others = all.iter().map(|(_, _, bytes)| bytes);
+            for other in others.filter(|other| other.len() == was.len() && *other != was) {
+                let what = format!("{}: {name} at {start}", golden.display());
+                let fs = sound.kill();
+                overwrite(&fs, name, *start, other);
+                let db = match simulated(Arc::new(fs)).open(dir()) {
+                    Ok(db) => db,
+                    // It made the catalog of keyspaces one that cannot be.
+                    Err(error) => {
+                        assert!(error.is_corrupt(), "{what}: {error}");
+                        continue;
+                    }
+                };
+                // Lies over all tables that there are.
+                db.create_keyspace("zz").unwrap();
+                let error = db.compact().expect_err(&what);
+                assert!(
+                    matches!(&error, Error::Corrupt { path: named, .. } if *named == path(name)),
+                    "{what}: {error}"
+                );
+                let stats = db.stats();
+                assert_eq!((stats.merges_failed, stats.tables_unreadable), (1, 1), "{what}: {stats:?}");
+                failed += 1;
+            }
+        }
+    }
+    assert!(failed > 8, "{failed}");
 }
 
 /// The first record of the manifest in force.

@@ -104,10 +104,31 @@ impl Table {
             let entry = EntryRef { key: &key, seq: block.seq(i), kind: block.kind(i), value: block.value(i) };
             self.check_entry(tally, number, i == 0, &entry)?;
         }
-        if number + 1 < self.index().len() && !self.below_separator(number + 1, &key) {
+        // The order inside is proven above.
+        self.check_place(number, block, None)
+    }
+
+    /// What the ends of a block that was read tell of its place. In tables of formats 1 and 2, whose checksums do not know it,
+    /// a sound block may stand in the place of another: then its keys are mostly others. `before`: the block before it.
+    pub(super) fn check_place(&self, number: usize, block: &Block, before: Option<&Block>) -> Result<()> {
+        let (index, range) = (self.index(), &self.properties().range);
+        let (first, last) = (block.key(0), block.key(block.count() - 1));
+        // IX1
+        if self.below_separator(number, &first) != index.continues(number) {
+            return Err(self.unsound(number, "its first key does not fit its separator"));
+        }
+        if number + 1 < index.len() && !self.below_separator(number + 1, &last) {
             return Err(self.unsound(number, "a key is not below the next separator"));
         }
-        Ok(())
+        if !range.contains(&first) || !range.contains(&last) {
+            return Err(self.unsound(number, "a key lies outside the table's range"));
+        }
+        match before {
+            Some(before) if index.continues(number) && block.seq(0) >= before.seq(before.count() - 1) => {
+                Err(self.unsound(number, "entries are out of order"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_entry(

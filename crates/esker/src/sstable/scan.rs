@@ -6,6 +6,7 @@
 //! ```
 //!
 //! SC1. Every block whose entries are given was verified; the cache is neither filled nor reordered.
+//! SC2. Entries come in order: a block whose ends do not fit its place is damage, with file and offset.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -102,6 +103,7 @@ impl TableScan {
             Some(block) => block,
             None => Arc::new(self.read_block(number)?),
         };
+        self.table.check_place(number, &block, self.block.as_deref())?;
         self.key.clear();
         self.key.extend_from_slice(block.prefix());
         (self.block, self.next_block, self.next_entry) = (Some(block), number + 1, 0);
