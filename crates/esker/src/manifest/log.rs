@@ -16,6 +16,7 @@
 //! ML5. Behind every durable edit stands an empty one, the marker, written after it and itself durable before the next
 //!      edit is written. So damage in an edit that counted has a valid record behind it and is told apart from a torn
 //!      tail.
+//! ML6. Records are not compressed: reading a manifest takes no more memory than its bytes account for.
 
 use std::path::{Path, PathBuf};
 
@@ -82,7 +83,7 @@ impl ManifestLog {
             let detail = format!("it names {}, which is missing", manifest_name(id));
             return Err(Error::corrupt("CURRENT", dir.join(CURRENT), 0, detail));
         }
-        let mut reader = recordio::Reader::options().env(env).open(&path)?;
+        let mut reader = recordio::Reader::options().env(env).uncompressed().open(&path)?;
         let Some(header) = reader.next()?.map(<[u8]>::to_vec) else {
             return Err(Error::corrupt("manifest", &path, 0, "it has no records"));
         };

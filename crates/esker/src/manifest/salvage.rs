@@ -51,7 +51,7 @@ pub(crate) enum ManifestPiece {
 
 /// Calls `each` with the offset of every piece of the manifest, in order. Fails if the file cannot be read.
 pub(crate) fn walk(env: &Env, path: &Path, each: &mut dyn FnMut(u64, ManifestPiece)) -> Result<()> {
-    let mut reader = recordio::Reader::options().env(env).salvage().open(path)?;
+    let mut reader = recordio::Reader::options().env(env).salvage().uncompressed().open(path)?;
     if let Some(error) = reader.header_damage() {
         each(0, ManifestPiece::Damage(error));
     }

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use esker_env::{Env, OpenOptions};
 
+use crate::encoding::Compression;
 use crate::types::{Error, Result};
 
 use super::frame::Frame;
@@ -29,6 +30,7 @@ pub struct ReadOptions {
     strict_tail: bool,
     resync: bool,
     salvage: bool,
+    uncompressed: bool,
 }
 
 impl Default for ReadOptions {
@@ -39,6 +41,7 @@ impl Default for ReadOptions {
             strict_tail: false,
             resync: false,
             salvage: false,
+            uncompressed: false,
         }
     }
 }
@@ -76,6 +79,13 @@ impl ReadOptions {
         self
     }
 
+    /// Takes a compressed record for damage: for files that are written without a codec. So no length in such a file makes the
+    /// reader allocate more than its bytes.
+    pub(crate) fn uncompressed(mut self) -> Self {
+        self.uncompressed = true;
+        self
+    }
+
     /// Opens the file.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Reader> {
         let path = path.as_ref();
@@ -90,10 +100,13 @@ impl ReadOptions {
             }
             (decoded, _) => decoded?,
         };
+        // Without a codec no header of a compressed record is valid.
+        let known = header.unwrap_or_default();
+        let codec = if self.uncompressed { Compression::None } else { known.codec };
         let mut reader = Reader {
             header_damage,
             window,
-            header: header.unwrap_or_default(),
+            header: FileHeader { codec, ..known },
             position: HEADER_BYTES as u64,
             record_offset: 0,
             unpacked: Vec::new(),

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions, RealFs, read_range};
 use fastrand::Rng;
 
-use super::frame::{FRAME_BYTES, MARKER};
-use super::header::HEADER_BYTES;
+use super::frame::{FRAME_BYTES, Frame, MARKER};
+use super::header::{FileHeader, HEADER_BYTES};
 use super::window::BUFFER_BYTES_MIN;
 use super::*;
 use crate::Compression;
+use crate::encoding::checksum::crc32c;
 use crate::types::{Error, Result};
 
 const PATH: &str = "f";
@@ -104,6 +105,32 @@ fn r3_records_come_back_in_order_for_every_codec_and_buffer() {
             assert_eq!((found.offset, found.end), (offset, end));
         }
     }
+}
+
+#[test]
+fn a_forged_length_is_refused_before_it_is_believed_where_nothing_is_compressed() {
+    // 128 KiB of Zstandard may stand for 4 GiB, as far as a reader knows; of the others, for less.
+    let codec = *Compression::ALL.last().unwrap();
+    let raw_len = if codec == Compression::Zstd { u32::MAX } else { 30 << 20 };
+    let (mut bytes, offsets) = file_of(codec, &[&b"first"[..], &[7; 128 << 10]]);
+    let at = offsets[1] as usize;
+    bytes.truncate(at);
+    bytes.extend_from_slice(&[7; FRAME_BYTES + (128 << 10)]);
+    let file = FileHeader::require(&bytes[..HEADER_BYTES], Path::new(PATH)).unwrap();
+    let payload = &bytes[at + FRAME_BYTES..];
+    let frame =
+        Frame { compressed: true, raw_len, stored_len: payload.len() as u32, payload_crc: crc32c(payload) };
+    let head = frame.encode(&file, at as u64);
+    bytes[at..at + FRAME_BYTES].copy_from_slice(&head);
+    let tail = Tail::Torn { offset: at as u64, bytes: (bytes.len() - at) as u64 };
+    let env = env_of(&bytes);
+    for resync in [false, true] {
+        let (found, end) = read(&env, &Reader::options().uncompressed().resync(resync));
+        assert_eq!((found, end.unwrap()), (vec![b"first".to_vec()], (tail, 0)));
+    }
+    let (found, end) = read(&env, &Reader::options().uncompressed().strict_tail(true));
+    let error = end.unwrap_err();
+    assert!(found.len() == 1 && error.to_string().contains("cannot come from"), "{error}");
 }
 
 #[test]

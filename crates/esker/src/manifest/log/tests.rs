@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use esker_env::{FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 
+use super::super::salvage::salvage;
 use super::*;
+use crate::encoding::Compression;
 
 fn world() -> (MemFs, Env, PathBuf) {
     let fs = MemFs::new();
@@ -99,6 +101,35 @@ fn a_damaged_current_or_manifest_is_a_typed_error_or_the_truth() {
                 Ok(Some((_, state))) if name != CURRENT => assert_eq!(state.wal_from, Some(7), "byte {at}"),
                 other => panic!("{name} byte {at}: {other:?}"),
             }
+        }
+    }
+}
+
+#[test]
+fn ml6_a_compressed_edit_is_damage() {
+    let (_, env, dir) = world();
+    drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(3)).unwrap());
+    let path = dir.join(manifest_name(FileId::new(1)));
+    for &codec in Compression::ALL {
+        let mut writer = recordio::Writer::options().env(&env).compression(codec).create(&path).unwrap();
+        writer.append(b"esker manifest\x03").unwrap();
+        // The same field over and over: that shrinks, and decodes.
+        writer.append(&wal_from(4).encode().repeat(200)).unwrap();
+        mark(&mut writer).unwrap();
+        assert_eq!(writer.size() > 400, codec == Compression::None, "{}", codec.name());
+        writer.finish().unwrap();
+        let (recovered, salvaged) = (ManifestLog::recover(&env, &dir), salvage(&env, &path).unwrap());
+        match recovered {
+            Ok(Some((_, state))) => {
+                assert_eq!((codec, state.wal_from), (Compression::None, Some(4)), "ML6");
+                assert!(salvaged.complete);
+            }
+            Err(error) => {
+                assert!(codec != Compression::None && error.is_corrupt(), "{}: {error}", codec.name());
+                assert!(error.to_string().contains("cannot come from"), "ML6: {error}");
+                assert!(!salvaged.complete && salvaged.state.is_none(), "ML6: {}", codec.name());
+            }
+            Ok(None) => panic!("CURRENT is there"),
         }
     }
 }
