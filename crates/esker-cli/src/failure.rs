@@ -75,9 +75,7 @@ fn engine_message(f: &mut fmt::Formatter<'_>, path: &Path, error: &Error) -> fmt
              read into a new database"
         ),
         // A file of the database that cannot be read.
-        Error::Io { op: "open" | "read" | "measure", path: file, .. }
-            if file.parent() == Some(path) =>
-        {
+        Error::Io { op: "open" | "read" | "measure", path: file, .. } if file.parent() == Some(path) => {
             write!(
                 f,
                 "{error}\n  make it readable, or restore it from a backup; `esker check --offline` lists all that is \
