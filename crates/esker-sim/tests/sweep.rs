@@ -56,6 +56,12 @@ fn sw2_short_writes() {
 }
 
 #[test]
+fn sw2_syncs_of_directories_that_fail() {
+    let total = short(Kind::DirSyncs, 24);
+    assert!(total.kills >= 24, "each is followed by the end of the process: {total:?}");
+}
+
+#[test]
 fn sw3_full_disks() {
     let total = short(Kind::DiskFull, 40);
     assert!(total.refused > 40, "{total:?}");

@@ -3,11 +3,13 @@
 //! ```text
 //!   script.rs --World--> runs to the so-manieth call: the process dies there, or the call fails, or the disk is full
 //!      each death: every kind of loss of its own, and a kill; then more writes, another power loss, a check
-//!      each call that fails, each full disk: after every operation that follows, everything is read
+//!      each call that fails, each full disk: the process ends behind that operation, in three ways; and after every
+//!      operation that follows, everything is read
 //! ```
 //!
 //! SW1. After a death at any change the database opens with a state that the history allows, and carries on.
-//! SW2. A call that fails, once or for ever, gives a typed error; reads go on; nothing acknowledged is lost.
+//! SW2. A call that fails, once or for ever, gives a typed error; reads go on; nothing acknowledged is lost, even if the
+//!      machine loses power right after it.
 //! SW3. A disk that is full at any write loses nothing; with space again the database goes on, or does after opening.
 //!
 //! The positions of a sweep are those of the workload without compression, and then those with it.
@@ -46,6 +48,8 @@ pub enum Kind {
     ShortWrites,
     /// The disk is full from each write on.
     DiskFull,
+    /// Each sync of a directory fails once.
+    DirSyncs,
 }
 
 /// Operations with a failed call before it is mended.
@@ -57,7 +61,7 @@ const GROWING: [OpKind; 4] = [OpKind::Create, OpKind::Write, OpKind::SetLen, OpK
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Deaths,
         Kind::DeathsInRecovery,
         Kind::FailsOnce,
@@ -66,6 +70,7 @@ impl Kind {
         Kind::FailsInRecovery,
         Kind::ShortWrites,
         Kind::DiskFull,
+        Kind::DirSyncs,
     ];
 
     /// The name on the command line.
@@ -79,6 +84,7 @@ impl Kind {
             Kind::FailsInRecovery => "fails-in-recovery",
             Kind::ShortWrites => "short-writes",
             Kind::DiskFull => "disk-full",
+            Kind::DirSyncs => "dir-syncs",
         }
     }
 
@@ -89,6 +95,7 @@ impl Kind {
             Kind::LostSyncs => &[OpKind::SyncData],
             Kind::ShortWrites => &[OpKind::Write],
             Kind::DiskFull => &GROWING,
+            Kind::DirSyncs => &[OpKind::SyncDir],
         }
     }
 
@@ -133,7 +140,9 @@ impl Kind {
             match self {
                 Kind::Deaths => deaths(at, sabotage.disk, done),
                 Kind::DeathsInRecovery => deaths_in_recovery(at, sabotage.disk, done),
-                Kind::FailsOnce => fails(at, self, FaultAction::Fail(std::io::ErrorKind::Other), 1, done),
+                Kind::FailsOnce | Kind::DirSyncs => {
+                    fails(at, self, FaultAction::Fail(std::io::ErrorKind::Other), 1, done)
+                }
                 Kind::FailsForever => {
                     fails(at, self, FaultAction::Fail(std::io::ErrorKind::Other), u64::MAX, done)
                 }
@@ -322,9 +331,21 @@ fn disk_full(at: Place, kind: Kind, done: &AtomicU64) -> Tally {
     tally
 }
 
+/// What a process leaves that ends now, in each of three ways, must carry on.
+fn end_here(world: &mut World, at: Place) -> Tally {
+    let mut tally = Tally::default();
+    for end in [End::Kill, End::Power(Loss::All), End::Power(Loss::Seed(at.call))] {
+        let mut fork = world.fork(&restart(end));
+        go_on(&mut fork);
+        tally.add(&fork.tally());
+    }
+    tally
+}
+
 /// Does the script although something goes wrong in it; everything can be read all the while (SW2).
 fn endure(mut world: World, at: Place, filling: Option<Filling>, done: &AtomicU64) -> Tally {
     let mut since = 0;
+    let mut tally = Tally::default();
     for (n, op) in (1..).zip(script(at.opening)) {
         if let Some(filling) = filling.as_ref().filter(|filling| filling.before == n) {
             world.limit_disk(filling.bytes);
@@ -334,6 +355,10 @@ fn endure(mut world: World, at: Place, filling: Option<Filling>, done: &AtomicU6
         let is_full = filling.as_ref().is_some_and(|filling| filling.before <= n);
         if world.faults().fired() == 0 && !is_full {
             continue;
+        }
+        if since == 0 {
+            // Before anything else makes up for what the failed call did not do.
+            tally.add(&end_here(&mut world, at));
         }
         world.read_everything();
         since += 1;
@@ -348,7 +373,8 @@ fn endure(mut world: World, at: Place, filling: Option<Filling>, done: &AtomicU6
     world.perform(&Op::Mend(restart(End::Close)));
     world.perform(&Op::Check);
     go_on(&mut world);
-    world.tally()
+    tally.add(&world.tally());
+    tally
 }
 
 #[cfg(test)]

@@ -192,7 +192,8 @@ impl World {
         self.keyspaces = names.iter().map(|(name, id)| (*id, handle(name))).collect();
     }
 
-    /// Another world, in which this dead process ends in this way, and the next one opens the database.
+    /// Another world, in which this process, dead or not, ends in this way, and the next one opens the database, with no
+    /// limit to the disk's space.
     ///
     /// # Panics
     /// If the end is not a kill or a power loss.
@@ -212,8 +213,9 @@ impl World {
                 fork.tally.power_losses = 1;
                 Reach::Unsynced
             }
-            End::Close | End::Drop => panic!("a dead process cannot close anything"),
+            End::Close | End::Drop => panic!("a fork's process does not close anything"),
         };
+        fork.disk.set_capacity(None);
         fork.faults = FaultFs::new(Arc::new(fork.disk.clone()));
         fork.history = self.history.clone();
         fork.next_id = self.next_id;

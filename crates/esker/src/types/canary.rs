@@ -64,12 +64,14 @@ pub enum Canary {
     ManifestTailTrusted,
     /// A merge removes its inputs before the manifest stops to name them (EX2).
     TableRemovedEarly,
+    /// Tables count although the sync of their names has failed (EX1).
+    TableNameFailureIgnored,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 24] = [
+    pub const ALL: [Canary; 25] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::WalEndNotSynced,
@@ -94,6 +96,7 @@ impl Canary {
         Canary::CurrentNotSynced,
         Canary::ManifestTailTrusted,
         Canary::TableRemovedEarly,
+        Canary::TableNameFailureIgnored,
     ];
 }
 
