@@ -9,6 +9,7 @@
 //!     fires decides, and the later ones count the call all the same.
 //! X2. After [`FaultFs::freeze`] every call fails and none reaches the inner file system, like a process that died.
 //!     Locks are the inner file system's and stay until their handles drop.
+//! X3. Rules, and what is told of the calls on which they fired, know an open file by the name that it has now.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,7 @@ mod tests;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -171,6 +172,18 @@ impl FaultRule {
     }
 }
 
+/// A call on which a rule fired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fired {
+    /// Its kind.
+    pub kind: OpKind,
+    /// The file that it was about: of a rename by its new name, of the sync of a directory the file whose name was made,
+    /// changed or removed last.
+    pub path: PathBuf,
+    /// What was done to it.
+    pub action: FaultAction,
+}
+
 /// A file system that injects faults into another. Clones share rules and counts.
 #[derive(Clone, Debug)]
 pub struct FaultFs(Arc<Shared>);
@@ -179,6 +192,8 @@ pub struct FaultFs(Arc<Shared>);
 struct Shared {
     inner: FsRef,
     plan: Mutex<Plan>,
+    /// The names of the files that are open, or were not long ago (X3).
+    open: Mutex<Vec<Weak<Mutex<PathBuf>>>>,
 }
 
 #[derive(Debug, Default)]
@@ -187,7 +202,9 @@ struct Plan {
     rules: Vec<(FaultRule, u64)>,
     counts: [u64; OpKind::ALL.len()],
     read_bytes: u64,
-    fired: u64,
+    fired: Vec<Fired>,
+    /// The file whose name was made, changed or removed last.
+    named_last: PathBuf,
     frozen: bool,
     fingerprint: u64,
 }
@@ -195,7 +212,7 @@ struct Plan {
 impl FaultFs {
     /// No faults yet.
     pub fn new(inner: FsRef) -> Self {
-        FaultFs(Arc::new(Shared { inner, plan: Mutex::default() }))
+        FaultFs(Arc::new(Shared { inner, plan: Mutex::default(), open: Mutex::default() }))
     }
 
     /// Adds a rule; it counts calls from now on.
@@ -220,7 +237,12 @@ impl FaultFs {
 
     /// The number of calls on which a rule fired.
     pub fn fired(&self) -> u64 {
-        self.0.plan.lock().fired
+        self.0.plan.lock().fired.len() as u64
+    }
+
+    /// Those of them after the first `n`, in order.
+    pub fn fired_after(&self, n: u64) -> Vec<Fired> {
+        self.0.plan.lock().fired.iter().skip(n as usize).cloned().collect()
     }
 
     /// A number that two runs share if they made the same calls in the same order.
@@ -270,7 +292,14 @@ impl Plan {
                 action = Some(rule.action);
             }
         }
-        self.fired += u64::from(action.is_some());
+        let path = || paths.last().map(|path| path.to_path_buf()).unwrap_or_default();
+        if matches!(kind, OpKind::Create | OpKind::Rename | OpKind::Remove) {
+            self.named_last = path();
+        }
+        if let Some(action) = action {
+            let path = if kind == OpKind::SyncDir { self.named_last.clone() } else { path() };
+            self.fired.push(Fired { kind, path, action });
+        }
         self.frozen |= matches!(action, Some(FaultAction::Freeze { .. }));
         action
     }
@@ -328,7 +357,11 @@ impl Fs for FaultFs {
         let create = options.create || options.create_new;
         self.0.check(if create { OpKind::Create } else { OpKind::Open }, &[path])?;
         let inner = self.0.inner.open(path, options)?;
-        Ok(Arc::new(FaultFile { shared: self.0.clone(), path: path.to_owned(), inner }))
+        let path = Arc::new(Mutex::new(path.to_owned()));
+        let mut open = self.0.open.lock();
+        open.retain(|path| path.strong_count() > 0);
+        open.push(Arc::downgrade(&path));
+        Ok(Arc::new(FaultFile { shared: self.0.clone(), path, inner }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -343,7 +376,14 @@ impl Fs for FaultFs {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.0.check(OpKind::Rename, &[from, to])?;
-        self.0.inner.rename(from, to)
+        self.0.inner.rename(from, to)?;
+        for path in self.0.open.lock().iter().filter_map(Weak::upgrade) {
+            let mut path = path.lock();
+            if *path == from {
+                *path = to.to_owned();
+            }
+        }
+        Ok(())
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
@@ -384,17 +424,27 @@ impl Fs for FaultFs {
 #[derive(Debug)]
 struct FaultFile {
     shared: Arc<Shared>,
-    path: PathBuf,
+    /// Its name now (X3).
+    path: Arc<Mutex<PathBuf>>,
     inner: Arc<dyn File>,
 }
 
 impl FaultFile {
+    /// A copy: a call that takes its time holds up no rename.
+    fn name(&self) -> PathBuf {
+        self.path.lock().clone()
+    }
+
     fn check(&self, kind: OpKind) -> io::Result<Option<Partial>> {
-        self.shared.check(kind, &[&self.path])
+        self.shared.check(kind, &[&self.name()])
     }
 
     fn check_at(&self, kind: OpKind, at: u64, len: usize) -> io::Result<Option<Partial>> {
-        self.shared.check_bytes(kind, &[&self.path], &(at..at.saturating_add(len as u64)))
+        self.shared.check_bytes(kind, &[&self.name()], &(at..at.saturating_add(len as u64)))
+    }
+
+    fn fault(&self, what: &str, kind: OpKind) -> io::Error {
+        fault(io::ErrorKind::Other, what, kind, &[&self.name()])
     }
 }
 
@@ -417,13 +467,13 @@ impl File for FaultFile {
         };
         let unit = if self.is_direct() { AlignedBuf::ALIGN } else { 1 };
         self.inner.write_all_at(&buf[..keep.min(buf.len()) / unit * unit], offset)?;
-        Err(fault(io::ErrorKind::Other, "injected short-write", OpKind::Write, &[&self.path]))
+        Err(self.fault("injected short-write", OpKind::Write))
     }
 
     fn sync_data(&self) -> io::Result<()> {
         if let Some(Partial::LostSync) = self.check(OpKind::SyncData)? {
             self.inner.forget_unsynced();
-            return Err(fault(io::ErrorKind::Other, "injected lost-sync", OpKind::SyncData, &[&self.path]));
+            return Err(self.fault("injected lost-sync", OpKind::SyncData));
         }
         self.inner.sync_data()
     }

@@ -54,8 +54,7 @@ fn everywhere(test: impl Fn(&Db)) {
 fn in_groups(test: impl Fn(&Db)) {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let slow = FaultAction::Delay(Duration::from_micros(200));
-    // Files of the log are known by the names with which they were opened.
-    faults.add(FaultRule::new(&[OpKind::SyncData], slow).on_path("wal-spare").forever());
+    faults.add(FaultRule::new(&[OpKind::SyncData], slow).on_path(".wal").forever());
     on(Arc::new(faults), test);
 }
 

@@ -25,8 +25,8 @@ use common::dir;
 use esker::{Builder, Db, Error, Result};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 
-/// In the names of the log's files when they are opened; faults know them by those.
-const LOG: &str = "wal-spare";
+/// In the names of the log's files once they are in use.
+const LOG: &str = ".wal";
 /// How long the first sync takes.
 const FIRST_SYNC: Duration = Duration::from_millis(400);
 /// The others come so long after each other.

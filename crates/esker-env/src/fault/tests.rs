@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    AlignedBuf, Clock, FaultAction, FaultFs, FaultRule, File, Fs, MemFs, OpKind, OpenOptions, SystemClock,
-    read_range,
+    AlignedBuf, Clock, FaultAction, FaultFs, FaultRule, File, Fired, Fs, MemFs, OpKind, OpenOptions,
+    SystemClock, read_range,
 };
 
 fn setup() -> (FaultFs, Arc<dyn File>) {
@@ -58,6 +58,27 @@ fn rules_look_at_the_bytes() {
     assert_eq!((fs.fired(), fs.read_bytes()), (5, 9));
     file.write_all_at(b"x", 4).unwrap();
     assert!(file.len().is_ok() && fs.exists(Path::new("/f")).is_ok());
+}
+
+#[test]
+fn x3_an_open_file_is_known_by_its_new_name() {
+    let (fs, file) = setup();
+    let other = fs.open(Path::new("/other"), OpenOptions::create()).unwrap();
+    fs.rename(Path::new("/f"), Path::new("/1.wal")).unwrap();
+    fs.add(FaultRule::new(&[OpKind::Write, OpKind::SyncDir], FaultAction::NoSpace).forever());
+    fs.add(FaultRule::new(&[OpKind::SyncData], FaultAction::NoSpace).on_path("/f").forever());
+    assert!(fs.sync_dir(Path::new("/")).is_err() && file.write_all_at(b"x", 0).is_err());
+    file.sync_data().unwrap();
+    fs.remove_file(Path::new("/other")).unwrap();
+    assert!(fs.sync_dir(Path::new("/")).is_err() && other.write_all_at(b"x", 0).is_err());
+    let fired = |kind, path: &str| Fired { kind, path: path.into(), action: FaultAction::NoSpace };
+    let all = [
+        fired(OpKind::SyncDir, "/1.wal"),
+        fired(OpKind::Write, "/1.wal"),
+        fired(OpKind::SyncDir, "/other"),
+        fired(OpKind::Write, "/other"),
+    ];
+    assert_eq!((fs.fired_after(0), fs.fired_after(3)), (all.to_vec(), all[3..].to_vec()));
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl World {
                 self.release_all();
                 let closed = self.db.take().map_or(Ok(()), Db::close);
                 self.tally.reopenings += 1;
-                if self.excused(closed).is_some() && !self.is_dead() {
+                if self.excused_tidying(closed).is_some() && !self.is_dead() {
                     self.history.all_durable();
                     None
                 } else {
@@ -138,7 +138,7 @@ impl World {
                 Err(error) => {
                     let reason = mishap.is_some() || self.in_trouble() || self.limited;
                     assert!(reason, "R1: the database cannot be opened: {error}");
-                    self.excuse(&error);
+                    self.excused_tidying::<()>(Err(error));
                     self.poisoned = false;
                     None
                 }

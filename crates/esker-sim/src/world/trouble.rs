@@ -3,10 +3,15 @@
 use std::io::ErrorKind;
 
 use esker::{Error, Result};
-use esker_env::{FaultAction, FaultRule, OpKind};
+use esker_env::{FaultAction, FaultRule, Fired, OpKind};
 
 use super::{Tally, World};
 use crate::op::{Calls, Failure, Fault, Restart};
+
+/// Calls that fail without a reason for anything else to fail: hints, and removals of files that nothing needs any more.
+const TRIFLES: &[OpKind] = &[OpKind::Hint, OpKind::Remove];
+/// The same for those who answer for removals.
+const HINTS: &[OpKind] = &[OpKind::Hint];
 
 /// The rule of the file system.
 pub(crate) fn rule(fault: Fault) -> FaultRule {
@@ -41,13 +46,12 @@ impl World {
 
     /// The result, if there is one. An error must have a reason.
     pub(super) fn excused<T>(&mut self, result: Result<T>) -> Option<T> {
-        match result {
-            Ok(result) => Some(result),
-            Err(error) => {
-                self.excuse(&error);
-                None
-            }
-        }
+        result.inspect_err(|error| self.excuse(error, TRIFLES)).ok()
+    }
+
+    /// The same of opening, closing, and compacting by hand, which tell of files that they cannot remove.
+    pub(super) fn excused_tidying<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.inspect_err(|error| self.excuse(error, HINTS)).ok()
     }
 
     /// What was read, if it could be. A read fails only if a call of its own does: not because the log has failed, nor because
@@ -60,14 +64,19 @@ impl World {
         self.excused(result)
     }
 
-    /// Asserts that there is a reason for the error, and notes whether the log has failed.
-    pub(super) fn excuse(&mut self, error: &Error) {
+    /// Asserts that there is a reason for the error, other than a failed call of these kinds, and notes whether the log has
+    /// failed.
+    fn excuse(&mut self, error: &Error, trifles: &[OpKind]) {
+        let mut fired = self.faults.fired_after(self.fired_before);
+        fired.retain(|call| !trifles.contains(&call.kind));
         // A full disk fails a commit before anything of it is written: no reason to refuse those that follow (W5).
         let full = self.limited && matches!(error, Error::NoSpace { .. });
         let poisoned = matches!(error, Error::Poisoned(_));
-        let reason = self.in_trouble() || full || (poisoned && self.poisoned);
-        assert!(reason, "W4: without a reason: {error}");
-        assert!(is_typed(error), "W4: a fault must be told as what it is: {error:?}");
+        // Nobody hears what a dead process says.
+        let anyway = self.is_dead() || full || (poisoned && self.poisoned);
+        assert!(anyway || !fired.is_empty(), "W4: without a reason: {error}");
+        let told = is_typed(error) && (anyway || fired.iter().any(|call| may_show_as(call, error)));
+        assert!(told, "W4: a fault must be told as what it is: {error:?}; {fired:?}");
         self.poisoned |= poisoned;
         self.tally.refused += u64::from(full);
     }
@@ -121,21 +130,76 @@ fn is_typed(error: &Error) -> bool {
     matches!(error, Error::Io { .. } | Error::NoSpace { .. } | Error::Poisoned(_))
 }
 
+/// Whether a failed call may show as this error: a lack of space as one, anything else as what the system said, and as the
+/// end of the log only if the call was the log's.
+fn may_show_as(call: &Fired, error: &Error) -> bool {
+    let lacks_space = call.action == FaultAction::NoSpace;
+    match error {
+        Error::NoSpace { .. } => lacks_space,
+        Error::Io { source, .. } => !lacks_space && source.to_string().contains(" fault ("),
+        Error::Poisoned(cause) => stops_log(call) && may_show_as(call, cause),
+        _ => false,
+    }
+}
+
+/// Whether the call writes, syncs, cuts or names a segment that is in use: what of it has reached the disk is unknown then.
+/// No failure of another file, nor of a read, stops the log.
+fn stops_log(call: &Fired) -> bool {
+    let kinds = [OpKind::Write, OpKind::SyncData, OpKind::SetLen, OpKind::Rename, OpKind::SyncDir];
+    kinds.contains(&call.kind) && call.path.extension().is_some_and(|extension| extension == "wal")
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
+
+    use esker_env::{Fs, OpenOptions};
 
     use super::*;
     use crate::runner::alone;
 
     /// Whether the error is taken for one that may be, in a world in this state.
-    fn is_excused(prepare: fn(&mut World), error: fn() -> Error) -> bool {
+    fn is_excused(prepare: impl FnOnce(&mut World) + Send + 'static, error: fn() -> Error) -> bool {
         alone(move |_| {
             let mut world = World::new(0, None);
             prepare(&mut world);
-            world.excuse(&error());
+            world.excused::<()>(Err(error()));
         })
         .is_ok()
+    }
+
+    /// A call of this kind fails.
+    fn fails(
+        kind: OpKind,
+        path: &'static str,
+        action: FaultAction,
+    ) -> impl FnOnce(&mut World) + Send + 'static {
+        move |world| {
+            world.faults.add(FaultRule::new(&[kind], action));
+            let path = Path::new(path);
+            let file = world.faults.open(path, OpenOptions::create()).unwrap();
+            let failed = match kind {
+                OpKind::Write => file.write_all_at(b"x", 0),
+                OpKind::Read => file.read_at(&mut [0], 0).map(drop),
+                OpKind::Hint => file.drop_cache(0, 1),
+                OpKind::SyncDir => world.faults.sync_dir(Path::new("")),
+                OpKind::Remove => world.faults.remove_file(path),
+                _ => Ok(()),
+            };
+            assert!(failed.is_err());
+        }
+    }
+
+    const IO: FaultAction = FaultAction::Fail(ErrorKind::Other);
+    const FULL: FaultAction = FaultAction::NoSpace;
+
+    fn injected() -> Error {
+        let source = std::io::Error::other("injected fault (other error): Write a");
+        Error::Io { op: "write", path: PathBuf::new(), source }
+    }
+
+    fn stopped() -> Error {
+        Error::Poisoned(std::sync::Arc::new(injected()))
     }
 
     fn no_space() -> Error {
@@ -181,5 +245,43 @@ mod tests {
         assert!(!is_excused(failed, || Error::corrupt("block", "a", 0, "damaged")));
         assert!(!is_excused(failed, || Error::Locked { path: PathBuf::new(), pid: None }));
         assert!(!is_excused(|_| {}, no_space));
+    }
+
+    #[test]
+    fn w4_the_log_stops_for_a_call_of_its_own_alone() {
+        for kind in [OpKind::Write, OpKind::SyncDir] {
+            assert!(is_excused(fails(kind, "000001.wal", IO), stopped));
+            assert!(is_excused(fails(kind, "000001.wal", FULL), poisoned));
+            for other in ["000002.wal-next", "wal-spare-1.tmp", "000007.sst", "MANIFEST-000003"] {
+                assert!(is_excused(fails(kind, other, IO), injected));
+                assert!(!is_excused(fails(kind, other, IO), stopped));
+                assert!(!is_excused(fails(kind, other, FULL), poisoned));
+            }
+        }
+        assert!(!is_excused(fails(OpKind::Read, "000001.wal", IO), stopped));
+    }
+
+    #[test]
+    fn w4_a_failed_call_is_told_as_what_it_is() {
+        let write = |action| fails(OpKind::Write, "000001.wal", action);
+        assert!(is_excused(write(FULL), no_space) && !is_excused(write(IO), no_space));
+        assert!(is_excused(write(IO), injected) && !is_excused(write(FULL), injected));
+        assert!(!is_excused(write(IO), poisoned) && !is_excused(write(FULL), stopped));
+        let other = || Error::Io { op: "open", path: PathBuf::new(), source: ErrorKind::NotFound.into() };
+        assert!(!is_excused(write(IO), other));
+    }
+
+    #[test]
+    fn w4_hints_and_removals_that_fail_are_no_reason() {
+        assert!(!is_excused(fails(OpKind::Hint, "a", IO), injected));
+        assert!(!is_excused(fails(OpKind::Remove, "a", IO), injected));
+        let tidying = |kind| {
+            alone(move |_| {
+                let mut world = World::new(0, None);
+                fails(kind, "a", IO)(&mut world);
+                world.excused_tidying::<()>(Err(injected()));
+            })
+        };
+        assert!(tidying(OpKind::Remove).is_ok() && tidying(OpKind::Hint).is_err());
     }
 }

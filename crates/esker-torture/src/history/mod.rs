@@ -50,8 +50,8 @@ const LIVES: u64 = 3;
 const FAILS_EVERY: u8 = 4;
 /// It fails in one of its first writes and syncs, of so many.
 const FAILS_WITHIN: u64 = 40;
-/// In the names of its files when they are opened, by which faults know them.
-const LOG: &str = "wal-spare";
+/// In the names of its files once they are in use.
+const LOG: &str = ".wal";
 /// How long syncs of a log take that will fail: others commit meanwhile, and fail together.
 const SLOW_SYNC: Duration = Duration::from_micros(100);
 /// How often whoever waits for clients looks how far they have come.
