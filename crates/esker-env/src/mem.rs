@@ -42,10 +42,11 @@ pub struct MemFs(Arc<Shared>);
 
 struct Shared {
     state: RwLock<State>,
-    /// Bytes of all reachable files (M3). The three counters are independent of each other and of other memory.
+    /// Bytes of all reachable files (M3). The four counters are independent of each other and of other memory.
     used: AtomicU64,
     capacity: AtomicU64,
     ops: AtomicU64,
+    refusals: AtomicU64,
     /// Syncs that do nothing, each a [`BrokenSync`] as a bit.
     broken: AtomicU8,
 }
@@ -84,6 +85,7 @@ impl MemFs {
             used: AtomicU64::new(used),
             capacity: AtomicU64::new(capacity),
             ops: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
             broken: AtomicU8::new(broken),
         }))
     }
@@ -154,6 +156,11 @@ impl MemFs {
         self.0.used.load(Ordering::Relaxed)
     }
 
+    /// The number of calls so far that failed for want of space.
+    pub fn refusals(&self) -> u64 {
+        self.0.refusals.load(Ordering::Relaxed)
+    }
+
     /// The number of operations so far that could change what a crash leaves: writes, length changes, syncs, and
     /// changes of names.
     pub fn ops(&self) -> u64 {
@@ -200,6 +207,12 @@ impl Shared {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    /// There is no space.
+    fn refuse<T>(&self) -> io::Result<T> {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
     /// Gives a file's room back once the program cannot reach it any more; a crash may still bring it back.
     fn release_if_unreachable(&self, inode: &Inode) {
         if inode.links == 0 && inode.handles == 0 {
@@ -224,7 +237,7 @@ impl Shared {
             let fits = self.reserve(old, len);
             if fits < len {
                 self.release(fits - old);
-                return Err(io::ErrorKind::StorageFull.into());
+                return self.refuse();
             }
         } else {
             self.release(old - len);
@@ -439,7 +452,7 @@ impl File for MemFile {
                 inode.write(&buf[..part as usize], offset);
             }
             self.shared.release(fits - inode.current().len());
-            Err(io::ErrorKind::StorageFull.into())
+            self.shared.refuse()
         })
     }
 

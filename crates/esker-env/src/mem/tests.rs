@@ -217,8 +217,10 @@ fn a_full_disk_takes_what_fits() {
     full(file.set_len(10_001));
     full(file.allocate(0, 10_001));
     full(file.write_all_at(&[3], 10_000));
+    assert_eq!(fs.refusals(), 4);
     file.write_all_at(&[3; 10_000], 0).unwrap();
     file.set_len(5000).unwrap();
+    assert_eq!(fs.refusals(), 4);
     assert_eq!(fs.free_bytes(Path::new("/")).unwrap(), 5000);
     let direct = fs.open(Path::new("/d"), OpenOptions::create().direct()).unwrap();
     full(direct.write_all_at(&AlignedBuf::zeroed(8192), 0));

@@ -109,10 +109,10 @@ pub struct World {
     durability: Durability,
     /// The log has failed since the database was opened.
     poisoned: bool,
-    /// Whether the disk's space is limited.
-    limited: bool,
     /// Faults that had fired when the operation at hand began.
     fired_before: u64,
+    /// Calls that a full disk had refused by then.
+    refused_before: u64,
     /// What follows once the process has ended inside a call.
     armed: Option<Restart>,
     /// Faults stay across restarts, and the caller decides what follows an end inside a call.
@@ -143,8 +143,8 @@ impl World {
             iterators: Default::default(),
             durability: Durability::Sync,
             poisoned: false,
-            limited: false,
             fired_before: 0,
+            refused_before: 0,
             armed: None,
             swept: false,
             openings: 0,
@@ -219,7 +219,7 @@ impl World {
     /// If anything disagrees with the model.
     pub fn perform(&mut self, op: &Op) {
         self.tally.ops += 1;
-        self.fired_before = self.faults.fired();
+        self.begin_operation();
         self.dispatch(op);
         if self.is_dead() && !self.swept {
             let restart = self.armed.take().expect("what ends a process is armed");

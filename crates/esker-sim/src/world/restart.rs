@@ -94,7 +94,6 @@ impl World {
             self.faults.clear();
         }
         self.disk.set_capacity(None);
-        self.limited = false;
         reach
     }
 
@@ -104,7 +103,7 @@ impl World {
         self.count_calls(&mut tally);
         self.tally = tally;
         self.faults = FaultFs::new(Arc::new(self.disk.clone()));
-        self.fired_before = 0;
+        self.begin_operation();
     }
 
     /// Opens the database, through all mishaps (R1). `reach`: what the end of the last process may have undone.
@@ -113,7 +112,7 @@ impl World {
         let is_inspected = self.is_inspected();
         let mut mishaps = restart.mishaps.iter();
         let (db, image) = loop {
-            self.fired_before = self.faults.fired();
+            self.begin_operation();
             let mishap = mishaps.next();
             match mishap {
                 Some(Mishap::End { after, keep, .. }) => self.faults.add(death(*after, *keep)),
@@ -136,7 +135,7 @@ impl World {
             let opened = match opened {
                 Ok(db) => Some(db),
                 Err(error) => {
-                    let reason = mishap.is_some() || self.in_trouble() || self.limited;
+                    let reason = mishap.is_some() || self.in_trouble() || self.was_refused();
                     assert!(reason, "R1: the database cannot be opened: {error}");
                     self.excused_tidying::<()>(Err(error));
                     self.poisoned = false;
@@ -168,7 +167,7 @@ impl World {
         self.durability = opening.durability;
         self.db = Some(db);
         loop {
-            self.fired_before = self.faults.fired();
+            self.begin_operation();
             let found = read::contents(self.db(), false);
             // A fault that outlives the opening hits readers once or for ever.
             let Some(found) = self.read(found) else {

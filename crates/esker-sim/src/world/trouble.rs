@@ -33,9 +33,20 @@ pub(crate) fn rule(fault: Fault) -> FaultRule {
 }
 
 impl World {
+    /// What fails from now on does so in another operation.
+    pub(super) fn begin_operation(&mut self) {
+        self.fired_before = self.faults.fired();
+        self.refused_before = self.disk.refusals();
+    }
+
     /// Whether the operation at hand has met a fault.
     pub(super) fn in_trouble(&self) -> bool {
         self.faults.fired() > self.fired_before || self.is_dead()
+    }
+
+    /// Whether a full disk has refused something in the operation at hand.
+    pub(super) fn was_refused(&self) -> bool {
+        self.disk.refusals() > self.refused_before
     }
 
     /// Whether each problem that a check has found is a call that failed on purpose.
@@ -70,7 +81,7 @@ impl World {
         let mut fired = self.faults.fired_after(self.fired_before);
         fired.retain(|call| !trifles.contains(&call.kind));
         // A full disk fails a commit before anything of it is written: no reason to refuse those that follow (W5).
-        let full = self.limited && matches!(error, Error::NoSpace { .. });
+        let full = self.was_refused() && matches!(error, Error::NoSpace { .. });
         let poisoned = matches!(error, Error::Poisoned(_));
         // Nobody hears what a dead process says.
         let anyway = self.is_dead() || full || (poisoned && self.poisoned);
@@ -97,7 +108,6 @@ impl World {
     /// Limits what all files take together.
     pub(crate) fn limit_disk(&mut self, bytes: u64) {
         self.disk.set_capacity(Some(bytes));
-        self.limited = true;
     }
 
     /// Ends all faults, and an end that is armed.
@@ -107,7 +117,6 @@ impl World {
             self.armed = None;
         }
         self.disk.set_capacity(None);
-        self.limited = false;
     }
 
     /// Adds the calls of the present process.
@@ -212,9 +221,19 @@ mod tests {
 
     #[test]
     fn w5_a_full_disk_excuses_a_lack_of_space_and_no_more() {
-        let full = |world: &mut World| world.fill_disk(0);
-        assert!(is_excused(full, no_space));
-        assert!(!is_excused(full, poisoned));
+        let refused = |world: &mut World| {
+            world.fill_disk(0);
+            let file = world.disk.open(Path::new("a"), OpenOptions::create()).unwrap();
+            assert!(file.write_all_at(b"x", 0).is_err());
+        };
+        assert!(is_excused(refused, no_space));
+        assert!(!is_excused(refused, poisoned));
+        let earlier = move |world: &mut World| {
+            refused(world);
+            world.begin_operation();
+        };
+        assert!(!is_excused(earlier, no_space));
+        assert!(!is_excused(|world| world.fill_disk(0), no_space), "nothing was refused");
         let failed_before = |world: &mut World| world.poisoned = true;
         assert!(is_excused(failed_before, poisoned));
         assert!(!is_excused(failed_before, no_space));
