@@ -67,8 +67,16 @@ impl World {
                 }
             }
             End::Drop => {
+                self.release_all();
+                self.db = None;
                 self.tally.reopenings += 1;
-                Some(Reach::Unwritten)
+                // The last handle closes the database, and nobody hears whether it could.
+                if self.in_trouble() || self.was_refused() || self.poisoned {
+                    Some(Reach::Unwritten)
+                } else {
+                    self.history.all_durable();
+                    None
+                }
             }
             End::Kill => {
                 self.tally.kills += 1;

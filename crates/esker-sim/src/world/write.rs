@@ -66,8 +66,10 @@ impl World {
     fn wrote(&mut self, outcome: Result<()>, writes: Vec<(Id, Write)>, durability: Durability) {
         let footprint = Footprint::of(&writes);
         if footprint.is_empty() {
-            // It may still have had to wait for a flush that failed.
-            self.excused(outcome);
+            // It may still have had to wait for a flush that failed; and it makes durable what was committed before it.
+            if self.excused(outcome).is_some() && durability == Durability::Sync {
+                self.history.all_durable();
+            }
             return;
         }
         self.committed(outcome, Commit::Writes(writes), footprint, durability);
