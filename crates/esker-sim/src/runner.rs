@@ -82,8 +82,9 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| PANIC.take().unwrap_or_else(|| "a panic".to_owned()))
 }
 
-/// Frees what earlier runs have left to the epochs, so that every run starts from the same state.
-fn settle_garbage() {
+/// Frees what is left to the epochs: by earlier runs, so that every run starts from the same state, and by handles that are
+/// gone.
+pub(crate) fn settle_garbage() {
     for _ in 0..64 {
         crossbeam_epoch::pin().flush();
     }

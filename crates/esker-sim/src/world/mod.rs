@@ -113,6 +113,10 @@ pub struct World {
     fired_before: u64,
     /// Calls that a full disk had refused by then.
     refused_before: u64,
+    /// The same two numbers of when the process began.
+    at_birth: (u64, u64),
+    /// The last process has closed the database, and met no fault.
+    is_tidy: bool,
     /// What follows once the process has ended inside a call.
     armed: Option<Restart>,
     /// Faults stay across restarts, and the caller decides what follows an end inside a call.
@@ -145,6 +149,8 @@ impl World {
             poisoned: false,
             fired_before: 0,
             refused_before: 0,
+            at_birth: (0, 0),
+            is_tidy: false,
             armed: None,
             swept: false,
             openings: 0,

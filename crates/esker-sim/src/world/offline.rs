@@ -8,6 +8,7 @@
 //! OL1. `check_offline` finds nothing wrong with what a crash leaves, counts the keys that are there, and changes nothing.
 //! OL2. `dump` shows no damage in a file that is needed, but for what is torn at the log's end, and changes nothing.
 //! OL3. `repair` reports no loss, and makes a database that holds what the opening has found.
+//! OL4. A process that has met no fault and has closed the database leaves no file that is not needed.
 //!
 //! Which openings are inspected follows from the seed and their number alone; the operations stay what they are.
 
@@ -34,8 +35,9 @@ impl World {
         self.inspects_all || drawn == 0
     }
 
-    /// Tries the tools on what was there before the opening that has just succeeded.
-    pub(super) fn inspect(&mut self, image: &MemFs, opening: Opening) {
+    /// Tries the tools on what was there before the opening that has just succeeded. `is_tidy`: the process before has met no
+    /// fault, and has closed the database.
+    pub(super) fn inspect(&mut self, image: &MemFs, is_tidy: bool, opening: Opening) {
         image.set_capacity(None);
         self.tally.inspected += 1;
         let env = Env::simulated(Arc::new(image.clone()), self.seed);
@@ -48,6 +50,8 @@ impl World {
             Err(error) => panic!("OL1: check_offline: {error}"),
         };
         assert!(report.problems.is_empty(), "OL1: check_offline finds {:#?}", report.problems);
+        let has_leftovers = report.notes.iter().any(|note| note.contains("is not needed"));
+        assert!(!(is_tidy && has_leftovers), "OL4: a clean close leaves {:#?}", report.notes);
         let live_keys = self.history.newest().live_keys();
         assert_eq!(report.live_keys, live_keys, "OL1: check_offline counts keys");
         if let Some(damage) = dumped_damage(&env, image, &report) {

@@ -18,6 +18,7 @@ use super::trouble::{death, rule};
 use super::{DIR, World, read};
 use crate::model::history::{History, Reach};
 use crate::op::{End, Loss, Mishap, Opening, Restart};
+use crate::runner::settle_garbage;
 
 impl World {
     pub(super) fn builder(&self, opening: Opening) -> Builder {
@@ -93,6 +94,11 @@ impl World {
         self.release_all();
         self.db = None;
         self.armed = None;
+        if reach.is_none() {
+            // Files of replaced tables are removed when no epoch needs them any more.
+            settle_garbage();
+            self.is_tidy = self.at_birth == (self.faults.fired(), self.disk.refusals());
+        }
         if self.swept {
             return reach;
         }
@@ -128,7 +134,8 @@ impl World {
                 Some(Mishap::Full(bytes)) => self.fill_disk(*bytes),
                 None => {}
             }
-            let image = is_inspected.then(|| self.disk.kill());
+            let is_tidy = std::mem::take(&mut self.is_tidy);
+            let image = is_inspected.then(|| (self.disk.kill(), is_tidy));
             let opened = self.builder(restart.opening).open(DIR);
             if self.is_dead() {
                 drop(opened);
@@ -157,9 +164,10 @@ impl World {
                 break (db, image);
             }
         };
+        self.at_birth = (self.fired_before, self.refused_before);
         self.adopt(db, restart.opening, reach);
-        if let Some(image) = image.filter(|_| !self.is_dead()) {
-            self.inspect(&image, restart.opening);
+        if let Some((image, is_tidy)) = image.filter(|_| !self.is_dead()) {
+            self.inspect(&image, is_tidy, restart.opening);
         }
     }
 
