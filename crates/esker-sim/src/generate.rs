@@ -217,7 +217,14 @@ impl<'a> Generator<'a> {
         }
         let one = |g: &mut Self| match g.choices.u8(0..8) {
             0 if g.faults => Mishap::Full(g.choices.u32(0..20_000)),
-            0..3 if g.faults => Mishap::Fault(g.fault(40)),
+            0..3 if g.faults => {
+                let mut fault = g.fault(40);
+                // The log of a process that did not close it: its end would be taken for a torn one.
+                if matches!(fault.failure, Failure::Misread) {
+                    fault.failure = Failure::Error;
+                }
+                Mishap::Fault(fault)
+            }
             _ => Mishap::End { after: g.choices.u32(0..25), keep: g.keep(), end: g.crash() },
         };
         (0..self.choices.usize(1..3)).map(|_| one(self)).collect()
@@ -248,6 +255,7 @@ impl<'a> Generator<'a> {
                 0 if calls != Calls::Reads => Failure::NoSpace,
                 1 | 2 if calls == Calls::Syncs => Failure::LostSync,
                 1 if calls == Calls::Writes => Failure::Short(self.choices.u16(0..2000)),
+                2 | 3 if calls == Calls::Reads => Failure::Misread,
                 _ => Failure::Error,
             },
         }

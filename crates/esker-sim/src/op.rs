@@ -170,6 +170,8 @@ pub enum Failure {
     Short(u16),
     /// Syncs of files fail, and what they were to write is never written.
     LostSync,
+    /// Reads give bytes of which one is wrong, and say nothing.
+    Misread,
 }
 
 /// Calls that will fail.

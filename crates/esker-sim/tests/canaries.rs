@@ -10,7 +10,7 @@ use esker_sim::sweep::{Kind, sample};
 /// Seeds in which a fault must show, or else within so many positions of one of these sweeps.
 const SEEDS: u64 = 200;
 const POSITIONS: u64 = 150;
-const SWEEPS: [Kind; 2] = [Kind::DirSyncs, Kind::DeathsInRecovery];
+const SWEEPS: [Kind; 3] = [Kind::DirSyncs, Kind::Misreads, Kind::DeathsInRecovery];
 const OPS: usize = 400;
 /// Positions of each sweep in which a fault is looked for by sweeps alone.
 const SWEPT: u64 = 16;
@@ -60,6 +60,7 @@ const ENGINE: &[Fault] = engine! {
     ManifestTailTrusted: "opening deletes log segments on the word of an edit that is not durable",
     TableRemovedEarly: "a merge removes tables that the manifest still names",
     TableNameFailureIgnored: "tables count although the sync of their names has failed",
+    TableChecksumIgnored: "parts of tables are taken whatever their checksums say",
 };
 
 const DISK: &[(BrokenSync, &str, &str)] = &[

@@ -62,6 +62,11 @@ fn sw2_syncs_of_directories_that_fail() {
 }
 
 #[test]
+fn sw2_reads_that_give_wrong_bytes() {
+    short(Kind::Misreads, 30);
+}
+
+#[test]
 fn sw3_full_disks() {
     let total = short(Kind::DiskFull, 40);
     assert!(total.refused > 40, "{total:?}");

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! SW1. After a death at any change the database opens with a state that the history allows, and carries on.
-//! SW2. A call that fails, once or for ever, gives a typed error; reads go on; nothing acknowledged is lost, even if the
+//! SW2. A call that fails, once or for ever, or a read of a wrong byte gives a typed error; reads go on; nothing acknowledged is lost, even if the
 //!      machine loses power right after it.
 //! SW3. A disk that is full at any write loses nothing; with space again the database goes on, or does after opening.
 //!
@@ -27,7 +27,8 @@ use crate::model::keys::KeyNo;
 use crate::model::values::ValueNo;
 use crate::op::{self, Calls, End, Fault, KeyspaceNo, Loss, Mishap, Op, Opening, Restart, Write};
 use crate::runner::{Failure, Sabotage, alone};
-use crate::world::{Tally, World, trouble::death};
+use crate::world::trouble::{death, misread};
+use crate::world::{Tally, World};
 
 /// What is swept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub enum Kind {
     DiskFull,
     /// Each sync of a directory fails once.
     DirSyncs,
+    /// Each read gives a wrong byte once.
+    Misreads,
 }
 
 /// Operations with a failed call before it is mended.
@@ -61,7 +64,7 @@ const GROWING: [OpKind; 4] = [OpKind::Create, OpKind::Write, OpKind::SetLen, OpK
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 10] = [
         Kind::Deaths,
         Kind::DeathsInRecovery,
         Kind::FailsOnce,
@@ -71,6 +74,7 @@ impl Kind {
         Kind::ShortWrites,
         Kind::DiskFull,
         Kind::DirSyncs,
+        Kind::Misreads,
     ];
 
     /// The name on the command line.
@@ -85,6 +89,7 @@ impl Kind {
             Kind::ShortWrites => "short-writes",
             Kind::DiskFull => "disk-full",
             Kind::DirSyncs => "dir-syncs",
+            Kind::Misreads => "misreads",
         }
     }
 
@@ -96,6 +101,7 @@ impl Kind {
             Kind::ShortWrites => &[OpKind::Write],
             Kind::DiskFull => &GROWING,
             Kind::DirSyncs => &[OpKind::SyncDir],
+            Kind::Misreads => &[OpKind::Read, OpKind::Map],
         }
     }
 
@@ -153,6 +159,7 @@ impl Kind {
                     fails(at, self, FaultAction::ShortWrite { keep }, 1, done)
                 }
                 Kind::DiskFull => disk_full(at, self, done),
+                Kind::Misreads => fails(at, self, misread(at.call), 1, done),
             }
         })
     }

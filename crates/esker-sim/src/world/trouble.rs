@@ -26,10 +26,16 @@ pub(crate) fn rule(fault: Fault) -> FaultRule {
         Failure::Error => FaultAction::Fail(ErrorKind::Other),
         Failure::NoSpace => FaultAction::NoSpace,
         Failure::LostSync => FaultAction::LostSync,
+        Failure::Misread => misread(u64::from(fault.nth)),
         Failure::Short(keep) => FaultAction::ShortWrite { keep: usize::from(keep) },
     };
     let times = if fault.times == 0 { u64::MAX } else { u64::from(fault.times) };
     FaultRule { times, ..FaultRule::new(kinds, action).nth(u64::from(fault.nth)) }
+}
+
+/// A read gives one byte that is wrong; the number says which, and how.
+pub(crate) fn misread(n: u64) -> FaultAction {
+    FaultAction::CorruptRead { xor: 1 << (n % 8), at: n as usize * 7919 }
 }
 
 impl World {
@@ -49,8 +55,11 @@ impl World {
         self.disk.refusals() > self.refused_before
     }
 
-    /// Whether each problem that a check has found is a call that failed on purpose.
+    /// Whether each problem that a check has found is a call that failed on purpose, or may be what was read wrong.
     pub(super) fn are_explained(&self, problems: &[String]) -> bool {
+        if self.faults.fired_after(self.fired_before).iter().any(is_misread) {
+            return true;
+        }
         let is_told = |problem: &String| problem.contains(" fault (") || problem.contains("no space left");
         problems.iter().all(|problem| self.in_trouble() && is_told(problem))
     }
@@ -86,7 +95,7 @@ impl World {
         // Nobody hears what a dead process says.
         let anyway = self.is_dead() || full || (poisoned && self.poisoned);
         assert!(anyway || !fired.is_empty(), "W4: without a reason: {error}");
-        let told = is_typed(error) && (anyway || fired.iter().any(|call| may_show_as(call, error)));
+        let told = (anyway && is_typed(error)) || fired.iter().any(|call| may_show_as(call, error));
         assert!(told, "W4: a fault must be told as what it is: {error:?}; {fired:?}");
         self.poisoned |= poisoned;
         self.tally.refused += u64::from(full);
@@ -133,20 +142,25 @@ pub(crate) fn death(after: u32, keep: u32) -> FaultRule {
     FaultRule::new(&OpKind::CHANGES, end).nth(u64::from(after) + 1)
 }
 
-/// Whether an error says what an injected fault must be told as: what failed, where. A call that fails is no damage, and
-/// nobody else has the database open.
+/// Whether an error says what a failed call must be told as: what failed, where. It is no damage, and nobody else has the
+/// database open.
 fn is_typed(error: &Error) -> bool {
     matches!(error, Error::Io { .. } | Error::NoSpace { .. } | Error::Poisoned(_))
 }
 
-/// Whether a failed call may show as this error: a lack of space as one, anything else as what the system said, and as the
-/// end of the log only if the call was the log's.
+fn is_misread(call: &Fired) -> bool {
+    matches!(call.action, FaultAction::CorruptRead { .. })
+}
+
+/// Whether a call that failed may show as this error: a lack of space as one, wrong bytes as damage, anything else as what the
+/// system said, and as the end of the log only if the call was the log's.
 fn may_show_as(call: &Fired, error: &Error) -> bool {
     let lacks_space = call.action == FaultAction::NoSpace;
     match error {
         Error::NoSpace { .. } => lacks_space,
         Error::Io { source, .. } => !lacks_space && source.to_string().contains(" fault ("),
         Error::Poisoned(cause) => stops_log(call) && may_show_as(call, cause),
+        Error::Corrupt { .. } | Error::UnsupportedVersion { .. } => is_misread(call),
         _ => false,
     }
 }
@@ -288,6 +302,23 @@ mod tests {
         assert!(!is_excused(write(IO), poisoned) && !is_excused(write(FULL), stopped));
         let other = || Error::Io { op: "open", path: PathBuf::new(), source: ErrorKind::NotFound.into() };
         assert!(!is_excused(write(IO), other));
+    }
+
+    #[test]
+    fn w4_wrong_bytes_are_damage_for_one_operation() {
+        let misreads = |world: &mut World| {
+            world.faults.add(FaultRule::new(&[OpKind::Read], misread(1)));
+            let file = world.faults.open(Path::new("a"), OpenOptions::create()).unwrap();
+            assert_eq!(file.read_at(&mut [0], 0).unwrap(), 0);
+        };
+        let damaged = || Error::corrupt("block", "a", 0, "damaged");
+        assert!(is_excused(misreads, damaged));
+        assert!(!is_excused(misreads, injected) && !is_excused(misreads, stopped));
+        let earlier = move |world: &mut World| {
+            misreads(world);
+            world.begin_operation();
+        };
+        assert!(!is_excused(earlier, damaged));
     }
 
     #[test]

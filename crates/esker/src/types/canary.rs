@@ -66,12 +66,14 @@ pub enum Canary {
     TableRemovedEarly,
     /// Tables count although the sync of their names has failed (EX1).
     TableNameFailureIgnored,
+    /// The parts of tables are taken whatever their checksums say (ST1).
+    TableChecksumIgnored,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 25] = [
+    pub const ALL: [Canary; 26] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::WalEndNotSynced,
@@ -97,6 +99,7 @@ impl Canary {
         Canary::ManifestTailTrusted,
         Canary::TableRemovedEarly,
         Canary::TableNameFailureIgnored,
+        Canary::TableChecksumIgnored,
     ];
 }
 
