@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use fastrand::Rng;
 use parking_lot::{Mutex, RwLock};
@@ -49,6 +49,8 @@ struct Shared {
     refusals: AtomicU64,
     /// Syncs that do nothing, each a [`BrokenSync`] as a bit.
     broken: AtomicU8,
+    /// Whether lost bytes may be noise.
+    noisy: AtomicBool,
 }
 
 /// A promise that the file system does not keep, so that a crash test can show that it would notice.
@@ -70,16 +72,16 @@ struct State {
 enum Crash {
     Strict,
     KeepAll,
-    Random(Rng),
+    Random { rng: Rng, noisy: bool },
 }
 
 impl MemFs {
     /// An empty file system without a capacity limit.
     pub fn new() -> Self {
-        Self::with_state(State::default(), 0, u64::MAX, 0)
+        Self::with_state(State::default(), 0, u64::MAX, 0, false)
     }
 
-    fn with_state(state: State, used: u64, capacity: u64, broken: u8) -> Self {
+    fn with_state(state: State, used: u64, capacity: u64, broken: u8, noisy: bool) -> Self {
         MemFs(Arc::new(Shared {
             state: RwLock::new(state),
             used: AtomicU64::new(used),
@@ -87,6 +89,7 @@ impl MemFs {
             ops: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
             broken: AtomicU8::new(broken),
+            noisy: AtomicBool::new(noisy),
         }))
     }
 
@@ -96,7 +99,8 @@ impl MemFs {
     /// changes of a file's length survive as a prefix; operations on names survive as a prefix or as a subset that
     /// respects the order on each name. No lock is held in the result.
     pub fn crash(&self, seed: u64) -> MemFs {
-        self.crash_as(Crash::Random(Rng::with_seed(seed)))
+        let noisy = self.0.noisy.load(Ordering::Relaxed);
+        self.crash_as(Crash::Random { rng: Rng::with_seed(seed), noisy })
     }
 
     /// The crash that keeps nothing but what was synced.
@@ -122,12 +126,19 @@ impl MemFs {
         let names = Names::durable(state.names.dirs().clone(), files);
         let capacity = self.0.capacity.load(Ordering::Relaxed);
         let broken = self.0.broken.load(Ordering::Relaxed);
-        Self::with_state(State { names, locks: BTreeSet::new() }, used, capacity, broken)
+        let noisy = self.0.noisy.load(Ordering::Relaxed);
+        Self::with_state(State { names, locks: BTreeSet::new() }, used, capacity, broken, noisy)
     }
 
     /// From now on these syncs do nothing, here and in what crashes leave.
     pub fn break_syncs(&self, which: BrokenSync) {
         self.0.broken.fetch_or(which as u8, Ordering::Relaxed);
+    }
+
+    /// From now on, here and in what crashes leave, bytes that a crash loses where the file's length is kept are noise in one
+    /// file in four, as blocks are that were never written, and not zeros.
+    pub fn leave_noise(&self) {
+        self.0.noisy.store(true, Ordering::Relaxed);
     }
 
     /// What the next process finds when this one is killed now: everything, but what was not synced can still be lost
@@ -142,7 +153,8 @@ impl MemFs {
         let used = names.files().map(|inode| inode.lock().current().len()).sum();
         let capacity = self.0.capacity.load(Ordering::Relaxed);
         let broken = self.0.broken.load(Ordering::Relaxed);
-        Self::with_state(State { names, locks: BTreeSet::new() }, used, capacity, broken)
+        let noisy = self.0.noisy.load(Ordering::Relaxed);
+        Self::with_state(State { names, locks: BTreeSet::new() }, used, capacity, broken, noisy)
     }
 
     /// Limits the bytes of all files in total; what would pass the limit fails with `StorageFull`, after writing

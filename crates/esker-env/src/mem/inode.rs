@@ -8,7 +8,7 @@
 //! I1. `current` is `synced` with all of `pending` applied in order, but for the bytes that a failed sync forgot.
 //! I2. A crash keeps every synced byte that no pending change touches.
 //! I3. Changes of the length survive a crash as a prefix, as a journal would keep them; bytes survive independently
-//!     of it. A kept length over lost bytes shows zeros.
+//!     of it. A kept length over lost bytes shows zeros, or, if asked for, noise.
 
 use fastrand::Rng;
 
@@ -17,6 +17,8 @@ use super::pages::Pages;
 
 /// The units that disks write whole.
 const SECTORS: [usize; 2] = [512, 4096];
+/// Tells the draws of noise from those of what is kept.
+const NOISE: u64 = 0x6E_6F69_7365;
 
 pub(super) struct Inode {
     current: Pages,
@@ -147,12 +149,12 @@ impl Inode {
         match crash {
             Crash::Strict => self.synced.clone(),
             Crash::KeepAll => self.all_kept(),
-            Crash::Random(_) if self.pending.is_empty() => self.synced.clone(),
-            Crash::Random(rng) => self.crash_randomly(rng),
+            Crash::Random { .. } if self.pending.is_empty() => self.synced.clone(),
+            Crash::Random { rng, noisy } => self.crash_randomly(rng, *noisy),
         }
     }
 
-    fn crash_randomly(&self, rng: &mut Rng) -> Pages {
+    fn crash_randomly(&self, rng: &mut Rng, noisy: bool) -> Pages {
         // Pure chance per write would make whole losses and clean prefixes too rare: each file draws a mood first.
         let changes = self.pending.len();
         let prefix = match rng.u8(0..8) {
@@ -168,6 +170,8 @@ impl Inode {
             (None, 1) => changes,
             (None, _) => rng.usize(0..=changes),
         };
+        let mut noise = Rng::with_seed(rng.get_seed() ^ NOISE);
+        let noisy = noisy && noise.u8(0..4) == 0;
         let mut left = self.synced.clone();
         for (i, change) in self.pending.iter().enumerate() {
             let keep_length = i < lengths_kept;
@@ -175,8 +179,15 @@ impl Inode {
                 Change::SetLen(len) if keep_length => left.set_len(*len),
                 Change::SetLen(_) => {}
                 Change::Write { offset, bytes } => {
-                    if keep_length {
-                        left.set_len(left.len().max(offset + bytes.len() as u64));
+                    let (old, end) = (left.len(), offset + bytes.len() as u64);
+                    if keep_length && old < end {
+                        left.set_len(end);
+                        if noisy {
+                            let from = old.max(*offset);
+                            let mut before = vec![0; (end - from) as usize];
+                            noise.fill(&mut before);
+                            left.write_within(&before, from);
+                        }
                     }
                     write_torn(&mut left, bytes, *offset, fate(i, prefix, rng), rng);
                 }

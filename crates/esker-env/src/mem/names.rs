@@ -173,7 +173,7 @@ impl Names {
         let rng = match crash {
             Crash::Strict => return self.synced.clone(),
             Crash::KeepAll => return self.current.clone(),
-            Crash::Random(rng) => rng,
+            Crash::Random { rng, .. } => rng,
         };
         // As with bytes, a mood first: all lost, all kept, a prefix, or a legal subset.
         let prefix = match rng.u8(0..4) {

@@ -76,6 +76,22 @@ fn lengths_and_bytes_survive_apart() {
 }
 
 #[test]
+fn lost_bytes_of_a_kept_length_may_be_noise() {
+    let (fs, file) = durable(b"ab");
+    fs.leave_noise();
+    file.write_all_at(b"cd", 4).unwrap();
+    for fs in [fs.kill(), fs] {
+        let left = outcomes(&fs);
+        for expected in [&b"ab"[..], b"ab\0\0\0\0", b"ab\0\0cd"] {
+            assert!(left.contains(expected), "I3");
+        }
+        assert!(left.len() > 5, "I3");
+        let is_legal = |left: &Vec<u8>| left == b"ab" || left.len() == 6 && left.starts_with(b"ab\0\0");
+        assert!(left.iter().all(is_legal), "I2, I3");
+    }
+}
+
+#[test]
 fn writes_tear_at_sectors() {
     let (fs, file) = durable(&[0; 16_384]);
     file.write_all_at(&[1; 8192], 100).unwrap();

@@ -132,6 +132,7 @@ impl World {
     /// A new disk, without a database.
     pub fn new(seed: u64, broken: Option<BrokenSync>) -> Self {
         let disk = MemFs::new();
+        disk.leave_noise();
         broken.into_iter().for_each(|which| disk.break_syncs(which));
         World {
             faults: FaultFs::new(Arc::new(disk.clone())),
