@@ -115,7 +115,7 @@ impl MemFs {
 
     fn crash_as(&self, mut crash: Crash) -> MemFs {
         let state = self.0.state.write();
-        let survivors = state.names.crash(&mut crash);
+        let (dirs, survivors) = state.names.crash(&mut crash);
         let mut used = 0;
         let mut files = BTreeMap::new();
         for (path, inode) in survivors {
@@ -123,11 +123,17 @@ impl MemFs {
             used += bytes.len();
             files.insert(path, Arc::new(Mutex::new(Inode::durable(bytes))));
         }
-        let names = Names::durable(state.names.dirs().clone(), files);
+        let names = Names::durable(dirs, files);
         let capacity = self.0.capacity.load(Ordering::Relaxed);
         let broken = self.0.broken.load(Ordering::Relaxed);
         let noisy = self.0.noisy.load(Ordering::Relaxed);
         Self::with_state(State { names, locks: BTreeSet::new() }, used, capacity, broken, noisy)
+    }
+
+    /// Makes a directory as others do: a crash may take it, and all below it, until its parent is synced.
+    pub fn make_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.count_op();
+        self.0.state.write().names.make_dir(clean(path))
     }
 
     /// From now on these syncs do nothing, here and in what crashes leave.

@@ -61,6 +61,7 @@ const ENGINE: &[Fault] = engine! {
     TableRemovedEarly: "a merge removes tables that the manifest still names",
     TableNameFailureIgnored: "tables count although the sync of their names has failed",
     TableChecksumIgnored: "parts of tables are taken whatever their checksums say",
+    ParentNotSynced: "a new database is made in a directory whose own name is not durable",
 };
 
 const DISK: &[(BrokenSync, &str, &str)] = &[

@@ -9,7 +9,8 @@
 //! N2. A crash keeps a pending operation only together with all earlier ones on the same names. So a rename is kept
 //!     or lost as a whole, and a file never has two names.
 //! N3. `sync_dir` makes durable the pending operations on the directory, and what N2 makes them need.
-//! N4. Directories are durable when created and are never removed.
+//! N4. Directories are never removed. One that `create_dir_all` makes is durable in its parent; one that `make_dir` makes once
+//!     its parent is synced. A crash that takes a directory takes all below it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,6 +28,8 @@ pub(super) type Table = BTreeMap<PathBuf, InodeRef>;
 #[derive(Default)]
 pub(super) struct Names {
     dirs: BTreeSet<PathBuf>,
+    /// Those that a crash may take (N4).
+    unsynced_dirs: BTreeSet<PathBuf>,
     current: Table,
     synced: Table,
     pending: Vec<Op>,
@@ -63,7 +66,7 @@ impl Op {
 impl Names {
     /// Names that are all durable.
     pub(super) fn durable(dirs: BTreeSet<PathBuf>, files: Table) -> Names {
-        Names { dirs, current: files.clone(), synced: files, pending: Vec::new() }
+        Names { dirs, current: files.clone(), synced: files, ..Names::default() }
     }
 
     /// The same names, synced and pending apart, for files that are copied one by one.
@@ -76,16 +79,14 @@ impl Names {
             Op::Rename(from, to) => Op::Rename(from.clone(), to.clone()),
             Op::Remove(path) => Op::Remove(path.clone()),
         });
-        Names { dirs: self.dirs.clone(), pending: pending.collect(), current, synced }
+        let pending = pending.collect();
+        let (dirs, unsynced_dirs) = (self.dirs.clone(), self.unsynced_dirs.clone());
+        Names { dirs, unsynced_dirs, current, synced, pending }
     }
 
     /// The files that the running program finds.
     pub(super) fn files(&self) -> impl Iterator<Item = &InodeRef> {
         self.current.values()
-    }
-
-    pub(super) fn dirs(&self) -> &BTreeSet<PathBuf> {
-        &self.dirs
     }
 
     pub(super) fn get(&self, path: &Path) -> Option<&InodeRef> {
@@ -103,6 +104,16 @@ impl Names {
             }
         }
         self.dirs.extend(path.ancestors().filter(|dir| dir.parent().is_some()).map(Path::to_owned));
+        Ok(())
+    }
+
+    /// A new directory whose name is not durable (N4).
+    pub(super) fn make_dir(&mut self, path: &Path) -> io::Result<()> {
+        if self.is_dir(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.create_dir_all(path)?;
+        self.unsynced_dirs.insert(path.to_owned());
         Ok(())
     }
 
@@ -143,11 +154,12 @@ impl Names {
         Ok(files.chain(dirs).filter_map(name).collect())
     }
 
-    /// Makes the directory's operations durable (N3).
+    /// Makes the directory's operations durable (N3), and the names of directories in it (N4).
     pub(super) fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
         if !self.is_dir(dir) {
             return Err(io::ErrorKind::NotFound.into());
         }
+        self.unsynced_dirs.retain(|made| made.parent() != Some(dir));
         let mut needed: BTreeSet<&Path> = BTreeSet::new();
         let mut durable = vec![false; self.pending.len()];
         for (op, durable) in self.pending.iter().zip(&mut durable).rev() {
@@ -168,8 +180,24 @@ impl Names {
         Ok(())
     }
 
-    /// The names that a power loss may leave (N2).
-    pub(super) fn crash(&self, crash: &mut Crash) -> Table {
+    /// The directories and the names of files that a power loss may leave (N2, N4).
+    pub(super) fn crash(&self, crash: &mut Crash) -> (BTreeSet<PathBuf>, Table) {
+        let (mut dirs, mut files) = (self.dirs.clone(), self.crash_files(crash));
+        for dir in &self.unsynced_dirs {
+            let kept = match crash {
+                Crash::Strict => false,
+                Crash::KeepAll => true,
+                Crash::Random { rng, .. } => rng.bool(),
+            };
+            if !kept {
+                dirs.retain(|path| !path.starts_with(dir));
+                files.retain(|path, _| !path.starts_with(dir));
+            }
+        }
+        (dirs, files)
+    }
+
+    fn crash_files(&self, crash: &mut Crash) -> Table {
         let rng = match crash {
             Crash::Strict => return self.synced.clone(),
             Crash::KeepAll => return self.current.clone(),

@@ -207,6 +207,24 @@ fn a_directory_sync_covers_its_own_names_and_their_past() {
 }
 
 #[test]
+fn n4_a_directory_vanishes_with_its_unsynced_name_and_all_below_it() {
+    let fs = MemFs::new();
+    fs.make_dir(Path::new("/d")).unwrap();
+    assert!(fs.make_dir(Path::new("/d")).is_err());
+    fs.create_dir_all(Path::new("/d/e")).unwrap();
+    open(&fs, "/d/e/f");
+    fs.sync_dir(Path::new("/d")).unwrap();
+    fs.sync_dir(Path::new("/d/e")).unwrap();
+    let is_there = |fs: MemFs| fs.exists(Path::new("/d/e/f")).unwrap();
+    assert!(!is_there(fs.crash_strict()) && is_there(fs.crash_keep_all()) && is_there(fs.kill()));
+    assert!(!is_there(fs.kill().crash_strict()));
+    assert_eq!(name_outcomes(&fs), set(&["", "d"]));
+    fs.sync_dir(Path::new("/")).unwrap();
+    assert!(is_there(fs.crash_strict()));
+    assert_eq!(name_outcomes(&fs), set(&["d"]));
+}
+
+#[test]
 fn crashes_repeat_by_seed() {
     let run = |seed| {
         let fs = MemFs::new();

@@ -133,6 +133,10 @@ impl World {
     pub fn new(seed: u64, broken: Option<BrokenSync>) -> Self {
         let disk = MemFs::new();
         disk.leave_noise();
+        if seed % 2 == 1 {
+            // Its owner has made the directory, and not synced its parent.
+            disk.make_dir(DIR.as_ref()).expect("it is new");
+        }
         broken.into_iter().for_each(|which| disk.break_syncs(which));
         World {
             faults: FaultFs::new(Arc::new(disk.clone())),

@@ -11,6 +11,7 @@
 //! OP3. Only files that the engine itself names, and that the manifest does not need, are removed; and no table that holds commits
 //!      that neither manifest nor log knows, or is of a newer format (UT1, UT2 of unnamed.rs).
 //! OP4. Every message about damage says what can be done about it.
+//! OP4. The name of a new database's directory is durable before anything in it is.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -209,9 +210,10 @@ pub(super) fn is_data(name: &str) -> bool {
     matches!(file_name::parse(name), FileKind::Table(_)) || wal::file_name::parse_segment(name).is_some()
 }
 
-/// A new database is no more durable than the name of its directory, which its owner may have made just now.
+/// A new database is no more durable than the name of its directory, which its owner may have made just now (OP4).
 fn sync_parent(env: &Env, dir: &Path) -> Result<()> {
-    let Some(parent) = dir.parent() else { return Ok(()) };
+    let parent = dir.parent().filter(|_| !canary::is_set(Canary::ParentNotSynced));
+    let Some(parent) = parent else { return Ok(()) };
     match env.fs.sync_dir(parent) {
         // Directories that we may pass through and not read.
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),

@@ -68,12 +68,14 @@ pub enum Canary {
     TableNameFailureIgnored,
     /// The parts of tables are taken whatever their checksums say (ST1).
     TableChecksumIgnored,
+    /// A new database is made in a directory whose own name is not durable (OP4).
+    ParentNotSynced,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 26] = [
+    pub const ALL: [Canary; 27] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::WalEndNotSynced,
@@ -100,6 +102,7 @@ impl Canary {
         Canary::TableRemovedEarly,
         Canary::TableNameFailureIgnored,
         Canary::TableChecksumIgnored,
+        Canary::ParentNotSynced,
     ];
 }
 
