@@ -8,8 +8,8 @@
 //! ```
 //!
 //! SW1. After a death at any change the database opens with a state that the history allows, and carries on.
-//! SW2. A call that fails, once or for ever, or a read of a wrong byte gives a typed error; reads go on; nothing acknowledged is lost, even if the
-//!      machine loses power right after it.
+//! SW2. A call that fails, once or for ever, gives a typed error, and so does a wrong byte that is read and matters; reads go
+//!      on; nothing acknowledged is lost, even if the machine loses power right after it.
 //! SW3. A disk that is full at any write loses nothing; with space again the database goes on, or does after opening.
 //!
 //! The positions of a sweep are those of the workload without compression, and then those with it.
