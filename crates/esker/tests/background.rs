@@ -89,11 +89,7 @@ fn hooked(inner: &MemFs, hook: impl Fn(&str) + Send + Sync + 'static) -> Builder
     hooked_at("sst", inner, hook)
 }
 
-fn hooked_at(
-    extension: &'static str,
-    inner: &MemFs,
-    hook: impl Fn(&str) + Send + Sync + 'static,
-) -> Builder {
+fn hooked_at(extension: &'static str, inner: &MemFs, hook: impl Fn(&str) + Send + Sync + 'static) -> Builder {
     small(Env::with_fs(Arc::new(Hooked { inner: inner.clone(), extension, hook: Box::new(hook) })))
 }
 
@@ -274,7 +270,7 @@ fn t3_a_panic_in_the_middle_of_a_group_leaves_nothing_uncounted() {
     let closed = gate.lock().unwrap();
     let (told, held) = mpsc::channel();
     let hook_gate = gate.clone();
-    let db = hooked_at("wal", &fs, move |name| match name {
+    let db = hooked_at("tmp", &fs, move |name| match name {
         "first" => {
             // Nobody may be listening any more.
             let _ = told.send(());
@@ -290,7 +286,7 @@ fn t3_a_panic_in_the_middle_of_a_group_leaves_nothing_uncounted() {
         let work = move || drop(map.put(name, vec![7; bytes]));
         std::thread::Builder::new().name(name.to_owned()).spawn(work).unwrap()
     };
-    // It is held up while it makes a segment; behind it a group forms, whose leader panics at its second commit.
+    // It is held up while it makes a segment, which is called *.tmp at first; behind it a group forms, whose leader panics at its second commit.
     let mut threads = vec![spawn("first", 3 << 20)];
     held.recv_timeout(PATIENCE).expect("it needs a segment");
     for (name, bytes) in [("small", 1), ("large", 12 << 20)] {

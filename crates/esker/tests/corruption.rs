@@ -320,8 +320,7 @@ fn d1_cut_at_any_length() {
 #[test]
 fn d1_a_manifest_that_lost_its_end_is_refused_before_its_tables_are_removed() {
     let tally = Tally::new("an end of a manifest");
-    for golden in
-        [Golden::flushed(), Golden::flushed_once(), Golden::compacted(), Golden::compacted_later()]
+    for golden in [Golden::flushed(), Golden::flushed_once(), Golden::compacted(), Golden::compacted_later()]
     {
         let name = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
         let bytes = golden.read(name);

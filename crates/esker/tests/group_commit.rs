@@ -126,12 +126,9 @@ fn gr2_counts_are_exact_after_a_group_that_clears_and_conflicts() {
         let outcomes = as_a_group(
             &faults,
             &|| default.put("first", ""),
-            &[
-                &|| cleared.put("in the group", ""),
-                &|| cleared.clear(),
-                &conflicts,
-                &|| cleared.put("behind the clear", ""),
-            ],
+            &[&|| cleared.put("in the group", ""), &|| cleared.clear(), &conflicts, &|| {
+                cleared.put("behind the clear", "")
+            }],
         );
         let expected = |i| if i == 3 { "Err(Conflict)" } else { "Ok(())" };
         let is_expected = outcomes.iter().enumerate().all(|(i, o)| format!("{o:?}") == expected(i));

@@ -473,11 +473,8 @@ fn q6_sectors_of_a_table_that_cannot_be_read_cost_little_and_are_asked_for_a_few
 fn q6_a_stray_file_that_cannot_be_read_costs_nothing() {
     let golden = Golden::merged();
     let stray = golden.read(golden.named(".sst").next().unwrap());
-    let faults = [
-        None,
-        Some(failing(&[OpKind::Open], "000099.sst")),
-        Some(failing(&[OpKind::Read], "000099.sst")),
-    ];
+    let faults =
+        [None, Some(failing(&[OpKind::Open], "000099.sst")), Some(failing(&[OpKind::Read], "000099.sst"))];
     for fault in faults {
         let what = format!("{fault:?}");
         let fs = golden.copy();

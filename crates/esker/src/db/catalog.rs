@@ -280,7 +280,10 @@ mod tests {
         let mut turn = catalog.lock();
         let failed = catalog.drop(&mut turn, "map", |_, _| {
             assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]), "readers find it");
-            assert!(matches!(map.put("b", "2"), Err(Error::KeyspaceNotFound(_))), "nothing is written behind it");
+            assert!(
+                matches!(map.put("b", "2"), Err(Error::KeyspaceNotFound(_))),
+                "nothing is written behind it"
+            );
             Err(Error::Invalid("no room".into()))
         });
         assert!(failed.is_err());

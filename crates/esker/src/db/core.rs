@@ -106,7 +106,10 @@ impl Core {
     ) -> Result<()> {
         let view = self.view.get();
         let is_offered = |m: &Arc<Memtable>| view.immutables.iter().any(|i| Arc::ptr_eq(i, m));
-        assert!(flushed.iter().all(is_offered), "T5: a memtable was flushed that readers take for the active one");
+        assert!(
+            flushed.iter().all(is_offered),
+            "T5: a memtable was flushed that readers take for the active one"
+        );
         drop(view);
         let mut manifest = self.manifest.lock();
         edit.next_file = Some(FileId::new(self.next_file.load(Ordering::Relaxed)));

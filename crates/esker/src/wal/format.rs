@@ -248,7 +248,10 @@ mod tests {
     fn golden_bytes_of_version_2() {
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
         let header = SegmentHeader { number: 7, made_bytes: 0x0102_0304, database_id: 0x0506_0708 };
-        assert_eq!(hex(&header.to_bytes()), "SEGMENTHEX");
+        assert_eq!(
+            hex(&header.to_bytes()),
+            "45534b455257414c0200000004030201070000000000000008070605a9fcf95c"
+        );
         assert_eq!(header.stamp(), 0x0506_0708_0000_0007);
         let record = RecordHeader {
             kind: Kind::Full,
@@ -257,7 +260,7 @@ mod tests {
             payload_len: 3,
             payload_crc: crc32c(b"abc"),
         };
-        assert_eq!(hex(&record.encode(header.stamp())), "RECORDHEX");
+        assert_eq!(hex(&record.encode(header.stamp())), "58e5de9fb73f4b3603000000001000000403020100000001");
     }
 
     #[test]

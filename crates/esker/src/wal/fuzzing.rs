@@ -14,7 +14,6 @@ use super::file_name;
 use super::format::{self, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::recovery::{Assembly, LogExtent, replay_segment, verify};
 use super::salvage::{LogPiece, salvage};
-use super::segment::SegmentBytes;
 use crate::encoding::bytes::ByteReader;
 use crate::encoding::checksum::crc32c;
 use crate::types::{Error, SeqNo};

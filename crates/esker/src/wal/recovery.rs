@@ -247,8 +247,7 @@ fn read_log(
         let is_last = i + 1 == segments.len();
         let header = SegmentHeader::decode(&bytes, number, &path)?;
         stamps.insert(number, header.1);
-        let replayed =
-            replay_segment(&bytes, header, &path, extent.database_id, is_last, &mut assembly)?;
+        let replayed = replay_segment(&bytes, header, &path, extent.database_id, is_last, &mut assembly)?;
         if let Some(offset) = replayed {
             cut_at = Some((number, offset));
             bytes.truncate(offset);

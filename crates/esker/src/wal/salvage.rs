@@ -130,7 +130,8 @@ fn stamp_of_damaged(bytes: &[u8], number: u64, database_id: Option<u32>) -> u64 
     let finds = |stamp: &u64| {
         let segment = SegmentBytes { bytes, stamp: *stamp };
         let is_valid = |found| !matches!(found, Found::Invalid { .. });
-        is_valid(segment.at(SEGMENT_HEADER_BYTES)) || next_valid(segment, SEGMENT_HEADER_BYTES, None).is_some()
+        is_valid(segment.at(SEGMENT_HEADER_BYTES))
+            || next_valid(segment, SEGMENT_HEADER_BYTES, None).is_some()
     };
     stamps.into_iter().find(finds).unwrap_or(number)
 }

@@ -29,32 +29,33 @@ pub(super) fn check_finished(
         let mut corrupt =
             |what, offset, detail: &str| problems.push(Error::corrupt(what, &path, offset, detail));
         let mut header = None;
-        let walked = wal::walk_segment_file(env, &path, number, extent.database_id, &mut |piece| match piece {
-            SegmentPiece::Header(Ok(found)) if found.is_foreign(extent.database_id) => {
-                corrupt("WAL segment header", 0, "the segment is of the log of another database");
-            }
-            SegmentPiece::Header(found) => header = found.err(),
-            SegmentPiece::Record { offset, kind, seq, .. } => {
-                if let Some(before) = last.take_if(|last| seq > last.next()) {
-                    corrupt("commit", offset, &format!("commit {seq} follows commit {before}"));
+        let walked =
+            wal::walk_segment_file(env, &path, number, extent.database_id, &mut |piece| match piece {
+                SegmentPiece::Header(Ok(found)) if found.is_foreign(extent.database_id) => {
+                    corrupt("WAL segment header", 0, "the segment is of the log of another database");
                 }
-                if kind == "full" || kind == "last" {
-                    commits += 1;
-                    // The first ones may be in tables already.
-                    last = Some(last.map_or(seq, |last| last.max(seq)));
+                SegmentPiece::Header(found) => header = found.err(),
+                SegmentPiece::Record { offset, kind, seq, .. } => {
+                    if let Some(before) = last.take_if(|last| seq > last.next()) {
+                        corrupt("commit", offset, &format!("commit {seq} follows commit {before}"));
+                    }
+                    if kind == "full" || kind == "last" {
+                        commits += 1;
+                        // The first ones may be in tables already.
+                        last = Some(last.map_or(seq, |last| last.max(seq)));
+                    }
                 }
-            }
-            SegmentPiece::Damage { offset, detail, .. } => {
-                corrupt("WAL record", offset, detail);
-                last = None;
-            }
-            SegmentPiece::Tail { offset, .. } => {
-                let detail = "it does not end in an end record, and a newer segment follows";
-                corrupt("WAL segment", offset, detail);
-                last = None;
-            }
-            SegmentPiece::End { .. } => {}
-        });
+                SegmentPiece::Damage { offset, detail, .. } => {
+                    corrupt("WAL record", offset, detail);
+                    last = None;
+                }
+                SegmentPiece::Tail { offset, .. } => {
+                    let detail = "it does not end in an end record, and a newer segment follows";
+                    corrupt("WAL segment", offset, detail);
+                    last = None;
+                }
+                SegmentPiece::End { .. } => {}
+            });
         // What could not be read may hold any commit.
         last = last.filter(|_| walked.is_ok());
         problems.extend(header);
@@ -87,8 +88,9 @@ pub(super) fn check_named(
         let prepared = wal::file_name::prepared_path(dir, number);
         let exists = |path: &Path| env.fs.exists(path).map_err(|e| Error::io("look for", path, e));
         // What holds records is no prepared file.
-        let is_prepared =
-            || -> Result<bool> { Ok(exists(&prepared)? && !wal::holds_records(env, &prepared, number, database_id)?) };
+        let is_prepared = || -> Result<bool> {
+            Ok(exists(&prepared)? && !wal::holds_records(env, &prepared, number, database_id)?)
+        };
         let mut failed = None;
         let mut looked = || {
             is_prepared().unwrap_or_else(|error| {
