@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use esker_bench_api::results::Record;
 use serde::{Deserialize, Serialize};
 
 /// Where, when and how the results of a run came about.
@@ -41,12 +42,28 @@ pub(crate) fn device(trim: bool) -> String {
 }
 
 impl Context {
-    /// Adds the engines and the command of another run.
+    /// Notes which suites each engine ran, from the records of the run.
+    pub(crate) fn note_suites(&mut self, records: &[Record]) {
+        for engine in &mut self.engines {
+            engine.suites.clear();
+            for record in records.iter().filter(|record| record.engine == engine.name) {
+                if !engine.suites.contains(&record.suite) {
+                    engine.suites.push(record.suite.clone());
+                }
+            }
+        }
+    }
+
+    /// Adds the engines and the command of another run. An engine stands once for each way in which it was run.
     pub(crate) fn add(&mut self, other: Self) {
         for engine in other.engines {
-            if !self.engines.iter().any(|known| known.name == engine.name && known.version == engine.version)
-            {
-                self.engines.push(engine);
+            match self.engines.iter_mut().find(|known| known.ran_like(&engine)) {
+                Some(known) => {
+                    let new = engine.suites.into_iter().filter(|suite| !known.suites.contains(suite));
+                    let new: Vec<String> = new.collect();
+                    known.suites.extend(new);
+                }
+                None => self.engines.push(engine),
             }
         }
         if !self.command.lines().any(|known| known == other.command) {
@@ -78,6 +95,22 @@ pub(crate) struct EngineContext {
     pub(crate) isolation: String,
     /// Option, value, reason, pointer.
     pub(crate) options: Vec<[String; 4]>,
+    /// The suites that it ran so, as the records beside a run.json tell; empty until they are asked.
+    #[serde(skip)]
+    pub(crate) suites: Vec<String>,
+}
+
+impl EngineContext {
+    /// Whether both are one engine with the same guarantees and the same values of its options, whatever the reasons that are given.
+    fn ran_like(&self, other: &Self) -> bool {
+        let values = |engine: &Self| -> Vec<[String; 2]> {
+            engine.options.iter().map(|[option, value, ..]| [option.clone(), value.clone()]).collect()
+        };
+        self.name == other.name
+            && self.version == other.version
+            && self.isolation == other.isolation
+            && values(self) == values(other)
+    }
 }
 
 /// The machine.
@@ -225,6 +258,7 @@ fn disk_of(dir: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::summary::tests::record;
 
     #[test]
     fn the_machine_is_described() {
@@ -239,6 +273,37 @@ mod tests {
             assert!(before_it_was_noted.memory_bytes > 0);
             assert!(disk_bytes_free(&std::env::temp_dir()).unwrap() > 0);
         }
+    }
+
+    #[test]
+    fn an_engine_that_ran_with_other_options_stands_twice() {
+        let run = |suite: &str, cache: &str, isolation: &str, reason: &str| {
+            let engine = EngineContext {
+                name: "esker".to_owned(),
+                version: "1.0".to_owned(),
+                isolation: isolation.to_owned(),
+                options: vec![["cache", cache, reason, ""].map(str::to_owned)],
+                suites: Vec::new(),
+            };
+            let mut run = Context {
+                machine: Machine::describe(&std::env::temp_dir()),
+                device: String::new(),
+                commit: String::new(),
+                started_unix_s: 0,
+                command: String::new(),
+                engines: vec![engine],
+            };
+            run.note_suites(&[Record { suite: suite.to_owned(), ..record("esker", "load", 1, Some(1.0)) }]);
+            run
+        };
+        let mut all = run("int", "1 GiB", "snapshot isolation", "its default");
+        all.add(run("large", "2 GiB", "snapshot isolation", "its default"));
+        all.add(run("redb", "1 GiB", "snapshot isolation", "in other words"));
+        all.add(run("open", "1 GiB", "atomic batches", "its default"));
+        all.add(run("int", "1 GiB", "snapshot isolation", "its default"));
+        let sets = all.engines.iter().map(|engine| (engine.options[0][1].as_str(), engine.suites.join(", ")));
+        let expected = [("1 GiB", "int, redb"), ("2 GiB", "large"), ("1 GiB", "open")];
+        assert_eq!(sets.collect::<Vec<_>>(), expected.map(|(cache, suites)| (cache, suites.to_owned())));
     }
 
     #[test]

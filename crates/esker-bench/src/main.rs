@@ -161,7 +161,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         fs::create_dir_all(directory)
             .map_err(|error| Failure::Engine(format!("{}: {error}", directory.display())))?;
     }
-    let context = context(&chosen, dir, arguments.trim);
+    let mut context = context(&chosen, dir, arguments.trim);
     let results = arguments.out.join("results.jsonl");
     let mut records = if arguments.resume { read_results(&results)? } else { Vec::new() };
     if let Some(other) = records.iter().find(|record| record.commit != context.commit) {
@@ -205,6 +205,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         Ok::<(), Failure>(())
     };
     plans.iter().try_for_each(|plan| runner::run(plan, &mut keep))?;
+    context.note_suites(&kept);
     report(&arguments.out, &kept, &context)
 }
 
@@ -239,11 +240,13 @@ fn report_of(files: &[PathBuf], out: &Path) -> Result<(), Failure> {
     let mut records = Vec::new();
     let mut context: Option<Context> = None;
     for file in files {
-        records.extend(read_results(file)?);
+        let of_file = read_results(file)?;
         let run = fs::read_to_string(file.with_file_name("run.json")).unwrap_or_default();
-        if let Ok(run) = serde_json::from_str::<Context>(&run) {
+        if let Ok(mut run) = serde_json::from_str::<Context>(&run) {
+            run.note_suites(&of_file);
             context.get_or_insert_with(|| run.clone()).add(run);
         }
+        records.extend(of_file);
     }
     if records.is_empty() {
         return Err(Failure::Engine("there are no results in these files".to_owned()));
@@ -293,6 +296,7 @@ fn context(chosen: &[&'static dyn Engine], dir: &Path, trim: bool) -> Context {
             .iter()
             .map(|o| [o.option, o.value, o.reason, o.pointer].map(str::to_owned))
             .collect(),
+        suites: Vec::new(),
     });
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     Context {

@@ -1,6 +1,6 @@
 //! Engines by what their transactions guarantee: a chart shows each class under its name, so that none is held against another in silence.
 
-use crate::machine::Context;
+use crate::machine::{Context, EngineContext};
 use crate::report::summary::Summary;
 use esker_bench_api::Isolation;
 
@@ -11,12 +11,24 @@ const ORDER: [Isolation; 4] =
 /// The classes of a suite's engines, each with the places of its engines, in the suite's order. One class without a name where nothing is
 /// known.
 pub(super) fn classes(summary: &Summary, context: &Context) -> Vec<(&'static str, Vec<usize>)> {
+    let engines: Vec<&str> = summary.engines.iter().map(|(engine, _)| engine.as_str()).collect();
+    of_engines(&engines, &[summary.suite.as_str()], context)
+}
+
+/// The same for engines that ran in any of these suites.
+pub(super) fn of_engines(
+    engines: &[&str],
+    suites: &[&str],
+    context: &Context,
+) -> Vec<(&'static str, Vec<usize>)> {
+    let ran = |known: &EngineContext| {
+        known.suites.is_empty() || known.suites.iter().any(|suite| suites.contains(&suite.as_str()))
+    };
     let name_of = |engine: &str| {
-        let known = context.engines.iter().find(|known| known.name == engine)?;
+        let known = context.engines.iter().find(|known| known.name == engine && ran(known))?;
         ORDER.into_iter().map(Isolation::name).find(|name| *name == known.isolation)
     };
-    let of_engines: Vec<_> =
-        summary.engines.iter().map(|(engine, _)| name_of(engine).unwrap_or("")).collect();
+    let of_engines: Vec<_> = engines.iter().map(|engine| name_of(engine).unwrap_or("")).collect();
     let places = |class: &'static str| {
         let places = (0..of_engines.len()).filter(|at| of_engines[*at] == class);
         (class, places.collect::<Vec<_>>())
@@ -28,7 +40,7 @@ pub(super) fn classes(summary: &Summary, context: &Context) -> Vec<(&'static str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{EngineContext, Machine};
+    use crate::machine::Machine;
     use crate::report::summary::tests::record;
 
     #[test]
@@ -47,8 +59,9 @@ mod tests {
             version: String::new(),
             isolation: isolation.name().to_owned(),
             options: Vec::new(),
+            suites: Vec::new(),
         };
-        let context = Context {
+        let mut context = Context {
             machine: Machine::describe(&std::env::temp_dir()),
             device: String::new(),
             commit: String::new(),
@@ -63,6 +76,10 @@ mod tests {
             ("atomic batches", vec![at("sled")]),
             ("", vec![at("unknown")]),
         ];
+        assert_eq!(classes(&summary, &context), expected);
+        // A set of options that another suite ran with says nothing of this one.
+        let other = EngineContext { suites: vec!["int".to_owned()], ..engine(("esker", Isolation::Batch)) };
+        context.engines.insert(0, other);
         assert_eq!(classes(&summary, &context), expected);
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! D1. Write amplification is of what the device wrote, the wait for background work included. What Linux counts for the process counts a
 //!     page each time that it is made dirty: forty times as much where small commits append to one page.
+//! D2. Processor time of an operation is all that the process used in the row, over the operations of all its passes: the lab's own work and
+//!     the engine's in the background are in it, which clocks around calls do not see.
 
 use crate::machine::Context;
 use crate::report::markup::{escape, push};
@@ -52,7 +54,8 @@ pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary) {
         format_args!(
             "<details><summary>{}</summary>\
              <div class=\"wide\"><table><thead><tr><th>engine</th><th>written to the device</th><th>write amp. (device)</th>\
-             <th>written by the process</th><th>read by the process</th><th>on disk</th><th>at most</th><th>space amp.</th><th>peak memory</th><th>of it anonymous</th><th>processor</th><th>syncs per commit</th><th>drain</th>\
+             <th>written by the process</th><th>read by the process</th><th>on disk</th><th>at most</th><th>space amp.</th><th>peak anonymous memory</th><th>mapped file pages</th><th>processor</th>\
+             <th>processor/op</th><th>syncs per commit</th><th>drain</th>\
              <th>longest stall</th><th>latency of</th><th>count</th><th>mean</th><th>50</th><th>90</th><th>95</th><th>99</th><th>99.9</th>\
              <th>99.99</th><th>max</th><th>notes</th></tr></thead><tbody>",
             escape(&row.name)
@@ -69,7 +72,7 @@ fn engine(out: &mut String, row: &RowSummary, cell: &Cell, at: usize, name: &str
         let Cell::Error(error) = cell else { return };
         push(
             out,
-            format_args!("<tr><td>{}</td><td colspan=\"24\">{}</td></tr>", escape(name), escape(error)),
+            format_args!("<tr><td>{}</td><td colspan=\"25\">{}</td></tr>", escape(name), escape(error)),
         );
         return;
     };
@@ -98,10 +101,11 @@ fn engine(out: &mut String, row: &RowSummary, cell: &Cell, at: usize, name: &str
         bytes(usage.disk_allocated_bytes as f64),
         known_bytes(usage.peak_disk_bytes as f64),
         over(usage.disk_allocated_bytes, last.live_bytes),
-        bytes(usage.peak_rss_bytes as f64),
         bytes(usage.peak_anon_bytes as f64),
+        bytes(usage.rss_file_bytes as f64),
         seconds(usage.cpu_s),
-        or_dash(value.syncs_per_commit.map(|syncs| format!("{syncs:.2}"))),
+        or_dash((value.operations() > 1).then(|| seconds(usage.cpu_s / value.operations() as f64))),
+        or_dash(value.syncs_text()),
         or_dash(detail.and_then(|detail| detail.drain_s).map(seconds)),
         or_dash(
             detail
@@ -119,7 +123,7 @@ fn engine(out: &mut String, row: &RowSummary, cell: &Cell, at: usize, name: &str
         let head = if n == 0 {
             head.clone()
         } else {
-            format!("<td>{}</td>{}", escape(name), "<td></td>".repeat(13))
+            format!("<td>{}</td>{}", escape(name), "<td></td>".repeat(14))
         };
         let figures = [
             latency.mean,
@@ -194,6 +198,7 @@ mod tests {
             disk_bytes: 9_000,
             disk_allocated_bytes: 3_000,
             peak_disk_bytes: 5_000,
+            cpu_s: 1.0,
             ..Usage::default()
         };
         let summary = Summary::new(&[record]);
@@ -201,7 +206,42 @@ mod tests {
         draw(&mut page, &summary.rows[0], &summary);
         assert!(page.contains("<td>6.35 KiB</td><td>6.50</td><td>257 KiB</td>"), "{page}");
         assert!(page.contains("<td>2.93 KiB</td><td>4.88 KiB</td><td>3.00</td>"), "{page}");
+        // The operations are the record's 10.
+        assert!(page.contains("<td>1.00 s</td><td>100 ms</td><td>1.00</td>"), "D2: {page}");
         let (head, rows) = page.split_once("</thead>").unwrap();
         assert_eq!(head.matches("<th>").count(), rows.matches("<td>").count());
+    }
+
+    #[test]
+    fn d2_processor_time_is_of_all_passes_and_operations() {
+        let mut record = record("esker", "random reads", 1, Some(1.0));
+        record.usage.cpu_s = 2.0;
+        let per_operation = |record: &Record| {
+            let summary = Summary::new(std::slice::from_ref(record));
+            let mut page = String::new();
+            draw(&mut page, &summary.rows[0], &summary);
+            page.split("<td>2.00 s</td><td>").nth(1).unwrap().split('<').next().unwrap().to_owned()
+        };
+        assert_eq!(per_operation(&record), "200 ms");
+        record.passes = vec![1.0; 2];
+        assert_eq!(per_operation(&record), "100 ms");
+        record.passes.clear();
+        record.ops = 1;
+        assert_eq!(per_operation(&record), "-");
+    }
+
+    #[test]
+    fn syncs_that_were_not_counted_are_not_told_as_none() {
+        let untraced = |commits| Record {
+            commits,
+            syncs_per_commit: None,
+            ..record("esker", "individual writes", 1, Some(1.0))
+        };
+        for (commits, is_told) in [(10, true), (0, false)] {
+            let summary = Summary::new(&[untraced(commits)]);
+            let mut page = String::new();
+            draw(&mut page, &summary.rows[0], &summary);
+            assert_eq!(page.contains("<td>not traced</td>"), is_told);
+        }
     }
 }

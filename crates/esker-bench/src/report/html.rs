@@ -8,16 +8,17 @@
 //!      writes `data-charts` and `data-broken` to the root element, where a test, or anybody, can read them. What has no extent or lies
 //!      outside its chart does not count.
 
-use crate::machine::Context;
+use crate::machine::{Context, EngineContext};
 use crate::published;
 use crate::report::limits::Limits;
 use crate::report::markup::{escape, push};
 use crate::report::style::Looks;
-use crate::report::summary::{Cell, RowSummary, Summary};
-use crate::report::units::{bytes, known_bytes, seconds, show};
-use crate::report::{bars, classes, details, heat, lines};
+use crate::report::summary::{Cell, RowSummary, Summary, Verdict};
+use crate::report::totals::TotalLines;
+use crate::report::units::{seconds, show};
+use crate::report::{bars, classes, details, heat, lines, turns};
 use esker_bench_api::Failure;
-use esker_bench_api::results::{Better, Unit};
+use esker_bench_api::results::Unit;
 
 const STYLE: &str = "
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#667;--line:#d8dde3;--page:#fff;--home:#0b7285;--peer:#adb5bd;--good:#2b8a3e;--bad:#c92a2a;
@@ -55,12 +56,13 @@ pub(crate) fn page(summaries: &[Summary], context: &Context) -> Result<String, F
     let mut out = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><style>{STYLE}</style></head><body>\
-         <h1>{title}</h1><p>{}<br><span class=\"soft\">Commit {}. Medians of runs in fresh processes and directories that took turns; every read \
-         was verified. What an engine cannot do says why.</span></p>",
+         <h1>{title}</h1><p>{}<br><span class=\"soft\">Commit {}. Fresh processes and directories; answers were verified. What an engine cannot do says \
+         why.</span></p><p class=\"soft\">{}</p>",
         escape(&context.machine.line()),
-        escape(&context.commit)
+        escape(&context.commit),
+        escape(&how_often(summaries))
     );
-    heat::draw(&mut out, summaries);
+    heat::draw(&mut out, summaries, context);
     let limits = Limits::find(summaries, context.machine.cores);
     if !limits.are_known() {
         out.push_str(
@@ -77,6 +79,26 @@ pub(crate) fn page(summaries: &[Summary], context: &Context) -> Result<String, F
     Ok(out)
 }
 
+/// How many runs there are of each suite, and whether its engines took turns.
+fn how_often(summaries: &[Summary]) -> String {
+    let runs: Vec<String> =
+        summaries.iter().map(|summary| format!("{} {}", summary.suite, summary.runs)).collect();
+    let apart: Vec<String> = summaries.iter().filter_map(turns::apart_text).collect();
+    let unknown: Vec<&str> =
+        summaries.iter().filter(|summary| !summary.has_times).map(|summary| summary.suite.as_str()).collect();
+    let mut out = format!("Runs: {}. Values are medians over the runs; a single run is none.", runs.join(", "));
+    if apart.is_empty() && unknown.is_empty() {
+        out += " Engines took turns.";
+    }
+    if !apart.is_empty() {
+        out += &format!(" Engines took turns but for those marked *: {}.", apart.join("; "));
+    }
+    if !unknown.is_empty() {
+        out += &format!(" Whether they took turns is not known of {}.", unknown.join(", "));
+    }
+    out
+}
+
 fn suite(
     out: &mut String,
     summary: &Summary,
@@ -87,11 +109,15 @@ fn suite(
     push(
         out,
         format_args!(
-            "<h2 id=\"{0}\">Suite {0}, scale {1}</h2><p class=\"soft\">Median of {2} runs; below it the time of one operation and the spread. \
-             The last column is Esker's median over that of the best other engine.</p>",
+            "<h2 id=\"{0}\">Suite {0}, scale {1}</h2><p class=\"soft\">{2}; below it the time of one operation and the spread. \
+             The last column is Esker's value over that of the best other engine; it has no colour where they differ by no more than the spread, \
+             or than 3 % in a single run.</p>",
             escape(&summary.suite),
             escape(&summary.scale),
-            summary.runs
+            match summary.runs {
+                1 => "One run, so no median and no spread".to_owned(),
+                runs => format!("Median of {runs} runs"),
+            }
         ),
     );
     table(out, summary);
@@ -102,7 +128,7 @@ fn suite(
     summary.rows.iter().for_each(|row| bars::draw(out, row, summary, limits, &classes));
     out.push_str("</div><div class=\"times\">");
     for row in &summary.rows {
-        lines::draw(out, row, summary, looks).map_err(Failure::engine)?;
+        lines::draw(out, row, summary, looks, &classes).map_err(Failure::engine)?;
     }
     push(
         out,
@@ -141,43 +167,44 @@ fn table(out: &mut String, summary: &Summary) {
     for row in &summary.rows {
         push(out, format_args!("<tr><td>{}</td>", escape(&row.name)));
         for (i, cell) in row.cells.iter().enumerate() {
-            out.push_str(&table_cell(row, cell, row.best == Some(i)));
+            out.push_str(&table_cell(row, cell, row.best == Some(i), summary.is_apart(row, i)));
         }
-        let class = row.ratio.map_or("soft", |ratio| {
-            if (ratio <= 1.0) == (row.better == Better::Lower) { "good" } else { "bad" }
-        });
+        let class = match row.verdict {
+            Verdict::Won => "good",
+            Verdict::Lost => "bad",
+            Verdict::Neither | Verdict::Unknown => "soft",
+        };
         let ratio = row.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
         push(out, format_args!("<td class=\"{class}\">{ratio}</td></tr>"));
     }
-    let mut total = |name: &str, value: &dyn Fn(usize) -> String| {
-        push(out, format_args!("<tr class=\"soft\"><td>{name}</td>"));
-        for i in 0..summary.engines.len() {
-            push(out, format_args!("<td>{}</td>", value(i)));
-        }
-        out.push_str("<td></td></tr>");
-    };
-    total("peak memory", &|i| bytes(summary.totals[i].peak_rss_bytes));
-    total("written to the device, all rows", &|i| known_bytes(summary.totals[i].device_written_bytes));
-    total("processor, all rows", &|i| seconds(summary.totals[i].cpu_s));
+    let totals = TotalLines::of(summary);
+    for (name, texts) in totals.lines {
+        let texts: String = texts.iter().map(|text| format!("<td>{text}</td>")).collect();
+        push(out, format_args!("<tr class=\"soft\"><td>{name}</td>{texts}<td></td></tr>"));
+    }
     out.push_str("</tbody></table></div>");
+    for note in totals.notes {
+        push(out, format_args!("<p class=\"soft\">{}</p>", escape(&note)));
+    }
 }
 
-fn table_cell(row: &RowSummary, cell: &Cell, is_best: bool) -> String {
+fn table_cell(row: &RowSummary, cell: &Cell, is_best: bool, is_apart: bool) -> String {
     let Some(value) = cell.value() else {
         let Cell::Error(error) = cell else { return String::new() };
         return format!("<td class=\"bad\" title=\"{}\">no value</td>", escape(error));
     };
     let text = show(value.median, row.unit);
     let text = if is_best { format!("<b>{text}</b>") } else { text };
+    let mark = if is_apart { "*" } else { "" };
     let mut details = Vec::new();
     if row.unit == Unit::Seconds && row.ops > 1 {
         details.push(format!("{}/op", seconds(value.median / row.ops as f64)));
     }
     details.push(value.spread_text());
-    if let Some(syncs) = value.syncs_per_commit {
-        details.push(format!("{syncs:.2} syncs/commit"));
+    if let Some(syncs) = value.syncs_text() {
+        details.push(format!("syncs/commit {syncs}"));
     }
-    format!("<td>{text}<br><small>{}</small></td>", details.join(", "))
+    format!("<td>{text}{mark}<br><small>{}</small></td>", details.join(", "))
 }
 
 fn setting(out: &mut String, context: &Context) {
@@ -196,10 +223,11 @@ fn setting(out: &mut String, context: &Context) {
         push(
             out,
             format_args!(
-                "<h3>{} {}</h3><p class=\"soft\">{}</p><ul>",
+                "<h3>{} {}</h3><p class=\"soft\">{}{}</p><ul>",
                 escape(&engine.name),
                 escape(&engine.version),
-                escape(&engine.isolation)
+                escape(&engine.isolation),
+                escape(&of_suites(engine, context))
             ),
         );
         for [option, value, reason, pointer] in &engine.options {
@@ -215,6 +243,16 @@ fn setting(out: &mut String, context: &Context) {
             );
         }
         out.push_str("</ul>");
+    }
+}
+
+/// Which suites ran with these options, where an engine has several sets of them.
+fn of_suites(engine: &EngineContext, context: &Context) -> String {
+    let sets = context.engines.iter().filter(|other| other.name == engine.name).count();
+    match engine.suites.join(", ") {
+        _ if sets == 1 => String::new(),
+        suites if suites.is_empty() => "; no suite of these results".to_owned(),
+        suites => format!("; suites {suites}"),
     }
 }
 

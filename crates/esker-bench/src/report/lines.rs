@@ -1,6 +1,7 @@
-//! Line charts: what a row did over time, every engine in one chart. Drawn by plotters into SVG.
+//! Line charts: what a row did over time, a chart for each class of engines. Drawn by plotters into SVG.
 //!
 //! LC1. Each chart carries the number of its lines; the page's own check and the tests hold the drawing against it.
+//! LC2. The charts of one figure of a row have the same axes, so that classes can be compared all the same.
 
 use plotters::prelude::*;
 
@@ -19,6 +20,7 @@ pub(super) fn draw(
     row: &RowSummary,
     summary: &Summary,
     looks: &Looks,
+    classes: &[(&str, Vec<usize>)],
 ) -> Result<(), String> {
     let mut names: Vec<&String> =
         row.details.iter().flatten().flat_map(|detail| detail.series.keys()).collect();
@@ -38,18 +40,31 @@ pub(super) fn draw(
                 (points.len() > 1 && points.iter().any(|point| point.1 > 0.0)).then_some((at, points))
             })
             .collect();
-        if !lines.is_empty() {
-            let lines: Vec<Line<'_>> = lines
-                .into_iter()
-                .map(|(at, points)| {
-                    let engine = summary.engines[at].0.as_str();
-                    Line { engine, look: looks.look(engine), points }
-                })
-                .collect();
-            chart(out, &format!("{}: {}", row.name, label(name)), name, &lines)?;
+        let ends = ends(lines.iter().map(|(_, points)| points.as_slice()));
+        let classes_drawn: Vec<_> =
+            classes.iter().filter(|(_, places)| lines.iter().any(|(at, _)| places.contains(at))).collect();
+        for (class, places) in &classes_drawn {
+            let of_class = lines.iter().filter(|(at, _)| places.contains(at)).map(|(at, points)| {
+                let engine = summary.engines[*at].0.as_str();
+                Line { engine, look: looks.look(engine), points: points.clone() }
+            });
+            let of_class: Vec<Line<'_>> = of_class.collect();
+            let class = if classes_drawn.len() > 1 { class_text(class) } else { String::new() };
+            chart(out, &format!("{}: {}{class}", row.name, label(name)), name, &of_class, ends)?;
         }
     }
     Ok(())
+}
+
+/// What stands behind the title of a chart beside charts of other classes.
+fn class_text(class: &str) -> String {
+    format!(" ({})", if class.is_empty() { "class unknown" } else { class })
+}
+
+/// How far the lines go, in time and in height (LC2).
+fn ends<'a>(lines: impl Iterator<Item = &'a [(f64, f64)]>) -> (f64, f64) {
+    let points = lines.flatten();
+    points.fold((0.0, 0.0), |(end, top): (f64, f64), (x, y)| (end.max(*x), top.max(*y)))
 }
 
 /// The line of one engine.
@@ -98,10 +113,13 @@ fn tick(value: f64, name: &str) -> String {
     }
 }
 
-fn chart(out: &mut String, title: &str, name: &str, lines: &[Line<'_>]) -> Result<(), String> {
-    let ends = lines.iter().filter_map(|line| line.points.last());
-    let end = ends.map(|point| point.0).fold(0.0, f64::max);
-    let top = lines.iter().flat_map(|line| &line.points).map(|point| point.1).fold(0.0, f64::max);
+fn chart(
+    out: &mut String,
+    title: &str,
+    name: &str,
+    lines: &[Line<'_>],
+    (end, top): (f64, f64),
+) -> Result<(), String> {
     let mut svg = String::new();
     draw_lines(&mut svg, name, lines, (end, top * 1.05)).map_err(|error| error.to_string())?;
     push(

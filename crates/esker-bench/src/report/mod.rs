@@ -16,4 +16,6 @@ mod markup;
 mod style;
 pub(crate) mod summary;
 pub(crate) mod terminal;
+mod totals;
+mod turns;
 mod units;

@@ -2,14 +2,18 @@
 //!
 //! M1. A row with an error in any run has no median: an engine that fails once did not do the work.
 //! M2. A ratio is Esker's median over that of the best other engine, so below 1 is good where lower is better.
+//! M3. A row is lost or won only by more than the spread of either side, and by more than 3 % where a side has a single run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::recorder::median;
+use crate::report::turns;
 use esker_bench_api::results::{Better, Detail, Record, Unit};
 
 /// The engine that ratios are about.
 pub(crate) const HOME: &str = "esker";
+/// M3: what a single run may be off by, as a part.
+const SINGLE_RUN_MARGIN: f64 = 0.03;
 
 /// One suite at one scale.
 pub(crate) struct Summary {
@@ -23,6 +27,10 @@ pub(crate) struct Summary {
     pub(crate) rows: Vec<RowSummary>,
     /// What each engine used over all rows of a run.
     pub(crate) totals: Vec<Totals>,
+    /// Row and engine of what was not measured in turn with the others (`turns.rs`).
+    pub(crate) apart: BTreeSet<(String, String)>,
+    /// Whether the records tell when their rows began.
+    pub(crate) has_times: bool,
 }
 
 /// One row over all engines; `cells` is parallel to `Summary::engines`.
@@ -41,6 +49,20 @@ pub(crate) struct RowSummary {
     pub(crate) best: Option<usize>,
     /// M2.
     pub(crate) ratio: Option<f64>,
+    pub(crate) verdict: Verdict,
+    /// Fewest runs behind a value.
+    pub(crate) runs: usize,
+}
+
+/// How Esker stands against the best other engine in a row (M3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Verdict {
+    Lost,
+    /// The difference is too small to be told from chance.
+    Neither,
+    Won,
+    /// Esker, or every other engine, is not there.
+    Unknown,
 }
 
 /// One row of one engine.
@@ -70,6 +92,21 @@ impl Value {
     pub(crate) fn spread_text(&self) -> String {
         self.spread().map_or_else(|| "-".to_owned(), |spread| format!("{:.0} %", spread * 100.0))
     }
+
+    /// Syncs per commit, or that they were not counted; none where the row does not commit.
+    pub(crate) fn syncs_text(&self) -> Option<String> {
+        match self.syncs_per_commit {
+            Some(syncs) => Some(format!("{syncs:.2}")),
+            None => (self.last.commits > 0).then(|| "not traced".to_owned()),
+        }
+    }
+
+    /// Operations behind what the last run used: those of all passes, and of a value that stands for one of many, all that have a latency.
+    pub(crate) fn operations(&self) -> u64 {
+        let latencies = self.last.detail.iter().flat_map(|detail| detail.latency.values());
+        let of_value = self.last.ops * self.last.passes.len().max(1) as u64;
+        of_value.max(latencies.map(|latency| latency.count).sum())
+    }
 }
 
 impl Cell {
@@ -82,9 +119,12 @@ impl Cell {
     }
 }
 
-/// Medians over an engine's runs.
+/// Medians over an engine's runs, of the rows that have a value.
+#[derive(Default)]
 pub(crate) struct Totals {
-    pub(crate) peak_rss_bytes: f64,
+    pub(crate) peak_anon_bytes: f64,
+    /// The most at the end of a row.
+    pub(crate) file_bytes: f64,
     /// What the device of the database wrote; zero where that is not known.
     pub(crate) device_written_bytes: f64,
     pub(crate) cpu_s: f64,
@@ -109,6 +149,7 @@ impl Summary {
 
     /// One summary for each suite and scale, in the order of the records.
     pub(crate) fn all(records: &[Record]) -> Vec<Self> {
+        let apart = turns::apart(records);
         let mut parts: Vec<Vec<Record>> = Vec::new();
         for record in records {
             let same = |part: &&mut Vec<Record>| {
@@ -119,7 +160,19 @@ impl Summary {
                 None => parts.push(vec![record.clone()]),
             }
         }
-        parts.iter().map(|part| Self::new(part)).collect()
+        let summary = |part: &Vec<Record>| {
+            let mut summary = Self::new(part);
+            let ours = |record: &&&Record| record.suite == summary.suite && record.scale == summary.scale;
+            let ours = apart.iter().filter(ours).map(|record| (record.row.clone(), record.engine.clone()));
+            summary.apart = ours.collect();
+            summary
+        };
+        parts.iter().map(summary).collect()
+    }
+
+    /// Whether the engine at this place was not measured in turn with the others of this row.
+    pub(crate) fn is_apart(&self, row: &RowSummary, at: usize) -> bool {
+        self.apart.contains(&(row.name.clone(), self.engines[at].0.clone()))
     }
 
     /// Sums up records of one suite and scale.
@@ -143,6 +196,8 @@ impl Summary {
             engines,
             rows,
             totals,
+            apart: BTreeSet::new(),
+            has_times: records.iter().all(|record| record.value.is_none() || record.started_unix_ms > 0),
         }
     }
 }
@@ -172,6 +227,11 @@ fn row(known: &Record, engines: &[(String, String)], records: &[Record]) -> RowS
     let peer = best_of(&|i| Some(i) != home);
     let ratio =
         home_median.zip(peer).filter(|(_, (_, peer))| *peer > 0.0).map(|(ours, (_, peer))| ours / peer);
+    let verdict = match (home.map(|home| &cells[home]), peer.and_then(|(peer, _)| cells[peer].value()), ratio) {
+        (Some(Cell::Error(_)), Some(_), _) => Verdict::Lost,
+        (Some(Cell::Value(ours)), Some(peer), Some(ratio)) => verdict(ours, peer, ratio, known.better),
+        _ => Verdict::Unknown,
+    };
     let of_one =
         records.iter().rfind(|record| record.row == known.row && record.value.is_some()).unwrap_or(known);
     RowSummary {
@@ -190,7 +250,21 @@ fn row(known: &Record, engines: &[(String, String)], records: &[Record]) -> RowS
             .collect(),
         best: best_of(&|_| true).map(|(i, _)| i),
         ratio,
+        verdict,
+        runs: cells.iter().filter_map(Cell::value).map(|value| value.runs).min().unwrap_or(0),
         cells,
+    }
+}
+
+/// M3.
+fn verdict(ours: &Value, peer: &Value, ratio: f64, better: Better) -> Verdict {
+    let margin = [ours, peer].map(|value| value.spread().unwrap_or(SINGLE_RUN_MARGIN));
+    if ratio.max(1.0 / ratio) - 1.0 <= margin[0].max(margin[1]) {
+        Verdict::Neither
+    } else if (ratio < 1.0) == (better == Better::Lower) {
+        Verdict::Won
+    } else {
+        Verdict::Lost
     }
 }
 
@@ -219,18 +293,24 @@ fn cell<'a>(runs: impl Iterator<Item = &'a Record>) -> Cell {
 }
 
 fn totals(engine: &str, records: &[Record]) -> Totals {
-    let mut runs: BTreeMap<u32, (f64, f64, f64)> = BTreeMap::new();
-    for record in records.iter().filter(|record| record.engine == engine) {
-        let (peak, written, cpu) = runs.entry(record.run).or_default();
-        *peak = peak.max(record.usage.peak_rss_bytes as f64);
-        *written += record.usage.device_written_bytes as f64;
-        *cpu += record.usage.cpu_s;
+    let mut runs: BTreeMap<u32, Totals> = BTreeMap::new();
+    for record in records.iter().filter(|record| record.engine == engine && record.value.is_some()) {
+        let usage = &record.usage;
+        let run = runs.entry(record.run).or_default();
+        run.peak_anon_bytes = run.peak_anon_bytes.max(usage.peak_anon_bytes.max(usage.rss_anon_bytes) as f64);
+        run.file_bytes = run.file_bytes.max(usage.rss_file_bytes as f64);
+        run.device_written_bytes += usage.device_written_bytes as f64;
+        run.cpu_s += usage.cpu_s;
     }
-    let over_runs = |pick: fn(&(f64, f64, f64)) -> f64| median(&runs.values().map(pick).collect::<Vec<_>>());
+    let over_runs = |pick: fn(&Totals) -> f64| {
+        let figures: Vec<f64> = runs.values().map(pick).collect();
+        if figures.is_empty() { 0.0 } else { median(&figures) }
+    };
     Totals {
-        peak_rss_bytes: over_runs(|run| run.0),
-        device_written_bytes: over_runs(|run| run.1),
-        cpu_s: over_runs(|run| run.2),
+        peak_anon_bytes: over_runs(|run| run.peak_anon_bytes),
+        file_bytes: over_runs(|run| run.file_bytes),
+        device_written_bytes: over_runs(|run| run.device_written_bytes),
+        cpu_s: over_runs(|run| run.cpu_s),
     }
 }
 
@@ -306,6 +386,33 @@ pub(crate) mod tests {
         assert_eq!(row.cells[0].value().and_then(Value::spread), Some(2.0));
         assert_eq!((row.best, row.ratio), (Some(0), Some(0.5)));
         assert!((summary.totals[0].cpu_s - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn m3_what_the_spread_covers_is_neither_lost_nor_won() {
+        let verdict = |better, ours: &[f64], peer: &[f64]| {
+            let of = |engine: &'static str, values: &[f64]| -> Vec<Record> {
+                let runs = (1..).zip(values.iter().copied());
+                runs.map(|(run, value)| Record { better, ..record(engine, "r", run, Some(value)) }).collect()
+            };
+            let summary = Summary::new(&[of("esker", ours), of("lmdb", peer)].concat());
+            (summary.rows[0].verdict, summary.rows[0].runs)
+        };
+        for (ours, lower, higher) in [
+            (&[1.02][..], Verdict::Neither, Verdict::Neither),
+            (&[1.04], Verdict::Lost, Verdict::Won),
+            (&[0.96], Verdict::Won, Verdict::Lost),
+            (&[0.9, 1.1, 1.4], Verdict::Neither, Verdict::Neither),
+            (&[1.09, 1.1, 1.11], Verdict::Lost, Verdict::Won),
+        ] {
+            let peer = vec![1.0; ours.len()];
+            assert_eq!(verdict(Better::Lower, ours, &peer), (lower, ours.len()), "{ours:?}");
+            assert_eq!(verdict(Better::Higher, ours, &peer), (higher, ours.len()), "{ours:?}");
+        }
+        let alone = Summary::new(&[record("esker", "r", 1, Some(1.0))]);
+        assert_eq!(alone.rows[0].verdict, Verdict::Unknown);
+        let none = Summary::new(&[record("esker", "r", 1, None), record("lmdb", "r", 1, Some(1.0))]);
+        assert_eq!(none.rows[0].verdict, Verdict::Lost);
     }
 
     #[test]

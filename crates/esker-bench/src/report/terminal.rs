@@ -6,9 +6,10 @@ use std::fmt::Write as _;
 
 use crate::machine::Context;
 use crate::published;
-use crate::report::summary::{Cell, RowSummary, Summary};
-use crate::report::units::{bytes, known_bytes, seconds, show};
-use esker_bench_api::results::Better;
+use crate::report::summary::{Cell, RowSummary, Summary, Verdict};
+use crate::report::totals::TotalLines;
+use crate::report::turns;
+use crate::report::units::show;
 
 const BOLD: &str = "\x1b[1m";
 const GREEN: &str = "\x1b[32m";
@@ -23,22 +24,20 @@ pub(crate) fn table(summary: &Summary, context: &Context, styled: bool) -> Strin
     let mut lines = vec![header.into_iter().map(Text::plain).collect::<Vec<_>>()];
     lines.extend(summary.rows.iter().map(row));
     let rows_end = lines.len();
-    let mut total = |name: &str, value: &dyn Fn(usize) -> String| {
-        let cells = (0..summary.engines.len()).map(|i| Text::plain(value(i)));
-        lines.push(std::iter::once(Text::plain(name.to_owned())).chain(cells).collect());
-    };
-    total("peak memory", &|i| bytes(summary.totals[i].peak_rss_bytes));
-    total("written to the device", &|i| known_bytes(summary.totals[i].device_written_bytes));
-    total("processor, all rows", &|i| seconds(summary.totals[i].cpu_s));
+    let totals = TotalLines::of(summary);
+    lines.extend(totals.lines.into_iter().map(|(name, texts)| {
+        std::iter::once(name.to_owned()).chain(texts).map(Text::plain).collect()
+    }));
 
     let columns = summary.engines.len() + 2;
     let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(Text::len).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let rule = widths.iter().map(|width| "-".repeat(*width)).collect::<Vec<_>>().join("  ");
-    let mut out = format!(
-        "suite {}, scale {}, {} runs, median and spread\n",
-        summary.suite, summary.scale, summary.runs
-    );
+    let runs = match summary.runs {
+        1 => "1 run, no median".to_owned(),
+        runs => format!("{runs} runs, median and spread"),
+    };
+    let mut out = format!("suite {}, scale {}, {runs}\n", summary.suite, summary.scale);
     for (i, line) in lines.iter().enumerate() {
         if i == 1 || i == rows_end {
             let _infallible = writeln!(out, "{rule}");
@@ -47,7 +46,7 @@ pub(crate) fn table(summary: &Summary, context: &Context, styled: bool) -> Strin
         let cells: Vec<String> = cells.map(|(i, (text, width))| text.draw(*width, i == 0, styled)).collect();
         let _infallible = writeln!(out, "{}", cells.join("  ").trim_end());
     }
-    out + &notes(summary, context)
+    out + &notes(summary, &totals.notes, context)
 }
 
 fn row(row: &RowSummary) -> Vec<Text> {
@@ -62,17 +61,23 @@ fn row(row: &RowSummary) -> Vec<Text> {
     cells.push(row.ratio.map_or_else(
         || Text::plain("-".to_owned()),
         |ratio| {
-            let is_good = if row.better == Better::Lower { ratio <= 1.0 } else { ratio >= 1.0 };
-            Text { style: if is_good { GREEN } else { RED }, ..Text::plain(format!("{ratio:.2}")) }
+            let style = match row.verdict {
+                Verdict::Won => GREEN,
+                Verdict::Lost => RED,
+                Verdict::Neither | Verdict::Unknown => "",
+            };
+            Text { style, ..Text::plain(format!("{ratio:.2}")) }
         },
     ));
     cells
 }
 
-/// What stands below the table: syncs, failures, machine, versions, command.
-fn notes(summary: &Summary, context: &Context) -> String {
+/// What stands below the table: what the totals leave out, rows out of turn, failures, syncs, machine, versions, command.
+fn notes(summary: &Summary, of_totals: &[String], context: &Context) -> String {
     let mut out = String::from("\n");
     let mut say = |line: String| out.push_str(&(line + "\n"));
+    of_totals.iter().cloned().for_each(&mut say);
+    turns::apart_text(summary).into_iter().for_each(&mut say);
     for (failure, rows) in summary.failures() {
         say(format!("failed: {failure} ({})", rows.join(", ")));
     }

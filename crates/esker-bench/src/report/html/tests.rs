@@ -6,8 +6,14 @@ use std::process::Command;
 use super::*;
 use crate::machine::Machine;
 use crate::report::summary::tests::{record, record_over_time};
+use esker_bench_api::Isolation;
+use esker_bench_api::results::Record;
 
 fn example() -> String {
+    example_of(Vec::new())
+}
+
+fn example_of(engines: Vec<EngineContext>) -> String {
     let mut records = vec![
         record("esker", "bulk load", 1, Some(0.5)),
         record("lmdb", "bulk load", 1, Some(2.0)),
@@ -17,15 +23,64 @@ fn example() -> String {
         record("lmdb", "len()", 1, Some(1e-6)),
     ];
     records.extend(["esker", "lmdb"].map(|engine| record_over_time(engine, "H rand", 1)));
-    let context = Context {
+    page(&Summary::all(&records), &context(engines)).unwrap()
+}
+
+fn context(engines: Vec<EngineContext>) -> Context {
+    Context {
         machine: Machine::describe(&std::env::temp_dir()),
         device: String::new(),
         commit: "abc".to_owned(),
         started_unix_s: 0,
         command: "esker-bench run redb".to_owned(),
-        engines: Vec::new(),
+        engines,
+    }
+}
+
+fn engine(name: &str, isolation: Isolation) -> EngineContext {
+    EngineContext {
+        name: name.to_owned(),
+        version: "1.0".to_owned(),
+        isolation: isolation.name().to_owned(),
+        options: Vec::new(),
+        suites: vec!["redb".to_owned()],
+    }
+}
+
+/// The page with its engines in two classes.
+fn example_of_classes() -> String {
+    example_of(vec![engine("esker", Isolation::Snapshot), engine("lmdb", Isolation::Serializable)])
+}
+
+#[test]
+fn lines_of_each_class_stand_in_a_chart_of_their_own() {
+    let charts = example().matches("data-lines=\"2\"").count();
+    let page = example_of_classes();
+    assert_eq!(page.matches("data-lines=\"1\"").count(), 2 * charts);
+    assert!(!page.contains("data-lines=\"2\""), "no chart has both");
+    assert!(page.contains("over time (serializable)") && page.contains("over time (snapshot isolation)"));
+    assert_eq!(broken(&page), Vec::<String>::new());
+}
+
+#[test]
+fn syncs_that_were_not_counted_are_told_at_their_row() {
+    let page_of = |syncs_per_commit, commits| {
+        let of_row = record("esker", "individual writes", 1, Some(1.0));
+        let records = [Record { syncs_per_commit, commits, ..of_row }];
+        page(&Summary::all(&records), &context(Vec::new())).unwrap()
     };
-    page(&Summary::all(&records), &context).unwrap()
+    assert!(page_of(None, 1000).contains("syncs/commit not traced"));
+    assert!(page_of(Some(1.0), 1000).contains("syncs/commit 1.00"));
+    assert!(!page_of(None, 0).contains("syncs/commit"), "the row does not commit");
+}
+
+#[test]
+fn sets_of_options_say_which_suites_they_were_for() {
+    let other = EngineContext { suites: vec!["large".to_owned()], ..engine("esker", Isolation::Snapshot) };
+    let one = example_of(vec![engine("esker", Isolation::Snapshot)]);
+    let two = example_of(vec![engine("esker", Isolation::Snapshot), other]);
+    assert!(!one.contains("suites redb"));
+    assert!(two.contains("suites redb") && two.contains("suites large"));
 }
 
 #[test]
@@ -35,7 +90,10 @@ fn a_page_has_every_row_and_shows_failures() {
     assert_eq!(page.matches("<rect class").count(), 7);
     assert!(page.contains("<b>500 ms</b>") && page.contains("50.0 ms/op"));
     assert!(page.contains("it broke &lt;here&gt;") && !page.contains("<here>"));
-    assert!(page.contains("2 lost, 2 won"), "a row without a value is lost too");
+    assert!(page.contains("2 lost, 1 won, 1 neither"), "a row without a value is lost too");
+    assert!(page.contains("Runs: redb 1. "), "how many runs there were is told");
+    assert!(page.contains("not known of redb") && !page.contains("Engines took turns."), "no record has its time");
+    assert!(page.contains("no totals of esker: they lack rows that others have"));
     let (lost, won) = (page.find("<td>batch writes</td>").unwrap(), page.find("<td>bulk load</td>").unwrap());
     assert!(lost < won, "H1");
     for outside in ["src=", "href=", "@import", "url("] {
@@ -144,6 +202,7 @@ fn ht1_a_browser_finds_the_data_of_each_chart() {
     let dom = opened(&browser, &example());
     assert!(dom.contains(&format!("data-charts=\"{charts}\"")), "the script ran over all charts");
     assert!(dom.contains("data-broken=\"\""), "no chart lacks data");
+    assert!(opened(&browser, &example_of_classes()).contains("data-broken=\"\""), "nor does one of a class");
     for (n, canary) in canaries().iter().enumerate() {
         let dom = opened(&browser, canary);
         assert!(
