@@ -55,7 +55,7 @@ pub(super) fn draw(
             out,
             format_args!(
                 "<line class=\"limit\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{bottom:.1}\"/>\
-                 <text class=\"soft\" x=\"{LABEL}\" y=\"{y:.1}\">limit: {what}, {}</text>",
+                 <text class=\"soft\" x=\"0\" y=\"{y:.1}\">suite limits: {what}, {}</text>",
                 show(value, row.unit)
             ),
         );

@@ -66,7 +66,7 @@ pub(crate) fn page(summaries: &[Summary], context: &Context) -> Result<String, F
     let limits = Limits::find(summaries, context.machine.cores);
     if !limits.are_known() {
         out.push_str(
-            "<p class=\"soft\">The suite <code>limits</code> is not among these results: no chart shows what the machine allows.</p>",
+            "<p class=\"soft\">The suite <code>limits</code> is not among these results: no chart shows what the machine does without an engine.</p>",
         );
     }
     let looks = Looks::of(summaries);
@@ -122,8 +122,9 @@ fn suite(
     );
     table(out, summary);
     failures(out, summary);
-    out.push_str("<h3>Row by row</h3><p class=\"soft\">The thin line spans all runs; a dashed line is what the machine allows. \
-         Engines stand under what their transactions guarantee.</p><div class=\"charts\">");
+    out.push_str("<h3>Row by row</h3><p class=\"soft\">The thin line spans all runs; a dashed line is what suite limits measured \
+         without an engine, in a process of its own at another time, so a row may lie a little beyond it. Engines stand under what their \
+         transactions guarantee.</p><div class=\"charts\">");
     let classes = classes::classes(summary, context);
     summary.rows.iter().for_each(|row| bars::draw(out, row, summary, limits, &classes));
     out.push_str("</div><div class=\"times\">");

@@ -1,4 +1,4 @@
-//! What the machine allows, as lines in the charts of other suites: taken from the suite `limits` of the same report.
+//! What the machine does without an engine, as lines in the charts of other suites: taken from the suite `limits` of the same report.
 //!
 //! ```text
 //! commits that each sync     commits x one fdatasync (200 B or 4 KiB, preallocated), and the bytes themselves where they do not compress
@@ -7,8 +7,9 @@
 //! reads by n threads         reads x one dependent cache miss / as many threads as there are cores
 //! ```
 //!
-//! LM1. A limit is drawn only where the row cannot pass it: rows whose commits share syncs have none, nor have compressed bytes.
+//! LM1. A limit is drawn only where the row does that work at least: rows whose commits share syncs have none, nor have compressed bytes.
 //! LM2. All counts of a limit are of one record.
+//! LM3. It is a median (of syncs) or a mean of a process of its own at another time, and drawn under that name: a row may lie a little beyond it.
 
 use esker_bench_api::results::Unit;
 
@@ -81,7 +82,7 @@ impl Limits {
     fn commits(&self, suite: &str, row: &RowSummary) -> Option<(f64, &'static str)> {
         let is_small = row.user_written_bytes <= SMALL_BYTES * row.commits;
         let sync_s = self.sync_small_s.filter(|_| is_small).or(self.sync_page_s)?;
-        let syncs = (sync_s * row.commits as f64, "fdatasync alone");
+        let syncs = (sync_s * row.commits as f64, "median fdatasync");
         let random = self.write_rate.filter(|_| RANDOM_BYTES.contains(&suite));
         let bytes = random.map(|rate| (row.user_written_bytes as f64 / rate, "writing the bytes once"));
         match bytes {
@@ -170,8 +171,8 @@ mod tests {
             user_written_bytes,
             ..record("esker", name, 1, Some(9.0))
         };
-        close(limit(&limits, synced(1000, 174_000, "individual writes")), 1.0, "fdatasync alone");
-        close(limit(&limits, synced(100, 17_400_000, "batch writes")), 0.2, "fdatasync alone");
+        close(limit(&limits, synced(1000, 174_000, "individual writes")), 1.0, "median fdatasync");
+        close(limit(&limits, synced(100, 17_400_000, "batch writes")), 0.2, "median fdatasync");
         close(limit(&limits, synced(1, 174_000_000, "bulk load")), 1.74, "writing the bytes once");
         assert_eq!(limit(&limits, synced(1, 100, "bulk load")), None, "a single sync says nothing");
         let reads = |name: &str| Record { ops: 1000, ..record("esker", name, 1, Some(9.0)) };
@@ -210,6 +211,6 @@ mod tests {
             ..record(engine, "G sync", 1, value)
         };
         let summary = Summary::new(&[with("esker", Some(1.0), 1000, 950), with("lmdb", None, 1, 1)]);
-        close(limits().of(&summary.suite, &summary.rows[0]), 1000.0 / (950.0 * 2e-3), "fdatasync alone");
+        close(limits().of(&summary.suite, &summary.rows[0]), 1000.0 / (950.0 * 2e-3), "median fdatasync");
     }
 }

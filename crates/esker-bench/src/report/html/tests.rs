@@ -75,6 +75,18 @@ fn syncs_that_were_not_counted_are_told_at_their_row() {
 }
 
 #[test]
+fn lm3_a_line_says_that_it_was_measured_apart() {
+    let syncs = record("machine", "fdatasync, append 4 KiB, preallocated file", 1, Some(1e-3));
+    let of_row = record("esker", "individual writes", 1, Some(2.0));
+    let records = [
+        Record { suite: "limits".to_owned(), ..syncs },
+        Record { commits: 1000, user_written_bytes: 1 << 20, ..of_row },
+    ];
+    let page = page(&Summary::all(&records), &context(Vec::new())).unwrap();
+    assert!(page.contains("suite limits: median fdatasync, 1.00 s"), "{page}");
+}
+
+#[test]
 fn sets_of_options_say_which_suites_they_were_for() {
     let other = EngineContext { suites: vec!["large".to_owned()], ..engine("esker", Isolation::Snapshot) };
     let one = example_of(vec![engine("esker", Isolation::Snapshot)]);
