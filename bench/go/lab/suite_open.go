@@ -2,16 +2,20 @@ package lab
 
 // Suite open; crates/esker-bench/src/suites/open.rs says what it measures.
 //
-//	another process: load, drain, close                  -> open, first get                                   row: open clean
-//	another process: load, write more, wait to be killed -> open, first get, everything synced is there       row: open after kill
+//	another process: load, drain, close                  -> open, first get   row: open clean
+//	another process: load, write more, wait to be killed -> open, first get   row: open after kill
+//
+// After each row an untimed walk reads everything: what was closed or synced is there, byte for byte, and nothing that was not written.
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"time"
 
@@ -51,30 +55,73 @@ func (openSuite) Rows(string) []Row {
 
 func (openSuite) Run(engine Engine, scale string, group int, r *Recorder) error {
 	count := openItems(scale)
-	name, end := "open clean", endClose
+	name, end, written := "open clean", endClose, count
 	if group == 1 {
-		name, end = "open after kill", endKill
+		name, end, written = "open after kill", endKill, count+count/10
 	}
 	if err := writeElsewhere(engine, r.dir, count, end); err != nil {
 		return err
 	}
 	var store Store
 	err := r.row(name, func() (out outcome, err error) {
-		if store, out, err = openAndGet(engine, r.dir, count); err != nil || end == endClose {
-			return out, err
-		}
-		return out, withReader(store, func(reader Reader) error {
-			items, err := reader.Len()
-			if err == nil && (items < count || items > count+count/10) {
-				return wrong{fmt.Sprintf("%d items after the kill, %d were synced", items, count)}
-			}
-			return err
-		})
+		store, out, err = openAndGet(engine, r.dir, count)
+		return out, err
 	})
 	if err != nil || store == nil {
 		return err
 	}
-	return store.Close()
+	return errors.Join(r.check(openCheck(store, count, written)), store.Close())
+}
+
+// openCheck reads everything: the first kept items are all there, and nothing is that is not one of the first written, byte for byte.
+func openCheck(store Store, kept, written uint64) error {
+	type numbered struct {
+		key [generate.ItemKeyBytes]byte
+		i   uint64
+	}
+	items := generate.Items{Seed: openSeed}
+	left := make([]numbered, written)
+	for i := range left {
+		left[i].i = uint64(i)
+		items.Key(uint64(i), &left[i].key)
+	}
+	slices.SortFunc(left, func(a, b numbered) int { return bytes.Compare(a.key[:], b.key[:]) })
+	missing, wrongs := uint64(0), uint64(0)
+	pass := func(item numbered) {
+		if item.i < kept {
+			missing++
+		}
+	}
+	var expected [generate.ItemValueBytes]byte
+	return withReader(store, func(reader Reader) error {
+		seen, err := reader.Range(nil, ^uint64(0), func(key, value []byte) {
+			isRight := false
+			for len(left) > 0 && bytes.Compare(left[0].key[:], key) <= 0 {
+				if bytes.Equal(left[0].key[:], key) {
+					isRight = bytes.Equal(items.Value(left[0].i, &expected), value)
+				} else {
+					pass(left[0])
+				}
+				left = left[1:]
+			}
+			if !isRight {
+				wrongs++
+			}
+		})
+		if err != nil {
+			return err
+		}
+		for _, item := range left {
+			pass(item)
+		}
+		length, err := reader.Len()
+		return cmp.Or(
+			err,
+			expect("items that are missing", missing, 0),
+			expect("items that are not as they were written", wrongs, 0),
+			expect("number of items by len()", length, seen),
+		)
+	})
 }
 
 func openOptions() OpenOptions {

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -77,6 +79,28 @@ func TestCanaryAWrongValueFailsItsRow(t *testing.T) {
 			t.Errorf("%s, group %d: a flipped byte went unseen", suite.Name(), group)
 		}
 	})
+}
+
+// forgetful has lost the first item of a database that it opens again.
+type forgetful struct{ Memory }
+
+func (e forgetful) Open(dir string, options OpenOptions) (Store, error) {
+	store, err := e.Memory.Open(dir, options)
+	if memory := store.(*memoryStore); len(memory.values) > 0 {
+		delete(memory.values, slices.Min(slices.Collect(maps.Keys(memory.values))))
+		memory.sorted = nil
+	}
+	return store, err
+}
+
+func TestCanaryAnItemLostByOpeningFailsTheRow(t *testing.T) {
+	for group := range 2 {
+		for _, rec := range groupOf(t, openSuite{}, group, forgetful{}) {
+			if rec.Value != nil || rec.Error != "wrong answer: items that are missing: 1, not 0" {
+				t.Errorf("%s: %v %s", rec.Row, rec.Value, rec.Error)
+			}
+		}
+	}
 }
 
 // narrowStore takes no more than so many items in a transaction.

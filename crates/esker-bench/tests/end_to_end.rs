@@ -326,6 +326,22 @@ fn canary_a_wrong_value_and_a_lost_one_fail_rows_of_keyspaces() {
 }
 
 #[test]
+fn canary_an_item_lost_by_opening_fails_the_rows_that_open() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = ["run", "open", "--scale", "test", "--runs", "1", "--no-trace"];
+    let engines = ["--engine", "canary-drop", "--engine", "redb"];
+    let output = bench(&[&arguments[..], &engines[..]].concat(), out.path());
+    assert!(output.status.success(), "{output:?}");
+    let records = records(out.path());
+    for row in ["open clean", "open after kill"] {
+        let lost = find(&records, "canary-drop", row, 1);
+        assert!(lost["value"].is_null());
+        assert_eq!(lost["error"], "wrong answer: items that are missing: 1, not 0", "{lost}");
+        assert!(find(&records, "redb", row, 1)["error"].is_null());
+    }
+}
+
+#[test]
 fn canary_a_crash_and_a_hang_fail_their_rows_only() {
     let out = tempfile::tempdir().unwrap();
     let arguments = ["run", "--scale", "test", "--runs", "1", "--timeout", "2"];

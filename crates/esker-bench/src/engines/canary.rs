@@ -4,6 +4,7 @@
 //!   canary-crash   the same map, but the process aborts when it is compacted
 //!   canary-hang    the same map, but compaction never ends
 //!   canary-debt    the same map, but its background work never ends
+//!   canary-drop    redb, except that a database that is opened again has lost its first item
 //!
 //! They are hidden: `--engine` takes them, `list` and the default run do not show them.
 
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{RwLock, RwLockReadGuard};
 use std::time::Duration;
 
+use super::redb::Redb;
 use esker_bench_api::{Durability, Engine, EngineOption, Failure, OpenOptions, Reader, Store, Writer};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,7 @@ pub(crate) enum Canary {
     Crash,
     Hang,
     Debt,
+    Drop,
 }
 
 impl Engine for Canary {
@@ -30,6 +33,7 @@ impl Engine for Canary {
             Self::Crash => "canary-crash",
             Self::Hang => "canary-hang",
             Self::Debt => "canary-debt",
+            Self::Drop => "canary-drop",
         }
     }
 
@@ -45,9 +49,23 @@ impl Engine for Canary {
         true
     }
 
-    fn open(&self, _dir: &Path, _options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        if matches!(self, Self::Drop) {
+            return open_and_drop(dir, options);
+        }
         Ok(Box::new(CanaryStore { kind: *self, map: RwLock::default(), reads: AtomicU64::new(0) }))
     }
+}
+
+fn open_and_drop(dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    let is_there = std::fs::read_dir(dir).map_err(Failure::engine)?.next().is_some();
+    let store = Redb.open(dir, options)?;
+    if is_there {
+        let mut first = Vec::new();
+        store.reader()?.range(&[], 1, &mut |key, _| first.extend_from_slice(key))?;
+        store.write(&mut |writer| writer.remove(&first))?;
+    }
+    Ok(store)
 }
 
 fn wait_forever() -> ! {
@@ -86,7 +104,7 @@ impl Store for CanaryStore {
 
     fn compact(&mut self) -> Result<(), Failure> {
         match self.kind {
-            Canary::Wrong | Canary::Debt => Ok(()),
+            Canary::Wrong | Canary::Debt | Canary::Drop => Ok(()),
             Canary::Crash => std::process::abort(),
             Canary::Hang => wait_forever(),
         }

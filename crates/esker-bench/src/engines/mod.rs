@@ -42,6 +42,7 @@ pub(crate) static ENGINES: &[&dyn Engine] = &[
     &Canary::Crash,
     &Canary::Hang,
     &Canary::Debt,
+    &Canary::Drop,
 ];
 
 /// The engine of that name, hidden ones included.

@@ -1,9 +1,11 @@
 //! Suite `open`: how long opening takes, after a clean close and after the process was killed while it wrote.
 //!
 //! ```text
-//! another process: load, drain, close                 -> open, first get                                row: open clean
-//! another process: load, write more, wait to be killed -> open, first get, everything synced is there   row: open after kill
+//! another process: load, drain, close                 -> open, first get   row: open clean
+//! another process: load, write more, wait to be killed -> open, first get   row: open after kill
 //! ```
+//!
+//! After each row an untimed walk reads everything: what was closed or synced is there, byte for byte, and nothing that was not written.
 //!
 //! The process that opens has never used the engine: nothing of its code or of the data is in the processor's caches, the
 //! files are in the page cache.
@@ -14,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use clap::ValueEnum;
-use esker_bench_api::generate::items::Items;
+use esker_bench_api::generate::items::{Items, KEY_BYTES};
 use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
 
 use crate::child::die_with_the_runner;
@@ -83,23 +85,24 @@ impl Suite for OpenSuite {
         recorder: &mut Recorder,
     ) -> Result<(), Failure> {
         let (dir, count) = (recorder.dir().to_path_buf(), items(scale));
-        if group == 0 {
-            write_elsewhere(engine, &dir, count, End::Close)?;
-            return recorder.row("open clean", || open(engine, &dir, count).map(|(outcome, _)| outcome));
-        }
+        let (row, end, written) = match group {
+            0 => ("open clean", End::Close, count),
+            _ => ("open after kill", End::Kill, count + count / 10),
+        };
         let outlives_the_process = [Feature::SyncCommits, Feature::AsyncCommits];
-        if let [Some(why), Some(_)] = outlives_the_process.map(|feature| engine.cannot(feature)) {
-            return recorder.cannot("open after kill", why);
+        if let (End::Kill, [Some(why), Some(_)]) =
+            (end, outlives_the_process.map(|feature| engine.cannot(feature)))
+        {
+            return recorder.cannot(row, why);
         }
-        write_elsewhere(engine, &dir, count, End::Kill)?;
-        recorder.row("open after kill", || {
+        write_elsewhere(engine, &dir, count, end)?;
+        let mut opened = None;
+        recorder.row(row, || {
             let (outcome, store) = open(engine, &dir, count)?;
-            let len = store.reader()?.len()?;
-            if !(count..=count + count / 10).contains(&len) {
-                return Err(Failure::Wrong(format!("{len} items after the kill, {count} were synced")));
-            }
+            opened = Some(store);
             Ok(outcome)
-        })
+        })?;
+        opened.map_or(Ok(()), |store| recorder.check(|| check(&*store, count, written)))
     }
 }
 
@@ -143,6 +146,32 @@ fn open(engine: &dyn Engine, dir: &Path, count: u64) -> Result<(Outcome, Box<dyn
     let seconds = start.elapsed().as_secs_f64();
     expect("the first get is right", u64::from(got == items.value(i)), 1)?;
     Ok((Outcome { seconds: Some(seconds), ..Outcome::default() }, store))
+}
+
+/// Reads everything: the first `kept` items are all there, and nothing is that is not one of the first `written`, byte for byte.
+fn check(store: &dyn Store, kept: u64, written: u64) -> Result<(), Failure> {
+    let items = Items::new(SEED);
+    let mut expected: Vec<([u8; KEY_BYTES], u64)> = (0..written).map(|i| (items.key(i), i)).collect();
+    expected.sort_unstable();
+    let mut left = expected.iter().peekable();
+    let (mut missing, mut wrong) = (0, 0);
+    let mut reader = store.reader()?;
+    let seen = reader.range(&[], u64::MAX, &mut |key, value| {
+        let mut is_right = false;
+        while let Some((next, i)) = left.next_if(|(next, _)| next[..] <= *key) {
+            if next[..] == *key {
+                is_right = items.value(*i)[..] == *value;
+            } else {
+                missing += u64::from(*i < kept);
+            }
+        }
+        wrong += u64::from(!is_right);
+    })?;
+    missing += left.filter(|(_, i)| *i < kept).count() as u64;
+    expect("items that are missing", missing, 0)?;
+    expect("items that are not as they were written", wrong, 0)?;
+    expect("number of items by len()", reader.len()?, seen)?;
+    Ok(())
 }
 
 /// Runs [`write()`] in another process, to its end or until it says that it has written everything.
