@@ -103,6 +103,30 @@ func TestCanaryAnItemLostByOpeningFailsTheRow(t *testing.T) {
 	}
 }
 
+func TestObigstoreComparesEveryItem(t *testing.T) {
+	const keys = 30_000
+	store := &memoryStore{values: map[string][]byte{}}
+	for i := range uint64(keys) {
+		key := generate.ObigSequential(i)
+		store.values[string(key[:])] = generate.ObigValue(&key, make([]byte, obigValueBytes))
+	}
+	run := &obigRun{store: store}
+	verify := func(n uint64) error { return run.verify(keysBelow(n, generate.ObigSequential), obigValueBytes) }
+	if err := verify(keys); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []uint64{keys - 1, keys + 1} {
+		if err := verify(n); !errors.As(err, &wrong{}) {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+	key := generate.ObigSequential(1)
+	store.values[string(key[:])][obigValueBytes/2] ^= 1
+	if err := verify(keys); !errors.As(err, &wrong{}) {
+		t.Error(err)
+	}
+}
+
 // narrowStore takes no more than so many items in a transaction.
 type narrowStore struct {
 	*memoryStore

@@ -13,8 +13,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use esker_bench_api::generate::checksum::probe;
-use esker_bench_api::generate::obigstore::{Hotspots, random_key, sequential_key, value};
+use esker_bench_api::generate::checksum::{checksum, probe};
+use esker_bench_api::generate::obigstore::{Hotspots, Key, random_key, sequential_key, value};
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::results::Unit;
 use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
@@ -22,7 +22,7 @@ use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
 use crate::load::{KeySource, Load, Source, drive};
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
-use crate::suites::verify::expect;
+use crate::suites::verify::{expect, full_scan};
 use crate::suites::{Commits, Row, Suite};
 use crate::track::Track;
 
@@ -40,7 +40,6 @@ const BACKLOG_MAX: Duration = Duration::from_secs(1);
 const RANGE_KEYS: u64 = 512;
 const LOOK_UPS: u64 = 20;
 const READERS: u64 = 5;
-const VERIFIED: u64 = 10_000;
 /// Requests in flight, and writes in a request.
 const HOTSPOT_REQUESTS: (u64, u64) = (64, 20);
 const SEQUENTIAL_REQUESTS: (u64, u64) = (200, 16);
@@ -288,17 +287,18 @@ impl Run<'_> {
         })
     }
 
-    /// Some of the keys that a source gave are read again.
-    fn verify(&self, keys: impl Iterator<Item = [u8; 16]>, value_bytes: usize) -> Result<(), Failure> {
-        let mut reader = self.store.reader()?;
-        let mut expected = vec![0; value_bytes];
+    /// Reads everything: each of the new keys that a source gave is there with its value, and nothing else.
+    fn verify(&self, keys: impl Iterator<Item = Key>, value_bytes: usize) -> Result<(), Failure> {
+        let mut expected_value = vec![0; value_bytes];
+        let (mut count, mut expected) = (0, 0_u64);
         for key in keys {
-            value(&key, &mut expected);
-            let mut is_right = false;
-            reader.get(&key, &mut |got| is_right = got == expected)?;
-            expect("a value is as it was written", u64::from(is_right), 1)?;
+            value(&key, &mut expected_value);
+            expected = expected.wrapping_add(checksum(&key, &expected_value));
+            count += 1;
         }
-        Ok(())
+        let mut reader = self.store.reader()?;
+        expect("number of items by len()", reader.len()?, count)?;
+        full_scan(&mut *reader, count, expected)
     }
 
     fn hotspots(&self, name: &str, recorder: &mut Recorder) -> Result<(), Failure> {
@@ -313,8 +313,9 @@ impl Run<'_> {
         })?;
         recorder.drain(self.store)?;
         let mut again = hotspots();
-        let keys = (0..written.min(VERIFIED)).map(move |_| again.next_key().0);
-        recorder.check(|| self.verify(keys, VALUE_BYTES))
+        let keys = (0..written).map(move |_| again.next_key());
+        let new_keys = keys.filter(|(_, is_new)| *is_new).map(|(key, _)| key);
+        recorder.check(|| self.verify(new_keys, VALUE_BYTES))
     }
 
     fn sequential(&self, name: &str, recorder: &mut Recorder) -> Result<(), Failure> {
@@ -322,10 +323,7 @@ impl Run<'_> {
         recorder.row(name, || self.write(&mut source, self.load(SEQUENTIAL_REQUESTS)))?;
         recorder.drain(self.store)?;
         let keys = source.keys_given();
-        recorder.check(|| {
-            expect("number of items", self.store.reader()?.len()?, keys)?;
-            self.verify((0..keys).step_by((keys / VERIFIED).max(1) as usize).map(sequential_key), VALUE_BYTES)
-        })
+        recorder.check(|| self.verify((0..keys).map(sequential_key), VALUE_BYTES))
     }
 
     fn large(&self, recorder: &mut Recorder) -> Result<(), Failure> {
@@ -334,9 +332,7 @@ impl Run<'_> {
         recorder.row(LARGE, || self.write(&mut source, load))?;
         recorder.drain(self.store)?;
         let keys = source.keys_given();
-        recorder.check(|| {
-            self.verify((0..keys).step_by((keys / 1000).max(1) as usize).map(sequential_key), LARGE_BYTES)
-        })
+        recorder.check(|| self.verify((0..keys).map(sequential_key), LARGE_BYTES))
     }
 
     fn uniform(&self, recorder: &mut Recorder) -> Result<(), Failure> {
@@ -363,11 +359,7 @@ impl Run<'_> {
         })?;
         recorder.drain(self.store)?;
         let keys = limited.keys_given();
-        recorder.check(|| {
-            expect("number of items", self.store.reader()?.len()?, keys)?;
-            let some = (0..keys).step_by((keys / VERIFIED).max(1) as usize);
-            self.verify(some.map(|i| random_key(SEED, i)), VALUE_BYTES)
-        })
+        recorder.check(|| self.verify((0..keys).map(|i| random_key(SEED, i)), VALUE_BYTES))
     }
 
     fn reads(&self, recorder: &mut Recorder) -> Result<(), Failure> {
@@ -386,7 +378,7 @@ impl Run<'_> {
                 self.requests(READERS, LOOK_UPS, |rng| self.look_ups(rng, set))
             })?;
         }
-        Ok(())
+        recorder.check(|| self.verify((0..keys).map(sequential_key), VALUE_BYTES))
     }
 
     /// Runs requests on so many threads for the row's time; each counts as `keys` operations.
@@ -473,5 +465,40 @@ impl Run<'_> {
         });
         expect("sum of the values", sum, expected)?;
         Ok((from, to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_wrong_byte_or_one_item_more_or_less_among_thousands_is_found() {
+        const KEYS: u64 = 30_000;
+        let dir = tempfile::tempdir().unwrap();
+        let engine = crate::engines::find("redb").unwrap();
+        let store = engine.open(dir.path(), &OpenOptions::with_cache(1 << 24)).unwrap();
+        let put = |numbers: std::ops::Range<u64>, flipped: u8| {
+            let work = &mut |writer: &mut dyn esker_bench_api::Writer| {
+                let mut bytes = [0; VALUE_BYTES];
+                numbers.clone().map(sequential_key).try_for_each(|key| {
+                    value(&key, &mut bytes);
+                    bytes[VALUE_BYTES / 2] ^= flipped;
+                    writer.put(&key, &bytes)
+                })
+            };
+            store.write(work).unwrap();
+        };
+        let verify = |keys| {
+            let run = Run { store: &*store, counts: counts(Scale::Test), scale: Scale::Test, dir: dir.path() };
+            run.verify((0..keys).map(sequential_key), VALUE_BYTES)
+        };
+        put(0..KEYS, 0);
+        verify(KEYS).unwrap();
+        for keys in [KEYS - 1, KEYS + 1] {
+            assert!(matches!(verify(keys), Err(Failure::Wrong(_))), "{keys}");
+        }
+        put(1..2, 1);
+        assert!(matches!(verify(KEYS), Err(Failure::Wrong(_))));
     }
 }

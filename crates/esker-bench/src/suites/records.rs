@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use esker::Compression;
 use esker::{recordio, sstable};
-use esker_bench_api::generate::checksum::probe;
+use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::pool::Pool;
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::results::Unit;
@@ -23,7 +23,7 @@ use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::mixed::{Mix, Mixed};
-use crate::suites::verify::expect;
+use crate::suites::verify::{check_scan, expect};
 use crate::suites::{Commits, Row, Suite};
 use esker_bench_api::generate::distribution::Distribution;
 use esker_bench_api::generate::ycsb::YcsbRecords;
@@ -227,7 +227,9 @@ fn check_records(path: &Path, pool: &Pool, bytes: usize, count: u64) -> Result<(
     let mut reader = recordio::Reader::open(path).map_err(Failure::engine)?;
     let mut i = 0;
     while let Some(record) = reader.next().map_err(Failure::engine)? {
-        expect("a record", probe(record), probe(pool.value(i, bytes)))?;
+        if record != pool.value(i, bytes) {
+            return Err(Failure::Wrong(format!("record {i} is not as it was written")));
+        }
         i += 1;
     }
     expect("records in the file", i, count).map(|_| ())
@@ -262,6 +264,20 @@ fn table_read(dir: &Path, pool: &Pool, bytes: u64, recorder: &mut Recorder) -> R
         let note = if is_cold { "" } else { "the page cache could not be dropped" };
         let value = Some((count * (8 + VALUE_BYTES as u64)) as f64 / seconds);
         Ok(Outcome { value, ops: Some(count), note: note.to_owned(), ..Outcome::default() })
+    })?;
+    recorder.check(|| check_table(&path, pool, count))
+}
+
+fn check_table(path: &Path, pool: &Pool, count: u64) -> Result<(), Failure> {
+    let all = (0..count).map(|i| checksum(&table_key(i), pool.value(i, VALUE_BYTES)));
+    check_scan(count, all.fold(0, u64::wrapping_add), |visit| {
+        let mut seen = 0;
+        for entry in sstable::Reader::open(path).map_err(Failure::engine)?.iter() {
+            let (key, value) = entry.map_err(Failure::engine)?;
+            visit(&key, &value);
+            seen += 1;
+        }
+        Ok(seen)
     })
 }
 
@@ -299,9 +315,27 @@ fn flush(dir: &Path, pool: &Pool, mib: u64, recorder: &mut Recorder) -> Result<(
             ..Outcome::default()
         })
     })?;
-    recorder.check(|| expect("items", map.len().map_err(Failure::engine)?, count))?;
+    recorder.check(|| check_flushed(&map, pool, count))?;
     db.close().map_err(Failure::engine)?;
     std::fs::remove_dir_all(&dir).map_err(Failure::engine)
+}
+
+fn check_flushed(map: &esker::Keyspace, pool: &Pool, count: u64) -> Result<(), Failure> {
+    let mut rng = Rng::new(SEED);
+    let all = (0..count).map(|i| checksum(&rng.next_u64().to_be_bytes(), pool.value(i, VALUE_BYTES)));
+    let expected = all.fold(0, u64::wrapping_add);
+    expect("items by len()", map.len().map_err(Failure::engine)?, count)?;
+    check_scan(count, expected, |visit| {
+        let mut cursor = map.cursor().map_err(Failure::engine)?;
+        cursor.seek_first().map_err(Failure::engine)?;
+        let mut seen = 0;
+        while cursor.valid() {
+            visit(cursor.key(), cursor.value());
+            seen += 1;
+            cursor.next().map_err(Failure::engine)?;
+        }
+        Ok(seen)
+    })
 }
 
 /// The values are means of the latencies of single operations.
@@ -338,4 +372,53 @@ fn latencies(
         None => row([0, 0, 100, 0, 0], put, "update", recorder),
     }?;
     recorder.check(|| mixed.full_check())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The value of item `i`, the middle byte of the item numbered `wrong` flipped.
+    fn value(pool: &Pool, i: u64, wrong: Option<u64>) -> Vec<u8> {
+        let mut value = pool.value(i, VALUE_BYTES).to_vec();
+        value[VALUE_BYTES / 2] ^= u8::from(Some(i) == wrong);
+        value
+    }
+
+    #[test]
+    fn every_byte_of_records_tables_and_memtables_is_compared() {
+        const COUNT: u64 = 20;
+        let (dir, pool) = (tempfile::tempdir().unwrap(), Pool::new(SEED));
+        for wrong in [None, Some(0), Some(COUNT - 1)] {
+            let is_found = |check: Result<(), Failure>| {
+                assert_eq!(check.is_err(), wrong.is_some(), "{check:?}");
+                assert!(!matches!(check, Err(Failure::Engine(_))), "{check:?}");
+            };
+            let dir = dir.path().join(format!("{wrong:?}"));
+            std::fs::create_dir(&dir).unwrap();
+            let path = dir.join("records");
+            let mut writer = recordio::Writer::create(&path).unwrap();
+            for i in 0..COUNT {
+                writer.append(&value(&pool, i, wrong)).unwrap();
+            }
+            writer.finish().unwrap();
+            is_found(check_records(&path, &pool, VALUE_BYTES, COUNT));
+
+            let path = dir.join("table");
+            let mut writer = sstable::Writer::create(&path).unwrap();
+            (0..COUNT).for_each(|i| writer.put(&table_key(i), &value(&pool, i, wrong)).unwrap());
+            writer.finish().unwrap();
+            is_found(check_table(&path, &pool, COUNT));
+
+            let db = esker::Db::builder().open(dir.join("db")).unwrap();
+            let (map, mut rng) = (db.default_keyspace(), Rng::new(SEED));
+            for i in 0..COUNT {
+                let mut batch = db.batch();
+                batch.put(&map, rng.next_u64().to_be_bytes(), value(&pool, i, wrong)).unwrap();
+                batch.commit_with(esker::Durability::None).unwrap();
+            }
+            is_found(check_flushed(&map, &pool, COUNT));
+            db.close().unwrap();
+        }
+    }
 }
