@@ -280,6 +280,7 @@ func adapterIsCorrect(t *testing.T, engine lab.Engine) {
 
 	f.must(store.Drain())
 	f.must(store.Compact())
+	f.must(store.Reopen())
 	f.check()
 	f.put(f.live[0])
 	f.must(store.Close())

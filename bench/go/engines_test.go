@@ -3,6 +3,8 @@ package main
 // What an adapter does beside the interface: no sync of its own when a database is opened, and compactions that find what is in memory.
 
 import (
+	"math"
+	"runtime/debug"
 	"sync"
 	"testing"
 
@@ -41,6 +43,19 @@ func TestBboltOpensWithoutAWriteAndWaitsForNoMoreWritersThanThereAre(t *testing.
 		t.Error(writes, store.db.MaxBatchSize)
 	}
 	f.must(store.Close())
+}
+
+func TestPebbleHasItsBallastWhereTheLimitOfMemoryAllowsIt(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	defer func() { pebbleBallast = nil }()
+	for _, c := range []struct{ limit, bytes int }{{448 << 20, 0}, {3584 << 20, pebbleBallastBytes}, {math.MaxInt64, pebbleBallastBytes}} {
+		pebbleBallast = nil
+		debug.SetMemoryLimit(int64(c.limit))
+		takePebbleBallast()
+		if len(pebbleBallast) != c.bytes {
+			t.Errorf("limit %d: %d bytes", c.limit, len(pebbleBallast))
+		}
+	}
 }
 
 func TestBadgerCompactsWhatIsInMemory(t *testing.T) {

@@ -41,7 +41,7 @@ func (goleveldbEngine) Options() []lab.Option {
 		lab.Set("DisableSeeksCompaction", "true", "reads do not start merges: its main user sets it so", "go-ethereum, ethdb/leveldb, configureOptions; docs of opt.Options"),
 		lab.Set("batches", "MakeBatchWithConfig with no GrowLimit, used again", "one that is filled with a million items doubles, and is not copied every 3,000; small ones cost no allocation", "docs of BatchConfig; putRec in db_write.go takes its batch from a pool"),
 		lab.Set("async and nosync commits", "WriteOptions{Sync: false}, its default", "in the operating system when it returns", "docs of opt.WriteOptions"),
-		lab.Set("compaction", "CompactRange over everything, close, open", "its full compaction; replaced tables are removed minutes later, or by opening", "docs of DB.CompactRange; session_util.go, maxCachedTime"),
+		lab.Set("compaction", "CompactRange over everything; then close and open, not timed", "its full compaction; replaced tables are removed minutes later, or by opening", "docs of DB.CompactRange; session_util.go, maxCachedTime"),
 		lab.Set("keyspaces", "prefixes of keys: 4 bytes in front of each", "a database of LevelDB has one order", "docs of leveldb.DB"),
 	}
 }
@@ -123,10 +123,11 @@ func (s *goleveldbStore) Range(from []byte, limit uint64, visit func(key, value 
 }
 
 func (s *goleveldbStore) Compact() error {
-	if err := s.db.CompactRange(util.Range{}); err != nil {
-		return err
-	}
-	// It removes replaced tables minutes later, or when it opens.
+	return s.db.CompactRange(util.Range{})
+}
+
+// Reopen has replaced tables removed: goleveldb does so minutes later, or when it opens.
+func (s *goleveldbStore) Reopen() error {
 	if err := s.db.Close(); err != nil {
 		return err
 	}

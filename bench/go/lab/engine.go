@@ -96,6 +96,8 @@ type Store interface {
 	Get(key []byte, visit func(value []byte)) (bool, error)
 	Range(from []byte, limit uint64, visit func(key, value []byte)) (uint64, error)
 	Compact() error
+	// Reopen follows each Compact before anything else, and is not timed: see Store::reopen in engine.rs.
+	Reopen() error
 	Drain() error
 	Close() error
 }

@@ -41,6 +41,7 @@ type memoryStore struct {
 
 func (s *memoryStore) SetDurability(Durability) error { return nil }
 func (s *memoryStore) Compact() error                 { return nil }
+func (s *memoryStore) Reopen() error                  { return nil }
 func (s *memoryStore) Drain() error                   { return nil }
 func (s *memoryStore) Close() error                   { return nil }
 func (s *memoryStore) Len() (uint64, error)           { return uint64(len(s.values)), nil }

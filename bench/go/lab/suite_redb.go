@@ -339,7 +339,14 @@ func (run *redbRun) removalsAndCompaction(r *Recorder) error {
 	if err := check(); err != nil {
 		return err
 	}
-	err = r.row("compaction", func() (outcome, error) { return outcome{}, run.store.Compact() })
+	err = r.row("compaction", func() (outcome, error) {
+		start := time.Now()
+		if err := run.store.Compact(); err != nil {
+			return outcome{}, err
+		}
+		took := time.Since(start).Seconds()
+		return outcome{seconds: took}, run.store.Reopen()
+	})
 	if err := cmp.Or(err, r.drain(run.store)); err != nil {
 		return err
 	}

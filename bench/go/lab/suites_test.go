@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"esker.invalid/bench/generate"
 )
@@ -100,6 +101,40 @@ func TestCanaryAnItemLostByOpeningFailsTheRow(t *testing.T) {
 				t.Errorf("%s: %v %s", rec.Row, rec.Value, rec.Error)
 			}
 		}
+	}
+}
+
+// slow takes half a second to open a database again behind a compaction.
+type slow struct {
+	Memory
+	reopened *int
+}
+
+type slowStore struct {
+	*memoryStore
+	reopened *int
+}
+
+func (e slow) Open(dir string, options OpenOptions) (Store, error) {
+	store, err := e.Memory.Open(dir, options)
+	return slowStore{store.(*memoryStore), e.reopened}, err
+}
+
+func (s slowStore) Reopen() error {
+	*s.reopened++
+	time.Sleep(500 * time.Millisecond)
+	return nil
+}
+
+func TestOpeningBehindACompactionIsNotTimed(t *testing.T) {
+	reopened := 0
+	for _, rec := range groupOf(t, redbSuite{}, 0, slow{reopened: &reopened}) {
+		if rec.Row == "compaction" && (rec.Value == nil || *rec.Value > 0.25) {
+			t.Error(rec.Value, rec.Error)
+		}
+	}
+	if reopened != 1 {
+		t.Error(reopened)
 	}
 }
 

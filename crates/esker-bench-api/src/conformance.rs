@@ -188,6 +188,7 @@ pub fn check_engine(engine: &dyn Engine, dir: &Path) {
         store.drain().unwrap();
         if can(Feature::Compaction) {
             store.compact().unwrap();
+            store.reopen().unwrap();
         }
         check(&*store, &live);
         put_all(&*store, std::iter::once(0));

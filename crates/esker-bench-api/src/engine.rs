@@ -217,6 +217,12 @@ pub trait Store: Send + Sync {
     /// The engine's own best compaction, run to its end.
     fn compact(&mut self) -> Result<(), Failure>;
 
+    /// Follows each `compact` before anything else, and is not timed: closes and opens the database where an engine removes only then the files
+    /// that it replaced, or was opened otherwise for the compaction. Where closing or opening does a part of the work it belongs to `compact`.
+    fn reopen(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Waits until the engine owes no more background work (flushes, merges) than it would leave when idle.
     /// Engines that do everything within their calls have nothing to wait for.
     fn drain(&self) -> Result<(), Failure> {

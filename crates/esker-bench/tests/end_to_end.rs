@@ -295,6 +295,12 @@ fn canary_a_wrong_value_fails_its_row() {
     assert!(record["value"].is_null());
     assert!(record["error"].as_str().unwrap().starts_with("wrong answer: sum of the values"), "{record}");
     assert!(find(&records, "canary-wrong", "random range reads", 1)["error"].is_null(), "the run went on");
+    // Its reopening behind a compaction takes 500 ms, and is not timed.
+    let (compaction, size) = ("compaction", "size after bench");
+    let [compaction, size] = [compaction, size].map(|row| find(&records, "canary-wrong", row, 1));
+    assert!(compaction["value"].as_f64().unwrap() < 0.25, "{compaction}");
+    let begun = |record: &Value| record["started_unix_ms"].as_u64().unwrap();
+    assert!(begun(size) >= begun(compaction) + 500, "{size}");
     let nosync = find(&records, "canary-wrong", "nosync writes", 1);
     assert!(nosync["error"].as_str().unwrap().starts_with("not supported"), "{nosync}");
     let bulk = find(&records, "canary-wrong", "individual writes", 1);

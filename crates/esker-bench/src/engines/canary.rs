@@ -17,6 +17,8 @@ use std::time::Duration;
 use super::redb::Redb;
 use esker_bench_api::{Durability, Engine, EngineOption, Failure, OpenOptions, Reader, Store, Writer};
 
+const REOPENING: Duration = Duration::from_millis(500);
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Canary {
     Wrong,
@@ -108,6 +110,12 @@ impl Store for CanaryStore {
             Canary::Crash => std::process::abort(),
             Canary::Hang => wait_forever(),
         }
+    }
+
+    /// Slow, so that a suite that times it is found out.
+    fn reopen(&mut self) -> Result<(), Failure> {
+        std::thread::sleep(REOPENING);
+        Ok(())
     }
 
     fn drain(&self) -> Result<(), Failure> {

@@ -86,7 +86,7 @@ impl Engine for Fjall {
             },
             EngineOption {
                 option: "compaction",
-                value: "flush, Keyspace::major_compact, close and open",
+                value: "flush, Keyspace::major_compact; then close and open, not timed",
                 reason: "its full compaction, not a documented part of its interface yet; tables that were replaced go when it is opened next",
                 pointer: "fjall, src/keyspace/mod.rs",
             },
@@ -149,7 +149,7 @@ fn persist_mode(durability: Durability) -> Option<PersistMode> {
 struct FjallStore {
     dir: PathBuf,
     options: OpenOptions,
-    /// `None` only within `compact`, while it is opened anew.
+    /// `None` only within `reopen`.
     open: Option<Open>,
     durability: Durability,
 }
@@ -226,7 +226,11 @@ impl Store for FjallStore {
         open.map.inner().rotate_memtable_and_wait().map_err(Failure::engine)?;
         open.wait_for_background_work();
         open.map.inner().major_compact().map_err(Failure::engine)?;
-        open.db.persist(PersistMode::SyncData).map_err(Failure::engine)?;
+        open.db.persist(PersistMode::SyncData).map_err(Failure::engine)
+    }
+
+    /// Tables that were replaced go when the database is opened.
+    fn reopen(&mut self) -> Result<(), Failure> {
         self.open = None;
         self.open = Some(Open::new(&self.dir, &self.options)?);
         Ok(())

@@ -124,7 +124,7 @@ impl Engine for Libmdbx {
             EngineOption {
                 option: "compaction",
                 value: "mdbx_env_copy with MDBX_CP_COMPACT",
-                reason: "its only full compaction: copy, rename over the data file, reopen, as for LMDB",
+                reason: "its only full compaction: copy, rename over the data file, and reopen, which is a part of it and timed, as for LMDB",
                 pointer: "mdbx.h, mdbx_env_copy",
             },
             EngineOption {

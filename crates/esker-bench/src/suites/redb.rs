@@ -392,7 +392,13 @@ impl Run {
         let kept: Vec<u64> = order.skip(removals).take(c.items() as usize - removals).collect();
         recorder.size_row("size pre-compact")?;
         recorder.check(|| full_check(&mut *self.store.reader()?, self.items, kept.iter().copied()))?;
-        recorder.row("compaction", || self.store.compact().map(|()| Outcome::default()))?;
+        recorder.row("compaction", || {
+            let start = Instant::now();
+            self.store.compact()?;
+            let seconds = Some(start.elapsed().as_secs_f64());
+            self.store.reopen()?;
+            Ok(Outcome { seconds, ..Outcome::default() })
+        })?;
         recorder.drain(&*self.store)?;
         recorder.size_row("size after bench")?;
         recorder.check(|| full_check(&mut *self.store.reader()?, self.items, kept.iter().copied()))
