@@ -50,7 +50,7 @@ impl Engine for Esker {
             EngineOption {
                 option: "async commits",
                 value: "Durability::Buffered",
-                reason: "handed to the operating system, synced in the background",
+                reason: "handed to the operating system when it returns, synced in the background every 100 ms",
                 pointer: "docs of esker::Durability::Buffered",
             },
             EngineOption {

@@ -60,7 +60,8 @@ impl Engine for Redb {
             EngineOption {
                 option: "async commits",
                 value: "Durability::None, every 1,000th commit Durability::Immediate",
-                reason: "redb has no async mode: space is reused only after a durable commit, so one comes now and then",
+                reason: "redb has no async mode: space is reused only after a durable commit, so one comes now and then; until then the others are lost if the \
+                         process dies",
                 pointer: "rust-storage-bench as canopydb's page ran it",
             },
             EngineOption {

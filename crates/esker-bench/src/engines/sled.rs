@@ -66,7 +66,7 @@ impl Engine for Sled {
             EngineOption {
                 option: "async and nosync commits",
                 value: "flush_every_ms: 500, its default",
-                reason: "a background thread flushes; nothing waits",
+                reason: "a background thread flushes; nothing waits, and until then commits are in the process alone",
                 pointer: "docs of Config::flush_every_ms",
             },
             EngineOption {
