@@ -86,7 +86,8 @@ fn how_often(summaries: &[Summary]) -> String {
     let apart: Vec<String> = summaries.iter().filter_map(turns::apart_text).collect();
     let unknown: Vec<&str> =
         summaries.iter().filter(|summary| !summary.has_times).map(|summary| summary.suite.as_str()).collect();
-    let mut out = format!("Runs: {}. Values are medians over the runs; a single run is none.", runs.join(", "));
+    let runs = runs.join(", ");
+    let mut out = format!("Runs: {runs}. Values are medians over the runs; a single run is none.");
     if apart.is_empty() && unknown.is_empty() {
         out += " Engines took turns.";
     }

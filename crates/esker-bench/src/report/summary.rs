@@ -227,7 +227,8 @@ fn row(known: &Record, engines: &[(String, String)], records: &[Record]) -> RowS
     let peer = best_of(&|i| Some(i) != home);
     let ratio =
         home_median.zip(peer).filter(|(_, (_, peer))| *peer > 0.0).map(|(ours, (_, peer))| ours / peer);
-    let verdict = match (home.map(|home| &cells[home]), peer.and_then(|(peer, _)| cells[peer].value()), ratio) {
+    let (ours, best_peer) = (home.map(|home| &cells[home]), peer.and_then(|(peer, _)| cells[peer].value()));
+    let verdict = match (ours, best_peer, ratio) {
         (Some(Cell::Error(_)), Some(_), _) => Verdict::Lost,
         (Some(Cell::Value(ours)), Some(peer), Some(ratio)) => verdict(ours, peer, ratio, known.better),
         _ => Verdict::Unknown,

@@ -14,7 +14,7 @@ use esker_bench_api::results::Record;
 
 use crate::report::summary::Summary;
 use crate::scale::Scale;
-use crate::suites::{self, Suite as _};
+use crate::suites;
 
 /// Suite, scale, run, group.
 type Turn<'a> = (&'a str, &'a str, u32, usize);

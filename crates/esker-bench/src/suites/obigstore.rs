@@ -490,7 +490,8 @@ mod tests {
             store.write(work).unwrap();
         };
         let verify = |keys| {
-            let run = Run { store: &*store, counts: counts(Scale::Test), scale: Scale::Test, dir: dir.path() };
+            let (counts, scale) = (counts(Scale::Test), Scale::Test);
+            let run = Run { store: &*store, counts, scale, dir: dir.path() };
             run.verify((0..keys).map(sequential_key), VALUE_BYTES)
         };
         put(0..KEYS, 0);
