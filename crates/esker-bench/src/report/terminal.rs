@@ -25,9 +25,12 @@ pub(crate) fn table(summary: &Summary, context: &Context, styled: bool) -> Strin
     lines.extend(summary.rows.iter().map(row));
     let rows_end = lines.len();
     let totals = TotalLines::of(summary);
-    lines.extend(totals.lines.into_iter().map(|(name, texts)| {
-        std::iter::once(name.to_owned()).chain(texts).map(Text::plain).collect()
-    }));
+    lines.extend(
+        totals
+            .lines
+            .into_iter()
+            .map(|(name, texts)| std::iter::once(name.to_owned()).chain(texts).map(Text::plain).collect()),
+    );
 
     let columns = summary.engines.len() + 2;
     let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(Text::len).max();

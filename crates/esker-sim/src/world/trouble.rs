@@ -158,7 +158,7 @@ fn may_show_as(call: &Fired, error: &Error) -> bool {
     let lacks_space = call.action == FaultAction::NoSpace;
     match error {
         Error::NoSpace { .. } => lacks_space,
-        Error::Io { source, .. } => !lacks_space && source.to_string().contains(" fault ("),
+        Error::Io { source, .. } => !lacks_space && !is_misread(call) && source.to_string().contains(" fault ("),
         Error::Poisoned(cause) => stops_log(call) && may_show_as(call, cause),
         Error::Corrupt { .. } | Error::UnsupportedVersion { .. } => is_misread(call),
         _ => false,
