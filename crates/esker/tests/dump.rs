@@ -63,10 +63,9 @@ fn u2_a_directory_is_damage_only_in_the_place_of_a_file() {
 fn u3_a_changed_byte_of_a_text_with_a_checksum_is_damage() {
     let golden = Golden::flushed();
     for name in ["CURRENT", "OPTIONS"] {
-        let bytes = golden.read(name);
-        for at in 0..bytes.len() {
+        for (at, byte) in golden.read(name).iter().enumerate() {
             let fs = golden.copy();
-            overwrite(&fs, name, at, &[bytes[at] ^ 1]);
+            overwrite(&fs, name, at, &[byte ^ 1]);
             assert_eq!(dump(Arc::new(fs), dir()).unwrap().1, [name], "U3: byte {at}");
         }
     }

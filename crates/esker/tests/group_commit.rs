@@ -133,7 +133,7 @@ fn gr2_counts_are_exact_after_a_group_that_clears_and_conflicts() {
         let expected = |i| if i == 3 { "Err(Conflict)" } else { "Ok(())" };
         let is_expected = outcomes.iter().enumerate().all(|(i, o)| format!("{o:?}") == expected(i));
         let is_one_group = faults.count(OpKind::SyncData) == syncs + 2;
-        let counted = cleared.iter().keys().map(|key| key.unwrap()).count() as u64;
+        let counted = cleared.iter().keys().collect::<Result<Vec<_>>>().unwrap().len() as u64;
         assert_eq!(cleared.len().unwrap(), counted, "GR2: {outcomes:?}");
         dump_sound(&db).unwrap();
         if is_expected && is_one_group {

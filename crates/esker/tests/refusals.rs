@@ -67,9 +67,9 @@ fn rf2_whatever_is_damaged_the_message_says_what_helps() {
     for name in [manifest, "CURRENT"] {
         let bytes = golden.read(name);
         let mut refused = 0;
-        for at in 0..bytes.len() {
+        for (at, byte) in bytes.iter().enumerate() {
             let fs = golden.copy();
-            overwrite(&fs, name, at, &[!bytes[at]]);
+            overwrite(&fs, name, at, &[!byte]);
             // A damaged end of a manifest may be one that never counted.
             if let Err(error) = builder(&fs).open(dir()) {
                 assert_helpful(&format!("{name}, byte {at}"), &error);

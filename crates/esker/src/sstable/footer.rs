@@ -58,6 +58,9 @@ impl From<DecodeError> for FooterError {
     }
 }
 
+/// Offset and length of each part.
+type Parts = [(u64, u64); 4];
+
 impl Footer {
     pub(super) fn encode(&self) -> [u8; FOOTER_BYTES] {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
@@ -122,14 +125,14 @@ impl Footer {
     }
 
     /// Offset and length of each part: versions 1 and 2.
-    fn decode_offsets(bytes: &[u8]) -> Decoded<[(u64, u64); 4]> {
+    fn decode_offsets(bytes: &[u8]) -> Decoded<Parts> {
         let mut reader = ByteReader::new(bytes);
         let mut part = || -> Decoded<(u64, u64)> { Ok((reader.u64()?, reader.u64()?)) };
         Ok([part()?, part()?, part()?, part()?])
     }
 
     /// The same from the offset of the first and the lengths of all, the salt, and the newest commit.
-    fn decode_lengths(bytes: &[u8], version: u32) -> Decoded<([(u64, u64); 4], Salt, Option<SeqNo>)> {
+    fn decode_lengths(bytes: &[u8], version: u32) -> Decoded<(Parts, Salt, Option<SeqNo>)> {
         let mut reader = ByteReader::new(&bytes[..VERSION_AT]);
         let mut start = reader.u64()?;
         let mut part = || -> Decoded<(u64, u64)> {
