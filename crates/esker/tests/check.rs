@@ -104,6 +104,21 @@ fn k2_tables_that_prove_a_lost_end_are_told_beside_other_damage_and_not_called_l
 }
 
 #[test]
+fn k2_an_unnamed_table_that_cannot_be_read_is_told_beside_other_damage() {
+    let golden = Golden::flushed();
+    let fs = golden.copy();
+    let table = golden.named(".sst").next().unwrap();
+    common::damage::overwrite(&fs, table, 20, &[!golden.read(table)[20]]);
+    fs.create_dir_all(&dir().join("000099.sst")).unwrap();
+    let report = simulated(Arc::new(fs.clone())).check_offline(dir()).unwrap();
+    for name in [&**table, "000099.sst"] {
+        assert!(report.problems.iter().any(|problem| problem.contains(name)), "{name}: {report:#?}");
+    }
+    assert!(!report.notes.iter().any(|note| note.contains("000099.sst")), "{report:#?}");
+    assert!(simulated(Arc::new(fs)).open(dir()).is_err(), "what it holds is not known");
+}
+
+#[test]
 fn k2_a_database_that_was_never_finished_is_none_and_one_without_current_is_damaged() {
     let fs = MemFs::new();
     let builder = || simulated(Arc::new(fs.clone()));

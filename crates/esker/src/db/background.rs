@@ -105,6 +105,12 @@ impl Signal {
         !state.stop
     }
 
+    /// Waits this long, or until a flush has succeeded, whoever made it.
+    fn pause_flushing(&self, timeout: Duration) {
+        let mut state = self.state.lock();
+        self.stopped.wait_while_for(&mut state, |state| !state.stop && state.failure.is_some(), timeout);
+    }
+
     /// A thread has panicked (BG2).
     fn die(&self, cause: Arc<Error>) {
         self.state.lock().dead.get_or_insert(cause);
@@ -119,12 +125,17 @@ impl Signal {
     }
 
     /// Notes the end of a flush.
-    fn note(&self, outcome: Result<(), Arc<Error>>) {
+    pub(super) fn note(&self, outcome: Result<(), Arc<Error>>) {
         let mut state = self.state.lock();
         state.steps += 1;
+        let was_failing = state.failure.is_some();
         state.failure = outcome.err();
+        let is_over = was_failing && state.failure.is_none();
         drop(state);
         self.progress.notify_all();
+        if is_over {
+            self.stopped.notify_all();
+        }
     }
 
     /// Waits until `ready` holds, which a step brings about; fails when steps fail.
@@ -194,16 +205,11 @@ impl Core {
             self.view.reclaim();
             // The writer makes a segment itself if none is ready.
             self.note_error(self.wal_pool.prepare_step());
-            self.pause_after(is_failed, &mut pause);
-        }
-    }
-
-    /// After a failure waits longer than the last time (BG1): writers wake the threads with each commit while there is anything to flush.
-    fn pause_after(&self, is_failed: bool, pause: &mut Duration) {
-        *pause = if is_failed { (*pause * 2).min(PAUSE_MAX) } else { TICK };
-        if is_failed {
-            // Whether it is time to end the loop looks for itself.
-            let _ = self.signal.pause(*pause);
+            // Longer than the last time (BG1): writers wake the threads with each commit while there is anything to flush.
+            pause = if is_failed { (pause * 2).min(PAUSE_MAX) } else { TICK };
+            if is_failed {
+                self.signal.pause_flushing(pause);
+            }
         }
     }
 
@@ -230,7 +236,10 @@ impl Core {
                     Err(_) => break true,
                 }
             };
-            self.pause_after(is_failed, &mut pause);
+            pause = if is_failed { (pause * 2).min(PAUSE_MAX) } else { TICK };
+            if is_failed && !self.signal.pause(pause) {
+                return;
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! UT1. The log is durable up to a table's newest commit before the table is written, and is released only once a durable edit names
 //!      the table: what an honest crash leaves holds no commit that neither manifest nor log knows. The newest commit is the one that
 //!      the table tells of (OU4), which a merge does not forget.
-//! UT2. Nothing is known of a table of a newer format: it is not removed either.
+//! UT2. Nothing is known of a table of a newer format, nor of one that cannot be read: neither is removed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,8 +15,8 @@ use crate::manifest::file_name::{FileKind, parse, table_path};
 use crate::sstable::stated_newest_commit;
 use crate::types::{Error, FileId, Result, SeqNo};
 
-/// The unnamed tables that are no leftovers, each with what is wrong: it holds commits newer than `known` (UT1), or is of a newer format
-/// (UT2). A table that does not say what it holds is not among them: it was never finished.
+/// The unnamed tables that are no leftovers, each with what is wrong: it holds commits newer than `known` (UT1), or nothing is known
+/// of it (UT2). A table that does not say what it holds is not among them: it was never finished.
 pub(super) fn needed(
     env: &Env,
     dir: &Path,
@@ -37,14 +37,13 @@ pub(super) fn needed(
                 found.push((id, Error::corrupt("table", &path, 0, detail(newest, known))));
             }
             Ok(_) => {}
-            Err(error @ Error::UnsupportedVersion { .. }) => found.push((id, error)),
-            Err(error) => return Err(error),
+            Err(error) => found.push((id, error)),
         }
     }
     Ok(found)
 }
 
-/// Refuses a database whose manifest and log end before a table does (UT1), or that has a table of a newer format (UT2).
+/// Refuses a database whose manifest and log end before a table does (UT1), or that has a table of which nothing is known (UT2).
 pub(super) fn refuse_needed(env: &Env, dir: &Path, named: &[AddedTable], known: SeqNo) -> Result<()> {
     needed(env, dir, named, known)?.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }

@@ -402,7 +402,7 @@ impl Salvage<'_> {
                 let detail = "the segment is of the log of another database: it is left out";
                 self.lost(Error::corrupt("WAL segment header", path, 0, detail), 0);
             }
-            Ok(header) => self.known_id = self.known_id.or(Some(header.database_id)),
+            Ok(header) => self.known_id = self.known_id.or(Some(header.database_id).filter(|id| *id != 0)),
             // Written by a newer version: what it means is not ours to guess.
             Err(error @ Error::UnsupportedVersion { .. }) => {
                 self.failed.get_or_insert(error);
