@@ -16,6 +16,7 @@ mod clock;
 mod fault;
 mod fs;
 mod mem;
+mod pages;
 mod random;
 mod read;
 #[expect(
@@ -32,8 +33,9 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use fault::{FaultAction, FaultFs, FaultRule, Fired, OpKind};
 pub use fs::{File, FileLock, Fs, FsRef, LockError, Mapping, OpenOptions};
 pub use mem::{BrokenSync, MemFs};
+pub use pages::{PageBuf, observe_page_bufs};
 pub use random::{Random, SeededRandom, SystemRandom};
-pub use read::read_range;
+pub use read::{read_range, read_range_into};
 pub use real::RealFs;
 pub use threads::{SystemThreads, ThreadHandle, Threads, panic_text};
 pub use writer::AppendWriter;

@@ -12,14 +12,19 @@ use crate::{AlignedBuf, File};
 ///
 /// Allocates `len` bytes before reading: a length that came from a disk must have been checked.
 pub fn read_range(file: &dyn File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    read_range_into(file, offset, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Fills `bytes` with what stands at `offset`, like [`read_range`].
+pub fn read_range_into(file: &dyn File, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
     if !file.is_direct() {
-        let mut bytes = vec![0; len];
-        file.read_exact_at(&mut bytes, offset)?;
-        return Ok(bytes);
+        return file.read_exact_at(bytes, offset);
     }
     let start = offset / AlignedBuf::ALIGN as u64 * AlignedBuf::ALIGN as u64;
     let lead = (offset - start) as usize;
-    let end = lead.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
+    let end = lead.checked_add(bytes.len()).ok_or(io::ErrorKind::InvalidInput)?;
     let mut window = AlignedBuf::zeroed(end);
     let mut have = 0;
     while have < end {
@@ -32,5 +37,6 @@ pub fn read_range(file: &dyn File, offset: u64, len: usize) -> io::Result<Vec<u8
             Err(e) => return Err(e),
         }
     }
-    Ok(window[lead..end].to_vec())
+    bytes.copy_from_slice(&window[lead..end]);
+    Ok(())
 }

@@ -27,12 +27,13 @@ const UNSAFE_PARTS: &[&str] = &[
     "txn::snapshots",
     // In esker-env.
     "aligned::",
+    "pages::",
     "fs::tests",
 ];
 
 /// Those of them that valgrind finishes in minutes.
 const VALGRIND_PARTS: &[&str] =
-    &["memtable::", "sstable::block", "read::view_cell", "types::value", "aligned::"];
+    &["memtable::", "sstable::block", "read::view_cell", "types::value", "aligned::", "pages::"];
 
 /// Those of them that an interpreter finishes in minutes.
 const MIRI_PARTS: &[&str] = &[
@@ -43,6 +44,7 @@ const MIRI_PARTS: &[&str] = &[
     "read::view_cell",
     "types::value",
     "aligned::",
+    "pages::",
 ];
 
 /// The crates that have such parts.
@@ -124,7 +126,8 @@ fn recipe(kind: &str, long: bool) -> Result<Recipe, String> {
         },
         "address" => Recipe {
             name: "address",
-            rustflags: "-Zsanitizer=address",
+            // It sees who passes the end of a buffer if each has its own memory.
+            rustflags: "-Zsanitizer=address --cfg esker_plain_pages",
             // Epochs give their last garbage to nobody when the process ends.
             env: &[("ASAN_OPTIONS", "detect_leaks=0")],
             args: {
@@ -136,7 +139,7 @@ fn recipe(kind: &str, long: bool) -> Result<Recipe, String> {
         },
         "thread" => Recipe {
             name: "thread",
-            rustflags: "-Zsanitizer=thread",
+            rustflags: "-Zsanitizer=thread --cfg esker_plain_pages",
             env: &[],
             args: {
                 let build = ["+nightly", "test", "-Zbuild-std", "--target", TARGET];

@@ -122,6 +122,25 @@ fn sl2_two_hands_take_a_block_out_once() {
 }
 
 #[test]
+fn sl2_a_hand_and_an_owner_that_goes_take_a_block_out_once() {
+    model(|| {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let slot = Arc::new(Slot::<Block>::empty());
+        let epoch = Epoch::default();
+        assert!(slot.insert(Block::new(1, &dropped), std::ptr::null(), false));
+        let hand = {
+            let (slot, epoch) = (slot.clone(), epoch.clone());
+            loom::thread::spawn(move || slot.tick(&epoch, |block| u64::from(block.read())).unwrap_or(0))
+        };
+        // SAFETY: nobody has loaded the block.
+        let own = unsafe { slot.take() }.map_or(0, |block| u64::from(block.read()));
+        assert_eq!(own + hand.join().unwrap(), 1, "BC1: its size is counted out once");
+        epoch.end();
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
 #[should_panic(expected = "Causality violation")]
 fn canary_sl1_a_block_without_release_is_found() {
     let _broken = Broken::new(Fault::BlockNotReleased);

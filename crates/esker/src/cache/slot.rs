@@ -7,7 +7,7 @@
 //!
 //! SL1. A pointer in a slot came from `Arc::into_raw` and owns one count of that Arc.
 //! SL2. A pointer is taken out of a slot by one thread (swap), which gives up its count only after every epoch pinned
-//!      at that time has ended (`defer`). So a block loaded under a pin lives, with a count of at least one, until the
+//!      at that time has ended (`defer`), unless there are no readers any more (`take`). So a block loaded under a pin lives, with a count of at least one, until the
 //!      unpin.
 //! SL3. The lowest bit of the pointer is the access bit of the clock; it says nothing about the block. It is written
 //!      only when clear, so that readers of hot blocks share the cache line without writing to it.
@@ -161,6 +161,17 @@ impl<T: Send + Sync + 'static> Slot<T> {
         // SAFETY: SL1 and SL2: the count is given up once, after all present pins; T is Send.
         unsafe { pin.defer(move || drop(Arc::from_raw(tagged.cast_const()))) };
         Some(bytes)
+    }
+
+    /// Takes the block out for good.
+    ///
+    /// # Safety
+    /// No [`Pinned`] of this slot is left, and none is made any more. Hands may still pass.
+    pub(super) unsafe fn take(&self) -> Option<Arc<T>> {
+        let pointer = untagged(self.pointer.swap(ptr::null_mut(), Ordering::AcqRel));
+        // SAFETY: SL1, and the swap made this thread the one that took it out (SL2). There are no readers to wait for, and a hand looks at
+        // a block only after it has taken it out itself.
+        NonNull::new(pointer).map(|pointer| unsafe { Arc::from_raw(pointer.as_ptr().cast_const()) })
     }
 }
 

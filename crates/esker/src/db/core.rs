@@ -221,8 +221,9 @@ impl Handle {
                 core.pipeline.close().map(|()| core.note_end_of_log())
             }
         };
-        // The files of tables that were replaced last: the directory is to be free for its owner to unmount or delete.
-        core.view.reclaim();
+        // The files of tables that were replaced last: the directory is to be free for its owner to unmount or delete. And the memory of
+        // their blocks, and of flushed memtables, before the next database wants as much.
+        core.view.reclaim_all();
         *core.lock.lock() = None;
         failure.map_or(closed, Err)
     }

@@ -93,14 +93,21 @@ impl Compression {
     /// The original bytes, which must be exactly `raw_len` long. The caller has checked that `raw_len` is a
     /// size it is ready to allocate (C1).
     pub(crate) fn decompress(self, input: &[u8], raw_len: usize) -> Decoded<Vec<u8>> {
-        let wrong = |detail: String| DecodeError::new(0, format!("{} data: {detail}", self.name()));
         let mut out = vec![0; raw_len];
+        self.decompress_into(input, &mut out)?;
+        Ok(out)
+    }
+
+    /// Fills `out` with the original bytes, which must be exactly as many.
+    pub(crate) fn decompress_into(self, input: &[u8], out: &mut [u8]) -> Decoded<()> {
+        let raw_len = out.len();
+        let wrong = |detail: String| DecodeError::new(0, format!("{} data: {detail}", self.name()));
         match self {
             Compression::None if input.len() == raw_len => out.copy_from_slice(input),
             Compression::None => return Err(wrong(format!("{} bytes, {raw_len} expected", input.len()))),
             Compression::Gzip => {
                 let mut decoder = flate2::read::GzDecoder::new(input);
-                decoder.read_exact(&mut out).map_err(|e| wrong(e.to_string()))?;
+                decoder.read_exact(out).map_err(|e| wrong(e.to_string()))?;
                 if decoder.read(&mut [0]).map_err(|e| wrong(e.to_string()))? != 0 {
                     return Err(wrong(format!("more than the expected {raw_len} bytes")));
                 }
@@ -110,23 +117,23 @@ impl Compression {
                 if len != raw_len {
                     return Err(wrong(format!("{len} bytes, {raw_len} expected")));
                 }
-                snap::raw::Decoder::new().decompress(input, &mut out).map_err(|e| wrong(e.to_string()))?;
+                snap::raw::Decoder::new().decompress(input, out).map_err(|e| wrong(e.to_string()))?;
             }
             Compression::Lz4 => {
                 let len =
-                    lz4_flex::block::decompress_into(input, &mut out).map_err(|e| wrong(e.to_string()))?;
+                    lz4_flex::block::decompress_into(input, out).map_err(|e| wrong(e.to_string()))?;
                 if len != raw_len {
                     return Err(wrong(format!("{len} bytes, {raw_len} expected")));
                 }
             }
             Compression::Zstd => {
-                let len = zstd_codec::decompress(input, &mut out).map_err(|e| wrong(e.to_string()))?;
+                let len = zstd_codec::decompress(input, out).map_err(|e| wrong(e.to_string()))?;
                 if len != raw_len {
                     return Err(wrong(format!("{len} bytes, {raw_len} expected")));
                 }
             }
         }
-        Ok(out)
+        Ok(())
     }
 }
 

@@ -4,35 +4,30 @@
 //!   Bump::alloc --> [chunk 64 KiB][128 KiB] ... [4 MiB][4 MiB]   + a chunk for each very large record
 //! ```
 //!
+//! Chunks are buffers of the operating system's pages: what a memtable held is not kept by an allocator when it has gone.
+//!
 //! A1. What was handed out stays at its address, untouched by the arena, until the arena is dropped.
 //! A2. No two allocations overlap.
 #![expect(unsafe_code, reason = "hands out raw memory")]
 
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
+
+use esker_env::PageBuf;
 
 /// The first chunk is small, so that a tiny database stays tiny.
 const CHUNK_BYTES_MIN: usize = 64 << 10;
 const CHUNK_BYTES_MAX: usize = 4 << 20;
-const CHUNK_ALIGN: usize = 64;
+const CHUNK_ALIGN: usize = PageBuf::ALIGN;
 
 /// Owns the chunks.
 #[derive(Default)]
 pub(super) struct Arena {
-    chunks: Mutex<Vec<Chunk>>,
+    chunks: Mutex<Vec<PageBuf>>,
     /// A statistic: Relaxed, it protects nothing.
     used: AtomicUsize,
 }
-
-struct Chunk {
-    base: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: a chunk is memory owned by the arena; it has no ties to a thread.
-unsafe impl Send for Chunk {}
 
 impl Arena {
     /// Bytes handed out.
@@ -41,20 +36,10 @@ impl Arena {
     }
 
     fn add_chunk(&self, size: usize) -> NonNull<u8> {
-        let layout = Layout::from_size_align(size, CHUNK_ALIGN).expect("a key and a value fit in memory");
-        // SAFETY: the size is not zero: every caller asks for at least CHUNK_BYTES_MIN or a record.
-        let base = NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
-        self.chunks.lock().push(Chunk { base, layout });
+        let mut chunk = PageBuf::new(size);
+        let base = chunk.as_non_null();
+        self.chunks.lock().push(chunk);
         base
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        for chunk in self.chunks.get_mut() {
-            // SAFETY: the chunk was allocated with this layout, once; nothing that points into it outlives the arena.
-            unsafe { dealloc(chunk.base.as_ptr(), chunk.layout) };
-        }
     }
 }
 
@@ -137,6 +122,6 @@ mod tests {
     fn the_first_chunk_is_small() {
         let arena = Arena::default();
         Bump::new().alloc(&arena, 100, 8);
-        assert_eq!(arena.chunks.lock()[0].layout.size(), CHUNK_BYTES_MIN);
+        assert_eq!(arena.chunks.lock()[0].len(), CHUNK_BYTES_MIN);
     }
 }

@@ -73,7 +73,16 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
     /// Without it they would wait for later replacements.
     pub fn reclaim(&self) {
         // Garbage is freed two epochs after it was made; each flush tries to advance by one.
-        for _ in 0..4 {
+        Self::flush_garbage(4);
+    }
+
+    /// The same behind all other garbage that waits, such as evicted blocks: a flush frees but a few hundred of them.
+    pub fn reclaim_all(&self) {
+        Self::flush_garbage(1000);
+    }
+
+    fn flush_garbage(times: u32) {
+        for _ in 0..times {
             crossbeam_epoch::pin().flush();
         }
     }

@@ -19,6 +19,8 @@
 
 use std::cmp::Ordering;
 
+use esker_env::PageBuf;
+
 use super::block_search::{Simd, prefetch};
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
 use crate::types::entry::Kind;
@@ -54,7 +56,7 @@ fn unpack_trailer(trailer: u64) -> Option<(SeqNo, Kind)> {
 
 /// A checked block. To keep it small (BL4), positions have 32 bits, and what follows from other fields is computed.
 pub(crate) struct Block {
-    bytes: Box<[u8]>,
+    bytes: PageBuf,
     count: u32,
     flags: u8,
     /// Length of the stored part of a key, if all have the same.
@@ -72,8 +74,13 @@ pub(crate) struct Block {
 const _: () = assert!(size_of::<Block>() == 48, "BL4");
 
 impl Block {
+    /// Bytes of memory that it takes, with the counts of its `Arc`.
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of::<Block>() + 2 * size_of::<usize>() + self.bytes.size_bytes()
+    }
+
     /// Checks the bytes and takes them over.
-    pub(super) fn parse(bytes: Vec<u8>) -> Decoded<Block> {
+    pub(super) fn parse(bytes: PageBuf) -> Decoded<Block> {
         let mut header = ByteReader::new(&bytes);
         let count = header.u32()? as usize;
         let packed = header.u32()?;
@@ -83,7 +90,7 @@ impl Block {
             return Err(header.error(format!("{count} entries, flags {flags:#x}")));
         }
         let mut block = Block {
-            bytes: Box::default(),
+            bytes: PageBuf::default(),
             count: count as u32,
             flags,
             rest_len,
@@ -114,7 +121,7 @@ impl Block {
         block.prefix = position(&header)?;
         skip(&mut header, true, prefix_len)?;
         block.entries = position(&header)?;
-        block.bytes = bytes.into_boxed_slice();
+        block.bytes = bytes;
         block.check_entries()?;
         Ok(block)
     }
@@ -419,7 +426,7 @@ impl Block {
     }
 }
 
-// SAFETY: the bytes are set by `parse` and never touched again; a Vec's buffer does not move with the Vec.
+// SAFETY: the bytes are set by `parse` and never touched again; a PageBuf's memory does not move with it.
 unsafe impl SharedBytes for Block {
     #[inline]
     fn bytes(&self) -> &[u8] {

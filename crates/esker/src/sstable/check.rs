@@ -70,7 +70,7 @@ impl Table {
         let mut whole = true;
         for number in 0..self.index().len() {
             let read = scan.read_stored(number).and_then(|stored| {
-                tally.fingerprint = tally.fingerprint.with_part(&stored);
+                tally.fingerprint = tally.fingerprint.with_part(stored);
                 self.decode_block(stored, self.index().extent(number).start)
             });
             let checked = match read {

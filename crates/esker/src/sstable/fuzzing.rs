@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_env::{Env, MemFs, OpenOptions, read_range};
+use esker_env::{Env, MemFs, OpenOptions, PageBuf, read_range};
 
 use super::block::Block;
 use super::block_search::Simd;
@@ -29,7 +29,7 @@ use crate::types::range_tombstone::RangeTombstone;
 
 /// A data block: if it is taken, everything in it can be read and searched.
 pub fn block(bytes: &[u8]) {
-    let Ok(block) = Block::parse(bytes.to_vec()) else { return };
+    let Ok(block) = Block::parse(PageBuf::copy_of(bytes)) else { return };
     let mut key = Vec::new();
     for i in 0..block.count() {
         key.clear();
@@ -44,7 +44,7 @@ pub fn block(bytes: &[u8]) {
 
 /// The stored form of a block or part.
 pub fn stored_part(bytes: &[u8]) {
-    let _ = stored::open(bytes.to_vec(), Salt::NONE, 0);
+    let _ = stored::open(bytes, Salt::NONE, 0);
 }
 
 /// An index: if it is taken, it can be searched.
@@ -224,7 +224,8 @@ fn reseal(bytes: &mut [u8], part: &Range<u64>, salt: Salt) {
 }
 
 fn part_of(bytes: &[u8], part: &Range<u64>, salt: Salt) -> Option<Vec<u8>> {
-    stored::open(bytes.get(part.start as usize..part.end as usize)?.to_vec(), salt, part.start).ok()
+    let stored = bytes.get(part.start as usize..part.end as usize)?;
+    Some(stored::open(stored, salt, part.start).ok()?.to_vec())
 }
 
 fn memory() -> Env {

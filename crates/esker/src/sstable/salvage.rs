@@ -157,7 +157,7 @@ impl SalvageTable {
         decode: impl FnOnce(&[u8]) -> Decoded<T>,
     ) -> Option<T> {
         let read = self.read(extent.clone()).and_then(|stored| {
-            let decoded = stored::open(stored, self.salt, extent.start).and_then(|payload| decode(&payload));
+            let decoded = stored::open(&stored, self.salt, extent.start).and_then(|payload| decode(&payload));
             decoded.map_err(|e| e.in_file(what, &self.path, extent.start))
         });
         read.map_err(|error| self.note(error, extent.end - extent.start, lost)).ok()
@@ -289,7 +289,7 @@ impl SalvageTable {
     fn block_at(&self, extent: Range<u64>) -> Result<Block> {
         let start = extent.start;
         let stored = self.read(extent)?;
-        let block = stored::open(stored, self.salt, start).and_then(Block::parse);
+        let block = stored::open(&stored, self.salt, start).and_then(Block::parse);
         block.map_err(|e| e.in_file("block", &self.path, start))
     }
 

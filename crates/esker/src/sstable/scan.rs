@@ -11,6 +11,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use esker_env::PageBuf;
+
 use super::Table;
 use super::block::Block;
 use crate::types::Result;
@@ -28,7 +30,7 @@ pub(crate) struct TableScan {
     /// The number of the block after the current one.
     next_block: usize,
     next_entry: usize,
-    window: Vec<u8>,
+    window: PageBuf,
     /// The part of the file that the window holds.
     window_extent: Range<u64>,
     key: Vec<u8>,
@@ -42,7 +44,7 @@ impl TableScan {
             block: None,
             next_block: 0,
             next_entry: 0,
-            window: Vec::new(),
+            window: PageBuf::default(),
             window_extent: 0..0,
             key: Vec::new(),
         }
@@ -112,12 +114,18 @@ impl TableScan {
 
     /// Reads a block of the file.
     fn read_block(&mut self, number: usize) -> Result<Block> {
-        let stored = self.read_stored(number)?;
-        self.table.decode_block(stored, self.table.index().extent(number).start)
+        let place = self.bring_into_window(number)?;
+        self.table.decode_block(&self.window[place], self.table.index().extent(number).start)
     }
 
     /// Reads a block of the file as it is stored, which proves nothing.
-    pub(super) fn read_stored(&mut self, number: usize) -> Result<Vec<u8>> {
+    pub(super) fn read_stored(&mut self, number: usize) -> Result<&[u8]> {
+        let place = self.bring_into_window(number)?;
+        Ok(&self.window[place])
+    }
+
+    /// Where in the window the block is stored.
+    fn bring_into_window(&mut self, number: usize) -> Result<Range<usize>> {
         let extent = self.table.index().extent(number);
         if extent.start < self.window_extent.start || extent.end > self.window_extent.end {
             // A failed read leaves the old window as it was: a check goes on with the next block.
@@ -126,7 +134,7 @@ impl TableScan {
             self.window_extent = wanted;
         }
         let start = (extent.start - self.window_extent.start) as usize;
-        Ok(self.window[start..start + (extent.end - extent.start) as usize].to_vec())
+        Ok(start..start + (extent.end - extent.start) as usize)
     }
 
     /// Where a window that starts with block `number` ends: behind whole blocks.

@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use esker_env::{File, read_range};
+use esker_env::{File, PageBuf, read_range};
 
 use super::block::Block;
 use super::index::Index;
@@ -132,7 +132,7 @@ impl Search<'_> {
             }
             self.spend(end - at)?;
             let stored = read_range(self.bytes.file, at, (end - at) as usize).ok()?;
-            let payload = stored::open(stored, self.salt, at).ok();
+            let payload = stored::open(&stored, self.salt, at).ok();
             if let Some(part) = payload.and_then(|payload| recognise(payload, at, found)) {
                 return Some((part, end));
             }
@@ -163,7 +163,7 @@ impl Search<'_> {
 }
 
 /// What the payload of a part at `at` is (SE1).
-fn recognise(payload: Vec<u8>, at: u64, found: &FoundParts) -> Option<Part> {
+fn recognise(payload: PageBuf, at: u64, found: &FoundParts) -> Option<Part> {
     if let Ok(properties) = Properties::decode(&payload) {
         return Some(Part::Properties(Box::new(properties)));
     }

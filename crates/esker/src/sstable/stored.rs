@@ -15,6 +15,8 @@
 
 use std::path::Path;
 
+use esker_env::PageBuf;
+
 use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
 use crate::encoding::checksum::{crc32c, crc32c_append};
@@ -100,7 +102,23 @@ pub(super) fn trailer(stored: &[u8], codec: Compression, salt: Salt, offset: u64
 }
 
 /// The payload of the part that is stored at `offset`, trailer included.
-pub(super) fn open(mut stored: Vec<u8>, salt: Salt, offset: u64) -> Decoded<Vec<u8>> {
+pub(super) fn open(stored: &[u8], salt: Salt, offset: u64) -> Decoded<PageBuf> {
+    let (payload, codec) = verify(stored, salt, offset)?;
+    unpack(payload, codec)
+}
+
+/// The same; the payload stays where it is if it takes all of that memory.
+pub(super) fn open_owned(mut stored: PageBuf, salt: Salt, offset: u64) -> Decoded<PageBuf> {
+    let (payload, codec) = verify(&stored, salt, offset)?;
+    let len = payload.len();
+    if codec == Compression::None && stored.cut(len) {
+        return Ok(stored);
+    }
+    unpack(&stored[..len], codec)
+}
+
+/// What is stored, and its codec (ST1).
+fn verify(stored: &[u8], salt: Salt, offset: u64) -> Decoded<(&[u8], Compression)> {
     let Some(len) = stored.len().checked_sub(TRAILER_BYTES) else {
         return Err(DecodeError::new(0, format!("{} bytes: too short for a checksum", stored.len())));
     };
@@ -113,16 +131,21 @@ pub(super) fn open(mut stored: Vec<u8>, salt: Salt, offset: u64) -> Decoded<Vec<
     let Some(codec) = Compression::from_id(codec) else {
         return Err(DecodeError::new(len, format!("codec {codec}, which this build does not have")));
     };
-    stored.truncate(len);
+    Ok((&stored[..len], codec))
+}
+
+fn unpack(payload: &[u8], codec: Compression) -> Decoded<PageBuf> {
     if codec == Compression::None {
-        return Ok(stored);
+        return Ok(PageBuf::copy_of(payload));
     }
-    let mut reader = ByteReader::new(&stored);
+    let mut reader = ByteReader::new(payload);
     let raw_len = reader.u32()? as usize;
     if raw_len > COMPRESSED_BYTES_MAX {
         return Err(DecodeError::new(0, format!("{raw_len} bytes after decompression: too many")));
     }
-    codec.decompress(reader.rest(), raw_len)
+    let mut raw = PageBuf::new(raw_len);
+    codec.decompress_into(reader.rest(), &mut raw)?;
+    Ok(raw)
 }
 
 #[cfg(test)]
@@ -138,8 +161,12 @@ mod tests {
         [stored, &trailer(stored, used, SALT, OFFSET)].concat()
     }
 
+    /// Both ways, which have to agree.
     fn open(stored: Vec<u8>) -> Decoded<Vec<u8>> {
-        super::open(stored, SALT, OFFSET)
+        let opened = super::open(&stored, SALT, OFFSET).map(|payload| payload.to_vec());
+        let owned = open_owned(PageBuf::copy_of(&stored), SALT, OFFSET).map(|payload| payload.to_vec());
+        assert_eq!(opened, owned);
+        opened
     }
 
     #[test]
@@ -153,6 +180,15 @@ mod tests {
             assert_eq!(open(stored).unwrap(), text);
             assert_eq!(sealed(&random, codec).len(), random.len() + TRAILER_BYTES);
             assert_eq!(open(sealed(b"", codec)).unwrap(), b"");
+        }
+    }
+
+    #[test]
+    fn payloads_of_all_sizes_come_back() {
+        let mut rng = fastrand::Rng::with_seed(2);
+        for len in [0, 1, 2043, 2048, 4090, 4091, 4092, 8187, 8188, 8192, 16_440, 1 << 20, (1 << 20) + 1] {
+            let payload: Vec<u8> = (0..len).map(|_| rng.u8(..)).collect();
+            assert!(open(sealed(&payload, Compression::None)).unwrap() == payload, "{len}");
         }
     }
 
@@ -174,11 +210,11 @@ mod tests {
         assert_ne!(other, Salt::of_file(Path::new("db/000008.sst")));
         assert_eq!(other, Salt::of_file(Path::new("copied/000007.sst")));
         for (salt, offset) in [(other, OFFSET), (SALT, elsewhere), (Salt::NONE, OFFSET)] {
-            assert!(super::open(stored.clone(), salt, offset).is_err());
+            assert!(super::open(&stored, salt, offset).is_err());
         }
         // Formats 1 and 2.
         let unsalted = [&b"hello"[..], &trailer(b"hello", Compression::None, Salt::NONE, 1)].concat();
-        assert_eq!(super::open(unsalted, Salt::NONE, 2).unwrap(), b"hello");
+        assert_eq!(*super::open(&unsalted, Salt::NONE, 2).unwrap(), *b"hello");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use esker_env::{Env, File, FsRef, OpenOptions, read_range};
+use esker_env::{Env, File, FsRef, OpenOptions, PageBuf, read_range_into};
 
 use super::block::Block;
 use super::cursor::TableCursor;
@@ -36,8 +36,7 @@ use crate::types::{Error, Result, SeqNo, Value};
 
 impl CacheItem for Block {
     fn size_bytes(&self) -> usize {
-        // With the two counts of its Arc.
-        size_of::<Block>() + 2 * size_of::<usize>() + self.bytes().len()
+        self.memory_bytes()
     }
 
     fn first_bytes(&self) -> *const u8 {
@@ -300,7 +299,8 @@ impl Table {
     fn load(&self, number: usize, fill: bool, pin: &Guard) -> Result<Arc<Block>> {
         let extent = self.index.extent(number);
         let stored = read_stored(&*self.file, &self.path, extent.clone())?;
-        let block = Arc::new(self.decode_block(stored, extent.start)?);
+        let block = stored::open_owned(stored, self.salt, extent.start).and_then(Block::parse);
+        let block = Arc::new(block.map_err(|e| e.in_file("block", &self.path, extent.start))?);
         if fill {
             self.blocks.insert(number, &block, true, pin);
         }
@@ -313,13 +313,13 @@ impl Table {
     }
 
     /// Checks the stored form of the block at `offset`.
-    pub(super) fn decode_block(&self, stored: Vec<u8>, offset: u64) -> Result<Block> {
+    pub(super) fn decode_block(&self, stored: &[u8], offset: u64) -> Result<Block> {
         let block: Decoded<Block> = stored::open(stored, self.salt, offset).and_then(Block::parse);
         block.map_err(|e| e.in_file("block", &self.path, offset))
     }
 
     /// Reads a stretch of the file; `extent` comes from the verified index, so it lies inside the file.
-    pub(super) fn read_extent(&self, extent: Range<u64>) -> Result<Vec<u8>> {
+    pub(super) fn read_extent(&self, extent: Range<u64>) -> Result<PageBuf> {
         read_stored(&*self.file, &self.path, extent)
     }
 
@@ -384,7 +384,7 @@ pub(super) fn read_footer(file: &dyn File, path: &Path, file_bytes: u64) -> Resu
         return Err(Error::corrupt("footer", path, 0, format!("a file of {file_bytes} bytes is no table")));
     };
     let bytes = read_stored(file, path, offset..file_bytes)?;
-    let bytes = bytes.try_into().expect("the footer's length was asked for");
+    let bytes = bytes[..].try_into().expect("the footer's length was asked for");
     Footer::decode(&bytes, file_bytes).map_err(|e| match e {
         FooterError::Damaged(e) => e.in_file("footer", path, offset),
         FooterError::Newer(found) => Error::UnsupportedVersion {
@@ -411,19 +411,21 @@ impl Parts<'_> {
         decode: impl FnOnce(&[u8]) -> Decoded<T>,
     ) -> Result<T> {
         let stored = read_stored(self.file, self.path, extent.clone())?;
-        let decoded = stored::open(stored, self.salt, extent.start).and_then(|payload| decode(&payload));
+        let decoded = stored::open(&stored, self.salt, extent.start).and_then(|payload| decode(&payload));
         decoded.map_err(|e| e.in_file(what, self.path, extent.start))
     }
 }
 
-fn read_stored(file: &dyn File, path: &Path, extent: Range<u64>) -> Result<Vec<u8>> {
+fn read_stored(file: &dyn File, path: &Path, extent: Range<u64>) -> Result<PageBuf> {
     let Ok(len) = usize::try_from(extent.end - extent.start) else {
         return Err(Error::corrupt("table", path, extent.start, "a part larger than the address space"));
     };
-    read_range(file, extent.start, len).map_err(|e| match e.kind() {
+    let mut bytes = PageBuf::new(len);
+    read_range_into(file, extent.start, &mut bytes).map_err(|e| match e.kind() {
         std::io::ErrorKind::UnexpectedEof => {
             Error::corrupt("table", path, extent.start, "the file ends before this part does")
         }
         _ => Error::io("read", path, e),
-    })
+    })?;
+    Ok(bytes)
 }

@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_env::{AppendWriter, Env, OpenOptions};
+use esker_env::{AppendWriter, Env, OpenOptions, PageBuf};
 
 use super::block::Block;
 use super::block_builder::BlockBuilder;
@@ -261,8 +261,8 @@ impl TableWriter {
         if let Some(warm) = &mut self.warm
             && warm.bytes + self.raw.len() as u64 <= warm.cache.room_bytes()
         {
-            let block = Block::parse(self.raw.clone()).expect("BL1: the builder's blocks are whole");
-            warm.bytes += block.bytes().len() as u64;
+            let block = Block::parse(PageBuf::copy_of(&self.raw)).expect("BL1: the builder's blocks are whole");
+            warm.bytes += block.memory_bytes() as u64;
             // Holes would let blocks land in wrong places: keeping stops at the first block without room.
             if warm.blocks.len() == self.index.len() {
                 warm.blocks.push(Arc::new(block));

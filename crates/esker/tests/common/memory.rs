@@ -1,5 +1,5 @@
 //! How much memory a piece of work needs at most, and how much it allocates: a global allocator that counts for each
-//! thread.
+//! thread, and an observer of buffers that are not from it.
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![expect(unsafe_code, reason = "a global allocator")]
 
@@ -19,6 +19,7 @@ thread_local! {
 
 /// Runs `work` and returns the most bytes that it held at once.
 pub fn peak_of(work: impl FnOnce()) -> usize {
+    esker_env::observe_page_bufs(count);
     LIVE.set(0);
     PEAK.set(0);
     work();
@@ -27,6 +28,7 @@ pub fn peak_of(work: impl FnOnce()) -> usize {
 
 /// Runs `work` and returns the bytes that it allocated, freed or not: a measure of what it copied.
 pub fn allocated_by(work: impl FnOnce()) -> usize {
+    esker_env::observe_page_bufs(count);
     let before = ALLOCATED.get();
     work();
     ALLOCATED.get() - before

@@ -15,7 +15,7 @@ fn build(entries: &[(&[u8], u64, &[u8])], split_values_over: usize) -> Block {
     }
     builder.finish(split_values_over, &mut bytes);
     assert_eq!(bytes.len(), expected, "BB1");
-    Block::parse(bytes).unwrap()
+    Block::parse(PageBuf::copy_of(&bytes)).unwrap()
 }
 
 #[test]

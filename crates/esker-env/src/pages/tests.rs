@@ -1,0 +1,107 @@
+//! Tests of buffers by the page. The pool is one for the process, and tests run side by side: they say nothing of exact amounts.
+
+use super::*;
+
+const LENGTHS: [usize; 12] =
+    [0, 1, 2048, 2049, 4096, 4097, 8192, 8197, 70_000, POOLED_BYTES_MAX, POOLED_BYTES_MAX + 1, 3 << 20];
+
+#[test]
+fn pg1_buffers_are_apart_and_keep_their_bytes() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut held: Vec<(PageBuf, u8)> = Vec::new();
+    let rounds = if cfg!(miri) { 20 } else { 3000 };
+    for round in 0..rounds {
+        if held.len() > 60 {
+            held.swap_remove(rng.usize(..held.len()));
+        }
+        let len = if round % 50 == 0 { LENGTHS[rng.usize(..LENGTHS.len())] } else { rng.usize(..40_000) };
+        let mut buffer = PageBuf::new(len);
+        assert_eq!((buffer.len(), buffer.as_ptr().addr() % PageBuf::ALIGN), (len, 0));
+        buffer.fill(round as u8);
+        held.push((buffer, round as u8));
+    }
+    assert!(held.iter().all(|(buffer, byte)| buffer.iter().all(|b| b == byte)), "PG1");
+}
+
+#[test]
+fn pg1_slots_change_hands_between_threads() {
+    std::thread::scope(|scope| {
+        let (send, receive) = std::sync::mpsc::sync_channel::<(PageBuf, u8)>(16);
+        for thread in 0..3_u8 {
+            let send = send.clone();
+            scope.spawn(move || {
+                for round in 0..500_usize {
+                    let mut buffer = PageBuf::new(5000 + round * 7 % 9000);
+                    buffer.fill(thread);
+                    send.send((buffer, thread)).unwrap();
+                }
+            });
+        }
+        drop(send);
+        for (buffer, byte) in receive {
+            assert!(buffer.iter().all(|b| *b == byte), "PG1");
+        }
+    });
+}
+
+#[test]
+fn classes_rise_and_hold_what_is_asked_for() {
+    assert!(CLASSES.windows(2).all(|pair| pair[0] < pair[1]), "{CLASSES:?}");
+    assert_eq!((CLASSES[15], CLASSES[16], CLASSES[20], CLASSES[31]), (16, 20, 40, 256));
+    for len in (HEAP_BYTES_MAX + 1..=POOLED_BYTES_MAX).step_by(1001) {
+        if let Origin::Pool(class) = Origin::of(len) {
+            assert!(CLASSES[class] * PAGE_BYTES >= len, "{len}");
+            assert!(class == 0 || CLASSES[class - 1] * PAGE_BYTES < len, "{len}");
+        }
+    }
+}
+
+#[test]
+fn a_cut_keeps_bytes_and_origin() {
+    for (from, to, fits) in [(8190, 8185, true), (8197, 8192, false), (100, 90, false), (8192, 8193, false)] {
+        let mut buffer = PageBuf::new(from);
+        buffer.fill(7);
+        assert_eq!(buffer.cut(to), fits && sys::has_pages(), "{from} to {to}");
+        assert!(buffer.iter().all(|b| *b == 7));
+    }
+    assert_eq!(*PageBuf::copy_of(b"hello"), *b"hello");
+    assert_eq!(PageBuf::default().len(), 0);
+}
+
+/// Each page of the range that is in memory, as the system tells.
+#[cfg(all(target_os = "linux", not(miri), not(esker_plain_pages)))]
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * PAGE_BYTES
+}
+
+#[test]
+#[cfg(all(target_os = "linux", not(miri), not(esker_plain_pages)))]
+fn pg2_what_is_given_up_goes_back() {
+    let mut before = resident_bytes();
+    for len in [8 << 10, 300 << 10, 2 << 20] {
+        let mut held: Vec<PageBuf> = (0..(64 << 20) / len).map(|_| PageBuf::new(len)).collect();
+        held.iter_mut().for_each(|buffer| buffer.fill(1));
+        assert!(resident_bytes() > before + (32 << 20), "{len}: all of it was touched");
+        drop(held);
+        // The other tests need a few MiB at the same time.
+        let after = resident_bytes();
+        assert!(after < before + WARM_BYTES_MAX + (16 << 20), "PG2: {len}: {before} bytes before, {after} after");
+        before = before.min(after);
+    }
+}
+
+#[test]
+fn an_observer_hears_of_each_byte() {
+    use std::cell::Cell;
+    thread_local! {
+        static SEEN: Cell<isize> = const { Cell::new(0) };
+    }
+    observe_page_bufs(|bytes| SEEN.set(SEEN.get() + bytes));
+    let mut buffer = PageBuf::new(8190);
+    assert_eq!(SEEN.get(), 8190);
+    buffer.cut(8180);
+    assert_eq!(SEEN.get(), buffer.len() as isize);
+    drop(buffer);
+    assert_eq!(SEEN.get(), 0);
+}
