@@ -13,6 +13,8 @@
 //! BG3. Every failure shows in the statistics.
 //! BG4. The timed sync waits for no flush and no merge.
 //! BG5. Either all threads run, or none does.
+//! BG6. How a flush ended, whoever made it, is noted before the next one can begin: the last word is the last flush's. With
+//!      nothing left to flush no failure is outstanding.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use esker_env::{ThreadHandle, panic_text};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::core::Core;
 use super::stats::add;
@@ -124,8 +126,8 @@ impl Signal {
         if self.dead_flag.load(Ordering::Relaxed) { self.state.lock().check_alive() } else { Ok(()) }
     }
 
-    /// Notes the end of a flush.
-    pub(super) fn note(&self, outcome: Result<(), Arc<Error>>) {
+    /// Notes the end of a flush (BG6).
+    fn note(&self, outcome: Result<(), Arc<Error>>) {
         let mut state = self.state.lock();
         state.steps += 1;
         let was_failing = state.failure.is_some();
@@ -198,9 +200,7 @@ impl Core {
         let mut seen = 0;
         let mut pause = TICK;
         while self.signal.wait_for_work(&mut seen, TICK) {
-            let flushed = self.flush_step();
-            let is_failed = flushed.is_err();
-            self.signal.note(flushed.map(drop).map_err(Arc::new));
+            let is_failed = self.flush_step().is_err();
             self.account_memtables();
             self.view.reclaim();
             // The writer makes a segment itself if none is ready.
@@ -282,9 +282,13 @@ impl Core {
         }
     }
 
-    pub(super) fn note_failed_flush(&self, error: &Error) {
-        add(&self.counters.flushes_failed, 1);
-        self.counters.note_error(error);
+    /// Tells whoever waits, or pauses after a failure, how a flush ended. For the holder of the flush turn (BG6).
+    pub(super) fn note_flush(&self, _turn: &MutexGuard<'_, ()>, flushed: &Result<bool>) {
+        if let Err(error) = flushed {
+            add(&self.counters.flushes_failed, 1);
+            self.counters.note_error(error);
+        }
+        self.signal.note(flushed.as_ref().map(drop).map_err(|error| Arc::new(error.duplicate())));
     }
 
     /// If it failed because an input could not be read, merges go on without that one for a while.
@@ -302,5 +306,84 @@ impl Core {
         let (Error::Corrupt { path, .. } | Error::Io { path, .. }) = error else { return None };
         let mut files = plan.inputs.iter().flat_map(|input| &input.files);
         files.find(|file| table_path(&self.dir, **file) == *path).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
+
+    use super::*;
+    use crate::Db;
+
+    /// A database without threads that has something to flush, and whose flushes fail.
+    fn failing() -> (Db, FaultFs) {
+        let faults = FaultFs::new(Arc::new(MemFs::new()));
+        let env = Env::simulated(Arc::new(faults.clone()), 1);
+        let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+        db.default_keyspace().put("a", "1").unwrap();
+        db.handle.core.pipeline.seal().unwrap();
+        let failure = FaultAction::Fail(std::io::ErrorKind::Other);
+        faults.add(FaultRule::new(&[OpKind::Create], failure).on_path(".sst").forever());
+        (db, faults)
+    }
+
+    /// How many ends of flushes were noted, and whether the last was a failure.
+    fn noted(core: &Core) -> (u64, bool) {
+        let state = core.signal.state.lock();
+        (state.steps, state.failure.is_some())
+    }
+
+    #[test]
+    fn bg6_each_flush_is_noted_once_whoever_makes_it() {
+        let (db, faults) = failing();
+        let core = &db.handle.core;
+        core.flush_step().unwrap_err();
+        assert_eq!(noted(core), (1, true));
+        assert!(core.signal.wait_until(|| false).is_err(), "BG2");
+        faults.clear();
+        assert!(core.flush_step().unwrap());
+        assert_eq!(noted(core), (2, false));
+        core.signal.note(Err(Arc::new(Error::Conflict)));
+        assert!(!core.flush_step().unwrap(), "there is nothing to flush");
+        assert_eq!(noted(core), (4, false));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a real thread")]
+    fn bg6_the_flush_thread_notes_nothing_twice() {
+        let (db, _faults) = failing();
+        let core = &db.handle.core;
+        std::thread::scope(|scope| {
+            scope.spawn(|| core.flush_loop());
+            while core.counters.flushes_failed.load(Ordering::Relaxed) < 2 {
+                std::thread::yield_now();
+            }
+            core.signal.stop();
+        });
+        assert_eq!(noted(core), (core.counters.flushes_failed.load(Ordering::Relaxed), true));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
+    fn bg6_no_flush_begins_before_the_end_of_the_last_is_noted() {
+        let (db, _faults) = failing();
+        let core = &db.handle.core;
+        std::thread::scope(|scope| {
+            let unable_to_note = core.signal.state.lock();
+            let flush = scope.spawn(|| core.flush_step());
+            while core.counters.flushes_failed.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            for _ in 0..20 {
+                assert!(core.flush_turn.is_locked(), "BG6");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            drop(unable_to_note);
+            flush.join().unwrap().unwrap_err();
+        });
+        assert_eq!(noted(core), (1, true));
     }
 }

@@ -33,10 +33,9 @@ impl Core {
     pub(crate) fn flush_step(&self) -> Result<bool> {
         let turn = self.flush_turn.lock();
         self.check_open()?;
-        let flushed = self.flush_in_turn(&turn).inspect_err(|error| self.note_failed_flush(error))?;
-        // Whoever waits, or pauses after a failure, need not any more.
-        self.signal.note(Ok(()));
-        Ok(flushed)
+        let flushed = self.flush_in_turn(&turn);
+        self.note_flush(&turn, &flushed);
+        flushed
     }
 
     fn flush_in_turn(&self, _turn: &MutexGuard<'_, ()>) -> Result<bool> {
