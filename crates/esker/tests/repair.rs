@@ -571,6 +571,77 @@ fn lg3_what_lies_behind_an_unfinished_commit_never_counted() {
     assert!(repaired == opened && opened["default"].len() == 1, "{opened:?}");
 }
 
+/// The files by which opening finds the tables and the log.
+fn lose_the_manifest(fs: &MemFs) {
+    let names = fs.list_dir(dir()).unwrap().into_iter();
+    names
+        .filter(|name| name == "CURRENT" || name.starts_with("MANIFEST"))
+        .for_each(|name| fs.remove_file(&path(&name)).unwrap());
+}
+
+/// Names of tables.
+fn tables(fs: &MemFs) -> Vec<String> {
+    let mut names = fs.list_dir(dir()).unwrap();
+    names.retain(|name| name.ends_with(".sst"));
+    names.sort();
+    names
+}
+
+#[test]
+fn lg1_old_segments_bring_nothing_back_over_tables_that_forgot_their_numbers() {
+    for is_manifest_lost in [false, true] {
+        let running = MemFs::new();
+        let db = builder(&running).open(dir()).unwrap();
+        let keyspace = db.default_keyspace();
+        keyspace.put("a", "old").unwrap();
+        keyspace.put("b", "old").unwrap();
+        // Manifest and log as they were, under the tables of later.
+        let fs = running.kill();
+        keyspace.put("a", "new").unwrap();
+        keyspace.remove("b").unwrap();
+        db.compact().unwrap();
+        tables(&running).iter().for_each(|name| replace(&fs, name, &read(&running, name)));
+        if is_manifest_lost {
+            lose_the_manifest(&fs);
+        }
+        let (report, found) = repair(&fs).unwrap();
+        let map = &found["default"];
+        assert_eq!((map.len(), &*map[&b"a"[..]]), (1, &b"new"[..]), "{is_manifest_lost}: {report:#?}");
+    }
+}
+
+#[test]
+fn lg1_a_flush_that_never_ended_costs_no_commit_of_the_log() {
+    let running = MemFs::new();
+    let db =
+        builder(&running).memtable_bytes(64 << 10).compression(TableCompression::None).open(dir()).unwrap();
+    let keyspace = db.default_keyspace();
+    keyspace.put("base", "").unwrap();
+    db.flush().unwrap();
+    // The newest commits are in the first table.
+    (0..25u8).rev().for_each(|n| keyspace.put([n], [n; 100]).unwrap());
+    let fs = running.kill();
+    let earlier = tables(&fs);
+    db.flush().unwrap();
+    let flushed: Vec<_> = tables(&running).into_iter().filter(|name| !earlier.contains(name)).collect();
+    assert!(flushed.len() > 1, "{flushed:?}");
+    replace(&fs, &flushed[0], &read(&running, &flushed[0]));
+    lose_the_manifest(&fs);
+    let (report, found) = repair(&fs).unwrap();
+    assert_eq!((report.commits, found["default"].len()), (25, 26), "{report:#?}");
+}
+
+#[test]
+fn a_segment_without_header_is_read_with_what_another_says() {
+    let golden = Golden::segmented();
+    let fs = golden.copy();
+    lose_the_manifest(&fs);
+    let first = golden.named(".wal").next().unwrap();
+    overwrite(&fs, first, 0, &[0; SEGMENT_HEADER_BYTES]);
+    let (report, found) = repair(&fs).unwrap();
+    assert!(found == golden.newest, "{report:#?}");
+}
+
 #[test]
 fn q4_damage_of_the_log_that_costs_nothing_is_told_apart() {
     let golden = Golden::merged();

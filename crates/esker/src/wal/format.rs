@@ -14,6 +14,7 @@
 //!
 //! Byte tables: docs/formats/wal.md
 
+use std::ops::Range;
 use std::path::Path;
 
 use crate::encoding::bytes::{ByteReader, Decoded};
@@ -30,6 +31,7 @@ pub(super) const SEGMENT_BYTES_LIMIT: u64 = 1 << 30;
 
 const MAGIC: [u8; 8] = *b"ESKERWAL";
 const VERSION: u32 = 2;
+const VERSION_AT: Range<usize> = 8..12;
 const SEGMENT_CRC_AT: usize = SEGMENT_HEADER_BYTES - 4;
 const DATABASE_ID_AT: usize = SEGMENT_CRC_AT - 4;
 
@@ -59,7 +61,7 @@ impl SegmentHeader {
     fn encode_as(self, version: u32) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut out = [0; SEGMENT_HEADER_BYTES];
         out[..8].copy_from_slice(&MAGIC);
-        out[8..12].copy_from_slice(&version.to_le_bytes());
+        out[VERSION_AT].copy_from_slice(&version.to_le_bytes());
         out[12..16].copy_from_slice(&self.made_bytes.to_le_bytes());
         out[16..24].copy_from_slice(&self.number.to_le_bytes());
         out[DATABASE_ID_AT..SEGMENT_CRC_AT].copy_from_slice(&self.database_id.to_le_bytes());
@@ -111,11 +113,14 @@ impl SegmentHeader {
     }
 
     /// The stamps that the records of a segment may have whose header is damaged, the likeliest first. `database_id` is what is known
-    /// from elsewhere; if it is not known, what the damaged header says may still be true.
+    /// from elsewhere; if it is not known, what the damaged header says may still be true. That of version 1 is none of them where
+    /// the header says that it is of this version: there values could pass for records (F3).
     pub(super) fn likely_stamps(segment: &[u8], number: u64, database_id: Option<u32>) -> Vec<u64> {
         let read = segment.get(DATABASE_ID_AT..).and_then(|rest| rest.first_chunk().copied());
         let id = database_id.or(read.map(u32::from_le_bytes));
-        id.map(|id| stamp(number, id)).into_iter().chain([number]).collect()
+        let says_now = segment.get(VERSION_AT).is_some_and(|version| version == VERSION.to_le_bytes());
+        let of_version_1 = (!says_now).then_some(number);
+        id.map(|id| stamp(number, id)).into_iter().chain(of_version_1).collect()
     }
 
     /// Whether the segment is of another database than that of this number. Both may be unknown.
@@ -296,13 +301,15 @@ mod tests {
         assert_eq!(decode(&good, 7).unwrap(), (header, 7), "version 1");
         let now = header.to_bytes();
         assert_eq!(decode(&now, 7).unwrap(), (header, 0x0000_0009_0000_0007));
-        for good in [good, now] {
+        for (good, versions) in [(good, 2), (now, 1)] {
             // Whatever byte of the header is damaged, the records are found.
             for at in 0..good.len() {
                 let mut bad = good;
                 bad[at] ^= 1;
                 let stamps = SegmentHeader::likely_stamps(&bad, 7, Some(9));
                 assert!(stamps.contains(&decode(&good, 7).unwrap().1), "byte {at}");
+                let is_version_told = !VERSION_AT.contains(&at);
+                assert_eq!(stamps.len(), if is_version_told { versions } else { 2 }, "byte {at}");
             }
         }
         assert!(decode(&good, 8).unwrap_err().is_corrupt());

@@ -237,6 +237,17 @@ pub(crate) enum LogPiece<'a> {
     },
 }
 
+/// The database's number, as the first of these segments says that has a sound header.
+fn stated_id(env: &Env, dir: &Path, segments: &[u64]) -> Option<u32> {
+    segments.iter().find_map(|&number| {
+        let path = file_name::segment_path(dir, number);
+        let file = env.fs.open(&path, OpenOptions::read()).ok()?;
+        let bytes = read_range(&*file, 0, SEGMENT_HEADER_BYTES).ok()?;
+        let (header, _) = SegmentHeader::decode(&bytes, number, &path).ok()?;
+        Some(header.database_id).filter(|id| *id != 0)
+    })
+}
+
 /// The log's segments from `from` on, in order.
 pub(crate) fn segments(env: &Env, dir: &Path, from: u64) -> Result<Vec<u64>> {
     Ok(LogFiles::list(env, dir, from)?.segments)
@@ -270,7 +281,7 @@ pub(crate) fn salvage(
     let mut log = Salvage {
         each,
         database_id,
-        known_id: database_id,
+        known_id: database_id.or_else(|| stated_id(env, dir, &files.segments)),
         foreign: false,
         unfinished: None,
         last_seq: SeqNo::ZERO,
@@ -326,7 +337,7 @@ struct Unfinished {
 struct Salvage<'a> {
     each: &'a mut dyn FnMut(LogPiece<'_>) -> Result<()>,
     database_id: Option<u32>,
-    /// The same, or what a segment says.
+    /// The same, or, if nothing else says, what the first sound header of a segment does.
     known_id: Option<u32>,
     /// The segment is of another database: none of it counts.
     foreign: bool,
@@ -402,7 +413,7 @@ impl Salvage<'_> {
                 let detail = "the segment is of the log of another database: it is left out";
                 self.lost(Error::corrupt("WAL segment header", path, 0, detail), 0);
             }
-            Ok(header) => self.known_id = self.known_id.or(Some(header.database_id).filter(|id| *id != 0)),
+            Ok(_) => {}
             // Written by a newer version: what it means is not ours to guess.
             Err(error @ Error::UnsupportedVersion { .. }) => {
                 self.failed.get_or_insert(error);

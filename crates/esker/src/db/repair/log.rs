@@ -1,7 +1,8 @@
 //! The log of a damaged database: every whole commit that can be read, in order, on top of what the tables hold.
 //!
 //! LG1. Commits that the tables hold already are passed by: doing one again without those after it would bring old
-//!      values back.
+//!      values back. Without a whole manifest those of which some table says that they went into it count as held, unless they are
+//!      followed, without a gap, by all that came after: some may be from a flush that never ended.
 //! LG2. A gap in the sequence numbers, and an end before a commit that was durable, are reported with the numbers of the
 //!      commits that are missing.
 //! LG3. A log that recovery takes as it is ends where recovery ends it: what can be read behind an unfinished commit never
@@ -27,8 +28,8 @@ pub(super) fn salvage(
     target: &mut Target,
     report: &mut RepairReport,
 ) -> Result<()> {
-    // LG1. Without a whole manifest, a table that can be read proves that all commits up to its newest were flushed.
     let flushed = sources.flushed.max(target.newest_flushed);
+    let again = if sources.complete { None } else { first_to_do_again(env, dir, sources, flushed)? };
     let mut last = if sources.complete { Some(flushed) } else { None };
     let sound = wal::verify(env, dir, sources.log, |_, _| Ok(())).ok().filter(|_| sources.complete);
     let end = sound.as_ref().map_or(SeqNo::MAX, |recovered| recovered.last_seq);
@@ -46,7 +47,8 @@ pub(super) fn salvage(
                 report.notes.push(format!("{} at offset {offset}: {text} ({bytes} bytes)", path.display()));
             }
             LogPiece::Commit { seq, payload, path, offset } => {
-                if seq <= flushed {
+                // LG1
+                if seq <= flushed && again.is_none_or(|first| seq < first) {
                     return Ok(());
                 }
                 if let Some(last) = last.filter(|last| seq > last.next()) {
@@ -79,6 +81,23 @@ pub(super) fn salvage(
         report.losses.push(gap(last.get() + 1..=durable.get(), detail, &path, offset));
     }
     Ok(())
+}
+
+/// The first of the log's last commits that follow each other without a gap, if they reach up to the newest flushed one: then the last
+/// word on each key of theirs is the newest (LG1).
+fn first_to_do_again(env: &Env, dir: &Path, sources: &Sources, flushed: SeqNo) -> Result<Option<SeqNo>> {
+    let mut row: Option<(SeqNo, SeqNo)> = None;
+    wal::salvage(env, dir, sources.log, &mut |piece| {
+        if let LogPiece::Commit { seq, payload, .. } = piece {
+            row = match row.filter(|(_, last)| seq == last.next()) {
+                _ if payload::decode(payload).is_err() => None,
+                Some((first, _)) => Some((first, seq)),
+                None => Some((seq, seq)),
+            };
+        }
+        Ok(())
+    })?;
+    Ok(row.filter(|(_, last)| *last >= flushed).map(|(first, _)| first))
 }
 
 fn gap(commits: RangeInclusive<u64>, detail: String, path: &Path, offset: u64) -> Loss {

@@ -42,7 +42,7 @@ pub(super) fn salvage(
 ) -> Result<()> {
     // The last one is opened first.
     surveyed.waiting.sort_by(|a, b| b.lower_bound.cmp(&a.lower_bound));
-    target.newest_flushed = target.newest_flushed.max(surveyed.max_seq);
+    target.newest_flushed = target.newest_flushed.max(surveyed.newest_commit);
     let tombstones = RangeTombstones::union(&surveyed.tombstones);
     let mut merge = Merge { env, waiting: surveyed.waiting, open: Vec::new(), heap: BinaryHeap::new() };
     let mut last: Option<Vec<u8>> = None;
@@ -68,12 +68,13 @@ pub(super) fn salvage(
 pub(super) struct Survey<'s> {
     waiting: Vec<Waiting<'s>>,
     tombstones: Vec<RangeTombstones>,
-    max_seq: SeqNo,
+    /// The newest commit of which some table says that it went into it.
+    newest_commit: SeqNo,
 }
 
 /// Looks at all parts of all tables but their blocks. Writes nothing.
 pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairReport) -> Result<Survey<'s>> {
-    let mut out = Survey { waiting: Vec::new(), tombstones: Vec::new(), max_seq: SeqNo::ZERO };
+    let mut out = Survey { waiting: Vec::new(), tombstones: Vec::new(), newest_commit: SeqNo::ZERO };
     let mut unaccounted: Vec<&AddedTable> = sources.described.iter().collect();
     for source in &sources.tables {
         let table = match SalvageTable::open(env, &source.path) {
@@ -102,9 +103,9 @@ pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairRep
                 report.lose(error, 0, LostKeys::of_table(Some(&described.meta.range)));
             }
         }
-        if let Some(properties) = &table.properties {
-            out.max_seq = out.max_seq.max(properties.max_seq);
-        }
+        // A flush or merge may have forgotten the numbers, but not what went into it.
+        let numbered = table.properties.as_ref().map(|properties| properties.max_seq);
+        out.newest_commit = out.newest_commit.max(table.newest_commit().max(numbered).unwrap_or_default());
         let stated = table.properties.as_ref().map(|properties| &properties.range);
         let range = described.map(|added| &added.meta.range).or(stated);
         for damage in &table.damage {
