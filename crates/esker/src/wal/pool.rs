@@ -12,7 +12,8 @@
 //! P3. The pool keeps at most [`SPARES_MAX`] spares, and one prepared file.
 //! P4. A segment is named in the manifest when its prepared file is durable, and before it is put to use. So each
 //!     segment that is named is there, under one of its two names, or it was lost.
-//! P5. A prepared file is deleted only after the manifest has stopped to name it.
+//! P5. A prepared file is deleted only after the manifest has stopped to name it. If it fails to, it may have stopped all the same:
+//!     the file stays, and is named anew before it is put to use.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -84,7 +85,7 @@ struct Numbers {
     /// The number of the next file to prepare.
     next: u64,
     prepared: Option<Prepared>,
-    /// The manifest names the prepared one.
+    /// The manifest names all files below `next`, as far as is known.
     named: bool,
 }
 
@@ -199,7 +200,9 @@ impl WalPool {
         let first = taken.front().or(numbers.prepared.as_ref()).map(|prepared| prepared.number);
         let Some(first) = first else { return Ok(()) };
         // P5.
-        (self.register.0)(first.saturating_sub(1))?;
+        let told = (self.register.0)(first.saturating_sub(1));
+        numbers.named = told.is_ok();
+        told?;
         numbers.next = first;
         let mut unused = std::mem::take(taken).into_iter().chain(numbers.prepared.take());
         unused.try_for_each(|prepared| self.remove(prepared.spare))
@@ -224,21 +227,26 @@ impl WalPool {
 
     /// Sees to it that a file is prepared and named (P4). A failed one is tried again by the next call.
     fn get_ready(&self, numbers: &mut Numbers, purpose: Use) -> Result<()> {
-        let number = match &numbers.prepared {
-            Some(prepared) => prepared.number,
-            None => {
-                let spare = match purpose {
-                    Use::Ordinary => self.take_spare()?,
-                    Use::Bulk(bytes) => self.make_for_bulk(bytes)?,
-                };
-                let number = numbers.next;
-                numbers.prepared = Some(self.prepare(spare, number)?);
-                (numbers.next, numbers.named) = (number + 1, false);
-                number
-            }
-        };
+        if numbers.prepared.is_none() {
+            let spare = match purpose {
+                Use::Ordinary => self.take_spare()?,
+                Use::Bulk(bytes) => self.make_for_bulk(bytes)?,
+            };
+            let number = numbers.next;
+            numbers.prepared = Some(self.prepare(spare, number)?);
+            (numbers.next, numbers.named) = (number + 1, false);
+        }
+        self.name_prepared(numbers)
+    }
+
+    /// Sees to it that files which the writer has taken are named: they may be so no more (P5).
+    pub(super) fn name_taken(&self) -> Result<()> {
+        self.name_prepared(&mut self.numbers.lock())
+    }
+
+    fn name_prepared(&self, numbers: &mut Numbers) -> Result<()> {
         if !numbers.named {
-            (self.register.0)(number)?;
+            (self.register.0)(numbers.next - 1)?;
             numbers.named = true;
         }
         Ok(())

@@ -482,11 +482,12 @@ fn ww3_a_record_for_which_there_is_no_room_takes_none() {
 }
 
 #[test]
-fn ww4_files_that_cannot_be_given_back_keep_their_numbers() {
+fn ww4_w7_files_that_cannot_be_given_back_keep_their_numbers_and_are_named_again() {
     let (fs, env) = mem();
     let named = Named::default();
-    // A disk so full that not even this can be said.
-    let register = Register::new(move |segment| match named.swap(segment, Ordering::Relaxed) {
+    let register_in = named.clone();
+    // A disk so full that not even this can be said; and yet it was.
+    let register = Register::new(move |segment| match register_in.swap(segment, Ordering::Relaxed) {
         before if before > segment => Err(Error::NoSpace { op: "write", path: DIR.into() }),
         _ => Ok(()),
     });
@@ -498,7 +499,11 @@ fn ww4_files_that_cannot_be_given_back_keep_their_numbers() {
     let refused = log.reserve(400 << 10);
     assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
     fs.set_capacity(None);
-    append(&mut log, 2, 400 << 10).unwrap();
+    assert_eq!(named.load(Ordering::Relaxed), 1);
+    // What is ready is enough for this one.
+    append(&mut log, 2, 100 << 10).unwrap();
+    assert!((2..=named.load(Ordering::Relaxed)).contains(&log.current_segment()), "W7");
+    append(&mut log, 3, 400 << 10).unwrap();
     log.close().unwrap();
-    expect(&env, &[(1, 100), (2, 400 << 10)]);
+    expect(&env, &[(1, 100), (2, 100 << 10), (3, 400 << 10)]);
 }

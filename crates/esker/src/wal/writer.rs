@@ -148,7 +148,7 @@ impl WalWriter {
             room = Some(room.unwrap_or(0) + spare_room(&prepared.spare));
             self.ready.push_back(prepared);
         }
-        Ok(())
+        if self.ready.is_empty() { Ok(()) } else { self.pool.name_taken() }
     }
 
     /// Hands all appended records to the operating system: they survive the end of this process.
