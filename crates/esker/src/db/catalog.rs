@@ -8,7 +8,9 @@
 //! CT1. Creating, dropping and renaming are commits like any other: atomic, logged, recovered.
 //! CT2. An id is never used again.
 //! CT3. A keyspace is marked as being dropped before its drop is committed; commits that come later are refused, so nothing
-//!      is written behind the drop. To readers it is there until the drop has succeeded: it may fail.
+//!      is written behind the drop, which may fail.
+//! CT4. To readers a keyspace is there, whole, until its drop is committed, and gone from then on. Who finds it marked, having
+//!      chosen the state to read, asks whether the newest state still has its name: what was chosen is no newer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,9 +58,20 @@ impl KeyspaceState {
         KeyspaceLife { name: self.name(), dropped: self.dropping.clone() }
     }
 
+    /// Whether it is being dropped, or has been.
+    #[inline]
+    pub(crate) fn is_dropping(&self) -> bool {
+        self.dropping.load(Ordering::Acquire)
+    }
+
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
-        if self.is_dropped() { Err(Error::KeyspaceNotFound(self.name().to_string())) } else { Ok(()) }
+        if self.is_dropped() { Err(self.not_found()) } else { Ok(()) }
+    }
+
+    /// What those are told who look for it when it is gone.
+    pub(crate) fn not_found(&self) -> Error {
+        Error::KeyspaceNotFound(self.name().to_string())
     }
 }
 
@@ -269,6 +282,7 @@ mod tests {
 
     use super::*;
     use crate::Db;
+    use crate::types::key::keyspace_end;
 
     #[test]
     fn ct3_a_keyspace_whose_drop_fails_was_there_all_the_time() {
@@ -291,6 +305,60 @@ mod tests {
         map.put("b", "2").unwrap();
         assert_eq!(map.len().unwrap(), 2);
         db.drop_keyspace("map").unwrap();
+        assert!(matches!(map.get("a"), Err(Error::KeyspaceNotFound(_))));
+    }
+
+    #[test]
+    fn ct4_a_keyspace_is_whole_until_its_drop_is_committed_and_gone_from_then_on() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+        let map = db.create_keyspace("first name").unwrap();
+        map.put("a", "1").unwrap();
+        let snapshot = db.snapshot();
+        db.rename_keyspace("first name", "map").unwrap();
+        // Every way to look, and whether it finds the one entry.
+        let look = || {
+            let now = db.snapshot();
+            let seen: Vec<Result<bool>> = vec![
+                map.contains("a"),
+                map.multi_get(&["a"]).map(|values| values[0].is_some()),
+                map.first().map(|first| first.is_some()),
+                map.cursor().map(|_| true),
+                map.len().map(|len| len == 1),
+                snapshot.contains(&map, "a"),
+                snapshot.first(&map).map(|first| first.is_some()),
+                snapshot.len(&map).map(|len| len == 1),
+                now.contains(&map, "a"),
+                now.len(&map).map(|len| len == 1),
+                db.open_keyspace("map").map(|_| true),
+            ];
+            (seen, db.keyspaces())
+        };
+        let assert_whole = || {
+            let (seen, names) = look();
+            assert!(seen.iter().all(|found| matches!(found, Ok(true))), "CT4: {seen:?}");
+            assert_eq!(names, ["default", "map"]);
+        };
+        let assert_gone = || {
+            let (seen, names) = look();
+            let is_gone = |found: &Result<bool>| matches!(found, Err(Error::KeyspaceNotFound(_)));
+            assert!(seen.iter().all(is_gone), "CT4: {seen:?}");
+            assert_eq!(names, ["default"]);
+        };
+        let core = &db.handle.core;
+        let mut turn = core.catalog.lock();
+        let drop_it = |mut set: WriteSet, id| {
+            assert_whole();
+            set.remove_range(&encode_key(id, &[]), &keyspace_end(id));
+            core.commit_own(set)?;
+            assert_gone();
+            Ok(())
+        };
+        core.catalog.drop(&mut turn, "map", drop_it).unwrap();
+        std::mem::drop(turn);
+        assert_gone();
+        // Another one of that name is not it.
+        db.create_keyspace("map").unwrap();
         assert!(matches!(map.get("a"), Err(Error::KeyspaceNotFound(_))));
     }
 }

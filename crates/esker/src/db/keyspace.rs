@@ -3,7 +3,7 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use super::catalog::KeyspaceState;
+use super::catalog::{KeyspaceState, name_key, varint};
 use super::core::{Core, Handle};
 use super::key_handle::Key;
 use super::range::{Cursor, Range, ReadSource};
@@ -137,8 +137,9 @@ impl Keyspace {
     /// The exact number of keys, without counting.
     #[inline]
     pub fn len(&self) -> Result<u64> {
-        self.state.check_alive()?;
-        Ok(self.core().published.count_of(&self.state.counter))
+        let count = self.core().published.count_of(&self.state.counter);
+        self.core().check_there(&self.state)?;
+        Ok(count)
     }
 
     /// Whether there are no keys.
@@ -148,31 +149,48 @@ impl Keyspace {
 }
 
 impl Core {
+    /// For a reader that has chosen the state that it reads: fails if the keyspace may be gone in it (CT4).
+    #[inline]
+    pub(crate) fn check_there(&self, keyspace: &KeyspaceState) -> Result<()> {
+        if keyspace.is_dropping() { self.check_not_dropped(keyspace) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn check_not_dropped(&self, keyspace: &KeyspaceState) -> Result<()> {
+        keyspace.check_alive()?;
+        let guard = crossbeam_epoch::pin();
+        let view = self.view.load(&guard);
+        let id = view.find::<ValueOf>(&name_key(&keyspace.name()), self.published.visible(), &guard)?;
+        // By now another one may have the name, or the drop may have failed, and this one have another.
+        let is_there = id.as_deref() == Some(&*varint(keyspace.id.get())) || !keyspace.is_dropping();
+        if is_there { Ok(()) } else { Err(keyspace.not_found()) }
+    }
+
     /// Looks one key up in the newest state.
     #[inline]
     pub(crate) fn find_now<W: Want>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
         check_key(key)?;
-        keyspace.check_alive()?;
         let guard = crossbeam_epoch::pin();
         let view = self.view.load(&guard);
         self.read_cost.looked_up(view);
         let at = self.published.visible();
+        self.check_there(keyspace)?;
         view.find::<W>(&KeyBuf::new(keyspace.id, key), at, &guard)
     }
 
     /// The newest state, for iterators.
     #[inline]
     pub(crate) fn source_now(&self, keyspace: &KeyspaceState) -> Result<ReadSource> {
-        keyspace.check_alive()?;
         let view = self.view.get();
         self.read_cost.walk_started(&view);
         let at = self.published.visible();
+        self.check_there(keyspace)?;
         Ok(ReadSource { view, at, _pin: None, own: None })
     }
 
     /// A pinned state, for iterators.
     pub(crate) fn source_at(&self, keyspace: &KeyspaceState, pin: &SnapshotGuard) -> Result<ReadSource> {
-        keyspace.check_alive()?;
+        self.check_there(keyspace)?;
         let view = self.view.get();
         self.read_cost.walk_started(&view);
         Ok(ReadSource { view, at: pin.seq(), _pin: Some(pin.clone()), own: None })

@@ -107,9 +107,9 @@ impl Db {
 
     /// The keyspace of this name, created if there is none.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        let core = &self.handle.core;
-        if let Some(state) = core.catalog.get(name) {
-            return Ok(self.wrap(state));
+        match self.open_keyspace(name) {
+            Err(Error::KeyspaceNotFound(_)) => {}
+            found => return found,
         }
         match self.create_keyspace(name) {
             Err(Error::KeyspaceExists(_)) => self.open_keyspace(name),
@@ -122,8 +122,10 @@ impl Db {
     /// # Errors
     /// [`Error::KeyspaceNotFound`].
     pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
-        let state = self.handle.core.catalog.get(name);
-        state.map(|state| self.wrap(state)).ok_or_else(|| Error::KeyspaceNotFound(name.to_owned()))
+        let core = &self.handle.core;
+        let state = core.catalog.get(name).ok_or_else(|| Error::KeyspaceNotFound(name.to_owned()))?;
+        core.check_there(&state)?;
+        Ok(self.wrap(state))
     }
 
     /// A new keyspace. Costs bytes, not megabytes: have as many as you like.
@@ -146,7 +148,9 @@ impl Db {
 
     /// The names of all keyspaces, sorted.
     pub fn keyspaces(&self) -> Vec<String> {
-        self.handle.core.catalog.names()
+        let is_gone = |name: &str| matches!(self.open_keyspace(name), Err(Error::KeyspaceNotFound(_)));
+        let names = self.handle.core.catalog.names().into_iter();
+        names.filter(|name| !is_gone(name)).collect()
     }
 
     /// Drops a keyspace with all it holds. Its handles fail from then on, those of snapshots too.

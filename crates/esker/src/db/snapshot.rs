@@ -44,7 +44,7 @@ impl Snapshot {
 
     pub(crate) fn find<W: Want>(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<W::Out>> {
         check_key(key)?;
-        keyspace.state.check_alive()?;
+        self.handle.core.check_there(&keyspace.state)?;
         let guard = crossbeam_epoch::pin();
         let view = self.handle.core.view.load(&guard);
         self.handle.core.read_cost.looked_up(view);
@@ -103,7 +103,7 @@ impl Snapshot {
     /// The exact number of keys, without counting.
     #[inline]
     pub fn len(&self, keyspace: &Keyspace) -> Result<u64> {
-        keyspace.state.check_alive()?;
+        self.handle.core.check_there(&keyspace.state)?;
         Ok(keyspace.state.counter.at(self.pin.seq()))
     }
 
