@@ -1,0 +1,122 @@
+//! Manifests that are lost, cut, or of earlier: what tables and log tell without them.
+
+use esker::TableCompression;
+use esker_env::{Fs, MemFs};
+
+use crate::common::damage::{Golden, cut, overwrite, path, places, read, replace};
+use crate::common::dir;
+use crate::judge::{SEGMENT_HEADER_BYTES, builder, judge, repair, unexplained};
+
+#[test]
+fn q2_a_manifest_that_lost_its_end_costs_no_table() {
+    for golden in [Golden::flushed(), Golden::flushed_once()] {
+        let name = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
+        let (bytes, mut told) = (golden.read(name), 0);
+        for at in 0..bytes.len() {
+            let report = judge(&golden, &format!("{name} cut to {at}"), |fs| cut(fs, name, at));
+            let keys = golden.newest["default"].len() as u64;
+            assert_eq!(report.live_keys(), keys, "{at}: {report:#?}");
+            told += usize::from(report.losses.iter().any(|loss| loss.detail.contains("lost its end")));
+        }
+        assert!(told > 0, "an end behind a record is one that only tables prove");
+    }
+}
+
+#[test]
+fn q2_a_manifest_from_before_a_merge_or_a_flush_costs_no_key() {
+    let golden = Golden::merged();
+    let name = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
+    let (bytes, mut told) = (golden.read(name), 0);
+    for len in places(bytes.len(), 128) {
+        for is_older in [false, true] {
+            let what = format!("{name} cut to {len}, under an earlier name: {is_older}");
+            let fs = golden.copy();
+            if is_older {
+                // The one in force is lost, and one from before is still there.
+                fs.remove_file(&path(name)).unwrap();
+                replace(&fs, "MANIFEST-000000", &bytes[..len]);
+            } else {
+                cut(&fs, name, len);
+            }
+            let (report, found) = repair(&fs).unwrap();
+            assert_eq!(unexplained(&golden, &report, &found), None, "{what}: {report:#?}");
+            for (keyspace, map) in &golden.newest {
+                let missing = map.keys().find(|key| !found[keyspace].contains_key(*key));
+                assert!(missing.is_none(), "{what}: {missing:?} of {keyspace}: {report:#?}");
+            }
+            told += usize::from(report.losses.iter().any(|loss| loss.detail.contains("an earlier manifest")));
+        }
+    }
+    assert!(told > 0, "only what it names tells that it is an earlier one");
+}
+
+/// The files by which opening finds the tables and the log.
+fn lose_the_manifest(fs: &MemFs) {
+    let names = fs.list_dir(dir()).unwrap().into_iter();
+    names
+        .filter(|name| name == "CURRENT" || name.starts_with("MANIFEST"))
+        .for_each(|name| fs.remove_file(&path(&name)).unwrap());
+}
+
+/// Names of tables.
+fn tables(fs: &MemFs) -> Vec<String> {
+    let mut names = fs.list_dir(dir()).unwrap();
+    names.retain(|name| name.ends_with(".sst"));
+    names.sort();
+    names
+}
+
+#[test]
+fn lg1_old_segments_bring_nothing_back_over_tables_that_forgot_their_numbers() {
+    for is_manifest_lost in [false, true] {
+        let running = MemFs::new();
+        let db = builder(&running).open(dir()).unwrap();
+        let keyspace = db.default_keyspace();
+        keyspace.put("a", "old").unwrap();
+        keyspace.put("b", "old").unwrap();
+        // Manifest and log as they were, under the tables of later.
+        let fs = running.kill();
+        keyspace.put("a", "new").unwrap();
+        keyspace.remove("b").unwrap();
+        db.compact().unwrap();
+        tables(&running).iter().for_each(|name| replace(&fs, name, &read(&running, name)));
+        if is_manifest_lost {
+            lose_the_manifest(&fs);
+        }
+        let (report, found) = repair(&fs).unwrap();
+        let map = &found["default"];
+        assert_eq!((map.len(), &*map[&b"a"[..]]), (1, &b"new"[..]), "{is_manifest_lost}: {report:#?}");
+    }
+}
+
+#[test]
+fn lg1_a_flush_that_never_ended_costs_no_commit_of_the_log() {
+    let running = MemFs::new();
+    let db =
+        builder(&running).memtable_bytes(64 << 10).compression(TableCompression::None).open(dir()).unwrap();
+    let keyspace = db.default_keyspace();
+    keyspace.put("base", "").unwrap();
+    db.flush().unwrap();
+    // The newest commits are in the first table.
+    (0..25u8).rev().for_each(|n| keyspace.put([n], [n; 100]).unwrap());
+    let fs = running.kill();
+    let earlier = tables(&fs);
+    db.flush().unwrap();
+    let flushed: Vec<_> = tables(&running).into_iter().filter(|name| !earlier.contains(name)).collect();
+    assert!(flushed.len() > 1, "{flushed:?}");
+    replace(&fs, &flushed[0], &read(&running, &flushed[0]));
+    lose_the_manifest(&fs);
+    let (report, found) = repair(&fs).unwrap();
+    assert_eq!((report.commits, found["default"].len()), (25, 26), "{report:#?}");
+}
+
+#[test]
+fn a_segment_without_header_is_read_with_what_another_says() {
+    let golden = Golden::segmented();
+    let fs = golden.copy();
+    lose_the_manifest(&fs);
+    let first = golden.named(".wal").next().unwrap();
+    overwrite(&fs, first, 0, &[0; SEGMENT_HEADER_BYTES]);
+    let (report, found) = repair(&fs).unwrap();
+    assert!(found == golden.newest, "{report:#?}");
+}
