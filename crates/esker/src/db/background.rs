@@ -352,7 +352,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "a real thread")]
     fn bg6_the_flush_thread_notes_nothing_twice() {
         let (db, _faults) = failing();
         let core = &db.handle.core;
