@@ -136,7 +136,8 @@ impl PageBuf {
 
     /// Cuts it to `len` bytes; false, and nothing done, where that would want less memory.
     pub fn cut(&mut self, len: usize) -> bool {
-        let fits = len <= self.len && Origin::of(len) == Origin::of(self.len) && Origin::of(len) != Origin::Heap;
+        let fits =
+            len <= self.len && Origin::of(len) == Origin::of(self.len) && Origin::of(len) != Origin::Heap;
         if fits {
             observe(len as isize - self.len as isize);
             self.len = len;

@@ -8,6 +8,8 @@
 //! The figures are those of Linux for the whole process, memory without files behind it (RssAnon): now, and the most since the start of
 //! the phase.
 
+#![expect(clippy::disallowed_methods, reason = "a program that watches itself")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,7 +23,8 @@ const READS: u64 = 50_000;
 
 fn main() -> esker::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let mut number = |otherwise: u64| arguments.next().map_or(otherwise, |text| text.parse().expect("a number"));
+    let mut number =
+        |otherwise: u64| arguments.next().map_or(otherwise, |text| text.parse().expect("a number"));
     let (budget_mib, value_bytes) = (number(256), number(16 << 10));
     let dir = tempfile::tempdir().expect("a temporary directory");
     let work = Work { items: BUDGETS_WRITTEN * (budget_mib << 20) / value_bytes, value_bytes };

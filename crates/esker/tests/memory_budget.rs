@@ -2,6 +2,7 @@
 //!
 //! Not with sanitizers, which have a memory of their own.
 #![cfg(all(target_os = "linux", not(esker_plain_pages)))]
+#![expect(clippy::unwrap_used, reason = "helpers of a test")]
 
 use esker::{Db, Durability, Keyspace};
 

@@ -86,7 +86,10 @@ fn pg2_what_is_given_up_goes_back() {
         drop(held);
         // The other tests need a few MiB at the same time.
         let after = resident_bytes();
-        assert!(after < before + WARM_BYTES_MAX + (16 << 20), "PG2: {len}: {before} bytes before, {after} after");
+        assert!(
+            after < before + WARM_BYTES_MAX + (16 << 20),
+            "PG2: {len}: {before} bytes before, {after} after"
+        );
         before = before.min(after);
     }
 }

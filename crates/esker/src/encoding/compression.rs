@@ -120,8 +120,7 @@ impl Compression {
                 snap::raw::Decoder::new().decompress(input, out).map_err(|e| wrong(e.to_string()))?;
             }
             Compression::Lz4 => {
-                let len =
-                    lz4_flex::block::decompress_into(input, out).map_err(|e| wrong(e.to_string()))?;
+                let len = lz4_flex::block::decompress_into(input, out).map_err(|e| wrong(e.to_string()))?;
                 if len != raw_len {
                     return Err(wrong(format!("{len} bytes, {raw_len} expected")));
                 }

@@ -261,7 +261,8 @@ impl TableWriter {
         if let Some(warm) = &mut self.warm
             && warm.bytes + self.raw.len() as u64 <= warm.cache.room_bytes()
         {
-            let block = Block::parse(PageBuf::copy_of(&self.raw)).expect("BL1: the builder's blocks are whole");
+            let block =
+                Block::parse(PageBuf::copy_of(&self.raw)).expect("BL1: the builder's blocks are whole");
             warm.bytes += block.memory_bytes() as u64;
             // Holes would let blocks land in wrong places: keeping stops at the first block without room.
             if warm.blocks.len() == self.index.len() {
