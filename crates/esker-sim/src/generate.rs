@@ -187,9 +187,15 @@ impl<'a> Generator<'a> {
             ),
             Size::Normal => (pick(self, [64 << 10, 256 << 10, 1 << 20]), 8 << 10, 1 << 20),
         };
+        let durability = self.durability();
+        let small = Some(2 * table_bytes as u64);
+        let memories = [(1 << 20, Some(0)), (1 << 20, None), (16 << 20, small), (16 << 20, None)];
+        let (memory, miniature) = memories[self.choices.usize(0..4)];
         Opening {
-            durability: self.durability(),
-            memory: if self.one_in(2) { 1 << 20 } else { 16 << 20 },
+            durability,
+            memory,
+            // In every other opening the data is soon beyond the cache, or always.
+            miniature,
             memtable_bytes,
             block_bytes,
             table_bytes: table_bytes.max(block_bytes) as u64,

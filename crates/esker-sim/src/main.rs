@@ -149,7 +149,8 @@ fn per_minute(count: u64, time: Duration) -> u64 {
 fn print(tally: &Tally, time: Duration) {
     println!(
         "  {} operations ({} a minute), {} commits, {} conflicts; {} reopenings, {} kills, {} power losses ({} inside \
-         a call, {} while opening), {} openings inspected; {} faults in {} calls of the file system, {} refusals for want of space",
+         a call, {} while opening), {} openings inspected; {} faults in {} calls of the file system, {} refusals for want of space; \
+         seen in {} runs: several tiers, in {}: a sorted run of several tables, in {}: a trivial move, in {}: a recycled log segment",
         tally.ops,
         per_minute(tally.ops, time),
         tally.commits,
@@ -163,6 +164,10 @@ fn print(tally: &Tally, time: Duration) {
         tally.faults,
         tally.fs_calls,
         tally.refused,
+        tally.tiered,
+        tally.wide,
+        tally.moved,
+        tally.recycled,
     );
 }
 

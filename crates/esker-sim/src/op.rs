@@ -194,6 +194,8 @@ pub struct Opening {
     pub durability: Durability,
     /// The memory budget.
     pub memory: u64,
+    /// Data of more bytes counts as beyond the cache.
+    pub miniature: Option<u64>,
     /// Size of a memtable; log segments are a quarter of it, 4 KiB at the least.
     pub memtable_bytes: usize,
     /// Size of a block.

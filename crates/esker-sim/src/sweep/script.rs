@@ -15,6 +15,7 @@ pub(super) fn opening(compressed: bool) -> Opening {
     Opening {
         durability: Durability::Sync,
         memory: 1 << 20,
+        miniature: None,
         memtable_bytes: 4096,
         block_bytes: if compressed { 512 } else { 128 },
         table_bytes: 1024,

@@ -67,6 +67,14 @@ pub struct Tally {
     pub faults: u64,
     /// Operations that failed because the disk was full.
     pub refused: u64,
+    /// Runs in which several tier runs were there at once: data beyond the cache.
+    pub tiered: u64,
+    /// Runs in which a sorted run had several tables.
+    pub wide: u64,
+    /// Runs in which tables moved to a lower run without being written.
+    pub moved: u64,
+    /// Runs in which the file of a log segment was kept for another.
+    pub recycled: u64,
     /// Calls of the file system.
     pub fs_calls: u64,
     /// A number that two runs share if they did the same.
@@ -87,6 +95,10 @@ impl Tally {
         self.inspected += other.inspected;
         self.faults += other.faults;
         self.refused += other.refused;
+        self.tiered += other.tiered;
+        self.wide += other.wide;
+        self.moved += other.moved;
+        self.recycled += other.recycled;
         self.fs_calls += other.fs_calls;
         self.fingerprint = self.fingerprint.rotate_left(1) ^ other.fingerprint;
     }
@@ -232,11 +244,25 @@ impl World {
         self.tally.ops += 1;
         self.begin_operation();
         self.dispatch(op);
+        self.sight();
         if self.is_dead() && !self.swept {
             let restart = self.armed.take().expect("what ends a process is armed");
             self.tally.inside_calls += 1;
             self.restart(&restart);
         }
+    }
+
+    /// Takes note of what is met in this run.
+    fn sight(&mut self) {
+        let Some(stats) = self.db.as_ref().map(Db::stats) else { return };
+        let tally = &mut self.tally;
+        let sightings = [
+            (&mut tally.tiered, stats.tier_runs > 1),
+            (&mut tally.wide, stats.tables > stats.runs),
+            (&mut tally.moved, stats.moves > 0),
+            (&mut tally.recycled, stats.log_files_recycled > 0),
+        ];
+        sightings.into_iter().filter(|sighting| sighting.1).for_each(|(seen, _)| *seen = 1);
     }
 
     fn dispatch(&mut self, op: &Op) {

@@ -263,6 +263,10 @@ pub(crate) fn builder(env: Env, opening: Opening) -> Builder {
         .block_bytes(opening.block_bytes)
         .table_bytes(opening.table_bytes)
         .compression(compression);
+    let builder = match opening.miniature {
+        Some(cache_bytes) => builder.miniature(cache_bytes),
+        None => builder,
+    };
     if opening.stepped { builder.stepped() } else { builder }
 }
 

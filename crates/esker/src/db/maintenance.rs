@@ -133,6 +133,7 @@ impl Core {
         let built = execute::merge(&context, plan, &version, self.published.horizons(), || self.new_run())?;
         let Some(Built { added, removed, opened, stats }) = built else { return Ok(false) };
         add(&self.counters.merges, 1);
+        add(&self.counters.moves, u64::from(plan.kind == picker::PlanKind::TrivialMove));
         add(&self.counters.merge_bytes_read, stats.bytes_read);
         add(&self.counters.merge_bytes_written, stats.bytes_written);
         if canary::is_set(Canary::TableRemovedEarly) {

@@ -55,6 +55,7 @@ pub struct Builder {
     block_bytes: usize,
     table_bytes: u64,
     replay_bytes: u64,
+    miniature: Option<u64>,
 }
 
 impl Default for Builder {
@@ -71,6 +72,7 @@ impl Default for Builder {
             block_bytes: 8 << 10,
             table_bytes: 64 * MIB,
             replay_bytes: 4 * MIB,
+            miniature: None,
         }
     }
 }
@@ -142,6 +144,13 @@ impl Builder {
         self.replay_bytes = bytes;
         self
     }
+    /// Data of more bytes counts as beyond the cache, and the runs there have the ratios of a large database in small numbers:
+    /// for simulators, whose databases are small.
+    #[doc(hidden)]
+    pub fn miniature(mut self, cache_bytes: u64) -> Self {
+        self.miniature = Some(cache_bytes);
+        self
+    }
     pub(crate) fn environment(&self) -> &Env {
         &self.env
     }
@@ -206,7 +215,8 @@ impl Options {
     /// What is left for blocks, indexes and filters when all memtables are full (O1).
     pub(crate) fn cache_bytes(&self) -> u64 {
         let memtables = (SEALED_MAX as u64 + 1) * self.memtable_bytes as u64;
-        self.given.memory.saturating_sub(memtables).max(self.given.memory / 4)
+        let rest = self.given.memory.saturating_sub(memtables).max(self.given.memory / 4);
+        rest.min(self.given.miniature.unwrap_or(u64::MAX))
     }
     /// The WAL's largest segment: a memtable spans a handful of them.
     pub(crate) fn wal_segment_bytes(&self) -> u64 {
@@ -224,11 +234,15 @@ impl Options {
     }
     /// The limits that shape the runs; `table_bytes_live` is what the tables hold now.
     pub(crate) fn limits(&self, table_bytes_live: u64) -> Limits {
-        Limits {
+        let limits = Limits {
             table_bytes: self.given.table_bytes,
             partition_bytes: self.given.table_bytes,
             fits_cache: table_bytes_live <= self.cache_bytes(),
             ..Limits::default()
+        };
+        match self.given.miniature {
+            Some(_) if !limits.fits_cache => Limits { l0_runs_max: 1, base_ratio: 1, ..limits },
+            _ => limits,
         }
     }
 

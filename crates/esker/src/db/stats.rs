@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::manifest::version::Level;
 use crate::types::Error;
 
 /// Figures at one moment; `bytes` are of this process's life where not said otherwise.
@@ -26,6 +27,8 @@ pub struct Stats {
     pub table_bytes: u64,
     /// Sorted runs now.
     pub runs: u64,
+    /// Of these, the ones between those that flushes write and the lowest: there are some if the data is beyond the cache.
+    pub tier_runs: u64,
     /// Bytes of blocks in the cache now.
     pub cache_bytes: u64,
     /// Snapshots and transactions open now.
@@ -34,6 +37,8 @@ pub struct Stats {
     pub flushes: u64,
     /// Merges done, trivial moves included.
     pub merges: u64,
+    /// Of these, the ones that only moved tables to a lower run.
+    pub moves: u64,
     /// Bytes that flushes wrote.
     pub flush_bytes_written: u64,
     /// Bytes that merges read.
@@ -51,6 +56,8 @@ pub struct Stats {
     pub background_error: Option<String>,
     /// Times a writer waited for a flush or a merge.
     pub stalls: u64,
+    /// Files of log segments that were no longer needed and were kept to be used again.
+    pub log_files_recycled: u64,
     /// Commits replayed from the log when the database was opened.
     pub recovered_commits: u64,
     /// Bytes of a torn log tail that were dropped when the database was opened.
@@ -62,6 +69,7 @@ pub struct Stats {
 pub(crate) struct Counters {
     pub(crate) flushes: AtomicU64,
     pub(crate) merges: AtomicU64,
+    pub(crate) moves: AtomicU64,
     pub(crate) flush_bytes_written: AtomicU64,
     pub(crate) merge_bytes_read: AtomicU64,
     pub(crate) merge_bytes_written: AtomicU64,
@@ -100,10 +108,12 @@ impl super::core::Core {
             tables: view.version.tables().count() as u64,
             table_bytes: view.version.runs().iter().map(|run| run.bytes()).sum(),
             runs: view.version.runs().len() as u64,
+            tier_runs: view.version.runs().iter().filter(|run| run.level == Level::TIER).count() as u64,
             cache_bytes: self.cache.used_bytes(),
             snapshots: self.published.snapshots_open() as u64,
             flushes: get(&counters.flushes),
             merges: get(&counters.merges),
+            moves: get(&counters.moves),
             flush_bytes_written: get(&counters.flush_bytes_written),
             merge_bytes_read: get(&counters.merge_bytes_read),
             merge_bytes_written: get(&counters.merge_bytes_written),
@@ -112,6 +122,7 @@ impl super::core::Core {
             tables_unreadable: self.unreadable.lock().all().len() as u64,
             background_error: counters.background_error.lock().clone(),
             stalls: get(&counters.stalls),
+            log_files_recycled: self.wal_pool.recycled(),
             recovered_commits: get(&counters.recovered_commits),
             recovered_torn_bytes: get(&counters.recovered_torn_bytes),
         }

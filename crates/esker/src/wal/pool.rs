@@ -98,6 +98,8 @@ struct State {
     wanted: bool,
     /// The number in the next spare's name.
     next_name: u64,
+    /// Files of obsolete segments that became spares.
+    recycled: u64,
 }
 
 /// A file whose blocks are all written (P1).
@@ -138,7 +140,7 @@ impl WalPool {
             return Err(Error::Invalid(problem));
         }
         let next_bytes = FIRST_SEGMENT_BYTES.min(max);
-        let state = State { spares: Vec::new(), next_bytes, wanted: false, next_name: 0 };
+        let state = State { spares: Vec::new(), next_bytes, wanted: false, next_name: 0, recycled: 0 };
         let numbers = Numbers { next: 0, prepared: None, named: false };
         Ok(Arc::new(WalPool {
             env,
@@ -329,8 +331,15 @@ impl WalPool {
         let path = file_name::spare_path(&self.dir, name);
         self.env.fs.rename(&spare.path, &path).map_err(|e| Error::io("rename", &spare.path, e))?;
         spare.path = path;
-        self.state.lock().spares.push(spare);
+        let mut state = self.state.lock();
+        state.spares.push(spare);
+        state.recycled += 1;
         Ok(())
+    }
+
+    /// Files of obsolete segments that were kept for another use so far.
+    pub(crate) fn recycled(&self) -> u64 {
+        self.state.lock().recycled
     }
 
     pub(super) fn remove(&self, spare: Spare) -> Result<()> {
