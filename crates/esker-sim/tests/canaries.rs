@@ -2,8 +2,12 @@
 //!
 //! `cargo test -p esker-sim --test canaries -- --nocapture` prints the table of docs/simulation.md.
 
+use std::sync::Arc;
+
 use esker::canary::{Canary, set};
-use esker_env::BrokenSync;
+use esker::recordio::{Reader, Writer};
+use esker_env::{BrokenSync, Env, MemFs, OpenOptions, read_range};
+use esker_sim::damage::{Edit, Files, Harm, Kind as HarmKind, Twist, run};
 use esker_sim::runner::{Failure, Sabotage, run_seed};
 use esker_sim::sweep::{Kind, sample};
 
@@ -62,6 +66,14 @@ const ENGINE: &[Fault] = engine! {
     TableNameFailureIgnored: "tables count although the sync of their names has failed",
     TableChecksumIgnored: "parts of tables are taken whatever their checksums say",
     ParentNotSynced: "a new database is made in a directory whose own name is not durable",
+    RepairTombstoneIgnored: "a repair brings back what range tombstones hide",
+};
+
+/// Faults of those who deal with damage: there is none in the simulation, so they are looked for in the damage campaign.
+const DAMAGED: &[Fault] = engine! {
+    WalEndTrusted: "a log that has lost its end is taken as it is",
+    CountsUnchecked: "a check does not compare keys with their count",
+    RepairLossForgotten: "a repair does not tell of the keys of a damaged block",
 };
 
 const DISK: &[(BrokenSync, &str, &str)] = &[
@@ -93,6 +105,70 @@ fn hunt(name: &str, breaks: &str, sabotage: Sabotage) -> Result<String, String> 
     Err(format!("{name} ({breaks}) goes unnoticed in {SEEDS} seeds and {POSITIONS} positions of the sweeps"))
 }
 
+/// The same for a fault that only damage shows.
+fn hunt_damaged(fault: &Fault) -> Result<String, String> {
+    // No harm that is drawn makes counts wrong and leaves everything else right.
+    let harms: Option<fn(&Files) -> Vec<Harm>> = match fault.canary {
+        Canary::CountsUnchecked => Some(miscounted),
+        _ => None,
+    };
+    let mut ops = 0;
+    for seed in 0..SEEDS {
+        let damage = |engine| run(seed, OPS, Twist { engine, harms, ..Twist::default() });
+        match damage(Some(fault.turn_on)) {
+            Ok(_) => ops += OPS as u64,
+            // What is noticed without the fault, too, is none of its doing.
+            Err(failure) if damage(None).as_ref() != Err(&failure) => {
+                return Ok(row(fault.name, fault.breaks, &format!("damage {seed}"), ops, &failure));
+            }
+            Err(_) => {}
+        }
+    }
+    Err(format!("{} ({}) goes unnoticed in {SEEDS} damaged databases", fault.name, fault.breaks))
+}
+
+/// The manifest says of a keyspace that it has one key more or less, under fitting checksums.
+fn miscounted(files: &Files) -> Vec<Harm> {
+    let miscount = |(name, bytes): (&String, &Vec<u8>)| {
+        let env = Env::simulated(Arc::new(MemFs::new()), 0);
+        let file = env.fs.open("given".as_ref(), OpenOptions::create()).expect("memory");
+        file.write_all_at(bytes, 0).expect("memory");
+        let mut reader = Reader::options().env(&env).open("given").expect("a sound manifest");
+        let mut records = Vec::new();
+        while let Some(record) = reader.next().expect("a sound manifest") {
+            records.push(record.to_vec());
+        }
+        // The first is the header; those behind it may count anew.
+        let places: Vec<_> = records.iter().skip(1).map(|record| place_of_count(record)).collect();
+        let (record, place) =
+            places.iter().enumerate().rev().find_map(|(at, place)| Some((at + 1, (*place)?)))?;
+        records[record][place] ^= 1;
+        let mut writer = Writer::options().env(&env).create("forged").expect("memory");
+        for record in &records {
+            writer.append(record).expect("memory");
+        }
+        writer.finish().expect("memory");
+        let file = env.fs.open("forged".as_ref(), OpenOptions::read()).expect("memory");
+        let forged = read_range(&*file, 0, file.len().expect("memory") as usize).expect("memory");
+        Some(Harm::new(HarmKind::Overwrite, format!("a count in {name}"), Edit::Put(name.clone(), forged)))
+    };
+    let manifests = files.iter().filter(|(name, _)| name.starts_with("MANIFEST-"));
+    manifests.filter_map(miscount).collect()
+}
+
+/// Where a version edit has the count of its last keyspace (docs/formats/manifest.md); none if that is the catalog.
+fn place_of_count(edit: &[u8]) -> Option<usize> {
+    let behind = |at: usize| edit.get(at..)?.iter().position(|byte| *byte < 0x80).map(|last| at + last + 1);
+    let mut at = 0;
+    while matches!(edit.get(at)?, 1..=4 | 8..=10) {
+        at = behind(at + 1)?;
+    }
+    let (tag, keyspaces) = (edit[at], *edit.get(at + 1)?);
+    let earlier = (tag == 5 && keyspaces > 0).then(|| 2 * (keyspaces - 1))?;
+    let last = (0..earlier).try_fold(at + 2, |at, _| behind(at))?;
+    if edit[last] == 0 { None } else { behind(last) }
+}
+
 fn row(name: &str, breaks: &str, found: &str, ops: u64, failure: &Failure) -> String {
     // Where in the harness it was noticed says nothing; what was noticed does.
     let what = failure.cause.split_once(": ").map_or(&*failure.cause, |(_, what)| what);
@@ -102,8 +178,9 @@ fn row(name: &str, breaks: &str, found: &str, ops: u64, failure: &Failure) -> St
 
 #[test]
 fn every_deliberate_fault_is_found() {
-    let listed: Vec<_> = ENGINE.iter().map(|fault| fault.canary).collect();
-    assert_eq!(listed, &Canary::ALL[..], "a fault without a row would not be tried");
+    let listed = |canary| ENGINE.iter().chain(DAMAGED).filter(|fault| fault.canary == canary).count();
+    let unlisted = Canary::ALL.into_iter().find(|canary| listed(*canary) != 1);
+    assert_eq!(unlisted, None, "a fault without a row would not be tried");
     let engine = ENGINE.iter().map(|fault| {
         let sabotage = Sabotage { engine: Some(fault.turn_on), ..Sabotage::default() };
         hunt(fault.name, fault.breaks, sabotage)
@@ -111,7 +188,7 @@ fn every_deliberate_fault_is_found() {
     let disk = DISK.iter().map(|&(disk, name, breaks)| {
         hunt(name, breaks, Sabotage { disk: Some(disk), ..Sabotage::default() })
     });
-    let rows: Vec<_> = engine.chain(disk).collect();
+    let rows: Vec<_> = engine.chain(DAMAGED.iter().map(hunt_damaged)).chain(disk).collect();
     println!("| canary | what it breaks | found by | operations until then | as |\n|---|---|---|---|---|");
     rows.iter().flatten().for_each(|row| println!("{row}"));
     let missed: Vec<_> = rows.iter().filter_map(|row| row.as_ref().err()).collect();

@@ -99,6 +99,12 @@ impl<'a> Judge<'a> {
         self.step("dumping", |disk| self.dump(&disk))?;
         let mut suspects = Suspects::new(self.change.shown_states(self.subject, self.donor));
         let reading = self.step("reading", |disk| self.read(&disk, &mut suspects))?;
+        if let Some(contradiction) = &suspects.contradiction {
+            let online = reading != Outcome::Sound;
+            return Err(format!(
+                "DJ3: reading: {contradiction}; found by a check offline: {found_offline}, online: {online}"
+            ));
+        }
         self.compare(found_offline, reading)?;
         if reading != Outcome::Refused {
             self.step("merging", |disk| self.merge(&disk, reading, &mut suspects))?;
@@ -191,11 +197,7 @@ impl<'a> Judge<'a> {
                 return Ok(Outcome::Refused);
             }
         };
-        let outcome = self.read_open("reading", &db, suspects)?;
-        match &suspects.contradiction {
-            Some(contradiction) => Err(format!("DJ3: reading: {contradiction}")),
-            None => Ok(outcome),
-        }
+        self.read_open("reading", &db, suspects)
     }
 
     /// Reads it, and checks it.

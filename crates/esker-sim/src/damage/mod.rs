@@ -39,6 +39,8 @@ pub type Measure = fn(&mut dyn FnMut()) -> usize;
 pub struct Twist {
     /// Makes the harms, of the undamaged files, instead of the seed.
     pub harms: Option<fn(&Files) -> Vec<Harm>>,
+    /// Called before the judge begins: breaks the engine.
+    pub engine: Option<fn()>,
     /// Measures the memory of each step.
     pub memory: Option<Measure>,
     /// The judge takes the state before the newest commit for the newest.
@@ -150,6 +152,9 @@ fn try_plan(plan: Plan, ops: usize, twist: Twist, harms: Option<Vec<Harm>>) -> R
         let after = harmed(&subject.files, &harms);
         let is_foreign = harms.iter().any(|harm| harm.kind() == Kind::Foreign);
         let donor = is_foreign.then(|| donor.get());
+        if let Some(engine) = twist.engine {
+            engine();
+        }
         let verdict = Judge::new(&subject, donor, &after, twist).judge()?;
         Ok::<_, String>(Figures::of(&harms, after == subject.files, verdict))
     });

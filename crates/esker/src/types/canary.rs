@@ -70,12 +70,20 @@ pub enum Canary {
     TableChecksumIgnored,
     /// A new database is made in a directory whose own name is not durable (OP4).
     ParentNotSynced,
+    /// A log that has lost its end is taken as it is (R7).
+    WalEndTrusted,
+    /// A check does not compare the keys with their count (CK2).
+    CountsUnchecked,
+    /// A repair does not tell of the keys that a damaged block held (RP3).
+    RepairLossForgotten,
+    /// A repair brings back what range tombstones hide (RP2).
+    RepairTombstoneIgnored,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 27] = [
+    pub const ALL: [Canary; 31] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::WalEndNotSynced,
@@ -103,6 +111,10 @@ impl Canary {
         Canary::TableNameFailureIgnored,
         Canary::TableChecksumIgnored,
         Canary::ParentNotSynced,
+        Canary::WalEndTrusted,
+        Canary::CountsUnchecked,
+        Canary::RepairLossForgotten,
+        Canary::RepairTombstoneIgnored,
     ];
 }
 
