@@ -163,6 +163,18 @@ impl MemFs {
         Self::with_state(State { names, locks: BTreeSet::new() }, used, capacity, broken, noisy)
     }
 
+    /// The same, and then the system fails to write some of what it has, of half of the files with unsynced bytes, and nobody hears
+    /// of it: what is not on the disk then counts as clean, and no later sync writes it. Readers still see it, or, if its pages are
+    /// `evicted`, what the disk has.
+    pub fn kill_unheard(&self, seed: u64, evicted: bool) -> MemFs {
+        let killed = self.kill();
+        let mut rng = Rng::with_seed(seed);
+        for inode in killed.0.state.read().names.files().filter(|_| rng.bool()) {
+            inode.lock().fail_writeback(seed, evicted);
+        }
+        killed
+    }
+
     /// Limits the bytes of all files in total; what would pass the limit fails with `StorageFull`, after writing
     /// what fits. `None` lifts the limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {

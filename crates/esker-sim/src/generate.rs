@@ -214,7 +214,11 @@ impl<'a> Generator<'a> {
 
     /// An end that nobody wanted.
     fn crash(&mut self) -> End {
-        if self.choices.bool() { End::Kill } else { End::Power(self.loss()) }
+        match self.choices.u8(0..8) {
+            1 | 3 => End::Kill,
+            n @ (5 | 7) => End::KillUnheard { seed: self.stamp.into(), evicted: n == 7 },
+            _ => End::Power(self.loss()),
+        }
     }
 
     fn mishaps(&mut self) -> Vec<Mishap> {

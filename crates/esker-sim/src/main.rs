@@ -148,7 +148,7 @@ fn per_minute(count: u64, time: Duration) -> u64 {
 
 fn print(tally: &Tally, time: Duration) {
     println!(
-        "  {} operations ({} a minute), {} commits, {} conflicts; {} reopenings, {} kills, {} power losses ({} inside \
+        "  {} operations ({} a minute), {} commits, {} conflicts; {} reopenings, {} kills ({} with unheard write-back errors), {} power losses ({} inside \
          a call, {} while opening), {} openings inspected; {} faults in {} calls of the file system, {} refusals for want of space; \
          seen in {} runs: several tiers, in {}: a sorted run of several tables, in {}: a trivial move, in {}: a recycled log segment",
         tally.ops,
@@ -157,6 +157,7 @@ fn print(tally: &Tally, time: Duration) {
         tally.conflicts,
         tally.reopenings,
         tally.kills,
+        tally.unheard,
         tally.power_losses,
         tally.inside_calls,
         tally.while_opening,

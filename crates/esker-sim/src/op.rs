@@ -111,6 +111,13 @@ pub enum End {
     Drop,
     /// It is killed: the operating system has all that it wrote, and nothing more of it is on the disk.
     Kill,
+    /// The same, and then the system fails to write some of what it has, and nobody hears of it.
+    KillUnheard {
+        /// Of what.
+        seed: u64,
+        /// The next process does not see it either.
+        evicted: bool,
+    },
     /// The machine loses power.
     Power(Loss),
 }

@@ -5,7 +5,7 @@
 //!              `-> pending, in order --crash--> each kept, lost or torn over `synced`
 //! ```
 //!
-//! I1. `current` is `synced` with all of `pending` applied in order, but for the bytes that a failed sync forgot.
+//! I1. `current` is `synced` with all of `pending` applied in order, but for the bytes that a failed sync or write-back forgot.
 //! I2. A crash keeps every synced byte that no pending change touches.
 //! I3. Changes of the length survive a crash as a prefix, as a journal would keep them; bytes survive independently
 //!     of it. A kept length over lost bytes shows zeros, or, if asked for, noise.
@@ -24,7 +24,7 @@ pub(super) struct Inode {
     current: Pages,
     synced: Pages,
     pending: Vec<Change>,
-    /// A failed sync forgot bytes of `current`: they are neither in `synced` nor in `pending`.
+    /// A failed sync or write-back forgot bytes of `current`: they are neither in `synced` nor in `pending`.
     forgetful: bool,
     /// Names of the file as the running program sees them: 0 or 1.
     pub(super) links: u32,
@@ -129,11 +129,27 @@ impl Inode {
         }
     }
 
+    /// The system writes a part of what is pending, chosen by the seed, and the rest counts as clean: readers see it or, if it is
+    /// `evicted`, what is on the disk. Only lengths can still become durable.
+    pub(super) fn fail_writeback(&mut self, seed: u64, evicted: bool) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let len = self.current.len();
+        self.synced = self.crash_randomly(&mut Rng::with_seed(seed), false);
+        self.pending = Vec::from_iter((self.synced.len() != len).then_some(Change::SetLen(len)));
+        self.forgetful = !evicted;
+        if evicted {
+            self.current = self.all_kept_of_disk();
+        }
+    }
+
     /// What the disk has when everything that is pending reaches it.
     fn all_kept(&self) -> Pages {
-        if !self.forgetful {
-            return self.current.clone();
-        }
+        if self.forgetful { self.all_kept_of_disk() } else { self.current.clone() }
+    }
+
+    fn all_kept_of_disk(&self) -> Pages {
         let mut bytes = self.synced.clone();
         for change in &self.pending {
             match change {

@@ -149,6 +149,38 @@ fn i2_synced_bytes_stay() {
     }
 }
 
+#[test]
+fn what_fails_to_be_written_unheard_is_read_or_not_and_never_synced() {
+    let (fs, file) = durable(&[1; 2000]);
+    file.write_all_at(&[2; 3000], 0).unwrap();
+    let (mut cached, mut evicted) = (BTreeSet::new(), BTreeSet::new());
+    for seed in 0..SEEDS {
+        for (is_evicted, found) in [(false, &mut cached), (true, &mut evicted)] {
+            let killed = fs.kill_unheard(seed, is_evicted);
+            let read = content(&killed, "/f").unwrap();
+            assert!(read.len() == 3000 && (is_evicted || read == [2; 3000]), "seed {seed}");
+            open(&killed, "/f").sync_data().unwrap();
+            let synced = content(&killed.crash_strict(), "/f").unwrap();
+            // Where pages are gone, readers see what there is.
+            assert!(synced.len() == 3000 && (!is_evicted || synced == read), "seed {seed}");
+            // What is written again is written.
+            open(&killed, "/f").write_all_at(&read, 0).unwrap();
+            open(&killed, "/f").sync_data().unwrap();
+            assert_eq!(content(&killed.crash_strict(), "/f").unwrap(), read, "seed {seed}");
+            found.insert(synced);
+        }
+    }
+    let lost = [vec![1; 2000], vec![0; 1000]].concat();
+    for found in [&cached, &evicted] {
+        assert!(
+            found.contains(&lost) && found.contains(&vec![2; 3000]) && found.len() > 10,
+            "{}",
+            found.len()
+        );
+    }
+    assert_eq!(content(&fs, "/f").unwrap(), [2; 3000], "the first stays as it is");
+}
+
 /// The canary: a program that forgets to sync the directory must be caught.
 #[test]
 fn a_file_vanishes_with_its_unsynced_name() {

@@ -249,7 +249,8 @@ fn deaths(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
     let mut tally = world.tally();
     let seeds = [Loss::Seed(2 * at.call), Loss::Seed(2 * at.call + 1)];
     let losses = [Loss::All, Loss::Nothing].into_iter().chain(seeds).map(End::Power);
-    for end in losses.chain([End::Kill]) {
+    let unheard = End::KillUnheard { seed: at.call, evicted: false };
+    for end in losses.chain([End::Kill, unheard]) {
         let mut fork = world.fork(&restart(end));
         fork.inspects_all = false;
         go_on(&mut fork);

@@ -55,6 +55,8 @@ pub struct Tally {
     pub reopenings: u64,
     /// Processes killed.
     pub kills: u64,
+    /// Of these, the ones after which the system failed to write something, and nobody heard of it.
+    pub unheard: u64,
     /// Power losses.
     pub power_losses: u64,
     /// Of kills and power losses those inside a call.
@@ -89,6 +91,7 @@ impl Tally {
         self.conflicts += other.conflicts;
         self.reopenings += other.reopenings;
         self.kills += other.kills;
+        self.unheard += other.unheard;
         self.power_losses += other.power_losses;
         self.inside_calls += other.inside_calls;
         self.while_opening += other.while_opening;

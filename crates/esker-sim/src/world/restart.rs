@@ -1,7 +1,7 @@
 //! The end of a process and the beginning of the next.
 //!
 //! ```text
-//!   close, drop --> the same disk          kill  --> the same disk, nothing more of it durable
+//!   close, drop --> the same disk          kill  --> the same disk, nothing more of it durable, some of it perhaps never
 //!                                          power --> what MemFs::crash leaves
 //!   then: mishaps while opening, each an end or a fault of its own; then an opening that must succeed
 //! ```
@@ -83,6 +83,13 @@ impl World {
                 self.tally.kills += 1;
                 self.faults.freeze();
                 Some(Reach::Unwritten)
+            }
+            End::KillUnheard { seed, evicted } => {
+                self.tally.kills += 1;
+                self.tally.unheard += 1;
+                self.faults.freeze();
+                self.disk = self.disk.kill_unheard(seed, evicted);
+                Some(reach_of_unheard(evicted))
             }
             End::Power(loss) => {
                 self.tally.power_losses += 1;
@@ -228,6 +235,12 @@ impl World {
                 fork.tally.power_losses = 1;
                 Reach::Unsynced
             }
+            End::KillUnheard { seed, evicted } => {
+                fork.disk = self.disk.kill_unheard(seed, evicted);
+                fork.tally.kills = 1;
+                fork.tally.unheard = 1;
+                reach_of_unheard(evicted)
+            }
             End::Close | End::Drop => panic!("a fork's process does not close anything"),
         };
         fork.disk.set_capacity(None);
@@ -268,6 +281,11 @@ pub(crate) fn builder(env: Env, opening: Opening) -> Builder {
         None => builder,
     };
     if opening.stepped { builder.stepped() } else { builder }
+}
+
+/// What nobody hears of is as good as done, as long as somebody can read it; otherwise the system has lost what it had.
+fn reach_of_unheard(evicted: bool) -> Reach {
+    if evicted { Reach::Unsynced } else { Reach::Unwritten }
 }
 
 fn lose(disk: &MemFs, loss: Loss) -> MemFs {
