@@ -107,9 +107,10 @@ fn hunt(name: &str, breaks: &str, sabotage: Sabotage) -> Result<String, String> 
 
 /// The same for a fault that only damage shows.
 fn hunt_damaged(fault: &Fault) -> Result<String, String> {
-    // No harm that is drawn makes counts wrong and leaves everything else right.
+    // Harms that are drawn rarely do just this: make counts wrong and leave everything else right; cut a log that was closed.
     let harms: Option<fn(&Files) -> Vec<Harm>> = match fault.canary {
         Canary::CountsUnchecked => Some(miscounted),
+        Canary::WalEndTrusted => Some(shortened),
         _ => None,
     };
     let mut ops = 0;
@@ -125,6 +126,14 @@ fn hunt_damaged(fault: &Fault) -> Result<String, String> {
         }
     }
     Err(format!("{} ({}) goes unnoticed in {SEEDS} damaged databases", fault.name, fault.breaks))
+}
+
+/// The log's last segment has lost its second half.
+fn shortened(files: &Files) -> Vec<Harm> {
+    let cut = |(name, bytes): (&String, &Vec<u8>)| {
+        Harm::new(HarmKind::Cut, format!("half of {name}"), Edit::Cut(name.clone(), bytes.len() / 2))
+    };
+    files.iter().rev().find(|(name, _)| name.ends_with(".wal")).map(cut).into_iter().collect()
 }
 
 /// The manifest says of a keyspace that it has one key more or less, under fitting checksums.
