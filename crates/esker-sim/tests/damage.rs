@@ -119,6 +119,22 @@ fn canary_values_that_are_others_and_have_fitting_checksums_are_noticed() {
     assert!(wrong >= 3, "{found:#?}");
 }
 
+/// The first sector of each table cannot be read.
+fn with_unreadable_tables(files: &Files) -> Vec<Harm> {
+    let tables = files.keys().filter(|name| name.ends_with(".sst")).cloned();
+    tables.map(|name| Harm::new(Kind::Unreadable, name.clone(), Edit::Lose(name, 0..512))).collect()
+}
+
+#[test]
+fn sectors_that_cannot_be_read_are_met_and_cost_what_they_held() {
+    let mut total = Figures::default();
+    for seed in 0..12 {
+        let twist = Twist { harms: Some(with_unreadable_tables), ..Twist::default() };
+        total.add(&run(seed, OPS, twist).unwrap_or_else(|failure| panic!("seed {seed}: {}", failure.cause)));
+    }
+    assert!(total.part + total.refused > 6 && total.repairs == 12 && total.losses > 12, "{total}");
+}
+
 /// Removes all tables.
 fn without_tables(files: &Files) -> Vec<Harm> {
     let tables = files.keys().filter(|name| name.ends_with(".sst")).cloned();

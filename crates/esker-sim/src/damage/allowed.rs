@@ -16,7 +16,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use esker::Error;
+use esker::{Error, Loss, LostKeys};
 
 use super::files::{Files, Role, last_segment};
 use super::subject::Subject;
@@ -27,6 +27,8 @@ use crate::world::DIR;
 pub(super) struct Change {
     /// The files that are others, gone or new.
     names: BTreeSet<String>,
+    /// Those of which some sectors cannot be read. They make no other state of it.
+    unreadable: BTreeSet<String>,
     /// There is nothing of a database, as far as opening is concerned (AL3).
     pub(super) is_new: bool,
     /// The manifest in force is another, or another one is in force (AL2).
@@ -36,7 +38,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    pub(super) fn between(before: &Files, after: &Files) -> Change {
+    pub(super) fn between(before: &Files, after: &Files, unreadable: impl Iterator<Item = String>) -> Change {
         let is_other = |name: &&String| before.get(*name) != after.get(*name);
         let names: BTreeSet<String> = before.keys().chain(after.keys()).filter(is_other).cloned().collect();
         let holds_data = |name: &String| matches!(Role::of(name), Role::Table | Role::Segment);
@@ -45,6 +47,7 @@ impl Change {
             manifest: ["CURRENT", in_force(before)].iter().any(|name| names.contains(*name)),
             tail: last_segment(before).is_some_and(|name| names.contains(name)),
             names,
+            unreadable: unreadable.collect(),
         }
     }
 
@@ -52,14 +55,30 @@ impl Change {
         self.names.iter().any(|name| roles.contains(&Role::of(name)))
     }
 
-    /// Tables are others.
+    /// Tables are others, or cannot be read.
     pub(super) fn touches_tables(&self) -> bool {
-        self.touches(&[Role::Table])
+        self.names.union(&self.unreadable).any(|name| Role::of(name) == Role::Table)
+    }
+
+    /// Whether a loss is one that unreadable sectors of tables and of the log explain, if nothing else is wrong (DJ9).
+    pub(super) fn costs(&self, loss: &Loss) -> bool {
+        let roles: Vec<Role> = self.unreadable.iter().map(|name| Role::of(name)).collect();
+        let nothing_else =
+            self.names.is_empty() && roles.iter().all(|role| matches!(role, Role::Table | Role::Segment));
+        let name = loss.path.strip_prefix(DIR).ok().and_then(Path::to_str).unwrap_or_default();
+        let is_its_own = match Role::of(name) {
+            Role::Table => self.unreadable.contains(name) && loss.keys != LostKeys::Any,
+            // A gap shows in the segment behind it.
+            Role::Segment => roles.contains(&Role::Segment),
+            // Names of keyspaces are keys of a table, or commits of the log, too.
+            _ => loss.keys == LostKeys::Names,
+        };
+        !nothing_else || is_its_own
     }
 
     /// No file that holds data is another.
     pub(super) fn is_harmless(&self) -> bool {
-        self.names.iter().all(|name| Role::of(name) == Role::Other)
+        self.names.union(&self.unreadable).all(|name| Role::of(name) == Role::Other)
     }
 
     /// The states that the database may show when it is opened.
@@ -97,6 +116,11 @@ impl Change {
     /// Whether the error is typed, and names a file that is another, or to which one has led: a manifest names tables and
     /// segments that are not there or are others; a segment says of the others that they are finished, or missing.
     pub(super) fn explains(&self, error: &Error) -> bool {
+        if let Error::Io { path, source, .. } = error {
+            let name = path.strip_prefix(DIR).ok().and_then(Path::to_str);
+            let is_unreadable = name.is_some_and(|name| self.unreadable.contains(name));
+            return is_unreadable && source.to_string().contains(" fault (");
+        }
         let (Error::Corrupt { path, .. } | Error::UnsupportedVersion { path, .. }) = error else {
             return false;
         };
@@ -132,7 +156,7 @@ mod tests {
     fn change(others: &[&str]) -> Change {
         let mut after = files(&BEFORE);
         after.extend(others.iter().map(|name| ((*name).to_owned(), b"?".to_vec())));
-        Change::between(&files(&BEFORE), &after)
+        Change::between(&files(&BEFORE), &after, std::iter::empty())
     }
 
     #[test]
@@ -151,7 +175,7 @@ mod tests {
         let left = |names: &[&str]| {
             let mut after = files(&BEFORE);
             after.retain(|name, _| names.contains(&name.as_str()));
-            Change::between(&files(&BEFORE), &after).is_new
+            Change::between(&files(&BEFORE), &after, std::iter::empty()).is_new
         };
         assert!(left(&["LOCK"]) && left(&[]));
         assert!(!left(&["CURRENT"]) && !left(&["000002.wal"]) && !left(&["000003.sst"]));

@@ -56,20 +56,21 @@ impl<'a> Drawing<'a> {
 
     fn try_one(&mut self) -> Option<Harm> {
         match self.rng.u8(0..100) {
-            0..14 => self.flip(),
-            14..27 => self.overwrite(),
-            27..36 => self.copy(),
-            36..46 => self.cut(),
-            46..52 => self.extend(),
-            52..59 => self.swap(),
-            59..64 => self.replace(),
-            64..73 => self.restore(),
-            73..78 => self.foreign(),
-            78..85 => self.delete(),
-            85..90 => self.rename(),
-            90..93 => self.duplicate(),
-            93..97 => self.add(),
-            _ => self.empty(),
+            0..12 => self.flip(),
+            12..23 => self.overwrite(),
+            23..31 => self.copy(),
+            31..40 => self.cut(),
+            40..46 => self.extend(),
+            46..53 => self.swap(),
+            53..58 => self.replace(),
+            58..66 => self.restore(),
+            66..71 => self.foreign(),
+            71..78 => self.delete(),
+            78..83 => self.rename(),
+            83..86 => self.duplicate(),
+            86..90 => self.add(),
+            90..93 => self.empty(),
+            _ => self.unreadable(),
         }
     }
 
@@ -178,6 +179,15 @@ impl<'a> Drawing<'a> {
         };
         let text = format!("{file}, which has {} bytes, with {} bytes of {what}", bytes.len(), more.len());
         Some(Harm::new(Kind::Extend, text, Edit::Write(file, bytes.len(), more)))
+    }
+
+    fn unreadable(&mut self) -> Option<Harm> {
+        let (file, bytes) = self.target()?;
+        let sectors = [1, 1, 8][self.rng.usize(0..3)];
+        let unit = sectors * SECTOR_BYTES;
+        let start = self.place(bytes) / unit * unit;
+        let text = format!("{unit} bytes at {start} of {file}, which has {}", bytes.len());
+        Some(Harm::new(Kind::Unreadable, text, Edit::Lose(file, start as u64..(start + unit) as u64)))
     }
 
     fn swap(&mut self) -> Option<Harm> {

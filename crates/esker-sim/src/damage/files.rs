@@ -2,10 +2,12 @@
 //! the judge.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_env::{Env, Fs, MemFs, OpenOptions, read_range};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions, read_range};
 
 use crate::world::DIR;
 
@@ -71,6 +73,16 @@ pub(super) fn disk(files: &Files) -> MemFs {
         file.write_all_at(bytes, 0).expect(MEMORY);
     }
     disk.crash_keep_all()
+}
+
+/// The same of a disk of which these bytes of its files cannot be read.
+pub(super) fn env_with_holes(disk: &MemFs, seed: u64, holes: &[(String, Range<u64>)]) -> Env {
+    let faulty = FaultFs::new(Arc::new(disk.clone()));
+    for (name, bytes) in holes {
+        let rule = FaultRule::new(&[OpKind::Read, OpKind::Map], FaultAction::Fail(ErrorKind::Other));
+        faulty.add(rule.on_path(&path(name).to_string_lossy()).on_bytes(bytes.clone()).forever());
+    }
+    Env::simulated(Arc::new(faulty), seed)
 }
 
 /// The world of a database on this disk.

@@ -4,6 +4,7 @@
 //!      So any of them can be left out.
 
 use std::fmt;
+use std::ops::Range;
 
 use super::files::Files;
 
@@ -38,11 +39,13 @@ pub enum Kind {
     Add,
     /// A file has no bytes.
     Empty,
+    /// Sectors of a file cannot be read.
+    Unreadable,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 14] = [
+    pub const ALL: [Kind; 15] = [
         Kind::Flip,
         Kind::Overwrite,
         Kind::Copy,
@@ -57,6 +60,7 @@ impl Kind {
         Kind::Duplicate,
         Kind::Add,
         Kind::Empty,
+        Kind::Unreadable,
     ];
 
     /// The name in figures.
@@ -76,6 +80,7 @@ impl Kind {
             Kind::Duplicate => "duplicate",
             Kind::Add => "add",
             Kind::Empty => "empty",
+            Kind::Unreadable => "unreadable",
         }
     }
 }
@@ -95,6 +100,8 @@ pub enum Edit {
     Put(String, Vec<u8>),
     /// Removes it.
     Delete(String),
+    /// Reads that touch these bytes fail, of whatever file has the name.
+    Lose(String, Range<u64>),
     /// Gives it another name, perhaps that of another file, which is gone then.
     Rename(String, String),
 }
@@ -126,6 +133,7 @@ impl Edit {
             }
             Edit::Put(name, bytes) => drop(files.insert(name.clone(), bytes.clone())),
             Edit::Delete(name) => drop(files.remove(name)),
+            Edit::Lose(..) => {}
             Edit::Rename(from, to) => {
                 if let Some(bytes) = files.remove(from) {
                     files.insert(to.clone(), bytes);
@@ -161,6 +169,18 @@ impl fmt::Display for Harm {
     }
 }
 
+/// What cannot be read of the files with all these harms: whose name, which bytes.
+pub(super) fn unreadable(harms: &[Harm], after: &Files) -> Vec<(String, Range<u64>)> {
+    let place = |harm: &Harm| match &harm.edit {
+        Edit::Lose(name, bytes) => Some((name.clone(), bytes.clone())),
+        _ => None,
+    };
+    let is_there = |(name, bytes): &(String, Range<u64>)| {
+        after.get(name).is_some_and(|file| bytes.start < file.len() as u64)
+    };
+    harms.iter().filter_map(place).filter(is_there).collect()
+}
+
 /// The files with all these harms, in their order.
 pub(super) fn harmed(files: &Files, harms: &[Harm]) -> Files {
     let mut files = files.clone();
@@ -186,6 +206,7 @@ mod tests {
             (Edit::Swap(a.clone(), b.clone()), vec![("a", "three"), ("b", "one")]),
             (Edit::Put(c.clone(), b"new".to_vec()), vec![("a", "one"), ("b", "three"), ("c", "new")]),
             (Edit::Delete(a.clone()), vec![("b", "three")]),
+            (Edit::Lose(a.clone(), 0..2), vec![("a", "one"), ("b", "three")]),
             (Edit::Rename(a.clone(), b.clone()), vec![("b", "one")]),
             (Edit::Flip(a.clone(), 9, 0), vec![("a", "one"), ("b", "three")]),
             (Edit::Flip(c.clone(), 0, 0), vec![("a", "one"), ("b", "three")]),
@@ -199,5 +220,13 @@ mod tests {
             let harm = Harm::new(Kind::Flip, "", edit.clone());
             assert_eq!(harmed(&before, &[harm]), files(&after), "{edit:?}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_read_lies_in_a_file_that_is_there() {
+        let lose = |name: &str, bytes| Harm::new(Kind::Unreadable, "", Edit::Lose(name.to_owned(), bytes));
+        let harms = [lose("a", 0..512), lose("a", 512..1024), lose("b", 0..512)];
+        let after = Files::from([("a".to_owned(), vec![1; 512])]);
+        assert_eq!(unreadable(&harms, &after), [("a".to_owned(), 0..512)]);
     }
 }

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! DJ1. No step panics, takes more than [`TIME_MAX`], or, where memory is measured, much more than the database has bytes.
-//! DJ2. An error is `Corrupt` or `UnsupportedVersion`, and names a file that is damaged or to which a damaged one has led.
+//! DJ2. An error is `Corrupt` or `UnsupportedVersion`, and names a file that is damaged or to which a damaged one has led; or `Io`, and
+//!      names one that cannot be read.
 //! DJ3. All that can be read, by keys, from both ends, and `len()`, is of one state, and of one that the harms allow: the
 //!      newest, but for the exceptions AL1 to AL3 (allowed.rs).
 //! DJ4. Checking offline finds something exactly if opening, reading or checking online does. Neither it nor a dump, which
@@ -18,15 +19,18 @@
 //! DJ7. What differs in the repaired one from the state that is allowed is among the losses that it tells, and is older or
 //!      missing.
 //! DJ8. Harm to files without data does none, and no repair tells of a loss.
+//! DJ9. Where nothing is wrong but sectors of tables and of the log that cannot be read, a repair loses nothing of other files, and of a
+//!      table keys that it may hold.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use esker::{Builder, Db, DumpOptions, Error};
-use esker_env::{Clock, MemFs, SystemClock};
+use esker_env::{Clock, Env, MemFs, SystemClock};
 
 use super::Twist;
 use super::allowed::Change;
-use super::files::{Files, disk, env, read};
+use super::files::{Files, disk, env_with_holes, read};
 use super::reading::{Suspects, read_all};
 use super::subject::Subject;
 use crate::runner::caught;
@@ -69,6 +73,8 @@ pub(super) struct Judge<'a> {
     pub(super) twist: Twist,
     pub(super) change: Change,
     after: &'a Files,
+    /// What cannot be read: of which files, which bytes.
+    holes: Vec<(String, Range<u64>)>,
     disk: MemFs,
     bytes: usize,
     clock: SystemClock,
@@ -78,15 +84,16 @@ impl<'a> Judge<'a> {
     pub(super) fn new(
         subject: &'a Subject,
         donor: Option<&'a Subject>,
-        after: &'a Files,
+        (after, holes): (&'a Files, Vec<(String, Range<u64>)>),
         twist: Twist,
     ) -> Self {
         Judge {
             subject,
             donor,
             twist,
-            change: Change::between(&subject.files, after),
+            change: Change::between(&subject.files, after, holes.iter().map(|hole| hole.0.clone())),
             after,
+            holes,
             disk: disk(after),
             bytes: after.values().map(Vec::len).sum(),
             clock: SystemClock::new(),
@@ -144,7 +151,11 @@ impl<'a> Judge<'a> {
 
     /// The options of whoever works on this disk.
     pub(super) fn builder(&self, disk: &MemFs) -> Builder {
-        builder(env(disk, self.subject.seed), self.subject.opening)
+        builder(self.env(disk), self.subject.opening)
+    }
+
+    fn env(&self, disk: &MemFs) -> Env {
+        env_with_holes(disk, self.subject.seed, &self.holes)
     }
 
     /// DJ2.
@@ -179,7 +190,7 @@ impl<'a> Judge<'a> {
 
     fn dump(&self, disk: &MemFs) -> Result<(), String> {
         let mut items = 0;
-        let options = DumpOptions::default().env(env(disk, self.subject.seed));
+        let options = DumpOptions::default().env(self.env(disk));
         options.dump(DIR, |_| items += 1).map_err(|error| format!("DJ4: dump: {error:?}"))?;
         self.untouched("DJ4", "a dump", disk)?;
         match items < self.after.len() {

@@ -26,7 +26,7 @@ use std::fmt;
 pub use self::files::Files;
 pub use self::harm::{Edit, Harm, Kind};
 
-use self::harm::harmed;
+use self::harm::{harmed, unreadable};
 use self::judge::{Judge, Outcome, Verdict};
 use self::subject::{Donor, Plan};
 use crate::runner::{Failure, alone};
@@ -155,8 +155,10 @@ fn try_plan(plan: Plan, ops: usize, twist: Twist, harms: Option<Vec<Harm>>) -> R
         if let Some(engine) = twist.engine {
             engine();
         }
-        let verdict = Judge::new(&subject, donor, &after, twist).judge()?;
-        Ok::<_, String>(Figures::of(&harms, after == subject.files, verdict))
+        let holes = unreadable(&harms, &after);
+        let unchanged = holes.is_empty() && after == subject.files;
+        let verdict = Judge::new(&subject, donor, (&after, holes), twist).judge()?;
+        Ok::<_, String>(Figures::of(&harms, unchanged, verdict))
     });
     judged?.map_err(|cause| Failure { cause, ops: done })
 }

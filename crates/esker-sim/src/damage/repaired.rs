@@ -1,4 +1,4 @@
-//! What must hold of a repair: see DJ6 to DJ8 in judge.rs.
+//! What must hold of a repair: see DJ6 to DJ9 in judge.rs.
 //!
 //! ```text
 //!   damaged files --repair--> another directory --open, read, check--> Contents
@@ -40,6 +40,9 @@ impl Judge<'_> {
         let losses = report.losses.len() as u64;
         if self.change.is_harmless() && losses > 0 {
             return Err(format!("DJ8: repairing: no file with data is another, but {:#?}", report.losses));
+        }
+        if let Some(loss) = report.losses.iter().find(|loss| !self.change.costs(loss)) {
+            return Err(format!("DJ9: repairing: more is lost than cannot be read: {loss:?}"));
         }
         if self.twist.hides_losses {
             report.losses.clear();
