@@ -181,7 +181,7 @@ fn place_of_count(edit: &[u8]) -> Option<usize> {
 fn row(name: &str, breaks: &str, found: &str, ops: u64, failure: &Failure) -> String {
     // Where in the harness it was noticed says nothing; what was noticed does.
     let what = failure.cause.split_once(": ").map_or(&*failure.cause, |(_, what)| what);
-    let what: String = what.lines().next().unwrap_or("").chars().take(48).collect();
+    let what: String = what.lines().next().unwrap_or("").chars().filter(char::is_ascii).take(48).collect();
     format!("| `{name}` | {breaks} | {found} | {} | {what} ... |", ops + failure.ops)
 }
 
