@@ -111,6 +111,28 @@ fn lg1_a_flush_that_never_ended_costs_no_commit_of_the_log() {
 }
 
 #[test]
+fn lg1_a_foreign_table_in_a_named_place_costs_no_commit_of_the_log() {
+    let left = |keys: u8, commits: u8| {
+        let fs = MemFs::new();
+        let db = builder(&fs).open(dir()).unwrap();
+        let keyspace = db.default_keyspace();
+        (0..keys).for_each(|n| keyspace.put([n], [n; 100]).unwrap());
+        db.flush().unwrap();
+        (0..commits).for_each(|n| keyspace.put([100 + n], "in the log").unwrap());
+        fs.kill()
+    };
+    // It says of far newer commits that they went into it, and nothing else of itself.
+    let (fs, other) = (left(1, 10), left(90, 0));
+    let mut theirs = read(&other, &tables(&other)[0]);
+    let properties_end = theirs.len() - 80;
+    theirs[properties_end - 1] ^= 1;
+    replace(&fs, &tables(&fs)[0], &theirs);
+    let (report, found) = repair(&fs).unwrap();
+    let in_log = found["default"].values().filter(|value| value[..] == b"in the log"[..]).count();
+    assert_eq!((report.commits, in_log), (10, 10), "{report:#?}");
+}
+
+#[test]
 fn a_segment_without_header_is_read_with_what_another_says() {
     let golden = Golden::segmented();
     let fs = golden.copy();

@@ -1,8 +1,9 @@
 //! The log of a damaged database: every whole commit that can be read, in order, on top of what the tables hold.
 //!
 //! LG1. Commits that the tables hold already are passed by: doing one again without those after it would bring old
-//!      values back. Without a whole manifest those of which some table says that they went into it count as held, unless they are
-//!      followed, without a gap, by all that came after: some may be from a flush that never ended.
+//!      values back. A whole manifest says which, and no table has a say: it may be a foreign one. Without one those of which some
+//!      table says that they went into it count as held, unless they are followed, without a gap, by all that came after: some may
+//!      be from a flush that never ended.
 //! LG2. A gap in the sequence numbers, and an end before a commit that was durable, are reported with the numbers of the
 //!      commits that are missing.
 //! LG3. A log that recovery takes as it is ends where recovery ends it: what can be read behind an unfinished commit never
@@ -28,7 +29,8 @@ pub(super) fn salvage(
     target: &mut Target,
     report: &mut RepairReport,
 ) -> Result<()> {
-    let flushed = sources.flushed.max(target.newest_flushed);
+    // LG1
+    let flushed = if sources.complete { sources.flushed } else { sources.flushed.max(target.newest_flushed) };
     let again = if sources.complete { None } else { first_to_do_again(env, dir, sources, flushed)? };
     let mut last = if sources.complete { Some(flushed) } else { None };
     let sound = wal::verify(env, dir, sources.log, |_, _| Ok(())).ok().filter(|_| sources.complete);
