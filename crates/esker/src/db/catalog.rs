@@ -152,9 +152,9 @@ impl Catalog {
         self.names.read().get(name).cloned()
     }
 
-    /// All names, sorted.
-    pub(crate) fn names(&self) -> Vec<String> {
-        self.names.read().keys().map(|name| name.to_string()).collect()
+    /// All keyspaces with their names of one moment, sorted by name.
+    pub(crate) fn all(&self) -> Vec<(String, Arc<KeyspaceState>)> {
+        self.names.read().iter().map(|(name, state)| (name.to_string(), state.clone())).collect()
     }
 
     /// The ids of all keyspaces.
@@ -306,6 +306,24 @@ mod tests {
         assert_eq!(map.len().unwrap(), 2);
         db.drop_keyspace("map").unwrap();
         assert!(matches!(map.get("a"), Err(Error::KeyspaceNotFound(_))));
+    }
+
+    #[test]
+    fn ct4_a_keyspace_that_is_being_renamed_is_listed_under_one_of_its_names() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+        for n in 0..200 {
+            db.create_keyspace(&format!("a{n:03}")).unwrap();
+        }
+        db.create_keyspace("b").unwrap();
+        std::thread::scope(|scope| {
+            let looking = scope.spawn(|| (0..500).all(|_| db.keyspaces().len() == 202));
+            while !looking.is_finished() {
+                db.rename_keyspace("b", "c").unwrap();
+                db.rename_keyspace("c", "b").unwrap();
+            }
+            assert!(looking.join().unwrap(), "CT4");
+        });
     }
 
     #[test]

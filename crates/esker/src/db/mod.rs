@@ -148,9 +148,11 @@ impl Db {
 
     /// The names of all keyspaces, sorted.
     pub fn keyspaces(&self) -> Vec<String> {
-        let is_gone = |name: &str| matches!(self.open_keyspace(name), Err(Error::KeyspaceNotFound(_)));
-        let names = self.handle.core.catalog.names().into_iter();
-        names.filter(|name| !is_gone(name)).collect()
+        let core = &self.handle.core;
+        let is_gone =
+            |state: &KeyspaceState| matches!(core.check_there(state), Err(Error::KeyspaceNotFound(_)));
+        let all = core.catalog.all().into_iter();
+        all.filter(|(_, state)| !is_gone(state)).map(|(name, _)| name).collect()
     }
 
     /// Drops a keyspace with all it holds. Its handles fail from then on, those of snapshots too.

@@ -69,8 +69,7 @@ impl Core {
                 self.check_manifest(&manifest.path(), manifest.state(), &mut report);
             }
             let snapshot = self.published.snapshot();
-            let keyspaces: Vec<_> =
-                self.catalog.names().iter().filter_map(|name| self.catalog.get(name)).collect();
+            let keyspaces: Vec<_> = self.catalog.all().into_iter().map(|(_, state)| state).collect();
             (manifest.state().clone(), self.view.get(), snapshot, keyspaces)
         };
         let known = view.version.tables().map(|(run, live)| (live.file, run.level, run.id)).collect();
