@@ -85,8 +85,8 @@ struct Numbers {
     /// The number of the next file to prepare.
     next: u64,
     prepared: Option<Prepared>,
-    /// The manifest names all files below `next`, as far as is known.
-    named: bool,
+    /// The manifest names all segments up to this one, for certain.
+    named_to: u64,
 }
 
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl WalPool {
         }
         let next_bytes = FIRST_SEGMENT_BYTES.min(max);
         let state = State { spares: Vec::new(), next_bytes, wanted: false, next_name: 0, recycled: 0 };
-        let numbers = Numbers { next: 0, prepared: None, named: false };
+        let numbers = Numbers { next: 0, prepared: None, named_to: 0 };
         Ok(Arc::new(WalPool {
             env,
             dir,
@@ -154,14 +154,17 @@ impl WalPool {
 
     /// The number of the first file to prepare.
     pub(super) fn begin(&self, first_segment: u64) {
-        self.numbers.lock().next = first_segment;
+        let mut numbers = self.numbers.lock();
+        (numbers.next, numbers.named_to) = (first_segment, first_segment.saturating_sub(1));
     }
 
     /// One step of background work: prepares a file if the writer will need one soon. False if there was nothing to
     /// do. An error hurts nobody: the writer will try for itself.
     pub(crate) fn prepare_step(&self) -> Result<bool> {
         let wanted = std::mem::take(&mut self.state.lock().wanted);
-        let is_ready = |numbers: &Numbers| numbers.prepared.is_some() && numbers.named;
+        let is_ready = |numbers: &Numbers| {
+            numbers.prepared.as_ref().is_some_and(|prepared| prepared.number <= numbers.named_to)
+        };
         if !wanted || is_ready(&self.numbers.lock()) {
             return Ok(false);
         }
@@ -201,10 +204,11 @@ impl WalPool {
         let mut numbers = self.numbers.lock();
         let first = taken.front().or(numbers.prepared.as_ref()).map(|prepared| prepared.number);
         let Some(first) = first else { return Ok(()) };
-        // P5.
-        let told = (self.register.0)(first.saturating_sub(1));
-        numbers.named = told.is_ok();
-        told?;
+        // P5: from here on only these are named for certain.
+        let before = first.saturating_sub(1);
+        numbers.named_to = numbers.named_to.min(before);
+        (self.register.0)(before)?;
+        numbers.named_to = before;
         numbers.next = first;
         let mut unused = std::mem::take(taken).into_iter().chain(numbers.prepared.take());
         unused.try_for_each(|prepared| self.remove(prepared.spare))
@@ -236,20 +240,22 @@ impl WalPool {
             };
             let number = numbers.next;
             numbers.prepared = Some(self.prepare(spare, number)?);
-            (numbers.next, numbers.named) = (number + 1, false);
+            numbers.next = number + 1;
         }
-        self.name_prepared(numbers)
+        self.name_up_to(numbers, numbers.next - 1)
     }
 
-    /// Sees to it that files which the writer has taken are named: they may be so no more (P5).
-    pub(super) fn name_taken(&self) -> Result<()> {
-        self.name_prepared(&mut self.numbers.lock())
+    /// Sees to it that the files which the writer has taken, up to this one, are named: they may be so no more (P5).
+    pub(super) fn name_taken(&self, number: u64) -> Result<()> {
+        self.name_up_to(&mut self.numbers.lock(), number)
     }
 
-    fn name_prepared(&self, numbers: &mut Numbers) -> Result<()> {
-        if !numbers.named {
-            (self.register.0)(numbers.next - 1)?;
-            numbers.named = true;
+    /// Names all that are prepared if those up to `number` may not be named.
+    fn name_up_to(&self, numbers: &mut Numbers, number: u64) -> Result<()> {
+        if number > numbers.named_to {
+            let newest = numbers.next - 1;
+            (self.register.0)(newest)?;
+            numbers.named_to = newest;
         }
         Ok(())
     }

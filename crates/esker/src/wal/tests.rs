@@ -8,7 +8,7 @@ mod values;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind, OpenOptions, read_range};
 
@@ -486,10 +486,16 @@ fn ww4_w7_files_that_cannot_be_given_back_keep_their_numbers_and_are_named_again
     let (fs, env) = mem();
     let named = Named::default();
     let register_in = named.clone();
+    let is_full = Arc::new(AtomicBool::new(false));
+    let is_full_now = is_full.clone();
+    let no_space = || Err(Error::NoSpace { op: "write", path: DIR.into() });
     // A disk so full that not even this can be said; and yet it was.
-    let register = Register::new(move |segment| match register_in.swap(segment, Ordering::Relaxed) {
-        before if before > segment => Err(Error::NoSpace { op: "write", path: DIR.into() }),
-        _ => Ok(()),
+    let register = Register::new(move |segment| match register_in.load(Ordering::Relaxed) {
+        before if before < segment && is_full_now.load(Ordering::Relaxed) => no_space(),
+        before => {
+            register_in.store(segment, Ordering::Relaxed);
+            if before > segment { no_space() } else { Ok(()) }
+        }
     });
     let options = WalOptions { segment_bytes_max: 1 << 16, ..WalOptions::default() };
     let pool = WalPool::new(env.clone(), DIR.into(), options, register).unwrap();
@@ -500,10 +506,42 @@ fn ww4_w7_files_that_cannot_be_given_back_keep_their_numbers_and_are_named_again
     assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
     fs.set_capacity(None);
     assert_eq!(named.load(Ordering::Relaxed), 1);
+    // What needs no other segment needs no manifest; what does is refused while it cannot be written.
+    is_full.store(true, Ordering::Relaxed);
+    append(&mut log, 2, 100).unwrap();
+    let refused = append(&mut log, 3, 100 << 10);
+    assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+    append(&mut log, 3, 100).unwrap();
+    is_full.store(false, Ordering::Relaxed);
     // What is ready is enough for this one.
-    append(&mut log, 2, 100 << 10).unwrap();
+    append(&mut log, 4, 100 << 10).unwrap();
     assert!((2..=named.load(Ordering::Relaxed)).contains(&log.current_segment()), "W7");
-    append(&mut log, 3, 400 << 10).unwrap();
+    append(&mut log, 5, 400 << 10).unwrap();
     log.close().unwrap();
-    expect(&env, &[(1, 100), (2, 100 << 10), (3, 400 << 10)]);
+    expect(&env, &[(1, 100), (2, 100), (3, 100), (4, 100 << 10), (5, 400 << 10)]);
+}
+
+#[test]
+fn ww3_what_was_reserved_stays_named_when_a_file_behind_it_cannot_be_given_back() {
+    let (_, env) = mem();
+    let is_full = Arc::new(AtomicBool::new(false));
+    let is_full_now = is_full.clone();
+    let register = Register::new(move |_| match is_full_now.load(Ordering::Relaxed) {
+        true => Err(Error::NoSpace { op: "write", path: DIR.into() }),
+        false => Ok(()),
+    });
+    let options = WalOptions { segment_bytes_max: 1 << 16, ..WalOptions::default() };
+    let pool = WalPool::new(env.clone(), DIR.into(), options, register).unwrap();
+    let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
+    append(&mut log, 1, 100).unwrap();
+    // As a commit does, with a compaction's end in between.
+    log.reserve(100 << 10).unwrap();
+    pool.want_spare();
+    assert!(pool.prepare_step().unwrap());
+    is_full.store(true, Ordering::Relaxed);
+    assert!(matches!(pool.trim(), Err(Error::NoSpace { .. })));
+    append(&mut log, 2, 100 << 10).unwrap();
+    is_full.store(false, Ordering::Relaxed);
+    log.close().unwrap();
+    expect(&env, &[(1, 100), (2, 100 << 10)]);
 }

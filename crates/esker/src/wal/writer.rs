@@ -11,7 +11,8 @@
 //! WW1. `synced <= written <= appended <= bytes` of the segment; the buffer holds `written..appended`.
 //! WW2. A segment always has room for its `End` record.
 //! WW3. A full disk is noticed in `reserve`, before anything of the record is written: the writer stays usable. So is a
-//!      manifest that cannot name the record's segments.
+//!      manifest that cannot name the record's segments. A record that fits the active segment needs neither. What was reserved stays
+//!      so: a second `reserve` of as many bytes finds nothing to do that can fail.
 //! WW4. Segments are put to use in the order of their numbers; the manifest names them before (P4).
 
 use std::collections::VecDeque;
@@ -125,6 +126,9 @@ impl WalWriter {
         self.check()?;
         let kept = self.ready.len();
         let mut room = self.active.as_ref().and_then(Active::payload_room);
+        if room.is_some_and(|room| room >= bytes) {
+            return Ok(());
+        }
         for prepared in &self.ready {
             room = Some(room.unwrap_or(0) + spare_room(&prepared.spare));
         }
@@ -148,7 +152,8 @@ impl WalWriter {
             room = Some(room.unwrap_or(0) + spare_room(&prepared.spare));
             self.ready.push_back(prepared);
         }
-        if self.ready.is_empty() { Ok(()) } else { self.pool.name_taken() }
+        let last = self.ready.back().expect("the active segment has too little room");
+        self.pool.name_taken(last.number)
     }
 
     /// Hands all appended records to the operating system: they survive the end of this process.
