@@ -112,15 +112,20 @@ impl SegmentHeader {
         Ok((header, stamp))
     }
 
-    /// The stamps that the records of a segment may have whose header is damaged, the likeliest first. `database_id` is what is known
-    /// from elsewhere; if it is not known, what the damaged header says may still be true. That of version 1 is none of them where
-    /// the header says that it is of this version: there values could pass for records (F3).
-    pub(super) fn likely_stamps(segment: &[u8], number: u64, database_id: Option<u32>) -> Vec<u64> {
+    /// The stamps that the records of a segment may have whose header is damaged, the likeliest first. If the database's number is not
+    /// known, what the damaged header says may still be true. That of version 1 is none of them where the header says that it is of
+    /// this version: there values could pass for records (F3).
+    pub(super) fn likely_stamps(segment: &[u8], number: u64, database_id: KnownId) -> Vec<u64> {
         let read = segment.get(DATABASE_ID_AT..).and_then(|rest| rest.first_chunk().copied());
-        let id = database_id.or(read.map(u32::from_le_bytes));
+        let read = read.map(u32::from_le_bytes);
+        let ids = match database_id {
+            KnownId::Sure(id) => vec![id],
+            KnownId::Likely(id) => std::iter::once(id).chain(read.filter(|read| *read != id)).collect(),
+            KnownId::Unknown => read.into_iter().collect(),
+        };
         let says_now = segment.get(VERSION_AT).is_some_and(|version| version == VERSION.to_le_bytes());
         let of_version_1 = (!says_now).then_some(number);
-        id.map(|id| stamp(number, id)).into_iter().chain(of_version_1).collect()
+        ids.into_iter().map(|id| stamp(number, id)).chain(of_version_1).collect()
     }
 
     /// Whether the segment is of another database than that of this number. Both may be unknown.
@@ -131,6 +136,21 @@ impl SegmentHeader {
     /// Whether a file of so many bytes was cut, if it is not finished.
     pub(super) fn is_cut(&self, bytes: usize) -> bool {
         bytes < self.made_bytes as usize
+    }
+}
+
+/// What is known of a database's number for itself, apart from what a segment says whose header is damaged.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum KnownId {
+    Sure(u32),
+    /// Another segment says so, which may be of another database.
+    Likely(u32),
+    Unknown,
+}
+
+impl From<Option<u32>> for KnownId {
+    fn from(id: Option<u32>) -> KnownId {
+        id.map_or(KnownId::Unknown, KnownId::Sure)
     }
 }
 
@@ -306,7 +326,7 @@ mod tests {
             for at in 0..good.len() {
                 let mut bad = good;
                 bad[at] ^= 1;
-                let stamps = SegmentHeader::likely_stamps(&bad, 7, Some(9));
+                let stamps = SegmentHeader::likely_stamps(&bad, 7, KnownId::Sure(9));
                 assert!(stamps.contains(&decode(&good, 7).unwrap().1), "byte {at}");
                 let is_version_told = !VERSION_AT.contains(&at);
                 assert_eq!(stamps.len(), if is_version_told { versions } else { 2 }, "byte {at}");

@@ -118,7 +118,7 @@ pub(crate) fn holds_records(env: &Env, path: &Path, number: u64, database_id: Op
     let Some(record) = bytes.get(SEGMENT_HEADER_BYTES..) else { return Ok(false) };
     let stamps = match SegmentHeader::decode(&bytes, number, path) {
         Ok((_, stamp)) => vec![stamp],
-        Err(_) => SegmentHeader::likely_stamps(&bytes, number, database_id),
+        Err(_) => SegmentHeader::likely_stamps(&bytes, number, database_id.into()),
     };
     Ok(stamps.into_iter().any(|stamp| RecordHeader::decode(record, stamp).is_some()))
 }

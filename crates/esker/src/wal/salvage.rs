@@ -19,7 +19,7 @@ use esker_env::{Env, OpenOptions, read_range};
 
 use super::file_name;
 use super::format::{
-    self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES,
+    self, ALIGN, Kind, KnownId, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES,
     SegmentHeader,
 };
 use super::recovery::{CUT, LogExtent, LogFiles, read_segment};
@@ -79,7 +79,7 @@ pub(crate) enum SegmentPiece<'a> {
 fn walk_segment(
     bytes: &[u8],
     holes: &[Range<usize>],
-    (number, database_id): (u64, Option<u32>),
+    (number, database_id): (u64, KnownId),
     path: &Path,
     each: &mut dyn FnMut(SegmentPiece<'_>),
 ) {
@@ -125,7 +125,7 @@ fn walk_segment(
 }
 
 /// The stamp with which records are found in a segment whose header is damaged.
-fn stamp_of_damaged(bytes: &[u8], number: u64, database_id: Option<u32>) -> u64 {
+fn stamp_of_damaged(bytes: &[u8], number: u64, database_id: KnownId) -> u64 {
     let stamps = SegmentHeader::likely_stamps(bytes, number, database_id);
     let finds = |stamp: &u64| {
         let segment = SegmentBytes { bytes, stamp: *stamp };
@@ -201,7 +201,7 @@ pub(crate) fn walk_segment_file(
     each: &mut dyn FnMut(SegmentPiece<'_>),
 ) -> Result<()> {
     let bytes = read_segment(env, path)?;
-    walk_segment(&bytes, &[], (number, database_id), path, each);
+    walk_segment(&bytes, &[], (number, database_id.into()), path, each);
     Ok(())
 }
 
@@ -238,14 +238,15 @@ pub(crate) enum LogPiece<'a> {
 }
 
 /// The database's number, as the first of these segments says that has a sound header.
-fn stated_id(env: &Env, dir: &Path, segments: &[u64]) -> Option<u32> {
-    segments.iter().find_map(|&number| {
+fn stated_id(env: &Env, dir: &Path, segments: &[u64]) -> KnownId {
+    let stated = segments.iter().find_map(|&number| {
         let path = file_name::segment_path(dir, number);
         let file = env.fs.open(&path, OpenOptions::read()).ok()?;
         let bytes = read_range(&*file, 0, SEGMENT_HEADER_BYTES).ok()?;
         let (header, _) = SegmentHeader::decode(&bytes, number, &path).ok()?;
         Some(header.database_id).filter(|id| *id != 0)
-    })
+    });
+    stated.map_or(KnownId::Unknown, KnownId::Likely)
 }
 
 /// The log's segments from `from` on, in order.
@@ -281,7 +282,7 @@ pub(crate) fn salvage(
     let mut log = Salvage {
         each,
         database_id,
-        known_id: database_id.or_else(|| stated_id(env, dir, &files.segments)),
+        known_id: database_id.map_or_else(|| stated_id(env, dir, &files.segments), KnownId::Sure),
         foreign: false,
         unfinished: None,
         last_seq: SeqNo::ZERO,
@@ -338,7 +339,7 @@ struct Salvage<'a> {
     each: &'a mut dyn FnMut(LogPiece<'_>) -> Result<()>,
     database_id: Option<u32>,
     /// The same, or, if nothing else says, what the first sound header of a segment does.
-    known_id: Option<u32>,
+    known_id: KnownId,
     /// The segment is of another database: none of it counts.
     foreign: bool,
     unfinished: Option<Unfinished>,

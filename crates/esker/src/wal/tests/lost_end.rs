@@ -124,6 +124,33 @@ fn r7_the_log_of_another_database_is_refused() {
 }
 
 #[test]
+fn ls3_a_foreign_segment_does_not_hide_the_records_of_one_whose_header_is_damaged() {
+    let written_by = |database_id| {
+        let (_, env) = mem();
+        let options = WalOptions { segment_bytes_max: 1024, database_id };
+        let pool = WalPool::new(env.clone(), DIR.into(), options, Register::new(|_| Ok(()))).unwrap();
+        let mut log = WalWriter::create(pool, 1, &[]).unwrap();
+        for seq in 1..=3 {
+            append(&mut log, seq, 32).unwrap();
+            log.rotate().unwrap();
+        }
+        log.close().unwrap();
+        env
+    };
+    let (own, other) = (written_by(7), written_by(9));
+    let (foreign, mut damaged, last) = (bytes_of(&other, 1), bytes_of(&own, 2), bytes_of(&own, 3));
+    // Not the database's number.
+    damaged[12] ^= 1;
+    let env = env_with(&[(1, &foreign), (2, &damaged), (3, &last)]);
+    let (commits, losses) = salvaged(&env, LogExtent { from: 1, ..LogExtent::default() });
+    assert_eq!(commits, [1, 2, 3], "{losses:?}");
+    // Where it is known whose the log is, nothing of another one counts, whatever a damaged header says.
+    let known = LogExtent { from: 1, database_id: Some(9), ..LogExtent::default() };
+    let (commits, losses) = salvaged(&env, known);
+    assert_eq!(commits, [1], "{losses:?}");
+}
+
+#[test]
 fn r6_a_segment_with_the_name_of_a_prepared_file_is_lost_and_a_prepared_file_is_not() {
     let (_, env) = mem();
     let named = Named::default();
