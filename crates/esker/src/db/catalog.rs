@@ -334,6 +334,9 @@ mod tests {
         map.put("a", "1").unwrap();
         let snapshot = db.snapshot();
         db.rename_keyspace("first name", "map").unwrap();
+        let mut transaction = db.begin();
+        transaction.put(&map, "its own", "1").unwrap();
+        transaction.remove(&map, "removed").unwrap();
         // Every way to look, and whether it finds the one entry.
         let look = || {
             let now = db.snapshot();
@@ -348,6 +351,9 @@ mod tests {
                 snapshot.len(&map).map(|len| len == 1),
                 now.contains(&map, "a"),
                 now.len(&map).map(|len| len == 1),
+                transaction.get(&map, "its own").map(|value| value.is_some()),
+                transaction.contains(&map, "its own"),
+                transaction.contains(&map, "removed").map(|found| !found),
                 db.open_keyspace("map").map(|_| true),
             ];
             (seen, db.keyspaces())

@@ -57,16 +57,21 @@ impl Transaction {
         self.writes.remove_range(&keyspace.state, &range)
     }
 
-    fn own(&self, keyspace: &Keyspace, key: &[u8]) -> Own<'_> {
+    /// What it has written of a key. Who finds it untouched checks that the keyspace is there, as `own` does for others (CT4).
+    fn own(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Own<'_>> {
         if self.writes.set.is_empty() {
-            return Own::Untouched;
+            return Ok(Own::Untouched);
         }
-        self.writes.set.get(&KeyBuf::new(keyspace.state.id, key))
+        let own = self.writes.set.get(&KeyBuf::new(keyspace.state.id, key));
+        if !matches!(own, Own::Untouched) {
+            self.handle.core.check_there(&keyspace.state)?;
+        }
+        Ok(own)
     }
 
     /// The value of a key.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        match self.own(keyspace, key.as_ref()) {
+        match self.own(keyspace, key.as_ref())? {
             Own::Put(value) => Ok(Some(Value::copy_of(value))),
             Own::Removed => Ok(None),
             Own::Untouched => self.snapshot.find::<ValueOf>(keyspace, key.as_ref()),
@@ -75,7 +80,7 @@ impl Transaction {
 
     /// Whether a key is there.
     pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
-        match self.own(keyspace, key.as_ref()) {
+        match self.own(keyspace, key.as_ref())? {
             Own::Put(_) => Ok(true),
             Own::Removed => Ok(false),
             Own::Untouched => Ok(self.snapshot.find::<Presence>(keyspace, key.as_ref())?.is_some()),
