@@ -14,7 +14,7 @@
 //! BG4. The timed sync waits for no flush and no merge.
 //! BG5. Either all threads run, or none does.
 //! BG6. How a flush ended, whoever made it, is noted before the next one can begin: the last word is the last flush's. With
-//!      nothing left to flush no failure is outstanding.
+//!      nothing left to flush no failure is outstanding. Those of closing are not noted: nobody is left to wait or to pause.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
