@@ -165,12 +165,16 @@ impl MemFs {
 
     /// The same, and then the system fails to write some of what it has, of half of the files with unsynced bytes, and nobody hears
     /// of it: what is not on the disk then counts as clean, and no later sync writes it. Readers still see it, or, if its pages are
-    /// `evicted`, what the disk has.
+    /// `evicted`, what the disk has; so are then those that an earlier failed sync forgot. Each file has a fate of its own.
     pub fn kill_unheard(&self, seed: u64, evicted: bool) -> MemFs {
         let killed = self.kill();
         let mut rng = Rng::with_seed(seed);
-        for inode in killed.0.state.read().names.files().filter(|_| rng.bool()) {
-            inode.lock().fail_writeback(seed, evicted);
+        // In the order of names (M2).
+        for inode in killed.0.state.read().names.files() {
+            let (fails, own) = (rng.bool(), rng.u64(..));
+            if fails {
+                inode.lock().fail_writeback(own, evicted);
+            }
         }
         killed
     }

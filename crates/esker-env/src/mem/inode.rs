@@ -130,17 +130,17 @@ impl Inode {
     }
 
     /// The system writes a part of what is pending, chosen by the seed, and the rest counts as clean: readers see it or, if it is
-    /// `evicted`, what is on the disk. Only lengths can still become durable.
+    /// `evicted`, what is on the disk, also of what was forgotten earlier. Only lengths can still become durable.
     pub(super) fn fail_writeback(&mut self, seed: u64, evicted: bool) {
-        if self.pending.is_empty() {
-            return;
+        if !self.pending.is_empty() {
+            let len = self.current.len();
+            self.synced = self.crash_randomly(&mut Rng::with_seed(seed), false);
+            self.pending = Vec::from_iter((self.synced.len() != len).then_some(Change::SetLen(len)));
+            self.forgetful = true;
         }
-        let len = self.current.len();
-        self.synced = self.crash_randomly(&mut Rng::with_seed(seed), false);
-        self.pending = Vec::from_iter((self.synced.len() != len).then_some(Change::SetLen(len)));
-        self.forgetful = !evicted;
-        if evicted {
+        if evicted && self.forgetful {
             self.current = self.all_kept_of_disk();
+            self.forgetful = false;
         }
     }
 

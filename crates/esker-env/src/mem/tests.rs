@@ -367,3 +367,40 @@ fn broken_syncs_do_nothing() {
         assert_eq!(durable, survives, "{which:?}");
     }
 }
+
+#[test]
+fn files_that_fail_to_be_written_unheard_fare_differently() {
+    let fs = MemFs::new();
+    for path in ["/log", "/table"] {
+        open(&fs, path).write_all_at(&[1; 3000], 0).unwrap();
+    }
+    let mut fates = BTreeSet::new();
+    for seed in 0..SEEDS {
+        let synced = |path| content(&fs.kill_unheard(seed, true), path).unwrap();
+        let has = |path| (synced(path) == [0; 3000], synced(path) == [1; 3000]);
+        assert_eq!(has("/log"), has("/log"), "M2, seed {seed}");
+        let torn = |path| has(path) == (false, false);
+        if torn("/log") && torn("/table") {
+            fates.insert(if synced("/log") == synced("/table") { "torn as one" } else { "torn apart" });
+        } else if has("/log").0 {
+            fates.insert(if has("/table").0 { "both lost" } else { "the log lost" });
+        } else if has("/log").1 {
+            fates.insert(if has("/table").0 { "the table lost" } else { "the log kept" });
+        }
+    }
+    let all = ["torn apart", "both lost", "the log lost", "the table lost", "the log kept"];
+    assert!(all.iter().all(|fate| fates.contains(fate)), "{fates:?}");
+}
+
+#[test]
+fn what_a_sync_has_forgotten_can_be_evicted_unheard() {
+    let (fs, file) = durable(b"abcd");
+    file.write_all_at(b"xy", 1).unwrap();
+    file.forget_unsynced();
+    let reads = |evicted| {
+        let read = |seed| content(&fs.kill_unheard(seed, evicted), "/f").unwrap();
+        (0..SEEDS).map(read).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(reads(false), BTreeSet::from([b"axyd".to_vec()]));
+    assert_eq!(reads(true), BTreeSet::from([b"abcd".to_vec(), b"axyd".to_vec()]));
+}
