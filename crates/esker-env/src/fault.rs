@@ -135,6 +135,8 @@ pub struct FaultRule {
     pub ops: Vec<OpKind>,
     /// Only paths that contain this text match (either path of a rename).
     pub path_contains: Option<String>,
+    /// Only this path matches (either path of a rename).
+    pub file: Option<PathBuf>,
     /// Only reads and writes that touch these bytes of a file match.
     pub bytes: Option<Range<u64>>,
     /// The first matching call that fires, counted from 1 since the rule was added.
@@ -148,12 +150,25 @@ pub struct FaultRule {
 impl FaultRule {
     /// A rule for the next call of one of these kinds, once, on any path.
     pub fn new(ops: &[OpKind], action: FaultAction) -> Self {
-        FaultRule { ops: ops.to_vec(), path_contains: None, bytes: None, nth: 1, times: 1, action }
+        FaultRule {
+            ops: ops.to_vec(),
+            path_contains: None,
+            file: None,
+            bytes: None,
+            nth: 1,
+            times: 1,
+            action,
+        }
     }
 
     /// Only for paths that contain `text`.
     pub fn on_path(self, text: &str) -> Self {
         FaultRule { path_contains: Some(text.to_owned()), ..self }
+    }
+
+    /// Only for the file of this path.
+    pub fn on_file(self, path: &Path) -> Self {
+        FaultRule { file: Some(path.to_owned()), ..self }
     }
 
     /// Only for reads and writes that touch these bytes of a file.
@@ -282,9 +297,10 @@ impl Plan {
             let text = rule.path_contains.as_deref();
             let on_path =
                 text.is_none_or(|text| paths.iter().any(|path| path.to_string_lossy().contains(text)));
+            let on_file = rule.file.as_ref().is_none_or(|file| paths.contains(&file.as_path()));
             let touches = |of: &Range<u64>| of.start < bytes.end && bytes.start < of.end;
             let on_bytes = rule.bytes.as_ref().is_none_or(touches);
-            if !on_path || !on_bytes || !rule.ops.contains(&kind) {
+            if !on_path || !on_file || !on_bytes || !rule.ops.contains(&kind) {
                 continue;
             }
             *seen += 1;

@@ -49,6 +49,19 @@ fn rules_look_at_the_path() {
 }
 
 #[test]
+fn rules_look_at_the_file() {
+    let (fs, file) = setup();
+    fs.add(FaultRule::new(&OpKind::ALL, FaultAction::NoSpace).on_file(Path::new("/1.wal")).forever());
+    let is_full = |result: io::Result<()>| result.is_err_and(|e| e.kind() == io::ErrorKind::StorageFull);
+    let create = |path: &str| fs.open(Path::new(path), OpenOptions::create()).map(drop);
+    create("/1.wal-next").unwrap();
+    create("/11.wal").unwrap();
+    assert!(is_full(create("/1.wal")));
+    assert!(is_full(fs.rename(Path::new("/f"), Path::new("/1.wal"))));
+    file.write_all_at(b"x", 0).unwrap();
+}
+
+#[test]
 fn rules_look_at_the_bytes() {
     let (fs, file) = setup();
     fs.add(rule(OpKind::Read, FaultAction::Fail(io::ErrorKind::Other)).on_bytes(4..6).forever());

@@ -80,7 +80,7 @@ pub(super) fn env_with_holes(disk: &MemFs, seed: u64, holes: &[(String, Range<u6
     let faulty = FaultFs::new(Arc::new(disk.clone()));
     for (name, bytes) in holes {
         let rule = FaultRule::new(&[OpKind::Read, OpKind::Map], FaultAction::Fail(ErrorKind::Other));
-        faulty.add(rule.on_path(&path(name).to_string_lossy()).on_bytes(bytes.clone()).forever());
+        faulty.add(rule.on_file(&path(name)).on_bytes(bytes.clone()).forever());
     }
     Env::simulated(Arc::new(faulty), seed)
 }
@@ -93,6 +93,19 @@ pub(super) fn env(disk: &MemFs, seed: u64) -> Env {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn holes_are_in_the_file_of_just_this_name() {
+        let names = ["CURRENT", "CURRENT-1", "000010.wal", "000010.wal-next"];
+        let files: Files = names.iter().map(|name| ((*name).to_owned(), name.repeat(50).into())).collect();
+        let holes = ["CURRENT", "000010.wal"].map(|name| (name.to_owned(), 0..100));
+        let env = env_with_holes(&disk(&files), 0, &holes);
+        let is_read = |name: &&&str| {
+            let file = env.fs.open(&path(name), OpenOptions::read()).unwrap();
+            read_range(&*file, 0, 10).is_ok()
+        };
+        assert_eq!(names.iter().filter(is_read).collect::<Vec<_>>(), [&"CURRENT-1", &"000010.wal-next"]);
+    }
 
     #[test]
     fn files_come_back() {
