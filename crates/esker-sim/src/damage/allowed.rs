@@ -16,9 +16,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use esker::{Error, Loss, LostKeys};
+use esker::{DumpOptions, DumpValue, Error, KeyspaceId, Loss, LostKeys};
 
-use super::files::{Files, Role, last_segment};
+use super::files::{Files, Role, disk, env, last_segment, path};
 use super::subject::Subject;
 use crate::model::state::State;
 use crate::world::DIR;
@@ -60,20 +60,25 @@ impl Change {
         self.names.union(&self.unreadable).any(|name| Role::of(name) == Role::Table)
     }
 
-    /// Whether a loss is one that unreadable sectors of tables and of the log explain, if nothing else is wrong (DJ9).
-    pub(super) fn costs(&self, loss: &Loss) -> bool {
+    /// Whether a loss is one that unreadable sectors of tables and of the log explain, if nothing else is wrong (DJ9). `before`: the
+    /// undamaged files.
+    pub(super) fn costs(&self, loss: &Loss, before: &Files) -> bool {
         let roles: Vec<Role> = self.unreadable.iter().map(|name| Role::of(name)).collect();
         let nothing_else =
             self.names.is_empty() && roles.iter().all(|role| matches!(role, Role::Table | Role::Segment));
         let name = loss.path.strip_prefix(DIR).ok().and_then(Path::to_str).unwrap_or_default();
-        let is_its_own = match Role::of(name) {
-            Role::Table => self.unreadable.contains(name) && loss.keys != LostKeys::Any,
+        if !nothing_else {
+            return true;
+        }
+        match Role::of(name) {
+            Role::Table => {
+                self.unreadable.contains(name) && is_within(&loss.keys, &range_of_table(before, name))
+            }
             // A gap shows in the segment behind it.
             Role::Segment => roles.contains(&Role::Segment),
             // Names of keyspaces are keys of a table, or commits of the log, too.
             _ => loss.keys == LostKeys::Names,
-        };
-        !nothing_else || is_its_own
+        }
     }
 
     /// No file that holds data is another.
@@ -134,6 +139,43 @@ impl Change {
     }
 }
 
+/// A key with the number of its keyspace.
+type Place = (u32, Vec<u8>);
+
+/// Whether the keys are all of this range.
+fn is_within(keys: &LostKeys, (first, last): &(Place, Place)) -> bool {
+    let place = |(id, key): &(KeyspaceId, Vec<u8>)| (id.get(), key.clone());
+    match keys {
+        LostKeys::Between(Some(low), Some(high)) => *first <= place(low) && place(high) <= *last,
+        _ => false,
+    }
+}
+
+/// The first and the last key of an undamaged table, as a dump tells them.
+fn range_of_table(files: &Files, name: &str) -> (Place, Place) {
+    let one = Files::from([(name.to_owned(), files[name].clone())]);
+    let mut ends = Vec::new();
+    let options = DumpOptions::default().env(env(&disk(&one), 0)).entries(false);
+    let shown = options.dump(path(name), |item| {
+        for (field, value) in &item.fields {
+            if let ("properties", "first" | "last", DumpValue::Bytes(key)) = (item.kind, *field, value) {
+                ends.push(place(key));
+            }
+        }
+    });
+    match (shown, <[Place; 2]>::try_from(ends)) {
+        (Ok(()), Ok([first, last])) => (first, last),
+        other => panic!("SU1: dump of the undamaged table {name}: {other:?}"),
+    }
+}
+
+/// Of an encoded key. The databases here have few keyspaces, whose numbers take a byte.
+fn place(encoded: &[u8]) -> Place {
+    let (id, key) = encoded.split_first().expect("a key begins with the number of its keyspace");
+    assert!(*id < 0xF0, "numbers from 240 on take more bytes");
+    (u32::from(*id), key.to_vec())
+}
+
 /// The manifest that CURRENT names.
 fn in_force(files: &Files) -> &str {
     let current = files.get("CURRENT").and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();
@@ -143,7 +185,6 @@ fn in_force(files: &Files) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::damage::files::path;
 
     fn files(list: &[(&str, &str)]) -> Files {
         list.iter().map(|(name, text)| ((*name).to_owned(), (*text).into())).collect()
@@ -168,6 +209,17 @@ mod tests {
         assert!(explained(&["CURRENT"], "000004.sst") && !explained(&["LOCK"], "LOCK"));
         assert!(!change(&["CURRENT"]).explains(&Error::Closed));
         assert!(!change(&["CURRENT"]).explains(&Error::corrupt("x", "elsewhere/000003.sst", 0, "damaged")));
+    }
+
+    #[test]
+    fn dj9_keys_of_a_table_are_within_its_range() {
+        let at = |id, key: &str| Some((KeyspaceId::new(id), key.as_bytes().to_vec()));
+        let range = (place(b"\x01d"), place(b"\x02m"));
+        let within = |low, high| is_within(&LostKeys::Between(low, high), &range);
+        assert!(within(at(1, "d"), at(2, "m")) && within(at(1, "z"), at(2, "")));
+        assert!(!within(at(1, "c"), at(2, "m")) && !within(at(1, "d"), at(2, "ma")));
+        assert!(!within(None, at(2, "m")) && !within(at(1, "d"), None));
+        assert!(!is_within(&LostKeys::Any, &range) && !is_within(&LostKeys::Names, &range));
     }
 
     #[test]

@@ -20,7 +20,7 @@
 //!      missing.
 //! DJ8. Harm to files without data does none, and no repair tells of a loss.
 //! DJ9. Where nothing is wrong but sectors of tables and of the log that cannot be read, a repair loses nothing of other files, and of a
-//!      table keys that it may hold.
+//!      table no keys outside of its range.
 
 use std::ops::Range;
 use std::time::Duration;

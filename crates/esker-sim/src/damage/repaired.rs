@@ -41,7 +41,7 @@ impl Judge<'_> {
         if self.change.is_harmless() && losses > 0 {
             return Err(format!("DJ8: repairing: no file with data is another, but {:#?}", report.losses));
         }
-        if let Some(loss) = report.losses.iter().find(|loss| !self.change.costs(loss)) {
+        if let Some(loss) = report.losses.iter().find(|loss| !self.change.costs(loss, &self.subject.files)) {
             return Err(format!("DJ9: repairing: more is lost than cannot be read: {loss:?}"));
         }
         if self.twist.hides_losses {
