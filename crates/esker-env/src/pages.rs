@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   PageBuf::new(len) --up to 2 KiB--> the allocator
-//!                     --up to 1 MiB--> a slot of the pool: warm (its pages are there) or cold (given back, its address is kept)
+//!                     --up to 4 MiB--> a slot of the pool: warm (its pages are there) or cold (given back, its address is kept)
 //!                     --more---------> a mapping of its own
 //! ```
 //!
@@ -11,8 +11,9 @@
 //! budget of 256 MiB a process took up to 1,140 MiB (`cargo run --release -p esker --example memory`).
 //!
 //! PG1. A slot belongs to one `PageBuf`, or it is in one free list.
-//! PG2. Free slots whose pages are there take at most [`WARM_BYTES_MAX`]: so much is kept because the next block comes when the last one goes,
-//!      and touching a fresh page costs more than taking a lock.
+//! PG2. Free slots whose pages are there take at most an eighth of what is in use, within [`WARM_BYTES_MIN`] and [`WARM_BYTES_MAX`], unless the
+//!      system refuses to have them back (memory that is locked). So much is kept because the next block comes when the last one goes, and
+//!      touching a fresh page costs more than taking a lock.
 //! PG3. The bytes of a new buffer are zeros or those of an earlier owner: whoever takes it writes before reading.
 //! PG4. Address space of the pool is never given back: it grows to the most that was ever in use, for each class of sizes.
 //!
@@ -28,34 +29,40 @@ use parking_lot::Mutex;
 
 /// The unit of everything here, in bytes.
 const PAGE_BYTES: usize = 4096;
-/// Less than half a page is left to the allocator.
+/// Up to half a page is left to the allocator.
 const HEAP_BYTES_MAX: usize = PAGE_BYTES / 2;
 /// More gets a mapping of its own.
-const POOLED_BYTES_MAX: usize = 1 << 20;
+const POOLED_BYTES_MAX: usize = 4 << 20;
 /// Bytes of free slots whose pages are not given back (PG2).
-const WARM_BYTES_MAX: usize = 8 << 20;
-/// Address space is taken for so many bytes of slots at once, or for a few of the large ones.
-const REGION_BYTES: usize = 1 << 20;
-const REGION_SLOTS_MIN: usize = 4;
+const WARM_BYTES_MIN: usize = 4 << 20;
+const WARM_BYTES_MAX: usize = 64 << 20;
+const WARM_PART: usize = 8;
+/// Address space is taken for so many bytes of slots at once.
+const REGION_BYTES: usize = 4 << 20;
+/// Smaller slots would share huge pages.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// The sizes of slots, in pages: each up to 16, then four for each doubling. The pages that a buffer does not reach in its slot
 /// are not touched.
-const CLASSES: [usize; 32] = {
-    let mut classes = [0; 32];
+const CLASSES: [usize; 40] = {
+    let mut classes = [0; 40];
     let mut class = 0;
-    while class < 16 {
+    while class < EXACT_CLASSES {
         classes[class] = class + 1;
         class += 1;
     }
-    while class < 32 {
-        let (doubling, quarter) = ((class - 16) / 4, (class - 16) % 4 + 1);
+    while class < classes.len() {
+        let (doubling, quarter) = ((class - EXACT_CLASSES) / 4, (class - EXACT_CLASSES) % 4 + 1);
         classes[class] = (16 << doubling) + quarter * (4 << doubling);
         class += 1;
     }
     classes
 };
 
-const _: () = assert!(CLASSES[31] * PAGE_BYTES == POOLED_BYTES_MAX);
+/// So many classes have no page that a buffer in them does not need.
+const EXACT_CLASSES: usize = 16;
+
+const _: () = assert!(CLASSES[39] * PAGE_BYTES == POOLED_BYTES_MAX && POOLED_BYTES_MAX <= REGION_BYTES);
 
 /// A byte buffer of fixed length, with any content at first (PG3).
 pub struct PageBuf {
@@ -72,6 +79,8 @@ unsafe impl Sync for PageBuf {}
 /// Where the memory of a buffer is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
+    /// No bytes, no memory.
+    Nowhere,
     Heap,
     /// A slot of this class.
     Pool(usize),
@@ -81,6 +90,9 @@ enum Origin {
 
 impl Origin {
     fn of(len: usize) -> Self {
+        if len == 0 {
+            return Origin::Nowhere;
+        }
         if len <= HEAP_BYTES_MAX || !sys::has_pages() {
             return Origin::Heap;
         }
@@ -93,7 +105,7 @@ impl Origin {
 }
 
 fn heap_layout(len: usize) -> Layout {
-    Layout::from_size_align(len.max(1), PageBuf::ALIGN).expect("a buffer fits the address space")
+    Layout::from_size_align(len, PageBuf::ALIGN).expect("a buffer fits the address space")
 }
 
 impl PageBuf {
@@ -105,17 +117,19 @@ impl PageBuf {
     /// # Panics
     /// Ends the process as a failing allocation does, if the system has no more memory.
     pub fn new(len: usize) -> Self {
-        observe(len as isize);
-        let start = match Origin::of(len) {
+        let origin = Origin::of(len);
+        observe(origin, len as isize);
+        let start = match origin {
+            Origin::Nowhere => ptr::without_provenance_mut(Self::ALIGN),
             Origin::Heap => {
                 let layout = heap_layout(len);
                 // SAFETY: the layout's size is not zero.
-                let start = unsafe { alloc_zeroed(layout) };
-                NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout))
+                unsafe { alloc_zeroed(layout) }
             }
-            Origin::Pool(class) => take_slot(class).0,
-            Origin::Mapping(bytes) => sys::map(bytes),
+            Origin::Pool(class) => take_slot(class).map_or(ptr::null_mut(), |slot| slot.0.as_ptr()),
+            Origin::Mapping(bytes) => sys::map(bytes, true),
         };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(heap_layout(len)) };
         PageBuf { start, len }
     }
 
@@ -129,17 +143,19 @@ impl PageBuf {
     /// Bytes of memory that it takes.
     pub fn size_bytes(&self) -> usize {
         match Origin::of(self.len) {
-            Origin::Heap => self.len,
+            Origin::Nowhere | Origin::Heap => self.len,
+            // Its last owner may have left more of the slot's pages than this one needs.
+            Origin::Pool(class) if class >= EXACT_CLASSES => slot_bytes(class),
             Origin::Pool(_) | Origin::Mapping(_) => self.len.next_multiple_of(PAGE_BYTES),
         }
     }
 
     /// Cuts it to `len` bytes; false, and nothing done, where that would want less memory.
     pub fn cut(&mut self, len: usize) -> bool {
-        let fits =
-            len <= self.len && Origin::of(len) == Origin::of(self.len) && Origin::of(len) != Origin::Heap;
+        let origin = Origin::of(self.len);
+        let fits = len <= self.len && Origin::of(len) == origin && origin != Origin::Heap;
         if fits {
-            observe(len as isize - self.len as isize);
+            observe(origin, len as isize - self.len as isize);
             self.len = len;
         }
         fits
@@ -153,8 +169,10 @@ impl PageBuf {
 
 impl Drop for PageBuf {
     fn drop(&mut self) {
-        observe(-(self.len as isize));
-        match Origin::of(self.len) {
+        let origin = Origin::of(self.len);
+        observe(origin, -(self.len as isize));
+        match origin {
+            Origin::Nowhere => {}
             // SAFETY: allocated in `new` with this layout, since `cut` leaves such a buffer alone.
             Origin::Heap => unsafe { dealloc(self.start.as_ptr(), heap_layout(self.len)) },
             Origin::Pool(class) => give_back(class, Slot(self.start)),
@@ -203,47 +221,78 @@ unsafe impl Send for Slot {}
 struct Pool {
     warm: [Vec<Slot>; CLASSES.len()],
     cold: [Vec<Slot>; CLASSES.len()],
+    /// Of all warm slots, and of all that are in buffers.
     warm_bytes: usize,
+    used_bytes: usize,
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool {
-    warm: [const { Vec::new() }; CLASSES.len()],
-    cold: [const { Vec::new() }; CLASSES.len()],
-    warm_bytes: 0,
-});
+static POOL: Mutex<Pool> = Mutex::new(Pool::new());
 
-fn take_slot(class: usize) -> Slot {
-    let bytes = CLASSES[class] * PAGE_BYTES;
+fn slot_bytes(class: usize) -> usize {
+    CLASSES[class] * PAGE_BYTES
+}
+
+impl Pool {
+    const fn new() -> Self {
+        Pool {
+            warm: [const { Vec::new() }; CLASSES.len()],
+            cold: [const { Vec::new() }; CLASSES.len()],
+            warm_bytes: 0,
+            used_bytes: 0,
+        }
+    }
+
+    fn put_warm(&mut self, class: usize, slot: Slot) {
+        self.warm_bytes += slot_bytes(class);
+        self.warm[class].push(slot);
+    }
+
+    fn take_warm(&mut self, class: usize) -> Option<Slot> {
+        let slot = self.warm[class].pop()?;
+        self.warm_bytes -= slot_bytes(class);
+        Some(slot)
+    }
+
+    /// Takes out a slot whose pages are to go back (PG2), of the class that has most of them.
+    fn take_surplus(&mut self) -> Option<(usize, Slot)> {
+        let limit = (self.used_bytes / WARM_PART).clamp(WARM_BYTES_MIN, WARM_BYTES_MAX);
+        if self.warm_bytes <= limit {
+            return None;
+        }
+        let class = (0..CLASSES.len()).max_by_key(|class| self.warm[*class].len() * slot_bytes(*class))?;
+        Some((class, self.take_warm(class)?))
+    }
+}
+
+/// None if the system has no more.
+fn take_slot(class: usize) -> Option<Slot> {
+    let bytes = slot_bytes(class);
     let mut pool = POOL.lock();
-    if let Some(slot) = pool.warm[class].pop() {
-        pool.warm_bytes -= bytes;
-        return slot;
+    pool.used_bytes += bytes;
+    if let Some(slot) = pool.take_warm(class).or_else(|| pool.cold[class].pop()) {
+        return Some(slot);
     }
-    if let Some(slot) = pool.cold[class].pop() {
-        return slot;
-    }
-    let slots = (REGION_BYTES / bytes).max(REGION_SLOTS_MIN);
-    let region = sys::map(slots * bytes);
+    let slots = REGION_BYTES / bytes;
+    let region = NonNull::new(sys::map(slots * bytes, bytes >= HUGE_PAGE_BYTES))?;
     // SAFETY: the region has as many slots.
     pool.cold[class].extend((1..slots).map(|n| Slot(unsafe { region.add(n * bytes) })));
-    Slot(region)
+    Some(Slot(region))
 }
 
 fn give_back(class: usize, slot: Slot) {
-    let bytes = CLASSES[class] * PAGE_BYTES;
     let mut pool = POOL.lock();
-    if pool.warm_bytes + bytes <= WARM_BYTES_MAX {
-        pool.warm_bytes += bytes;
-        pool.warm[class].push(slot);
-        return;
+    pool.used_bytes -= slot_bytes(class);
+    pool.put_warm(class, slot);
+    while let Some((class, slot)) = pool.take_surplus() {
+        drop(pool);
+        // SAFETY: the slot is in nobody's hands (PG1), so its content may go.
+        unsafe { sys::forget(slot.0, slot_bytes(class)) };
+        pool = POOL.lock();
+        pool.cold[class].push(slot);
     }
-    drop(pool);
-    // SAFETY: the slot is in nobody's hands (PG1), so its content may go.
-    unsafe { sys::forget(slot.0, bytes) };
-    POOL.lock().cold[class].push(slot);
 }
 
-/// Called with the bytes of each buffer that is made, and with their negative when it goes.
+/// Called with the bytes of each buffer that is not from the allocator, and with their negative when it goes.
 type Observer = fn(isize);
 
 /// A function pointer, or null. Relaxed: tests set it before they begin.
@@ -256,7 +305,10 @@ pub fn observe_page_bufs(observer: Observer) {
 }
 
 #[inline]
-fn observe(bytes: isize) {
+fn observe(origin: Origin, bytes: isize) {
+    if !matches!(origin, Origin::Pool(_) | Origin::Mapping(_)) {
+        return;
+    }
     let observer = OBSERVER.load(Ordering::Relaxed);
     if !observer.is_null() {
         // SAFETY: only `observe_page_bufs` writes to it, and pointers to functions can be made to plain ones and back.
@@ -268,23 +320,26 @@ fn observe(bytes: isize) {
 mod sys {
     //! Pages of the operating system.
 
-    use super::{Layout, NonNull, PAGE_BYTES, handle_alloc_error, ptr};
+    use super::{NonNull, PAGE_BYTES, ptr};
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
     pub(super) fn has_pages() -> bool {
         cfg!(target_arch = "x86_64") || rustix::param::page_size() == PAGE_BYTES
     }
 
-    pub(super) fn map(bytes: usize) -> NonNull<u8> {
+    /// Null if there is no more.
+    pub(super) fn map(bytes: usize, huge_pages: bool) -> *mut u8 {
         // SAFETY: a new mapping at an address of the system's choice touches nobody's memory.
         let mapped = unsafe {
             mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
         };
-        let start = mapped.ok().and_then(|start| NonNull::new(start.cast()));
-        start.unwrap_or_else(|| {
-            let layout = Layout::from_size_align(bytes, PAGE_BYTES);
-            handle_alloc_error(layout.expect("the address space was asked for it"))
-        })
+        let start = mapped.unwrap_or(ptr::null_mut());
+        if !huge_pages && !start.is_null() {
+            // Where the system makes huge pages unasked, it would fill slots that were given back with memory again.
+            // SAFETY: advice on a new mapping. A system without huge pages refuses it, which is as well.
+            let _ = unsafe { madvise(start, bytes, Advice::LinuxNoHugepage) };
+        }
+        start.cast()
     }
 
     /// # Safety
@@ -314,7 +369,7 @@ mod sys {
         false
     }
 
-    pub(super) fn map(_bytes: usize) -> NonNull<u8> {
+    pub(super) fn map(_bytes: usize, _huge_pages: bool) -> *mut u8 {
         unreachable!("there are no pages")
     }
 

@@ -30,7 +30,8 @@ fn pg1_slots_change_hands_between_threads() {
         for thread in 0..3_u8 {
             let send = send.clone();
             scope.spawn(move || {
-                for round in 0..500_usize {
+                let rounds = if cfg!(miri) { 3 } else { 500_usize };
+                for round in 0..rounds {
                     let mut buffer = PageBuf::new(5000 + round * 7 % 9000);
                     buffer.fill(thread);
                     send.send((buffer, thread)).unwrap();
@@ -48,6 +49,7 @@ fn pg1_slots_change_hands_between_threads() {
 fn classes_rise_and_hold_what_is_asked_for() {
     assert!(CLASSES.windows(2).all(|pair| pair[0] < pair[1]), "{CLASSES:?}");
     assert_eq!((CLASSES[15], CLASSES[16], CLASSES[20], CLASSES[31]), (16, 20, 40, 256));
+    assert_eq!(CLASSES[EXACT_CLASSES - 1], EXACT_CLASSES);
     for len in (HEAP_BYTES_MAX + 1..=POOLED_BYTES_MAX).step_by(1001) {
         if let Origin::Pool(class) = Origin::of(len) {
             assert!(CLASSES[class] * PAGE_BYTES >= len, "{len}");
@@ -68,7 +70,30 @@ fn a_cut_keeps_bytes_and_origin() {
     assert_eq!(PageBuf::default().len(), 0);
 }
 
-/// Each page of the range that is in memory, as the system tells.
+#[test]
+fn pg2_what_is_warm_follows_what_is_used() {
+    fn put(pool: &mut Pool, class: usize, slots: usize) {
+        (0..slots).for_each(|_| pool.put_warm(class, Slot(NonNull::dangling())));
+    }
+    fn surplus(pool: &mut Pool) -> Vec<usize> {
+        std::iter::from_fn(|| pool.take_surplus()).map(|(class, _)| class).collect()
+    }
+    let mut pool = Pool::new();
+    put(&mut pool, 1, WARM_BYTES_MIN / slot_bytes(1));
+    assert!(surplus(&mut pool).is_empty());
+    // A class that nobody asks for any more makes room for one that is asked for.
+    put(&mut pool, 3, 2);
+    assert_eq!(surplus(&mut pool), [1; 4]);
+    pool.used_bytes = 2 * WARM_PART * WARM_BYTES_MAX;
+    let left = WARM_BYTES_MAX - pool.warm_bytes;
+    put(&mut pool, 3, left / slot_bytes(3) + 1);
+    assert_eq!(surplus(&mut pool), [3]);
+    pool.used_bytes = 2 * WARM_PART * WARM_BYTES_MIN;
+    assert!(!surplus(&mut pool).is_empty() && pool.warm_bytes == 2 * WARM_BYTES_MIN);
+    assert!(pool.take_warm(3).is_some() && pool.take_warm(7).is_none());
+}
+
+/// Memory of the process, as the system tells.
 #[cfg(all(target_os = "linux", not(miri), not(esker_plain_pages)))]
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -79,32 +104,32 @@ fn resident_bytes() -> usize {
 #[cfg(all(target_os = "linux", not(miri), not(esker_plain_pages)))]
 fn pg2_what_is_given_up_goes_back() {
     let mut before = resident_bytes();
-    for len in [8 << 10, 300 << 10, 2 << 20] {
+    for len in [8 << 10, 300 << 10, 4 << 20, 8 << 20] {
         let mut held: Vec<PageBuf> = (0..(64 << 20) / len).map(|_| PageBuf::new(len)).collect();
         held.iter_mut().for_each(|buffer| buffer.fill(1));
         assert!(resident_bytes() > before + (32 << 20), "{len}: all of it was touched");
         drop(held);
-        // The other tests need a few MiB at the same time.
+        // The other tests need some MiB at the same time.
         let after = resident_bytes();
-        assert!(
-            after < before + WARM_BYTES_MAX + (16 << 20),
-            "PG2: {len}: {before} bytes before, {after} after"
-        );
+        assert!(after < before + (24 << 20), "PG2: {len}: {before} bytes before, {after} after");
         before = before.min(after);
     }
 }
 
 #[test]
-fn an_observer_hears_of_each_byte() {
+fn an_observer_hears_of_each_byte_that_is_not_from_the_allocator() {
     use std::cell::Cell;
     thread_local! {
         static SEEN: Cell<isize> = const { Cell::new(0) };
     }
     observe_page_bufs(|bytes| SEEN.set(SEEN.get() + bytes));
+    let part = |len: usize| if sys::has_pages() { len as isize } else { 0 };
     let mut buffer = PageBuf::new(8190);
-    assert_eq!(SEEN.get(), 8190);
+    assert_eq!(SEEN.get(), part(8190));
     buffer.cut(8180);
-    assert_eq!(SEEN.get(), buffer.len() as isize);
-    drop(buffer);
+    assert_eq!(SEEN.get(), part(buffer.len()));
+    let of_the_allocator = PageBuf::new(100);
+    assert_eq!(SEEN.get(), part(buffer.len()));
+    drop((buffer, of_the_allocator));
     assert_eq!(SEEN.get(), 0);
 }
