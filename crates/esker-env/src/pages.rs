@@ -8,9 +8,9 @@
 //!
 //! What is made by one thread and freed by another, in many sizes, is what general allocators keep most of: memory that was freed stays in
 //! the arena of the thread that made it. Cached blocks and memtables are just that, and they are nearly all of a database's memory: with a
-//! budget of 256 MiB a process took up to 1,140 MiB (`cargo run --release -p esker --example memory`).
+//! budget of 256 MiB a process took up to 1,200 MiB (`cargo run --release -p esker --example memory`).
 //!
-//! PG1. A slot belongs to one `PageBuf`, or it is in one free list.
+//! PG1. A slot belongs to one `PageBuf`, or it is in one free list, or on its way to the cold one.
 //! PG2. Free slots whose pages are there take at most an eighth of what is in use, within [`WARM_BYTES_MIN`] and [`WARM_BYTES_MAX`], unless the
 //!      system refuses to have them back (memory that is locked). So much is kept because the next block comes when the last one goes, and
 //!      touching a fresh page costs more than taking a lock.

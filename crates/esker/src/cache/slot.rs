@@ -7,8 +7,8 @@
 //!
 //! SL1. A pointer in a slot came from `Arc::into_raw` and owns one count of that Arc.
 //! SL2. A pointer is taken out of a slot by one thread (swap), which gives up its count only after every epoch pinned
-//!      at that time has ended (`defer`), unless there are no readers any more (`take`). So a block loaded under a pin lives, with a count of at least one, until the
-//!      unpin.
+//!      at that time has ended (`defer`), unless there are no readers any more (`take`). So a block loaded under a
+//!      pin lives, with a count of at least one, until the unpin.
 //! SL3. The lowest bit of the pointer is the access bit of the clock; it says nothing about the block. It is written
 //!      only when clear, so that readers of hot blocks share the cache line without writing to it.
 //! SL4. The second pointer is a hint, where the block's bytes are: it is prefetched, never followed, so it may be stale.
