@@ -2,6 +2,7 @@
 //!
 //! `cargo test -p esker-sim --test canaries -- --nocapture` prints the table of docs/simulation.md.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use esker::canary::{Canary, set};
@@ -13,6 +14,8 @@ use esker_sim::sweep::{Kind, sample};
 
 /// Seeds in which a fault must show, or else within so many positions of one of these sweeps.
 const SEEDS: u64 = 200;
+/// Seeds before the sweeps, which find in seconds what seeds hardly ever do; the others come behind them.
+const FIRST_SEEDS: u64 = 60;
 const POSITIONS: u64 = 150;
 const SWEEPS: [Kind; 3] = [Kind::DirSyncs, Kind::Misreads, Kind::DeathsInRecovery];
 const OPS: usize = 400;
@@ -84,11 +87,17 @@ const DISK: &[(BrokenSync, &str, &str)] = &[
 /// The row of the table, or that nothing was found.
 fn hunt(name: &str, breaks: &str, sabotage: Sabotage) -> Result<String, String> {
     let mut ops = 0;
-    for seed in 0..SEEDS {
-        match run_seed(seed, OPS, sabotage) {
-            Ok(_) => ops += OPS as u64,
-            Err(failure) => return Ok(row(name, breaks, &format!("seed {seed}"), ops, &failure)),
+    let find = |ops: &mut u64, seeds: Range<u64>| {
+        for seed in seeds {
+            match run_seed(seed, OPS, sabotage) {
+                Ok(_) => *ops += OPS as u64,
+                Err(failure) => return Some(row(name, breaks, &format!("seed {seed}"), *ops, &failure)),
+            }
         }
+        None
+    };
+    if let Some(found) = find(&mut ops, 0..FIRST_SEEDS) {
+        return Ok(found);
     }
     for kind in SWEEPS {
         let n = kind.positions().unwrap_or_else(|failure| panic!("{}", failure.cause));
@@ -102,7 +111,9 @@ fn hunt(name: &str, breaks: &str, sabotage: Sabotage) -> Result<String, String> 
             }
         }
     }
-    Err(format!("{name} ({breaks}) goes unnoticed in {SEEDS} seeds and {POSITIONS} positions of the sweeps"))
+    find(&mut ops, FIRST_SEEDS..SEEDS).ok_or_else(|| {
+        format!("{name} ({breaks}) goes unnoticed in {SEEDS} seeds and {POSITIONS} positions of the sweeps")
+    })
 }
 
 /// The same for a fault that only damage shows.
@@ -209,9 +220,12 @@ fn every_deliberate_fault_is_found() {
 const NOT_BY_SWEEPS: [Canary; 3] =
     [Canary::ConflictCheckSkipped, Canary::WalPayloadUnchecked, Canary::ManifestTailTrusted];
 
+/// What most faults are found by, and two that alone find some: tried first, since the others take minutes in vain.
+const QUICK_SWEEPS: [Kind; 3] = [Kind::Deaths, Kind::DirSyncs, Kind::Misreads];
+
 /// The row of the table, or that a sample of all sweeps finds nothing.
 fn sweep(name: &str, sabotage: Sabotage) -> Result<String, String> {
-    for kind in Kind::ALL {
+    for kind in QUICK_SWEEPS.into_iter().chain(Kind::ALL) {
         let n = kind.positions().unwrap_or_else(|failure| panic!("{}", failure.cause));
         for at in sample(n, Some(SWEPT)) {
             if kind.run(at, sabotage).is_err() {

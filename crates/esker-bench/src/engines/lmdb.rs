@@ -88,7 +88,7 @@ impl Engine for Lmdb {
             EngineOption {
                 option: "single gets",
                 value: "a read transaction for each, begun and aborted",
-                reason: "mdb_txn_reset and mdb_txn_renew, which the header advises, save the memory of one: about 5 % of a get when it was tried. heed has \
+                reason: "mdb_txn_reset and mdb_txn_renew, which the header advises, save the allocation of one and a part of its set-up (not measured). heed has \
                          neither, and keeps the handles to itself that calling them takes; the slot in the reader table stays with its thread all the same",
                 pointer: "lmdb.h, mdb_txn_reset; heed, src/txn.rs",
             },

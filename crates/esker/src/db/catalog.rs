@@ -157,6 +157,20 @@ impl Catalog {
         self.names.read().iter().map(|(name, state)| (name.to_string(), state.clone())).collect()
     }
 
+    /// The names of all keyspaces at one moment, sorted, but for those that were being dropped then and by now are gone, which `is_gone`
+    /// tells. A drop that begins later is none of the list's concern: it may have in it no keyspace that was created before that.
+    pub(crate) fn names(&self, is_gone: impl Fn(&KeyspaceState) -> bool) -> Vec<String> {
+        let listed = |(name, state): (&Arc<str>, &Arc<KeyspaceState>)| {
+            (name.to_string(), state.is_dropping().then(|| state.clone()))
+        };
+        let all: Vec<_> = self.names.read().iter().map(listed).collect();
+        let there = |(name, dropping): (String, Option<Arc<KeyspaceState>>)| match dropping {
+            Some(state) if is_gone(&state) => None,
+            _ => Some(name),
+        };
+        all.into_iter().filter_map(there).collect()
+    }
+
     /// The ids of all keyspaces.
     pub(crate) fn ids(&self) -> Vec<KeyspaceId> {
         self.names.read().values().map(|state| state.id).collect()
@@ -324,6 +338,22 @@ mod tests {
             }
             assert!(looking.join().unwrap(), "CT4");
         });
+    }
+
+    #[test]
+    fn ct4_a_list_has_what_is_created_before_a_drop_or_what_is_dropped() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+        db.create_keyspace("dropped").unwrap();
+        // While somebody looks, one is created and, after that, the other one is dropped.
+        let names = db.handle.core.catalog.names(|state| {
+            if state.id != KeyspaceId::DEFAULT {
+                db.create_keyspace("created").unwrap();
+                db.drop_keyspace("dropped").unwrap();
+            }
+            state.is_dropped()
+        });
+        assert!(names.iter().any(|name| name == "dropped" || name == "created"), "CT4: {names:?}");
     }
 
     #[test]

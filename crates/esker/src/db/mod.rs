@@ -151,8 +151,7 @@ impl Db {
         let core = &self.handle.core;
         let is_gone =
             |state: &KeyspaceState| matches!(core.check_there(state), Err(Error::KeyspaceNotFound(_)));
-        let all = core.catalog.all().into_iter();
-        all.filter(|(_, state)| !is_gone(state)).map(|(name, _)| name).collect()
+        core.catalog.names(is_gone)
     }
 
     /// Drops a keyspace with all it holds. Its handles fail from then on, those of snapshots too.
