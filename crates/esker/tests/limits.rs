@@ -237,13 +237,30 @@ fn options_that_make_no_sense_are_refused() {
         ("block_bytes", builder().block_bytes(0)),
         ("block_bytes", builder().block_bytes(usize::MAX)),
         ("table_bytes", builder().table_bytes(0)),
+        ("table_bytes", builder().table_bytes((1 << 40) + 1)),
+        ("table_bytes", builder().table_bytes(u64::MAX)),
         ("memtable_bytes", builder().memtable_bytes(0)),
+        ("memtable_bytes", builder().memtable_bytes((16 << 30) + 1)),
+        ("memtable_bytes", builder().memtable_bytes(usize::MAX)),
     ] {
         match builder.open(dir()) {
             Err(Error::Invalid(text)) => assert!(text.contains(what), "{text}"),
             other => panic!("{what}: {other:?}"),
         }
     }
+}
+
+#[test]
+fn the_largest_options_work() {
+    let builder =
+        simulated(Arc::new(MemFs::new())).memory(u64::MAX).replay_bytes(u64::MAX).table_bytes(1 << 40);
+    let db = builder.open(dir()).unwrap();
+    for n in 0..5000_u32 {
+        db.default_keyspace().put(n.to_be_bytes(), "v").unwrap();
+    }
+    db.compact().unwrap();
+    assert_eq!(db.default_keyspace().len().unwrap(), 5000);
+    db.close().unwrap();
 }
 
 #[test]

@@ -177,3 +177,65 @@ fn rf3_tables_of_flushes_and_merges_that_did_not_come_to_their_end_are_leftovers
         assert!(noted > 0, "nothing was left over");
     }
 }
+
+#[test]
+fn a_keyspace_of_another_opening_is_refused() {
+    let mem = MemFs::new();
+    let open = |name: &str| builder(&mem).open(name).unwrap();
+    let (db, other, earlier) = (open("db"), open("other"), open("earlier"));
+    let mine = db.create_keyspace("mine").unwrap();
+    mine.put("k", "1").unwrap();
+    let of_other = other.create_keyspace("theirs").unwrap();
+    let of_earlier = earlier.create_keyspace("mine").unwrap();
+    earlier.close().unwrap();
+    let later = open("earlier");
+    for (db, mine, foreign) in
+        [(&db, &mine, &of_other), (&later, &later.keyspace("mine").unwrap(), &of_earlier)]
+    {
+        let before = db.snapshot().seqno();
+        let assert_refused = |what: &str, result: Result<(), Error>| {
+            let said = result.map_err(|error| error.to_string()).unwrap_err();
+            assert!(said.contains("is of another database"), "{what}: {said}");
+        };
+        let mut batch = db.batch();
+        batch.put(mine, "own", "1").unwrap();
+        assert_refused("batch.put", batch.put(foreign, "k", "2"));
+        assert_refused("batch.remove", batch.remove(foreign, "k"));
+        assert_refused("batch.remove_range", batch.remove_range::<&[u8]>(foreign, ..));
+        let mut transaction = db.begin();
+        assert_refused("get", transaction.get(foreign, "k").map(drop));
+        transaction.put(mine, "own", "1").unwrap();
+        assert_refused("transaction.put", transaction.put(foreign, "k", "2"));
+        assert_refused("transaction.remove", transaction.remove(foreign, "k"));
+        assert_refused("transaction.remove_range", transaction.remove_range::<&[u8]>(foreign, ..));
+        assert_refused("transaction.get", transaction.get(foreign, "own").map(drop));
+        assert_refused("transaction.contains", transaction.contains(foreign, "own").map(drop));
+        assert_refused("transaction.iter", transaction.iter(foreign).next().transpose().map(drop));
+        let snapshot = db.snapshot();
+        assert_refused("snapshot.get", snapshot.get(foreign, "k").map(drop));
+        assert_refused("snapshot.contains", snapshot.contains(foreign, "k").map(drop));
+        assert_refused("snapshot.multi_get", snapshot.multi_get(foreign, &["k"]).map(drop));
+        assert_refused("snapshot.first", snapshot.first(foreign).map(drop));
+        assert_refused("snapshot.prefix", snapshot.prefix(foreign, "k").next_back().transpose().map(drop));
+        assert_refused("snapshot.cursor", snapshot.cursor(foreign).map(drop));
+        assert_refused("snapshot.len", snapshot.len(foreign).map(drop));
+        assert_eq!(db.snapshot().seqno(), before);
+        assert!(db.check().unwrap().problems.is_empty());
+    }
+    // Other handles of the same opening are good.
+    let mut batch = db.batch();
+    batch.put(&db.clone().keyspace("mine").unwrap(), "k", "2").unwrap();
+    batch.commit().unwrap();
+}
+
+#[test]
+fn a_key_that_is_too_long_is_refused_by_a_transaction_that_removed_all_keys() {
+    let mem = MemFs::new();
+    let db = builder(&mem).open(dir()).unwrap();
+    let map = db.keyspace("map").unwrap();
+    let mut transaction = db.begin();
+    transaction.remove_range::<&[u8]>(&map, ..).unwrap();
+    let long = vec![b'a'; esker::KEY_BYTES_MAX + 1];
+    assert!(matches!(transaction.get(&map, &long), Err(Error::KeyTooLong { .. })));
+    assert!(matches!(transaction.contains(&map, &long), Err(Error::KeyTooLong { .. })));
+}

@@ -23,12 +23,12 @@ impl WriteBatch {
 
     /// Sets a key to a value.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.writes.put(&keyspace.state, key.as_ref(), value.as_ref())
+        self.writes.put(keyspace.state_in(&self.handle)?, key.as_ref(), value.as_ref())
     }
 
     /// Removes a key.
     pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
-        self.writes.remove(&keyspace.state, key.as_ref())
+        self.writes.remove(keyspace.state_in(&self.handle)?, key.as_ref())
     }
 
     /// Removes all keys of a range, except those that the batch puts later.
@@ -37,7 +37,7 @@ impl WriteBatch {
         keyspace: &Keyspace,
         range: impl RangeBounds<K>,
     ) -> Result<()> {
-        self.writes.remove_range(&keyspace.state, &range)
+        self.writes.remove_range(keyspace.state_in(&self.handle)?, &range)
     }
 
     /// The number of puts and removals made, repeated ones included, apart from those that a later range removal

@@ -12,7 +12,7 @@ use crate::read::point::{Presence, ValueOf, Want};
 use crate::txn::commit::Durability;
 use crate::txn::snapshots::SnapshotGuard;
 use crate::types::key::KeyBuf;
-use crate::types::{Result, Value};
+use crate::types::{Error, Result, Value};
 
 /// A named, ordered map of byte strings. A handle: cloning is cheap, and it keeps the database open.
 ///
@@ -37,6 +37,20 @@ impl Keyspace {
 
     fn core(&self) -> &Core {
         &self.handle.core
+    }
+
+    /// Its state, for those of one opening of a database: in another database, or in the same one opened anew, its id may be another's.
+    #[inline]
+    pub(super) fn state_in(&self, handle: &Arc<Handle>) -> Result<&KeyspaceState> {
+        if Arc::ptr_eq(&self.handle, handle) { Ok(&self.state) } else { Err(self.foreign()) }
+    }
+
+    #[cold]
+    fn foreign(&self) -> Error {
+        Error::Invalid(format!(
+            "the handle of keyspace {:?} is of another database, or of this one before it was closed: get one from the `Db` in use",
+            self.name()
+        ))
     }
 
     /// The name it goes by now.

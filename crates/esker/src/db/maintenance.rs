@@ -145,11 +145,17 @@ impl Core {
         Ok(true)
     }
 
-    /// Flushes all memtables. With threads the flush thread does it, and this waits.
+    /// Flushes all memtables that there are, not what others write meanwhile. If the flush thread is at it, this waits.
     pub(crate) fn flush_all(&self) -> Result<()> {
         self.check_open()?;
         self.pipeline.seal()?;
-        while self.flush_step()? {}
+        self.flush_sealed(|| self.flush_step())
+    }
+
+    /// Takes steps until what is sealed now has been flushed: what others seal meanwhile may be without end.
+    fn flush_sealed(&self, mut step: impl FnMut() -> Result<bool>) -> Result<()> {
+        let Some(newest) = self.pipeline.newest_sealed() else { return Ok(()) };
+        while self.pipeline.has_sealed(newest) && step()? {}
         Ok(())
     }
 
@@ -207,5 +213,37 @@ impl Core {
             let _ = self.env.fs.remove_file(&table_path(&self.dir, file));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use esker_env::{Env, MemFs};
+
+    use crate::{Db, Error};
+
+    #[test]
+    fn a_flush_does_not_work_for_those_who_write_meanwhile() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let db = Db::builder().stepped().env(env).open(Path::new("db")).unwrap();
+        let (map, core) = (db.keyspace("map").unwrap(), &db.handle.core);
+        let fill = || map.put("a", "1").and_then(|()| core.pipeline.seal());
+        fill().unwrap();
+        let mut steps = 0;
+        let flushed = core.flush_sealed(|| {
+            steps += 1;
+            let done = core.flush_step()?;
+            fill()?;
+            if steps < 10 {
+                Ok(done)
+            } else {
+                Err(Error::Invalid("it goes on as long as somebody writes".into()))
+            }
+        });
+        assert!(flushed.is_ok(), "{flushed:?}");
+        assert_eq!((steps, core.pipeline.sealed_len()), (1, 1));
     }
 }

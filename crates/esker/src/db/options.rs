@@ -20,6 +20,9 @@ use crate::txn::commit::Durability;
 use crate::types::{Error, Result};
 
 const MIB: u64 = 1 << 20;
+/// Larger sizes are mistakes, and would make sums of them overflow.
+const MEMTABLE_BYTES_MAX: u64 = 16 << 30;
+const TABLE_BYTES_MAX: u64 = 1 << 40;
 /// Sealed memtables that may wait for their flush before writers wait.
 pub(crate) const SEALED_MAX: usize = 2;
 
@@ -123,7 +126,7 @@ impl Builder {
         self.background = Background::Steps;
         self
     }
-    /// Size of a memtable before it is flushed, in bytes. Default an eighth of the memory, 64 MiB at the most.
+    /// Size of a memtable before it is flushed, in bytes, at most 16 GiB. Default an eighth of the memory, 64 MiB at the most.
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = Some(bytes);
         self
@@ -133,7 +136,7 @@ impl Builder {
         self.block_bytes = bytes;
         self
     }
-    /// Size at which merges begin a new table, in bytes. Default 64 MiB.
+    /// Size at which merges begin a new table, in bytes, at most 1 TiB. Default 64 MiB.
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
         self
@@ -175,9 +178,15 @@ impl Builder {
         if self.table_bytes < self.block_bytes as u64 {
             return invalid("table_bytes: at least one block");
         }
+        if self.table_bytes > TABLE_BYTES_MAX {
+            return invalid("table_bytes: at most 1 TiB");
+        }
         let memtable_bytes = self.memtable_bytes.unwrap_or((self.memory / 8).min(64 * MIB) as usize);
         if memtable_bytes == 0 {
             return invalid("memtable_bytes: more than nothing is needed");
+        }
+        if memtable_bytes as u64 > MEMTABLE_BYTES_MAX {
+            return invalid("memtable_bytes: at most 16 GiB");
         }
         Ok(Options { memtable_bytes, given: self })
     }

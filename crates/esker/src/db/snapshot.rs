@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::core::Handle;
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
-use super::range::{Cursor, Range};
+use super::range::{Cursor, Range, ReadSource};
 use super::write::{check_key, encode_bounds, prefix_bounds};
 use crate::read::point::{Presence, ValueOf, Want};
 use crate::txn::snapshots::SnapshotGuard;
@@ -44,14 +44,23 @@ impl Snapshot {
 
     pub(crate) fn find<W: Want>(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<W::Out>> {
         check_key(key)?;
-        self.handle.core.check_there(&keyspace.state)?;
+        let keyspace = keyspace.state_in(&self.handle)?;
+        self.handle.core.check_there(keyspace)?;
         let guard = crossbeam_epoch::pin();
         let view = self.handle.core.view.load(&guard);
         self.handle.core.read_cost.looked_up(view);
-        view.find::<W>(&KeyBuf::new(keyspace.state.id, key), self.pin.seq(), &guard)
+        view.find::<W>(&KeyBuf::new(keyspace.id, key), self.pin.seq(), &guard)
+    }
+
+    /// For iterators.
+    pub(super) fn source(&self, keyspace: &Keyspace) -> Result<ReadSource> {
+        self.handle.core.source_at(keyspace.state_in(&self.handle)?, &self.pin)
     }
 
     /// The value of a key.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) if the keyspace is one of another database, as of all methods here.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.find::<ValueOf>(keyspace, key.as_ref())
     }
@@ -63,7 +72,7 @@ impl Snapshot {
 
     /// The values of several keys.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        let source = self.handle.core.source_at(&keyspace.state, &self.pin)?;
+        let source = self.source(keyspace)?;
         source.find_many(&keyspace.state, keys)
     }
 
@@ -79,14 +88,12 @@ impl Snapshot {
 
     /// The entries of a range, from either end.
     pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Range {
-        let source = self.handle.core.source_at(&keyspace.state, &self.pin);
-        Range::from_result(source, encode_bounds(keyspace.state.id, &range))
+        Range::from_result(self.source(keyspace), encode_bounds(keyspace.state.id, &range))
     }
 
     /// The entries whose keys start with `prefix`, from either end.
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Range {
-        let source = self.handle.core.source_at(&keyspace.state, &self.pin);
-        Range::from_result(source, prefix_bounds(keyspace.state.id, prefix.as_ref()))
+        Range::from_result(self.source(keyspace), prefix_bounds(keyspace.state.id, prefix.as_ref()))
     }
 
     /// All entries, from either end.
@@ -96,15 +103,16 @@ impl Snapshot {
 
     /// A cursor over all entries.
     pub fn cursor(&self, keyspace: &Keyspace) -> Result<Cursor> {
-        let source = self.handle.core.source_at(&keyspace.state, &self.pin)?;
+        let source = self.source(keyspace)?;
         Ok(Cursor::new(source, keyspace.state.id, encode_bounds::<&[u8]>(keyspace.state.id, &(..))))
     }
 
     /// The exact number of keys, without counting.
     #[inline]
     pub fn len(&self, keyspace: &Keyspace) -> Result<u64> {
-        self.handle.core.check_there(&keyspace.state)?;
-        Ok(keyspace.state.counter.at(self.pin.seq()))
+        let keyspace = keyspace.state_in(&self.handle)?;
+        self.handle.core.check_there(keyspace)?;
+        Ok(keyspace.counter.at(self.pin.seq()))
     }
 
     /// Whether a keyspace has no keys.

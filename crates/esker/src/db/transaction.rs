@@ -7,7 +7,7 @@ use super::core::Handle;
 use super::keyspace::Keyspace;
 use super::range::Range;
 use super::snapshot::Snapshot;
-use super::write::{Writes, encode_bounds, prefix_bounds};
+use super::write::{Writes, check_key, encode_bounds, prefix_bounds};
 use crate::read::point::{Presence, ValueOf};
 use crate::read::visible::Bounds;
 use crate::txn::commit::Durability;
@@ -40,12 +40,12 @@ impl Transaction {
 
     /// Sets a key to a value.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.writes.put(&keyspace.state, key.as_ref(), value.as_ref())
+        self.writes.put(keyspace.state_in(&self.handle)?, key.as_ref(), value.as_ref())
     }
 
     /// Removes a key.
     pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
-        self.writes.remove(&keyspace.state, key.as_ref())
+        self.writes.remove(keyspace.state_in(&self.handle)?, key.as_ref())
     }
 
     /// Removes all keys of a range.
@@ -54,7 +54,7 @@ impl Transaction {
         keyspace: &Keyspace,
         range: impl RangeBounds<K>,
     ) -> Result<()> {
-        self.writes.remove_range(&keyspace.state, &range)
+        self.writes.remove_range(keyspace.state_in(&self.handle)?, &range)
     }
 
     /// What it has written of a key. Who finds it untouched checks that the keyspace is there, as `own` does for others (CT4).
@@ -62,9 +62,11 @@ impl Transaction {
         if self.writes.set.is_empty() {
             return Ok(Own::Untouched);
         }
-        let own = self.writes.set.get(&KeyBuf::new(keyspace.state.id, key));
+        check_key(key)?;
+        let keyspace = keyspace.state_in(&self.handle)?;
+        let own = self.writes.set.get(&KeyBuf::new(keyspace.id, key));
         if !matches!(own, Own::Untouched) {
-            self.handle.core.check_there(&keyspace.state)?;
+            self.handle.core.check_there(keyspace)?;
         }
         Ok(own)
     }
@@ -88,7 +90,7 @@ impl Transaction {
     }
 
     fn walk(&self, keyspace: &Keyspace, bounds: Bounds) -> Range {
-        let source = self.handle.core.source_at(&keyspace.state, self.snapshot.pin());
+        let source = self.snapshot.source(keyspace);
         let own = (!self.writes.set.is_empty()).then(|| self.writes.set.clone());
         Range::from_result(source.map(|source| super::range::ReadSource { own, ..source }), bounds)
     }

@@ -280,6 +280,16 @@ impl Pipeline {
         self.sealed.lock().iter().cloned().collect()
     }
 
+    /// The last commit of the newest sealed memtable.
+    pub fn newest_sealed(&self) -> Option<SeqNo> {
+        self.sealed.lock().back().map(|sealed| sealed.last_seq)
+    }
+
+    /// Whether a memtable whose last commit is at most this one is sealed.
+    pub fn has_sealed(&self, last: SeqNo) -> bool {
+        self.sealed.lock().front().is_some_and(|oldest| oldest.last_seq <= last)
+    }
+
     /// How many memtables are sealed.
     pub fn sealed_len(&self) -> usize {
         self.sealed.lock().len()

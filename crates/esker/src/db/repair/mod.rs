@@ -32,6 +32,7 @@ use esker_env::{Env, FileLock, LockError};
 pub use self::report::{Loss, LostKeys, RepairReport, RepairedKeyspace};
 
 use self::sources::Sources;
+use self::tables::Survey;
 use self::target::Target;
 use self::target_dir::TargetDir;
 use super::options::Builder;
@@ -66,27 +67,43 @@ impl Builder {
     /// # Errors
     /// See [`repair`](crate::repair).
     pub fn repair(self, source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<RepairReport> {
-        let (source, target) = (source.as_ref(), target.as_ref());
+        self.repair_beside(source.as_ref(), target.as_ref(), || {})
+    }
+
+    /// Repairs; `others` do what they do at the worst moment.
+    fn repair_beside(self, source: &Path, target: &Path, others: impl FnOnce()) -> Result<RepairReport> {
         let env = self.environment().clone();
         let _lock = lock_to_read(&env, source)?;
         let mut report = RepairReport::default();
         let sources = sources::find(&env, source, &mut report)?;
+        TargetDir::choose(&env, source, target)?;
+        let survey = tables::survey(&env, &sources, &mut report)?;
+        // That took its time: who has made something there meanwhile keeps it (TD3).
         let dir = TargetDir::choose(&env, source, target)?;
-        fill(&env, &self, source, &sources, target, &mut report).inspect_err(|_| dir.clear(&env))?;
+        others();
+        let out = Target::create(&self, target).inspect_err(|error| {
+            if matches!(error, Error::Io { .. } | Error::NoSpace { .. }) {
+                dir.clear(&env);
+            }
+        })?;
+        fill(&env, source, &sources, survey, out, &mut report).inspect_err(|error| {
+            // Between closing and the last look somebody may have opened it.
+            if !matches!(error, Error::Locked { .. }) {
+                dir.clear(&env);
+            }
+        })?;
         Ok(report)
     }
 }
 
 fn fill(
     env: &Env,
-    options: &Builder,
     source: &Path,
     sources: &Sources,
-    target: &Path,
+    survey: Survey<'_>,
+    mut out: Target,
     report: &mut RepairReport,
 ) -> Result<()> {
-    let survey = tables::survey(env, sources, report)?;
-    let mut out = Target::create(options, target)?;
     tables::salvage(env, survey, &mut out, report)?;
     log::salvage(env, source, sources, &mut out, report)?;
     out.finish(report)
@@ -101,4 +118,33 @@ pub(super) fn lock_to_read(env: &Env, dir: &Path) -> Result<Option<Box<dyn FileL
         LockError::Held { path, pid } => Error::Locked { path, pid },
         LockError::Io(e) => Error::io("lock", dir.join(LOCK), e),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use esker_env::MemFs;
+
+    use super::*;
+    use crate::Db;
+
+    #[test]
+    fn td3_a_database_that_somebody_makes_in_the_target_meanwhile_is_left_alone() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let builder = || Db::builder().background(false).env(env.clone());
+        builder().open("db").unwrap().default_keyspace().put("a", "1").unwrap();
+        for (target, closes) in [("open", false), ("closed", true)] {
+            let mut db = None;
+            let refused = builder().repair_beside(Path::new("db"), Path::new(target), || {
+                let made = builder().open(target).unwrap();
+                made.default_keyspace().put("acknowledged", "1").unwrap();
+                db = (!closes).then_some(made);
+            });
+            assert!(matches!(refused, Err(Error::Locked { .. } | Error::Invalid(_))), "{refused:?}");
+            drop(db);
+            let db = builder().create_if_missing(false).open(target).unwrap();
+            assert!(db.default_keyspace().contains("acknowledged").unwrap(), "TD3");
+        }
+    }
 }
