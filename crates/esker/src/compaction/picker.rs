@@ -6,6 +6,7 @@
 //!   data fits the cache:  L0, tier, base of a partition --------------> base
 //!   beyond the cache:     L0 of a partition --> tier;  tier + base --> base
 //!   a table that overlaps nothing ------------------(edit only)------> base
+//!   base, when idle: tombstones that snapshots held, now gone --------> base
 //! ```
 //!
 //! PK1. Between the newest input and the output no table that shares a key with the plan's range is left out: no data
@@ -35,6 +36,8 @@ const UPPER_PERCENT_MAX: u64 = 30;
 const NEIGHBOUR_FACTOR: u64 = 4;
 /// Merging costs idle processors less.
 const IDLE_DISCOUNT: u64 = 4;
+/// Tombstones that were left in the base are worth a rewrite if one entry of so many is one.
+const LEFTOVER_PART: u64 = 8;
 
 /// The shape to keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +82,8 @@ pub(crate) struct PickInput {
     pub merge_bytes_per_second: u64,
     /// Tables that could not be read lately (PK4).
     pub unreadable: BTreeSet<FileId>,
+    /// Nobody reads at an older number than this.
+    pub oldest_horizon: SeqNo,
 }
 
 /// The run that takes the output.
@@ -131,8 +136,8 @@ pub(crate) struct Plan {
 pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let limits = &input.limits;
     let all = partitions(version.runs(), 0);
-    let readable = all.split(|p| p.holds_one_of(&input.unreadable));
-    let groups: Vec<_> = readable.flat_map(|neighbours| groups(neighbours, limits)).collect();
+    let readable = || all.split(|p| p.holds_one_of(&input.unreadable));
+    let groups: Vec<_> = readable().flat_map(|neighbours| groups(neighbours, limits)).collect();
     if let Some(plan) = moves(version, &groups) {
         return Some(plan);
     }
@@ -141,8 +146,30 @@ pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     {
         return Some(plan);
     }
-    let best = cheapest(groups)?;
-    due(version, input, &best).then(|| plan_into_base(version, &best))
+    let best = cheapest(groups).filter(|best| due(version, input, best));
+    let leftover = || input.idle.then(|| leftover(readable().flatten(), input.oldest_horizon))?;
+    best.or_else(leftover).map(|group| plan_into_base(version, &group))
+}
+
+/// The part of the base with most tombstones that snapshots have held, and that nobody needs any more: what they hide goes with them.
+fn leftover<'p, 'a: 'p, T: 'a>(
+    parts: impl Iterator<Item = &'p Partition<'a, T>>,
+    oldest_horizon: SeqNo,
+) -> Option<Partition<'a, T>> {
+    let held = |p: &Partition<'_, T>| {
+        let metas = || p.members.iter().map(|m| &m.table.meta);
+        let is_settled = metas().all(|meta| meta.max_seq <= oldest_horizon);
+        let [points, ranges, entries] = metas().fold([0; 3], |[points, ranges, entries], meta| {
+            [points + meta.tombstones, ranges + meta.range_tombstones, entries + meta.entries]
+        });
+        let pays = ranges > 0 || points > 0 && points * LEFTOVER_PART >= entries;
+        (is_settled && pays).then_some(points + ranges)
+    };
+    let of_base = parts.filter(|p| p.upper().next().is_none());
+    of_base
+        .filter_map(|p| Some((held(p)?, p)))
+        .max_by_key(|(tombstones, _)| *tombstones)
+        .map(|(_, p)| p.clone())
 }
 
 /// How far a manual compaction has come.

@@ -94,6 +94,7 @@ impl Core {
             wasted_seek_ns: lost_ns,
             merge_bytes_per_second: MERGE_BYTES_PER_SECOND,
             unreadable: self.unreadable.lock().now(self.env.clock.monotonic()),
+            oldest_horizon: self.published.oldest_horizon(),
         };
         let Some(plan) = picker::pick(&version, &input) else { return Ok(false) };
         let done = self.merge(plan)?;
@@ -245,5 +246,26 @@ mod tests {
         });
         assert!(flushed.is_ok(), "{flushed:?}");
         assert_eq!((steps, core.pipeline.sealed_len()), (1, 1));
+    }
+    #[test]
+    fn what_a_snapshot_held_is_given_back_when_it_is_gone_and_nobody_writes() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let db = Db::builder().stepped().env(env).open(Path::new("db")).unwrap();
+        let map = db.keyspace("map").unwrap();
+        for n in 0..1000_u32 {
+            map.put(n.to_be_bytes(), [0; 100]).unwrap();
+        }
+        db.compact().unwrap();
+        let snapshot = db.snapshot();
+        map.clear().unwrap();
+        db.flush().unwrap();
+        let settle = || while db.handle.core.merge_step(true).unwrap() {};
+        settle();
+        assert!(db.stats().table_bytes > 1000, "the snapshot needs it");
+        assert_eq!((snapshot.len(&map).unwrap(), map.len().unwrap()), (1000, 0));
+        drop(snapshot);
+        settle();
+        assert!(db.stats().table_bytes < 1000, "nobody needs it");
+        assert_eq!(map.first().unwrap(), None);
     }
 }

@@ -179,6 +179,12 @@ impl Published {
         horizons
     }
 
+    /// Nobody reads, or will read, at an older number.
+    pub fn oldest_horizon(&self) -> SeqNo {
+        let pins = self.pins.lock();
+        pins.pinned.keys().next().copied().unwrap_or_else(|| self.visible())
+    }
+
     /// How many snapshots are open.
     pub fn snapshots_open(&self) -> usize {
         self.pins.lock().pinned.values().sum()
@@ -245,8 +251,10 @@ mod tests {
         published.publish(SeqNo::new(9), &[]);
         let horizons = || published.horizons().iter().map(|s| s.get()).collect::<Vec<_>>();
         assert_eq!((horizons(), published.snapshots_open()), (vec![5, 7, 9], 3));
+        assert_eq!(published.oldest_horizon(), SeqNo::new(5));
         drop((a, b));
         assert_eq!(horizons(), [7, 9]);
+        assert_eq!(published.oldest_horizon(), SeqNo::new(7));
         drop(c);
         assert_eq!(horizons(), [9]);
     }

@@ -255,6 +255,7 @@ impl World {
             idle: rng.bool(),
             wasted_seek_ns: rng.u64(0..1000),
             merge_bytes_per_second: 1 << 30,
+            oldest_horizon: self.horizons().into_iter().min().unwrap_or_default(),
             unreadable: self.version.tables().map(|(_, t)| t.file).filter(|_| rng.u8(0..20) == 0).collect(),
         };
         let plan = match rng.u8(0..3) {

@@ -69,7 +69,7 @@ fn show(plan: &Plan) -> String {
     format!("{verb} {} into {target}{}{bottom}", inputs.join(" + "), name(plan.output_level))
 }
 
-/// Words: `busy`, `idle`, `beyond` (the cache), `wasted=MS`, `unreadable=FILE,FILE`.
+/// Words: `busy`, `idle`, `beyond` (the cache), `wasted=MS`, `unreadable=FILE,FILE`, `settled` (no snapshot is older than any number).
 fn parse_input(words: &str) -> PickInput {
     let unreadable = words.split_whitespace().find_map(|w| w.strip_prefix("unreadable="));
     let file = |text: &str| FileId::new(text.parse().unwrap());
@@ -80,6 +80,7 @@ fn parse_input(words: &str) -> PickInput {
         wasted_seek_ns: wasted.map_or(0, |ms| ms.parse::<u64>().unwrap() * 1_000_000),
         merge_bytes_per_second: 1000 * MIB,
         unreadable: unreadable.iter().flat_map(|files| files.split(',')).map(file).collect(),
+        oldest_horizon: SeqNo::new(u64::from(words.contains("settled"))),
     }
 }
 
@@ -139,6 +140,25 @@ fn cached_data_merges_when_idle_or_when_it_pays() {
 
         base: 1[a-h]! 2[i-p]
         idle -> nothing
+        ",
+    );
+}
+
+#[test]
+fn what_snapshots_held_goes_when_they_are_gone_and_nobody_writes() {
+    check(
+        "
+        base: 1[a-h]10! 2[i-p]20! 3[q-z]30
+        idle -> nothing
+        busy settled -> nothing
+        idle settled -> merge base{2} into base
+        idle beyond settled -> merge base{2} into base
+        idle settled unreadable=2 -> merge base{1} into base
+        base: 1[a-h]- 2[i-p]
+        idle settled -> nothing
+        L0: 8[b-c]1  base: 1[a-h]50! 2[i-p]60!
+        idle settled -> merge L0{8} + base{1} into base
+        idle beyond settled -> merge base{2} into base
         ",
     );
 }
@@ -300,7 +320,8 @@ fn pk3_random_versions_come_to_rest() {
         for round in 0..12 {
             version = with_random_run(&version, &mut rng, RunId(round));
             let words = ["busy", "idle", "busy beyond", "busy wasted=100", "idle beyond"][rng.usize(0..5)];
-            let mut input = parse_input(words);
+            let settled = ["", " settled"][rng.usize(0..2)];
+            let mut input = parse_input(&format!("{words}{settled}"));
             if rng.bool() {
                 let files = version.tables().map(|(_, t)| t.file);
                 input.unreadable = files.filter(|_| rng.u8(0..10) == 0).collect();
