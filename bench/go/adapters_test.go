@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -22,8 +23,15 @@ func numbered(i int) item { return item{fmt.Sprintf("key %05d", i), fmt.Sprintf(
 
 type fixture struct {
 	*testing.T
-	store lab.Store
-	live  []item
+	store      lab.Store
+	live       []item
+	valueBytes int // at least so many
+}
+
+func (f *fixture) numbered(i int) item {
+	item := numbered(i)
+	item.value += strings.Repeat("x", max(0, f.valueBytes-len(item.value)))
+	return item
 }
 
 func (f *fixture) must(err error) {
@@ -137,7 +145,7 @@ func (f *fixture) checkWriters() {
 	f.Helper()
 	const transactions, writes = 10, 4
 	number := func(writer, transaction, write int) item {
-		return numbered(10_000 + (writer*transactions+transaction)*writes + write)
+		return f.numbered(10_000 + (writer*transactions+transaction)*writes + write)
 	}
 	f.atOnce(func(writer int) error {
 		for transaction := range transactions {
@@ -226,18 +234,21 @@ func (f *fixture) remove(keys ...string) {
 
 func TestAdapters(t *testing.T) {
 	for _, engine := range engines {
-		t.Run(engine.Name(), func(t *testing.T) { adapterIsCorrect(t, engine) })
+		// Some engines keep values apart from 1 KiB on.
+		for _, valueBytes := range []int{16, 4 << 10} {
+			t.Run(fmt.Sprint(engine.Name(), " ", valueBytes), func(t *testing.T) { adapterIsCorrect(t, engine, valueBytes) })
+		}
 	}
 }
 
-func adapterIsCorrect(t *testing.T, engine lab.Engine) {
+func adapterIsCorrect(t *testing.T, engine lab.Engine, valueBytes int) {
 	dir := t.TempDir()
-	options := lab.OpenOptions{CacheBytes: 64 << 20, ValueBytes: 16}
+	options := lab.OpenOptions{CacheBytes: 64 << 20, ValueBytes: valueBytes}
 	store, err := engine.Open(dir, options)
-	f := &fixture{t, store, nil}
+	f := &fixture{T: t, store: store, valueBytes: valueBytes}
 	f.must(err)
 	for i := range 1000 {
-		f.live = append(f.live, numbered(i))
+		f.live = append(f.live, f.numbered(i))
 	}
 	shuffled := slices.Clone(f.live[:900])
 	slices.Reverse(shuffled)
@@ -282,7 +293,8 @@ func adapterIsCorrect(t *testing.T, engine lab.Engine) {
 	f.must(store.Compact())
 	f.must(store.Reopen())
 	f.check()
-	f.put(f.live[0])
+	f.live[7] = f.numbered(7)
+	f.put(f.live[7])
 	f.must(store.Close())
 	options.ConcurrentWrites = writers
 	f.store, err = engine.Open(dir, options)

@@ -18,9 +18,8 @@ import (
 type badgerEngine struct{}
 
 const (
-	badgerProcs       = 128
-	badgerLargeValues = 4 << 10 // suites with values of so many bytes and more use the value log
-	badgerThreshold   = 1 << 10 // ValueThreshold there
+	badgerProcs     = 128
+	badgerThreshold = 1 << 10 // values of so many bytes and more are kept in the value log
 )
 
 func (badgerEngine) Name() string      { return "badger" }
@@ -35,7 +34,7 @@ func (badgerEngine) Options() []lab.Option {
 		lab.Set("BlockCacheSize", "the suite's cache", "its cache of blocks", "docs of WithBlockCacheSize"),
 		lab.Set("IndexCacheSize", "0, the default", "all indexes stay in memory", "docs of WithIndexCacheSize"),
 		lab.Set("MemTableSize", "64 MiB or the suite's write buffer", "the default, or the suite's limit", "docs of WithMemTableSize"),
-		lab.Set("ValueThreshold", "1 KiB where the suite's values are of 4 KiB and more", "the value log is its answer to large values; its own write benchmark has this threshold", "badger/cmd/write_bench.go; docs of WithValueThreshold"),
+		lab.Set("ValueThreshold", "1 KiB", "the value log is its answer to large values; its own write benchmark has this threshold, the default is 1 MiB", "badger/cmd/write_bench.go, flag value-th; docs of WithValueThreshold"),
 		lab.Set("sync commits, many writers", "WithSyncWrites(true)", "an msync of its log with each commit", "docs of WithSyncWrites"),
 		lab.Set("sync commits, one writer", "WithSyncWrites(false), and DB.Sync after each commit", "the same two msyncs; the database need not be closed, which empties its cache, to go on without syncs", "docs of DB.Sync"),
 		lab.Set("async and nosync commits", "WithSyncWrites(false)", "the default: survives the process, and a power cut loses the newest commits", "docs of WithSyncWrites"),
@@ -73,12 +72,10 @@ func (s *badgerStore) open() error {
 		WithBlockCacheSize(s.options.CacheBytes).
 		WithSyncWrites(s.syncsItself && s.options.Durability == lab.Sync).
 		WithCompactL0OnClose(s.compactsL0).
+		WithValueThreshold(badgerThreshold).
 		WithLogger(nil)
 	if s.options.WriteBufferBytes > 0 {
 		o = o.WithMemTableSize(s.options.WriteBufferBytes)
-	}
-	if s.options.ValueBytes >= badgerLargeValues {
-		o = o.WithValueThreshold(badgerThreshold)
 	}
 	db, err := badger.Open(o)
 	s.db = db
@@ -127,7 +124,7 @@ func tooLarge(err error) error {
 }
 
 func (s *badgerStore) Reader() (lab.Reader, error) {
-	return &badgerReader{s.db.NewTransaction(false), s.options.ValueBytes >= badgerLargeValues}, nil
+	return &badgerReader{s.db.NewTransaction(false), s.options.ValueBytes >= badgerThreshold}, nil
 }
 
 func (s *badgerStore) Get(key []byte, visit func([]byte)) (bool, error) {
@@ -176,7 +173,7 @@ func (s *badgerStore) Drain() error {
 	return nil
 }
 
-func (s *badgerStore) Close() error { return s.db.Close() }
+func (s *badgerStore) Close() error { return lab.CloseDB(&s.db) }
 
 type badgerWriter struct{ txn *badger.Txn }
 

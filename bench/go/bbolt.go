@@ -184,7 +184,7 @@ func (s *bboltStore) Drain() error { return nil }
 
 // Reopen has nothing to do: the compacted file was opened.
 func (s *bboltStore) Reopen() error { return nil }
-func (s *bboltStore) Close() error  { return s.db.Close() }
+func (s *bboltStore) Close() error  { return lab.CloseDB(&s.db) }
 
 type bboltWriter struct{ bucket *bolt.Bucket }
 

@@ -22,7 +22,7 @@ func TestBboltOpensWithoutAWriteAndWaitsForNoMoreWritersThanThereAre(t *testing.
 		return store.(*bboltStore)
 	}
 	store := open()
-	f := &fixture{t, store, nil}
+	f := &fixture{T: t, store: store}
 	var writers sync.WaitGroup
 	for range options.ConcurrentWrites {
 		writers.Go(func() {
@@ -60,7 +60,7 @@ func TestPebbleHasItsBallastWhereTheLimitOfMemoryAllowsIt(t *testing.T) {
 
 func TestBadgerCompactsWhatIsInMemory(t *testing.T) {
 	store, err := badgerEngine{}.Open(t.TempDir(), lab.OpenOptions{CacheBytes: 64 << 20, Durability: lab.NoSync})
-	f := &fixture{t, store, nil}
+	f := &fixture{T: t, store: store}
 	f.must(err)
 	for i := range 100 {
 		f.put(numbered(i))

@@ -24,6 +24,7 @@ type goleveldbEngine struct{}
 const (
 	goleveldbWriteBufferBytes = 64 << 20
 	goleveldbKeptBatchBytes   = 1 << 20
+	goleveldbOpenFiles        = 16384
 )
 
 func (goleveldbEngine) Name() string      { return "goleveldb" }
@@ -36,7 +37,7 @@ func (goleveldbEngine) Options() []lab.Option {
 		lab.Set("BlockCacheCapacity", "the suite's cache", "its one block cache", "docs of opt.Options"),
 		lab.Set("WriteBuffer", "64 MiB or the suite's write buffer", "what the other log-structured engines here have; the default is 4 MiB", "docs of opt.Options; go-ethereum gives a quarter of its cache"),
 		lab.Set("Filter", "bloom, 10 bits", "as its README shows", "README, Usage"),
-		lab.Set("OpenFilesCacheCapacity", "4096", "its tables are of 2 MiB: the default of 500 would open and close files all the time", "go-ethereum, ethdb/leveldb"),
+		lab.Set("OpenFilesCacheCapacity", "16384", "its tables are of 2 MiB: the default of 500 would open and close files all the time, and 4,096 are too few for 10 GB; Go lets a process open as many as its hard limit allows", "opt/options.go, OpenFilesCacheCapacity and DefaultCompactionTableSize; go-ethereum, ethdb/leveldb, gives what the system allows; Go, os/rlimit.go"),
 		lab.Set("Compression", "Snappy, its default", "the default", "docs of opt.Options"),
 		lab.Set("DisableSeeksCompaction", "true", "reads do not start merges: its main user sets it so", "go-ethereum, ethdb/leveldb, configureOptions; docs of opt.Options"),
 		lab.Set("batches", "MakeBatchWithConfig with no GrowLimit, used again", "one that is filled with a million items doubles, and is not copied every 3,000; small ones cost no allocation", "docs of BatchConfig; putRec in db_write.go takes its batch from a pool"),
@@ -58,7 +59,7 @@ func (goleveldbEngine) Open(dir string, options lab.OpenOptions) (lab.Store, err
 		BlockCacheCapacity:     int(options.CacheBytes),
 		WriteBuffer:            int(writeBuffer),
 		Filter:                 filter.NewBloomFilter(10),
-		OpenFilesCacheCapacity: 4096,
+		OpenFilesCacheCapacity: goleveldbOpenFiles,
 		DisableSeeksCompaction: true,
 	}
 	return store, store.open()
@@ -128,7 +129,7 @@ func (s *goleveldbStore) Compact() error {
 
 // Reopen has replaced tables removed: goleveldb does so minutes later, or when it opens.
 func (s *goleveldbStore) Reopen() error {
-	if err := s.db.Close(); err != nil {
+	if err := s.Close(); err != nil {
 		return err
 	}
 	return s.open()
@@ -151,7 +152,7 @@ func (s *goleveldbStore) Drain() error {
 	return nil
 }
 
-func (s *goleveldbStore) Close() error { return s.db.Close() }
+func (s *goleveldbStore) Close() error { return lab.CloseDB(&s.db) }
 
 type goleveldbWriter struct{ batch *leveldb.Batch }
 

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -32,6 +33,7 @@ func (pebbleEngine) Isolation() string { return "atomic batches" }
 func (pebbleEngine) Options() []lab.Option {
 	const own = "cmd/pebble/db.go, newPebbleDB"
 	return []lab.Option{
+		lab.Set("build", "with cgo; without, it is not run", "its cache and memtables are outside Go's heap with cgo only: inside, they would be the collector's, and count against GOMEMLIMIT", "internal/manual/manual_cgo.go, manual_nocgo.go"),
 		lab.Set("CacheSize", "the suite's cache and two memtables", "its one block cache; Pebble takes the memory of its memtables out of it, which other engines' caches do not pay for", own+" has a flag for it; db.go, newMemTable, Cache.Reserve"),
 		lab.Set("ballast on the heap", "1 GiB that nothing touches, where GOMEMLIMIT is 3 GiB or more, or none is set", "its benchmark's: the collector runs less often; it occupies no memory, but counts against GOMEMLIMIT, so with less it would have the collector run all the time", own),
 		lab.Set("MemTableSize, MemTableStopWritesThreshold", "64 MiB or the suite's write buffer, 4", "its benchmark's", own),
@@ -63,9 +65,17 @@ func takePebbleBallast() {
 }
 
 func (pebbleEngine) Open(dir string, options lab.OpenOptions) (lab.Store, error) {
+	if !builtWithCgo() {
+		return nil, errors.New("built without cgo, Pebble's cache is on Go's heap: install a C compiler, or set CGO_ENABLED=1, and build the program anew")
+	}
 	takePebbleBallast()
 	store := &pebbleStore{dir: dir, options: options, commit: commitOptions(options.Durability)}
 	return store, store.open()
+}
+
+func builtWithCgo() bool {
+	info, isThere := debug.ReadBuildInfo()
+	return !isThere || !slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "0"})
 }
 
 func (s *pebbleStore) open() (err error) {
@@ -192,7 +202,7 @@ func (s *pebbleStore) Compact() error {
 
 // Reopen has WAL files removed, of 64 MiB each, that Pebble keeps to write over while it is open.
 func (s *pebbleStore) Reopen() error {
-	if err := s.db.Close(); err != nil {
+	if err := s.Close(); err != nil {
 		return err
 	}
 	return s.open()
@@ -214,7 +224,7 @@ func (s *pebbleStore) Drain() error {
 	return nil
 }
 
-func (s *pebbleStore) Close() error { return s.db.Close() }
+func (s *pebbleStore) Close() error { return lab.CloseDB(&s.db) }
 
 type pebbleWriter struct{ batch *pebble.Batch }
 
