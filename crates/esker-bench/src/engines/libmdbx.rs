@@ -10,17 +10,21 @@
 //!     readers borrow `&self`.
 //! L2. The environment is opened in the mode that its commits have, and anew for another: mdbx chooses the handle for its meta page
 //!     when it opens (O_DSYNC in the durable mode), and keeps it when the mode's flag is changed later.
-#![expect(unsafe_code, reason = "the binding leaves compacting to mdbx's own function")]
+#![expect(unsafe_code, reason = "the binding leaves compacting and key-only walks to mdbx's own functions")]
 
 mod keyspaces;
 mod parked;
 
 use std::borrow::Cow;
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::ptr;
 
-use signet_libmdbx::ffi::{MDBX_CP_COMPACT, MDBX_SUCCESS, mdbx_env_copy};
+use signet_libmdbx::ffi::{
+    MDBX_CP_COMPACT, MDBX_NEXT, MDBX_NOTFOUND, MDBX_SET_RANGE, MDBX_SUCCESS, MDBX_val, mdbx_cursor_get,
+    mdbx_env_copy,
+};
 use signet_libmdbx::tx::aliases::{RoTxUnsync, RwTxUnsync};
 use signet_libmdbx::{Database, Environment, EnvironmentFlags, Geometry, Mode, SyncMode, WriteFlags};
 
@@ -79,7 +83,7 @@ impl Engine for Libmdbx {
             },
             EngineOption {
                 option: "MDBX_NORDAHEAD",
-                value: "on where a suite reads at random in more data than memory holds, else off",
+                value: "on where a suite is about to read at random in more data than memory holds, off for its scans and else",
                 reason: "helps random reads when the database is larger than memory, and only then; off, mdbx itself decides whenever the file's size changes, by the memory \
                          that the machine has left, and knows no limit of a control group",
                 pointer: "mdbx.h, MDBX_NORDAHEAD",
@@ -101,6 +105,12 @@ impl Engine for Libmdbx {
                 value: "mdbx_txn_reset, mdbx_txn_renew",
                 reason: "saves beginning a transaction for each: its memory, and a lock of the reader table",
                 pointer: "mdbx.h, mdbx_txn_reset",
+            },
+            EngineOption {
+                option: "key-only walks",
+                value: "mdbx_cursor_get without a place for the value",
+                reason: "with one, which the binding always gives, mdbx looks into the first page of each value that lies outside its leaf; LMDB computes where it is",
+                pointer: "libmdbx, mdbx.c, cursor_bring and node_read_bigdata",
             },
             EngineOption {
                 option: "async commits",
@@ -339,6 +349,27 @@ impl Reader for LibmdbxReader {
                 break;
             }
             item = cursor.next().map_err(Failure::engine)?;
+        }
+        Ok(seen)
+    }
+
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
+        let cursor = self.txn.cursor(self.map).map_err(Failure::engine)?;
+        let mut key = MDBX_val { iov_base: from.as_ptr().cast::<c_void>().cast_mut(), iov_len: from.len() };
+        let (mut step, mut seen) = (MDBX_SET_RANGE, 0);
+        while seen < limit {
+            // SAFETY: the cursor and its transaction are open, and this thread's alone; `key` is only read for the first step, and then
+            // replaced. mdbx leaves the value alone where it is given no place for it.
+            let code = unsafe { mdbx_cursor_get(cursor.cursor(), &raw mut key, ptr::null_mut(), step) };
+            if code == MDBX_NOTFOUND {
+                break;
+            }
+            checked(code)?;
+            // SAFETY: mdbx put the key there: so many bytes of its map, which nobody writes to before the transaction ends. An empty one
+            // lies in a leaf too.
+            visit(unsafe { std::slice::from_raw_parts(key.iov_base.cast::<u8>(), key.iov_len) });
+            seen += 1;
+            step = MDBX_NEXT;
         }
         Ok(seen)
     }

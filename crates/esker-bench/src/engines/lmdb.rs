@@ -62,7 +62,7 @@ impl Engine for Lmdb {
             },
             EngineOption {
                 option: "MDB_NORDAHEAD",
-                value: "on where a suite reads at random in more data than memory holds, else off",
+                value: "on where a suite is about to read at random in more data than memory holds, off for its scans and else",
                 reason: "helps random reads when the database is larger than memory, and only then",
                 pointer: "lmdb.h, MDB_NORDAHEAD",
             },
