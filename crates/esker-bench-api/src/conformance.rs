@@ -19,8 +19,14 @@ const THREADS: u32 = 16;
 
 type Items = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn item(i: u32) -> (Vec<u8>, Vec<u8>) {
-    (format!("key {i:05}").into_bytes(), format!("value {i}").into_bytes())
+/// Makes an item of its number.
+type Item<'a> = &'a (dyn Fn(u32) -> (Vec<u8>, Vec<u8>) + Sync);
+
+/// With a value of at least so many bytes.
+fn item(i: u32, value_bytes: usize) -> (Vec<u8>, Vec<u8>) {
+    let mut value = format!("value {i}").into_bytes();
+    value.resize(value.len().max(value_bytes), b'x');
+    (format!("key {i:05}").into_bytes(), value)
 }
 
 fn get(reader: &mut dyn Reader, key: &[u8]) -> Option<Vec<u8>> {
@@ -37,7 +43,7 @@ fn range(reader: &mut dyn Reader, from: &[u8], limit: u64) -> Items {
     items
 }
 
-fn put_all(store: &dyn Store, numbers: impl Iterator<Item = u32> + Clone) {
+fn put_all(store: &dyn Store, item: Item<'_>, numbers: impl Iterator<Item = u32> + Clone) {
     store
         .write(&mut |writer| {
             numbers.clone().try_for_each(|i| {
@@ -72,7 +78,7 @@ fn check(store: &dyn Store, live: &Items) {
 }
 
 /// Threads write at once, each items of its own, in transactions of several; then all is removed again.
-fn check_threads(store: &dyn Store) {
+fn check_threads(store: &dyn Store, item: Item<'_>) {
     const TRANSACTIONS: u32 = 10;
     const WRITES: u32 = 4;
     let items = |thread: u32, transaction: u32| {
@@ -110,7 +116,7 @@ fn check_threads(store: &dyn Store) {
 /// hold what one transaction wrote.
 fn check_contention(store: &dyn Store, is_atomic: bool) {
     const TRANSACTIONS: u32 = 50;
-    let keys = [item(20_000).0, item(20_001).0];
+    let keys = [item(20_000, 0).0, item(20_001, 0).0];
     let start = Barrier::new(THREADS as usize);
     thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -138,25 +144,26 @@ fn check_contention(store: &dyn Store, is_atomic: bool) {
     store.write(&mut |writer| keys.iter().try_for_each(|key| writer.remove(key))).unwrap();
 }
 
-/// Runs the test on `engine` in the empty directory `dir`.
+/// Runs the test on `engine` in the empty directory `dir`, with values of so many bytes; with 0, short ones, and the engine is not told.
 ///
 /// # Panics
 /// When the adapter or its engine is wrong.
-pub fn check_engine(engine: &dyn Engine, dir: &Path) {
+pub fn check_engine(engine: &dyn Engine, dir: &Path, value_bytes: u64) {
     let can = |feature| engine.cannot(feature).is_none();
     let modes = [Durability::Sync, Durability::Async, Durability::NoSync];
     let durability = modes.into_iter().find(|mode| can(mode.feature())).unwrap();
-    let options = OpenOptions { durability, ..OpenOptions::with_cache(CACHE_BYTES) };
+    let options = OpenOptions { durability, value_bytes, ..OpenOptions::with_cache(CACHE_BYTES) };
+    let item: Item<'_> = &|i| item(i, value_bytes as usize);
     let mut live: Items = (0..1000).map(item).collect();
     {
         let mut store = engine.open(dir, &options).unwrap();
-        put_all(&*store, (0..900).rev());
+        put_all(&*store, item, (0..900).rev());
         let fast = [Durability::NoSync, Durability::Async].into_iter().find(|mode| can(mode.feature()));
         if let Some(fast) = fast {
             store.set_durability(fast).unwrap();
         }
         for i in 900..1000 {
-            put_all(&*store, std::iter::once(i));
+            put_all(&*store, item, std::iter::once(i));
         }
         store.set_durability(durability).unwrap();
         check(&*store, &live);
@@ -191,12 +198,13 @@ pub fn check_engine(engine: &dyn Engine, dir: &Path) {
             store.reopen().unwrap();
         }
         check(&*store, &live);
-        put_all(&*store, std::iter::once(0));
+        live[7] = item(7);
+        put_all(&*store, item, std::iter::once(7));
     }
     let options = OpenOptions { concurrent_writes: u64::from(THREADS), ..options };
     let store = engine.open(dir, &options).unwrap();
     check(&*store, &live);
-    check_threads(&*store);
+    check_threads(&*store, item);
     check_contention(&*store, engine.isolation() != Isolation::Operation);
     check(&*store, &live);
 }

@@ -403,7 +403,12 @@ mod tests {
 
     #[test]
     fn the_adapter_is_correct() {
-        with_dir("store", |dir| conformance::check_engine(&RocksDb, dir));
+        with_dir("store", |dir| conformance::check_engine(&RocksDb, dir, 0));
+    }
+
+    #[test]
+    fn it_is_correct_with_blob_files() {
+        with_dir("blobs", |dir| conformance::check_engine(&RocksDb, dir, LARGE_VALUE_BYTES));
     }
 
     #[test]

@@ -63,14 +63,23 @@ pub(crate) fn default() -> impl Iterator<Item = &'static dyn Engine> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esker_bench_api::conformance;
+    use esker_bench_api::{Feature, conformance};
 
     #[test]
     fn every_adapter_is_correct() {
         for engine in default() {
             println!("{}", engine.name());
-            conformance::check_engine(engine, tempfile::tempdir().unwrap().path());
+            conformance::check_engine(engine, tempfile::tempdir().unwrap().path(), 0);
             conformance::check_keyspaces(engine, tempfile::tempdir().unwrap().path());
+        }
+    }
+
+    /// Some engines keep values apart from 1 KiB on, others from 4 KiB.
+    #[test]
+    fn every_adapter_is_correct_with_large_values() {
+        for engine in default().filter(|engine| engine.cannot(Feature::LargeValues).is_none()) {
+            println!("{}", engine.name());
+            conformance::check_engine(engine, tempfile::tempdir().unwrap().path(), 4 << 10);
         }
     }
 

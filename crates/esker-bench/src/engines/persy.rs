@@ -1,14 +1,22 @@
-//! persy, with the map in one of its indexes.
+//! persy, with the map in one of its indexes; where values are large, they are records of a segment, and the index has their ids.
 //!
 //!   Store::write -> begin, put into the index, prepare (journal written and synced), commit
+//!                   large: find the id in the index, update its record; or insert one and put its id
 //!   Reader       -> one snapshot; keys and values are copied out
-//!   Keyspaces    -> indexes: a transaction takes any of them by name
+//!   Keyspaces    -> indexes: a transaction takes any of them by name; values are in them
+//!
+//! PE1. A record has one key: from the search for a key's id to the commit no other transaction gives that key an id, or takes it away. Writers
+//!      of large values take turns.
 
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Mutex;
 
-use persy::{ByteVec, Config, Persy as Db, Snapshot, Transaction, TransactionConfig, ValueMode};
+use persy::{
+    ByteVec, Config, IndexType, Persy as Db, PersyId, SegmentId, Snapshot, Transaction, TransactionConfig,
+    ValueMode,
+};
 
 use esker_bench_api::{
     Durability, Engine, EngineOption, Failure, Feature, Handles, Isolation, KeyspaceWriter, Keyspaces,
@@ -17,9 +25,12 @@ use esker_bench_api::{
 
 const FILE: &str = "data.persy";
 const INDEX: &str = "map";
+const SEGMENT: &str = "values";
+
+/// Values from this size on are records.
+const LARGE_VALUE_BYTES: u64 = 1024;
 
 const NO_COMPACTION: &str = "persy has no compaction; it reuses freed pages";
-const NO_LARGE_VALUES: &str = "persy keeps at most 512 KiB in a key or value of an index";
 
 const NO_LARGE_TRANSACTIONS: &str = "persy keeps the changes of a transaction in a sorted array and moves its rest for each new key, so that the \
                                      time of a large one grows with the square of its random keys";
@@ -46,8 +57,20 @@ impl Engine for Persy {
             EngineOption {
                 option: "map",
                 value: "an index from ByteVec to ByteVec, ValueMode::Replace",
-                reason: "its ordered map; a segment with an index over it, as rust-storage-bench has it, writes every item twice",
+                reason: "its ordered map; a segment with an index over it, as rust-storage-bench has it, writes every small item twice",
                 pointer: "docs of persy::ValueMode and persy::ByteVec",
+            },
+            EngineOption {
+                option: "map where the suite's values are of 1 KiB and more",
+                value: "a segment with the values, and an index from ByteVec to PersyId; a record is updated in place",
+                reason: "a leaf holds up to 128 entries and is written as a whole: with the values in it, 2 MiB for each put of 16 KiB",
+                pointer: "docs of Persy::open_or_create_with; src/index/config.rs, INDEX_PAGE_DEFAULT_MAX; rust-storage-bench",
+            },
+            EngineOption {
+                option: "writers of such values",
+                value: "a mutex",
+                reason: "a put looks for the key's record before it writes one: of two at once for a new key, both would write theirs",
+                pointer: "docs of Persy::begin: read committed",
             },
             EngineOption {
                 option: "sync commits",
@@ -85,7 +108,6 @@ impl Engine for Persy {
     fn cannot(&self, feature: Feature) -> Option<&'static str> {
         match feature {
             Feature::LargeTransactions => Some(NO_LARGE_TRANSACTIONS),
-            Feature::LargeValues => Some(NO_LARGE_VALUES),
             Feature::Compaction => Some(NO_COMPACTION),
             _ => None,
         }
@@ -96,7 +118,15 @@ impl Engine for Persy {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        Ok(Box::new(PersyStore::open(dir, options, vec![INDEX.to_owned()])?))
+        if options.value_bytes >= LARGE_VALUE_BYTES {
+            let store = PersyStore::open(dir, options, |txn| {
+                txn.create_segment(SEGMENT)?;
+                Ok(txn.create_index::<ByteVec, PersyId>(INDEX, ValueMode::Replace)?)
+            })?;
+            let segment = store.db.solve_segment_id(SEGMENT).map_err(Failure::engine)?;
+            return Ok(Box::new(LargeStore { store, segment, turn: Mutex::new(()) }));
+        }
+        Ok(Box::new(PersyStore::open(dir, options, |txn| create_index(txn, INDEX))?))
     }
 
     fn open_keyspaces(
@@ -106,12 +136,21 @@ impl Engine for Persy {
         count: u32,
     ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
         let all: Handles<String> = Handles::open(count, |name| Ok::<_, Failure>(Some(name.to_owned())))?;
-        let store = PersyStore::open(dir, options, all.iter().cloned().collect())?;
+        let indexes: Vec<String> = all.iter().cloned().collect();
+        let store = PersyStore::open(dir, options, move |txn| {
+            indexes.iter().try_for_each(|index| create_index(txn, index))
+        })?;
         let names = Handles::open(count, |name| {
             store.db.exists_index(name).map(|there| there.then(|| name.to_owned())).map_err(Failure::engine)
         })?;
         Ok(Some(Box::new(PersyKeyspaces { store, names })))
     }
+}
+
+type Created = Result<(), Box<dyn std::error::Error>>;
+
+fn create_index(txn: &mut Transaction, name: &str) -> Created {
+    Ok(txn.create_index::<ByteVec, ByteVec>(name, ValueMode::Replace)?)
 }
 
 struct PersyStore {
@@ -121,16 +160,18 @@ struct PersyStore {
 }
 
 impl PersyStore {
-    /// Opens the file, or creates it with these indexes in it.
-    fn open(dir: &Path, options: &OpenOptions, indexes: Vec<String>) -> Result<Self, Failure> {
+    /// Opens the file, or creates it with what `create` puts there.
+    fn open(
+        dir: &Path,
+        options: &OpenOptions,
+        create: impl FnOnce(&mut Transaction) -> Created + 'static,
+    ) -> Result<Self, Failure> {
         let mut config = Config::new();
         config.change_cache_size(options.cache_bytes);
         let path = dir.join(FILE);
         let db = Db::open_or_create_with(&path, config, move |db| {
             let mut txn = db.begin()?;
-            for index in &indexes {
-                txn.create_index::<ByteVec, ByteVec>(index, ValueMode::Replace)?;
-            }
+            create(&mut txn)?;
             txn.prepare()?.commit()?;
             Ok(())
         });
@@ -154,23 +195,42 @@ fn commit(txn: Transaction) -> Result<(), Failure> {
     txn.prepare().map_err(Failure::engine)?.commit().map_err(Failure::engine)
 }
 
-fn walk(
+/// Shows what an index has from `from` on: values, or their ids.
+fn walk<V: IndexType>(
+    snapshot: &Snapshot,
+    index: &str,
+    from: &[u8],
+    limit: u64,
+    mut visit: impl FnMut(&[u8], V) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    let from = ByteVec::from(from);
+    let mut items = snapshot.range::<ByteVec, V, _>(index, from..).map_err(Failure::engine)?;
+    let mut seen = 0;
+    while seen < limit {
+        let Some((key, mut values)) = items.next() else { break };
+        let value = values.next().ok_or_else(|| Failure::Wrong("a key without a value".to_owned()))?;
+        visit(&key, value)?;
+        seen += 1;
+    }
+    Ok(seen)
+}
+
+fn walk_values(
     snapshot: &Snapshot,
     index: &str,
     from: &[u8],
     limit: u64,
     visit: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<u64, Failure> {
-    let from = ByteVec::from(from);
-    let mut items = snapshot.range::<ByteVec, ByteVec, _>(index, from..).map_err(Failure::engine)?;
-    let mut seen = 0;
-    while seen < limit {
-        let Some((key, mut values)) = items.next() else { break };
-        let value = values.next().ok_or_else(|| Failure::Wrong("a key without a value".to_owned()))?;
-        visit(&key, &value);
-        seen += 1;
-    }
-    Ok(seen)
+    walk::<ByteVec>(snapshot, index, from, limit, |key, value| {
+        visit(key, &value);
+        Ok(())
+    })
+}
+
+fn count<V: IndexType>(snapshot: &Snapshot) -> Result<u64, Failure> {
+    let items = snapshot.range::<ByteVec, V, _>(INDEX, ..).map_err(Failure::engine)?;
+    Ok(items.count() as u64)
 }
 
 impl Store for PersyStore {
@@ -229,12 +289,122 @@ impl Reader for PersyReader {
         limit: u64,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, Failure> {
-        walk(&self.snapshot, INDEX, from, limit, visit)
+        walk_values(&self.snapshot, INDEX, from, limit, visit)
     }
 
     fn len(&mut self) -> Result<u64, Failure> {
-        let items = self.snapshot.range::<ByteVec, ByteVec, _>(INDEX, ..).map_err(Failure::engine)?;
-        Ok(items.count() as u64)
+        count::<ByteVec>(&self.snapshot)
+    }
+}
+
+/// A store of large values.
+struct LargeStore {
+    store: PersyStore,
+    segment: SegmentId,
+    /// PE1.
+    turn: Mutex<()>,
+}
+
+impl Store for LargeStore {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        self.store.set_durability(durability)
+    }
+
+    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+        let _turn =
+            self.turn.lock().map_err(|_| Failure::engine("a transaction before this one panicked"))?;
+        let mut writer = LargeWriter { txn: self.store.begin()?, segment: self.segment };
+        work(&mut writer)?;
+        commit(writer.txn)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        let snapshot = self.store.db.snapshot().map_err(Failure::engine)?;
+        Ok(Box::new(LargeReader { snapshot, segment: self.segment }))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let db = &self.store.db;
+        let id = db.one::<ByteVec, PersyId>(INDEX, &key.into()).map_err(Failure::engine)?;
+        let Some(id) = id else { return Ok(false) };
+        // None: it was removed meanwhile.
+        let value = db.read(self.segment, &id).map_err(Failure::engine)?;
+        Ok(value.map(|value| visit(&value)).is_some())
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        self.store.compact()
+    }
+}
+
+struct LargeWriter {
+    txn: Transaction,
+    segment: SegmentId,
+}
+
+impl LargeWriter {
+    fn id(&mut self, key: &[u8]) -> Result<Option<PersyId>, Failure> {
+        self.txn.one::<ByteVec, PersyId>(INDEX, &key.into()).map_err(Failure::engine)
+    }
+}
+
+impl Writer for LargeWriter {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        if let Some(id) = self.id(key)? {
+            return self.txn.update(self.segment, &id, value).map_err(Failure::engine);
+        }
+        let id = self.txn.insert(self.segment, value).map_err(Failure::engine)?;
+        self.txn.put::<ByteVec, PersyId>(INDEX, key.into(), id).map_err(Failure::engine)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+        let Some(id) = self.id(key)? else { return Ok(()) };
+        self.txn.delete(self.segment, &id).map_err(Failure::engine)?;
+        self.txn.remove::<ByteVec, PersyId>(INDEX, key.into(), None).map_err(Failure::engine)
+    }
+}
+
+struct LargeReader {
+    snapshot: Snapshot,
+    segment: SegmentId,
+}
+
+impl LargeReader {
+    fn read(&self, id: &PersyId) -> Result<Vec<u8>, Failure> {
+        let value = self.snapshot.read(self.segment, id).map_err(Failure::engine)?;
+        value.ok_or_else(|| Failure::Wrong("an id without a record".to_owned()))
+    }
+}
+
+impl Reader for LargeReader {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let id = self.snapshot.one::<ByteVec, PersyId>(INDEX, &key.into()).map_err(Failure::engine)?;
+        let Some(id) = id else { return Ok(false) };
+        visit(&self.read(&id)?);
+        Ok(true)
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        walk::<PersyId>(&self.snapshot, INDEX, from, limit, |key, id| {
+            visit(key, &self.read(&id)?);
+            Ok(())
+        })
+    }
+
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
+        walk::<PersyId>(&self.snapshot, INDEX, from, limit, |key, _| {
+            visit(key);
+            Ok(())
+        })
+    }
+
+    fn len(&mut self) -> Result<u64, Failure> {
+        count::<PersyId>(&self.snapshot)
     }
 }
 
@@ -262,7 +432,7 @@ impl Keyspaces for PersyKeyspaces {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, Failure> {
         let Some(name) = self.names.get(keyspace) else { return Ok(0) };
-        walk(&self.store.db.snapshot().map_err(Failure::engine)?, name, from, limit, visit)
+        walk_values(&self.store.db.snapshot().map_err(Failure::engine)?, name, from, limit, visit)
     }
 
     /// In a transaction with a sync of its own.
