@@ -81,7 +81,7 @@ impl Engine for RocksDb {
                 pointer: "redb's lmdb_benchmark",
             },
             EngineOption {
-                option: "compression",
+                option: "compression of tables",
                 value: "LZ4",
                 reason: "RocksDB's default since 11.5",
                 pointer: "RocksDB HISTORY.md, 11.5; wiki, Setup Options and Basic Tuning",
@@ -103,6 +103,18 @@ impl Engine for RocksDb {
                 value: "on from 4 KiB where the suite's values are that large; the block cache",
                 reason: "BlobDB is RocksDB's answer to large values; without a cache each read of one is from its file",
                 pointer: "RocksDB wiki, BlobDB; include/rocksdb/advanced_options.h, blob_cache",
+            },
+            EngineOption {
+                option: "blob_compression_type",
+                value: "none",
+                reason: "the default: blob files have a compression of their own, which that of tables says nothing of",
+                pointer: "RocksDB, include/rocksdb/advanced_options.h, blob_compression_type",
+            },
+            EngineOption {
+                option: "key-only walks",
+                value: "read the values of blob files too",
+                reason: "ReadOptions::allow_unprepared_value would leave them unread; it is in RocksDB's C interface, and the binding has no call for it, nor lends the pointers                          that one of ours would need: its feature raw-ptr has those of DB, Options and Env alone",
+                pointer: "RocksDB, include/rocksdb/options.h, allow_unprepared_value, and c.h; rocksdb, src/raw_ptr.rs",
             },
             EngineOption {
                 option: "async commits",
@@ -179,7 +191,7 @@ fn db_options(options: &OpenOptions) -> Result<(Options, Cache), Failure> {
     if options.value_bytes >= LARGE_VALUE_BYTES {
         db_options.set_enable_blob_files(true);
         db_options.set_min_blob_size(LARGE_VALUE_BYTES);
-        db_options.set_blob_compression_type(DBCompressionType::Lz4);
+        db_options.set_blob_compression_type(DBCompressionType::None);
         db_options.set_enable_blob_gc(true);
         db_options.set_blob_cache(&cache);
     }
