@@ -18,7 +18,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{AlignedBuf, File, Fs, OpenOptions, read_range};
+use crate::{AlignedBuf, File, Fs, OpenOptions};
 
 /// Writes a file, new or continued, to its end.
 #[derive(Debug)]
@@ -62,6 +62,31 @@ impl AppendWriter {
         buffer_bytes: usize,
     ) -> io::Result<AppendWriter> {
         assert!(options.create_new || options.truncate, "A1: an append writer starts with an empty file");
+        Self::at_front(fs, path, options, buffer_bytes)
+    }
+
+    /// Opens the file at `path` to write over it from its front: the bytes that it holds, which the caller gives
+    /// again, and what is to follow them. `options` must keep its content ([`OpenOptions::write`], perhaps with
+    /// [`direct`](OpenOptions::direct)).
+    pub fn rewrite(
+        fs: &dyn Fs,
+        path: &Path,
+        options: OpenOptions,
+        buffer_bytes: usize,
+    ) -> io::Result<AppendWriter> {
+        assert!(
+            options.write && !options.truncate,
+            "what is there must survive a crash before it is rewritten"
+        );
+        Self::at_front(fs, path, options, buffer_bytes)
+    }
+
+    fn at_front(
+        fs: &dyn Fs,
+        path: &Path,
+        options: OpenOptions,
+        buffer_bytes: usize,
+    ) -> io::Result<AppendWriter> {
         let file = fs.open(path, options)?;
         let (buf, reader) = if file.is_direct() {
             let bytes = AlignedBuf::zeroed(buffer_bytes);
@@ -70,31 +95,6 @@ impl AppendWriter {
             (Buffer::Plain { bytes: Vec::with_capacity(buffer_bytes), capacity: buffer_bytes }, None)
         };
         Ok(AppendWriter { file, reader, buf, base: 0, failed: false })
-    }
-
-    /// Continues the file at `path` behind its last byte. `options` must keep its content
-    /// ([`OpenOptions::write`], perhaps with [`direct`](OpenOptions::direct)).
-    pub fn resume(
-        fs: &dyn Fs,
-        path: &Path,
-        options: OpenOptions,
-        buffer_bytes: usize,
-    ) -> io::Result<AppendWriter> {
-        assert!(options.write && !options.truncate, "A1: resuming keeps what is there");
-        let file = fs.open(path, options)?;
-        let len = file.len()?;
-        if !file.is_direct() {
-            let buf = Buffer::Plain { bytes: Vec::with_capacity(buffer_bytes), capacity: buffer_bytes };
-            return Ok(AppendWriter { file, reader: None, buf, base: len, failed: false });
-        }
-        // A2: the unfinished last block is in the file already and is written again with what follows.
-        let tail = (len % AlignedBuf::ALIGN as u64) as usize;
-        let base = len - tail as u64;
-        let mut bytes = AlignedBuf::zeroed(buffer_bytes);
-        bytes[..tail].copy_from_slice(&read_range(&*file, base, tail)?);
-        let reader = Some(fs.open(path, OpenOptions::read())?);
-        let buf = Buffer::Aligned { bytes, filled: tail, written: tail };
-        Ok(AppendWriter { file, reader, buf, base, failed: false })
     }
 
     /// Appends `data`.

@@ -191,6 +191,15 @@ impl Reader {
         scan::payload(&mut self.window, self.record_offset, &frame).map(Some)
     }
 
+    /// The next record as it is stored, header and payload, verified; `None` at the end.
+    pub(super) fn next_stored(&mut self) -> Result<Option<(Frame, &[u8])>> {
+        let Some(frame) = self.locate(Check::Payload)? else { return Ok(None) };
+        self.record_offset = self.position;
+        self.position += frame.size();
+        let payload = scan::payload(&mut self.window, self.record_offset, &frame)?;
+        Ok(Some((frame, payload)))
+    }
+
     /// Passes over the next record without looking at its content; `false` at the end.
     pub fn skip_next(&mut self) -> Result<bool> {
         let Some(frame) = self.locate(Check::Header)? else { return Ok(false) };

@@ -455,6 +455,87 @@ fn a2_after_a_failed_write_nothing_more_is_written() {
     assert_eq!(read(&env, &Reader::options()).0, [&b"kept"[..], b"again"]);
 }
 
+#[test]
+fn a4_what_a_failed_sync_left_is_durable_before_more_follows() {
+    for (direct, codec) in [(false, Compression::None), (false, Compression::Lz4), (true, Compression::None)]
+    {
+        let fs = MemFs::new();
+        let faulty = FaultFs::new(Arc::new(fs.clone()));
+        let env = Env::simulated(Arc::new(faulty.clone()), 1);
+        let options = Writer::options().env(&env).direct(direct).compression(codec).buffer_bytes(4096);
+        let records: Vec<Vec<u8>> =
+            [10, 700, 9_000, 700].into_iter().map(|len| vec![len as u8; len]).collect();
+        let mut writer = options.create_new(PATH).unwrap();
+        writer.append_sync(&records[0]).unwrap();
+        writer.append(&records[1]).unwrap();
+        writer.append(&records[2]).unwrap();
+        faulty.add(FaultRule::new(&[OpKind::SyncData], FaultAction::LostSync));
+        writer.sync().unwrap_err();
+        drop(writer);
+
+        // The system has it all, the disk does not.
+        assert_eq!(read(&env, &Reader::options()).0, records[..3]);
+        let lost = Env::simulated(Arc::new(fs.crash_strict()), 1);
+        assert_eq!(read(&lost, &Reader::options()).0, records[..1]);
+
+        let mut writer = options.open_append(PATH).unwrap();
+        assert_eq!(writer.len(), 3);
+        let env = Env::simulated(Arc::new(fs.crash_strict()), 1);
+        assert_eq!(read(&env, &Reader::options()).0, records[..3], "A4: {direct} {}", codec.name());
+        writer.append_sync(&records[3]).unwrap();
+        let env = Env::simulated(Arc::new(fs.crash_strict()), 1);
+        let (found, end) = read(&env, &Reader::options());
+        assert_eq!(found, records, "A1: {direct} {}", codec.name());
+        assert!(!matches!(end.unwrap().0, Tail::Torn { .. }));
+    }
+}
+
+#[test]
+fn a4_the_name_of_a_file_that_a_killed_process_left_is_durable() {
+    let (fs, env) = memory();
+    let (bytes, _) = file_of(Compression::None, &[b"first"]);
+    // Created, and killed before the directory was synced.
+    fs.open(Path::new(PATH), OpenOptions::create_new()).unwrap().write_all_at(&bytes, 0).unwrap();
+    Writer::options().env(&env).open_append(PATH).unwrap();
+    let env = Env::simulated(Arc::new(fs.crash_strict()), 1);
+    assert_eq!(read(&env, &Reader::options()).0, [b"first"]);
+}
+
+#[test]
+fn a4_a_fault_at_every_call_of_continuing_loses_nothing() {
+    let (bytes, _, records) = small_file(Compression::Lz4);
+    for nth in 1.. {
+        let fs = MemFs::new();
+        fs.open(Path::new(PATH), OpenOptions::create_new()).unwrap().write_all_at(&bytes, 0).unwrap();
+        let plain = Env::simulated(Arc::new(fs.clone()), 1);
+        Writer::options().env(&plain).open_append(PATH).unwrap();
+        let faulty = FaultFs::new(Arc::new(fs.clone()));
+        faulty.add(FaultRule::new(&OpKind::CHANGES, FaultAction::Fail(std::io::ErrorKind::Other)).nth(nth));
+        let env = Env::simulated(Arc::new(faulty), 1);
+        let done = Writer::options().env(&env).buffer_bytes(16).open_append(PATH).is_ok();
+        for disk in [fs.crash_strict(), fs.crash(nth)] {
+            let (found, end) = read(&Env::simulated(Arc::new(disk), 1), &Reader::options());
+            assert_eq!(found, records, "{nth}: {end:?}");
+        }
+        if done {
+            assert!(nth > 4, "the file is written again, and synced");
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_file_that_could_not_be_made_can_be_made_again() {
+    for kind in [OpKind::SyncDir, OpKind::Write] {
+        let faulty = FaultFs::new(Arc::new(MemFs::new()));
+        let env = Env::simulated(Arc::new(faulty.clone()), 1);
+        faulty.add(FaultRule::new(&[kind], FaultAction::Fail(std::io::ErrorKind::Other)));
+        let options = Writer::options().env(&env).buffer_bytes(0);
+        options.create_new(PATH).unwrap_err();
+        options.create_new(PATH).unwrap();
+    }
+}
+
 /// Twelve records, each synced, on a file system of which the `nth` changing call fails. Returns what was
 /// acknowledged, and whether all was.
 fn write_with_fault(fs: &MemFs, action: FaultAction, nth: u64, direct: bool) -> (Vec<Vec<u8>>, bool) {

@@ -2,13 +2,16 @@
 //!
 //! ```text
 //!   append(&[u8]) --frame::pack--> AppendWriter --buffer--> File
-//!   open_append: Reader to the last valid record -> cut the torn tail -> go on there
+//!   open_append: Reader to the last valid record -> cut the torn tail -> write all again, sync -> go on there
 //! ```
 //!
 //! A1. When `sync` or `append_sync` has returned, every record appended so far survives a crash, and so does the
 //!     file's name.
 //! A2. After a failed write or sync nothing more is written, and nothing is retried.
 //! A3. A file is continued only right behind its last valid record, and never if there is damage before one.
+//! A4. What a continued file holds is durable before anything follows it, and so is the file's name. A killed process
+//!     leaves records that can be read and were never synced; after a sync that failed the system may even count them as
+//!     written, so that another sync alone would do nothing: they are written again, the same bytes to the same place.
 
 use std::path::{Path, PathBuf};
 
@@ -82,7 +85,11 @@ impl WriteOptions {
 
     /// Continues a file behind its last valid record, or creates it. A torn tail is cut off
     /// ([`Writer::cut_tail`] tells); damage before a valid record is [`Error::Corrupt`], and nothing is changed.
-    /// The file keeps its codec. Reads the whole file to verify it.
+    /// The file keeps its codec.
+    ///
+    /// Reads the whole file to verify it, then writes it again in place, as it is, and syncs it: whether what can be
+    /// read was ever synced, or a sync of it failed, nothing in the file tells. When this returns, all records in the
+    /// file are durable. Where that takes too long, begin a new file from time to time.
     pub fn open_append(&self, path: impl AsRef<Path>) -> Result<Writer> {
         let path = path.as_ref();
         let exists = self.env.fs.exists(path).map_err(|e| Error::io("look for", path, e))?;
@@ -90,49 +97,72 @@ impl WriteOptions {
             return self.create_new(path);
         }
         let mut reader = Reader::options().env(&self.env).open(path)?;
-        let mut records = 0;
-        while reader.next()?.is_some() {
-            records += 1;
-        }
+        while reader.next()?.is_some() {}
         let tail = reader.tail().expect("the reader is at the end");
         let end = tail.records_end(reader.file_size());
-        let header = reader.header();
         drop(reader);
         if end == 0 {
             return Ok(Writer { cut_tail: tail, ..self.create(path)? });
         }
         self.cut(path, end, tail).map_err(|e| Error::io("cut the torn tail of", path, e))?;
-        let out = AppendWriter::resume(
-            &*self.env.fs,
-            path,
-            self.open_options(OpenOptions::write()),
-            self.buffer_bytes,
-        )
-        .map_err(|e| Error::io("open", path, e))?;
-        Ok(Writer { records, cut_tail: tail, ..self.writer(path, out, header) })
+        let writer = self.write_again(path, end)?;
+        self.sync_name(path)?;
+        Ok(Writer { cut_tail: tail, ..writer })
     }
 
-    /// Makes the file end at `end`, durably: of the old tail nothing may come back behind what is written next.
+    /// Makes the file end at `end`: of the old tail nothing may come back behind what is written next.
     fn cut(&self, path: &Path, end: u64, tail: Tail) -> std::io::Result<()> {
         if tail == Tail::Clean {
             return Ok(());
         }
-        let file = self.env.fs.open(path, OpenOptions::write())?;
-        file.set_len(end)?;
-        file.sync_data()
+        self.env.fs.open(path, OpenOptions::write())?.set_len(end)
+    }
+
+    /// Writes the records of a file that ends at `end` again, in place, and makes them durable (A4). What is written is
+    /// what was just verified: it may be read another time from the disk, which need not have it.
+    fn write_again(&self, path: &Path, end: u64) -> Result<Writer> {
+        let mut reader = Reader::options().env(&self.env).open(path)?;
+        let open = self.open_options(OpenOptions::write());
+        let out = AppendWriter::rewrite(&*self.env.fs, path, open, self.buffer_bytes)
+            .map_err(|e| Error::io("open", path, e))?;
+        let mut writer = self.writer(path, out, reader.header());
+        writer.write(&writer.header.encode())?;
+        while let Some((frame, payload)) = reader.next_stored()? {
+            writer.write(&frame.encode(&writer.header, writer.size()))?;
+            writer.write(payload)?;
+            writer.records += 1;
+        }
+        if writer.size() != end {
+            let detail = format!("its records ended at {end} when they were read before");
+            return Err(Error::corrupt("record file", path, writer.size(), detail));
+        }
+        writer.sync()?;
+        Ok(writer)
+    }
+
+    /// A1: a synced record is of no use in a file whose name is lost.
+    fn sync_name(&self, path: &Path) -> Result<()> {
+        let dir = path.parent().unwrap_or(Path::new(""));
+        self.env.fs.sync_dir(dir).map_err(|e| Error::io("sync the directory", dir, e))
     }
 
     fn create_with(&self, path: &Path, open: OpenOptions) -> Result<Writer> {
         let fs = &*self.env.fs;
         let out = AppendWriter::create(fs, path, self.open_options(open), self.buffer_bytes)
             .map_err(|e| Error::io("create", path, e))?;
-        // A1: a synced record is of no use in a file whose name is lost.
-        let dir = path.parent().unwrap_or(Path::new(""));
-        fs.sync_dir(dir).map_err(|e| Error::io("sync the directory", dir, e))?;
         let header = FileHeader { codec: self.compression, salt: self.env.random.next_u64() as u32 };
         let mut writer = self.writer(path, out, header);
-        writer.write(&header.encode())?;
-        Ok(writer)
+        match self.sync_name(path).and_then(|()| writer.write(&header.encode())) {
+            Ok(()) => Ok(writer),
+            Err(error) => {
+                drop(writer);
+                if open.create_new {
+                    // The next attempt is to find no file; one that stays is empty, and can be continued.
+                    let _ = fs.remove_file(path);
+                }
+                Err(error)
+            }
+        }
     }
 
     fn open_options(&self, open: OpenOptions) -> OpenOptions {
@@ -238,12 +268,14 @@ impl Writer {
         self.out.flush().map_err(|e| Error::io("write", &self.path, e))
     }
 
-    /// Makes all records durable (A1).
+    /// Makes all records durable (A1). After an error it is not known which of those since the last sync are, and the writer
+    /// takes nothing more: [`open_append`](WriteOptions::open_append) makes durable what can be read, and goes on.
     pub fn sync(&mut self) -> Result<()> {
         self.out.sync().map_err(|e| Error::io("sync", &self.path, e))
     }
 
-    /// Makes all records durable, cuts what a direct file has behind them, and returns the file's size in bytes.
+    /// Makes all records durable, cuts what a direct file has behind them, and returns the file's size in bytes. After an
+    /// error the file stays, with all that was synced before.
     pub fn finish(self) -> Result<u64> {
         let (_, size) = self.out.finish().map_err(|e| Error::io("sync", &self.path, e))?;
         Ok(size)
