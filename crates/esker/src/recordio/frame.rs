@@ -103,16 +103,27 @@ pub(super) fn pack<'a>(
     scratch: &'a mut Vec<u8>,
 ) -> std::io::Result<(Frame, &'a [u8])> {
     scratch.clear();
-    if file.codec != Compression::None {
+    let can_shrink = can_compress(file.codec, record.len());
+    if can_shrink {
         file.codec.compress(record, scratch)?;
     }
     // F3; and no codec here gains more than `expansion_max`, but the reader would refuse it if one did.
-    let compressed = file.codec != Compression::None
+    let compressed = can_shrink
         && scratch.len() < record.len()
         && raw_len as u64 <= scratch.len() as u64 * expansion_max(file.codec);
     let payload = if compressed { &scratch[..] } else { record };
     let stored_len = if compressed { payload.len() as u32 } else { raw_len };
     Ok((Frame { compressed, raw_len, stored_len, payload_crc: crc32c(payload) }, payload))
+}
+
+/// Whether the codec takes a record of this length.
+fn can_compress(codec: Compression, raw_len: usize) -> bool {
+    match codec {
+        Compression::None => false,
+        // Its library refuses what might come out longer than 4 GiB - 1, and says so with a zero.
+        Compression::Snappy => snap::raw::max_compress_len(raw_len) > 0,
+        Compression::Gzip | Compression::Lz4 | Compression::Zstd => true,
+    }
 }
 
 /// The most bytes that a byte of compressed data can stand for: bounds what a forged length makes us allocate.
@@ -181,6 +192,19 @@ mod tests {
         assert!(Frame::decode(&frame.encode(&FILE, 0), &FILE, 0).is_err());
         frame.raw_len = 200;
         assert_eq!(Frame::decode(&frame.encode(&FILE, 0), &FILE, 0), Ok(frame));
+    }
+
+    #[test]
+    fn f3_what_a_codec_does_not_take_is_stored_as_it_is() {
+        let longest = u32::MAX as usize;
+        assert!(can_compress(Compression::Snappy, 0) && can_compress(Compression::Snappy, 3_681_400_000));
+        assert!(
+            !can_compress(Compression::Snappy, 3_681_500_000) && !can_compress(Compression::Snappy, longest)
+        );
+        assert!(!can_compress(Compression::None, 1));
+        for codec in [Compression::Gzip, Compression::Lz4, Compression::Zstd] {
+            assert!(can_compress(codec, longest), "{}", codec.name());
+        }
     }
 
     #[test]
