@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_env::{Env, MemFs};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 
 use super::*;
 use crate::sstable::TableOptions;
@@ -115,6 +115,36 @@ fn a_dropped_writer_leaves_no_file() {
     assert!(writer.estimated_bytes() > 0 && !writer.is_empty());
     drop(writer);
     assert!(!env.fs.exists(Path::new("t.sst")).unwrap());
+}
+
+#[test]
+fn a_writer_that_cannot_finish_leaves_no_file() {
+    let fail = FaultAction::Fail(std::io::ErrorKind::Other);
+    for kind in [OpKind::Write, OpKind::SyncData, OpKind::SyncDir] {
+        let faulty = FaultFs::new(Arc::new(MemFs::new()));
+        let env = Env::simulated(Arc::new(faulty.clone()), 1);
+        let write = || {
+            let mut writer = Writer::create_in(&env, "t.sst", TableOptions::default())?;
+            writer.put(b"a", b"1")?;
+            writer.finish()
+        };
+        faulty.add(FaultRule::new(&[kind], fail));
+        assert!(matches!(write(), Err(Error::Io { .. })), "{kind:?}");
+        assert!(!env.fs.exists(Path::new("t.sst")).unwrap(), "{kind:?}");
+        write().unwrap();
+        assert_eq!(Reader::open_in(&env, "t.sst", 0).unwrap().get(b"a").unwrap().unwrap(), b"1");
+    }
+}
+
+#[test]
+fn a_finished_table_survives_a_power_loss() {
+    let fs = MemFs::new();
+    let env = Env::simulated(Arc::new(fs.clone()), 1);
+    let mut writer = Writer::create_in(&env, "t.sst", TableOptions::default()).unwrap();
+    writer.put(b"a", b"1").unwrap();
+    writer.finish().unwrap();
+    let env = Env::simulated(Arc::new(fs.crash_strict()), 1);
+    assert_eq!(Reader::open_in(&env, "t.sst", 0).unwrap().get(b"a").unwrap().unwrap(), b"1");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Writes a table of plain keys and values.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use esker_env::Env;
 
@@ -12,7 +12,8 @@ use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// Writes a table: keys in strictly ascending order, each once.
 ///
-/// Until [`finish`](Self::finish) has returned there is no table: a writer that is dropped removes its file.
+/// Until [`finish`](Self::finish) has returned there is no table: a writer that is dropped, or fails to finish, removes
+/// its file.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -31,6 +32,8 @@ use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub struct Writer {
     /// Taken by `finish`.
     table: Option<TableWriter>,
+    env: Env,
+    path: PathBuf,
 }
 
 impl Writer {
@@ -46,7 +49,8 @@ impl Writer {
 
     /// The same in another environment: in memory, say.
     pub fn create_in(env: &Env, path: impl AsRef<Path>, options: TableOptions) -> Result<Self> {
-        Ok(Writer { table: Some(TableWriter::create(env, path.as_ref(), options)?) })
+        let path = path.as_ref().to_path_buf();
+        Ok(Writer { table: Some(TableWriter::create(env, &path, options)?), env: env.clone(), path })
     }
 
     fn table(&mut self) -> &mut TableWriter {
@@ -80,10 +84,19 @@ impl Writer {
         self.table.as_ref().map_or(0, TableWriter::estimated_bytes)
     }
 
-    /// Completes the table and makes its bytes durable. Returns the length of the file.
+    /// Completes the table and makes its bytes and its name durable. Returns the length of the file. After an error there
+    /// is no file, unless that could not be removed either: then it is no table, or a whole one.
     pub fn finish(mut self) -> Result<u64> {
         let table = self.table.take().expect("only finish takes the table, and the writer with it");
-        Ok(table.finish(None)?.file_bytes)
+        let finished = table.finish(None).and_then(|meta| {
+            let dir = self.path.parent().unwrap_or(Path::new(""));
+            self.env.fs.sync_dir(dir).map_err(|e| Error::io("sync the directory", dir, e))?;
+            Ok(meta.file_bytes)
+        });
+        finished.inspect_err(|_| {
+            // The error that matters is the one above.
+            let _ = self.env.fs.remove_file(&self.path);
+        })
     }
 }
 
