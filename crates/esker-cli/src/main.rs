@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         // The reader of our output has enough: `esker scan | head`.
         Err(Failure::OutputClosed) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("esker: {failure}");
+            output::print_message(format_args!("esker: {failure}"));
             ExitCode::from(2)
         }
     }

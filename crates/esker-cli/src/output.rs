@@ -1,13 +1,16 @@
-//! Standard output, and figures that people can read.
+//! Standard output, messages, and figures that people can read.
 //!
 //! OT1. Nothing else writes to standard output: where its reader is gone, or its disk full, that is an error and no panic.
+//! OT2. Nor to standard error, but for the progress bar: a message that cannot be written changes nothing.
+//! OT3. What a command found out stays, even if nobody reads its output to the end.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 use serde_json::Value;
 
-use crate::failure::Result;
+use crate::Answer;
+use crate::failure::{Failure, Result};
 
 /// Standard output, buffered. Flush it: a drop would swallow the error.
 pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
@@ -24,6 +27,20 @@ pub(crate) fn print_line(line: impl Display) -> Result<()> {
 /// Prints one JSON value on a line.
 pub(crate) fn print_json(value: &Value) -> Result<()> {
     print_line(value)
+}
+
+/// Prints a message on standard error (OT2).
+pub(crate) fn print_message(message: impl Display) {
+    // There is nowhere left to say so.
+    let _ignored = writeln!(io::stderr(), "{message}");
+}
+
+/// The answer, once it is printed (OT3).
+pub(crate) fn printed(answer: Answer, printed: Result<()>) -> Result<Answer> {
+    match printed {
+        Ok(()) | Err(Failure::OutputClosed) => Ok(answer),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Writes names and values, aligned; numbers with thousands apart.

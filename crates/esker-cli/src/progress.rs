@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::output;
+
 /// A running command: its bar and its clock.
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -44,7 +46,7 @@ impl Progress {
 
     /// Prints a line on standard error without tearing the bar.
     pub(crate) fn note(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("{text}"));
+        self.bar.suspend(|| output::print_message(text));
     }
 
     /// Removes the bar; the time since the start.

@@ -146,6 +146,27 @@ fn output_that_cannot_be_written_is_no_panic() {
 }
 
 #[test]
+fn messages_that_cannot_be_written_are_no_panic() {
+    let esker = Esker::new();
+    let mut rows = "a\t1\n".to_owned();
+    rows.push_str(&"word\n".repeat(30));
+    rows.push_str("b\t2\n");
+    esker.write("bad.tsv", rows);
+    let lines = [("get a", 2), ("import bad.tsv", 2), ("import bad.tsv --skip-bad", 0), ("del c", 1)];
+    for (line, code) in lines {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let closed = esker.run_saying(writer, line.split(' '));
+        assert_eq!(closed.code, code, "{line}: {closed:?}");
+        if cfg!(target_os = "linux") {
+            let full = File::options().write(true).open("/dev/full").unwrap();
+            assert_eq!(esker.run_saying(full, line.split(' ')).code, code, "{line}");
+        }
+    }
+    assert_eq!(esker.ok("count"), "2\n");
+}
+
+#[test]
 fn nonsense_is_explained() {
     let esker = Esker::new();
     assert!(esker.fails("put a\\q 1").contains("unknown escape"));

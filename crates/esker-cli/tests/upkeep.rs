@@ -145,6 +145,26 @@ fn damage_is_listed_and_repaired_around() {
 }
 
 #[test]
+fn a_verdict_outlives_those_who_read_it() {
+    let esker = filled();
+    let lines = ["del nobody --json", "check", "check --offline", "check --json", "repair db new"];
+    for line in lines.into_iter().chain(["repair db new --json", "dump db", "dump db --json"]) {
+        if line == "check" {
+            damage(&file_with(&esker, "sst"), 40);
+        }
+        let _missing = std::fs::remove_dir_all(esker.path("new"));
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let closed = esker.run_into(writer, line.split(' '));
+        assert!(closed.code == 1 && closed.err.is_empty(), "OT3: {line}: {closed:?}");
+    }
+    // Nor does it hide an error.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(esker.run_into(writer, ["dump", "nothing"]).code, 2);
+}
+
+#[test]
 fn a_damaged_log_is_refused_by_all_but_repair() {
     let esker = filled();
     let log = file_with(&esker, "wal");

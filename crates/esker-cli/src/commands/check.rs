@@ -13,16 +13,16 @@ use crate::output;
 
 pub(super) fn run(args: &Args, check: &Check) -> Result<Answer> {
     let report = if check.offline { offline(args)? } else { online(args)? };
-    if args.json {
+    let printed = if args.json {
         output::print_json(&json!({
             "tables": report.tables, "blocks": report.blocks, "entries": report.entries, "bytes": report.bytes,
             "log_segments": report.log_segments, "commits": report.commits, "live_keys": report.live_keys,
             "problems": report.problems, "notes": report.notes,
-        }))?;
+        }))
     } else {
-        print(&report)?;
-    }
-    Ok(if report.problems.is_empty() { Answer::Yes } else { Answer::No })
+        print(&report)
+    };
+    output::printed(if report.problems.is_empty() { Answer::Yes } else { Answer::No }, printed)
 }
 
 fn online(args: &Args) -> Result<CheckReport> {

@@ -28,8 +28,6 @@ pub(super) fn run(args: &Args, del: &Del) -> Result<Answer> {
     }
     let removed = before - keyspace.len().map_err(|e| database.failure(e))?;
     database.close()?;
-    if args.json {
-        output::print_json(&json!({ "removed": removed }))?;
-    }
-    Ok(if removed > 0 { Answer::Yes } else { Answer::No })
+    let printed = if args.json { output::print_json(&json!({ "removed": removed })) } else { Ok(()) };
+    output::printed(if removed > 0 { Answer::Yes } else { Answer::No }, printed)
 }

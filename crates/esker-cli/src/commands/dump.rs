@@ -21,10 +21,9 @@ pub(super) fn run(args: &Args, dump: &Dump) -> Result<Answer> {
             written = out.write_all(&line);
         }
     });
-    written?;
-    out.flush()?;
+    let written = written.and_then(|()| out.flush()).map_err(Failure::from);
     shown.map_err(|error| Failure::message(error.to_string()))?;
-    Ok(if damaged { Answer::No } else { Answer::Yes })
+    output::printed(if damaged { Answer::No } else { Answer::Yes }, written)
 }
 
 /// `OFFSET KIND name=value ...`: bytes in quotes, in the form asked for.

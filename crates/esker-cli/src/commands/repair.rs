@@ -20,12 +20,8 @@ pub(super) fn run(args: &Args, repair: &Repair) -> Result<Answer> {
         esker::Error::Locked { .. } => Failure::Engine(repair.source.clone(), error),
         error => Failure::message(error.to_string()),
     })?;
-    if args.json {
-        output::print_json(&as_json(&report))?;
-    } else {
-        print(repair, &report)?;
-    }
-    Ok(if report.losses.is_empty() { Answer::Yes } else { Answer::No })
+    let printed = if args.json { output::print_json(&as_json(&report)) } else { print(repair, &report) };
+    output::printed(if report.losses.is_empty() { Answer::Yes } else { Answer::No }, printed)
 }
 
 /// The directories that a repair has to make, the innermost first.

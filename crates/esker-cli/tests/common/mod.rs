@@ -52,12 +52,28 @@ impl Esker {
 
     /// Runs `esker` in a directory below.
     pub fn run_in<A: AsRef<OsStr>>(&self, directory: &str, args: impl IntoIterator<Item = A>) -> Outcome {
-        self.start(&self.path(directory), b"", args, Stdio::piped())
+        self.start(&self.path(directory), b"", args, Stdio::piped(), Stdio::piped())
     }
 
     /// Runs `esker` with this on its standard input.
     pub fn run_with<A: AsRef<OsStr>>(&self, input: &[u8], args: impl IntoIterator<Item = A>) -> Outcome {
-        self.start(self.directory.path(), input, args, Stdio::piped())
+        self.start(self.directory.path(), input, args, Stdio::piped(), Stdio::piped())
+    }
+
+    /// Runs `esker` with this as its standard error.
+    pub fn run_saying<A: AsRef<OsStr>>(
+        &self,
+        messages: impl Into<Stdio>,
+        args: impl IntoIterator<Item = A>,
+    ) -> Outcome {
+        self.start(self.directory.path(), b"", args, Stdio::piped(), messages.into())
+    }
+
+    /// The program with these arguments, to be started in another way.
+    pub fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_esker"));
+        command.args(line.split(' ')).env("ESKER_DB", "db").current_dir(self.directory.path());
+        command
     }
 
     /// Runs `esker` with this as its standard output.
@@ -66,7 +82,7 @@ impl Esker {
         output: impl Into<Stdio>,
         args: impl IntoIterator<Item = A>,
     ) -> Outcome {
-        self.start(self.directory.path(), b"", args, output.into())
+        self.start(self.directory.path(), b"", args, output.into(), Stdio::piped())
     }
 
     fn start<A: AsRef<OsStr>>(
@@ -75,6 +91,7 @@ impl Esker {
         input: &[u8],
         args: impl IntoIterator<Item = A>,
         output: Stdio,
+        messages: Stdio,
     ) -> Outcome {
         let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
             .args(args)
@@ -82,7 +99,7 @@ impl Esker {
             .current_dir(directory)
             .stdin(Stdio::piped())
             .stdout(output)
-            .stderr(Stdio::piped())
+            .stderr(messages)
             .spawn()
             .expect("start esker");
         // A command that does not read its input may be gone already.
