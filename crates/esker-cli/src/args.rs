@@ -162,7 +162,8 @@ Examples:
     /// Write entries to a file or to standard output, in a form that `import` reads back exactly
     #[command(after_help = "\
 The format follows from the name of the file, as for `import`; standard output is TSV unless
---format says otherwise. The file appears under its name when it is complete.
+--format says otherwise. The file appears under its name when it is complete; pipes and devices
+are written as they are.
 
 Examples:
   esker export all.jsonl

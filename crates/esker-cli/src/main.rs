@@ -3,6 +3,7 @@
 //! ```text
 //!   command line --args--> commands/NAME --> Answer --> exit code 0 (yes) | 1 (no) | 2 (error)
 //!                              |-- database: opening, with messages that say what to do
+//!                              |-- target:   the file that is exported to
 //!                              |-- text:     bytes as text (escaped, raw, hex)
 //!                              `-- formats:  rows from and to TSV, CSV, JSON lines, word lists
 //! ```
@@ -26,6 +27,7 @@ mod failure;
 mod formats;
 mod output;
 mod progress;
+mod target;
 mod text;
 
 use std::process::ExitCode;

@@ -62,6 +62,145 @@ fn export_takes_ranges_and_leaves_no_halves() {
     assert!(esker.fails("export nowhere/x.tsv").contains("nowhere"));
 }
 
+/// What an export writes that is no new file: each of these stays what it is.
+#[cfg(unix)]
+mod targets {
+    use std::fs;
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+    use std::process::{Command, Stdio};
+
+    use super::Esker;
+
+    fn filled() -> Esker {
+        let esker = Esker::new();
+        esker.run_with(b"a\t1\nb\t2\n", ["import"]);
+        esker
+    }
+
+    const ROWS: &[u8] = b"a\t1\nb\t2\n";
+
+    #[test]
+    fn tg1_a_directory_is_refused_at_once() {
+        let esker = filled();
+        fs::create_dir(esker.path("dir")).unwrap();
+        symlink("dir", esker.path("link")).unwrap();
+        for name in ["dir", "link"] {
+            let said = esker.fails(&format!("export --format tsv {name}"));
+            assert!(said.contains(&format!("{name} is a directory")), "{said}");
+            assert!(!esker.path(&format!("{name}.partial")).exists(), "TG1");
+        }
+        // Before the database is opened, even.
+        assert!(esker.fails("--db nothing export --format tsv dir").contains("is a directory"));
+    }
+
+    #[test]
+    fn tg2_a_pipe_is_written_and_stays() {
+        let esker = filled();
+        assert!(Command::new("mkfifo").arg(esker.path("pipe")).status().unwrap().success());
+        let mut child = esker.command("export --format tsv pipe").stdout(Stdio::piped()).spawn().unwrap();
+        // Without a writer, reading a pipe would wait for ever: the program may have replaced it instead.
+        let start = std::time::Instant::now();
+        let reader = std::thread::spawn({
+            let pipe = esker.path("pipe");
+            move || fs::read(pipe)
+        });
+        while !reader.is_finished() && start.elapsed().as_secs() < 30 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(reader.is_finished(), "TG2: nobody has opened the pipe");
+        assert_eq!(reader.join().unwrap().unwrap(), ROWS, "TG2");
+        assert!(child.wait().unwrap().success());
+        assert!(fs::symlink_metadata(esker.path("pipe")).unwrap().file_type().is_fifo(), "TG2");
+    }
+
+    /// A device in the test's own directory, since broken code would replace one of the system's; none where only root
+    /// may make one.
+    #[test]
+    fn tg2_a_device_is_written_and_stays() {
+        let esker = filled();
+        let null = esker.path("null");
+        let made = Command::new("mknod").arg(&null).args(["c", "1", "3"]).stderr(Stdio::null()).status();
+        if !made.is_ok_and(|status| status.success()) || fs::File::open(&null).is_err() {
+            return;
+        }
+        for _ in 0..2 {
+            assert!(esker.ok("export --format tsv null").starts_with("exported 2 rows, 8 B"));
+            assert!(fs::symlink_metadata(&null).unwrap().file_type().is_char_device(), "TG2");
+            assert!(!esker.path("null.partial").exists());
+        }
+    }
+
+    /// By a name that no code can replace: nothing is made or renamed in /proc.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn tg2_standard_output_by_name_is_standard_output() {
+        let esker = filled();
+        let line = ["export", "--format", "tsv", "/proc/self/fd/1"];
+        assert_eq!(esker.run(line).out, ROWS);
+        let out = esker.path("out");
+        fs::write(&out, "before\n").unwrap();
+        let append = fs::OpenOptions::new().append(true).open(&out).unwrap();
+        assert_eq!(esker.run_into(append, line).code, 0);
+        assert_eq!(fs::read(&out).unwrap(), [b"before\n", ROWS].concat(), "TG2");
+    }
+
+    #[test]
+    fn tg2_a_link_stays_and_what_it_leads_to_is_written() {
+        let esker = filled();
+        fs::create_dir(esker.path("dir")).unwrap();
+        symlink("dir/inner.tsv", esker.path("outer.tsv")).unwrap();
+        symlink("real.tsv", esker.path("dir/inner.tsv")).unwrap();
+        // First it leads to nothing yet.
+        for _ in 0..2 {
+            esker.ok("export outer.tsv");
+            assert_eq!(
+                fs::read_link(esker.path("outer.tsv")).unwrap().to_str(),
+                Some("dir/inner.tsv"),
+                "TG2"
+            );
+            assert_eq!(fs::read_link(esker.path("dir/inner.tsv")).unwrap().to_str(), Some("real.tsv"), "TG2");
+            assert!(fs::symlink_metadata(esker.path("dir/real.tsv")).unwrap().is_file());
+            assert_eq!(fs::read(esker.path("outer.tsv")).unwrap(), ROWS);
+            esker.write("dir/real.tsv", "old");
+        }
+        symlink("round.tsv", esker.path("round.tsv")).unwrap();
+        assert!(esker.fails("export round.tsv").contains("round.tsv"));
+    }
+
+    #[test]
+    fn tg2_somebodys_partial_file_is_left_alone() {
+        let esker = filled();
+        esker.write("x.tsv.partial", "mine");
+        esker.ok("export x.tsv");
+        assert_eq!(
+            (esker.read("x.tsv"), esker.read("x.tsv.partial")),
+            (ROWS.to_vec(), b"mine".to_vec()),
+            "TG2"
+        );
+        esker.run(["put", "c\\td", "3"]);
+        esker.fails("export x.tsv --bytes raw");
+        assert_eq!(
+            (esker.read("x.tsv"), esker.read("x.tsv.partial")),
+            (ROWS.to_vec(), b"mine".to_vec()),
+            "TG1"
+        );
+        let names = fs::read_dir(esker.path(".")).unwrap().count();
+        assert_eq!(names, 3, "db, x.tsv and x.tsv.partial");
+    }
+
+    #[test]
+    fn tg3_the_mode_of_a_file_is_kept() {
+        let esker = filled();
+        for mode in [0o600, 0o640, 0o666] {
+            esker.write("x.tsv", "old");
+            fs::set_permissions(esker.path("x.tsv"), fs::Permissions::from_mode(mode)).unwrap();
+            esker.ok("export x.tsv");
+            assert_eq!(fs::metadata(esker.path("x.tsv")).unwrap().mode() & 0o777, mode, "TG3");
+            assert_eq!(esker.read("x.tsv"), ROWS);
+        }
+    }
+}
+
 #[test]
 fn word_lists_and_foreign_tables() {
     let esker = Esker::new();

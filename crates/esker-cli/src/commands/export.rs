@@ -1,15 +1,12 @@
 //! `esker export`: write entries to a file, in a form that `import` reads back exactly.
 //!
 //! ```text
-//!   snapshot --rows--> RowWriter --> FILE.partial --complete, synced--> FILE
+//!   snapshot --rows--> RowWriter --> Target: standard output, a file, a pipe, a device
 //! ```
 //!
 //! E1. All rows are of one moment. A file appears under its name only when it is complete.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -17,11 +14,14 @@ use crate::Answer;
 use crate::args::{Args, Export, FileFormat, YesNo};
 use crate::bounds::Bounds;
 use crate::database::Database;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::formats::{self, RowWriter, WriteOptions};
 use crate::output;
 use crate::progress::Progress;
+use crate::target::{Partial, Special, Target};
 
+/// So much is collected before it is written to a file.
+const BUFFER_BYTES: usize = 256 << 10;
 /// The progress bar moves after so many rows.
 const ROWS_PER_TICK: u64 = 1_024;
 
@@ -29,18 +29,29 @@ pub(super) fn run(args: &Args, export: &Export) -> Result<Answer> {
     let format = formats::choose(export.format, &export.file)?;
     let bounds = export.range.bounds(args)?;
     let options = WriteOptions { form: args.bytes, header: export.header.map(|header| header == YesNo::Yes) };
+    // Before the rows: what cannot be written is refused at once.
+    let target = Target::look(&export.file)?;
     let database = Database::open(args)?;
-    if formats::is_standard(&export.file) {
-        let mut writer = formats::writer(format, Box::new(output::stdout()), options)?;
-        write_rows(args, &database, &bounds, format, &mut *writer)?;
-        return Ok(Answer::Yes);
-    }
-    let partial = Partial::create(&export.file)?;
-    let output = Box::new(BufWriter::with_capacity(256 << 10, &partial.output));
-    let mut writer = formats::writer(format, output, options)?;
-    let (rows, seconds) = write_rows(args, &database, &bounds, format, &mut *writer)?;
-    drop(writer);
-    let bytes = partial.complete(&export.file)?;
+    let write = |output: Box<dyn Write + '_>| {
+        let mut writer = formats::writer(format, output, options)?;
+        write_rows(args, &database, &bounds, format, &mut *writer)
+    };
+    let ((rows, seconds), bytes) = match target {
+        Target::Standard => {
+            write(Box::new(output::stdout()))?;
+            return Ok(Answer::Yes);
+        }
+        Target::Special(path) => {
+            let mut special = Special::open(&path)?;
+            let written = write(Box::new(BufWriter::with_capacity(BUFFER_BYTES, &mut special)))?;
+            (written, special.bytes())
+        }
+        Target::Regular(path, existing) => {
+            let partial = Partial::create(&path, existing.as_ref())?;
+            let written = write(Box::new(BufWriter::with_capacity(BUFFER_BYTES, partial.output())))?;
+            (written, partial.complete()?)
+        }
+    };
     if args.json {
         output::print_json(&json!({ "rows": rows, "bytes": bytes, "seconds": seconds }))?;
     } else {
@@ -84,36 +95,4 @@ fn write_rows(
     }
     writer.finish()?;
     Ok((rows, progress.finish().as_secs_f64()))
-}
-
-/// A file that is not complete yet; removed if it never is.
-struct Partial {
-    path: PathBuf,
-    output: File,
-}
-
-impl Partial {
-    fn create(target: &Path) -> Result<Self> {
-        let mut name = OsString::from(target);
-        name.push(".partial");
-        let path = PathBuf::from(name);
-        let output = File::create(&path).map_err(|e| Failure::file("create", &path, &e))?;
-        Ok(Partial { path, output })
-    }
-
-    /// Gives the file its name; its size in bytes.
-    fn complete(self, target: &Path) -> Result<u64> {
-        (&self.output).flush().map_err(|e| Failure::file("write", &self.path, &e))?;
-        self.output.sync_all().map_err(|e| Failure::file("sync", &self.path, &e))?;
-        let bytes = self.output.metadata().map_err(|e| Failure::file("read", &self.path, &e))?.len();
-        fs::rename(&self.path, target).map_err(|e| Failure::file("rename to", target, &e))?;
-        Ok(bytes)
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        // After `complete` there is nothing of this name; after a failure the name of the failure matters more.
-        let _leftover = fs::remove_file(&self.path);
-    }
 }
