@@ -215,6 +215,12 @@ fn word_lists_and_foreign_tables() {
     esker.write("e.jsonl", "{\"id\":7,\"x\":[1]}\n");
     esker.ok("import -k json e.jsonl --key id");
     assert_eq!(esker.ok("get -k json 7"), "{\"id\":7,\"x\":[1]}\n");
+    // Two numbers, and not one.
+    let line = |digits: &str| format!("{{\"id\": {digits}, \"v\": {{\"b\": 1.10,\"a\":1e400}}}}\n");
+    esker.write("n.jsonl", line("18446744073709551616") + &line("18446744073709551617"));
+    esker.ok("import -k numbers n.jsonl --key id --value v");
+    assert_eq!(esker.ok("count -k numbers"), "2\n");
+    assert_eq!(esker.ok("get -k numbers 18446744073709551617"), "{\"b\": 1.10,\"a\":1e400}\n");
     esker.ok("import -k raw --format words --bytes raw words");
     assert_eq!(esker.ok("get -k raw apple\\r"), "\n");
 }
@@ -242,10 +248,63 @@ fn bad_lines_stop_or_are_skipped() {
     assert_eq!(all_or_nothing.code, 2);
     assert_eq!(esker.ok("count -k none"), "0\n");
 
+    // A key takes four bytes a byte at most: this is no line of a word list, and no more is read of it than that.
+    esker.write("binary.txt", format!("ok\n{}\nfine\n", "\0".repeat(1 << 20)));
+    let message = esker.fails("import binary.txt");
+    assert!(message.contains("binary.txt:2: the line is longer than 262140 bytes"), "L1: {message}");
+    assert!(esker.ok("import binary.txt --skip-bad").contains("imported 2 rows"), "L1");
+
     esker.write("long.txt", format!("ok\n{}\n", "k".repeat(65_536)));
     assert!(esker.fails("import long.txt").contains("long.txt:2: key of 65536 bytes"));
     let json = esker.ok("import long.txt --skip-bad --json");
     assert!(json.contains("\"bad_lines\":1") && json.contains("\"rows\":1"), "{json}");
+}
+
+/// A file that is read up to a point, and then no more: a connection that is reset.
+#[cfg(target_os = "linux")]
+#[test]
+fn i3_a_read_error_says_what_is_in() {
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    let esker = Esker::new();
+    let (mut ours, mut theirs) = UnixStream::pair().expect("a connection");
+    theirs.write_all(b"not read").expect("there is room");
+    ours.write_all(b"a\t1\nb\t2\nc\t3\n").expect("there is room");
+    // With something unread this is a reset: who reads gets the rows, then an error.
+    drop(ours);
+    let output = esker.command("import --batch 2").stdin(OwnedFd::from(theirs)).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("read standard input: ") && said.contains("; 2 rows of the batches before"),
+        "I3: {said}"
+    );
+    assert_eq!(esker.ok("scan"), "a\t1\nb\t2\n");
+}
+
+/// A database that may not grow any more.
+#[cfg(target_os = "linux")]
+#[test]
+fn i3_a_failed_commit_says_what_is_in() {
+    let esker = Esker::new();
+    let rows: String = (0..4_000).map(|number| format!("key{number:04}\t{}\n", "v".repeat(1_000))).collect();
+    esker.write("rows.tsv", rows);
+    let script = "trap '' XFSZ; ulimit -f 2048; exec \"$ESKER\" import rows.tsv --batch 100";
+    let output = std::process::Command::new("sh")
+        .args(["-c", script])
+        .env("ESKER", env!("CARGO_BIN_EXE_esker"))
+        .env("ESKER_DB", "db")
+        .current_dir(esker.path("."))
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let (_, rest) = said.split_once("import stopped; ").expect("I3");
+    let rows: u64 = rest.split(' ').next().expect("a number").replace(',', "").parse().expect("a number");
+    let found: u64 = esker.ok("count").trim().parse().expect("a number");
+    assert!(rows > 0 && rows < 4_000 && (rows == found || rows + 100 == found), "I3: {found} found: {said}");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //!
 //! I1. The input is opened before the database: a mistyped name creates nothing.
 //! I2. A batch is committed as a whole. What stands behind a bad line is not in the database unless bad lines are skipped.
+//! I3. However an import ends, it says how many rows are in the database, which is closed then; what fails in that is told, too.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -21,7 +22,7 @@ use crate::Answer;
 use crate::args::{Args, Import, YesNo};
 use crate::database::Database;
 use crate::failure::{Failure, Result};
-use crate::formats::{self, ReadOptions, Row, Step};
+use crate::formats::{self, ReadOptions, Row, RowReader, Step};
 use crate::output;
 use crate::progress::Progress;
 
@@ -44,22 +45,50 @@ pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
     };
     let mut reader = formats::reader(format, input, &options)?;
     let database = Database::open_or_create(args)?;
-    let mut sink = Sink::new(&database, database.keyspace_or_create(args)?, import.batch);
-
+    let keyspace = database.keyspace_or_create(args)?;
+    let mut sink = Sink::new(&database, keyspace, import.batch);
     let progress = Progress::bytes(total);
+    let ended = read_rows(import, &mut *reader, &mut sink, &progress, &read);
+    let rows = sink.committed;
+    let closed = database.close();
+    let seconds = progress.finish().as_secs_f64();
+    match (ended, closed) {
+        (Ok(bad), Ok(())) => report(args, rows, bad, seconds),
+        (Err(failure), Ok(())) => Err(stopped(&failure, rows)),
+        (Err(failure), Err(close)) => {
+            Err(Failure::message(format!("{}\n  closing the database: {close}", stopped(&failure, rows))))
+        }
+        (Ok(_), Err(close)) => Err(Failure::message(format!(
+            "closing the database: {close}\n  all {} rows had been committed",
+            output::count(rows)
+        ))),
+    }
+}
+
+/// Brings all rows into the database; the number of bad lines.
+fn read_rows(
+    import: &Import,
+    reader: &mut dyn RowReader,
+    sink: &mut Sink<'_>,
+    progress: &Progress,
+    read: &Cell<u64>,
+) -> Result<u64> {
+    let file = name(&import.file);
     let mut bad = 0;
     let mut row = Row::default();
     loop {
-        let step = reader.read(&mut row).map_err(|e| Failure::file("read", name(&import.file), &e))?;
+        let step = reader.read(&mut row).map_err(|e| Failure::file("read", file, &e))?;
         let problem = match step {
             Step::Row => sink.add(&row)?,
             Step::Bad(reason) => Some(reason),
             Step::End => break,
         };
         if let Some(reason) = problem {
-            let line = format!("{}:{}: {reason}", name(&import.file).display(), reader.line());
+            let line = format!("{}:{}: {reason}", file.display(), reader.line());
             if !import.skip_bad {
-                return Err(stopped(&line, &sink));
+                return Err(Failure::message(format!(
+                    "{line}\n  correct the line and import again, or leave such lines out with --skip-bad"
+                )));
             }
             bad += 1;
             match bad {
@@ -73,9 +102,7 @@ pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
         }
     }
     sink.commit()?;
-    let rows = sink.committed;
-    database.close()?;
-    report(args, rows, bad, progress.finish().as_secs_f64())
+    Ok(bad)
 }
 
 /// Collects rows and commits them batch by batch.
@@ -124,11 +151,11 @@ impl<'a> Sink<'a> {
     }
 }
 
-fn stopped(line: &str, sink: &Sink<'_>) -> Failure {
+/// Why an import stopped, and what is there of it (I3). Importing again does no harm.
+fn stopped(failure: &Failure, rows: u64) -> Failure {
     Failure::message(format!(
-        "{line}\n  import stopped; {} rows of the batches before are in the database\n  correct the line and import \
-         again, or leave such lines out with --skip-bad",
-        output::count(sink.committed)
+        "{failure}\n  import stopped; {} rows of the batches before are in the database",
+        output::count(rows)
     ))
 }
 

@@ -1,17 +1,28 @@
 //! CSV as RFC 4180 describes it. Fields hold bytes as they are, quoted where they need it.
+//!
+//! CS1. A row takes no more memory than a legal key and value can need: a quote that nobody closes ends the import, since
+//!      where the next row starts is not known then.
 
-use std::io::{self, BufRead, Write};
+use std::cell::Cell;
+use std::io::{self, BufRead, Read, Write};
+use std::rc::Rc;
 
 use csv::{ByteRecord, QuoteStyle, Reader, ReaderBuilder, Writer, WriterBuilder};
 
+use super::lines::too_long;
 use super::tsv::no_column;
-use super::{ReadOptions, Row, RowReader, RowWriter, Step, WriteOptions, fill, header_failure, resolve};
+use super::{
+    ReadOptions, Row, RowReader, RowWriter, Step, WriteOptions, fill, header_failure, resolve, row_bytes_max,
+};
 use crate::failure::{Failure, Result};
 use crate::text::ByteForm;
 
 /// Reads CSV.
 pub(super) struct CsvReader {
-    reader: Reader<Box<dyn BufRead>>,
+    reader: Reader<Limited>,
+    /// What may still be read for a row.
+    left: Rc<Cell<u64>>,
+    row_bytes_max: u64,
     record: ByteRecord,
     form: ByteForm,
     key: usize,
@@ -22,7 +33,20 @@ pub(super) struct CsvReader {
 
 impl CsvReader {
     pub(super) fn new(input: Box<dyn BufRead>, options: &ReadOptions) -> Result<Self> {
+        let form = options.form.unwrap_or(ByteForm::Raw);
+        // Quotes are doubled.
+        Self::with_limit(input, options, form, 2 * row_bytes_max(form))
+    }
+
+    fn with_limit(
+        input: Box<dyn BufRead>,
+        options: &ReadOptions,
+        form: ByteForm,
+        row_bytes_max: u64,
+    ) -> Result<Self> {
         let header = options.header.unwrap_or(true);
+        let left = Rc::new(Cell::new(row_bytes_max));
+        let input = Limited { input, left: left.clone() };
         let mut reader = ReaderBuilder::new().has_headers(header).flexible(true).from_reader(input);
         let (key, value) = if header {
             let names = reader.byte_headers().map_err(header_failure)?;
@@ -30,15 +54,22 @@ impl CsvReader {
         } else {
             resolve(options, None)?
         };
-        let form = options.form.unwrap_or(ByteForm::Raw);
-        Ok(CsvReader { reader, record: ByteRecord::new(), form, key, value, rest: Vec::new() })
+        let record = ByteRecord::new();
+        Ok(CsvReader { reader, left, row_bytes_max, record, form, key, value, rest: Vec::new() })
     }
 }
 
 impl RowReader for CsvReader {
     fn read(&mut self, row: &mut Row) -> io::Result<Step> {
-        if !self.reader.read_byte_record(&mut self.record)? {
-            return Ok(Step::End);
+        self.left.set(self.row_bytes_max);
+        match self.reader.read_byte_record(&mut self.record) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Step::End),
+            Err(_) if self.left.get() == 0 => {
+                let reason = too_long("row", self.row_bytes_max);
+                return Err(io::Error::other(format!("line {}: {reason}", self.line())));
+            }
+            Err(error) => return Err(error.into()),
         }
         let record = &self.record;
         let Some(key) = record.get(self.key) else { return Ok(no_column(self.key)) };
@@ -63,6 +94,25 @@ impl RowReader for CsvReader {
 
     fn line(&self) -> u64 {
         self.record.position().map_or(0, csv::Position::line)
+    }
+}
+
+/// Input that ends in an error where too much is read for one row (CS1).
+struct Limited {
+    input: Box<dyn BufRead>,
+    left: Rc<Cell<u64>>,
+}
+
+impl Read for Limited {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.left.get();
+        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        if wanted == 0 && !buffer.is_empty() {
+            return Err(io::Error::other("the row is too long"));
+        }
+        let length = self.input.read(&mut buffer[..wanted])?;
+        self.left.set(left - length as u64);
+        Ok(length)
     }
 }
 
@@ -122,4 +172,24 @@ impl RowWriter for CsvWriter<'_> {
 
 fn failure(error: csv::Error) -> Failure {
     Failure::from(io::Error::from(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cs1_a_quote_that_nobody_closes_ends_the_import() {
+        let head = b"k,v\na,1\nb,\"2\n3\"\nc,\"4";
+        let input = io::BufReader::new(head.chain(io::repeat(b'x')));
+        let options = ReadOptions { form: None, key: None, value: None, header: None };
+        let mut reader =
+            CsvReader::with_limit(Box::new(input), &options, ByteForm::Raw, 100_000).expect("a header");
+        let mut row = Row::default();
+        assert_eq!(reader.read(&mut row).unwrap(), Step::Row);
+        assert_eq!(reader.read(&mut row).unwrap(), Step::Row);
+        assert_eq!((&row.key[..], &row.value[..]), (&b"b"[..], &b"2\n3"[..]));
+        let error = reader.read(&mut row).unwrap_err().to_string();
+        assert!(error.contains("line 5: the row is longer than 100000 bytes"), "CS1: {error}");
+    }
 }

@@ -1,15 +1,25 @@
 //! JSON lines: `{"key":"...","value":"..."}`, a row a line.
 //!
 //! J1. Bytes that are not UTF-8 stand in hex, under `key_hex` and `value_hex`.
+//! J2. What is no string counts as its JSON text, byte by byte as it stands: digits of a number, order of fields, white
+//!     space within.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 
-use serde_json::{Map, Value};
+use esker::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use serde_json::value::RawValue;
 
 use super::lines::Lines;
-use super::{Column, ReadOptions, Row, RowReader, RowWriter, Step};
+use super::{AROUND_BYTES_MAX, Column, ReadOptions, Row, RowReader, RowWriter, Step};
 use crate::failure::{Failure, Result};
 use crate::text::{ByteForm, hex, unhex};
+
+/// A byte of a string takes up to six, as `\u0000`.
+const LINE_BYTES_MAX: u64 = 6 * (KEY_BYTES_MAX as u64 + VALUE_BYTES_MAX as u64) + AROUND_BYTES_MAX;
+
+/// The fields of an object, each as its JSON text.
+type Object<'a> = BTreeMap<String, &'a RawValue>;
 
 /// Reads JSON lines.
 pub(super) struct JsonlReader {
@@ -29,7 +39,7 @@ impl JsonlReader {
             column.as_ref().map_or_else(|| default.to_owned(), |column| column.0.clone())
         };
         Ok(JsonlReader {
-            lines: Lines::new(input, true),
+            lines: Lines::new(input, true, LINE_BYTES_MAX),
             key: name(&options.key, "key"),
             value: (name(&options.value, "value"), options.value.is_some()),
         })
@@ -38,18 +48,19 @@ impl JsonlReader {
 
 impl RowReader for JsonlReader {
     fn read(&mut self, row: &mut Row) -> io::Result<Step> {
-        let line = loop {
-            match self.lines.next_line()? {
+        loop {
+            let line = match self.lines.next_line()? {
                 None => return Ok(Step::End),
+                Some(Err(reason)) => return Ok(Step::Bad(reason)),
                 // A blank line between objects is JSON's own white space.
-                Some(line) if line.trim_ascii().is_empty() => {}
-                Some(line) => break line.to_vec(),
-            }
-        };
-        Ok(match parse(&line, &self.key, &self.value, row) {
-            Ok(()) => Step::Row,
-            Err(reason) => Step::Bad(reason),
-        })
+                Some(Ok(line)) if line.trim_ascii().is_empty() => continue,
+                Some(Ok(line)) => line,
+            };
+            return Ok(match parse(line, &self.key, &self.value, row) {
+                Ok(()) => Step::Row,
+                Err(reason) => Step::Bad(reason),
+            });
+        }
     }
 
     fn line(&self) -> u64 {
@@ -60,8 +71,7 @@ impl RowReader for JsonlReader {
 fn parse(line: &[u8], key: &str, value: &(String, bool), row: &mut Row) -> std::result::Result<(), String> {
     row.key.clear();
     row.value.clear();
-    let object: Map<String, Value> =
-        serde_json::from_slice(line).map_err(|e| format!("no JSON object: {e}"))?;
+    let object: Object<'_> = serde_json::from_slice(line).map_err(|e| format!("no JSON object: {e}"))?;
     if !take(&object, key, &mut row.key)? {
         return Err(format!("the object has no field `{key}`"));
     }
@@ -75,16 +85,26 @@ fn parse(line: &[u8], key: &str, value: &(String, bool), row: &mut Row) -> std::
     Ok(())
 }
 
-/// Appends the bytes of a field, or of its `_hex` form; false if there is neither. What is no string counts as its JSON text.
-fn take(object: &Map<String, Value>, name: &str, into: &mut Vec<u8>) -> std::result::Result<bool, String> {
-    match (object.get(name), object.get(&format!("{name}_hex"))) {
-        (Some(_), Some(_)) => return Err(format!("both `{name}` and `{name}_hex`: which one?")),
-        (Some(Value::String(text)), None) => into.extend_from_slice(text.as_bytes()),
-        (Some(other), None) => into.extend_from_slice(other.to_string().as_bytes()),
-        (None, Some(Value::String(digits))) => {
-            unhex(digits.as_bytes(), into).map_err(|reason| format!("{name}_hex: {reason}"))?;
-        }
-        (None, Some(_)) => return Err(format!("{name}_hex: a string of hexadecimal digits is needed")),
+/// Appends the bytes of a field, or of its `_hex` form; false if there is neither.
+fn take(object: &Object<'_>, name: &str, into: &mut Vec<u8>) -> std::result::Result<bool, String> {
+    let string = |name: &str, field: &RawValue| match field.get().starts_with('"') {
+        true => serde_json::from_str(field.get()).map(Some).map_err(|e| format!("{name}: {e}")),
+        false => Ok(None::<String>),
+    };
+    let name_hex = format!("{name}_hex");
+    match (object.get(name), object.get(&name_hex)) {
+        (Some(_), Some(_)) => return Err(format!("both `{name}` and `{name_hex}`: which one?")),
+        (Some(field), None) => match string(name, field)? {
+            Some(text) => into.extend_from_slice(text.as_bytes()),
+            // J2
+            None => into.extend_from_slice(field.get().as_bytes()),
+        },
+        (None, Some(field)) => match string(&name_hex, field)? {
+            Some(digits) => {
+                unhex(digits.as_bytes(), into).map_err(|reason| format!("{name_hex}: {reason}"))?
+            }
+            None => return Err(format!("{name_hex}: a string of hexadecimal digits is needed")),
+        },
         (None, None) => return Ok(false),
     }
     Ok(true)

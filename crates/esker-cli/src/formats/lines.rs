@@ -1,6 +1,12 @@
 //! Lines of a file, as bytes.
+//!
+//! L1. A line takes no more memory than a legal key and value can need: what is longer is a bad line (F2), and its rest
+//!     is passed over when the next one is asked for, so that input without lines ends an import at once.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
+
+/// The next line: its bytes, or why it is a bad one. None at the end of the file.
+pub(super) type Line<'a> = Option<Result<&'a [u8], String>>;
 
 /// Reads line by line into one buffer.
 pub(super) struct Lines {
@@ -8,29 +14,53 @@ pub(super) struct Lines {
     buffer: Vec<u8>,
     /// Whether a carriage return before the line end belongs to the line end.
     strip_cr: bool,
+    /// Without the line end.
+    line_bytes_max: u64,
+    /// The rest of a line that was too long is still to be read.
+    passing: bool,
     number: u64,
 }
 
 impl Lines {
-    pub(super) fn new(input: Box<dyn BufRead>, strip_cr: bool) -> Self {
-        Lines { input, buffer: Vec::new(), strip_cr, number: 0 }
+    pub(super) fn new(input: Box<dyn BufRead>, strip_cr: bool, line_bytes_max: u64) -> Self {
+        Lines { input, buffer: Vec::new(), strip_cr, line_bytes_max, passing: false, number: 0 }
     }
 
-    /// The next line without its end; none at the end of the file.
-    pub(super) fn next_line(&mut self) -> io::Result<Option<&[u8]>> {
+    /// The next line without its end.
+    pub(super) fn next_line(&mut self) -> io::Result<Line<'_>> {
+        if std::mem::take(&mut self.passing) {
+            self.input.skip_until(b'\n')?;
+        }
         self.buffer.clear();
-        if self.input.read_until(b'\n', &mut self.buffer)? == 0 {
+        // One byte more tells a line that is too long; two are for its end.
+        let bytes_max = self.line_bytes_max.saturating_add(3);
+        if (&mut self.input).take(bytes_max).read_until(b'\n', &mut self.buffer)? == 0 {
             return Ok(None);
         }
         self.number += 1;
-        let line = self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer);
-        Ok(Some(if self.strip_cr { line.strip_suffix(b"\r").unwrap_or(line) } else { line }))
+        let (line, ended) = match self.buffer.strip_suffix(b"\n") {
+            Some(line) => (line, true),
+            None => (&self.buffer[..], false),
+        };
+        let line = if self.strip_cr { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
+        if line.len() as u64 > self.line_bytes_max {
+            self.passing = !ended;
+            return Ok(Some(Err(too_long("line", self.line_bytes_max))));
+        }
+        Ok(Some(Ok(line)))
     }
 
     /// The number of the last line, from 1.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
+}
+
+/// What is wrong with a line, or a row, of more than `bytes_max` bytes.
+pub(super) fn too_long(what: &str, bytes_max: u64) -> String {
+    format!(
+        "the {what} is longer than {bytes_max} bytes, which no key and value of this format needs: is the format right?"
+    )
 }
 
 #[cfg(test)]
@@ -40,14 +70,39 @@ mod tests {
     #[test]
     fn lines_end_in_every_way() {
         let all = |strip_cr| {
-            let mut lines = Lines::new(Box::new(io::Cursor::new(b"a\r\n\nb\rc".to_vec())), strip_cr);
+            let mut lines = Lines::new(Box::new(io::Cursor::new(b"a\r\n\nb\rc".to_vec())), strip_cr, 100);
             let mut found = Vec::new();
             while let Some(line) = lines.next_line().unwrap() {
-                found.push(String::from_utf8(line.to_vec()).unwrap());
+                found.push(String::from_utf8(line.unwrap().to_vec()).unwrap());
             }
             (found, lines.number())
         };
         assert_eq!(all(true), (vec!["a".to_owned(), String::new(), "b\rc".to_owned()], 3));
         assert_eq!(all(false).0[0], "a\r");
+    }
+
+    #[test]
+    fn l1_long_lines_are_bad_lines() {
+        // Four bytes are a line; five are not, whatever follows.
+        let text = b"abcd\r\nabcde\nabcd\n0123456789\r\nabcd\r\nabcde\rabcd";
+        let mut lines = Lines::new(Box::new(io::Cursor::new(text.to_vec())), true, 4);
+        let mut bad = Vec::new();
+        while let Some(line) = lines.next_line().unwrap() {
+            match line.map(<[u8]>::to_vec) {
+                Ok(line) => assert_eq!(line, b"abcd", "L1"),
+                Err(reason) => {
+                    assert!(reason.contains("longer than 4 bytes"), "{reason}");
+                    bad.push(lines.number());
+                }
+            }
+        }
+        assert_eq!((bad, lines.number()), (vec![2, 4, 6], 6), "L1");
+    }
+
+    #[test]
+    fn l1_input_without_lines_ends() {
+        let mut lines = Lines::new(Box::new(io::BufReader::new(io::repeat(0))), true, 1_000);
+        assert!(lines.next_line().unwrap().unwrap().is_err(), "L1");
+        assert!(lines.buffer.capacity() < 10_000, "L1");
     }
 }

@@ -20,6 +20,9 @@ use std::io::{self, BufRead, Write};
 use std::path::Path;
 use std::str::FromStr;
 
+use esker::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
+use self::lines::Lines;
 use crate::args::FileFormat;
 use crate::failure::{Failure, Result};
 use crate::text::ByteForm;
@@ -27,6 +30,9 @@ use crate::text::ByteForm;
 pub(crate) use self::jsonl::JsonlWriter;
 pub(crate) use self::tsv::TsvWriter;
 pub(crate) use self::words::WordsWriter;
+
+/// What a row may have besides its key and value: separators, names, other columns.
+const AROUND_BYTES_MAX: u64 = 1 << 20;
 
 /// A key and its value; reused from row to row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -163,6 +169,31 @@ fn resolve(options: &ReadOptions, header: Option<&[&[u8]]>) -> Result<(usize, Op
     };
     let key = options.key.as_ref().map_or(Ok(0), number)?;
     Ok((key, options.value.as_ref().map(number).transpose()?))
+}
+
+/// The longest text that `bytes` bytes can have in a form.
+fn text_bytes_max(form: ByteForm, bytes: usize) -> u64 {
+    let per_byte = match form {
+        // \xHH
+        ByteForm::Escaped => 4,
+        ByteForm::Raw => 1,
+        ByteForm::Hex => 2,
+    };
+    bytes as u64 * per_byte
+}
+
+/// The longest text that a key and a value can have in a form, with what stands around them.
+fn row_bytes_max(form: ByteForm) -> u64 {
+    text_bytes_max(form, KEY_BYTES_MAX) + text_bytes_max(form, VALUE_BYTES_MAX) + AROUND_BYTES_MAX
+}
+
+/// The line that names the columns; empty if there is none.
+fn header_line(lines: &mut Lines) -> Result<Vec<u8>> {
+    match lines.next_line().map_err(header_failure)? {
+        None => Ok(Vec::new()),
+        Some(Ok(line)) => Ok(line.to_vec()),
+        Some(Err(reason)) => Err(Failure::message(format!("read the header: {reason}"))),
+    }
 }
 
 /// An error while reading the header.

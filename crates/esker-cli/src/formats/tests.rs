@@ -147,6 +147,27 @@ fn json_takes_any_field_or_the_whole_line() {
 }
 
 #[test]
+fn j2_what_is_no_string_stands_as_it_is() {
+    let text = b"{\"id\":18446744073709551616}\n{\"id\":18446744073709551617}\n{\"id\": 1.0 ,\"x\":{\"b\":1,\"a\": 1e999}}\n";
+    let found = read(FileFormat::Jsonl, text, &columns("id", ""));
+    let keys: Vec<_> = found.iter().map(|row| row.split('=').next().unwrap()).collect();
+    assert_eq!(keys, ["18446744073709551616", "18446744073709551617", "1.0"], "J2");
+    let x = read(FileFormat::Jsonl, text, &columns("id", "x"));
+    assert_eq!(x[2..], [format!("1.0={}", b"{\"b\":1,\"a\": 1e999}".escape_ascii())], "J2");
+    // The last of two, as ever; a string is what it says, wherever it stands.
+    let text = b"{\"k\\u0065y\":\"\\u0061\",\"value\":1,\"value\":2}\n";
+    assert_eq!(read(FileFormat::Jsonl, text, &DEFAULTS), ["a=2"]);
+    let bad = read(
+        FileFormat::Jsonl,
+        b"{\"key\":\"\\ud800\",\"value\":1}\n{\"key\":01}\n{\"key_hex\":7}\n",
+        &DEFAULTS,
+    );
+    for (bad, expected) in bad.iter().zip(["1: key: ", "2: no JSON object: ", "3: key_hex: a string"]) {
+        assert!(bad.starts_with(expected), "F2: {bad}");
+    }
+}
+
+#[test]
 fn f2_bad_lines_are_named_and_skipped() {
     let starts = |found: Vec<String>, expected: &[&str]| {
         assert_eq!(found.len(), expected.len(), "{found:?}");

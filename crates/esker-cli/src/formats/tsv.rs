@@ -6,7 +6,7 @@
 use std::io::{self, BufRead, Write};
 
 use super::lines::Lines;
-use super::{ReadOptions, Row, RowReader, RowWriter, Step, fill, header_failure, resolve};
+use super::{ReadOptions, Row, RowReader, RowWriter, Step, fill, header_line, resolve, row_bytes_max};
 use crate::failure::{Failure, Result};
 use crate::text::ByteForm;
 
@@ -21,9 +21,9 @@ pub(super) struct TsvReader {
 impl TsvReader {
     pub(super) fn new(input: Box<dyn BufRead>, options: &ReadOptions) -> Result<Self> {
         let form = options.form.unwrap_or(ByteForm::Escaped);
-        let mut lines = Lines::new(input, form != ByteForm::Raw);
+        let mut lines = Lines::new(input, form != ByteForm::Raw, row_bytes_max(form));
         let (key, value) = if options.header == Some(true) {
-            let names = lines.next_line().map_err(header_failure)?.unwrap_or_default().to_vec();
+            let names = header_line(&mut lines)?;
             let names: Vec<&[u8]> = names.split(|b| *b == b'\t').collect();
             resolve(options, Some(&names))?
         } else {
@@ -35,7 +35,11 @@ impl TsvReader {
 
 impl RowReader for TsvReader {
     fn read(&mut self, row: &mut Row) -> io::Result<Step> {
-        let Some(line) = self.lines.next_line()? else { return Ok(Step::End) };
+        let line = match self.lines.next_line()? {
+            None => return Ok(Step::End),
+            Some(Err(reason)) => return Ok(Step::Bad(reason)),
+            Some(Ok(line)) => line,
+        };
         let column = |number| line.split(|b| *b == b'\t').nth(number);
         let Some(key) = column(self.key) else { return Ok(no_column(self.key)) };
         let value = match self.value {

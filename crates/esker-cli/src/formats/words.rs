@@ -2,8 +2,10 @@
 
 use std::io::{self, BufRead, Write};
 
+use esker::KEY_BYTES_MAX;
+
 use super::lines::Lines;
-use super::{ReadOptions, Row, RowReader, RowWriter, Step, fill, header_failure};
+use super::{ReadOptions, Row, RowReader, RowWriter, Step, fill, header_line, text_bytes_max};
 use crate::failure::{Failure, Result};
 use crate::text::ByteForm;
 
@@ -21,9 +23,9 @@ impl WordsReader {
             ));
         }
         let form = options.form.unwrap_or(ByteForm::Escaped);
-        let mut lines = Lines::new(input, form != ByteForm::Raw);
+        let mut lines = Lines::new(input, form != ByteForm::Raw, text_bytes_max(form, KEY_BYTES_MAX));
         if options.header == Some(true) {
-            lines.next_line().map_err(header_failure)?;
+            header_line(&mut lines)?;
         }
         Ok(WordsReader { lines, form })
     }
@@ -32,7 +34,11 @@ impl WordsReader {
 impl RowReader for WordsReader {
     fn read(&mut self, row: &mut Row) -> io::Result<Step> {
         let form = self.form;
-        Ok(self.lines.next_line()?.map_or(Step::End, |line| fill(row, form, line, b"")))
+        Ok(match self.lines.next_line()? {
+            None => Step::End,
+            Some(Err(reason)) => Step::Bad(reason),
+            Some(Ok(line)) => fill(row, form, line, b""),
+        })
     }
 
     fn line(&self) -> u64 {
