@@ -1,5 +1,9 @@
 //! Import and export from the outside: every format there and back, bad lines, missing files.
-#![expect(clippy::disallowed_methods, reason = "tests of a program look at its files from outside")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of a program look at its files from outside"
+)]
 
 mod common;
 
