@@ -114,7 +114,7 @@ impl Engine for RocksDb {
             EngineOption {
                 option: "key-only walks",
                 value: "read the values of blob files too",
-                reason: "ReadOptions::allow_unprepared_value would leave them unread; it is in RocksDB's C interface, and the binding has no call for it, nor lends the pointers                          that one of ours would need: its feature raw-ptr has those of DB, Options and Env alone",
+                reason: "ReadOptions::allow_unprepared_value would leave them unread; it is in RocksDB's C interface, and the binding has no call for it, nor lends the pointers that one of ours would need: its feature raw-ptr has those of DB, Options and Env alone",
                 pointer: "RocksDB, include/rocksdb/options.h, allow_unprepared_value, and c.h; rocksdb, src/raw_ptr.rs",
             },
             EngineOption {

@@ -230,7 +230,8 @@ impl Core {
             last_seq = seq;
             let idle = quiet_ticks >= IDLE_TICKS;
             let is_failed = loop {
-                match self.merge_step(idle) {
+                // Whoever writes again does not wait until all that was due to nobody's writing has been done.
+                match self.merge_step(idle && self.published.visible() == last_seq) {
                     Ok(true) if !self.signal.stopping() => pause = TICK,
                     Ok(_) => break false,
                     Err(_) => break true,

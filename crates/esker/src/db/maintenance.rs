@@ -247,6 +247,7 @@ mod tests {
         assert!(flushed.is_ok(), "{flushed:?}");
         assert_eq!((steps, core.pipeline.sealed_len()), (1, 1));
     }
+
     #[test]
     fn what_a_snapshot_held_is_given_back_when_it_is_gone_and_nobody_writes() {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);

@@ -504,22 +504,29 @@ fn a4_the_name_of_a_file_that_a_killed_process_left_is_durable() {
 #[test]
 fn a4_a_fault_at_every_call_of_continuing_loses_nothing() {
     let (bytes, _, records) = small_file(Compression::Lz4);
-    for nth in 1.. {
-        let fs = MemFs::new();
-        fs.open(Path::new(PATH), OpenOptions::create_new()).unwrap().write_all_at(&bytes, 0).unwrap();
-        let plain = Env::simulated(Arc::new(fs.clone()), 1);
-        Writer::options().env(&plain).open_append(PATH).unwrap();
-        let faulty = FaultFs::new(Arc::new(fs.clone()));
-        faulty.add(FaultRule::new(&OpKind::CHANGES, FaultAction::Fail(std::io::ErrorKind::Other)).nth(nth));
-        let env = Env::simulated(Arc::new(faulty), 1);
-        let done = Writer::options().env(&env).buffer_bytes(16).open_append(PATH).is_ok();
-        for disk in [fs.crash_strict(), fs.crash(nth)] {
-            let (found, end) = read(&Env::simulated(Arc::new(disk), 1), &Reader::options());
-            assert_eq!(found, records, "{nth}: {end:?}");
-        }
-        if done {
-            assert!(nth > 4, "the file is written again, and synced");
-            break;
+    for (direct, torn) in [(false, &b""[..]), (false, b"torn"), (true, b""), (true, b"torn")] {
+        for nth in 1.. {
+            let fs = MemFs::new();
+            let file = fs.open(Path::new(PATH), OpenOptions::create_new()).unwrap();
+            file.write_all_at(&bytes, 0).unwrap();
+            let plain = Env::simulated(Arc::new(fs.clone()), 1);
+            Writer::options().env(&plain).open_append(PATH).unwrap();
+            file.write_all_at(torn, bytes.len() as u64).unwrap();
+            file.sync_data().unwrap();
+            let faulty = FaultFs::new(Arc::new(fs.clone()));
+            let fails = FaultAction::Fail(std::io::ErrorKind::Other);
+            faulty.add(FaultRule::new(&OpKind::CHANGES, fails).nth(nth));
+            let env = Env::simulated(Arc::new(faulty), 1);
+            let options = Writer::options().env(&env).direct(direct).buffer_bytes(16);
+            let done = options.open_append(PATH).is_ok();
+            for disk in [fs.crash_strict(), fs.crash(nth), fs.crash(nth + 1000)] {
+                let (found, end) = read(&Env::simulated(Arc::new(disk), 1), &Reader::options());
+                assert!(found == records && end.is_ok(), "direct {direct}, torn {torn:?}, {nth}: {end:?}");
+            }
+            if done {
+                assert!(nth > 2, "the file is written again, and synced");
+                break;
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::manifest::edit::{AddedTable, VersionEdit};
 use crate::sstable::TableMeta;
 
 /// `L0: 8[c-k]10 / 7[a-f]  tier: 5[a-z]  base: 3[a-d]64! 4[m-z]-`: levels with runs, newest first, apart by ` / `; tables
-/// as file[first-last], size in MiB (64 if absent), `!` for tombstones, `-` for sequence numbers that are all zero.
+/// as file[first-last], size in MiB (64 if absent), `!` for tombstones, `~` for range tombstones, `-` for sequence numbers that are all zero.
 pub(crate) fn parse_version(text: &str) -> Version<()> {
     let mut edit = VersionEdit::default();
     let mut level = Level::L0;
@@ -33,7 +33,7 @@ fn parse_table(text: &str, level: Level, run: RunId) -> AddedTable {
     let (file, rest) = text.split_once('[').unwrap();
     let (range, rest) = rest.split_once(']').unwrap();
     let (start, end) = range.split_once('-').unwrap();
-    let size = rest.trim_end_matches(['!', '-']);
+    let size = rest.trim_end_matches(['!', '~', '-']);
     let mib = if size.is_empty() { 64 } else { size.parse().unwrap() };
     let meta = TableMeta {
         file_bytes: mib * MIB,
@@ -42,7 +42,7 @@ fn parse_table(text: &str, level: Level, run: RunId) -> AddedTable {
         range: KeyRange { start: start.into(), end: End::Included(end.into()) },
         entries: mib * 1000,
         tombstones: if rest.contains('!') { mib * 500 } else { 0 },
-        range_tombstones: 0,
+        range_tombstones: u64::from(rest.contains('~')),
         min_seq: SeqNo::ZERO,
         max_seq: SeqNo::new(u64::from(!rest.contains('-'))),
     };
@@ -156,6 +156,9 @@ fn what_snapshots_held_goes_when_they_are_gone_and_nobody_writes() {
         idle settled unreadable=2 -> merge base{1} into base
         base: 1[a-h]- 2[i-p]
         idle settled -> nothing
+        base: 1[a-h]10 2[i-p]20~
+        idle -> nothing
+        idle settled -> merge base{2} into base
         L0: 8[b-c]1  base: 1[a-h]50! 2[i-p]60!
         idle settled -> merge L0{8} + base{1} into base
         idle beyond settled -> merge base{2} into base
@@ -283,8 +286,9 @@ fn pk1_a_plan_that_skips_an_older_table_is_refused() {
     plan_into_base(&version, &parts[0]);
 }
 
-/// Executes plans on versions without bytes: sizes add up, ranges stay within the plan's.
-fn execute(version: &Version<()>, plan: &Plan, next: &mut u64) -> Version<()> {
+/// Executes plans on versions without bytes: sizes add up, ranges stay within the plan's. At the bottom tombstones and numbers go
+/// that nobody stands below.
+fn execute(version: &Version<()>, plan: &Plan, oldest_horizon: SeqNo, next: &mut u64) -> Version<()> {
     let metas: HashMap<_, _> = version.tables().map(|(_, t)| (t.file, t.meta.clone())).collect();
     let files: Vec<FileId> = plan.inputs.iter().flat_map(|i| i.files.clone()).collect();
     let run = match plan.output_run {
@@ -296,15 +300,18 @@ fn execute(version: &Version<()>, plan: &Plan, next: &mut u64) -> Version<()> {
     let added = match plan.kind {
         PlanKind::TrivialMove => files.iter().map(|f| table(*f, metas[f].clone())).collect(),
         PlanKind::Merge => {
-            let bytes = files.iter().map(|f| metas[f].file_bytes).sum();
-            let max_seq = if plan.bottommost { SeqNo::ZERO } else { SeqNo::new(1) };
+            let sum = |of: fn(&TableMeta) -> u64| files.iter().map(|f| of(&metas[f])).sum();
+            let max_seq = files.iter().map(|f| metas[f].max_seq).max().unwrap_or_default();
+            let is_settled = plan.bottommost && max_seq <= oldest_horizon;
             let meta = TableMeta {
-                file_bytes: bytes,
+                file_bytes: sum(|meta| meta.file_bytes),
                 range: plan.range.clone(),
-                max_seq,
+                tombstones: if is_settled { 0 } else { sum(|meta| meta.tombstones) },
+                range_tombstones: if is_settled { 0 } else { sum(|meta| meta.range_tombstones) },
+                max_seq: if is_settled { SeqNo::ZERO } else { max_seq },
                 ..metas[&files[0]].clone()
             };
-            vec![table(FileId::new(1_000_000 + *next), TableMeta { tombstones: 0, ..meta })]
+            vec![table(FileId::new(1_000_000 + *next), meta)]
         }
     };
     let opened = added.iter().map(|a: &AddedTable| (a.file, ())).collect();
@@ -331,7 +338,7 @@ fn pk3_random_versions_come_to_rest() {
                 let Some(plan) = pick(&version, &input) else { break };
                 let mut files = plan.inputs.iter().flat_map(|i| &i.files);
                 assert!(!files.any(|f| input.unreadable.contains(f)), "PK4: seed {seed}: {plan:?}");
-                version = execute(&version, &plan, &mut next);
+                version = execute(&version, &plan, input.oldest_horizon, &mut next);
             }
             if words == "idle" && input.unreadable.is_empty() {
                 assert!(version.runs().len() <= 1, "seed {seed}: {version:?}");
@@ -339,7 +346,7 @@ fn pk3_random_versions_come_to_rest() {
         }
         let mut progress = ManualProgress::default();
         while let Some(plan) = pick_manual(&version, &Limits::default(), &mut progress) {
-            version = execute(&version, &plan, &mut next);
+            version = execute(&version, &plan, SeqNo::MAX, &mut next);
         }
         assert!(version.runs().len() <= 1, "seed {seed}: {version:?}");
     }
@@ -353,7 +360,7 @@ fn with_random_run(version: &Version<()>, rng: &mut fastrand::Rng, run: RunId) -
         .chunks_exact(2)
         .enumerate()
         .map(|(i, pair)| {
-            let marks = ["", "!", "-"][rng.usize(0..3)];
+            let marks = ["", "!", "-", "~"][rng.usize(0..4)];
             let text =
                 format!("{}[{:03}-{:03}]{}{marks}", run.0 * 10 + i as u64, pair[0], pair[1], rng.u8(1..40));
             parse_table(&text, Level::L0, run)

@@ -8,8 +8,8 @@
 //!      the source (RP1). Nothing is created before that is known.
 //! TD2. Directories are told by what is in them, since their paths do not tell: one that has every name that the source
 //!      has is taken for the source. So a target in a copy of the source is refused, too.
-//! TD3. What is removed after a failure was made under the lock of the target, which is taken as soon as the directory is known to be empty.
-//!      What others have made there before that is left alone.
+//! TD3. A database that others have made there since it was looked into is left alone. Not so one that is made while a failed repair takes its
+//!      files away again, when the lock is nobody's.
 
 use std::path::{Component, Path, PathBuf};
 
