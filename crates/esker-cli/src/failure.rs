@@ -31,12 +31,37 @@ impl Failure {
     }
 }
 
-/// Errors of standard output; files of the user's go through [`Failure::file`].
+/// An I/O error on a file of the user's that comes through writers which know of no file. It becomes a message of the
+/// file, and never [`Failure::OutputClosed`]: who reads a pipe by name wants all of it.
+#[derive(Debug)]
+pub(crate) struct FileError(String);
+
+impl FileError {
+    /// `error`, on writing `path`.
+    pub(crate) fn write(path: &Path, error: io::Error) -> io::Error {
+        match error.kind() {
+            // Writers go on after it.
+            io::ErrorKind::Interrupted => error,
+            _ => io::Error::other(FileError(Failure::file("write", path, &error).to_string())),
+        }
+    }
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for FileError {}
+
+/// Errors of standard output; files of the user's go through [`Failure::file`] or [`FileError`].
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure::OutputClosed,
-            _ => Failure::Message(format!("write the output: {error}")),
+        match error.downcast::<FileError>() {
+            Ok(FileError(text)) => Failure::Message(text),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+            Err(error) => Failure::Message(format!("write the output: {error}")),
         }
     }
 }
@@ -106,5 +131,8 @@ mod tests {
     fn a_closed_pipe_is_no_error() {
         assert!(matches!(io::Error::from(io::ErrorKind::BrokenPipe).into(), Failure::OutputClosed));
         assert!(matches!(io::Error::from(io::ErrorKind::StorageFull).into(), Failure::Message(_)));
+        // But of a file it is.
+        let error = FileError::write(Path::new("pipe"), io::ErrorKind::BrokenPipe.into());
+        assert_eq!(Failure::from(error).to_string(), "write pipe: broken pipe");
     }
 }

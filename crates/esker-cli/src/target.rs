@@ -4,19 +4,22 @@
 //!   FILE --look--> a file, or nothing yet --> NAME.partial --complete, synced--> renamed to FILE, directory synced
 //!            |---> a link                 --> the same, where it leads
 //!            |---> a pipe, a device       --> written as it is
+//!            |---> a descriptor of ours   --> the same, after what is there
 //!            `---> a directory            --> refused
 //! ```
 //!
 //! TG1. A regular file appears under its name only when it is complete and durable; until then an older one stays.
-//! TG2. Nothing else of the user's is replaced, cut or removed: no device, pipe or link, and no file called `.partial`.
-//! TG3. What is written over a file can be read by no more people than that file (on Unix).
+//! TG2. Nothing else of the user's is replaced, cut or removed: no device, pipe or link, no file behind a descriptor, and no
+//!      file called `.partial` that is not, or no longer, this export's.
+//! TG3. What is written over a file can be read by no more people than that file (on Unix): it has its group and mode, or,
+//!      where the group cannot be given, nothing for any group.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, FileError, Result};
 use crate::formats;
 
 /// So many names for a partial file are tried: as many unfinished exports of one file there may be.
@@ -29,7 +32,7 @@ const LINKS_MAX: u32 = 40;
 pub(crate) enum Target {
     /// Standard output, by whatever name.
     Standard,
-    /// A pipe, a device, a terminal.
+    /// A pipe, a device, a terminal, or whatever a descriptor of the process stands for.
     Special(PathBuf),
     /// A regular file, with what is known of it if it is there.
     Regular(PathBuf, Option<Metadata>),
@@ -38,10 +41,14 @@ pub(crate) enum Target {
 impl Target {
     /// Looks at `file` without changing anything.
     pub(crate) fn look(file: &Path) -> Result<Self> {
-        if formats::is_standard(file) || is_own_output(file) {
+        if formats::is_standard(file) {
             return Ok(Target::Standard);
         }
         let failure = |e: &io::Error| Failure::file("look at", file, e);
+        let end = follow(file).map_err(|e| failure(&e))?;
+        if end == End::Descriptor(STANDARD_OUTPUT) {
+            return Ok(Target::Standard);
+        }
         let meta = match fs::metadata(file) {
             Ok(meta) if meta.is_dir() => {
                 return Err(Failure::message(format!(
@@ -54,22 +61,45 @@ impl Target {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) => return Err(failure(&e)),
         };
-        Ok(Target::Regular(follow(file).map_err(|e| failure(&e))?, meta))
+        Ok(match end {
+            End::Descriptor(_) => Target::Special(file.to_owned()),
+            End::File(path) => Target::Regular(path, meta),
+        })
     }
 }
 
-/// Whether this is another name of standard output. A file behind it is written where it stands, and not replaced.
-fn is_own_output(file: &Path) -> bool {
-    ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| file == Path::new(name))
+const STANDARD_OUTPUT: u32 = 1;
+
+/// Where links lead.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// A file, perhaps not there yet.
+    File(PathBuf),
+    /// A descriptor of this process. A file behind it is written where it stands, and not replaced (TG2).
+    Descriptor(u32),
 }
 
-/// Where links lead, the last of them perhaps to nothing yet.
-fn follow(file: &Path) -> io::Result<PathBuf> {
+/// The descriptor of this process that has this name.
+fn descriptor(path: &Path) -> Option<u32> {
+    let name = path.file_name()?.to_str()?;
+    match path.parent()?.to_str()? {
+        "/dev" => {
+            ["stdin", "stdout", "stderr"].into_iter().zip(0..).find(|(n, _)| *n == name).map(|(_, fd)| fd)
+        }
+        "/dev/fd" | "/proc/self/fd" | "/proc/thread-self/fd" => name.parse().ok(),
+        _ => None,
+    }
+}
+
+fn follow(file: &Path) -> io::Result<End> {
     let mut path = file.to_owned();
     for _ in 0..LINKS_MAX {
+        if let Some(number) = descriptor(&path) {
+            return Ok(End::Descriptor(number));
+        }
         match fs::symlink_metadata(&path) {
             Ok(meta) if meta.is_symlink() => path = directory_of(&path).join(fs::read_link(&path)?),
-            _ => return Ok(path),
+            _ => return Ok(End::File(path)),
         }
     }
     Err(io::Error::other("too many links"))
@@ -81,6 +111,7 @@ fn directory_of(path: &Path) -> &Path {
 
 /// A pipe or a device, being written.
 pub(crate) struct Special {
+    path: PathBuf,
     output: File,
     bytes: u64,
 }
@@ -88,9 +119,14 @@ pub(crate) struct Special {
 impl Special {
     /// Opens it; a pipe waits for its reader.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let output =
-            OpenOptions::new().write(true).open(path).map_err(|e| Failure::file("open", path, &e))?;
-        Ok(Special { output, bytes: 0 })
+        // A file behind a descriptor: what is in it stays. To append to a device is not the same.
+        let append = fs::metadata(path).is_ok_and(|meta| meta.is_file());
+        let output = OpenOptions::new()
+            .write(true)
+            .append(append)
+            .open(path)
+            .map_err(|e| Failure::file("open", path, &e))?;
+        Ok(Special { path: path.to_owned(), output, bytes: 0 })
     }
 
     /// The bytes written so far.
@@ -101,7 +137,7 @@ impl Special {
 
 impl Write for Special {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.output.write(bytes)?;
+        let written = self.output.write(bytes).map_err(|e| FileError::write(&self.path, e))?;
         self.bytes += written as u64;
         Ok(written)
     }
@@ -114,12 +150,14 @@ impl Write for Special {
 /// A file that is not complete yet; removed if it never is.
 pub(crate) struct Partial {
     path: PathBuf,
+    /// Whether there is such a file, and it is ours (TG2).
+    is_there: bool,
     output: File,
     target: PathBuf,
 }
 
 impl Partial {
-    /// Creates a file beside `target`, with the mode of the file that is there (TG3).
+    /// Creates a file beside `target`, with the group and mode of the file that is there (TG3).
     pub(crate) fn create(target: &Path, existing: Option<&Metadata>) -> Result<Self> {
         for number in 1..=PARTIAL_NAMES {
             let mut name = OsString::from(target);
@@ -127,9 +165,9 @@ impl Partial {
             let path = PathBuf::from(name);
             match create_new(&path, existing) {
                 Ok(output) => {
-                    let partial = Partial { path, output, target: target.to_owned() };
+                    let partial = Partial { path, is_there: true, output, target: target.to_owned() };
                     if let Some(meta) = existing {
-                        set_mode(&partial.output, meta)
+                        set_group_and_mode(&partial.output, meta)
                             .map_err(|e| Failure::file("set the mode of", &partial.path, &e))?;
                     }
                     return Ok(partial);
@@ -145,35 +183,50 @@ impl Partial {
         )))
     }
 
-    pub(crate) fn output(&self) -> &File {
-        &self.output
-    }
-
-    /// Gives the file its name (TG1); its size in bytes.
-    pub(crate) fn complete(self) -> Result<u64> {
+    /// Makes the file durable under its name (TG1); its size in bytes.
+    pub(crate) fn complete(mut self) -> Result<u64> {
         self.output.sync_all().map_err(|e| Failure::file("sync", &self.path, &e))?;
         let bytes = self.output.metadata().map_err(|e| Failure::file("read", &self.path, &e))?.len();
-        fs::rename(&self.path, &self.target).map_err(|e| Failure::file("rename to", &self.target, &e))?;
+        self.rename()?;
         let dir = directory_of(&self.target);
         sync_dir(dir).map_err(|e| Failure::file("sync the directory", dir, &e))?;
         Ok(bytes)
+    }
+
+    /// From here on, a file of the old name is another export's.
+    fn rename(&mut self) -> Result<()> {
+        fs::rename(&self.path, &self.target).map_err(|e| Failure::file("rename to", &self.target, &e))?;
+        self.is_there = false;
+        Ok(())
+    }
+}
+
+impl Write for Partial {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.output.write(bytes).map_err(|e| FileError::write(&self.path, e))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
     }
 }
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // After `complete` there is nothing of this name; after a failure the name of the failure matters more.
-        let _leftover = fs::remove_file(&self.path);
+        if self.is_there {
+            // Why the export failed matters more than this.
+            let _leftover = fs::remove_file(&self.path);
+        }
     }
 }
 
 #[cfg(unix)]
 fn create_new(path: &Path, existing: Option<&Metadata>) -> io::Result<File> {
-    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+    use std::os::unix::fs::OpenOptionsExt;
     let mut options = OpenOptions::new();
-    if let Some(meta) = existing {
-        // From the start: whoever opens the file now could read what is written later.
-        options.mode(meta.mode() & 0o777);
+    if existing.is_some() {
+        // Whoever opens the file before it has its group and mode could read what is written later.
+        options.mode(0o600);
     }
     options.write(true).create_new(true).open(path)
 }
@@ -183,14 +236,25 @@ fn create_new(path: &Path, _: Option<&Metadata>) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// What the process's mask took away comes back.
+/// The group first: the mode is meant for it.
 #[cfg(unix)]
-fn set_mode(file: &File, existing: &Metadata) -> io::Result<()> {
-    file.set_permissions(existing.permissions())
+fn set_group_and_mode(file: &File, existing: &Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+    let (mode, group) = (existing.mode() & 0o7777, existing.gid());
+    let has_group = file.metadata()?.gid() == group || fchown(file, None, Some(group)).is_ok();
+    let mode = if has_group { mode } else { mode_without_group(mode) };
+    file.set_permissions(fs::Permissions::from_mode(mode))
+}
+
+/// The mode for a file of another group: nothing for that one, and for others, who include the old group now, what both
+/// might do.
+#[cfg(unix)]
+fn mode_without_group(mode: u32) -> u32 {
+    mode & 0o5700 | mode & (mode >> 3) & 0o007
 }
 
 #[cfg(not(unix))]
-fn set_mode(_: &File, _: &Metadata) -> io::Result<()> {
+fn set_group_and_mode(_: &File, _: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
@@ -212,6 +276,9 @@ fn sync_dir(_: &Path) -> io::Result<()> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
     use super::*;
 
     #[test]
@@ -219,14 +286,70 @@ mod tests {
         // Only looked at: what is made of it is tested where nothing of the system's can be harmed.
         let look = |name: &str| Target::look(Path::new(name));
         assert!(matches!(look("-"), Ok(Target::Standard)));
-        assert!(matches!(look("/dev/stdout"), Ok(Target::Standard)));
+        for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+            assert!(matches!(look(name), Ok(Target::Standard)), "{name}");
+        }
         assert!(matches!(look("/dev/null"), Ok(Target::Special(_))));
         assert!(matches!(look("/dev"), Err(Failure::Message(_))));
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join("link");
-        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        symlink("/dev/null", &link).unwrap();
         assert!(matches!(Target::look(&link), Ok(Target::Special(path)) if path == link));
         let missing = dir.path().join("missing");
         assert!(matches!(Target::look(&missing), Ok(Target::Regular(path, None)) if path == missing));
+    }
+
+    #[test]
+    fn tg2_a_file_behind_a_descriptor_is_appended_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, "before ").unwrap();
+        let open = File::open(&file).unwrap();
+        let number = open.as_raw_fd();
+        symlink(format!("/dev/fd/{number}"), &link).unwrap();
+        let names = [format!("/dev/fd/{number}"), format!("/proc/self/fd/{number}")].map(PathBuf::from);
+        for name in names.iter().chain([&link]) {
+            assert!(
+                matches!(Target::look(name), Ok(Target::Special(path)) if path == *name),
+                "TG2: {name:?}"
+            );
+        }
+        // One that is not open is no new file.
+        assert!(matches!(Target::look(Path::new("/proc/self/fd/987654")), Ok(Target::Special(_))), "TG2");
+        let mut special = Special::open(&file).unwrap();
+        special.write_all(b"after").unwrap();
+        assert_eq!((fs::read(&file).unwrap(), special.bytes()), (b"before after".to_vec(), 5), "TG2");
+    }
+
+    #[test]
+    fn tg2_a_partial_file_is_removed_while_it_is_ours() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, name) = (dir.path().join("x"), dir.path().join("x.partial"));
+        drop(Partial::create(&target, None).unwrap());
+        assert!(!name.exists() && !target.exists(), "TG1");
+        let mut partial = Partial::create(&target, None).unwrap();
+        partial.write_all(b"rows").unwrap();
+        partial.rename().unwrap();
+        fs::write(&name, "another's").unwrap();
+        drop(partial);
+        assert_eq!(fs::read(&name).unwrap(), b"another's", "TG2");
+        assert_eq!(fs::read(&target).unwrap(), b"rows");
+    }
+
+    #[test]
+    fn tg3_nobody_reads_a_file_before_it_has_its_group() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = dir.path().join("old");
+        fs::write(&old, "").unwrap();
+        fs::set_permissions(&old, fs::Permissions::from_mode(0o666)).unwrap();
+        let meta = fs::metadata(&old).unwrap();
+        let new = create_new(&dir.path().join("new"), Some(&meta)).unwrap();
+        assert_eq!(new.metadata().unwrap().mode() & 0o777, 0o600, "TG3");
+        set_group_and_mode(&new, &meta).unwrap();
+        assert_eq!(new.metadata().unwrap().mode() & 0o777, 0o666, "TG3");
+        // Where the group cannot be given.
+        for (mode, expected) in [(0o640, 0o600), (0o664, 0o604), (0o604, 0o600), (0o2775, 0o705)] {
+            assert_eq!(mode_without_group(mode), expected, "TG3: {mode:o}");
+        }
     }
 }

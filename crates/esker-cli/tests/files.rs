@@ -70,7 +70,7 @@ fn export_takes_ranges_and_leaves_no_halves() {
 #[cfg(unix)]
 mod targets {
     use std::fs;
-    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
     use std::process::{Command, Stdio};
 
     use super::Esker;
@@ -115,6 +115,67 @@ mod targets {
         assert_eq!(reader.join().unwrap().unwrap(), ROWS, "TG2");
         assert!(child.wait().unwrap().success());
         assert!(fs::symlink_metadata(esker.path("pipe")).unwrap().file_type().is_fifo(), "TG2");
+    }
+
+    /// A reader that leaves has not got everything: no success, as it is for standard output.
+    #[test]
+    fn e1_a_pipe_that_is_closed_early_is_an_error() {
+        let esker = filled();
+        esker.run_with(format!("c\t{}\n", "v".repeat(1 << 20)).as_bytes(), ["import"]);
+        assert!(Command::new("mkfifo").arg(esker.path("pipe")).status().unwrap().success());
+        for format in ["tsv", "csv", "jsonl"] {
+            let line = format!("export --format {format} pipe");
+            let child = esker.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            // More than a pipe holds comes after this; who writes waits for the reader, and this one goes.
+            let mut reader = fs::File::open(esker.path("pipe")).unwrap();
+            std::io::Read::read_exact(&mut reader, &mut [0]).unwrap();
+            drop(reader);
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "E1: {format}: {said}");
+            assert!(
+                said.contains("write pipe: Broken pipe") && output.stdout.is_empty(),
+                "E1: {format}: {said}"
+            );
+        }
+    }
+
+    /// Standard output is another matter: `esker export | head`.
+    #[test]
+    fn standard_output_that_is_closed_early_is_no_error() {
+        let esker = filled();
+        esker.run_with(format!("c\t{}\n", "v".repeat(1 << 20)).as_bytes(), ["import"]);
+        for format in ["tsv", "csv", "jsonl"] {
+            let line = format!("export --format {format}");
+            let mut child =
+                esker.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            drop(child.stdout.take());
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.is_empty(), "{format}: {said}");
+        }
+    }
+
+    /// A file that may not grow any more, as on a full disk.
+    #[test]
+    fn e1_a_file_that_cannot_grow_is_named() {
+        let esker = filled();
+        esker.run_with(format!("c\t{}\n", "v".repeat(1 << 20)).as_bytes(), ["import"]);
+        esker.ok("compact");
+        for name in ["x.tsv", "x.csv", "x.jsonl"] {
+            let script = format!("trap '' XFSZ; ulimit -f 512; exec \"$ESKER\" export {name}");
+            let output = Command::new("sh")
+                .args(["-c", &script])
+                .env("ESKER", env!("CARGO_BIN_EXE_esker"))
+                .env("ESKER_DB", "db")
+                .current_dir(esker.path("."))
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.starts_with(&format!("esker: write {name}.partial: ")), "{said}");
+            assert!(!esker.path(&format!("{name}.partial")).exists() && !esker.path(name).exists(), "E1");
+        }
     }
 
     /// A device in the test's own directory, since broken code would replace one of the system's; none where only root
@@ -202,6 +263,21 @@ mod targets {
             assert_eq!(fs::metadata(esker.path("x.tsv")).unwrap().mode() & 0o777, mode, "TG3");
             assert_eq!(esker.read("x.tsv"), ROWS);
         }
+    }
+
+    /// Where the test may give a file away.
+    #[test]
+    fn tg3_the_group_of_a_file_is_kept() {
+        let esker = filled();
+        esker.write("x.tsv", "old");
+        fs::set_permissions(esker.path("x.tsv"), fs::Permissions::from_mode(0o640)).unwrap();
+        let group = fs::metadata(esker.path("x.tsv")).unwrap().gid() + 1_234;
+        if chown(esker.path("x.tsv"), None, Some(group)).is_err() {
+            return;
+        }
+        esker.ok("export x.tsv");
+        let meta = fs::metadata(esker.path("x.tsv")).unwrap();
+        assert_eq!((meta.gid(), meta.mode() & 0o777), (group, 0o640), "TG3");
     }
 }
 
@@ -309,6 +385,14 @@ fn i3_a_failed_commit_says_what_is_in() {
     let rows: u64 = rest.split(' ').next().expect("a number").replace(',', "").parse().expect("a number");
     let found: u64 = esker.ok("count").trim().parse().expect("a number");
     assert!(rows > 0 && rows < 4_000 && (rows == found || rows + 100 == found), "I3: {found} found: {said}");
+}
+
+#[test]
+fn i3_a_keyspace_that_cannot_be_created_stops_the_import() {
+    let esker = Esker::new();
+    let outcome = esker.run_with(b"a\t1\n", ["import", "-k", ""]);
+    assert_eq!(outcome.code, 2, "{}", outcome.err);
+    assert!(outcome.err.contains("import stopped; 0 rows"), "I3: {}", outcome.err);
 }
 
 #[test]

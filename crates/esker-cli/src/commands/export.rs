@@ -47,8 +47,8 @@ pub(super) fn run(args: &Args, export: &Export) -> Result<Answer> {
             (written, special.bytes())
         }
         Target::Regular(path, existing) => {
-            let partial = Partial::create(&path, existing.as_ref())?;
-            let written = write(Box::new(BufWriter::with_capacity(BUFFER_BYTES, partial.output())))?;
+            let mut partial = Partial::create(&path, existing.as_ref())?;
+            let written = write(Box::new(BufWriter::with_capacity(BUFFER_BYTES, &mut partial)))?;
             (written, partial.complete()?)
         }
     };

@@ -45,11 +45,14 @@ pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
     };
     let mut reader = formats::reader(format, input, &options)?;
     let database = Database::open_or_create(args)?;
-    let keyspace = database.keyspace_or_create(args)?;
-    let mut sink = Sink::new(&database, keyspace, import.batch);
     let progress = Progress::bytes(total);
-    let ended = read_rows(import, &mut *reader, &mut sink, &progress, &read);
-    let rows = sink.committed;
+    let mut rows = 0;
+    let ended = database.keyspace_or_create(args).and_then(|keyspace| {
+        let mut sink = Sink::new(&database, keyspace, import.batch);
+        let ended = read_rows(import, &mut *reader, &mut sink, &progress, &read);
+        rows = sink.committed;
+        ended
+    });
     let closed = database.close();
     let seconds = progress.finish().as_secs_f64();
     match (ended, closed) {

@@ -170,8 +170,12 @@ impl RowWriter for CsvWriter<'_> {
     }
 }
 
+/// The I/O error itself, not wrapped: its kind and its file tell what it means.
 fn failure(error: csv::Error) -> Failure {
-    Failure::from(io::Error::from(error))
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error.into(),
+        kind => Failure::message(format!("write CSV: {kind:?}")),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Lines of a file, as bytes.
 //!
 //! L1. A line takes no more memory than a legal key and value can need: what is longer is a bad line (F2), and its rest
-//!     is passed over when the next one is asked for, so that input without lines ends an import at once.
+//!     is passed over when the next one is asked for, so that input without lines ends an import. For formats with values
+//!     that is after GiB: what is exported has to come back (F1).
 
 use std::io::{self, BufRead, Read};
 
