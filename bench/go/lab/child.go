@@ -46,7 +46,8 @@ func Child(engines []Engine, args []string) error {
 		out:    os.Stdout,
 		traced: *traced,
 
-		idleWindow: idleWindow(args[2]),
+		idleWindow:  idleWindow(args[2]),
+		idleWaitMax: idleWaitMax,
 	}
 	if err := suite.Run(engine, args[2], *group, r); err != nil {
 		return err

@@ -22,8 +22,8 @@ const (
 	watchEvery   = 50 * time.Millisecond
 	looksPerWalk = 10 // every so many looks at the process one at the files
 	idleWindows  = 3
-	idleShare    = 0.03 // of a window that may be spent computing by a process at rest
-	idleMax      = 600 * time.Second
+	idleShare    = 0.03              // of a window that may be spent computing by a process at rest
+	idleWaitMax  = 600 * time.Second // how long to wait for an engine that never rests
 )
 
 func measure(dir string, work func() error) (float64, usage, error) {
@@ -107,12 +107,13 @@ func watchPeaks(dir string) func() peaks {
 	}
 }
 
-// waitUntilIdle waits until this process has neither computed nor moved bytes for three windows; it gives the time for which it was
-// busy before that. It gives up after ten minutes, for an engine that never rests; a window of 0 is for a process without background work.
-func waitUntilIdle(window time.Duration) time.Duration {
+// waitUntilIdle waits until this process has neither computed nor moved bytes for three windows, but no longer than most; it gives the time
+// for which it was busy, and whether it came to rest. A window of 0 is for a process without background work.
+func waitUntilIdle(window, most time.Duration) (time.Duration, bool) {
 	start := time.Now()
 	busyUntil := start
-	for quiet := 0; window > 0 && quiet < idleWindows && time.Since(start) < idleMax; quiet++ {
+	quiet := 0
+	for ; window > 0 && quiet < idleWindows && time.Since(start) < most; quiet++ {
 		io, cpu := procFields("/proc/self/io"), cpuSeconds()
 		time.Sleep(window)
 		now := procFields("/proc/self/io")
@@ -122,7 +123,7 @@ func waitUntilIdle(window time.Duration) time.Duration {
 			busyUntil, quiet = time.Now(), -1
 		}
 	}
-	return busyUntil.Sub(start)
+	return busyUntil.Sub(start), window == 0 || quiet == idleWindows
 }
 
 // deviceBytes is what the device under dir has moved so far, from /sys: sectors of 512 bytes; zero where that cannot be known.

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -51,7 +52,10 @@ type Recorder struct {
 	out     io.Writer
 	traced  bool
 
-	idleWindow time.Duration // how long a process does nothing before it counts as idle
+	noteForNext string // what the next row has to say of what came before it
+
+	idleWindow  time.Duration // how long a process does nothing before it counts as idle
+	idleWaitMax time.Duration // how long to wait for that
 }
 
 // markRoot is where a tracer finds the beginnings and ends of rows: files that are not there.
@@ -143,7 +147,9 @@ func (rec *record) takeOver(out outcome, took float64) float64 {
 	rec.UserWrittenBytes += out.userWrittenBytes
 	rec.LiveBytes = out.liveBytes
 	rec.Detail = out.detail
-	rec.Note = out.note
+	if !strings.Contains(rec.Note, out.note) { // the passes of a row say the same
+		rec.addNote(out.note)
+	}
 	switch {
 	case out.value > 0:
 		return out.value
@@ -154,7 +160,8 @@ func (rec *record) takeOver(out outcome, took float64) float64 {
 }
 
 // drain waits until the engine owes no background work, and until what it wrote has left the page cache for the device. The time that it takes
-// stands beside the row before, if there is one; what it moves and computes is that row's.
+// stands beside the row before, if there is one; what it moves and computes is that row's. An engine that does not come to rest is left to its
+// work, and the row says so; before the first row, the first.
 func (r *Recorder) drain(store interface{ Drain() error }) error {
 	if r.traced { // a tracer keeps a process busy that would be idle without it
 		return store.Drain()
@@ -164,7 +171,9 @@ func (r *Recorder) drain(store interface{ Drain() error }) error {
 	if err := store.Drain(); err != nil {
 		return err
 	}
-	took := (time.Since(start) + waitUntilIdle(r.idleWindow)).Seconds()
+	drained := time.Since(start)
+	busy, isIdle := waitUntilIdle(r.idleWindow, r.idleWaitMax)
+	took := (drained + busy).Seconds()
 	if r.blank.Scale != "test" {
 		start = time.Now()
 		settleDisk()
@@ -177,7 +186,20 @@ func (r *Recorder) drain(store interface{ Drain() error }) error {
 		r.pending.usage.size(r.dir)
 		r.pending.usage.reach(reached)
 	}
+	if !isIdle {
+		note := fmt.Sprintf("background work went on after %v s", r.idleWaitMax.Seconds())
+		if r.pending != nil {
+			r.pending.addNote(note)
+		} else {
+			r.noteForNext = note
+		}
+	}
 	return nil
+}
+
+// settle waits for the work that opening the database has begun: it is of no row.
+func (r *Recorder) settle(store interface{ Drain() error }) error {
+	return errors.Join(r.flush(), r.drain(store))
 }
 
 // failed records a row that is not tried, and why.
@@ -236,6 +258,7 @@ func (r *Recorder) begin(name string) (*record, error) {
 	rec := r.blank
 	rec.Row, rec.Unit, rec.Better, rec.Ops = name, r.rows[0].Unit, r.rows[0].better(), r.rows[0].Ops
 	rec.Commits, rec.Started = r.rows[0].commits, time.Now().UnixMilli()
+	rec.Note, r.noteForNext = r.noteForNext, ""
 	r.rows = r.rows[1:]
 	return &rec, send(r.out, map[string]string{"begin": name})
 }

@@ -48,6 +48,14 @@ type record struct {
 	Commit           string   `json:"commit"`
 }
 
+// addNote adds to what a reader of the row has to know.
+func (rec *record) addNote(note string) {
+	if rec.Note != "" {
+		rec.Note += "; "
+	}
+	rec.Note += note
+}
+
 // detail of a row that looks at single operations.
 type detail struct {
 	Load         string               `json:"load"`

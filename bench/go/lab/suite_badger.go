@@ -17,10 +17,10 @@ import (
 const (
 	badgerSeed        = 13
 	badgerCacheBytes  = 4 << 30
-	badgerBatch       = 1000
 	badgerIterateKeys = 2_000_000
 	badgerPeriod      = 250 * time.Millisecond
 	notCold           = "the page cache could not be dropped (/proc/sys/vm/drop_caches takes a privilege)"
+	notEmpty          = "began with whatever the page cache held: it could not be dropped"
 )
 
 var badgerSizes = []struct {
@@ -41,6 +41,14 @@ func badgerCounts(scale string, group int) (keys uint64, reading time.Duration, 
 	return []uint64{1_000_000, 10_000_000, 50_000_000}[group], 20 * time.Second, ^uint64(0)
 }
 
+// badgerBatch is the items of a commit: a test has several.
+func badgerBatch(scale string) uint64 {
+	if scale == "test" {
+		return 20
+	}
+	return 1000
+}
+
 type badgerSuite struct{}
 
 func (badgerSuite) Name() string { return "badger" }
@@ -49,11 +57,12 @@ func (badgerSuite) Rows(scale string) []Row {
 	var rows []Row
 	for group, size := range badgerSizes {
 		keys, _, _ := badgerCounts(scale, group)
+		batch := badgerBatch(scale)
 		row := func(name string, ops uint64) Row {
 			return Row{Name: fmt.Sprintf("%s (%s)", name, size.name), Unit: "s", Ops: ops, Group: group}
 		}
 		rows = append(rows,
-			row("populate", keys).withCommits((keys+badgerBatch-1)/badgerBatch),
+			row("populate", keys).withCommits((keys+batch-1)/batch),
 			row("iterate keys only, cold", 1),
 			row("random read", 1),
 			row("iterate with values", 1),
@@ -66,55 +75,102 @@ func (badgerSuite) Run(engine Engine, scale string, group int, r *Recorder) erro
 	size := badgerSizes[group]
 	keys, reading, reads := badgerCounts(scale, group)
 	run := &badgerRun{
-		items: generate.NewBadgerItems(badgerSeed, size.bytes), keys: keys, exists: make([]uint64, (keys+63)/64),
+		items: generate.NewBadgerItems(badgerSeed, size.bytes), keys: keys, batch: badgerBatch(scale), exists: make([]uint64, (keys+63)/64),
 	}
 	options := OpenOptions{CacheBytes: badgerCacheBytes, ValueBytes: size.bytes}
-	name := func(row string) string { return fmt.Sprintf("%s (%s)", row, size.name) }
+	row := func(name string, work func() (outcome, error)) error {
+		return r.row(fmt.Sprintf("%s (%s)", name, size.name), work)
+	}
+	if err := run.populated(engine, options, r, row); err != nil {
+		return err
+	}
+	if err := run.cold(engine, options, r, row); err != nil {
+		return err
+	}
+	err := anew(engine, options, r, func(store Store, note string) error {
+		return row("random read", noted(note, func() (outcome, error) { return run.randomReads(store, reading, reads, r.dir) }))
+	})
+	if err != nil {
+		return err
+	}
+	return anew(engine, options, r, func(store Store, note string) error {
+		if err := row("iterate with values", noted(note, func() (outcome, error) { return run.iterate(store) })); err != nil {
+			return err
+		}
+		return row("iterate keys only", noted(note, func() (outcome, error) { return run.iterateKeys(store, time.Now()) }))
+	})
+}
+
+// badgerRow records a row of a size.
+type badgerRow func(name string, work func() (outcome, error)) error
+
+func (run *badgerRun) populated(engine Engine, options OpenOptions, r *Recorder, row badgerRow) error {
 	store, err := engine.Open(r.dir, options)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(r.row(name("populate"), func() (outcome, error) { return run.populate(store) }))
-	if err != nil {
-		return err
+	err = row("populate", func() (outcome, error) { return run.populate(store) })
+	if err == nil {
+		err = r.drain(store)
 	}
-	if err := errors.Join(r.drain(store), store.Close()); err != nil {
-		return err
+	if err == nil {
+		err = r.check(run.fullCheck(store))
 	}
+	return errors.Join(err, store.Close())
+}
+
+func (run *badgerRun) cold(engine Engine, options OpenOptions, r *Recorder, row badgerRow) error {
 	isCold := dropPageCache()
-	if store, err = engine.Open(r.dir, options); err != nil {
-		return err
-	}
-	err = r.row(name("iterate keys only, cold"), func() (outcome, error) {
+	var opened Store
+	err := row("iterate keys only, cold", func() (outcome, error) {
 		if !isCold {
 			return outcome{}, Unsupported{notCold}
 		}
-		return run.iterateKeys(store)
-	})
-	steps := []func() error{
-		func() error {
-			return r.row(name("random read"), func() (outcome, error) { return run.randomReads(store, reading, reads, r.dir) })
-		},
-		func() error {
-			return r.row(name("iterate with values"), func() (outcome, error) { return run.iterate(store) })
-		},
-		func() error {
-			return r.row(name("iterate keys only"), func() (outcome, error) { return run.iterateKeys(store) })
-		},
-		func() error { return r.check(run.fullCheck(store)) },
-		store.Close,
-	}
-	for _, step := range steps {
+		start := time.Now()
+		store, err := engine.Open(r.dir, options)
 		if err != nil {
-			return err
+			return outcome{}, err
 		}
-		err = step()
+		opened = store
+		return run.iterateKeys(store, start)
+	})
+	if opened == nil {
+		return err
 	}
-	return err
+	return errors.Join(err, opened.Close())
 }
 
-// dropPageCache says whether it could.
-func dropPageCache() bool {
+// anew drops the page cache, opens the database, and runs rows, which say note of the page cache.
+func anew(engine Engine, options OpenOptions, r *Recorder, rows func(store Store, note string) error) error {
+	note := begins(dropPageCache())
+	store, err := engine.Open(r.dir, options)
+	if err != nil {
+		return err
+	}
+	if err = r.settle(store); err == nil {
+		err = rows(store, note)
+	}
+	return errors.Join(err, store.Close())
+}
+
+func noted(note string, work func() (outcome, error)) func() (outcome, error) {
+	return func() (outcome, error) {
+		out, err := work()
+		out.note = note
+		return out, err
+	}
+}
+
+// begins is what a row says of the page cache that it begins with.
+func begins(isCold bool) string {
+	if isCold {
+		return ""
+	}
+	return notEmpty
+}
+
+// dropPageCache says whether it could. Tests replace it.
+var dropPageCache = func() bool {
 	syscall.Sync()
 	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0) == nil
 }
@@ -122,6 +178,7 @@ func dropPageCache() bool {
 type badgerRun struct {
 	items  *generate.BadgerItems
 	keys   uint64
+	batch  uint64
 	exists []uint64 // a bit for each number of the key range
 	live   uint64
 }
@@ -136,7 +193,7 @@ func (run *badgerRun) populate(store Store) (outcome, error) {
 	draws := run.items.Draws()
 	var key [generate.BadgerKeyBytes]byte
 	for written := uint64(0); written < run.keys; {
-		numbers := make([]uint64, min(badgerBatch, run.keys-written))
+		numbers := make([]uint64, min(run.batch, run.keys-written))
 		for i := range numbers {
 			numbers[i] = draws.Below(run.keys)
 		}
@@ -234,9 +291,9 @@ func (run *badgerRun) iterate(store Store) (outcome, error) {
 	return outcome{seconds: took, ops: count}, cmp.Or(err, expect("sum of the items", sum, expected))
 }
 
-func (run *badgerRun) iterateKeys(store Store) (outcome, error) {
+// iterateKeys runs the clock from start.
+func (run *badgerRun) iterateKeys(store Store, start time.Time) (outcome, error) {
 	sum, expected, count := uint64(0), uint64(0), uint64(0)
-	start := time.Now()
 	err := withReader(store, func(reader Reader) (err error) {
 		count, err = reader.Keys(nil, badgerIterateKeys, func(key []byte) {
 			sum = bits.RotateLeft64(sum, 1) + generate.Probe(key)

@@ -23,15 +23,21 @@ func groupOf(t *testing.T, suite Suite, group int, engine Engine) []record {
 	if err := rehearse(suite, group, engine, t.TempDir(), out); err != nil {
 		t.Fatal(suite.Name(), group, err)
 	}
+	records := recordsIn(out)
+	if count := len(rowsOf(suite, "test", group)); len(records) != count {
+		t.Fatalf("%s: %d rows of %d", suite.Name(), len(records), count)
+	}
+	return records
+}
+
+// recordsIn are the rows that were told to their end.
+func recordsIn(out *bytes.Buffer) []record {
 	var records []record
 	for line := range strings.Lines(out.String()) {
 		var message struct{ Row *record }
 		if json.Unmarshal([]byte(line), &message) == nil && message.Row != nil {
 			records = append(records, *message.Row)
 		}
-	}
-	if count := len(rowsOf(suite, "test", group)); len(records) != count {
-		t.Fatalf("%s: %d rows of %d", suite.Name(), len(records), count)
 	}
 	return records
 }

@@ -87,8 +87,9 @@ pub struct OpenOptions {
     /// Transactions that write at once: an engine that gathers them has to be told how many it may wait for. The suites in Go have
     /// the same figure in `lab.OpenOptions`; nothing passes it to them.
     pub concurrent_writes: u64,
-    /// Whether the suite reads and writes at random in more data than memory holds: an engine that maps its file may then be told to read
-    /// nothing ahead. The suites in Go do not pass it on: no engine there has such an option.
+    /// What the store is about to be used for: whether the suite reads and writes at random in more data than memory holds until it closes
+    /// it. An engine that maps its file may then be told to read nothing ahead. False for a store that is opened to be walked through, where
+    /// that costs most of the speed. The suites in Go do not pass it on: no engine there has such an option.
     pub random_beyond_memory: bool,
     /// Durability of the transactions that follow; [`Failure::Unsupported`] when the engine has no such mode.
     pub durability: Durability,

@@ -21,7 +21,8 @@ const LOOKS_PER_WALK: u32 = 10;
 const IDLE_WINDOWS: u32 = 3;
 /// Part of a window that may be spent computing by a process at rest.
 const IDLE_SHARE: f64 = 0.03;
-const DRAIN_MAX: Duration = Duration::from_secs(600);
+/// How long to wait for an engine that never rests.
+pub(crate) const IDLE_WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// Seconds of one piece of work, and what it used.
 pub(crate) struct Measured<T> {
@@ -150,13 +151,20 @@ pub(crate) fn sample(dir: &Path) -> Sample {
     }
 }
 
-/// Waits until this process has neither computed nor moved bytes for three windows; returns how long it was busy before that. It
-/// gives up after ten minutes, for an engine that never rests.
-pub(crate) fn wait_until_idle(window: Duration) -> f64 {
+/// What a wait for background work has seen.
+pub(crate) struct Waited {
+    /// How long the process was busy.
+    pub(crate) busy_s: f64,
+    /// Whether it came to rest.
+    pub(crate) is_idle: bool,
+}
+
+/// Waits until this process has neither computed nor moved bytes for three windows, but no longer than `most`.
+pub(crate) fn wait_until_idle(window: Duration, most: Duration) -> Waited {
     let start = Instant::now();
     let mut busy_until = start;
     let mut quiet = 0;
-    while quiet < IDLE_WINDOWS && start.elapsed() < DRAIN_MAX {
+    while quiet < IDLE_WINDOWS && start.elapsed() < most {
         let (cpu, io) = (cpu_seconds(), io_bytes());
         thread::sleep(window);
         let io_now = io_bytes();
@@ -168,7 +176,7 @@ pub(crate) fn wait_until_idle(window: Duration) -> f64 {
             busy_until = Instant::now();
         }
     }
-    busy_until.duration_since(start).as_secs_f64()
+    Waited { busy_s: busy_until.duration_since(start).as_secs_f64(), is_idle: quiet == IDLE_WINDOWS }
 }
 
 /// What the device under `dir` has moved so far, from /sys: sectors of 512 bytes; zero where that cannot be known.

@@ -8,6 +8,7 @@
 //! C1. Rows of a group are recorded in the order in which the suite lists them, each once.
 
 use std::io::Write;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use esker_bench_api::results::{Detail, Message, Record, Unit, Usage};
 use esker_bench_api::{Failure, Store};
 
 use crate::machine;
-use crate::measure::{Peaks, Usages, disk_bytes, measure, wait_until_idle, watched};
+use crate::measure::{IDLE_WAIT_MAX, Peaks, Usages, disk_bytes, measure, wait_until_idle, watched};
 use crate::scale::Scale;
 use crate::suites::Row;
 use crate::syncs;
@@ -57,10 +58,13 @@ pub(crate) struct Recorder {
     blank: Record,
     dir: PathBuf,
     pending: Option<Record>,
+    /// What the next row has to say of what came before it.
+    note_for_next: String,
     out: Box<dyn Write>,
     /// Whether this process runs under a tracer that looks for marks.
     traced: bool,
     idle_window: Duration,
+    idle_wait_max: Duration,
 }
 
 impl Recorder {
@@ -77,9 +81,11 @@ impl Recorder {
             blank,
             dir: dir.to_path_buf(),
             pending: None,
+            note_for_next: String::new(),
             out,
             traced,
             idle_window,
+            idle_wait_max: IDLE_WAIT_MAX,
         }
     }
 
@@ -173,6 +179,7 @@ impl Recorder {
 
     /// Waits until the engine owes no background work, and until what it wrote has left the page cache for the device; the time that it
     /// takes stands beside the row before, and what it uses is added to that row's usage. Before the first row it is time and work of no row.
+    /// An engine that does not come to rest is left to its work, and the row says so; before the first row, the first.
     pub(crate) fn drain(&mut self, store: &dyn Store) -> Result<(), Failure> {
         self.drain_by(|| store.drain())
     }
@@ -185,18 +192,34 @@ impl Recorder {
         if self.traced {
             return drain();
         }
-        let (seconds, peaks) = watched(&self.dir, || -> Result<f64, Failure> {
+        let (waited, peaks) = watched(&self.dir, || -> Result<(f64, bool), Failure> {
             drain()?;
-            let mut seconds = start.elapsed().as_secs_f64() + wait_until_idle(self.idle_window);
+            let drained_s = start.elapsed().as_secs_f64();
+            let waited = wait_until_idle(self.idle_window, self.idle_wait_max);
+            let mut seconds = drained_s + waited.busy_s;
             if self.blank.scale != Scale::Test.name() {
                 let start = Instant::now();
                 machine::settle_disk();
                 seconds += start.elapsed().as_secs_f64();
             }
-            Ok(seconds)
+            Ok((seconds, waited.is_idle))
         });
-        self.add_drain(seconds?, &before, peaks);
+        let (seconds, is_idle) = waited?;
+        self.add_drain(seconds, &before, peaks);
+        if !is_idle {
+            let note = format!("background work went on after {} s", self.idle_wait_max.as_secs_f64());
+            match &mut self.pending {
+                Some(record) => add_note(record, &note),
+                None => self.note_for_next = note,
+            }
+        }
         Ok(())
+    }
+
+    /// Waits for the work that opening the database has begun: it is of no row.
+    pub(crate) fn settle(&mut self, store: &dyn Store) -> Result<(), Failure> {
+        self.flush()?;
+        self.drain(store)
     }
 
     /// Counts to the row before what was used since `before`.
@@ -246,6 +269,7 @@ impl Recorder {
             ops: row.ops,
             commits: row.commits.count(),
             started_unix_ms: machine::unix_milliseconds(),
+            note: mem::take(&mut self.note_for_next),
             ..self.blank.clone()
         })
     }
@@ -281,13 +305,24 @@ fn take_over(record: &mut Record, outcome: Outcome, measured_seconds: f64) -> f6
     record.user_written_bytes += outcome.user_written_bytes;
     record.live_bytes = outcome.live_bytes;
     record.detail = outcome.detail;
-    record.note = outcome.note;
+    // The passes of a row say the same.
+    if !record.note.contains(&outcome.note) {
+        add_note(record, &outcome.note);
+    }
     outcome.value.unwrap_or(match record.unit {
         Unit::Seconds => seconds,
         Unit::Bytes => record.user_written_bytes as f64,
         Unit::OpsPerSecond => record.ops as f64 / seconds,
         Unit::BytesPerSecond => record.user_written_bytes as f64 / seconds,
     })
+}
+
+/// Adds to what a reader of the row has to know.
+pub(crate) fn add_note(record: &mut Record, note: &str) {
+    if !record.note.is_empty() {
+        record.note += "; ";
+    }
+    record.note += note;
 }
 
 /// Sums what adds up and keeps the highest or latest of the rest.
@@ -314,15 +349,18 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::{Arc, Mutex};
 
+    use esker_bench_api::OpenOptions;
+
     use super::*;
+    use crate::engines;
     use crate::report::summary::tests::record;
 
     /// What a recorder sends.
     #[derive(Clone, Default)]
-    struct Sent(Arc<Mutex<Vec<u8>>>);
+    pub(crate) struct Sent(Arc<Mutex<Vec<u8>>>);
 
     impl Write for Sent {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -335,15 +373,31 @@ mod tests {
     }
 
     impl Sent {
-        /// Row and error of each record.
-        fn rows(&self) -> Vec<(String, Option<String>)> {
+        /// All rows that were told to their end.
+        pub(crate) fn records(&self) -> Vec<Record> {
             let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
             let messages = text.lines().map(|line| serde_json::from_str(line).unwrap());
             let row = |message| match message {
-                Message::Row(record) => Some((record.row, record.error)),
+                Message::Row(record) => Some(*record),
                 _ => None,
             };
             messages.filter_map(row).collect()
+        }
+
+        /// Row and error of each record.
+        fn rows(&self) -> Vec<(String, Option<String>)> {
+            self.records().into_iter().map(|record| (record.row, record.error)).collect()
+        }
+
+        /// The rows that were begun.
+        pub(crate) fn begun(&self) -> Vec<String> {
+            let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+            let messages = text.lines().map(|line| serde_json::from_str(line).unwrap());
+            let begun = |message| match message {
+                Message::Begin(row) => Some(row),
+                _ => None,
+            };
+            messages.filter_map(begun).collect()
         }
 
         /// What each message is.
@@ -386,6 +440,27 @@ mod tests {
         // A busy machine may give the loop little of its time, but never nothing of a second.
         assert!(record.usage.cpu_s > measured + 0.02);
         assert_eq!(record.detail.unwrap().drain_s, Some(1.0));
+    }
+
+    #[test]
+    fn a_row_says_that_background_work_went_on() {
+        let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
+        let rows = ["load", "reads"].map(|name| Row::time(name.to_owned(), String::new())).to_vec();
+        let (blank, out) = (record("e", "", 1, Some(0.0)), Box::new(sent.clone()));
+        let mut recorder = Recorder::new(rows, blank, dir.path(), out, false, Duration::from_millis(40));
+        // Three windows of rest do not fit.
+        recorder.idle_wait_max = Duration::from_millis(60);
+        let store =
+            engines::find("redb").unwrap().open(dir.path(), &OpenOptions::with_cache(1 << 20)).unwrap();
+        recorder.drain(&*store).unwrap();
+        recorder.row("load", || Ok(Outcome::default())).unwrap();
+        recorder.settle(&*store).unwrap();
+        recorder.row("reads", || Ok(Outcome { note: "warm".to_owned(), ..Outcome::default() })).unwrap();
+        recorder.drain(&*store).unwrap();
+        recorder.finish().unwrap();
+        let notes: Vec<_> = sent.records().into_iter().map(|record| record.note).collect();
+        let note = "background work went on after 0.06 s";
+        assert_eq!(notes, [note.to_owned(), format!("{note}; warm; {note}")]);
     }
 
     #[test]

@@ -121,13 +121,19 @@ fn every_suite_runs_on_every_engine() {
             }
         }
     }
-    let esker = |row| find(&records, "esker", row, 1);
+    let esker = |row: &str| find(&records, "esker", row, 1);
     assert!(esker("H rand")["detail"]["latency"]["read"]["p9999"].as_f64().unwrap() > 0.0);
     assert!(esker("H rand")["detail"]["series"]["ops/s"][0].as_f64().unwrap() > 0.0);
     assert_eq!(esker("H rand")["detail"]["load"], "closed");
     assert_eq!(esker("large payload")["detail"]["load"], "open");
     assert!(esker("random read (1 KB)")["detail"]["figures"]["hit rate"].as_f64().unwrap() > 0.5);
     assert!(esker("hotspot writes (fsync'ed)")["commits"].as_u64().unwrap() > 0);
+    assert_eq!(esker("populate (128 B)")["commits"], 50);
+    let began = |row: String| esker(&row)["detail"]["figures"]["items when it began"].as_f64();
+    assert_eq!(
+        ["reads", "reads after updates"].map(|row| began(format!("{row}, data in cache"))),
+        [Some(40.0); 2]
+    );
 }
 
 #[test]

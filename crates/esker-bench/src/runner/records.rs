@@ -2,6 +2,7 @@
 
 use super::process::Told;
 use crate::child::Job;
+use crate::recorder::add_note;
 use esker_bench_api::results::Record;
 
 /// How the error of a row begins that an earlier failure kept from running.
@@ -42,13 +43,6 @@ pub(super) fn complete(job: &Job<'_>, told: Told) -> Vec<Record> {
         });
     }
     records
-}
-
-pub(super) fn add_note(record: &mut Record, note: &str) {
-    if !record.note.is_empty() {
-        record.note += "; ";
-    }
-    record.note += note;
 }
 
 #[cfg(test)]

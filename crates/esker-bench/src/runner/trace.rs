@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use super::process::{Mode, run_child};
-use super::records::add_note;
 use super::scratch::Scratch;
 use super::{Plan, Programs};
 use crate::child::Job;
 use crate::progress::Progress;
+use crate::recorder::add_note;
 use crate::scale::Scale;
 use crate::suites::{Commits, Row};
 use crate::syncs;

@@ -1,12 +1,17 @@
 //! Suite `badger`: the badger-bench form, as the notes on Badger and BoltDB ran it: 16 KB, 1 KB and 128 B values.
 //!
 //! ```text
-//! for each size: populate in sync batches of 1,000 -> drain -> close -> drop the page cache -> open
-//!                -> iterate keys only (cold) -> random read -> iterate with values -> iterate keys only
+//! for each size: populate in sync batches of 1,000 -> drain -> every byte checked
+//!                -> close, drop the page cache -> open and iterate keys only (cold)
+//!                -> close, drop the page cache -> open -> random read
+//!                -> close, drop the page cache -> open -> iterate with values -> iterate keys only
 //! ```
 //!
+//! BA1. Each part begins with a store opened anew and an empty page cache: what an engine reads in one is not there for the next.
+//! BA2. Opening counts to the cold row: engines that read much when they open have read it then.
+//!
 //! Keys are drawn with replacement, so about 63 % of the key range exists; reads draw from the range, misses included.
-//! Where the page cache cannot be dropped (that takes a privilege), the cold row says so.
+//! Where the page cache cannot be dropped (that takes a privilege), the cold row has no value, and the rows behind it say so.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -26,7 +31,6 @@ use crate::track::Track;
 const SEED: u64 = 13;
 const CACHE_BYTES: u64 = 4 << 30;
 const MEMORY_BYTES_MAX: u64 = 2 * CACHE_BYTES;
-const BATCH: u64 = 1000;
 const ITERATE_KEYS: u64 = 2_000_000;
 const SIZES: [(usize, &str); 3] = [(16 << 10, "16 KB"), (1 << 10, "1 KB"), (128, "128 B")];
 const PERIOD: Duration = Duration::from_millis(250);
@@ -48,6 +52,26 @@ fn counts(scale: Scale, group: usize) -> (u64, Duration, u64) {
         Scale::Test => (3600, 500),
     };
     (keys[group], Duration::from_secs(seconds), reads)
+}
+
+/// Items of a commit: a test has several.
+fn batch(scale: Scale) -> u64 {
+    if scale == Scale::Test { 20 } else { 1000 }
+}
+
+/// What a store is opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Random,
+    Walk,
+}
+
+fn options(keys: u64, value_bytes: usize, purpose: Use) -> OpenOptions {
+    OpenOptions {
+        value_bytes: value_bytes as u64,
+        random_beyond_memory: purpose == Use::Random && may_outgrow(keys, value_bytes, MEMORY_BYTES_MAX),
+        ..OpenOptions::with_cache(CACHE_BYTES)
+    }
 }
 
 impl Suite for BadgerSuite {
@@ -76,27 +100,34 @@ impl Suite for BadgerSuite {
         for (group, (bytes, size)) in SIZES.into_iter().enumerate() {
             let (keys, time, _) = counts(scale, group);
             let iterated = keys.min(ITERATE_KEYS);
+            let batch = batch(scale);
             let row = |name: &str, work: String| Row { group, ..Row::time(format!("{name} ({size})"), work) };
             rows.extend([
                 Row {
                     ops: keys,
-                    commits: Commits::Sync(keys.div_ceil(BATCH)),
+                    commits: Commits::Sync(keys.div_ceil(batch)),
                     weight: 1 + keys * (bytes as u64 + 200) / 100_000_000,
-                    ..row("populate", format!("{keys} keys with values of {size}, sync batches of 1,000"))
+                    ..row("populate", format!("{keys} keys with values of {size}, sync batches of {batch}"))
                 },
                 row(
                     "iterate keys only, cold",
-                    format!("{iterated} keys from the start, page cache dropped, opened anew"),
+                    format!("up to {iterated} keys from the start, page cache dropped; opened anew, which counts"),
                 ),
                 Row {
                     weight: 1 + time.as_secs().min(200),
                     ..row(
                         "random read",
-                        format!("{} s of gets below the key range, misses included", time.as_secs()),
+                        format!(
+                            "{} s of gets below the key range, misses included; page cache dropped, opened anew",
+                            time.as_secs()
+                        ),
                     )
                 },
-                row("iterate with values", format!("{iterated} keys from the start")),
-                row("iterate keys only", format!("{iterated} keys from the start")),
+                row(
+                    "iterate with values",
+                    format!("up to {iterated} keys from the start; page cache dropped, opened anew"),
+                ),
+                row("iterate keys only", format!("up to {iterated} keys from the start, after the row before")),
             ]);
         }
         rows
@@ -104,6 +135,19 @@ impl Suite for BadgerSuite {
 
     fn run(
         &self,
+        engine: &dyn Engine,
+        scale: Scale,
+        group: usize,
+        recorder: &mut Recorder,
+    ) -> Result<(), Failure> {
+        self.run_with(&machine::drop_page_cache, engine, scale, group, recorder)
+    }
+}
+
+impl BadgerSuite {
+    fn run_with(
+        &self,
+        drop_page_cache: &dyn Fn() -> bool,
         engine: &dyn Engine,
         scale: Scale,
         group: usize,
@@ -118,38 +162,64 @@ impl Suite for BadgerSuite {
         let mut run = Run {
             items: BadgerItems::new(SEED, bytes),
             keys,
+            batch: batch(scale),
             exists: vec![0; keys.div_ceil(64) as usize],
             live: 0,
         };
         let dir = recorder.dir().to_path_buf();
-        let options = OpenOptions {
-            value_bytes: bytes as u64,
-            random_beyond_memory: may_outgrow(keys, bytes, MEMORY_BYTES_MAX),
-            ..OpenOptions::with_cache(CACHE_BYTES)
-        };
-        let store = engine.open(&dir, &options)?;
+        let open = |purpose| engine.open(&dir, &options(keys, bytes, purpose));
+        let store = open(Use::Random)?;
         if !recorder.groundwork(&format!("populate ({size})"), || run.populate(&*store))? {
             return Ok(());
         }
         recorder.drain(&*store)?;
+        recorder.check(|| run.full_check(&*store))?;
         drop(store);
-        let is_cold = machine::drop_page_cache();
-        let store = engine.open(&dir, &options)?;
+
+        let is_cold = drop_page_cache();
+        let mut opened = None;
         recorder.row(&format!("iterate keys only, cold ({size})"), || {
-            if is_cold { run.iterate_keys(&*store) } else { Err(Failure::Unsupported(NOT_COLD.to_owned())) }
+            if !is_cold {
+                return Err(Failure::Unsupported(NOT_COLD.to_owned()));
+            }
+            let start = Instant::now();
+            let store = opened.insert(open(Use::Walk)?);
+            run.iterate_keys(&**store, start)
         })?;
-        recorder.row(&format!("random read ({size})"), || run.random_reads(&*store, time, reads, &dir))?;
-        recorder.row(&format!("iterate with values ({size})"), || run.iterate(&*store))?;
-        recorder.row(&format!("iterate keys only ({size})"), || run.iterate_keys(&*store))?;
-        recorder.check(|| run.full_check(&*store))
+        drop(opened);
+
+        let note = begins(drop_page_cache());
+        let store = open(Use::Random)?;
+        recorder.settle(&*store)?;
+        recorder.row(&format!("random read ({size})"), || {
+            Ok(Outcome { note: note.to_owned(), ..run.random_reads(&*store, time, reads, &dir)? })
+        })?;
+        drop(store);
+
+        let note = begins(drop_page_cache());
+        let store = open(Use::Walk)?;
+        recorder.settle(&*store)?;
+        recorder.row(&format!("iterate with values ({size})"), || {
+            Ok(Outcome { note: note.to_owned(), ..run.iterate(&*store)? })
+        })?;
+        recorder.row(&format!("iterate keys only ({size})"), || {
+            Ok(Outcome { note: note.to_owned(), ..run.iterate_keys(&*store, Instant::now())? })
+        })
     }
 }
 
 const NOT_COLD: &str = "the page cache could not be dropped (/proc/sys/vm/drop_caches takes a privilege)";
+const NOT_EMPTY: &str = "began with whatever the page cache held: it could not be dropped";
+
+/// What a row says of the page cache that it begins with.
+fn begins(is_cold: bool) -> &'static str {
+    if is_cold { "" } else { NOT_EMPTY }
+}
 
 struct Run {
     items: BadgerItems,
     keys: u64,
+    batch: u64,
     /// A bit for each number of the key range.
     exists: Vec<u64>,
     live: u64,
@@ -168,7 +238,7 @@ impl Run {
         let mut draws = self.items.draws();
         let mut written = 0;
         while written < self.keys {
-            let batch = BATCH.min(self.keys - written);
+            let batch = self.batch.min(self.keys - written);
             let numbers: Vec<u64> = (0..batch).map(|_| draws.below(self.keys)).collect();
             store.write(&mut |writer| {
                 numbers.iter().try_for_each(|k| writer.put(&self.items.key(*k), self.items.value(*k)))
@@ -242,9 +312,9 @@ impl Run {
         Ok(Outcome { seconds: Some(seconds), ops: Some(count), ..Outcome::default() })
     }
 
-    fn iterate_keys(&self, store: &dyn Store) -> Result<Outcome, Failure> {
+    /// The clock runs from `start`.
+    fn iterate_keys(&self, store: &dyn Store, start: Instant) -> Result<Outcome, Failure> {
         let mut sum = 0_u64;
-        let start = Instant::now();
         let count = store.reader()?.keys(&[], ITERATE_KEYS, &mut |key| {
             sum = sum.rotate_left(1).wrapping_add(probe(key));
         })?;
@@ -261,5 +331,76 @@ impl Run {
         let expected =
             all.fold(0_u64, |sum, k| sum.wrapping_add(checksum(&self.items.key(k), self.items.value(k))));
         full_scan(&mut *store.reader()?, self.live, expected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suites::rehearse::Rehearsed;
+    use esker_bench_api::results::Record;
+
+    const GROUP: usize = 2;
+
+    fn records(engine: &Rehearsed, is_cold: bool) -> Vec<Record> {
+        engine.records(&BadgerSuite, GROUP, |recorder| {
+            BadgerSuite.run_with(&|| is_cold, engine, Scale::Test, GROUP, recorder)
+        })
+    }
+
+    #[test]
+    fn ba1_ba2_each_part_opens_anew_and_opening_counts_to_the_cold_row_only() {
+        let engine = Rehearsed { opening: Duration::from_millis(500), ..Rehearsed::default() };
+        let records = records(&engine, true);
+        let in_cold = "iterate keys only, cold (128 B)";
+        assert_eq!(engine.opened_in(), ["", in_cold, in_cold, "random read (128 B)"]);
+        // How long the syncs of `populate` take, the machine decides.
+        for record in &records[1..] {
+            let is_cold = record.row == in_cold;
+            assert_eq!(record.value.unwrap() >= 0.5, is_cold, "{}: {:?}", record.row, record.value);
+            assert_eq!(record.note, "");
+        }
+    }
+
+    #[test]
+    fn where_the_page_cache_cannot_be_dropped_the_rows_say_so() {
+        let engine = Rehearsed::default();
+        let records = records(&engine, false);
+        let in_cold = "iterate keys only, cold (128 B)";
+        assert_eq!(engine.opened_in(), ["", in_cold, "random read (128 B)"]);
+        assert_eq!((records[0].error.as_deref(), records[0].note.as_str()), (None, ""));
+        assert!(records[1].error.as_ref().unwrap().contains(NOT_COLD));
+        for record in &records[2..] {
+            assert_eq!((record.error.as_deref(), record.note.as_str()), (None, NOT_EMPTY), "{}", record.row);
+        }
+    }
+
+    #[test]
+    fn a_lost_item_voids_what_wrote_it_and_the_walks_that_miss_it() {
+        let records = records(&Rehearsed { kept_puts: Some(0), ..Rehearsed::default() }, true);
+        let error = |row: usize| records[row].error.clone().unwrap();
+        assert!(error(0).starts_with("wrong answer: number of items in a full scan"));
+        for row in [1, 3, 4] {
+            assert!(error(row).starts_with("wrong answer: sum of the "), "{}", records[row].row);
+        }
+    }
+
+    #[test]
+    fn only_stores_for_random_reads_of_much_are_opened_for_them() {
+        for (keys, bytes, purpose, expected) in [
+            (1_000_000, 16 << 10, Use::Random, true),
+            (1_000_000, 16 << 10, Use::Walk, false),
+            (5_000, 16 << 10, Use::Random, false),
+        ] {
+            assert_eq!(options(keys, bytes, purpose).random_beyond_memory, expected, "{keys} of {bytes}");
+        }
+    }
+
+    #[test]
+    fn a_test_has_several_commits() {
+        let rows = BadgerSuite.rows(Scale::Test);
+        assert!(
+            rows.iter().filter(|row| row.name.starts_with("populate")).all(|row| row.commits.count() > 10)
+        );
     }
 }

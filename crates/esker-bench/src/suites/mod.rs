@@ -19,6 +19,8 @@ mod one_transaction;
 pub(crate) mod open;
 mod records;
 mod redb;
+#[cfg(test)]
+mod rehearse;
 mod sizes;
 mod storage_bench;
 mod verify;

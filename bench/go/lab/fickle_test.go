@@ -1,0 +1,163 @@
+package lab
+
+// Suites on an engine that notes when it is opened and can lose what is put: crates/esker-bench/src/suites/rehearse.rs in Go.
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fickle is a map in memory that notes after which row it was opened, takes its time for that, and may keep only so many puts of the first key.
+type fickle struct {
+	Memory
+	out     *bytes.Buffer
+	opening time.Duration
+	keeps   int // of the puts of the key that is put first; the others are lost
+	lacks   bool
+	opened  *[]string
+	first   *string
+	puts    *int
+}
+
+type fickleStore struct {
+	*memoryStore
+	engine fickle
+}
+
+type fickleWriter struct {
+	Writer
+	engine fickle
+}
+
+func newFickle() fickle {
+	return fickle{out: &bytes.Buffer{}, keeps: math.MaxInt, opened: &[]string{}, first: new(string), puts: new(int)}
+}
+
+func (e fickle) Cannot(feature Feature) string {
+	if e.lacks && feature == AsyncCommits {
+		return "has no such mode"
+	}
+	return ""
+}
+
+func (e fickle) Open(dir string, options OpenOptions) (Store, error) {
+	begun := ""
+	for line := range strings.Lines(e.out.String()) {
+		var message struct{ Begin string }
+		if json.Unmarshal([]byte(line), &message) == nil && message.Begin != "" {
+			begun = message.Begin
+		}
+	}
+	*e.opened = append(*e.opened, begun)
+	time.Sleep(e.opening)
+	store, err := e.Memory.Open(dir, options)
+	return fickleStore{store.(*memoryStore), e}, err
+}
+
+func (s fickleStore) Write(work func(Writer) error) error {
+	return s.memoryStore.Write(func(w Writer) error { return work(fickleWriter{w, s.engine}) })
+}
+
+func (w fickleWriter) Put(key, value []byte) error {
+	if *w.engine.first == "" {
+		*w.engine.first = string(key)
+	}
+	if *w.engine.first == string(key) {
+		if *w.engine.puts++; *w.engine.puts > w.engine.keeps {
+			return nil
+		}
+	}
+	return w.Writer.Put(key, value)
+}
+
+// records runs a group of a suite.
+func (e fickle) records(t *testing.T, suite Suite, group int) []record {
+	t.Helper()
+	if err := rehearse(suite, group, e, t.TempDir(), e.out); err != nil {
+		t.Fatal(err)
+	}
+	return recordsIn(e.out)
+}
+
+func pageCache(t *testing.T, canBeDropped bool) {
+	before := dropPageCache
+	dropPageCache = func() bool { return canBeDropped }
+	t.Cleanup(func() { dropPageCache = before })
+}
+
+const coldRow = "iterate keys only, cold (128 B)"
+
+func TestBadgerOpensAnewForEachPartAndOpeningCountsToTheColdRowOnly(t *testing.T) {
+	pageCache(t, true)
+	engine := newFickle()
+	engine.opening = 500 * time.Millisecond
+	for _, rec := range engine.records(t, badgerSuite{}, 2) {
+		if rec.Value == nil || (*rec.Value >= 0.5) != (rec.Row == coldRow) || rec.Note != "" {
+			t.Error(rec.Row, rec.Value, rec.Error, rec.Note)
+		}
+	}
+	if expected := []string{"", coldRow, coldRow, "random read (128 B)"}; !slices.Equal(*engine.opened, expected) {
+		t.Error(*engine.opened)
+	}
+}
+
+func TestBadgerSaysThatThePageCacheCannotBeDropped(t *testing.T) {
+	pageCache(t, false)
+	engine := newFickle()
+	for _, rec := range engine.records(t, badgerSuite{}, 2) {
+		switch {
+		case strings.HasPrefix(rec.Row, "populate"):
+			if rec.Error != "" || rec.Note != "" {
+				t.Error(rec.Row, rec.Error, rec.Note)
+			}
+		case rec.Row == coldRow:
+			if !strings.Contains(rec.Error, notCold) {
+				t.Error(rec.Row, rec.Error)
+			}
+		case rec.Error != "" || rec.Note != notEmpty:
+			t.Error(rec.Row, rec.Error, rec.Note)
+		}
+	}
+	if expected := []string{"", coldRow, "random read (128 B)"}; !slices.Equal(*engine.opened, expected) {
+		t.Error(*engine.opened)
+	}
+}
+
+func TestALostItemVoidsWhatWroteItAndTheWalksThatMissIt(t *testing.T) {
+	pageCache(t, true)
+	engine := newFickle()
+	engine.keeps = 0
+	for i, rec := range engine.records(t, badgerSuite{}, 2) {
+		expected := "wrong answer: sum of the "
+		if i == 0 {
+			expected = "wrong answer: number of items in a full scan"
+		}
+		if !strings.HasPrefix(rec.Error, expected) && !strings.HasPrefix(rec.Row, "random read") {
+			t.Error(rec.Row, rec.Error)
+		}
+	}
+}
+
+func TestALostUpdateVoidsTheUpdatesAndNotTheReadsBeforeThem(t *testing.T) {
+	engine := newFickle()
+	engine.keeps = 1
+	records := engine.records(t, sizesSuite{}, 0)
+	if records[0].Error != "" || !strings.HasPrefix(records[1].Error, "wrong answer: checksum of a full scan") {
+		t.Errorf("%+v", records)
+	}
+}
+
+func TestSizesWithoutAsyncCommitsHasTheReads(t *testing.T) {
+	engine := newFickle()
+	engine.lacks = true
+	for i, rec := range engine.records(t, sizesSuite{}, 0) {
+		if expected := []string{"", "not supported: has no such mode", "not supported: has no such mode"}[i]; rec.Error != expected {
+			t.Error(rec.Row, rec.Error)
+		}
+	}
+}

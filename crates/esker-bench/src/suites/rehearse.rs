@@ -1,0 +1,139 @@
+//! Runs a group of a suite at scale `test` within a test, on an engine that notes when it is opened and can lose what is put.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use esker_bench_api::engine::Work;
+use esker_bench_api::results::Record;
+use esker_bench_api::{
+    Durability, Engine, EngineOption, Failure, Feature, OpenOptions, Reader, Store, Writer,
+};
+
+use crate::engines;
+use crate::recorder::Recorder;
+use crate::recorder::tests::Sent;
+use crate::report::summary::tests::record;
+use crate::scale::Scale;
+use crate::suites::Suite;
+
+/// redb, which refuses to open what is open, and what a test asks for.
+#[derive(Default)]
+pub(super) struct Rehearsed {
+    /// Of the key that is put first, so many puts are kept; the others are lost.
+    pub(super) kept_puts: Option<u64>,
+    /// It says that it has no async commits.
+    pub(super) lacks_async: bool,
+    /// What opening takes beyond its own time.
+    pub(super) opening: Duration,
+    pub(super) sent: Sent,
+    pub(super) victim: Arc<Mutex<Victim>>,
+    pub(super) opened: Mutex<Vec<String>>,
+}
+
+/// The key that is put first, and how often it has been put.
+#[derive(Default)]
+pub(super) struct Victim {
+    key: Vec<u8>,
+    puts: u64,
+}
+
+impl Rehearsed {
+    /// Runs the rows of a group and gives their records.
+    pub(super) fn records(
+        &self,
+        suite: &dyn Suite,
+        group: usize,
+        run: impl FnOnce(&mut Recorder) -> Result<(), Failure>,
+    ) -> Vec<Record> {
+        let dir = tempfile::tempdir().unwrap();
+        let rows = suite.rows(Scale::Test).into_iter().filter(|row| row.group == group).collect();
+        let blank = Record { value: None, error: None, ..record(self.name(), "", 1, None) };
+        let out = Box::new(self.sent.clone());
+        // As under a tracer: whether this process is idle, the other tests decide.
+        let mut recorder = Recorder::new(rows, blank, dir.path(), out, true, Duration::ZERO);
+        run(&mut recorder).unwrap();
+        recorder.finish().unwrap();
+        self.sent.records()
+    }
+
+    /// For each opening, the row that was begun last.
+    pub(super) fn opened_in(&self) -> Vec<String> {
+        self.opened.lock().unwrap().clone()
+    }
+}
+
+impl Engine for Rehearsed {
+    fn name(&self) -> &'static str {
+        "rehearsed"
+    }
+
+    fn version(&self) -> String {
+        String::new()
+    }
+
+    fn options(&self) -> &'static [EngineOption] {
+        &[]
+    }
+
+    fn cannot(&self, feature: Feature) -> Option<&'static str> {
+        (self.lacks_async && feature == Feature::AsyncCommits).then_some("has no such mode")
+    }
+
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        self.opened.lock().unwrap().push(self.sent.begun().pop().unwrap_or_default());
+        thread::sleep(self.opening);
+        let inner = engines::find("redb").unwrap().open(dir, options)?;
+        Ok(Box::new(Losing { inner, kept_puts: self.kept_puts, victim: Arc::clone(&self.victim) }))
+    }
+}
+
+struct Losing {
+    inner: Box<dyn Store>,
+    kept_puts: Option<u64>,
+    victim: Arc<Mutex<Victim>>,
+}
+
+impl Store for Losing {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        self.inner.set_durability(durability)
+    }
+
+    fn write(&self, work: Work<'_>) -> Result<(), Failure> {
+        self.inner.write(&mut |inner| work(&mut LosingWriter { inner, store: self }))
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        self.inner.reader()
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        self.inner.compact()
+    }
+}
+
+struct LosingWriter<'a> {
+    inner: &'a mut dyn Writer,
+    store: &'a Losing,
+}
+
+impl Writer for LosingWriter<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        let mut victim = self.store.victim.lock().unwrap();
+        if victim.puts == 0 {
+            victim.key = key.to_vec();
+        }
+        if victim.key == key {
+            victim.puts += 1;
+            if self.store.kept_puts.is_some_and(|kept| victim.puts > kept) {
+                return Ok(());
+            }
+        }
+        self.inner.put(key, value)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.inner.remove(key)
+    }
+}
