@@ -1,5 +1,10 @@
 //! `check`, `repair` and `dump` on sound and on damaged databases.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests look at files from outside")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests look at files from outside"
+)]
 
 mod common;
 
@@ -125,6 +130,33 @@ fn a_repair_that_fails_leaves_no_directory() {
     esker.fails("repair db mine/empty");
     esker.fails("repair db mine/new");
     assert!(esker.path("mine/empty").exists() && !esker.path("mine/new").exists());
+}
+
+#[test]
+fn a_repair_that_did_not_finish_is_told_as_one() {
+    let esker = filled();
+    std::fs::create_dir(esker.path("new")).unwrap();
+    esker.write("new/REPAIRING", "");
+    let lock = std::fs::File::create(esker.path("new/LOCK")).unwrap();
+    lock.lock().unwrap();
+    let running = esker.fails("repair db new");
+    assert!(running.contains("the database in new is in use") && !running.contains("remove"), "{running}");
+    lock.unlock().unwrap();
+    for line in ["repair db new", "repair new newer", "-d new get a", "-d new put a 1", "-d new compact"] {
+        let said = esker.fails(line);
+        assert!(said.contains("a repair into new did not finish: remove the directory"), "{line}: {said}");
+    }
+    for line in ["-d new check", "-d new check --offline"] {
+        let check = esker.run(line.split(' '));
+        let once = check.text().matches("a repair into new did not finish").count() == 1;
+        assert!(check.code == 1 && once && check.text().contains("1 PROBLEMS"), "{line}: {check:?}");
+    }
+    assert!(esker.ok("dump new").contains("what=marker of a repair that has not finished"));
+    std::fs::remove_dir_all(esker.path("new")).unwrap();
+    assert!(esker.ok("repair db new").contains("nothing was lost"));
+    let held = std::fs::File::open(esker.path("db/LOCK")).unwrap();
+    held.lock().unwrap();
+    assert!(esker.fails("repair db newer").contains("the database in db is in use"));
 }
 
 #[test]

@@ -17,7 +17,10 @@ pub(super) fn run(args: &Args, repair: &Repair) -> Result<Answer> {
     let report = repaired.inspect_err(|_| remove_empty(&to_make)).map_err(|error| match error {
         // The target is what a full disk or a refusal is about.
         esker::Error::NotFound(path) => Failure::message(format!("no database in {}", path.display())),
-        esker::Error::Locked { .. } => Failure::Engine(repair.source.clone(), error),
+        esker::Error::Locked { ref path, .. } => {
+            let is_target = path.parent() == Some(&repair.target);
+            Failure::Engine(if is_target { &repair.target } else { &repair.source }.clone(), error)
+        }
         error => Failure::message(error.to_string()),
     })?;
     let printed = if args.json { output::print_json(&as_json(&report)) } else { print(repair, &report) };

@@ -72,7 +72,7 @@ pub(crate) struct Core {
     pub(crate) wal_pool: Arc<WalPool>,
     pub(crate) closed: AtomicBool,
     pub(crate) counters: Counters,
-    pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
+    pub(crate) lock: Mutex<Option<Arc<dyn FileLock>>>,
 }
 
 impl Core {

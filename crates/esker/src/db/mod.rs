@@ -25,6 +25,7 @@ mod repair;
 mod snapshot;
 mod stats;
 mod transaction;
+mod unfinished;
 mod unnamed;
 mod write;
 

@@ -12,6 +12,7 @@
 //!      that neither manifest nor log knows, or is of a newer format (UT1, UT2 of unnamed.rs).
 //! OP4. Every message about damage says what can be done about it.
 //! OP4. The name of a new database's directory is durable before anything in it is.
+//! OP5. A directory that a repair has not finished filling is refused (UF1 of unfinished.rs).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -26,10 +27,11 @@ use super::catalog::Catalog;
 use super::core::{Core, Handle};
 use super::options::{Background, Options};
 use super::stats::{Counters, add};
+use super::unfinished;
 use super::unnamed::refuse_needed;
 use crate::cache::{BudgetKind, MemoryBudget};
 use crate::manifest::edit::VersionEdit;
-use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, manifest_name, table_path};
+use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, manifest_name, table_path};
 use crate::manifest::log::ManifestLog;
 use crate::manifest::version::{Level, Version};
 use crate::memtable::{Applier, Memtable};
@@ -48,7 +50,15 @@ use crate::wal::{self, LogExtent, Recovered, Register, WalOptions, WalPool, WalW
 
 /// Opens or creates the database in `dir`.
 pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
-    open_dir(options, dir).map_err(with_remedy)
+    let lock = lock_dir(options.env(), &options, dir)?;
+    // OP5
+    unfinished::refuse(options.env(), dir)?;
+    open_locked(options, dir, lock)
+}
+
+/// The same in a directory that the caller has locked, also one that a repair fills.
+pub(super) fn open_locked(options: Options, dir: &Path, lock: Arc<dyn FileLock>) -> Result<Db> {
+    open_dir(options, dir, lock).map_err(with_remedy)
 }
 
 /// OP4. Whoever finds the damage knows what is wrong; what helps is mostly the same.
@@ -62,9 +72,8 @@ fn with_remedy(error: Error) -> Error {
     }
 }
 
-fn open_dir(options: Options, dir: &Path) -> Result<Db> {
+fn open_dir(options: Options, dir: &Path, lock: Arc<dyn FileLock>) -> Result<Db> {
     let env = options.env().clone();
-    let lock = lock_dir(&env, &options, dir)?;
     let state = read_manifest(&env, &options, dir)?;
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let version = open_tables(&env, dir, &state, &cache)?;
@@ -166,18 +175,23 @@ fn draw_database_id(env: &Env) -> u32 {
     (env.random.next_u64() as u32).max(1)
 }
 
-fn lock_dir(env: &Env, options: &Options, dir: &Path) -> Result<Box<dyn FileLock>> {
+fn lock_dir(env: &Env, options: &Options, dir: &Path) -> Result<Arc<dyn FileLock>> {
     let io = |e| Error::io("open", dir, e);
     let exists = |path: &Path| env.fs.exists(path).map_err(io);
     if !options.create_if_missing() && !exists(&dir.join(CURRENT))? {
-        // With data there is a database that has lost its CURRENT: `read_manifest` says so.
-        let has_data = exists(dir)? && list(env, dir)?.iter().any(|name| is_data(name));
+        // With data there is a database that has lost its CURRENT: `read_manifest` says so. Or one of which no more was made.
+        let has_data = exists(dir)? && list(env, dir)?.iter().any(|name| is_data(name) || name == REPAIRING);
         if !has_data {
             return Err(Error::NotFound(dir.to_path_buf()));
         }
     }
-    env.fs.create_dir_all(dir).map_err(io)?;
-    env.fs.lock(&dir.join(LOCK)).map_err(|e| match e {
+    create_and_lock(env, dir)
+}
+
+/// Makes the directory if it is missing, and keeps all others out of it.
+pub(super) fn create_and_lock(env: &Env, dir: &Path) -> Result<Arc<dyn FileLock>> {
+    env.fs.create_dir_all(dir).map_err(|e| Error::io("open", dir, e))?;
+    env.fs.lock(&dir.join(LOCK)).map(Arc::from).map_err(|e| match e {
         LockError::Held { path, pid } => Error::Locked { path, pid },
         LockError::Io(e) => Error::io("lock", dir.join(LOCK), e),
     })

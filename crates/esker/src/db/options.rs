@@ -160,7 +160,7 @@ impl Builder {
     /// Opens the database in a directory.
     ///
     /// # Errors
-    /// [`Error::Locked`] if it is open elsewhere, [`Error::NotFound`], [`Error::Corrupt`] and
+    /// [`Error::Locked`] if it is open elsewhere, [`Error::NotFound`], [`Error::UnfinishedRepair`], [`Error::Corrupt`] and
     /// [`Error::UnsupportedVersion`] with the file, [`Error::Invalid`] for options that make no sense.
     pub fn open(self, path: impl AsRef<Path>) -> Result<crate::Db> {
         let options = self.derive()?;

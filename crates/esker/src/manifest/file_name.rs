@@ -1,7 +1,7 @@
 //! The names of the files in a database directory.
 //!
 //! ```text
-//!   LOCK  CURRENT  OPTIONS  MANIFEST-000001  000002.wal  000003.sst
+//!   LOCK  CURRENT  OPTIONS  MANIFEST-000001  000002.wal  000003.sst  REPAIRING
 //! ```
 //!
 //! N1. A name that this module does not know is never touched.
@@ -20,6 +20,8 @@ pub const CURRENT_TMP: &str = "CURRENT.tmp";
 pub const OPTIONS: &str = "OPTIONS";
 /// The next `OPTIONS`, before it is renamed into place.
 pub const OPTIONS_TMP: &str = "OPTIONS.tmp";
+/// Says that a repair has not finished filling the directory.
+pub const REPAIRING: &str = "REPAIRING";
 
 /// No file is ever given a larger number: there is always one behind it.
 const FILE_ID_MAX: u64 = u64::MAX / 2;

@@ -56,6 +56,9 @@ pub enum Error {
     /// The directory holds no database and creating one was not allowed.
     #[error("no database in {}: create one with `create_if_missing`, or check the path", .0.display())]
     NotFound(PathBuf),
+    /// A repair into the directory was killed, or still runs: what is there is no whole database.
+    #[error("a repair into {} did not finish: remove the directory and repair again", .0.display())]
+    UnfinishedRepair(PathBuf),
     /// Another process, or another handle in this one, has the database open.
     #[error("database {} is in use by {}: close it there, or wait", .path.display(), .pid.map_or("another process".to_owned(), |p| format!("process {p}")))]
     Locked {
@@ -139,6 +142,7 @@ impl Error {
                 Error::UnsupportedVersion { what, path: path(p), found: *found, supported: *supported }
             }
             Error::NotFound(p) => Error::NotFound(path(p)),
+            Error::UnfinishedRepair(p) => Error::UnfinishedRepair(path(p)),
             Error::Locked { path: p, pid } => Error::Locked { path: path(p), pid: *pid },
             Error::Conflict => Error::Conflict,
             Error::Poisoned(first) => Error::Poisoned(first.clone()),

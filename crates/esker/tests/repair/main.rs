@@ -6,6 +6,7 @@
 //!   judge.rs       repairs and judges            any_file.rs   every file damaged in every way
 //!   manifest.rs, log.rs, tables.rs               what damage of each costs
 //!   outcome.rs     where the new database stands
+//!   unfinished.rs  what is left of a repair that is stopped
 //! ```
 //!
 //! Q1. A repair never panics, and what it makes is a sound database, or it makes nothing and says why.
@@ -29,3 +30,4 @@ mod log;
 mod manifest;
 mod outcome;
 mod tables;
+mod unfinished;

@@ -6,6 +6,7 @@
 //!
 //! OF1. Files are only read. All damage is found, not only the first.
 //! OF2. A file for which opening refuses is never said to be one that opening removes.
+//! OF3. Of what a repair has not finished (UF1 of unfinished.rs) that is all there is to say.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +18,7 @@ use crate::cache::MemoryBudget;
 use crate::db::open::{first_number, is_data, look_into};
 use crate::db::options::{Builder, Options};
 use crate::db::repair::lock_to_read;
-use crate::db::unnamed;
+use crate::db::{unfinished, unnamed};
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::{CURRENT, FileKind, is_too_far, manifest_name, parse, table_path};
 use crate::manifest::log::read_current;
@@ -50,7 +51,11 @@ impl Builder {
         let env = options.env().clone();
         let _lock = lock_to_read(&env, dir)?;
         let mut report = CheckReport::default();
-        check(&env, dir, &options, &mut report)?;
+        match unfinished::refuse(&env, dir) {
+            // OF3
+            Err(error @ Error::UnfinishedRepair(_)) => report.problem(error),
+            looked => looked.and_then(|()| check(&env, dir, &options, &mut report))?,
+        }
         Ok(report)
     }
 }

@@ -18,7 +18,9 @@ use std::path::Path;
 
 use esker_env::{Env, OpenOptions, read_range};
 
-use crate::manifest::file_name::{CURRENT, CURRENT_TMP, FileKind, LOCK, OPTIONS, OPTIONS_TMP, parse};
+use crate::manifest::file_name::{
+    CURRENT, CURRENT_TMP, FileKind, LOCK, OPTIONS, OPTIONS_TMP, REPAIRING, parse,
+};
 use crate::types::{Error, Result};
 use crate::wal::file_name::parse_segment;
 
@@ -238,6 +240,7 @@ fn recognise(path: &Path, start: &[u8], end: &[u8]) -> What {
         (CURRENT | CURRENT_TMP, _) => return What::Text("current"),
         (OPTIONS | OPTIONS_TMP, _) => return What::Text("options"),
         (LOCK, _) => return What::Text("lock"),
+        (REPAIRING, _) => return What::Text("marker of a repair that has not finished"),
         (_, FileKind::Manifest(_)) => return What::Manifest,
         (_, FileKind::Table(_)) => return What::Table,
         _ => {}

@@ -14,7 +14,7 @@ use crate::types::{Error, Result};
 /// Longer texts are cut: none of ours is.
 const TEXT_BYTES_MAX: u64 = 64 << 10;
 
-/// `CURRENT`, `OPTIONS`, `LOCK`: their lines, then whether those that have a checksum are whole.
+/// `CURRENT`, `OPTIONS`, `LOCK`, `REPAIRING`: their lines, then whether those that have a checksum are whole.
 pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
     let file = out.env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
     let len = file.len().map_err(|e| Error::io("measure", path, e))?.min(TEXT_BYTES_MAX);

@@ -14,7 +14,8 @@
 //! RP3. Whatever of the source is not in the target although it may have counted is in the report: file, offset, and
 //!      keys where they are known. What is absent from the report is in the target.
 //! RP4. The target is a sound database: it is opened anew and checked before this returns. If that cannot be reached,
-//!      no file is left of it. It lies outside of the source (TD1).
+//!      no file is left of it, or, where its files cannot be removed or the process is killed, a directory that is refused (TD4).
+//!      It lies outside of the source (TD1), and is locked all the time (TD3).
 //! RP5. Memory does not grow with the database: a block for each table that overlaps at one key, one log segment, one
 //!      commit.
 
@@ -31,17 +32,17 @@ use esker_env::{Env, FileLock, LockError};
 
 pub use self::report::{Loss, LostKeys, RepairReport, RepairedKeyspace};
 
-use self::sources::Sources;
-use self::tables::Survey;
 use self::target::Target;
 use self::target_dir::TargetDir;
 use super::options::Builder;
+use super::unfinished;
 use crate::manifest::file_name::LOCK;
 use crate::types::{Error, Result};
 
 /// Salvages what can be read of the damaged database in `source` into a new one in `target`, which must be missing or
 /// empty, and not lie in the source. The source is not changed in any way. The report tells exactly what was lost. If
-/// this fails, no file is left in the target; a directory that was made for it may be.
+/// this fails, what it has made in the target is removed, but for a directory that was made for it. If that fails, too, or the
+/// process is killed, the target is refused ([`Error::UnfinishedRepair`]) until somebody removes it.
 ///
 /// ```no_run
 /// # fn main() -> esker::Result<()> {
@@ -54,7 +55,8 @@ use crate::types::{Error, Result};
 /// ```
 ///
 /// # Errors
-/// [`Error::Locked`] if the source is open elsewhere, [`Error::NotFound`] if there is nothing of a database in it,
+/// [`Error::Locked`] if the source or the target is open elsewhere, with the path of its lock, [`Error::NotFound`] if there is nothing
+/// of a database in the source, [`Error::UnfinishedRepair`] if one of the two is what a repair has left that was killed,
 /// [`Error::Invalid`] if the target is not empty or lies in the source, [`Error::UnsupportedVersion`] if the source was
 /// written by a newer version, and errors of writing the target.
 pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<RepairReport> {
@@ -67,46 +69,48 @@ impl Builder {
     /// # Errors
     /// See [`repair`](crate::repair).
     pub fn repair(self, source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<RepairReport> {
-        self.repair_beside(source.as_ref(), target.as_ref(), || {})
+        self.repair_beside(source.as_ref(), target.as_ref(), |_| {})
     }
 
-    /// Repairs; `others` do what they do at the worst moment.
-    fn repair_beside(self, source: &Path, target: &Path, others: impl FnOnce()) -> Result<RepairReport> {
+    /// Repairs; `others` do what they do at the worst moments.
+    fn repair_beside(
+        self,
+        source: &Path,
+        target: &Path,
+        mut others: impl FnMut(Moment),
+    ) -> Result<RepairReport> {
         let env = self.environment().clone();
         let _lock = lock_to_read(&env, source)?;
+        unfinished::refuse(&env, source)?;
         let mut report = RepairReport::default();
         let sources = sources::find(&env, source, &mut report)?;
-        TargetDir::choose(&env, source, target)?;
+        TargetDir::check(&env, source, target)?;
         let survey = tables::survey(&env, &sources, &mut report)?;
         // That took its time: who has made something there meanwhile keeps it (TD3).
-        let dir = TargetDir::choose(&env, source, target)?;
-        others();
-        let out = Target::create(&self, target).inspect_err(|error| {
-            if matches!(error, Error::Io { .. } | Error::NoSpace { .. }) {
-                dir.clear(&env);
-            }
-        })?;
-        fill(&env, source, &sources, survey, out, &mut report).inspect_err(|error| {
-            // Between closing and the last look somebody may have opened it.
-            if !matches!(error, Error::Locked { .. }) {
-                dir.clear(&env);
-            }
-        })?;
+        TargetDir::check(&env, source, target)?;
+        others(Moment::Checked);
+        let dir = TargetDir::claim(&env, target)?;
+        let fill = || {
+            let mut out = Target::create(&self, &dir)?;
+            tables::salvage(&env, survey, &mut out, &mut report)?;
+            log::salvage(&env, source, &sources, &mut out, &mut report)?;
+            let closed = out.finish(&mut report)?;
+            others(Moment::Closed);
+            closed.check(&mut report)?;
+            dir.finish(&env)
+        };
+        fill().inspect_err(|_| dir.clear(&env))?;
         Ok(report)
     }
 }
 
-fn fill(
-    env: &Env,
-    source: &Path,
-    sources: &Sources,
-    survey: Survey<'_>,
-    mut out: Target,
-    report: &mut RepairReport,
-) -> Result<()> {
-    tables::salvage(env, survey, &mut out, report)?;
-    log::salvage(env, source, sources, &mut out, report)?;
-    out.finish(report)
+/// When others might come between.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// The target was found good, and is not locked yet.
+    Checked,
+    /// The target was filled and closed, and is to be looked at once more.
+    Closed,
 }
 
 /// Keeps writers out of a database without changing anything; there may be no lock file to hold.
@@ -124,7 +128,7 @@ pub(super) fn lock_to_read(env: &Env, dir: &Path) -> Result<Option<Box<dyn FileL
 mod tests {
     use std::sync::Arc;
 
-    use esker_env::MemFs;
+    use esker_env::{FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions};
 
     use super::*;
     use crate::Db;
@@ -136,7 +140,10 @@ mod tests {
         builder().open("db").unwrap().default_keyspace().put("a", "1").unwrap();
         for (target, closes) in [("open", false), ("closed", true)] {
             let mut db = None;
-            let refused = builder().repair_beside(Path::new("db"), Path::new(target), || {
+            let refused = builder().repair_beside(Path::new("db"), Path::new(target), |moment| {
+                if moment != Moment::Checked {
+                    return;
+                }
                 let made = builder().open(target).unwrap();
                 made.default_keyspace().put("acknowledged", "1").unwrap();
                 db = (!closes).then_some(made);
@@ -146,5 +153,48 @@ mod tests {
             let db = builder().create_if_missing(false).open(target).unwrap();
             assert!(db.default_keyspace().contains("acknowledged").unwrap(), "TD3");
         }
+    }
+
+    #[test]
+    fn td3_nobody_gets_between_closing_the_target_and_the_last_look() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let builder = || Db::builder().background(false).env(env.clone());
+        builder().open("db").unwrap().default_keyspace().put("a", "1").unwrap();
+        let mut tried = Vec::new();
+        let repaired = builder().repair_beside(Path::new("db"), Path::new("new"), |moment| {
+            if moment == Moment::Closed {
+                tried.push(builder().open("new").map(drop));
+                tried.push(builder().repair("db", "new").map(drop));
+                tried.push(builder().repair("new", "newer").map(drop));
+                tried.push(builder().check_offline("new").map(drop));
+            }
+        });
+        assert_eq!(repaired.unwrap().live_keys(), 1, "the report is not lost");
+        assert_eq!(tried.len(), 4);
+        assert!(tried.iter().all(|tried| matches!(tried, Err(Error::Locked { .. }))), "TD3: {tried:?}");
+        builder().open("new").unwrap();
+    }
+
+    #[test]
+    fn td3_a_repair_that_fails_leaves_what_is_not_its_own() {
+        let fs = MemFs::new();
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let env = Env::simulated(Arc::new(faults.clone()), 1);
+        let builder = || Db::builder().background(false).env(env.clone());
+        builder().open("db").unwrap().default_keyspace().put("a", "1").unwrap();
+        let foreign = ["backup.tar", "7.sst", "notes.tmp", "wal-spare-x.tmp"];
+        let failed = builder().repair_beside(Path::new("db"), Path::new("new"), |moment| {
+            if moment == Moment::Closed {
+                for name in foreign {
+                    fs.open(&Path::new("new").join(name), OpenOptions::create()).unwrap();
+                }
+                let no_space = FaultRule::new(&[OpKind::Write], FaultAction::NoSpace);
+                faults.add(no_space.on_path("new/").forever());
+            }
+        });
+        assert!(matches!(failed, Err(Error::NoSpace { .. })), "{failed:?}");
+        let mut left = fs.list_dir(Path::new("new")).unwrap();
+        left.sort();
+        assert_eq!(left, ["7.sst", "backup.tar", "notes.tmp", "wal-spare-x.tmp"], "TD3, RP4");
     }
 }

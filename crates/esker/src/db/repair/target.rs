@@ -1,19 +1,24 @@
 //! The new database that a repair fills.
 //!
 //! ```text
-//!   put, apply --encoded keys as they were--> commits --finish--> catalog made whole --> closed, opened, checked
+//!   put, apply --encoded keys as they were--> commits --finish--> catalog made whole --> closed --check--> opened, checked
 //! ```
 //!
 //! TG1. Keys keep their keyspace ids; the catalog is data like any other until `finish` makes it whole: every
 //!      keyspace that holds keys has one name, and no id is given twice.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use esker_env::FileLock;
 
 use super::super::Db;
 use super::super::catalog;
+use super::super::open::open_locked;
 use super::super::options::Builder;
 use super::report::{LostKeys, RepairReport, RepairedKeyspace};
+use super::target_dir::TargetDir;
 use crate::KEY_BYTES_MAX;
 use crate::encoding::bytes::ByteReader;
 use crate::txn::commit::Durability;
@@ -29,6 +34,7 @@ const BATCH_BYTES: usize = 1 << 20;
 pub(super) struct Target {
     options: Builder,
     dir: PathBuf,
+    lock: Arc<dyn FileLock>,
     db: Db,
     batch: WriteSet,
     /// The entries of keyspace 0 so far.
@@ -38,11 +44,13 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn create(options: &Builder, dir: &Path) -> Result<Target> {
-        let db = options.clone().create_if_missing(true).error_if_exists(true).open(dir)?;
+    pub(super) fn create(options: &Builder, dir: &TargetDir) -> Result<Target> {
+        let options = options.clone().create_if_missing(true).error_if_exists(false);
+        let db = open_locked(options.clone().derive()?, &dir.path, dir.lock.clone())?;
         Ok(Target {
-            options: options.clone(),
-            dir: dir.to_path_buf(),
+            options,
+            dir: dir.path.clone(),
+            lock: dir.lock.clone(),
             db,
             batch: WriteSet::new(),
             catalog: BTreeMap::new(),
@@ -109,23 +117,14 @@ impl Target {
         self.db.handle.core.commit_encoded(set, Durability::None)
     }
 
-    /// Makes the catalog whole, then closes the database, opens it again and checks it.
-    pub(super) fn finish(mut self, report: &mut RepairReport) -> Result<()> {
+    /// Makes the catalog whole, then closes the database.
+    pub(super) fn finish(mut self, report: &mut RepairReport) -> Result<ClosedTarget> {
         self.commit_batch()?;
         let (names, writes) = self.whole_catalog(report);
         self.commit(writes)?;
         self.db.flush()?;
         self.db.close()?;
-        let db = self.options.create_if_missing(false).error_if_exists(false).open(&self.dir)?;
-        let check = db.check()?;
-        if let Some(problem) = check.problems.first() {
-            return Err(Error::Invalid(format!("the new database is not sound, which is a bug: {problem}")));
-        }
-        for (name, id) in names {
-            let keys = db.open_keyspace(&name)?.len()?;
-            report.keyspaces.push(RepairedKeyspace { id, name, keys });
-        }
-        db.close()
+        Ok(ClosedTarget { options: self.options, dir: self.dir, lock: self.lock, names })
     }
 
     /// The catalog as it is to be (TG1), and the writes that make it so and remove keyspaces that were dropped.
@@ -182,5 +181,29 @@ impl Target {
         set.put(&encode_key(KeyspaceId::CATALOG, catalog::NEXT_ID_KEY), &catalog::varint(next_id));
         names.insert(catalog::DEFAULT_NAME.to_owned(), KeyspaceId::DEFAULT);
         (names, set)
+    }
+}
+
+/// The database, whole and closed. Its directory is still locked.
+pub(super) struct ClosedTarget {
+    options: Builder,
+    dir: PathBuf,
+    lock: Arc<dyn FileLock>,
+    names: BTreeMap<String, KeyspaceId>,
+}
+
+impl ClosedTarget {
+    /// Opens the database again, checks it, and tells what keyspaces it has.
+    pub(super) fn check(self, report: &mut RepairReport) -> Result<()> {
+        let db = open_locked(self.options.derive()?, &self.dir, self.lock)?;
+        let check = db.check()?;
+        if let Some(problem) = check.problems.first() {
+            return Err(Error::Invalid(format!("the new database is not sound, which is a bug: {problem}")));
+        }
+        for (name, id) in self.names {
+            let keys = db.open_keyspace(&name)?.len()?;
+            report.keyspaces.push(RepairedKeyspace { id, name, keys });
+        }
+        db.close()
     }
 }

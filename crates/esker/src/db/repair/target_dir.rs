@@ -2,30 +2,43 @@
 //!
 //! ```text
 //!   target --what is missing of it cut off--> a directory that is there --"..", ".."--> is one of them the source?
+//!   claim: LOCK --> still empty? --> marker --> the new database --finish--> marker removed
+//!                                                     `-----------clear--> its files, then marker, then LOCK removed
 //! ```
 //!
 //! TD1. It does not lie in the source, whatever links and `..` are on the way: what is made there would be a change of
 //!      the source (RP1). Nothing is created before that is known.
 //! TD2. Directories are told by what is in them, since their paths do not tell: one that has every name that the source
 //!      has is taken for the source. So a target in a copy of the source is refused, too.
-//! TD3. A database that others have made there since it was looked into is left alone. Not so one that is made while a failed repair takes its
-//!      files away again, when the lock is nobody's.
+//! TD3. What others have made there is left alone: it is locked from before the first file of ours until the last one is made or
+//!      removed, and of a repair that fails only names that the engine gives are removed.
+//! TD4. From before the first file of the new database until the last one is durable, or removed durably, the marker is there
+//!      (UF1 of unfinished.rs). If they cannot be removed it stays; if it cannot be put back in front of a whole database, that stays.
 
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
-use esker_env::Env;
+use esker_env::{Env, FileLock};
 
+use super::lock_to_read;
+use crate::db::open::create_and_lock;
+use crate::db::unfinished;
+use crate::manifest::file_name::{CURRENT, FileKind, LOCK, OPTIONS, REPAIRING, parse};
 use crate::types::{Error, Result};
+use crate::wal;
 
 /// So many directories above the target are looked at. Above the root `..` leads nowhere.
 const DEPTH_MAX: usize = 1000;
 
-/// The directory that a repair fills.
-pub(super) struct TargetDir(PathBuf);
+/// The directory that a repair fills. Locked for as long as this is there.
+pub(super) struct TargetDir {
+    pub(super) path: PathBuf,
+    pub(super) lock: Arc<dyn FileLock>,
+}
 
 impl TargetDir {
     /// Refuses a target that is not empty or lies in the source. Changes nothing.
-    pub(super) fn choose(env: &Env, source: &Path, target: &Path) -> Result<TargetDir> {
+    pub(super) fn check(env: &Env, source: &Path, target: &Path) -> Result<()> {
         let io = |e| Error::io("look into", target, e);
         if lies_in(env, source, target)? {
             let text = format!(
@@ -35,20 +48,65 @@ impl TargetDir {
             );
             return Err(Error::Invalid(text));
         }
-        if env.fs.exists(target).map_err(io)? && !env.fs.list_dir(target).map_err(io)?.is_empty() {
-            let text = format!("{} is not empty: give a new directory to repair into", target.display());
-            return Err(Error::Invalid(text));
+        if let Err(error) = unfinished::refuse(env, target) {
+            // One that still runs is not to be removed.
+            lock_to_read(env, target)?;
+            return Err(error);
         }
-        Ok(TargetDir(target.to_path_buf()))
+        if env.fs.exists(target).map_err(io)? && !env.fs.list_dir(target).map_err(io)?.is_empty() {
+            return Err(not_empty(target));
+        }
+        Ok(())
     }
 
-    /// Removes what an unfinished repair has made (RP4). The directory was empty, so all in it is ours.
+    /// Makes and locks a target that was found good, unless others have been there since (TD3), and marks it (TD4).
+    pub(super) fn claim(env: &Env, target: &Path) -> Result<TargetDir> {
+        let lock = create_and_lock(env, target)?;
+        let names = env.fs.list_dir(target).map_err(|e| Error::io("look into", target, e))?;
+        if names.iter().any(|name| name != LOCK) {
+            return Err(not_empty(target));
+        }
+        let dir = TargetDir { path: target.to_path_buf(), lock };
+        unfinished::place(env, target).inspect_err(|_| dir.clear(env))?;
+        Ok(dir)
+    }
+
+    /// The database is whole, closed, and durable (TD4).
+    pub(super) fn finish(&self, env: &Env) -> Result<()> {
+        unfinished::remove(env, &self.path)
+    }
+
+    /// Removes what an unfinished repair has made (RP4). The directory was empty, so what has our names is ours (TD3). Errors are
+    /// passed by: the one that matters is the one that ended the repair.
     pub(super) fn clear(&self, env: &Env) {
-        for name in env.fs.list_dir(&self.0).unwrap_or_default() {
-            // The error that matters is the one that ended the repair.
-            let _ = env.fs.remove_file(&self.0.join(name));
+        let Ok(names) = env.fs.list_dir(&self.path) else { return };
+        let of_database = || names.iter().filter(|name| is_of_database(name));
+        let is_whole = of_database().next().is_some() && !names.iter().any(|name| name == REPAIRING);
+        // TD4. The marker is gone, though perhaps not for good: it has to be back before the first file goes.
+        if is_whole && unfinished::place(env, &self.path).is_err() {
+            return;
+        }
+        let is_gone = |name: &str| match env.fs.remove_file(&self.path.join(name)) {
+            Err(e) => e.kind() == std::io::ErrorKind::NotFound,
+            Ok(()) => true,
+        };
+        let (made, gone) = (of_database().count(), of_database().filter(|name| is_gone(name)).count());
+        // TD4
+        if made == gone && (made == 0 || env.fs.sync_dir(&self.path).is_ok()) && is_gone(REPAIRING) {
+            is_gone(LOCK);
         }
     }
+}
+
+fn not_empty(target: &Path) -> Error {
+    Error::Invalid(format!("{} is not empty: give a new directory to repair into", target.display()))
+}
+
+/// Whether a database has files of this name, apart from its lock.
+fn is_of_database(name: &str) -> bool {
+    let of_log = wal::file_name::parse_segment(name).or(wal::file_name::parse_prepared(name)).is_some();
+    let is_fixed = name == CURRENT || name == OPTIONS;
+    is_fixed || of_log || wal::file_name::is_spare(name) || parse(name) != FileKind::Other
 }
 
 /// Whether the target is the source or lies in it (TD1).

@@ -1,0 +1,49 @@
+//! The marker in a directory that a repair fills: as long as it is there, what else is there is a part of a database at best.
+//!
+//! ```text
+//!   repair --place--> REPAIRING, durable --> new database, filled, checked, closed --remove--> a database like any other
+//!                          `-- kill, power loss --> refused by opening, `check_offline` and `repair`
+//! ```
+//!
+//! UF1. The marker's name is durable before anything of the database is made, and goes, durably, after all of it is durable. So
+//!      whatever a kill or a power loss leaves of a repair is refused.
+//! UF2. The name alone counts. The text is for people.
+
+use std::path::Path;
+
+use esker_env::{Env, OpenOptions};
+
+use crate::manifest::file_name::REPAIRING;
+use crate::types::{Error, Result};
+
+/// What the marker says to who looks into the directory.
+const TEXT: &[u8] = b"A repair into this directory runs or has not finished. If none runs remove the directory and repair again.\n";
+
+/// Refuses a directory that a repair has not finished filling (UF1).
+pub(super) fn refuse(env: &Env, dir: &Path) -> Result<()> {
+    let path = dir.join(REPAIRING);
+    match env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
+        true => Err(Error::UnfinishedRepair(dir.to_path_buf())),
+        false => Ok(()),
+    }
+}
+
+/// Makes the marker, durably.
+pub(super) fn place(env: &Env, dir: &Path) -> Result<()> {
+    let path = dir.join(REPAIRING);
+    let file = env.fs.open(&path, OpenOptions::create()).map_err(|e| Error::io("create", &path, e))?;
+    file.write_all_at(TEXT, 0).map_err(|e| Error::io("write", &path, e))?;
+    file.sync_data().map_err(|e| Error::io("sync", &path, e))?;
+    sync_dir(env, dir)
+}
+
+/// Removes the marker, durably: the database is whole.
+pub(super) fn remove(env: &Env, dir: &Path) -> Result<()> {
+    let path = dir.join(REPAIRING);
+    env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
+    sync_dir(env, dir)
+}
+
+fn sync_dir(env: &Env, dir: &Path) -> Result<()> {
+    env.fs.sync_dir(dir).map_err(|e| Error::io("sync directory", dir, e))
+}
