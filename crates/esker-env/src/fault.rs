@@ -101,6 +101,9 @@ impl OpKind {
 pub enum FaultAction {
     /// The call fails with this kind of error and has no effect.
     Fail(io::ErrorKind),
+    /// The call is made and takes effect, and fails all the same with this kind of error, as when an answer is lost. A call that changes
+    /// nothing just fails.
+    DoneThenFail(io::ErrorKind),
     /// The write stores its first `keep` bytes (whole blocks of a direct file) and then fails. Other calls fail.
     ShortWrite {
         /// Bytes that are written.
@@ -278,6 +281,7 @@ impl FaultFs {
 
 /// A fault that leaves something for the caller to do.
 enum Partial {
+    DoneThenFail(io::ErrorKind),
     LostSync,
     ShortWrite { keep: usize },
     CorruptRead { xor: u8, at: usize },
@@ -346,7 +350,12 @@ impl Shared {
                 SystemClock::new().sleep(pause);
                 Ok(None)
             }
-            Some(FaultAction::Fail(error)) => Err(fault(error, "injected", kind, paths)),
+            Some(FaultAction::DoneThenFail(error)) if OpKind::CHANGES.contains(&kind) => {
+                Ok(Some(Partial::DoneThenFail(error)))
+            }
+            Some(FaultAction::Fail(error) | FaultAction::DoneThenFail(error)) => {
+                Err(fault(error, "injected", kind, paths))
+            }
             Some(FaultAction::NoSpace) => Err(fault(io::ErrorKind::StorageFull, "injected", kind, paths)),
             Some(FaultAction::LostSync) if kind == OpKind::SyncData => Ok(Some(Partial::LostSync)),
             Some(FaultAction::LostSync) => Err(fault(io::ErrorKind::Other, "injected", kind, paths)),
@@ -363,6 +372,14 @@ impl Shared {
     }
 }
 
+/// What comes back of a call that was made.
+fn answer<T>(done: T, partial: Option<Partial>, kind: OpKind, paths: &[&Path]) -> io::Result<T> {
+    match partial {
+        Some(Partial::DoneThenFail(error)) => Err(fault(error, "injected late", kind, paths)),
+        _ => Ok(done),
+    }
+}
+
 fn fault(error: io::ErrorKind, what: &str, kind: OpKind, paths: &[&Path]) -> io::Error {
     let path = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
     io::Error::new(error, format!("{what} fault ({error}): {kind:?} {path}"))
@@ -371,8 +388,10 @@ fn fault(error: io::ErrorKind, what: &str, kind: OpKind, paths: &[&Path]) -> io:
 impl Fs for FaultFs {
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
         let create = options.create || options.create_new;
-        self.0.check(if create { OpKind::Create } else { OpKind::Open }, &[path])?;
+        let kind = if create { OpKind::Create } else { OpKind::Open };
+        let partial = self.0.check(kind, &[path])?;
         let inner = self.0.inner.open(path, options)?;
+        let inner = answer(inner, partial, kind, &[path])?;
         let path = Arc::new(Mutex::new(path.to_owned()));
         let mut open = self.0.open.lock();
         open.retain(|path| path.strong_count() > 0);
@@ -381,8 +400,9 @@ impl Fs for FaultFs {
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.0.check(OpKind::CreateDir, &[path])?;
-        self.0.inner.create_dir_all(path)
+        let partial = self.0.check(OpKind::CreateDir, &[path])?;
+        self.0.inner.create_dir_all(path)?;
+        answer((), partial, OpKind::CreateDir, &[path])
     }
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {
@@ -391,7 +411,7 @@ impl Fs for FaultFs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.check(OpKind::Rename, &[from, to])?;
+        let partial = self.0.check(OpKind::Rename, &[from, to])?;
         self.0.inner.rename(from, to)?;
         for path in self.0.open.lock().iter().filter_map(Weak::upgrade) {
             let mut path = path.lock();
@@ -399,17 +419,19 @@ impl Fs for FaultFs {
                 *path = to.to_owned();
             }
         }
-        Ok(())
+        answer((), partial, OpKind::Rename, &[from, to])
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.0.check(OpKind::Remove, &[path])?;
-        self.0.inner.remove_file(path)
+        let partial = self.0.check(OpKind::Remove, &[path])?;
+        self.0.inner.remove_file(path)?;
+        answer((), partial, OpKind::Remove, &[path])
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.0.check(OpKind::SyncDir, &[path])?;
-        self.0.inner.sync_dir(path)
+        let partial = self.0.check(OpKind::SyncDir, &[path])?;
+        self.0.inner.sync_dir(path)?;
+        answer((), partial, OpKind::SyncDir, &[path])
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -459,6 +481,10 @@ impl FaultFile {
         self.shared.check_bytes(kind, &[&self.name()], &(at..at.saturating_add(len as u64)))
     }
 
+    fn answer(&self, partial: Option<Partial>, kind: OpKind) -> io::Result<()> {
+        answer((), partial, kind, &[&self.name()])
+    }
+
     fn fault(&self, what: &str, kind: OpKind) -> io::Error {
         fault(io::ErrorKind::Other, what, kind, &[&self.name()])
     }
@@ -478,8 +504,10 @@ impl File for FaultFile {
     }
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let Some(Partial::ShortWrite { keep }) = self.check_at(OpKind::Write, offset, buf.len())? else {
-            return self.inner.write_all_at(buf, offset);
+        let partial = self.check_at(OpKind::Write, offset, buf.len())?;
+        let Some(Partial::ShortWrite { keep }) = partial else {
+            self.inner.write_all_at(buf, offset)?;
+            return self.answer(partial, OpKind::Write);
         };
         let unit = if self.is_direct() { AlignedBuf::ALIGN } else { 1 };
         self.inner.write_all_at(&buf[..keep.min(buf.len()) / unit * unit], offset)?;
@@ -487,11 +515,13 @@ impl File for FaultFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        if let Some(Partial::LostSync) = self.check(OpKind::SyncData)? {
+        let partial = self.check(OpKind::SyncData)?;
+        if let Some(Partial::LostSync) = partial {
             self.inner.forget_unsynced();
             return Err(self.fault("injected lost-sync", OpKind::SyncData));
         }
-        self.inner.sync_data()
+        self.inner.sync_data()?;
+        self.answer(partial, OpKind::SyncData)
     }
 
     fn forget_unsynced(&self) {
@@ -509,13 +539,15 @@ impl File for FaultFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.check(OpKind::SetLen)?;
-        self.inner.set_len(len)
+        let partial = self.check(OpKind::SetLen)?;
+        self.inner.set_len(len)?;
+        self.answer(partial, OpKind::SetLen)
     }
 
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.check(OpKind::Allocate)?;
-        self.inner.allocate(offset, len)
+        let partial = self.check(OpKind::Allocate)?;
+        self.inner.allocate(offset, len)?;
+        self.answer(partial, OpKind::Allocate)
     }
 
     fn drop_cache(&self, offset: u64, len: u64) -> io::Result<()> {

@@ -205,3 +205,47 @@ fn a_lost_sync_fails_and_no_later_sync_makes_up_for_it() {
     file.sync_data().unwrap();
     assert_eq!(left(disk.crash_strict()), b"all");
 }
+
+#[test]
+fn a_call_that_is_done_and_fails_has_had_its_effect() {
+    let (fs, file) = setup();
+    let path = Path::new;
+    let late = |kind| fs.add(rule(kind, FaultAction::DoneThenFail(io::ErrorKind::TimedOut)));
+    let fails = |result: io::Result<()>| assert_eq!(result.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    OpKind::CHANGES.into_iter().for_each(late);
+    fails(fs.open(path("/new"), OpenOptions::create_new()).map(drop));
+    assert!(fs.exists(path("/new")).unwrap());
+    fails(file.write_all_at(b"x", 0));
+    assert_eq!(read_range(&*file, 0, 2).unwrap(), b"x1");
+    fails(file.set_len(5));
+    assert_eq!(file.len().unwrap(), 5);
+    fails(file.allocate(0, 7));
+    assert_eq!(file.len().unwrap(), 7);
+    fails(fs.rename(path("/f"), path("/g")));
+    assert!(fs.exists(path("/g")).unwrap() && !fs.exists(path("/f")).unwrap());
+    fails(fs.remove_file(path("/new")));
+    assert!(!fs.exists(path("/new")).unwrap());
+    fails(fs.create_dir_all(path("/dir")));
+    assert!(fs.exists(path("/dir")).unwrap());
+    fails(file.sync_data());
+    fails(fs.sync_dir(path("/")));
+    assert_eq!(fs.fired(), OpKind::CHANGES.len() as u64);
+    // Of calls without effect there is nothing to be done.
+    late(OpKind::Read);
+    fails(file.read_at(&mut [0], 0).map(drop));
+    file.write_all_at(b"y", 0).unwrap();
+}
+
+#[test]
+fn a_sync_that_is_done_and_fails_is_durable() {
+    let disk = MemFs::new();
+    let fs = FaultFs::new(Arc::new(disk.clone()));
+    let file = fs.open(Path::new("/f"), OpenOptions::create()).unwrap();
+    file.write_all_at(b"x", 0).unwrap();
+    fs.add(
+        FaultRule::new(&[OpKind::SyncData, OpKind::SyncDir], FaultAction::DoneThenFail(io::ErrorKind::Other))
+            .forever(),
+    );
+    assert!(file.sync_data().is_err() && fs.sync_dir(Path::new("/")).is_err());
+    assert_eq!(disk.crash_strict().file_size(Path::new("/f")).unwrap(), 1);
+}

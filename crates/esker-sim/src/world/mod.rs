@@ -13,6 +13,7 @@
 //! W5. A disk that is full fails a commit for want of space and no more: the log does not fail, and commits succeed once
 //!     there is space.
 //! W6. Reads go on: one fails only if a call of its own does.
+//! W7. After a flush that nothing troubles the log has no segment but the one in use, whatever could not be removed before.
 
 mod keyspaces;
 mod offline;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{Db, Durability, Keyspace, Snapshot};
-use esker_env::{BrokenSync, FaultFs, ManualClock, MemFs};
+use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs};
 
 pub(crate) use self::restart::{Left, builder};
 
@@ -310,7 +311,11 @@ impl World {
                     }
                 }
             }
-            Op::Flush => self.maintain(self.db().flush()),
+            Op::Flush => {
+                let before = self.db().stats().flushes;
+                self.maintain(self.db().flush());
+                self.check_log_is_released(before);
+            }
             Op::Compact => {
                 if self.excused_tidying(self.db().compact()).is_some() {
                     self.history.all_durable();
@@ -344,6 +349,16 @@ impl World {
         if self.excused(outcome).is_some() {
             self.history.all_durable();
         }
+    }
+
+    /// W7, of a flush before which there had been so many.
+    fn check_log_is_released(&self, before: u64) {
+        if self.in_trouble() || self.was_refused() || self.db().stats().flushes == before {
+            return;
+        }
+        let names = self.disk.list_dir(DIR.as_ref()).expect("a file system in memory does not fail");
+        let segments: Vec<_> = names.iter().filter(|name| name.ends_with(".wal")).collect();
+        assert!(segments.len() <= 1, "W7: a flush leaves {segments:?}");
     }
 
     fn source<'a>(&'a self, reader: Reader, keyspace: &'a Keyspace, id: Id) -> (Source<'a>, Rc<Map>) {

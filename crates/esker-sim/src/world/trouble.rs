@@ -26,7 +26,7 @@ pub(crate) fn rule(fault: Fault) -> FaultRule {
         Calls::Reads => &[OpKind::Read, OpKind::Map],
     };
     let action = match fault.failure {
-        Failure::Error => FaultAction::Fail(ErrorKind::Other),
+        Failure::Error => error(fault.nth),
         Failure::NoSpace => FaultAction::NoSpace,
         Failure::LostSync => FaultAction::LostSync,
         Failure::Misread => misread(u64::from(fault.nth)),
@@ -34,6 +34,14 @@ pub(crate) fn rule(fault: Fault) -> FaultRule {
     };
     let times = if fault.times == 0 { u64::MAX } else { u64::from(fault.times) };
     FaultRule { times, ..FaultRule::new(kinds, action).nth(u64::from(fault.nth)) }
+}
+
+/// Errors differ, and of every third one only the answer is lost: the call has had its effect. The number says which.
+fn error(n: u32) -> FaultAction {
+    // None of which the engine, or the system below, makes anything special.
+    let kind = [ErrorKind::Other, ErrorKind::TimedOut, ErrorKind::WouldBlock, ErrorKind::InvalidInput]
+        [n as usize / 3 % 4];
+    if n.is_multiple_of(3) { FaultAction::DoneThenFail(kind) } else { FaultAction::Fail(kind) }
 }
 
 /// A read gives one byte that is wrong; the number says which, and how.

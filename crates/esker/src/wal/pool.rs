@@ -14,9 +14,10 @@
 //!     segment that is named is there, under one of its two names, or it was lost.
 //! P5. A prepared file is deleted only after the manifest has stopped to name it. If it fails to, it may have stopped all the same:
 //!     the file stays, and is named anew before it is put to use.
+//! P6. A file that is to go and is not there has gone: a call that told of a failure may have done its work.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_env::{Env, File, OpenOptions};
@@ -24,6 +25,7 @@ use parking_lot::Mutex;
 
 use super::file_name;
 use super::format::{SEGMENT_BYTES_LIMIT, SegmentHeader};
+use super::recovery::remove_if_there;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 
@@ -195,7 +197,7 @@ impl WalPool {
     pub(crate) fn trim(&self) -> Result<()> {
         self.give_back(&mut VecDeque::new())?;
         let spares = std::mem::take(&mut self.state.lock().spares);
-        spares.into_iter().try_for_each(|spare| self.remove(spare))
+        self.remove_all(spares)
     }
 
     /// Deletes the newest files that the writer has taken, without having put them to use, and the one after them. If the
@@ -210,8 +212,8 @@ impl WalPool {
         (self.register.0)(before)?;
         numbers.named_to = before;
         numbers.next = first;
-        let mut unused = std::mem::take(taken).into_iter().chain(numbers.prepared.take());
-        unused.try_for_each(|prepared| self.remove(prepared.spare))
+        let unused = std::mem::take(taken).into_iter().chain(numbers.prepared.take());
+        self.remove_all(unused.map(|prepared| prepared.spare))
     }
 
     pub(super) fn want_spare(&self) {
@@ -326,19 +328,22 @@ impl WalPool {
     }
 
     /// Keeps the file of an obsolete segment of this process for another use, or deletes it.
-    pub(super) fn recycle(&self, mut spare: Spare) -> Result<()> {
+    pub(super) fn recycle(&self, spare: &Spare) -> Result<()> {
         let name = {
             let mut state = self.state.lock();
             let fits = (state.next_bytes..=self.segment_bytes_max()).contains(&spare.bytes);
             let keep = state.spares.len() < SPARES_MAX && fits;
             keep.then(|| state.take_name())
         };
-        let Some(name) = name else { return self.remove(spare) };
+        let Some(name) = name else { return self.remove(&spare.path) };
         let path = file_name::spare_path(&self.dir, name);
-        self.env.fs.rename(&spare.path, &path).map_err(|e| Error::io("rename", &spare.path, e))?;
-        spare.path = path;
+        if self.env.fs.rename(&spare.path, &path).is_err() {
+            // P6: it has one of the two names, or none.
+            let (renamed, kept) = (self.remove(&path), self.remove(&spare.path));
+            return renamed.and(kept);
+        }
         let mut state = self.state.lock();
-        state.spares.push(spare);
+        state.spares.push(Spare { path, ..spare.clone() });
         state.recycled += 1;
         Ok(())
     }
@@ -348,8 +353,18 @@ impl WalPool {
         self.state.lock().recycled
     }
 
-    pub(super) fn remove(&self, spare: Spare) -> Result<()> {
-        self.env.fs.remove_file(&spare.path).map_err(|e| Error::io("remove", &spare.path, e))
+    /// Removes all that it can; fails if one is left.
+    fn remove_all(&self, spares: impl IntoIterator<Item = Spare>) -> Result<()> {
+        let mut removed = Ok(());
+        for spare in spares {
+            removed = removed.and(self.remove(&spare.path));
+        }
+        removed
+    }
+
+    /// Removes a file, if it is there (P6).
+    pub(super) fn remove(&self, path: &Path) -> Result<()> {
+        remove_if_there(&self.env, path)
     }
 
     /// Makes a file of zeros, durable but for its name.

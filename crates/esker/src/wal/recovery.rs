@@ -179,10 +179,17 @@ pub(crate) fn remove_unused(env: &Env, dir: &Path) -> Result<()> {
 
 fn remove(env: &Env, dir: &Path, which: impl Fn(&str) -> bool) -> Result<()> {
     for name in list(env, dir)?.iter().filter(|name| which(name)) {
-        let path = dir.join(name);
-        env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
+        remove_if_there(env, &dir.join(name))?;
     }
     Ok(())
+}
+
+/// Removes a file. One that is gone already is none that cannot be removed.
+pub(super) fn remove_if_there(env: &Env, path: &Path) -> Result<()> {
+    match env.fs.remove_file(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|e| Error::io("remove", path, e)),
+    }
 }
 
 /// Where the log is to end.

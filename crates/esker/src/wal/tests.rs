@@ -545,3 +545,96 @@ fn ww3_what_was_reserved_stays_named_when_a_file_behind_it_cannot_be_given_back(
     log.close().unwrap();
     expect(&env, &[(1, 100), (2, 100 << 10)]);
 }
+
+/// A finished log of many segments in tables: what releasing it, with this rule in force for a while, leaves of `.wal` files.
+fn released_with(rule: FaultRule, replays: bool) -> (Result<()>, Vec<String>, WalWriter, Env) {
+    let (fs, _) = mem();
+    let faults = FaultFs::new(Arc::new(fs));
+    let env = env_on(Arc::new(faults.clone()) as FsRef);
+    let mut log = writer(&env, 1024);
+    append(&mut log, 1, 9000).unwrap();
+    log.sync().unwrap();
+    if replays {
+        drop(log);
+        let recovered = replayed(&env, 1).unwrap().1;
+        log = WalWriter::create(pool(&env, 1024), recovered.next_segment, &recovered.segments).unwrap();
+    }
+    let current = log.rotate().unwrap();
+    faults.add(rule);
+    let released = log.release_below(current);
+    faults.clear();
+    let left = names(&env).into_iter().filter(|name| name.ends_with(".wal")).collect();
+    (released, left, log, env)
+}
+
+#[test]
+fn p6_what_is_gone_is_released() {
+    for replays in [false, true] {
+        for action in [FaultAction::Fail, FaultAction::DoneThenFail] {
+            for n in 1..9 {
+                let rule = FaultRule::new(
+                    &[OpKind::Remove, OpKind::Rename],
+                    action(io::ErrorKind::PermissionDenied),
+                );
+                let (_, _, mut log, env) = released_with(rule.nth(n), replays);
+                let next = log.current_segment();
+                log.release_below(next).unwrap();
+                let left = names(&env);
+                let spares = if replays { 0 } else { 2 };
+                assert!(
+                    left.iter().all(|name| file_name::is_spare(name)) && left.len() <= spares,
+                    "{n}: {left:?}"
+                );
+                // The log goes on as ever.
+                append(&mut log, 2, 5000).unwrap();
+                log.sync().unwrap();
+                let (records, _) = replayed(&env, next).unwrap();
+                assert_eq!(records, [(2, payload(2, 5000))], "{n}");
+            }
+        }
+    }
+    // Somebody else has removed it.
+    let (_, env) = mem();
+    let mut log = writer(&env, 1024);
+    append(&mut log, 1, 9000).unwrap();
+    let current = log.rotate().unwrap();
+    env.fs.remove_file(&path(1)).unwrap();
+    log.release_below(current).unwrap();
+    assert!(names(&env).iter().all(|name| file_name::is_spare(name)), "{:?}", names(&env));
+}
+
+#[test]
+fn ww5_a_segment_that_cannot_be_removed_holds_up_no_other() {
+    for replays in [false, true] {
+        for stuck in [1, 3] {
+            let never = FaultAction::Fail(io::ErrorKind::PermissionDenied);
+            let rule =
+                FaultRule::new(&[OpKind::Remove, OpKind::Rename], never).on_file(&path(stuck)).forever();
+            let (released, left, mut log, env) = released_with(rule, replays);
+            assert!(matches!(released, Err(Error::Io { path: p, .. }) if p == path(stuck)), "WW5");
+            assert_eq!(left, [file_name::segment_file_name(stuck)], "WW5");
+            let next = log.current_segment();
+            log.release_below(next).unwrap();
+            assert!(names(&env).iter().all(|name| file_name::is_spare(name)));
+            // A log that is left in parts is none that recovery misses anything of.
+            let (records, _) = replayed(&env, next).unwrap();
+            assert!(records.is_empty());
+        }
+    }
+}
+
+#[test]
+fn p6_a_pool_that_cannot_remove_a_file_removes_the_others() {
+    let (fs, _) = mem();
+    let faults = FaultFs::new(Arc::new(fs));
+    let env = env_on(Arc::new(faults.clone()) as FsRef);
+    let pool = pool(&env, 1024);
+    let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
+    append(&mut log, 1, 9000).unwrap();
+    let current = log.rotate().unwrap();
+    log.release_below(current).unwrap();
+    assert_eq!(names(&env).len(), 2);
+    faults.add(FaultRule::new(&[OpKind::Remove], FaultAction::Fail(io::ErrorKind::Other)));
+    assert!(matches!(pool.trim(), Err(Error::Io { .. })));
+    assert_eq!(names(&env).len(), 1);
+}

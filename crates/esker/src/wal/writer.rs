@@ -14,6 +14,7 @@
 //!      manifest that cannot name the record's segments. A record that fits the active segment needs neither. What was reserved stays
 //!      so: a second `reserve` of as many bytes finds nothing to do that can fail.
 //! WW4. Segments are put to use in the order of their numbers; the manifest names them before (P4).
+//! WW5. An obsolete segment whose file cannot be removed holds up no other: recovery reads none of them, so their order is nothing to it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -216,20 +217,28 @@ impl WalWriter {
     }
 
     /// Segments below this number are obsolete, durably: recovery would not read them any more. Recycles or deletes
-    /// their files. After an error the next call tries again.
+    /// their files, all that it can. After an error the next call tries those that are left again.
     pub(crate) fn release_below(&mut self, segment: u64) -> Result<()> {
-        while let Some(&number) = self.replayed.front().filter(|number| **number < segment) {
-            let path = file_name::segment_path(&self.pool.dir, number);
-            self.pool.env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
-            self.replayed.pop_front();
-        }
-        while let Some((_, spare)) = self.finished.front().filter(|(number, _)| *number < segment) {
+        let pool = &self.pool;
+        let mut failure = None;
+        // WW5
+        let mut is_released = |released: Result<()>| match released {
+            Ok(()) => true,
+            Err(error) => {
+                failure.get_or_insert(error);
+                false
+            }
+        };
+        self.replayed.retain(|number| {
+            *number >= segment || !is_released(pool.remove(&file_name::segment_path(&pool.dir, *number)))
+        });
+        self.finished.retain(|(number, spare)| {
             // Y1: a sync that has not begun yet could take the report of a failed write-back of the file's next life.
             let is_free = Arc::strong_count(&spare.file) == 1;
-            if is_free { self.pool.recycle(spare.clone()) } else { self.pool.remove(spare.clone()) }?;
-            self.finished.pop_front();
-        }
-        Ok(())
+            let release = || if is_free { pool.recycle(spare) } else { pool.remove(&spare.path) };
+            *number >= segment || !is_released(release())
+        });
+        failure.map_or(Ok(()), Err)
     }
 
     /// Makes everything durable, cuts the last segment to what is used, and deletes the spares. After an error the
