@@ -5,10 +5,10 @@
 //!              |                     memtables -----'
 //!              |-- partition: key ranges that can be merged on their own; fences
 //!              |-- pacing: how far behind merging is, and how much writers wait for it
-//!              `-- unreadable: tables that failed a merge, and when to try them again
+//!              `-- pauses: tables of merges that failed, and when to try them again
 //! ```
 //!
-//! In reading order: `partition`, `picker`, `pacing`, `unreadable` decide; `merge`, `garbage`, `output`, `execute` do.
+//! In reading order: `partition`, `picker`, `pacing`, `pauses` decide; `merge`, `garbage`, `output`, `execute` do.
 
 pub(crate) mod execute;
 mod garbage;
@@ -16,5 +16,5 @@ pub(crate) mod merge;
 mod output;
 pub(crate) mod pacing;
 pub(crate) mod partition;
+pub(crate) mod pauses;
 pub(crate) mod picker;
-pub(crate) mod unreadable;

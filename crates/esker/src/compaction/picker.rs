@@ -14,6 +14,7 @@
 //! PK2. `bottommost` holds only if no run below the output holds a key of the range.
 //! PK3. Without new writes, picking and executing comes to an end.
 //! PK4. No plan reads a table of `PickInput::unreadable`; what has to wait for one does not keep others from being picked.
+//! PK5. No plan that is due only to nobody's writing reads a table of `PickInput::put_off`.
 //!
 //! Lazy leveling: Dayan and Idreos, Dostoevsky (2018). Merging when lost seeks have paid for it: LevelDB's allowed
 //! seeks, as a ski rental.
@@ -82,6 +83,8 @@ pub(crate) struct PickInput {
     pub merge_bytes_per_second: u64,
     /// Tables that could not be read lately (PK4).
     pub unreadable: BTreeSet<FileId>,
+    /// Tables of merges that could not be written lately (PK5).
+    pub put_off: BTreeSet<FileId>,
     /// Nobody reads at an older number than this.
     pub oldest_horizon: SeqNo,
 }
@@ -146,9 +149,16 @@ pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     {
         return Some(plan);
     }
-    let best = cheapest(groups).filter(|best| due(version, input, best));
-    let leftover = || input.idle.then(|| leftover(readable().flatten(), input.oldest_horizon))?;
-    best.or_else(leftover).map(|group| plan_into_base(version, &group))
+    let is_put_off = |p: &Partition<'_, T>| p.holds_one_of(&input.put_off);
+    let is_due = |best: &Partition<'_, T>| due(version, input, best, input.idle && !is_put_off(best));
+    let best = cheapest(groups.clone()).filter(is_due);
+    // PK5
+    let when_idle = || {
+        let others = cheapest(groups.into_iter().filter(|group| !is_put_off(group)).collect());
+        let parts = readable().flatten().filter(|part| !is_put_off(part));
+        others.filter(is_due).or_else(|| leftover(parts, input.oldest_horizon))
+    };
+    best.or_else(|| input.idle.then(when_idle)?).map(|group| plan_into_base(version, &group))
 }
 
 /// The part of the base with most tombstones that snapshots have held, and that nobody needs any more: what they hide goes with them.
@@ -262,11 +272,11 @@ fn cheapest<'a, T>(groups: Vec<Partition<'a, T>>) -> Option<Partition<'a, T>> {
     groups.into_iter().min_by(|a, b| score(a).total_cmp(&score(b)))
 }
 
-/// Whether merging is due, of which `best` would be the first piece.
-fn due<T>(version: &Version<T>, input: &PickInput, best: &Partition<'_, T>) -> bool {
+/// Whether merging is due, of which `best` would be the first piece; `idle`: also because nobody writes.
+fn due<T>(version: &Version<T>, input: &PickInput, best: &Partition<'_, T>, idle: bool) -> bool {
     let limits = &input.limits;
     let cost_ns = u128::from(best.bytes()) * 1_000_000_000 / u128::from(input.merge_bytes_per_second.max(1));
-    let discount = if input.idle { IDLE_DISCOUNT } else { 1 };
+    let discount = if idle { IDLE_DISCOUNT } else { 1 };
     let paid = u128::from(input.wasted_seek_ns) * u128::from(discount) >= cost_ns;
     if !limits.fits_cache {
         return paid;
@@ -277,7 +287,7 @@ fn due<T>(version: &Version<T>, input: &PickInput, best: &Partition<'_, T>) -> b
     let upper = upper.filter_map(|run| free_bytes(run, &stuck));
     let (runs, bytes) = upper.fold((0, 0), |(runs, bytes), of_run| (runs + 1, bytes + of_run));
     let large = bytes >= limits.table_bytes && bytes * 100 > base_bytes * UPPER_PERCENT_MAX;
-    paid || input.idle || runs > limits.l0_runs_max || large
+    paid || idle || runs > limits.l0_runs_max || large
 }
 
 /// Beyond the cache: too many L0 runs become one tier run, partition by partition.

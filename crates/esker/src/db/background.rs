@@ -292,13 +292,18 @@ impl Core {
         self.signal.note(flushed.as_ref().map(drop).map_err(|error| Arc::new(error.duplicate())));
     }
 
-    /// If it failed because an input could not be read, merges go on without that one for a while.
+    /// If it failed because an input could not be read, merges go on without that one for a while; if it could not be written, nobody's
+    /// writing is no reason for it for a while.
     pub(super) fn note_failed_merge(&self, plan: &Plan, error: &Error) {
         add(&self.counters.merges_failed, 1);
         self.counters.note_error(error);
+        let now = self.env.clock.monotonic();
         if let Some(file) = self.unreadable_input(plan, error) {
-            self.unreadable.lock().note(file, self.env.clock.monotonic());
+            self.unreadable.lock().note(file, now);
             self.account_debt();
+        } else {
+            let mut put_off = self.put_off.lock();
+            plan.inputs.iter().flat_map(|input| &input.files).for_each(|file| put_off.note(*file, now));
         }
     }
 

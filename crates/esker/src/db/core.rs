@@ -23,8 +23,8 @@ use super::options::Options;
 use super::stats::Counters;
 use crate::cache::Reservation;
 use crate::compaction::pacing::Debt;
+use crate::compaction::pauses::Pauses;
 use crate::compaction::picker;
-use crate::compaction::unreadable::Unreadable;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::version::{RunId, Version};
@@ -62,7 +62,9 @@ pub(crate) struct Core {
     pub(crate) signal: Signal,
     pub(crate) read_cost: ReadCost,
     /// Tables that merges could not read.
-    pub(crate) unreadable: Mutex<Unreadable>,
+    pub(crate) unreadable: Mutex<Pauses>,
+    /// Tables of merges that could not be written.
+    pub(crate) put_off: Mutex<Pauses>,
     /// How far merging is behind, as of the last change of the version.
     pub(crate) debt: Mutex<Debt>,
     /// Whether `debt` makes writers wait. Relaxed: a hint that spares them the lock.
@@ -158,9 +160,11 @@ impl Core {
     /// Finds out how far merging is behind.
     pub(crate) fn account_debt(&self) -> Debt {
         let version = self.version();
+        let is_there = |file| version.tables().any(|(_, table)| table.file == file);
+        self.put_off.lock().retain(is_there);
         let unreadable = {
             let mut unreadable = self.unreadable.lock();
-            unreadable.retain(|file| version.tables().any(|(_, table)| table.file == file));
+            unreadable.retain(is_there);
             unreadable.all()
         };
         let debt = picker::debt(&version, &self.limits(), &unreadable);

@@ -88,12 +88,14 @@ impl Core {
             self.pipeline.seal()?;
             return self.flush_step();
         }
+        let now = self.env.clock.monotonic();
         let input = PickInput {
             limits: self.limits(),
             idle,
             wasted_seek_ns: lost_ns,
             merge_bytes_per_second: MERGE_BYTES_PER_SECOND,
-            unreadable: self.unreadable.lock().now(self.env.clock.monotonic()),
+            unreadable: self.unreadable.lock().now(now),
+            put_off: self.put_off.lock().now(now),
             oldest_horizon: self.published.oldest_horizon(),
         };
         let Some(plan) = picker::pick(&version, &input) else { return Ok(false) };
@@ -221,8 +223,9 @@ impl Core {
 mod tests {
     use std::path::Path;
     use std::sync::Arc;
+    use std::time::Duration;
 
-    use esker_env::{Env, MemFs};
+    use esker_env::{Env, FaultAction, FaultFs, FaultRule, ManualClock, MemFs, OpKind};
 
     use crate::{Db, Error};
 
@@ -268,5 +271,49 @@ mod tests {
         settle();
         assert!(db.stats().table_bytes < 1000, "nobody needs it");
         assert_eq!(map.first().unwrap(), None);
+    }
+
+    #[test]
+    fn pk5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_nothing_else_to_do() {
+        let faults = FaultFs::new(Arc::new(MemFs::new()));
+        let clock = Arc::new(ManualClock::new());
+        let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(faults.clone()), 1) };
+        let db = Db::builder().stepped().env(env).open(Path::new("db")).unwrap();
+        let map = db.default_keyspace();
+        map.put("a", "1").unwrap();
+        db.compact().unwrap();
+        let snapshot = db.snapshot();
+        map.remove("a").unwrap();
+        map.put("b", "2").unwrap();
+        db.flush().unwrap();
+        while db.handle.core.merge_step(true).unwrap() {}
+        drop(snapshot);
+        faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
+        let mut failed = 0;
+        // An hour in the steps of the merge thread's longest pause.
+        for _ in 0..720 {
+            match db.handle.core.merge_step(true) {
+                Err(Error::NoSpace { .. }) => failed += 1,
+                step => assert!(!step.unwrap()),
+            }
+            clock.advance(Duration::from_secs(5));
+        }
+        assert!((8..=12).contains(&failed), "PK5: {failed} times");
+        assert_eq!(db.stats().merges_failed, failed);
+        // What keeps the tables in shape is not put off.
+        for _ in 0..5 {
+            map.put("c", "3").unwrap();
+            db.flush().unwrap_err();
+            faults.clear();
+            db.flush().unwrap();
+            faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
+        }
+        for _ in 0..3 {
+            assert!(matches!(db.handle.core.merge_step(false), Err(Error::NoSpace { .. })));
+        }
+        faults.clear();
+        assert!(db.handle.core.merge_step(false).unwrap());
+        while db.handle.core.merge_step(true).unwrap() {}
+        assert_eq!(db.check().unwrap().entries, 2, "the tombstone is gone");
     }
 }

@@ -143,6 +143,7 @@ fn open_dir(options: Options, dir: &Path, lock: Arc<dyn FileLock>) -> Result<Db>
         signal: Default::default(),
         read_cost: Default::default(),
         unreadable: Mutex::default(),
+        put_off: Mutex::default(),
         debt: Mutex::default(),
         in_debt: Default::default(),
         delay_owed_ns: Default::default(),

@@ -257,6 +257,7 @@ impl World {
             merge_bytes_per_second: 1 << 30,
             oldest_horizon: self.horizons().into_iter().min().unwrap_or_default(),
             unreadable: self.version.tables().map(|(_, t)| t.file).filter(|_| rng.u8(0..20) == 0).collect(),
+            put_off: BTreeSet::new(),
         };
         let plan = match rng.u8(0..3) {
             0 => picker::pick(&self.version, &input),

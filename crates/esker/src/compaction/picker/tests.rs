@@ -69,17 +69,21 @@ fn show(plan: &Plan) -> String {
     format!("{verb} {} into {target}{}{bottom}", inputs.join(" + "), name(plan.output_level))
 }
 
-/// Words: `busy`, `idle`, `beyond` (the cache), `wasted=MS`, `unreadable=FILE,FILE`, `settled` (no snapshot is older than any number).
+/// Words: `busy`, `idle`, `beyond` (the cache), `wasted=MS`, `unreadable=FILE,FILE`, `off=FILE,FILE` (put off), `settled` (no snapshot is older than any number).
 fn parse_input(words: &str) -> PickInput {
-    let unreadable = words.split_whitespace().find_map(|w| w.strip_prefix("unreadable="));
     let file = |text: &str| FileId::new(text.parse().unwrap());
+    let files = |name: &str| {
+        let list = words.split_whitespace().find_map(|w| w.strip_prefix(name));
+        list.iter().flat_map(|files| files.split(',')).map(file).collect()
+    };
     let wasted = words.split_whitespace().find_map(|w| w.strip_prefix("wasted="));
     PickInput {
         limits: Limits { fits_cache: !words.contains("beyond"), ..Limits::default() },
         idle: words.contains("idle"),
         wasted_seek_ns: wasted.map_or(0, |ms| ms.parse::<u64>().unwrap() * 1_000_000),
         merge_bytes_per_second: 1000 * MIB,
-        unreadable: unreadable.iter().flat_map(|files| files.split(',')).map(file).collect(),
+        unreadable: files("unreadable="),
+        put_off: files("off="),
         oldest_horizon: SeqNo::new(u64::from(words.contains("settled"))),
     }
 }
@@ -263,6 +267,29 @@ fn pk4_what_cannot_be_read_holds_up_nothing_else() {
 }
 
 #[test]
+fn pk5_what_could_not_be_written_is_put_off_as_long_as_nobody_needs_it() {
+    check(
+        "
+        base: 1[a-h]10! 2[i-p]20! 3[q-z]30
+        idle settled off=2 -> merge base{1} into base
+        idle settled off=1,2 -> nothing
+
+        L0: 8[b-c]10 9[n-o]20 10[v-w]5  base: 1[a-h] 2[m-p] 3[u-z]
+        idle off=9 -> merge L0{8} + base{1} into base
+        idle off=1,2 -> merge L0{10} + base{3} into base
+        idle off=1,2,3 -> nothing
+        idle off=2 wasted=83 -> merge L0{8} + base{1} into base
+        idle off=2 wasted=84 -> merge L0{9} + base{2} into base
+
+        L0: 10[a-z]1 / 9[a-z]1 / 8[a-z]1 / 7[a-z]1 / 6[a-z]1  base: 1[a-z]
+        idle off=1,10 -> merge L0{10} + L0{9} + L0{8} + L0{7} + L0{6} + base{1} into base
+        L0: 9[a-c]
+        idle off=9 -> move L0{9} into new base
+        ",
+    );
+}
+
+#[test]
 fn a_manual_compaction_leaves_one_clean_run() {
     check(
         "
@@ -333,6 +360,10 @@ fn pk3_random_versions_come_to_rest() {
                 let files = version.tables().map(|(_, t)| t.file);
                 input.unreadable = files.filter(|_| rng.u8(0..10) == 0).collect();
             }
+            if rng.u8(0..4) == 0 {
+                let files = version.tables().map(|(_, t)| t.file);
+                input.put_off = files.filter(|_| rng.u8(0..10) == 0).collect();
+            }
             for step in 0.. {
                 assert!(step < 200, "PK3: seed {seed}");
                 let Some(plan) = pick(&version, &input) else { break };
@@ -340,7 +371,7 @@ fn pk3_random_versions_come_to_rest() {
                 assert!(!files.any(|f| input.unreadable.contains(f)), "PK4: seed {seed}: {plan:?}");
                 version = execute(&version, &plan, input.oldest_horizon, &mut next);
             }
-            if words == "idle" && input.unreadable.is_empty() {
+            if words == "idle" && input.unreadable.is_empty() && input.put_off.is_empty() {
                 assert!(version.runs().len() <= 1, "seed {seed}: {version:?}");
             }
         }

@@ -1,12 +1,14 @@
-//! Tables that a merge could not read, and for how long merges leave them alone.
+//! Tables of merges that failed, and for how long others leave them alone.
 //!
 //! ```text
 //!   a merge fails on one of its inputs --note--> now(): what the picker passes over
 //!                                          `---> all(): what is no debt, since nobody can merge it
+//!   a merge fails on its output -------note--> now(): what is not merged only because nobody writes
 //! ```
 //!
-//! UR1. A table is passed over after each failure, for twice as long as the time before, an hour at the most. So damage
-//!      costs little, holds up no other merge, and what was an accident of the moment is made good soon.
+//! PA1. A table is passed over after each failure, for twice as long as the time before, an hour at the most. So damage
+//!      costs little, holds up no other merge, and what was an accident of the moment is made good soon. And a full disk is not
+//!      filled to the last byte every few seconds by a database that nobody uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +22,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
 /// The tables, each with its last pause and its end.
 #[derive(Debug, Default)]
-pub(crate) struct Unreadable {
+pub(crate) struct Pauses {
     tables: BTreeMap<FileId, Pause>,
 }
 
@@ -30,8 +32,8 @@ struct Pause {
     until: Duration,
 }
 
-impl Unreadable {
-    /// A merge could not read `file`.
+impl Pauses {
+    /// A merge of `file` has failed.
     pub(crate) fn note(&mut self, file: FileId, now: Duration) {
         let last = self.tables.get(&file).map(|pause| pause.length);
         let length = last.map_or(PAUSE_MIN, |length| (length * 2).min(PAUSE_MAX));
@@ -59,8 +61,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ur1_pauses_double_up_to_an_hour_and_end_with_the_table() {
-        let mut unreadable = Unreadable::default();
+    fn pa1_pauses_double_up_to_an_hour_and_end_with_the_table() {
+        let mut unreadable = Pauses::default();
         let (file, other) = (FileId::new(7), FileId::new(8));
         let mut now = Duration::from_secs(100);
         let mut pauses = Vec::new();
