@@ -6,7 +6,9 @@
 //!
 //! F1. `File` has no position: reads and writes name their offset, so a file can be shared between threads.
 //! F2. Bytes survive a crash after `sync_data` returned; a directory entry survives after `sync_dir` returned.
-//! F3. A directory made by `create_dir_all` survives a crash without further calls: its parent is synced by it.
+//! F3. A directory made by `create_dir_all` survives a crash without further calls: its parent is synced by it (F4).
+//! F4. A directory that may be passed through and written to, but not read (mode 0711, 0733), cannot be synced. What was made
+//!     in it is there all the same: who is not the owner of its directory takes that for done (`sync_dir_if_readable`).
 
 #[cfg(test)]
 mod tests;
@@ -78,6 +80,14 @@ pub trait Fs: Send + Sync + Debug + 'static {
     /// Makes the entries of a directory durable (created, renamed, removed names). A no-op where the platform
     /// has no such call.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Like [`sync_dir`](Self::sync_dir), for a directory of the user's: where it may not be read, it cannot be synced, and
+    /// that is no error (F4).
+    fn sync_dir_if_readable(&self, path: &Path) -> io::Result<()> {
+        match self.sync_dir(path) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced,
+        }
+    }
     /// Whether a file or directory of this name exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// The length of a file in bytes.

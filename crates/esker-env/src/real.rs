@@ -68,7 +68,7 @@ impl Fs for RealFs {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
             other => other?,
         }
-        self.sync_dir(parent)
+        self.sync_dir_if_readable(parent)
     }
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {

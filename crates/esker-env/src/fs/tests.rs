@@ -4,7 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{AlignedBuf, FaultFs, Fs, LockError, MemFs, OpenOptions, RealFs, read_range};
+use crate::{
+    AlignedBuf, FaultAction, FaultFs, FaultRule, Fs, LockError, MemFs, OpKind, OpenOptions, RealFs,
+    read_range,
+};
 
 fn on_each(test: impl Fn(&dyn Fs, &Path)) {
     let dir = tempfile::tempdir().unwrap();
@@ -131,6 +134,18 @@ fn names_move_and_go() {
         assert_eq!(fs.list_dir(&dir.join("no")).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(fs.sync_dir(&dir.join("no")).unwrap_err().kind(), io::ErrorKind::NotFound);
     });
+}
+
+#[test]
+fn f4_a_directory_that_may_not_be_read_is_taken_as_it_is() {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let root = Path::new("/");
+    for (kind, is_done) in [(io::ErrorKind::PermissionDenied, true), (io::ErrorKind::Other, false)] {
+        fs.add(FaultRule { times: 2, ..FaultRule::new(&[OpKind::SyncDir], FaultAction::Fail(kind)) });
+        assert_eq!(fs.sync_dir_if_readable(root).is_ok(), is_done, "F4: {kind}");
+        assert_eq!(fs.sync_dir(root).unwrap_err().kind(), kind);
+    }
+    fs.sync_dir_if_readable(root).unwrap();
 }
 
 #[test]

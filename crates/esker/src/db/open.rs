@@ -229,11 +229,7 @@ pub(super) fn is_data(name: &str) -> bool {
 fn sync_parent(env: &Env, dir: &Path) -> Result<()> {
     let parent = dir.parent().filter(|_| !canary::is_set(Canary::ParentNotSynced));
     let Some(parent) = parent else { return Ok(()) };
-    match env.fs.sync_dir(parent) {
-        // Directories that we may pass through and not read.
-        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
-        synced => synced.map_err(|e| Error::io("sync directory", parent, e)),
-    }
+    env.fs.sync_dir_if_readable(parent).map_err(|e| Error::io("sync directory", parent, e))
 }
 
 fn list(env: &Env, dir: &Path) -> Result<Vec<String>> {

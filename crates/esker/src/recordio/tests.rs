@@ -502,6 +502,38 @@ fn a4_the_name_of_a_file_that_a_killed_process_left_is_durable() {
 }
 
 #[test]
+fn a4_a_name_that_cannot_be_synced_costs_no_rewrite() {
+    let (bytes, ..) = small_file(Compression::Lz4);
+    for torn in [&b""[..], b"torn"] {
+        let fs = MemFs::new();
+        let file = fs.open(Path::new(PATH), OpenOptions::create_new()).unwrap();
+        file.write_all_at(&[&bytes, torn].concat(), 0).unwrap();
+        let faulty = FaultFs::new(Arc::new(fs));
+        let env = Env::simulated(Arc::new(faulty.clone()), 1);
+        faulty.add(FaultRule::new(&[OpKind::SyncDir], FaultAction::Fail(std::io::ErrorKind::Other)));
+        Writer::options().env(&env).open_append(PATH).unwrap_err();
+        let changes = [OpKind::Write, OpKind::SyncData, OpKind::SetLen].map(|kind| faulty.count(kind));
+        assert_eq!(changes, [0; 3], "torn {torn:?}");
+    }
+}
+
+#[test]
+fn record_files_are_made_and_continued_in_a_directory_that_may_not_be_read() {
+    let faulty = FaultFs::new(Arc::new(MemFs::new()));
+    let env = Env::simulated(Arc::new(faulty.clone()), 1);
+    let denied = FaultAction::Fail(std::io::ErrorKind::PermissionDenied);
+    faulty.add(FaultRule::new(&[OpKind::SyncDir], denied).forever());
+    let options = Writer::options().env(&env);
+    options.create_new(PATH).unwrap().append_sync(b"one").unwrap();
+    assert_eq!(faulty.fired(), 1);
+    options.open_append(PATH).unwrap().append_sync(b"two").unwrap();
+    assert_eq!(faulty.fired(), 2, "the name is synced, as far as it can be");
+    assert_eq!(read(&env, &Reader::options()).0, [b"one", b"two"]);
+    options.create(PATH).unwrap().append_sync(b"anew").unwrap();
+    assert_eq!(read(&env, &Reader::options()).0, [b"anew"]);
+}
+
+#[test]
 fn a4_a_fault_at_every_call_of_continuing_loses_nothing() {
     let (bytes, _, records) = small_file(Compression::Lz4);
     for (direct, torn) in [(false, &b""[..]), (false, b"torn"), (true, b""), (true, b"torn")] {

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   append(&[u8]) --frame::pack--> AppendWriter --buffer--> File
-//!   open_append: Reader to the last valid record -> cut the torn tail -> write all again, sync -> go on there
+//!   open_append: Reader to the last valid record -> sync the name -> cut the torn tail -> write all again, sync -> go on there
 //! ```
 //!
 //! A1. When `sync` or `append_sync` has returned, every record appended so far survives a crash, and so does the
-//!     file's name.
+//!     file's name, unless its directory may not be read: then that cannot be synced.
 //! A2. After a failed write or sync nothing more is written, and nothing is retried.
 //! A3. A file is continued only right behind its last valid record, and never if there is damage before one.
 //! A4. What a continued file holds is durable before anything follows it, and so is the file's name. A killed process
@@ -104,9 +104,10 @@ impl WriteOptions {
         if end == 0 {
             return Ok(Writer { cut_tail: tail, ..self.create(path)? });
         }
+        // Before all that takes its time: a refusal is to cost nothing.
+        self.sync_name(path)?;
         self.cut(path, end, tail).map_err(|e| Error::io("cut the torn tail of", path, e))?;
         let writer = self.write_again(path, end)?;
-        self.sync_name(path)?;
         Ok(Writer { cut_tail: tail, ..writer })
     }
 
@@ -143,7 +144,7 @@ impl WriteOptions {
     /// A1: a synced record is of no use in a file whose name is lost.
     fn sync_name(&self, path: &Path) -> Result<()> {
         let dir = path.parent().unwrap_or(Path::new(""));
-        self.env.fs.sync_dir(dir).map_err(|e| Error::io("sync the directory", dir, e))
+        self.env.fs.sync_dir_if_readable(dir).map_err(|e| Error::io("sync the directory", dir, e))
     }
 
     fn create_with(&self, path: &Path, open: OpenOptions) -> Result<Writer> {

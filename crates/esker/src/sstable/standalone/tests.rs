@@ -137,6 +137,19 @@ fn a_writer_that_cannot_finish_leaves_no_file() {
 }
 
 #[test]
+fn a_table_is_finished_in_a_directory_that_may_not_be_read() {
+    let faulty = FaultFs::new(Arc::new(MemFs::new()));
+    let env = Env::simulated(Arc::new(faulty.clone()), 1);
+    let denied = FaultAction::Fail(std::io::ErrorKind::PermissionDenied);
+    faulty.add(FaultRule::new(&[OpKind::SyncDir], denied).forever());
+    let mut writer = Writer::create_in(&env, "t.sst", TableOptions::default()).unwrap();
+    writer.put(b"a", b"1").unwrap();
+    writer.finish().unwrap();
+    assert!(faulty.fired() > 0, "the directory was to be synced");
+    assert_eq!(Reader::open_in(&env, "t.sst", 0).unwrap().get(b"a").unwrap().unwrap(), b"1");
+}
+
+#[test]
 fn a_finished_table_survives_a_power_loss() {
     let fs = MemFs::new();
     let env = Env::simulated(Arc::new(fs.clone()), 1);

@@ -84,13 +84,14 @@ impl Writer {
         self.table.as_ref().map_or(0, TableWriter::estimated_bytes)
     }
 
-    /// Completes the table and makes its bytes and its name durable. Returns the length of the file. After an error there
-    /// is no file, unless that could not be removed either: then it is no table, or a whole one.
+    /// Completes the table and makes its bytes and its name durable. Returns the length of the file. The name is not where the
+    /// directory may not be read, since it cannot be synced then. After an error there is no file, unless that could not be
+    /// removed either: then it is no table, or a whole one.
     pub fn finish(mut self) -> Result<u64> {
         let table = self.table.take().expect("only finish takes the table, and the writer with it");
         let finished = table.finish(None).and_then(|meta| {
             let dir = self.path.parent().unwrap_or(Path::new(""));
-            self.env.fs.sync_dir(dir).map_err(|e| Error::io("sync the directory", dir, e))?;
+            self.env.fs.sync_dir_if_readable(dir).map_err(|e| Error::io("sync the directory", dir, e))?;
             Ok(meta.file_bytes)
         });
         finished.inspect_err(|_| {
