@@ -6,7 +6,7 @@
 //! ```
 //!
 //! R1. A direct file is opened buffered first and switched afterwards, so that a file system without direct I/O
-//!     leaves no half-done `create_new` behind.
+//!     leaves no half-done `create_new` behind; one that then cannot be switched is removed.
 //! R2. A lock is the operating system's (flock, LockFileEx): it ends with its handle or its process, however that
 //!     ends. The process id in the file serves only the error message of the loser, and says nothing of those who hold the
 //!     lock to read.
@@ -41,20 +41,7 @@ impl RealFs {
 
 impl Fs for RealFs {
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
-        let create = options.create || options.create_new;
-        // What is created anew is a regular file.
-        if !options.create_new {
-            refuse_special(path)?;
-        }
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .write(options.write || create || options.truncate)
-            .create(create)
-            .create_new(options.create_new)
-            .truncate(options.truncate)
-            .open(path)?;
-        let direct = options.direct && sys::make_direct(&file)?;
-        Ok(Arc::new(RealFile { file, direct }))
+        open_with(path, options, sys::make_direct)
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -135,6 +122,34 @@ impl Fs for RealFs {
             Err(fs::TryLockError::Error(_)) => Ok(None),
         }
     }
+}
+
+/// Opens a file; `make_direct` switches it to unbuffered I/O, if it can.
+fn open_with(
+    path: &Path,
+    options: OpenOptions,
+    make_direct: impl FnOnce(&fs::File) -> io::Result<bool>,
+) -> io::Result<Arc<dyn File>> {
+    let create = options.create || options.create_new;
+    // What is created anew is a regular file.
+    if !options.create_new {
+        refuse_special(path)?;
+    }
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .write(options.write || create || options.truncate)
+        .create(create)
+        .create_new(options.create_new)
+        .truncate(options.truncate)
+        .open(path)?;
+    let switched = if options.direct { make_direct(&file) } else { Ok(false) };
+    let direct = switched.inspect_err(|_| {
+        if options.create_new {
+            // R1. The error that matters is the one above.
+            let _ = fs::remove_file(path);
+        }
+    })?;
+    Ok(Arc::new(RealFile { file, direct }))
 }
 
 /// Refuses what is there and is no regular file (R3). What cannot be looked at is for the opening to tell.
@@ -254,6 +269,26 @@ impl File for RealFile {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r1_a_new_file_that_cannot_be_switched_is_not_left_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let fails = |_: &fs::File| Err(io::ErrorKind::Other.into());
+        for _ in 0..2 {
+            let error = open_with(&path, OpenOptions::create_new().direct(), fails).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Other, "R1");
+            assert!(!path.exists(), "R1");
+        }
+        // What was there before stays.
+        fs::write(&path, "mine").unwrap();
+        for options in [OpenOptions::write(), OpenOptions::read()] {
+            open_with(&path, options.direct(), fails).unwrap_err();
+            assert_eq!(fs::read(&path).unwrap(), b"mine", "R1");
+        }
+        open_with(&path, OpenOptions::create_new().direct(), |_| Ok(false)).unwrap_err();
+        assert!(path.exists(), "R1");
+    }
 
     #[test]
     fn r2_a_lock_ends_with_its_handle_although_a_descriptor_of_it_is_left() {

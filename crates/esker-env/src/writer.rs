@@ -10,6 +10,7 @@
 //!     zero-padded tail is written again, from the same start, once more bytes arrive: the bytes that it held do
 //!     not change, so a torn rewrite loses nothing that was synced.
 //! A3. After an error nothing more is written: what the file holds is then unknown.
+//! A4. A file that was to be new, and of which no writer was made, is not left behind: it could not be made again.
 
 #[cfg(test)]
 mod tests;
@@ -89,8 +90,14 @@ impl AppendWriter {
     ) -> io::Result<AppendWriter> {
         let file = fs.open(path, options)?;
         let (buf, reader) = if file.is_direct() {
+            let reader = fs.open(path, OpenOptions::read()).inspect_err(|_| {
+                if options.create_new {
+                    // A4. The error that matters is the one above.
+                    let _ = fs.remove_file(path);
+                }
+            })?;
             let bytes = AlignedBuf::zeroed(buffer_bytes);
-            (Buffer::Aligned { bytes, filled: 0, written: 0 }, Some(fs.open(path, OpenOptions::read())?))
+            (Buffer::Aligned { bytes, filled: 0, written: 0 }, Some(reader))
         } else {
             (Buffer::Plain { bytes: Vec::with_capacity(buffer_bytes), capacity: buffer_bytes }, None)
         };

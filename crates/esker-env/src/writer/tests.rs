@@ -75,6 +75,25 @@ fn a2_synced_bytes_survive() {
 }
 
 #[test]
+fn a4_a_new_file_without_a_writer_is_not_left_behind() {
+    let disk = MemFs::new();
+    let fs = FaultFs::new(Arc::new(disk.clone()));
+    let path = Path::new("/f");
+    let no_reader = || fs.add(FaultRule::new(&[OpKind::Open], FaultAction::Fail(std::io::ErrorKind::Other)));
+    no_reader();
+    AppendWriter::create(&fs, path, OpenOptions::create_new().direct(), 64).unwrap_err();
+    assert!(!disk.exists(path).unwrap(), "A4");
+    AppendWriter::create(&fs, path, OpenOptions::create_new().direct(), 64).unwrap();
+    // What was there before stays.
+    for options in [OpenOptions::create_new(), OpenOptions::create()] {
+        no_reader();
+        AppendWriter::create(&fs, path, options.direct(), 64).unwrap_err();
+        assert!(disk.exists(path).unwrap(), "A4");
+        fs.clear();
+    }
+}
+
+#[test]
 fn a3_an_error_is_the_end() {
     for kind in [OpKind::Write, OpKind::SyncData] {
         let fs = FaultFs::new(Arc::new(MemFs::new()));

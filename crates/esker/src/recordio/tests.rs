@@ -565,12 +565,14 @@ fn a4_a_fault_at_every_call_of_continuing_loses_nothing() {
 
 #[test]
 fn a_file_that_could_not_be_made_can_be_made_again() {
-    for kind in [OpKind::SyncDir, OpKind::Write] {
+    // A direct file is opened a second time, to be read.
+    for (kind, direct) in [(OpKind::SyncDir, false), (OpKind::Write, false), (OpKind::Open, true)] {
         let faulty = FaultFs::new(Arc::new(MemFs::new()));
         let env = Env::simulated(Arc::new(faulty.clone()), 1);
         faulty.add(FaultRule::new(&[kind], FaultAction::Fail(std::io::ErrorKind::Other)));
-        let options = Writer::options().env(&env).buffer_bytes(0);
+        let options = Writer::options().env(&env).direct(direct).buffer_bytes(0);
         options.create_new(PATH).unwrap_err();
+        assert_eq!(faulty.fired(), 1, "{kind:?}");
         options.create_new(PATH).unwrap();
     }
 }

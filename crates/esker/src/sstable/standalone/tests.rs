@@ -120,11 +120,13 @@ fn a_dropped_writer_leaves_no_file() {
 #[test]
 fn a_writer_that_cannot_finish_leaves_no_file() {
     let fail = FaultAction::Fail(std::io::ErrorKind::Other);
-    for kind in [OpKind::Write, OpKind::SyncData, OpKind::SyncDir] {
+    // Open: the second one, of a direct file, to be read.
+    for kind in [OpKind::Write, OpKind::SyncData, OpKind::SyncDir, OpKind::Open] {
         let faulty = FaultFs::new(Arc::new(MemFs::new()));
         let env = Env::simulated(Arc::new(faulty.clone()), 1);
         let write = || {
-            let mut writer = Writer::create_in(&env, "t.sst", TableOptions::default())?;
+            let options = TableOptions { direct_io: kind == OpKind::Open, ..TableOptions::default() };
+            let mut writer = Writer::create_in(&env, "t.sst", options)?;
             writer.put(b"a", b"1")?;
             writer.finish()
         };
