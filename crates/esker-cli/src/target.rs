@@ -11,13 +11,21 @@
 //! TG1. A regular file appears under its name only when it is complete and durable; until then an older one stays.
 //! TG2. Nothing else of the user's is replaced, cut or removed: no device, pipe or link, no file behind a descriptor, and no
 //!      file called `.partial` that is not, or no longer, this export's.
-//! TG3. What is written over a file can be read by no more people than that file (on Unix): it has its group and mode, or,
-//!      where the group cannot be given, nothing for any group.
+//! TG3. What is written over a file can be read by no more people than that file (on Unix): it has its group and the rights of
+//!      its mode, or, where the group cannot be given, nothing for any group. In place of a file with an access control list (on
+//!      Linux) it is its owner's alone, and it takes none over from the directory.
+//! TG4. It is run as nobody else: setuid and setgid are not kept, since the owner is not.
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
 
 use crate::failure::{Failure, FileError, Result};
 use crate::formats;
@@ -26,6 +34,9 @@ use crate::formats;
 const PARTIAL_NAMES: u32 = 100;
 /// So many links are followed, as Linux does.
 const LINKS_MAX: u32 = 40;
+/// The attribute that holds a file's access control list.
+#[cfg(target_os = "linux")]
+const ACCESS_LIST: &str = "system.posix_acl_access";
 
 /// What a name stands for, before anything is written.
 #[derive(Debug)]
@@ -157,7 +168,7 @@ pub(crate) struct Partial {
 }
 
 impl Partial {
-    /// Creates a file beside `target`, with the group and mode of the file that is there (TG3).
+    /// Creates a file beside `target`, with the group and the rights of the file that is there (TG3).
     pub(crate) fn create(target: &Path, existing: Option<&Metadata>) -> Result<Self> {
         for number in 1..=PARTIAL_NAMES {
             let mut name = OsString::from(target);
@@ -167,7 +178,7 @@ impl Partial {
                 Ok(output) => {
                     let partial = Partial { path, is_there: true, output, target: target.to_owned() };
                     if let Some(meta) = existing {
-                        set_group_and_mode(&partial.output, meta)
+                        set_group_and_mode(&partial.output, meta, has_access_list(target))
                             .map_err(|e| Failure::file("set the mode of", &partial.path, &e))?;
                     }
                     return Ok(partial);
@@ -236,25 +247,57 @@ fn create_new(path: &Path, _: Option<&Metadata>) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// The group first: the mode is meant for it.
+/// The group first: the mode is meant for it. And before that what the directory gives its files: it would be opened by the mode.
 #[cfg(unix)]
-fn set_group_and_mode(file: &File, existing: &Metadata) -> io::Result<()> {
+fn set_group_and_mode(file: &File, existing: &Metadata, has_list: bool) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
-    let (mode, group) = (existing.mode() & 0o7777, existing.gid());
+    remove_access_list(file)?;
+    let group = existing.gid();
     let has_group = file.metadata()?.gid() == group || fchown(file, None, Some(group)).is_ok();
-    let mode = if has_group { mode } else { mode_without_group(mode) };
+    let mode = rights(existing.mode(), has_group, has_list);
     file.set_permissions(fs::Permissions::from_mode(mode))
 }
 
-/// The mode for a file of another group: nothing for that one, and for others, who include the old group now, what both
-/// might do.
+/// Who may do what with a file in the place of one with this mode (TG3, TG4).
 #[cfg(unix)]
-fn mode_without_group(mode: u32) -> u32 {
-    mode & 0o5700 | mode & (mode >> 3) & 0o007
+fn rights(mode: u32, has_group: bool, has_list: bool) -> u32 {
+    match (has_list, has_group) {
+        // What stands where the group's rights do is the limit of all who are listed; and others may be listed, with less.
+        (true, _) => mode & 0o700,
+        (false, true) => mode & 0o777,
+        // Nothing for the file's group, and for others, who include the old group now, what both might do.
+        (false, false) => mode & 0o700 | mode & (mode >> 3) & 0o007,
+    }
+}
+
+/// Whether the file has an access control list beyond its mode. If that cannot be found out, it may have.
+#[cfg(target_os = "linux")]
+fn has_access_list(path: &Path) -> bool {
+    let mut too_short = [0; 1];
+    !matches!(rustix::fs::getxattr(path, ACCESS_LIST, &mut too_short[..]), Err(Errno::NODATA | Errno::NOTSUP))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_access_list(_: &Path) -> bool {
+    false
+}
+
+/// Takes away what the file has from its directory's default list.
+#[cfg(target_os = "linux")]
+fn remove_access_list(file: &File) -> io::Result<()> {
+    match rustix::fs::fremovexattr(file, ACCESS_LIST) {
+        Err(Errno::NODATA | Errno::NOTSUP) => Ok(()),
+        removed => Ok(removed?),
+    }
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn remove_access_list(_: &File) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(not(unix))]
-fn set_group_and_mode(_: &File, _: &Metadata) -> io::Result<()> {
+fn set_group_and_mode(_: &File, _: &Metadata, _: bool) -> io::Result<()> {
     Ok(())
 }
 
@@ -272,84 +315,4 @@ fn sync_dir(dir: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 fn sync_dir(_: &Path) -> io::Result<()> {
     Ok(())
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use std::os::fd::AsRawFd;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-
-    use super::*;
-
-    #[test]
-    fn tg2_devices_are_told_from_files() {
-        // Only looked at: what is made of it is tested where nothing of the system's can be harmed.
-        let look = |name: &str| Target::look(Path::new(name));
-        assert!(matches!(look("-"), Ok(Target::Standard)));
-        for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
-            assert!(matches!(look(name), Ok(Target::Standard)), "{name}");
-        }
-        assert!(matches!(look("/dev/null"), Ok(Target::Special(_))));
-        assert!(matches!(look("/dev"), Err(Failure::Message(_))));
-        let dir = tempfile::tempdir().unwrap();
-        let link = dir.path().join("link");
-        symlink("/dev/null", &link).unwrap();
-        assert!(matches!(Target::look(&link), Ok(Target::Special(path)) if path == link));
-        let missing = dir.path().join("missing");
-        assert!(matches!(Target::look(&missing), Ok(Target::Regular(path, None)) if path == missing));
-    }
-
-    #[test]
-    fn tg2_a_file_behind_a_descriptor_is_appended_to() {
-        let dir = tempfile::tempdir().unwrap();
-        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
-        fs::write(&file, "before ").unwrap();
-        let open = File::open(&file).unwrap();
-        let number = open.as_raw_fd();
-        symlink(format!("/dev/fd/{number}"), &link).unwrap();
-        let names = [format!("/dev/fd/{number}"), format!("/proc/self/fd/{number}")].map(PathBuf::from);
-        for name in names.iter().chain([&link]) {
-            assert!(
-                matches!(Target::look(name), Ok(Target::Special(path)) if path == *name),
-                "TG2: {name:?}"
-            );
-        }
-        // One that is not open is no new file.
-        assert!(matches!(Target::look(Path::new("/proc/self/fd/987654")), Ok(Target::Special(_))), "TG2");
-        let mut special = Special::open(&file).unwrap();
-        special.write_all(b"after").unwrap();
-        assert_eq!((fs::read(&file).unwrap(), special.bytes()), (b"before after".to_vec(), 5), "TG2");
-    }
-
-    #[test]
-    fn tg2_a_partial_file_is_removed_while_it_is_ours() {
-        let dir = tempfile::tempdir().unwrap();
-        let (target, name) = (dir.path().join("x"), dir.path().join("x.partial"));
-        drop(Partial::create(&target, None).unwrap());
-        assert!(!name.exists() && !target.exists(), "TG1");
-        let mut partial = Partial::create(&target, None).unwrap();
-        partial.write_all(b"rows").unwrap();
-        partial.rename().unwrap();
-        fs::write(&name, "another's").unwrap();
-        drop(partial);
-        assert_eq!(fs::read(&name).unwrap(), b"another's", "TG2");
-        assert_eq!(fs::read(&target).unwrap(), b"rows");
-    }
-
-    #[test]
-    fn tg3_nobody_reads_a_file_before_it_has_its_group() {
-        let dir = tempfile::tempdir().unwrap();
-        let old = dir.path().join("old");
-        fs::write(&old, "").unwrap();
-        fs::set_permissions(&old, fs::Permissions::from_mode(0o666)).unwrap();
-        let meta = fs::metadata(&old).unwrap();
-        let new = create_new(&dir.path().join("new"), Some(&meta)).unwrap();
-        assert_eq!(new.metadata().unwrap().mode() & 0o777, 0o600, "TG3");
-        set_group_and_mode(&new, &meta).unwrap();
-        assert_eq!(new.metadata().unwrap().mode() & 0o777, 0o666, "TG3");
-        // Where the group cannot be given.
-        for (mode, expected) in [(0o640, 0o600), (0o664, 0o604), (0o604, 0o600), (0o2775, 0o705)] {
-            assert_eq!(mode_without_group(mode), expected, "TG3: {mode:o}");
-        }
-    }
 }
