@@ -387,6 +387,54 @@ fn i3_a_failed_commit_says_what_is_in() {
     assert!(rows > 0 && rows < 4_000 && (rows == found || rows + 100 == found), "I3: {found} found: {said}");
 }
 
+/// A log that cannot be written any more, under commits that do not wait for the disk: what was committed is not what is there.
+#[cfg(target_os = "linux")]
+#[test]
+fn i3_rows_that_may_be_lost_are_not_said_to_be_in() {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
+    let rows = |from: u32| (from..from + 100).map(|n| format!("key{n:03}\tvalue\n")).collect::<String>();
+    for (durability, end) in [("none", ""), ("buffered", ""), ("none", "bad\n")] {
+        let esker = Esker::new();
+        let script = format!("trap '' XFSZ; exec \"$ESKER\" import --batch 100 --durability {durability}");
+        let mut child = Command::new("sh")
+            .args(["-c", &script])
+            .env("ESKER", env!("CARGO_BIN_EXE_esker"))
+            .env("ESKER_DB", "db")
+            .current_dir(esker.path("."))
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it runs");
+        let mut input = child.stdin.take().expect("it is piped");
+        input.write_all(rows(0).as_bytes()).expect("it reads");
+        let (log, start) = (esker.path("db/000001.wal"), Instant::now());
+        while !log.exists() {
+            assert!(start.elapsed().as_secs() < 60, "the first rows are committed");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // From here on no file of its can be written behind its first bytes.
+        let limit = Rlimit { current: Some(512), ..getrlimit(Resource::Fsize) };
+        prlimit(Some(Pid::from_child(&child)), Resource::Fsize, limit).expect("it is our child");
+        input.write_all((rows(100) + end).as_bytes()).expect("it reads");
+        drop(input);
+        let output = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains(" rows had been committed; how many of the last ones are on disk is not known"),
+            "I3: {durability}: {said}"
+        );
+        assert!(said.contains("closing the database: ") && !said.contains("in the database"), "I3: {said}");
+        let found: u64 = esker.ok("count").trim().parse().expect("a number");
+        assert!(found < 200, "I3: {durability}: {found} rows are there: {said}");
+    }
+}
+
 #[test]
 fn i3_a_keyspace_that_cannot_be_created_stops_the_import() {
     let esker = Esker::new();

@@ -7,7 +7,8 @@
 //!
 //! I1. The input is opened before the database: a mistyped name creates nothing.
 //! I2. A batch is committed as a whole. What stands behind a bad line is not in the database unless bad lines are skipped.
-//! I3. However an import ends, it says how many rows are in the database, which is closed then; what fails in that is told, too.
+//! I3. However an import ends, it says how many rows are in the database, which is closed then; what fails in that is told, too. If
+//!     it fails and commits did not wait for the disk, the last of them may be lost: it says that.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -19,7 +20,7 @@ use esker::{Error, Keyspace, WriteBatch};
 use serde_json::json;
 
 use crate::Answer;
-use crate::args::{Args, Import, YesNo};
+use crate::args::{Args, Durability, Import, YesNo};
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::formats::{self, ReadOptions, Row, RowReader, Step};
@@ -30,6 +31,8 @@ use crate::progress::Progress;
 const BATCH_BYTES_MAX: usize = 32 << 20;
 /// So many bad lines are printed; the rest is counted.
 const BAD_LINES_PRINTED: u64 = 20;
+/// Of rows that did not wait for the disk, when the log or closing failed.
+const LAST_UNKNOWN: &str = "; how many of the last ones are on disk is not known";
 /// The progress bar moves after so many rows.
 const ROWS_PER_TICK: u64 = 1_024;
 
@@ -55,15 +58,19 @@ pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
     });
     let closed = database.close();
     let seconds = progress.finish().as_secs_f64();
+    // What did not wait for the disk is there once the database was closed.
+    let is_known = closed.is_ok() || args.durability == Durability::Sync;
     match (ended, closed) {
         (Ok(bad), Ok(())) => report(args, rows, bad, seconds),
-        (Err(failure), Ok(())) => Err(stopped(&failure, rows)),
-        (Err(failure), Err(close)) => {
-            Err(Failure::message(format!("{}\n  closing the database: {close}", stopped(&failure, rows))))
-        }
+        (Err(failure), Ok(())) => Err(stopped(&failure, rows, is_known)),
+        (Err(failure), Err(close)) => Err(Failure::message(format!(
+            "{}\n  closing the database: {close}",
+            stopped(&failure, rows, is_known)
+        ))),
         (Ok(_), Err(close)) => Err(Failure::message(format!(
-            "closing the database: {close}\n  all {} rows had been committed",
-            output::count(rows)
+            "closing the database: {close}\n  all {} rows had been committed{}",
+            output::count(rows),
+            if is_known { "" } else { LAST_UNKNOWN },
         ))),
     }
 }
@@ -155,11 +162,13 @@ impl<'a> Sink<'a> {
 }
 
 /// Why an import stopped, and what is there of it (I3). Importing again does no harm.
-fn stopped(failure: &Failure, rows: u64) -> Failure {
-    Failure::message(format!(
-        "{failure}\n  import stopped; {} rows of the batches before are in the database",
-        output::count(rows)
-    ))
+fn stopped(failure: &Failure, rows: u64, is_known: bool) -> Failure {
+    let rows = output::count(rows);
+    Failure::message(if is_known {
+        format!("{failure}\n  import stopped; {rows} rows of the batches before are in the database")
+    } else {
+        format!("{failure}\n  import stopped; {rows} rows had been committed{LAST_UNKNOWN}")
+    })
 }
 
 fn report(args: &Args, rows: u64, bad: u64, seconds: f64) -> Result<Answer> {
