@@ -13,6 +13,7 @@
 //! OU3. Every file made is known by its id in `made` from before it is created, so that a failed output can be removed.
 //! OU4. A table says which commit is the newest that went into the flush or merge, although garbage.rs may have forgotten its number or
 //!      left it out: a table that the manifest lost proves by it that there was more (db/unnamed.rs).
+//! OU5. A table ends long before its index has no more room (IX5 in sstable/index.rs).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use super::execute::Context;
 use crate::manifest::edit::AddedTable;
 use crate::manifest::file_name::table_path;
 use crate::manifest::version::{Level, RunId};
-use crate::sstable::{Table, TableWriter};
+use crate::sstable::{IndexRoom, Table, TableWriter};
 use crate::types::canary::{self, Canary};
 use crate::types::entry::EntryRef;
 use crate::types::range_tombstone::{Fragment, RangeTombstones, SharedKey};
@@ -62,6 +63,8 @@ pub(crate) struct Output<'a> {
     writer: Option<(FileId, TableWriter)>,
     /// The last key of the current table, once that is full.
     full_at: Option<Vec<u8>>,
+    /// What the index of a table can hold. A table is full with half of that: all versions of its last key are still to come.
+    index_room: IndexRoom,
     written: Written,
     made: Vec<FileId>,
 }
@@ -76,6 +79,7 @@ impl<'a> Output<'a> {
             tombstones: tombstones.fragments().cloned().collect(),
             writer: None,
             full_at: None,
+            index_room: IndexRoom::MAX,
             written: Written::default(),
             made: Vec::new(),
         }
@@ -95,7 +99,8 @@ impl<'a> Output<'a> {
         let table_bytes = self.shape.table_bytes;
         let writer = self.writer()?;
         writer.add(entry)?;
-        if writer.estimated_bytes() >= table_bytes && self.full_at.is_none() {
+        let is_full = writer.estimated_bytes() >= table_bytes || writer.is_index_half_full();
+        if is_full && self.full_at.is_none() {
             self.full_at = Some(entry.key.to_vec());
         }
         Ok(())
@@ -134,6 +139,7 @@ impl<'a> Output<'a> {
             let mut writer = TableWriter::create(self.context.env, &path, self.context.options.clone())?;
             writer.keep_warm(self.context.cache);
             writer.note_commit(self.shape.newest_commit);
+            writer.limit_index(self.index_room);
             self.writer = Some((file, writer));
         }
         Ok(&mut self.writer.as_mut().expect("made above").1)
@@ -168,5 +174,62 @@ impl<'a> Output<'a> {
         self.written.added.push(AddedTable { file, level: self.shape.level, run: self.shape.run, meta });
         self.written.opened.insert(file, table);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use esker_env::{Env, MemFs};
+
+    use super::*;
+    use crate::cache::MemoryBudget;
+    use crate::sstable::{BlockCache, TableOptions};
+    use crate::types::entry::Kind;
+
+    #[test]
+    fn ou5_a_table_ends_before_its_index_is_full() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let cache = BlockCache::new(MemoryBudget::new(1 << 20));
+        let (files, cancel) = (AtomicU64::new(1), AtomicBool::new(false));
+        let new_file = || FileId::new(files.fetch_add(1, Ordering::Relaxed));
+        let context = Context {
+            env: &env,
+            dir: Path::new(""),
+            cache: &cache,
+            options: TableOptions { block_bytes: 1, ..TableOptions::default() },
+            table_bytes: u64::MAX,
+            new_file: &new_file,
+            cancel: &cancel,
+        };
+        // Every entry is a block; no index of a table holds those of all keys.
+        for index_room in [
+            IndexRoom { blocks: 20, separator_bytes: u64::MAX },
+            IndexRoom { blocks: u64::MAX, separator_bytes: 40 },
+        ] {
+            let shape = Shape {
+                level: Level::L0,
+                run: RunId(1),
+                table_bytes: u64::MAX,
+                fences: Vec::new(),
+                newest_commit: SeqNo::new(9),
+            };
+            let mut output = Output::new(&context, shape, &RangeTombstones::default());
+            output.index_room = index_room;
+            for key in 0..100_u32 {
+                let key = key.to_be_bytes();
+                // Versions of one key, which belong together (OU2).
+                for seq in [9, 8, 7] {
+                    let entry = EntryRef { key: &key, seq: SeqNo::new(seq), kind: Kind::Put, value: b"v" };
+                    output.add(entry).unwrap();
+                }
+            }
+            let written = output.finish().unwrap();
+            assert!(written.added.len() > 5, "OU5: {} tables", written.added.len());
+            let entries: u64 = written.opened.values().map(|table| table.verify().unwrap().entries).sum();
+            assert_eq!(entries, 300, "OU5: {index_room:?}");
+        }
     }
 }

@@ -130,11 +130,6 @@ impl BlockBuilder {
         (self.keys.len() + self.values.len() + self.spans.len() * HEAD_BYTES) as u64
     }
 
-    /// The first key of the block under construction, which must not be empty.
-    pub(super) fn first_key(&self) -> &[u8] {
-        self.key(0)
-    }
-
     /// The bytes that the block would have with this entry added (BB1).
     pub(super) fn size_with(&self, entry: &EntryRef<'_>, split_values_over: usize) -> usize {
         let first = if self.is_empty() { &[] } else { self.key(0) };

@@ -11,6 +11,7 @@
 //! IX2. All keys and separators of a table share the table's prefix, which is stored once.
 //! IX3. `find` returns the first block that may hold the key, so that a search meets a key's newest version first.
 //! IX4. Blocks lie back to back from the file's start, so that offsets are sums of lengths.
+//! IX5. The reader counts blocks, and bytes of separators, in 32 bits: no more of them are written, and more are refused.
 //!
 //! The tree is static, as in the "static search trees" of Slotin (en.algorithmica.org/hpc) and of Groot Koerkamp:
 //! each layer holds every 16th head of the layer below; ranks in a node are counted without branches.
@@ -23,6 +24,26 @@ use crate::types::key::{common_prefix_len, head8};
 /// The shortest key above `low` and not above `high`; `low < high`.
 pub(super) fn shortest_separator<'a>(low: &[u8], high: &'a [u8]) -> &'a [u8] {
     &high[..(common_prefix_len(low, high) + 1).min(high.len())]
+}
+
+/// How much one index can hold (IX5).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IndexRoom {
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes of separators; the table's prefix may count in each of them.
+    pub separator_bytes: u64,
+}
+
+impl IndexRoom {
+    /// That of the format.
+    pub(crate) const MAX: IndexRoom =
+        IndexRoom { blocks: u32::MAX as u64 - 1, separator_bytes: u32::MAX as u64 };
+
+    /// Whether there is room for so much.
+    pub(super) fn holds(&self, blocks: u64, separator_bytes: u64) -> bool {
+        blocks <= self.blocks && separator_bytes <= self.separator_bytes
+    }
 }
 
 /// What the writer knows of a block.
@@ -65,11 +86,16 @@ pub(super) struct Index {
 
 impl Index {
     pub(super) fn decode(bytes: &[u8]) -> Decoded<Index> {
+        Self::decode_within(bytes, IndexRoom::MAX)
+    }
+
+    /// Decodes an index that may be no larger.
+    pub(super) fn decode_within(bytes: &[u8], room: IndexRoom) -> Decoded<Index> {
         let mut reader = ByteReader::new(bytes);
         let prefix = reader.string()?.to_vec();
         let blocks = reader.varint()?;
         // Each block takes two bytes or more.
-        if blocks > reader.remaining() as u64 / 2 || blocks >= u64::from(u32::MAX) {
+        if blocks > reader.remaining() as u64 / 2 || blocks > room.blocks {
             return Err(reader.error(format!("{blocks} blocks in {} bytes", reader.remaining())));
         }
         let blocks = blocks as usize;
@@ -93,7 +119,9 @@ impl Index {
             };
             offset = end;
             separators.extend_from_slice(separator);
-            let Ok(separators_end) = u32::try_from(separators.len()) else {
+            let separators_end = u32::try_from(separators.len()).ok();
+            let Some(separators_end) = separators_end.filter(|end| u64::from(*end) <= room.separator_bytes)
+            else {
                 return Err(reader.error("separators pass 4 GiB"));
             };
             if packed & 1 != 0 {
@@ -294,6 +322,20 @@ mod tests {
             }
             assert_eq!(index.find(&[255; 20]), keys.len() - 1);
         }
+    }
+
+    #[test]
+    fn ix5_an_index_beyond_the_limits_is_refused() {
+        let entry = |s: &[u8]| IndexEntry { stored_len: 10, separator: s.to_vec(), continues: false };
+        let mut bytes = Vec::new();
+        encode(b"p", &[entry(b""), entry(b"pb"), entry(b"pcd")], &mut bytes);
+        let decodes = |blocks, separator_bytes| {
+            Index::decode_within(&bytes, IndexRoom { blocks, separator_bytes }).is_ok()
+        };
+        assert!(decodes(3, 3) && decodes(u64::MAX, u64::MAX));
+        assert!(!decodes(2, 3) && !decodes(3, 2), "IX5");
+        let max = IndexRoom::MAX;
+        assert!(max.holds(0xFFFF_FFFE, 0xFFFF_FFFF) && !max.holds(0xFFFF_FFFF, 0) && !max.holds(0, 1 << 32));
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub use options::{TableCompression, TableOptions};
 pub use standalone::{Metadata, Range, Reader, Writer, merge};
 
 pub(crate) use cursor::TableCursor;
+pub(crate) use index::IndexRoom;
 pub(crate) use salvage::{LostContent, SalvageScan, SalvageTable, TableDamage};
 pub(crate) use scan::TableScan;
 pub(crate) use stored::Fingerprint;

@@ -1,6 +1,7 @@
 //! Tables against a sorted list, byte for byte against what each version wrote, and against damage.
 
 mod corruption;
+mod full;
 mod golden;
 mod model;
 

@@ -8,6 +8,7 @@
 //! TW1. Entries come in order: key ascending, then sequence number descending. Others are refused.
 //! TW2. After an error the table is lost: `finish` was not reached, so the file has no footer and no reader opens it.
 //! TW3. `finish` returns after the file is durable; its directory entry is the caller's to sync.
+//! TW4. An entry whose block the index would have no room for (IX5) is refused, and changes nothing: the table can be finished.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use esker_env::{AppendWriter, Env, OpenOptions, PageBuf};
 use super::block::Block;
 use super::block_builder::BlockBuilder;
 use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer};
-use super::index::{self, IndexEntry, shortest_separator};
+use super::index::{self, IndexEntry, IndexRoom, shortest_separator};
 use super::options::{TableCompression, TableOptions};
 use super::properties::{Properties, empty_range, encode_tombstones};
 use super::stored::{Fingerprint, Salt, pack, trailer};
@@ -70,12 +71,16 @@ pub(crate) struct TableWriter {
     codec: Codec,
     raw: Vec<u8>,
     scratch: Vec<u8>,
+    /// The finished blocks.
     index: Vec<IndexEntry>,
+    /// The separator of the block that is being built, and whether that continues the versions of a key.
+    separator: (Vec<u8>, bool),
+    /// Bytes of all separators, that one included.
+    separator_bytes: u64,
+    index_room: IndexRoom,
     first_key: Vec<u8>,
     last_key: Vec<u8>,
     last_seq: SeqNo,
-    /// The last key of the last finished block.
-    block_last_key: Vec<u8>,
     hashes: Vec<u64>,
     properties: Properties,
     /// Of the parts that are written.
@@ -123,10 +128,12 @@ impl TableWriter {
             raw: Vec::new(),
             scratch: Vec::new(),
             index: Vec::new(),
+            separator: (Vec::new(), false),
+            separator_bytes: 0,
+            index_room: IndexRoom::MAX,
             first_key: Vec::new(),
             last_key: Vec::new(),
             last_seq: SeqNo::ZERO,
-            block_last_key: Vec::new(),
             hashes: Vec::new(),
             properties: Properties {
                 entries: 0,
@@ -157,13 +164,23 @@ impl TableWriter {
         self.warm = Some(Warm { cache: cache.clone(), blocks: Vec::new(), bytes: 0 });
     }
 
+    /// Has the table be full when its index is that large, and not only at the format's limit (TW4).
+    pub(crate) fn limit_index(&mut self, room: IndexRoom) {
+        self.index_room = room;
+    }
+
+    /// Whether half of what the index can hold is taken. Who may not end the table at any key ends it soon.
+    pub(crate) fn is_index_half_full(&self) -> bool {
+        !self.index_room.holds(2 * (self.index.len() as u64 + 1), 2 * self.separator_bytes)
+    }
+
     /// The table is to say that this commit went into it. Merges forget numbers and leave out versions; that they were there must
     /// be told all the same.
     pub(crate) fn note_commit(&mut self, commit: SeqNo) {
         self.newest_commit = self.newest_commit.max(commit);
     }
 
-    /// Adds a version (TW1).
+    /// Adds a version (TW1, TW4).
     pub(crate) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
         let first = self.properties.entries == 0;
         let new_key = first || entry.key > &*self.last_key;
@@ -173,6 +190,12 @@ impl TableWriter {
         if u32::try_from(entry.value.len()).is_err() {
             return Err(Error::ValueTooLong { len: entry.value.len() });
         }
+        if !self.builder.is_empty() {
+            let size = self.builder.size_with(&entry, self.options.split_values_over);
+            if size > self.options.block_bytes.min(u32::MAX as usize) {
+                self.next_block(entry.key)?;
+            }
+        }
         if new_key {
             if first {
                 self.first_key.extend_from_slice(entry.key);
@@ -181,12 +204,6 @@ impl TableWriter {
                 self.hashes.push(key_hash(entry.key));
             }
             self.properties.keys += 1;
-        }
-        if !self.builder.is_empty() {
-            let size = self.builder.size_with(&entry, self.options.split_values_over);
-            if size > self.options.block_bytes.min(u32::MAX as usize) {
-                self.finish_block()?;
-            }
         }
         self.builder.add(&entry);
         if new_key {
@@ -246,17 +263,34 @@ impl TableWriter {
         self.properties.entries
     }
 
+    /// Ends the block; the next one begins with `key`, the last key or one above it.
+    fn next_block(&mut self, key: &[u8]) -> Result<()> {
+        let continues = *key == *self.last_key;
+        let separator = if continues { key } else { shortest_separator(&self.last_key, key) };
+        let blocks = self.index.len() as u64 + 2;
+        let separator_bytes = self.separator_bytes + separator.len() as u64;
+        if !self.index_room.holds(blocks, separator_bytes) {
+            return Err(self.full());
+        }
+        let separator = separator.to_vec();
+        self.finish_block()?;
+        self.separator = (separator, continues);
+        self.separator_bytes = separator_bytes;
+        Ok(())
+    }
+
+    #[cold]
+    fn full(&self) -> Error {
+        let IndexRoom { blocks, separator_bytes } = self.index_room;
+        Error::Invalid(format!(
+            "the table is full: it has {} blocks of at most {blocks}, and about {} bytes of at most {separator_bytes} in its index: \
+             finish it, and go on in another; larger blocks make room for more",
+            self.index.len() + 1,
+            self.separator_bytes,
+        ))
+    }
+
     fn finish_block(&mut self) -> Result<()> {
-        let separator = if self.index.is_empty() {
-            (Vec::new(), false)
-        } else {
-            let first = self.builder.first_key();
-            match *first == *self.block_last_key {
-                true => (first.to_vec(), true),
-                false => (shortest_separator(&self.block_last_key, first).to_vec(), false),
-            }
-        };
-        self.block_last_key.clone_from(&self.last_key);
         self.builder.finish(self.options.split_values_over, &mut self.raw);
         if let Some(warm) = &mut self.warm
             && warm.bytes + self.raw.len() as u64 <= warm.cache.room_bytes()
@@ -269,7 +303,7 @@ impl TableWriter {
                 warm.blocks.push(Arc::new(block));
             }
         }
-        let (separator, continues) = separator;
+        let (separator, continues) = std::mem::take(&mut self.separator);
         // The length is filled in when the block is written.
         self.index.push(IndexEntry { stored_len: 0, separator, continues });
         self.properties.blocks += 1;

@@ -57,8 +57,9 @@ impl Writer {
         self.table.as_mut().expect("only finish takes the table, and the writer with it")
     }
 
-    /// Adds a key, which must be above the last one. After an [`Error::Invalid`] (keys out of order) or an error
-    /// about a length the writer can go on; after any other one it cannot.
+    /// Adds a key, which must be above the last one. After an [`Error::Invalid`] (keys out of order, or a table that is full:
+    /// 4 billion blocks, or about 4 GiB of keys in its index, some part of one for each block) or an error about a length the
+    /// writer can go on, or be finished; after any other one it cannot.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if key.len() > KEY_BYTES_MAX {
             return Err(Error::KeyTooLong { len: key.len() });

@@ -142,7 +142,7 @@ fn check_cursor(rng: &mut fastrand::Rng, table: &Arc<Table>, entries: &[Entry], 
     assert!(!cursor.valid());
 }
 
-fn check_gets(rng: &mut fastrand::Rng, table: &Table, entries: &[Entry], at: u64) {
+pub(super) fn check_gets(rng: &mut fastrand::Rng, table: &Table, entries: &[Entry], at: u64) {
     let pin = crate::cache::pin();
     for _ in 0..60 {
         let probe = random_probe(rng, entries);
@@ -158,7 +158,7 @@ fn check_gets(rng: &mut fastrand::Rng, table: &Table, entries: &[Entry], at: u64
     }
 }
 
-fn check_scan(rng: &mut fastrand::Rng, table: &Arc<Table>, entries: &[Entry]) {
+pub(super) fn check_scan(rng: &mut fastrand::Rng, table: &Arc<Table>, entries: &[Entry]) {
     let mut scan = table.scan();
     for start in [None, Some(random_probe(rng, entries)), Some(random_probe(rng, entries))] {
         let mut expected = entries;

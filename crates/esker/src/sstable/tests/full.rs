@@ -1,0 +1,49 @@
+//! Tables whose index is as large as it may be.
+
+use super::model::{check_gets, check_scan};
+use super::*;
+use crate::sstable::footer::Footer;
+use crate::sstable::index::Index;
+use crate::sstable::stored;
+
+#[test]
+fn tw4_what_the_index_has_no_room_for_is_refused_and_the_rest_can_be_read() {
+    let rooms =
+        [(1, u64::MAX), (7, u64::MAX), (u64::MAX, 0), (u64::MAX, 30), (u64::MAX, 31), (3, 1_000), (70, 100)];
+    for (blocks, separator_bytes) in rooms {
+        let room = IndexRoom { blocks, separator_bytes };
+        for versions in [1, 5] {
+            let env = memory();
+            let options = TableOptions { block_bytes: 100, ..TableOptions::default() };
+            let mut writer = TableWriter::create(&env, Path::new(PATH), options).unwrap();
+            writer.limit_index(room);
+            let mut added = Vec::new();
+            let all =
+                (0..2_000_u16).flat_map(|n| (0..versions).rev().map(move |seq| (n / 3 * 3 % 251, n, seq)));
+            let refused = all.into_iter().find_map(|(pad, n, seq)| {
+                let key = [&n.to_be_bytes()[..], &vec![7; usize::from(pad)]].concat();
+                let entry = Entry::put(key, seq, "value");
+                let outcome = writer.add(entry.borrowed());
+                added.extend(outcome.is_ok().then_some(entry));
+                outcome.err()
+            });
+            let said = refused.expect("TW4: the table is full").to_string();
+            assert!(said.contains("the table is full") && !added.is_empty(), "TW4: {said}");
+            assert_eq!(writer.entries(), added.len() as u64, "TW4");
+            assert_eq!(writer.finish(None).unwrap().entries, added.len() as u64, "TW4");
+            let table = open(&env, &cache(1 << 20)).unwrap();
+            table.verify().unwrap();
+            assert!(table.properties().blocks <= blocks, "TW4");
+            let mut rng = fastrand::Rng::with_seed(1);
+            check_scan(&mut rng, &table, &added);
+            check_gets(&mut rng, &table, &added, 9);
+            // A reader with no more room than the writer reads it, too.
+            let file = env.fs.open(Path::new(PATH), esker_env::OpenOptions::read()).unwrap();
+            let bytes = esker_env::read_range(&*file, 0, file.len().unwrap() as usize).unwrap();
+            let footer = Footer::decode(bytes.last_chunk().unwrap(), bytes.len() as u64).unwrap();
+            let stored = &bytes[footer.index.start as usize..footer.index.end as usize];
+            let index = stored::open(stored, footer.salt, footer.index.start).unwrap();
+            Index::decode_within(&index, room).expect("IX5");
+        }
+    }
+}
