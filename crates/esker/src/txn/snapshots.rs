@@ -134,6 +134,15 @@ impl Published {
         counts
     }
 
+    /// The counts at a pinned sequence number of the keyspaces that held anything then, but for those that have been dropped since.
+    pub fn counts_at(&self, seq: SeqNo) -> Vec<(KeyspaceId, u64)> {
+        let counters = self.counters.read();
+        let mut counts: Vec<_> =
+            counters.iter().map(|(&id, c)| (id, c.at(seq))).filter(|&(_, n)| n > 0).collect();
+        counts.sort_unstable();
+        counts
+    }
+
     /// Makes all commits up to `seq` visible, and the counts that they leave.
     pub fn publish(&self, seq: SeqNo, deltas: &[(KeyspaceId, i64)]) {
         let counters: Vec<_> =

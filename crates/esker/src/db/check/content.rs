@@ -1,16 +1,15 @@
-//! Checks what the tables and memtables hold together: order between runs, keyspaces, counts.
+//! Checks what the memtables and tables hold together: order between them, keyspaces, counts.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::Arc;
 
 use super::CheckReport;
 use crate::compaction::merge::{MergeScan, Source};
 use crate::db::catalog;
 use crate::encoding::bytes::ByteReader;
-use crate::manifest::version::{Run, Version};
+use crate::manifest::version::Run;
 use crate::read::source::Nothing;
 use crate::read::view::ReadView;
 use crate::read::visible::{Bounds, VisibleCursor};
@@ -22,18 +21,32 @@ use crate::types::{KeyspaceId, Result, SeqNo};
 /// More problems of one kind than this are counted, not listed.
 const LISTED_MAX: u64 = 10;
 
-/// VN1: for any key, what a run holds is newer than what older runs hold, range tombstones included.
-pub(super) fn check_runs(version: &Version, dir: &Path, report: &mut CheckReport) {
-    let runs = version.runs();
-    if runs.len() < 2 {
+/// A memtable or a run.
+struct Layer {
+    name: String,
+    removed: RangeTombstones,
+}
+
+/// RV1, VN1: for any key, what a memtable or a run holds is newer than what older ones hold, range tombstones included.
+pub(super) fn check_order(view: &ReadView, dir: &Path, report: &mut CheckReport) {
+    let memtables: Vec<_> = view.memtables().enumerate().filter(|(_, m)| !m.is_empty()).collect();
+    let runs = view.version.runs();
+    let of_memtables = memtables.iter().map(|(age, memtable)| {
+        let name =
+            if *age == 0 { "the active memtable".to_owned() } else { format!("immutable memtable {age}") };
+        Layer { name, removed: (*memtable.range_tombstones()).clone() }
+    });
+    let of_runs = runs.iter().map(|run| Layer { name: show(run), removed: range_tombstones(run) });
+    let layers: Vec<Layer> = of_memtables.chain(of_runs).collect();
+    if layers.len() < 2 {
         return;
     }
-    let removed: Vec<RangeTombstones> = runs.iter().map(|run| range_tombstones(run)).collect();
-    check_range_tombstones(runs, &removed, dir, report);
+    check_range_tombstones(&layers, dir, report);
     let (mut wrong, mut wrongly_removed) = (0, 0);
     let walked = (|| -> Result<()> {
         let tables = |run: &Run| run.tables().iter().map(|t| t.table.clone()).collect();
-        let mut scan = MergeScan::new(runs.iter().map(|run| Source::run(tables(run))))?;
+        let memtables = memtables.iter().map(|(_, memtable)| Source::Memtable(memtable.scan()));
+        let mut scan = MergeScan::new(memtables.chain(runs.iter().map(|run| Source::run(tables(run)))))?;
         let mut last: (Vec<u8>, usize) = (Vec::new(), 0);
         while let Some(entry) = scan.next()? {
             let (key, seq) = (entry.key.to_vec(), entry.seq);
@@ -41,7 +54,7 @@ pub(super) fn check_runs(version: &Version, dir: &Path, report: &mut CheckReport
             if key == last.0 && rank < last.1 {
                 wrong += 1;
                 if wrong <= LISTED_MAX {
-                    let (newer, older) = (show(&runs[rank]), show(&runs[last.1]));
+                    let (newer, older) = (&layers[rank].name, &layers[last.1].name);
                     report.problem(format!(
                         "{}: key \"{}\": {newer} holds version {seq}, older than what {older} holds below it",
                         dir.display(),
@@ -49,7 +62,7 @@ pub(super) fn check_runs(version: &Version, dir: &Path, report: &mut CheckReport
                     ));
                 }
             }
-            for (other, removed) in removed.iter().enumerate() {
+            for (other, Layer { removed, .. }) in layers.iter().enumerate() {
                 let Some(fragment) = removed.fragment_of(&key) else { continue };
                 let is_wrong = match other.cmp(&rank) {
                     Ordering::Less => fragment.seqs.oldest() < seq,
@@ -58,7 +71,7 @@ pub(super) fn check_runs(version: &Version, dir: &Path, report: &mut CheckReport
                 };
                 wrongly_removed += u64::from(is_wrong);
                 if is_wrong && wrongly_removed <= LISTED_MAX {
-                    let (this, other) = (show(&runs[rank]), show(&runs[other]));
+                    let (this, other) = (&layers[rank].name, &layers[other].name);
                     report.problem(format!(
                         "{}: key \"{}\": version {seq} in {this} and its range tombstone in {other} stand the wrong way \
                          round",
@@ -86,24 +99,19 @@ pub(super) fn check_runs(version: &Version, dir: &Path, report: &mut CheckReport
     }
 }
 
-/// The same among range tombstones: those of a run are newer than those over the same keys in older runs.
-fn check_range_tombstones(
-    runs: &[Arc<Run>],
-    removed: &[RangeTombstones],
-    dir: &Path,
-    report: &mut CheckReport,
-) {
+/// The same among range tombstones: those of a layer are newer than those over the same keys in older ones.
+fn check_range_tombstones(layers: &[Layer], dir: &Path, report: &mut CheckReport) {
     let mut wrong = 0;
-    for (rank, newer) in removed.iter().enumerate() {
-        for (below, older) in removed.iter().enumerate().skip(rank + 1) {
-            let others: Vec<_> = older.fragments().collect();
-            for fragment in newer.fragments() {
+    for (rank, newer) in layers.iter().enumerate() {
+        for older in &layers[rank + 1..] {
+            let others: Vec<_> = older.removed.fragments().collect();
+            for fragment in newer.removed.fragments() {
                 let from = others.partition_point(|other| other.end <= fragment.start);
                 for other in others[from..].iter().take_while(|other| other.start < fragment.end) {
                     let (oldest, newest) = (fragment.seqs.oldest(), other.seqs.newest());
                     wrong += u64::from(oldest < newest);
                     if oldest < newest && wrong <= LISTED_MAX {
-                        let (this, below) = (show(&runs[rank]), show(&runs[below]));
+                        let (this, below) = (&newer.name, &older.name);
                         report.problem(format!(
                             "{}: keys from \"{}\": {this} holds range tombstone {oldest}, older than what {below} \
                              holds below it",
@@ -130,11 +138,13 @@ fn show(run: &Run) -> String {
     format!("run {} of level {}", run.id.0, run.level.get())
 }
 
-/// Counts the live keys at a commit, and compares them with what is `said`; `None`: not known for this keyspace.
+/// Counts the live keys at a commit, and compares them with what is `said`; `None`: not known for this keyspace. `counted`: all
+/// keyspaces of which it is said that they hold something.
 pub(super) fn check_counts(
     view: &ReadView,
     at: SeqNo,
     said: impl Fn(KeyspaceId) -> Option<u64>,
+    counted: &[(KeyspaceId, u64)],
     dir: &Path,
     report: &mut CheckReport,
 ) {
@@ -164,7 +174,7 @@ pub(super) fn check_counts(
     }
     report.live_keys = counts.values().sum();
     let ids: BTreeSet<_> = names.keys().chain(counts.keys()).copied().collect();
-    for id in ids {
+    for &id in &ids {
         let counted = counts.get(&id).copied().unwrap_or(0);
         match names.get(&id) {
             None => report.problem(format!(
@@ -183,6 +193,16 @@ pub(super) fn check_counts(
                     ));
                 }
             }
+        }
+    }
+    // The catalog is no keyspace of the user's.
+    let is_unknown = |id: &KeyspaceId| *id != KeyspaceId::CATALOG && !ids.contains(id);
+    if !canary::is_set(Canary::CountsUnchecked) {
+        for (id, count) in counted.iter().filter(|(id, count)| *count > 0 && is_unknown(id)) {
+            report.problem(format!(
+                "{}: {count} keys are counted of keyspace {id}, which is not there and holds none",
+                dir.display()
+            ));
         }
     }
 }

@@ -56,9 +56,9 @@ impl CheckReport {
 }
 
 impl Core {
-    /// Verifies the manifest, every block of every table, the order of keys and of runs, that no segment of the log is
-    /// lost, that the finished ones are sound and miss no commit, and that the live keys of each keyspace are as many as
-    /// `len` says.
+    /// Verifies the manifest, every block of every table, the order of keys, and of memtables and runs, that no segment of the
+    /// log is lost, that the finished ones are sound and miss no commit, and that the live keys of each keyspace are as many
+    /// as `len` says.
     pub(crate) fn check(&self) -> Result<CheckReport> {
         self.check_open()?;
         let mut report = CheckReport::default();
@@ -74,18 +74,19 @@ impl Core {
         };
         let known = view.version.tables().map(|(run, live)| (live.file, run.level, run.id)).collect();
         tables::check_state(&state, Some(known), &self.dir, &mut report);
-        for (_, live) in view.version.tables() {
-            tables::check_table(&live.table, &live.meta, &mut report);
-        }
-        content::check_runs(&view.version, &self.dir, &mut report);
-        log::check_named(&self.env, &self.dir, || self.manifest.lock().state().log_extent(), &mut report)?;
         let flushed = state.flushed_seq.unwrap_or_default();
+        for (_, live) in view.version.tables() {
+            tables::check_table(&live.table, &live.meta, flushed, &mut report);
+        }
+        content::check_order(&view, &self.dir, &mut report);
+        log::check_named(&self.env, &self.dir, || self.manifest.lock().state().log_extent(), &mut report)?;
         log::check_finished(&self.env, &self.dir, state.log_extent(), flushed, &mut report)?;
         let said = |id| {
             let keyspace = keyspaces.iter().find(|keyspace| keyspace.id == id)?;
             Some(keyspace.counter.at(snapshot.seq()))
         };
-        content::check_counts(&view, snapshot.seq(), said, &self.dir, &mut report);
+        let counted = self.published.counts_at(snapshot.seq());
+        content::check_counts(&view, snapshot.seq(), said, &counted, &self.dir, &mut report);
         Ok(report)
     }
 

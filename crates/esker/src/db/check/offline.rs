@@ -64,6 +64,7 @@ fn check(env: &Env, dir: &Path, options: &Options, report: &mut CheckReport) -> 
     let names = env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))?;
     let Some((id, state)) = find_state(env, dir, &names, report)? else { return Ok(()) };
     tables::check_state(&state, None, dir, report);
+    let flushed = state.flushed_seq.unwrap_or_default();
     let cache = BlockCache::new(MemoryBudget::new(CACHE_BYTES));
     for added in &state.added {
         let path = table_path(dir, added.file);
@@ -72,11 +73,10 @@ fn check(env: &Env, dir: &Path, options: &Options, report: &mut CheckReport) -> 
             continue;
         }
         match Table::open(env, &path, &cache) {
-            Ok(table) => tables::check_table(&table, &added.meta, report),
+            Ok(table) => tables::check_table(&table, &added.meta, flushed, report),
             Err(error) => list_damage(env, &path, error, report),
         }
     }
-    let flushed = state.flushed_seq.unwrap_or_default();
     let known = log::check_all(env, dir, state.log_extent(), flushed, report)?;
     if let Err(error) = first_number(env, dir, &state) {
         report.problem(error);
@@ -215,8 +215,9 @@ fn check_content(
             return Ok(());
         }
     };
-    content::check_runs(&look.view.version, dir, report);
+    content::check_order(&look.view, dir, report);
     let said = |id| Some(look.counts.get(&id).copied().unwrap_or(0));
-    content::check_counts(&look.view, look.last_seq, said, dir, report);
+    let counted: Vec<_> = look.counts.iter().map(|(&id, &count)| (id, count)).collect();
+    content::check_counts(&look.view, look.last_seq, said, &counted, dir, report);
     Ok(())
 }

@@ -9,8 +9,8 @@ use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
 use crate::manifest::version::{Level, RunId};
 use crate::sstable::{Table, TableMeta};
-use crate::types::FileId;
 use crate::types::key::decode_key;
+use crate::types::{FileId, SeqNo};
 
 /// What a database consists of, in itself: runs do not overlap themselves, numbers were given out, everything in tables
 /// was flushed. `known`: the tables that readers use.
@@ -62,8 +62,9 @@ pub(super) fn check_state(
     }
 }
 
-/// A table in itself, and against what the manifest says of it.
-pub(super) fn check_table(table: &Arc<Table>, meta: &TableMeta, report: &mut CheckReport) {
+/// A table in itself, and against what the manifest says of it. `flushed`: the newest commit
+/// that is in tables.
+pub(super) fn check_table(table: &Arc<Table>, meta: &TableMeta, flushed: SeqNo, report: &mut CheckReport) {
     report.tables += 1;
     report.bytes += table.file_bytes();
     let check = table.verify_all(&mut |error| report.problem(error));
@@ -74,5 +75,13 @@ pub(super) fn check_table(table: &Arc<Table>, meta: &TableMeta, report: &mut Che
         let path = table.path().display();
         report
             .problem(format!("{path} is not the table that the manifest describes: {found:?}, not {meta:?}"));
+    }
+    // OU4: those that it has forgotten are among them.
+    let newest = table.newest_commit();
+    if newest > flushed {
+        let path = table.path().display();
+        report.problem(format!(
+            "{path}: commit {newest} went into it, and only those up to {flushed} were flushed"
+        ));
     }
 }

@@ -15,6 +15,7 @@ use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::version::{Level, RunId};
+use crate::read::view::ReadView;
 use crate::sstable::{Fingerprint, SalvageTable};
 use crate::txn::commit::Durability;
 use crate::txn::write_set::WriteSet;
@@ -123,6 +124,12 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
             s.flushed_seq = Some(SeqNo::new(s.added[BACK].meta.max_seq.get() - 1));
         }),
         ("it holds commits that were not flushed yet", |s| s.flushed_seq = None),
+        // The oldest run was merged with nothing below it: its tables have forgotten the numbers of their commits.
+        ("went into it, and only those up to 1 were flushed", |s| {
+            assert_eq!(s.added[OLDEST].meta.max_seq, SeqNo::ZERO);
+            s.added.truncate(OLDEST + 1);
+            s.flushed_seq = Some(SeqNo::new(1));
+        }),
         ("its smallest sequence number is above its largest", |s| {
             let meta = &mut s.added[NEWER].meta;
             std::mem::swap(&mut meta.min_seq, &mut meta.max_seq);
@@ -172,6 +179,9 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
             let counts = s.counts.as_mut().unwrap();
             counts.iter_mut().find(|(id, _)| *id == KeyspaceId::DEFAULT).unwrap().1 += 1;
         }),
+        ("keyspace 77, which is not there and holds none", |s| {
+            s.counts.as_mut().unwrap().push((KeyspaceId::new(77), 3));
+        }),
         // The log: a segment that is not there, and commits that are not.
         ("is missing", |s| s.wal_named = s.wal_named.map(|named| named + 1)),
         ("its end is lost", |s| s.durable_seq = s.durable_seq.map(SeqNo::next)),
@@ -199,6 +209,40 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
         .map(|(n, (message, _))| (n, message))
         .collect();
     assert!(overlooked.is_empty(), "{overlooked:?}");
+}
+
+/// As many keys as there should be, and older ones.
+#[test]
+fn rv1_a_memtable_that_hides_newer_versions_is_found() {
+    type Write = fn(&Db, u8);
+    let put: Write = |db, n| db.default_keyspace().put(key(1), [n]).unwrap();
+    let remove: Write = |db, n| db.default_keyspace().remove_range(key(n)..key(9)).unwrap();
+    let cases = [
+        ("immutable memtable 1 holds version 2, older than what run", put, put),
+        ("in run 2 of level 0 and its range tombstone in immutable memtable 1", remove, put),
+        ("version 2 in immutable memtable 1 and its range tombstone in run", put, remove),
+        ("immutable memtable 1 holds range tombstone 2, older than what run", remove, remove),
+    ];
+    for (message, first, second) in cases {
+        let db = builder(&MemFs::new()).open(dir()).unwrap();
+        let core = &db.handle.core;
+        db.default_keyspace().put("other", "1").unwrap();
+        first(&db, 1);
+        core.pipeline.seal().unwrap();
+        let [stays] = &core.view.get().immutables[..] else { panic!("one was sealed") };
+        db.flush().unwrap();
+        second(&db, 0);
+        // What is newer in memory is not wrong.
+        assert_eq!(db.check().unwrap().problems, Vec::<String>::new(), "{message}");
+        db.flush().unwrap();
+        assert_eq!(db.check().unwrap().problems, Vec::<String>::new(), "{message}");
+        core.view.update(|view| ReadView {
+            active: view.active.clone(),
+            immutables: vec![stays.clone()],
+            version: view.version.clone(),
+        });
+        assert_found(&db.check().unwrap(), message);
+    }
 }
 
 #[test]
