@@ -116,6 +116,12 @@ pub enum FaultAction {
         /// The byte's index in what was read, taken modulo its length.
         at: usize,
     },
+    /// The read gives no more than its first `keep` bytes (one at least; whole blocks of a direct file), as a system may do at any
+    /// time. No effect on other calls.
+    ShortRead {
+        /// Bytes that are read.
+        keep: usize,
+    },
     /// The sync of a file fails, and what it was to write is lost to all later syncs although readers see it, as on Linux:
     /// [`File::forget_unsynced`]. Other calls fail and have no effect.
     LostSync,
@@ -284,6 +290,7 @@ enum Partial {
     DoneThenFail(io::ErrorKind),
     LostSync,
     ShortWrite { keep: usize },
+    ShortRead { keep: usize },
     CorruptRead { xor: u8, at: usize },
 }
 
@@ -367,6 +374,7 @@ impl Shared {
             Some(FaultAction::ShortWrite { .. } | FaultAction::Freeze { .. }) => {
                 Err(fault(io::ErrorKind::Other, "injected", kind, paths))
             }
+            Some(FaultAction::ShortRead { keep }) => Ok(Some(Partial::ShortRead { keep })),
             Some(FaultAction::CorruptRead { xor, at }) => Ok(Some(Partial::CorruptRead { xor, at })),
         }
     }
@@ -493,7 +501,14 @@ impl FaultFile {
 impl File for FaultFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let partial = self.check_at(OpKind::Read, offset, buf.len())?;
-        let n = self.inner.read_at(buf, offset)?;
+        let len = match partial {
+            Some(Partial::ShortRead { keep }) => {
+                let unit = if self.is_direct() { AlignedBuf::ALIGN } else { 1 };
+                (keep / unit * unit).max(unit).min(buf.len())
+            }
+            _ => buf.len(),
+        };
+        let n = self.inner.read_at(&mut buf[..len], offset)?;
         self.shared.plan.lock().read_bytes += n as u64;
         if let Some(Partial::CorruptRead { xor, at }) = partial
             && n > 0

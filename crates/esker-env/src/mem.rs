@@ -35,6 +35,8 @@ use crate::{AlignedBuf, File, FileLock, Fs, LockError, Mapping, OpenOptions};
 
 /// Longer files are refused: their page table alone would fill this machine's memory.
 const LEN_MAX: u64 = 1 << 38;
+/// A read of a plain file system gives no more.
+const PLAIN_READ_BYTES_MAX: usize = 1_000;
 
 /// A file system in memory. Clones are handles to the same files; relative paths start at a root of their own.
 #[derive(Clone)]
@@ -51,6 +53,16 @@ struct Shared {
     broken: AtomicU8,
     /// Whether lost bytes may be noise.
     noisy: AtomicBool,
+    /// Whether there is no direct I/O, and reads are short.
+    plain: AtomicBool,
+}
+
+/// What is said of a file system, and holds for what kills and crashes leave of it, too.
+struct Manners {
+    capacity: u64,
+    broken: u8,
+    noisy: bool,
+    plain: bool,
 }
 
 /// A promise that the file system does not keep, so that a crash test can show that it would notice.
@@ -78,10 +90,12 @@ enum Crash {
 impl MemFs {
     /// An empty file system without a capacity limit.
     pub fn new() -> Self {
-        Self::with_state(State::default(), 0, u64::MAX, 0, false)
+        let manners = Manners { capacity: u64::MAX, broken: 0, noisy: false, plain: false };
+        Self::with_state(State::default(), 0, manners)
     }
 
-    fn with_state(state: State, used: u64, capacity: u64, broken: u8, noisy: bool) -> Self {
+    fn with_state(state: State, used: u64, manners: Manners) -> Self {
+        let Manners { capacity, broken, noisy, plain } = manners;
         MemFs(Arc::new(Shared {
             state: RwLock::new(state),
             used: AtomicU64::new(used),
@@ -90,7 +104,17 @@ impl MemFs {
             refusals: AtomicU64::new(0),
             broken: AtomicU8::new(broken),
             noisy: AtomicBool::new(noisy),
+            plain: AtomicBool::new(plain),
         }))
+    }
+
+    fn manners(&self) -> Manners {
+        Manners {
+            capacity: self.0.capacity.load(Ordering::Relaxed),
+            broken: self.0.broken.load(Ordering::Relaxed),
+            noisy: self.0.noisy.load(Ordering::Relaxed),
+            plain: self.0.plain.load(Ordering::Relaxed),
+        }
     }
 
     /// What the disk may hold after a power loss now, chosen by `seed`; this file system stays as it is.
@@ -124,10 +148,7 @@ impl MemFs {
             files.insert(path, Arc::new(Mutex::new(Inode::durable(bytes))));
         }
         let names = Names::durable(dirs, files);
-        let capacity = self.0.capacity.load(Ordering::Relaxed);
-        let broken = self.0.broken.load(Ordering::Relaxed);
-        let noisy = self.0.noisy.load(Ordering::Relaxed);
-        Self::with_state(State { names, locks: BTreeSet::new() }, used, capacity, broken, noisy)
+        Self::with_state(State { names, locks: BTreeSet::new() }, used, self.manners())
     }
 
     /// Makes a directory as others do: a crash may take it, and all below it, until its parent is synced.
@@ -147,6 +168,11 @@ impl MemFs {
         self.0.noisy.store(true, Ordering::Relaxed);
     }
 
+    /// From now on, here and in what crashes leave, no file that is opened is direct, and no read gives more than a thousand bytes.
+    pub fn be_plain(&self) {
+        self.0.plain.store(true, Ordering::Relaxed);
+    }
+
     /// What the next process finds when this one is killed now: everything, but what was not synced can still be lost
     /// to a power loss. This file system stays as it is; the two share nothing. No lock is held in the result.
     pub fn kill(&self) -> MemFs {
@@ -157,10 +183,7 @@ impl MemFs {
             copies.entry(Arc::as_ptr(inode)).or_insert_with(copy).clone()
         });
         let used = names.files().map(|inode| inode.lock().current().len()).sum();
-        let capacity = self.0.capacity.load(Ordering::Relaxed);
-        let broken = self.0.broken.load(Ordering::Relaxed);
-        let noisy = self.0.noisy.load(Ordering::Relaxed);
-        Self::with_state(State { names, locks: BTreeSet::new() }, used, capacity, broken, noisy)
+        Self::with_state(State { names, locks: BTreeSet::new() }, used, self.manners())
     }
 
     /// The same, and then the system fails to write some of what it has, of half of the files with unsynced bytes, and nobody hears
@@ -313,7 +336,8 @@ impl Fs for MemFs {
         body.handles += 1;
         drop(body);
         let writable = options.write || create || options.truncate;
-        Ok(Arc::new(MemFile { shared: self.0.clone(), inode, writable, direct: options.direct }))
+        let direct = options.direct && !self.0.plain.load(Ordering::Relaxed);
+        Ok(Arc::new(MemFile { shared: self.0.clone(), inode, writable, direct }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -460,7 +484,9 @@ impl MemFile {
 impl File for MemFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.check_aligned(buf, offset);
-        Ok(self.with(|inode| inode.current().read(buf, offset)))
+        let is_short = self.shared.plain.load(Ordering::Relaxed) && !self.direct;
+        let len = if is_short { buf.len().min(PLAIN_READ_BYTES_MAX) } else { buf.len() };
+        Ok(self.with(|inode| inode.current().read(&mut buf[..len], offset)))
     }
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {

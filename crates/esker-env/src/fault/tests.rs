@@ -120,6 +120,46 @@ fn a_corrupt_read_changes_one_byte() {
     assert_eq!(read_range(&*file, 0, 10).unwrap(), b"0123456789");
 }
 
+/// What reads in parts, or anew, is told nothing of it.
+#[test]
+fn short_and_interrupted_reads_change_nothing() {
+    let bytes: Vec<u8> = (0..20_000).map(|n| (n % 251) as u8).collect();
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    fs.open(Path::new("/f"), OpenOptions::create()).unwrap().write_all_at(&bytes, 0).unwrap();
+    for (direct, keep, first) in [(false, 3, 3), (true, 3, 4096), (true, 9_000, 8192), (false, 0, 1)] {
+        let options = OpenOptions { direct, ..OpenOptions::read() };
+        let file = fs.open(Path::new("/f"), options).unwrap();
+        let reads = |n: u64| fs.count(OpKind::Read) - n;
+        fs.add(rule(OpKind::Read, FaultAction::ShortRead { keep }));
+        let mut once = AlignedBuf::zeroed(12_288);
+        assert_eq!(file.read_at(&mut once, 4096).unwrap(), first, "{direct} {keep}");
+        assert_eq!(once[..first], bytes[4096..4096 + first]);
+        for action in [FaultAction::ShortRead { keep }, FaultAction::Fail(io::ErrorKind::Interrupted)] {
+            // The first read, and many in a row; an interrupted one has to succeed some time.
+            for times in [1, 30] {
+                for (offset, len) in [(0, 20_000), (4096, 8192), (4095, 4098), (19_999, 1), (100, 19_900)] {
+                    fs.clear();
+                    fs.add(FaultRule { times, ..rule(OpKind::Read, action) });
+                    let before = fs.count(OpKind::Read);
+                    let read = read_range(&*file, offset, len).unwrap();
+                    let expected = &bytes[offset as usize..offset as usize + len];
+                    assert!(read == expected, "{action:?} {offset} {len}");
+                    assert!(reads(before) > 1 || len < 4096 || keep > len, "{action:?}: in parts");
+                }
+                fs.clear();
+                fs.add(FaultRule { times, ..rule(OpKind::Read, action) });
+                file.read_exact_at(&mut once, 4096).unwrap();
+                assert!(once[..] == bytes[4096..4096 + 12_288], "{action:?}");
+                for (offset, len) in [(19_999, 2), (20_000, 1), (0, 20_001)] {
+                    let error = read_range(&*file, offset, len).unwrap_err();
+                    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{action:?} {offset} {len}");
+                }
+            }
+        }
+        fs.clear();
+    }
+}
+
 #[test]
 fn x2_nothing_passes_a_freeze() {
     let (fs, file) = setup();

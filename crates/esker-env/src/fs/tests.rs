@@ -12,7 +12,13 @@ use crate::{
 fn on_each(test: impl Fn(&dyn Fs, &Path)) {
     let dir = tempfile::tempdir().unwrap();
     test(&RealFs::new(), dir.path());
-    for fs in [Arc::new(MemFs::new()) as Arc<dyn Fs>, Arc::new(FaultFs::new(Arc::new(MemFs::new())))] {
+    let plain = MemFs::new();
+    plain.be_plain();
+    for fs in [
+        Arc::new(MemFs::new()) as Arc<dyn Fs>,
+        Arc::new(FaultFs::new(Arc::new(MemFs::new()))),
+        Arc::new(plain),
+    ] {
         fs.create_dir_all(Path::new("/db")).unwrap();
         test(&*fs, Path::new("/db"));
         fs.create_dir_all(Path::new("relative")).unwrap();

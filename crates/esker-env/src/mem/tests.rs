@@ -48,6 +48,21 @@ fn set(texts: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
+fn a_plain_file_system_has_no_direct_files_and_short_reads_whatever_happens_to_it() {
+    let (fs, _) = durable(&[7; 3_000]);
+    let look = |fs: &MemFs| {
+        let file = fs.open(Path::new("/f"), OpenOptions::read().direct()).unwrap();
+        (file.is_direct(), file.read_at(&mut AlignedBuf::zeroed(4096), 0).unwrap())
+    };
+    assert_eq!(look(&fs), (true, 3_000));
+    fs.be_plain();
+    for left in [fs.kill(), fs.kill_unheard(1, true), fs.crash(1), fs.crash_strict(), fs.kill().kill()] {
+        assert_eq!(look(&left), (false, 1_000));
+    }
+    assert_eq!(look(&fs), (false, 1_000));
+}
+
+#[test]
 fn each_unsynced_write_is_kept_or_lost_by_itself() {
     let (fs, file) = durable(b"....");
     file.write_all_at(b"a", 0).unwrap();

@@ -134,6 +134,30 @@ fn a_forged_length_is_refused_before_it_is_believed_where_nothing_is_compressed(
 }
 
 #[test]
+fn short_and_interrupted_reads_change_nothing() {
+    let records = edge_records();
+    let (bytes, offsets) = file_of(Compression::Lz4, &records);
+    let fs = MemFs::new();
+    fs.open(Path::new(PATH), OpenOptions::create_new()).unwrap().write_all_at(&bytes, 0).unwrap();
+    let faulty = FaultFs::new(Arc::new(fs));
+    let env = Env::simulated(Arc::new(faulty.clone()), 1);
+    let interrupted = FaultAction::Fail(std::io::ErrorKind::Interrupted);
+    for (action, times) in [(interrupted, 50), (FaultAction::ShortRead { keep: 1_001 }, u64::MAX)] {
+        faulty.clear();
+        faulty.add(FaultRule { times, ..FaultRule::new(&[OpKind::Read], action) });
+        let before = faulty.fired();
+        let (found, end) = read(&env, &Reader::options().strict_tail(true));
+        assert!(found == records, "{action:?}");
+        assert_eq!(end.unwrap(), (Tail::Clean, 0), "{action:?}");
+        assert!(faulty.fired() - before >= 50, "{action:?}");
+        let seekable = SeekableReader::open_in(&env, PATH).unwrap();
+        for (record, &offset) in records.iter().zip(&offsets) {
+            assert_eq!(&seekable.read_at(offset).unwrap(), record, "{action:?}");
+        }
+    }
+}
+
+#[test]
 fn writers_of_every_buffer_and_direct_io_make_the_same_file() {
     let records = edge_records();
     let (expected, _) = file_of(Compression::None, &records);
