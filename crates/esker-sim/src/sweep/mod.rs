@@ -12,7 +12,8 @@
 //!      on; nothing acknowledged is lost, even if the machine loses power right after it.
 //! SW3. A disk that is full at any write loses nothing; with space again the database goes on, or does after opening.
 //!
-//! The positions of a sweep are those of the workload without compression, and then those with it.
+//! The positions of a sweep are those of the workload without compression, and then those with it, on a disk without direct I/O, where
+//! reads are short.
 
 mod script;
 
@@ -182,8 +183,7 @@ fn calls() -> Result<[CallCounts; 2], Failure> {
     static CALLS: OnceLock<Result<[CallCounts; 2], Failure>> = OnceLock::new();
     let count = |compressed| {
         alone(move |done| {
-            let mut world = World::new(0, None);
-            world.swept = true;
+            let mut world = new_world(0, opening(compressed), None);
             world.start(opening(compressed));
             run_script(&mut world, opening(compressed), done);
             OpKind::ALL.map(|kind| world.faults().count(kind))
@@ -230,10 +230,19 @@ fn go_on(world: &mut World) {
     world.perform(&Op::Check);
 }
 
+/// A world to be swept, before its first process.
+fn new_world(seed: u64, opening: Opening, broken: Option<BrokenSync>) -> World {
+    let mut world = World::new(seed, broken);
+    world.swept = true;
+    if opening.compressed {
+        world.be_plain();
+    }
+    world
+}
+
 /// A world whose process has died at this change.
 fn dead(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -> World {
-    let mut world = World::new(at.call, broken);
-    world.swept = true;
+    let mut world = new_world(at.call, at.opening, broken);
     let keep = [0, 7, 600, u32::MAX][at.call as usize % 4];
     world.faults().add(death(at.call as u32 - 1, keep));
     world.start(at.opening);
@@ -302,8 +311,7 @@ fn fails_in_recovery(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) ->
 }
 
 fn fails(at: Place, kind: Kind, action: FaultAction, times: u64, done: &AtomicU64) -> Tally {
-    let mut world = World::new(at.call, None);
-    world.swept = true;
+    let mut world = new_world(at.call, at.opening, None);
     world.faults().add(FaultRule { times, ..FaultRule::new(kind.kinds(), action).nth(at.call) });
     world.start(at.opening);
     endure(world, at, None, done)
@@ -322,15 +330,13 @@ struct Filling {
 /// fits.
 fn disk_full(at: Place, kind: Kind, done: &AtomicU64) -> Tally {
     let mut tally = fails(at, kind, FaultAction::NoSpace, u64::MAX, done);
-    let mut probe = World::new(at.call, None);
-    probe.swept = true;
+    let mut probe = new_world(at.call, at.opening, None);
     probe.faults().add(FaultRule::new(kind.kinds(), FaultAction::Freeze { keep: 0 }).nth(at.call));
     probe.start(at.opening);
     let before = if probe.is_dead() { 0 } else { run_script(&mut probe, at.opening, done) };
     let bytes = probe.used_bytes() + [0, 1, 23, 600][at.call as usize % 4];
 
-    let mut world = World::new(at.call, None);
-    world.swept = true;
+    let mut world = new_world(at.call, at.opening, None);
     if before == 0 {
         world.limit_disk(bytes);
     }
@@ -406,6 +412,9 @@ mod tests {
         };
         let (plain, compressed) = (used_bytes(false).unwrap(), used_bytes(true).unwrap());
         assert!(compressed < plain / 2, "{compressed} bytes, {plain} without compression");
+
+        let is_direct = |compressed| new_world(0, opening(compressed), None).gives_direct_files();
+        assert_eq!([false, true].map(is_direct), [true, false]);
 
         let kind = Kind::Deaths;
         let [n, m] = kind.positions_of_each().unwrap();

@@ -180,6 +180,19 @@ impl World {
         }
     }
 
+    /// From now on no file is direct, and reads are short.
+    pub(crate) fn be_plain(&self) {
+        self.disk.be_plain();
+    }
+
+    /// Whether a file is direct for who asks for it.
+    #[cfg(test)]
+    pub(crate) fn gives_direct_files(&self) -> bool {
+        use esker_env::{Fs, OpenOptions};
+        let file = self.image().open("a new file".as_ref(), OpenOptions::create_new().direct());
+        file.expect("there is room").is_direct()
+    }
+
     /// What has happened so far.
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally;
