@@ -1,8 +1,11 @@
 //! The command line.
+//!
+//! CL1. What a run.json and the page tell of a command has no path in it, and is read again by the parser that read it first.
 
+use std::any::TypeId;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::load::command::{LoadArguments, MakedataArguments};
 use crate::scale::Scale;
@@ -26,6 +29,13 @@ A run prints a table and leaves in --out:
 
 Build with --release: figures of any other build mean nothing. Leave the machine alone while it runs.
 docs/benchmarking.md says how the figures are made and how to add an engine or a suite.";
+
+/// What runs when nothing is asked for: a minute or two, for a first look.
+pub(crate) const FIRST_LOOK: [&str; 9] =
+    ["esker-bench", "run", "redb", "--engine", "esker", "--engine", "lmdb", "--engine", "redb"];
+
+/// Features that this program was built with, as `cargo run` takes them.
+const FEATURES: &str = if cfg!(feature = "rocksdb") { " --features rocksdb" } else { "" };
 
 /// Measures Esker beside other embedded key-value engines: same data, same durability, same memory, every read checked.
 #[derive(Parser)]
@@ -103,6 +113,9 @@ pub(crate) struct RunArguments {
     /// Go on with the run that was interrupted and left its results in --out
     #[arg(long)]
     pub(crate) resume: bool,
+    /// With --resume: run again what ended out of time or was not run for what failed before it, of the engines that are asked for
+    #[arg(long, requires = "resume")]
+    pub(crate) retry_failed: bool,
     /// Do not count syncs under strace first; sync rows are then believed, and the report says so
     #[arg(long)]
     pub(crate) no_trace: bool,
@@ -139,13 +152,75 @@ pub(crate) struct ChildArguments {
     pub(crate) traced: bool,
 }
 
+/// The command that repeats a call with these arguments (CL1).
+pub(crate) fn command_of(arguments: &[String]) -> String {
+    let words = without_paths(arguments);
+    let separator = if words.is_empty() { "" } else { " -- " };
+    format!("cargo run --release -p esker-bench{FEATURES}{separator}{}", words.join(" "))
+}
+
+/// Leaves out the options of `run` that take a path, with their values.
+fn without_paths(arguments: &[String]) -> Vec<&str> {
+    let cli = Cli::command();
+    let options = cli.find_subcommand("run").into_iter().flat_map(clap::Command::get_arguments);
+    let paths = options.filter(|option| option.get_value_parser().type_id() == TypeId::of::<PathBuf>());
+    let paths: Vec<String> = paths.filter_map(|path| Some(format!("--{}", path.get_long()?))).collect();
+    let mut words = arguments.iter().map(String::as_str);
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        match paths.iter().find_map(|path| word.strip_prefix(path.as_str())) {
+            Some("") => {
+                words.next();
+            }
+            Some(rest) if rest.starts_with('=') => {}
+            _ => kept.push(word),
+        }
+    }
+    kept
+}
+
+/// The arguments of a call of `run`, from its command; none where this program cannot read them, as those of another version.
+pub(crate) fn run_arguments(command: &str) -> Option<RunArguments> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let program = words.iter().position(|word| word.ends_with("esker-bench"))?;
+    let start = words.iter().position(|word| *word == "--").unwrap_or(program) + 1;
+    let cli = match &words[start..] {
+        words @ ["run", ..] => Cli::try_parse_from(std::iter::once(&"esker-bench").chain(words)),
+        _ => Cli::try_parse_from(FIRST_LOOK),
+    };
+    match cli.ok()?.command? {
+        Command::Run(arguments) => Some(arguments),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn cl1_a_command_names_no_path_and_is_read_as_it_was_given() {
+        let given = "run int redb --dir /mnt/a --trim --out=b --engine esker --timeout 7 --out c --resume";
+        let given: Vec<String> = given.split(' ').map(str::to_owned).collect();
+        let command = command_of(&given);
+        let told = command.split_once(" -- ").unwrap().1;
+        assert_eq!(told, "run int redb --trim --engine esker --timeout 7 --resume");
+        let read = run_arguments(&command).unwrap();
+        assert_eq!(
+            (read.suites, read.engines),
+            (vec!["int".to_owned(), "redb".to_owned()], vec!["esker".to_owned()])
+        );
+        assert!(read.trim && read.resume && read.timeout == Some(7));
+        // A flag takes no value: the suite behind it is one.
+        let flags = "esker-bench run --no-trace --trim --resume --retry-failed ycsb";
+        assert_eq!(run_arguments(flags).unwrap().suites, ["ycsb"]);
+        assert_eq!(run_arguments(&command_of(&[])).unwrap().engines, ["esker", "lmdb", "redb"]);
+        assert!(run_arguments("esker-bench run redb --of-another-version").is_none());
+        assert!(run_arguments("another program").is_none());
     }
 }

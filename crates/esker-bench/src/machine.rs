@@ -1,117 +1,13 @@
 //! Describes the machine and the code, so that a figure can be judged and repeated.
 //!
-//!   /proc, /sys, statvfs, git, the command line -> Context -> run.json, the head of every report
+//!   /proc, /sys, statvfs, git -> Machine, commit -> context.rs -> run.json
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use esker_bench_api::results::Record;
 use serde::{Deserialize, Serialize};
-
-/// Where, when and how the results of a run came about.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Context {
-    pub(crate) machine: Machine,
-    /// In what state the engines found the device.
-    #[serde(default = "not_trimmed")]
-    pub(crate) device: String,
-    /// Commit of this repository, with `-dirty` when files differ from it.
-    pub(crate) commit: String,
-    /// Seconds since 1970, UTC.
-    pub(crate) started_unix_s: u64,
-    /// The command that repeats the run.
-    pub(crate) command: String,
-    pub(crate) engines: Vec<EngineContext>,
-}
-
-/// [`Context::device`] of a run with `--trim`.
-const TRIMMED: &str = "trimmed before each turn";
-/// [`Context::device`] of a run without.
-const NOT_TRIMMED: &str = "as earlier runs left it, not trimmed";
-
-/// What it was before there was `--trim`.
-fn not_trimmed() -> String {
-    NOT_TRIMMED.to_owned()
-}
-
-/// [`Context::device`] of a run with or without `--trim`.
-pub(crate) fn device(trim: bool) -> String {
-    if trim { TRIMMED } else { NOT_TRIMMED }.to_owned()
-}
-
-impl Context {
-    /// Notes which suites each engine ran, from the records of the run.
-    pub(crate) fn note_suites(&mut self, records: &[Record]) {
-        for engine in &mut self.engines {
-            engine.suites.clear();
-            for record in records.iter().filter(|record| record.engine == engine.name) {
-                if !engine.suites.contains(&record.suite) {
-                    engine.suites.push(record.suite.clone());
-                }
-            }
-        }
-    }
-
-    /// Adds the engines and the command of another run. An engine stands once for each way in which it was run.
-    pub(crate) fn add(&mut self, other: Self) {
-        for engine in other.engines {
-            match self.engines.iter_mut().find(|known| known.ran_like(&engine)) {
-                Some(known) => {
-                    let new = engine.suites.into_iter().filter(|suite| !known.suites.contains(suite));
-                    let new: Vec<String> = new.collect();
-                    known.suites.extend(new);
-                }
-                None => self.engines.push(engine),
-            }
-        }
-        if !self.command.lines().any(|known| known == other.command) {
-            self.command += &format!("\n{}", other.command);
-        }
-        if !self.commit.split(", ").any(|known| known == other.commit) {
-            self.commit += &format!(", {}", other.commit);
-        }
-        if !self.device.split(", or ").any(|known| known == other.device) {
-            self.device += &format!(", or {}", other.device);
-        }
-        // What one of them did not note does not make it another machine.
-        if self.machine.clock.is_empty() {
-            self.machine.clock.clone_from(&other.machine.clock);
-        }
-        let line = other.machine.line();
-        if !self.machine.line().starts_with(&line) && !self.machine.cpu.contains(&line) {
-            self.machine.cpu += &format!(" (and another machine: {line})");
-        }
-    }
-}
-
-/// An engine as it was run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct EngineContext {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    /// What its transactions guarantee.
-    pub(crate) isolation: String,
-    /// Option, value, reason, pointer.
-    pub(crate) options: Vec<[String; 4]>,
-    /// The suites that it ran so, as the records beside a run.json tell; empty until they are asked.
-    #[serde(skip)]
-    pub(crate) suites: Vec<String>,
-}
-
-impl EngineContext {
-    /// Whether both are one engine with the same guarantees and the same values of its options, whatever the reasons that are given.
-    fn ran_like(&self, other: &Self) -> bool {
-        let values = |engine: &Self| -> Vec<[String; 2]> {
-            engine.options.iter().map(|[option, value, ..]| [option.clone(), value.clone()]).collect()
-        };
-        self.name == other.name
-            && self.version == other.version
-            && self.isolation == other.isolation
-            && values(self) == values(other)
-    }
-}
 
 /// The machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -152,6 +48,21 @@ impl Machine {
         let machine = [&self.kernel, &self.disk, &self.clock].map(String::as_str);
         let known: Vec<_> = machine.into_iter().filter(|text| !text.is_empty()).collect();
         format!("{} cores of {}, {memory_gib:.0} GiB, {}", self.cores, self.cpu, known.join(", "))
+    }
+
+    /// Whether both descriptions may be of one machine: what one of them did not note makes no difference. Of two machines that are described alike
+    /// nothing tells.
+    pub(crate) fn may_be(&self, other: &Self) -> bool {
+        // The file system and the device come first, and how far it reads ahead was noted last.
+        let disks = self.disk.starts_with(&other.disk) || other.disk.starts_with(&self.disk);
+        let gib = |machine: &Self| machine.memory_bytes.saturating_add(1 << 29) >> 30;
+        let clocks = [&self.clock, &other.clock];
+        self.cpu == other.cpu
+            && self.cores == other.cores
+            && gib(self) == gib(other)
+            && self.kernel == other.kernel
+            && disks
+            && (clocks.iter().any(|clock| clock.is_empty()) || clocks[0] == clocks[1])
     }
 }
 
@@ -258,7 +169,6 @@ fn disk_of(dir: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::summary::tests::record;
 
     #[test]
     fn the_machine_is_described() {
@@ -276,56 +186,21 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_ran_with_other_options_stands_twice() {
-        let run = |suite: &str, cache: &str, isolation: &str, reason: &str| {
-            let engine = EngineContext {
-                name: "esker".to_owned(),
-                version: "1.0".to_owned(),
-                isolation: isolation.to_owned(),
-                options: vec![["cache", cache, reason, ""].map(str::to_owned)],
-                suites: Vec::new(),
-            };
-            let mut run = Context {
-                machine: Machine::describe(&std::env::temp_dir()),
-                device: String::new(),
-                commit: String::new(),
-                started_unix_s: 0,
-                command: String::new(),
-                engines: vec![engine],
-            };
-            run.note_suites(&[Record { suite: suite.to_owned(), ..record("esker", "load", 1, Some(1.0)) }]);
-            run
-        };
-        let mut all = run("int", "1 GiB", "snapshot isolation", "its default");
-        all.add(run("large", "2 GiB", "snapshot isolation", "its default"));
-        all.add(run("redb", "1 GiB", "snapshot isolation", "in other words"));
-        all.add(run("open", "1 GiB", "atomic batches", "its default"));
-        all.add(run("int", "1 GiB", "snapshot isolation", "its default"));
-        let sets = all.engines.iter().map(|engine| (engine.options[0][1].as_str(), engine.suites.join(", ")));
-        let expected = [("1 GiB", "int, redb"), ("2 GiB", "large"), ("1 GiB", "open")];
-        assert_eq!(sets.collect::<Vec<_>>(), expected.map(|(cache, suites)| (cache, suites.to_owned())));
-    }
-
-    #[test]
-    fn runs_of_one_machine_are_of_one_machine_and_name_all_commits() {
-        let machine = Machine::describe(&std::env::temp_dir());
-        let run = |commit: &str, machine: &Machine| Context {
-            machine: machine.clone(),
-            device: device(commit == "b"),
-            commit: commit.to_owned(),
-            started_unix_s: 0,
-            command: String::new(),
-            engines: Vec::new(),
-        };
-        let before_it_was_noted = Machine { clock: String::new(), ..machine.clone() };
-        let mut all = run("a", &before_it_was_noted);
-        all.add(run("b", &machine));
-        all.add(run("a", &before_it_was_noted));
-        assert_eq!((all.machine.line(), all.commit.as_str()), (machine.line(), "a, b"));
-        assert_eq!(all.device, format!("{NOT_TRIMMED}, or {TRIMMED}"));
-        let faster = Machine { cores: 1000, ..machine.clone() };
-        all.add(run("b", &faster));
-        all.add(run("b", &faster));
-        assert_eq!(all.machine.line().matches("1000 cores").count(), 1);
+    fn what_was_not_noted_does_not_make_another_machine() {
+        let now = Machine::describe(&std::env::temp_dir());
+        let now = Machine { disk: format!("{}, and more", now.disk), ..now };
+        let before =
+            Machine { clock: String::new(), disk: now.disk.replace(", and more", ""), ..now.clone() };
+        assert!(now.may_be(&before) && before.may_be(&now) && now.may_be(&now));
+        for other in [
+            Machine { cpu: "another".to_owned(), ..now.clone() },
+            Machine { cores: now.cores + 1, ..now.clone() },
+            Machine { memory_bytes: now.memory_bytes + (1 << 30), ..now.clone() },
+            Machine { kernel: "another".to_owned(), ..now.clone() },
+            Machine { disk: "another".to_owned(), ..now.clone() },
+            Machine { clock: "another".to_owned(), ..now.clone() },
+        ] {
+            assert!(!now.may_be(&other) && !other.may_be(&now), "{}", other.line());
+        }
     }
 }

@@ -17,6 +17,7 @@
 mod child;
 mod cli;
 mod compare;
+mod context;
 mod engines;
 mod limit;
 mod load;
@@ -40,20 +41,15 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use crate::cli::{ChildArguments, Cli, Command, RunArguments};
-use crate::machine::{Context, EngineContext, Machine};
+use crate::cli::{ChildArguments, Cli, Command, FIRST_LOOK, RunArguments};
+use crate::context::{Call, Context, EngineContext};
+use crate::machine::Machine;
+use crate::report::runs::Runs;
 use crate::report::summary::Summary;
 use crate::scale::Scale;
 use crate::suites::{SUITES, Suite};
 use esker_bench_api::results::Record;
 use esker_bench_api::{Engine, Failure};
-
-/// What runs when nothing is asked for: a minute or two, for a first look.
-const FIRST_LOOK: [&str; 9] =
-    ["esker-bench", "run", "redb", "--engine", "esker", "--engine", "lmdb", "--engine", "redb"];
-
-/// Features that this program was built with, as `cargo run` takes them.
-const FEATURES: &str = if cfg!(feature = "rocksdb") { " --features rocksdb" } else { "" };
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
@@ -171,6 +167,11 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
             context.commit
         )));
     }
+    if !records.is_empty()
+        && let Some(earlier) = read_context(&arguments.out.join("run.json"))?
+    {
+        context = earlier.resumed_by(context)?;
+    }
     write(
         &arguments.out,
         "run.json",
@@ -181,7 +182,8 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         .iter()
         .map(|suite| {
             let engines = suite.own_engine().map_or_else(|| chosen.clone(), |own| vec![own]);
-            let done = runner::take_done(*suite, arguments.scale, &mut records);
+            let retried: &[&dyn Engine] = if arguments.retry_failed { &engines } else { &[] };
+            let done = runner::take_done(*suite, arguments.scale, &mut records, retried);
             runner::Plan {
                 suite: *suite,
                 engines,
@@ -206,7 +208,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
     };
     plans.iter().try_for_each(|plan| runner::run(plan, &mut keep))?;
     context.note_suites(&kept);
-    report(&arguments.out, &kept, &context)
+    report(&arguments.out, &kept, &Runs::new(vec![context]))
 }
 
 /// Begins the file of results with `records` and leaves it open for more. What was there is replaced in one step: until then an
@@ -225,37 +227,51 @@ fn write_line(file: &mut File, record: &Record) -> Result<(), Failure> {
 }
 
 /// Shows the tables and leaves the page.
-fn report(out: &Path, records: &[Record], context: &Context) -> Result<(), Failure> {
+fn report(out: &Path, records: &[Record], runs: &Runs) -> Result<(), Failure> {
     let summaries = Summary::all(records);
     let styled = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     for summary in &summaries {
-        show(&format!("{}\n", report::terminal::table(summary, context, styled)))?;
+        show(&format!("{}\n", report::terminal::table(summary, runs, styled)))?;
     }
-    write(out, "report.html", &report::html::page(&summaries, context)?)?;
+    write(out, "report.html", &report::html::page(&summaries, runs)?)?;
     show(&format!("a report to open: {}\n", out.join("report.html").display()))
 }
 
 /// Reports results that are there. What describes their run stands beside them in run.json.
 fn report_of(files: &[PathBuf], out: &Path) -> Result<(), Failure> {
     let mut records = Vec::new();
-    let mut context: Option<Context> = None;
+    let mut contexts = Vec::new();
     for file in files {
         let of_file = read_results(file)?;
-        let run = fs::read_to_string(file.with_file_name("run.json")).unwrap_or_default();
-        if let Ok(mut run) = serde_json::from_str::<Context>(&run) {
-            run.note_suites(&of_file);
-            context.get_or_insert_with(|| run.clone()).add(run);
+        if of_file.is_empty() {
+            continue;
         }
+        let path = file.with_file_name("run.json");
+        let mut context = read_context(&path)?.ok_or_else(|| {
+            Failure::Engine(format!(
+                "there is no {}, which says of what machine the results beside it are",
+                path.display()
+            ))
+        })?;
+        context.note_suites(&of_file);
+        contexts.push(context);
         records.extend(of_file);
     }
     if records.is_empty() {
         return Err(Failure::Engine("there are no results in these files".to_owned()));
     }
-    let context = context.ok_or_else(|| {
-        Failure::Engine("no run.json beside the results says what machine they are of".to_owned())
-    })?;
     fs::create_dir_all(out).map_err(Failure::engine)?;
-    report(out, &records, &context)
+    report(out, &records, &Runs::new(contexts))
+}
+
+/// What a run.json tells; nothing where there is none.
+fn read_context(path: &Path) -> Result<Option<Context>, Failure> {
+    let failed = |error: String| Failure::Engine(format!("{}: {error}", path.display()));
+    match fs::read_to_string(path) {
+        Ok(text) => serde_json::from_str(&text).map(Some).map_err(|error| failed(error.to_string())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(error.to_string())),
+    }
 }
 
 fn compare(before: &Path, after: &Path) -> Result<(), Failure> {
@@ -301,12 +317,11 @@ fn context(chosen: &[&'static dyn Engine], dir: &Path, trim: bool) -> Context {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     Context {
         machine: Machine::describe(dir),
-        device: machine::device(trim),
+        device: context::device(trim),
         commit: machine::commit(),
-        started_unix_s: machine::unix_seconds(),
-        command: format!("cargo run --release -p esker-bench{FEATURES} -- {}", arguments.join(" "))
-            .trim_end_matches(" -- ")
-            .to_owned(),
+        first: Call { started_unix_s: machine::unix_seconds(), command: cli::command_of(&arguments) },
+        resumed: Vec::new(),
         engines: engines.collect(),
+        suites: Vec::new(),
     }
 }

@@ -171,6 +171,42 @@ fn an_interrupted_run_goes_on() {
 }
 
 #[test]
+fn a_resumed_run_keeps_what_its_calls_were_and_retries_what_ran_out_of_time() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = ["run", "redb", "--scale", "test", "--runs", "1", "--timeout", "1", "--no-trace"];
+    let call = |more: &[&str]| {
+        let output = bench(&[&arguments[..], more].concat(), out.path());
+        assert!(output.status.success(), "{output:?}");
+        let records = records(out.path());
+        let begun = |engine: &str| {
+            let record = find(&records, engine, "bulk load", 1);
+            record["started_unix_ms"].as_u64().unwrap()
+        };
+        let hung = find(&records, "canary-hang", "compaction", 1)["error"].as_str().unwrap().to_owned();
+        assert!(hung.starts_with("out of time after"), "{hung}");
+        (begun("canary-hang"), begun("redb"))
+    };
+    let first = call(&["--engine", "canary-hang", "--engine", "redb"]);
+    let second = call(&["--resume", "--engine", "canary-hang", "--engine", "lmdb"]);
+    assert_eq!(first, second, "an end of time is an end for as long as nothing else is said");
+    let third = call(&["--resume", "--retry-failed", "--engine", "canary-hang", "--engine", "redb"]);
+    assert!(third.0 > first.0 && third.1 == first.1, "{first:?} {third:?}");
+    let run: Value =
+        serde_json::from_str(&std::fs::read_to_string(out.path().join("run.json")).unwrap()).unwrap();
+    let engines = run["engines"].as_array().unwrap().iter().map(|engine| engine["name"].as_str().unwrap());
+    assert_eq!(engines.collect::<Vec<_>>(), ["canary-hang", "redb", "lmdb"]);
+    let command = |call: &Value| call["command"].as_str().unwrap().split_once(" -- ").unwrap().1.to_owned();
+    let told = arguments.join(" ");
+    assert_eq!(command(&run), format!("{told} --engine canary-hang --engine redb"));
+    assert_eq!(command(&run["resumed"][0]), format!("{told} --resume --engine canary-hang --engine lmdb"));
+    assert!(run["resumed"][1]["started_unix_s"].as_u64() >= run["started_unix_s"].as_u64());
+    for name in ["run.json", "results.jsonl", "report.html"] {
+        let text = std::fs::read_to_string(out.path().join(name)).unwrap();
+        assert!(!text.contains(&*out.path().to_string_lossy()), "{name} names a path of this machine");
+    }
+}
+
+#[test]
 fn made_data_is_loaded_and_results_are_compared() {
     let out = tempfile::tempdir().unwrap();
     let dir = out.path().join("db");

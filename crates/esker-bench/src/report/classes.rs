@@ -1,6 +1,7 @@
 //! Engines by what their transactions guarantee: a chart shows each class under its name, so that none is held against another in silence.
 
-use crate::machine::{Context, EngineContext};
+use crate::context::EngineContext;
+use crate::report::runs::Runs;
 use crate::report::summary::Summary;
 use esker_bench_api::Isolation;
 
@@ -10,22 +11,19 @@ const ORDER: [Isolation; 4] =
 
 /// The classes of a suite's engines, each with the places of its engines, in the suite's order. One class without a name where nothing is
 /// known.
-pub(super) fn classes(summary: &Summary, context: &Context) -> Vec<(&'static str, Vec<usize>)> {
+pub(super) fn classes(summary: &Summary, runs: &Runs) -> Vec<(&'static str, Vec<usize>)> {
     let engines: Vec<&str> = summary.engines.iter().map(|(engine, _)| engine.as_str()).collect();
-    of_engines(&engines, &[summary.suite.as_str()], context)
+    of_engines(&engines, &[summary.suite.as_str()], runs)
 }
 
 /// The same for engines that ran in any of these suites.
-pub(super) fn of_engines(
-    engines: &[&str],
-    suites: &[&str],
-    context: &Context,
-) -> Vec<(&'static str, Vec<usize>)> {
+pub(super) fn of_engines(engines: &[&str], suites: &[&str], runs: &Runs) -> Vec<(&'static str, Vec<usize>)> {
     let ran = |known: &EngineContext| {
         known.suites.is_empty() || known.suites.iter().any(|suite| suites.contains(&suite.as_str()))
     };
+    let all = runs.engines();
     let name_of = |engine: &str| {
-        let known = context.engines.iter().find(|known| known.name == engine && ran(known))?;
+        let known = all.iter().find(|known| known.name == engine && ran(known))?;
         ORDER.into_iter().map(Isolation::name).find(|name| *name == known.isolation)
     };
     let of_engines: Vec<_> = engines.iter().map(|engine| name_of(engine).unwrap_or("")).collect();
@@ -40,7 +38,7 @@ pub(super) fn of_engines(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Machine;
+    use crate::context::tests::context;
     use crate::report::summary::tests::record;
 
     #[test]
@@ -61,14 +59,8 @@ mod tests {
             options: Vec::new(),
             suites: Vec::new(),
         };
-        let mut context = Context {
-            machine: Machine::describe(&std::env::temp_dir()),
-            device: String::new(),
-            commit: String::new(),
-            started_unix_s: 0,
-            command: String::new(),
-            engines: known.map(engine).to_vec(),
-        };
+        let known: Vec<EngineContext> = known.map(engine).to_vec();
+        let runs = Runs::new(vec![context("", known.clone())]);
         let at = |name: &str| summary.engines.iter().position(|(engine, _)| engine == name).unwrap();
         let expected = [
             ("serializable", vec![at("lmdb"), at("redb")]),
@@ -76,10 +68,10 @@ mod tests {
             ("atomic batches", vec![at("sled")]),
             ("", vec![at("unknown")]),
         ];
-        assert_eq!(classes(&summary, &context), expected);
+        assert_eq!(classes(&summary, &runs), expected);
         // A set of options that another suite ran with says nothing of this one.
         let other = EngineContext { suites: vec!["int".to_owned()], ..engine(("esker", Isolation::Batch)) };
-        context.engines.insert(0, other);
-        assert_eq!(classes(&summary, &context), expected);
+        let runs = Runs::new(vec![context("", [vec![other], known].concat())]);
+        assert_eq!(classes(&summary, &runs), expected);
     }
 }

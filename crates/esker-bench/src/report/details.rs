@@ -4,14 +4,19 @@
 //!     page each time that it is made dirty: forty times as much where small commits append to one page.
 //! D2. Processor time of an operation is all that the process used in the row, over the operations of all its passes: the lab's own work and
 //!     the engine's in the background are in it, which clocks around calls do not see.
+//! D3. Each figure is the median of the runs that have it, by itself.
 
-use crate::machine::Context;
+use std::collections::BTreeSet;
+
+use esker_bench_api::results::{Detail, Latency, Record, Usage};
+
 use crate::report::markup::{escape, push};
-use crate::report::summary::{Cell, RowSummary, Summary};
+use crate::report::runs::Runs;
+use crate::report::summary::{Cell, RowSummary, Summary, Value, operations};
 use crate::report::units::{bytes, count, figure, known_bytes, seconds};
 
-/// The command that repeats a suite as it was run: a row runs with the rows of its suite.
-pub(super) fn command(summary: &Summary, context: &Context) -> String {
+/// The command that repeats a suite as it was run: a row runs with the rows of its suite. Of calls that differ, the longest time limit.
+pub(super) fn command(summary: &Summary, runs: &Runs) -> String {
     let engines: Vec<&str> = summary.engines.iter().map(|(engine, _)| engine.as_str()).collect();
     let features = if engines.contains(&"rocksdb") { " --features rocksdb" } else { "" };
     let mut command = format!(
@@ -22,29 +27,17 @@ pub(super) fn command(summary: &Summary, context: &Context) -> String {
     if engines != ["machine"] {
         engines.iter().for_each(|engine| command += &format!(" --engine {engine}"));
     }
-    let ran_it = |line: &&str| suites(line).any(|suite| suite == summary.suite || suite == "all");
-    let mut words = context.command.lines().find(ran_it).unwrap_or_default().split_whitespace();
-    if words.any(|word| word == "--timeout")
-        && let Some(seconds) = words.next()
-    {
+    let calls = runs.calls(&summary.suite);
+    if let Some(seconds) = calls.iter().filter_map(|call| call.timeout).max() {
         command += &format!(" --timeout {seconds}");
     }
+    if calls.iter().any(|call| call.trim) {
+        command += " --trim";
+    }
+    if calls.iter().any(|call| call.no_trace) {
+        command += " --no-trace";
+    }
     command
-}
-
-/// The suites that a command of the lab ran: its words that are neither options nor their values.
-fn suites(command: &str) -> impl Iterator<Item = &str> {
-    const WITHOUT_VALUE: [&str; 2] = ["--resume", "--no-trace"];
-    let run = command.rsplit(" run ").next().unwrap_or_default();
-    let mut is_value = false;
-    run.split_whitespace().filter(move |word| {
-        let is_option = word.starts_with("--");
-        let was_value = std::mem::replace(
-            &mut is_value,
-            is_option && !WITHOUT_VALUE.contains(word) && !word.contains('='),
-        );
-        !is_option && !was_value
-    })
 }
 
 /// Draws a table that opens on demand.
@@ -62,12 +55,12 @@ pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary) {
         ),
     );
     for (at, cell) in row.cells.iter().enumerate() {
-        engine(out, row, cell, at, &summary.engines[at].0);
+        engine(out, cell, &summary.engines[at].0);
     }
     out.push_str("</tbody></table></div></details>");
 }
 
-fn engine(out: &mut String, row: &RowSummary, cell: &Cell, at: usize, name: &str) {
+fn engine(out: &mut String, cell: &Cell, name: &str) {
     let Cell::Value(value) = cell else {
         let Cell::Error(error) = cell else { return };
         push(
@@ -76,94 +69,110 @@ fn engine(out: &mut String, row: &RowSummary, cell: &Cell, at: usize, name: &str
         );
         return;
     };
-    let last = &value.last;
-    let usage = &last.usage;
-    let over = |part: u64, whole: u64| {
-        if part == 0 || whole == 0 { "-".to_owned() } else { format!("{:.2}", part as f64 / whole as f64) }
-    };
-    let detail = row.details[at].as_deref();
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let mut notes = vec![last.memory_limit.clone(), last.note.clone()];
-    if let Some(detail) = detail {
-        if !detail.load.is_empty() {
-            notes.push(format!("{} loop", detail.load));
-        }
-        notes.extend(detail.figures.iter().map(|(name, value)| format!("{name} {}", figure(name, *value))));
-    }
-    notes.retain(|note| !note.is_empty());
+    // D3.
+    let of_usage = |pick: fn(&Usage) -> u64| value.median_of(|record| Some(pick(&record.usage) as f64));
+    let all_bytes = |pick| or_dash(of_usage(pick).map(bytes));
+    let told_bytes = |pick| or_dash(of_usage(pick).map(known_bytes));
+    let over = |figures: fn(&Record) -> (u64, u64)| {
+        let ratio = value.median_of(|record| match figures(record) {
+            (0, _) | (_, 0) => None,
+            (part, whole) => Some(part as f64 / whole as f64),
+        });
+        or_dash(ratio.map(|ratio| format!("{ratio:.2}")))
+    };
+    let of_detail = |pick: &dyn Fn(&Detail) -> Option<f64>| {
+        value.median_of(|record| record.detail.as_deref().and_then(pick))
+    };
     let head = [
         escape(name),
-        known_bytes(usage.device_written_bytes as f64),
+        told_bytes(|usage| usage.device_written_bytes),
         // D1
-        over(usage.device_written_bytes, last.user_written_bytes),
-        bytes(usage.written_bytes as f64),
-        bytes(usage.read_bytes as f64),
-        bytes(usage.disk_allocated_bytes as f64),
-        known_bytes(usage.peak_disk_bytes as f64),
-        over(usage.disk_allocated_bytes, last.live_bytes),
-        bytes(usage.peak_anon_bytes as f64),
-        bytes(usage.rss_file_bytes as f64),
-        seconds(usage.cpu_s),
-        or_dash((value.operations() > 1).then(|| seconds(usage.cpu_s / value.operations() as f64))),
+        over(|record| (record.usage.device_written_bytes, record.user_written_bytes)),
+        all_bytes(|usage| usage.written_bytes),
+        all_bytes(|usage| usage.read_bytes),
+        all_bytes(|usage| usage.disk_allocated_bytes),
+        told_bytes(|usage| usage.peak_disk_bytes),
+        over(|record| (record.usage.disk_allocated_bytes, record.live_bytes)),
+        all_bytes(|usage| usage.peak_anon_bytes),
+        all_bytes(|usage| usage.rss_file_bytes),
+        or_dash(value.median_of(|record| Some(record.usage.cpu_s)).map(seconds)),
+        // D2
+        or_dash(value.median_of(cpu_of_one).map(seconds)),
         or_dash(value.syncs_text()),
-        or_dash(detail.and_then(|detail| detail.drain_s).map(seconds)),
-        or_dash(
-            detail
-                .filter(|detail| detail.longest_stall_s > 0.0)
-                .map(|detail| seconds(detail.longest_stall_s)),
-        ),
+        or_dash(of_detail(&|detail| detail.drain_s).map(seconds)),
+        or_dash(of_detail(&|detail| Some(detail.longest_stall_s).filter(|stall| *stall > 0.0)).map(seconds)),
     ];
     let head: String = head.iter().map(|text| format!("<td>{text}</td>")).collect();
-    let note = format!("<td>{}</td>", escape(&notes.join("; ")));
-    let latencies: Vec<_> = detail.into_iter().flat_map(|detail| &detail.latency).collect();
-    if latencies.is_empty() {
+    let note = format!("<td>{}</td>", escape(&notes(value).join("; ")));
+    let details = || value.records.iter().filter_map(|record| record.detail.as_deref());
+    let kinds: BTreeSet<&String> = details().flat_map(|detail| detail.latency.keys()).collect();
+    if kinds.is_empty() {
         push(out, format_args!("<tr>{head}{}{note}</tr>", "<td>-</td>".repeat(10)));
     }
-    for (n, (kind, latency)) in latencies.into_iter().enumerate() {
+    for (n, kind) in kinds.into_iter().enumerate() {
         let head = if n == 0 {
             head.clone()
         } else {
             format!("<td>{}</td>{}", escape(name), "<td></td>".repeat(14))
         };
-        let figures = [
-            latency.mean,
-            latency.p50,
-            latency.p90,
-            latency.p95,
-            latency.p99,
-            latency.p999,
-            latency.p9999,
-            latency.max,
+        let note = if n == 0 { note.as_str() } else { "<td></td>" };
+        let of_kind = |pick: fn(&Latency) -> f64| of_detail(&|detail| detail.latency.get(kind).map(pick));
+        let figures: [fn(&Latency) -> f64; 8] = [
+            |latency| latency.mean,
+            |latency| latency.p50,
+            |latency| latency.p90,
+            |latency| latency.p95,
+            |latency| latency.p99,
+            |latency| latency.p999,
+            |latency| latency.p9999,
+            |latency| latency.max,
         ];
-        let figures: String = figures.iter().map(|figure| format!("<td>{}</td>", seconds(*figure))).collect();
+        let figures = figures.map(|figure| format!("<td>{}</td>", or_dash(of_kind(figure).map(seconds))));
         push(
             out,
             format_args!(
-                "<tr>{head}<td>{}</td><td>{}</td>{figures}{note}</tr>",
+                "<tr>{head}<td>{}</td><td>{}</td>{}{note}</tr>",
                 escape(kind),
-                count(latency.count as f64)
+                or_dash(of_kind(|latency| latency.count as f64).map(count)),
+                figures.concat()
             ),
         );
     }
 }
 
+/// D2.
+fn cpu_of_one(record: &Record) -> Option<f64> {
+    let operations = operations(record);
+    (operations > 1).then(|| record.usage.cpu_s / operations as f64)
+}
+
+/// What has to be known of a cell, each once: notes of any run, and the medians of its other figures.
+fn notes(value: &Value) -> Vec<String> {
+    let mut notes = Vec::new();
+    for record in &value.records {
+        let load = record.detail.as_deref().map(|detail| detail.load.as_str()).unwrap_or_default();
+        let load = if load.is_empty() { String::new() } else { format!("{load} loop") };
+        for note in [record.memory_limit.clone(), record.note.clone(), load] {
+            if !note.is_empty() && !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    let details = || value.records.iter().filter_map(|record| record.detail.as_deref());
+    let names: BTreeSet<&String> = details().flat_map(|detail| detail.figures.keys()).collect();
+    notes.extend(names.into_iter().filter_map(|name| {
+        let of_run = |record: &Record| record.detail.as_deref()?.figures.get(name).copied();
+        Some(format!("{name} {}", figure(name, value.median_of(of_run)?)))
+    }));
+    notes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Machine;
-    use crate::report::summary::tests::record;
-    use esker_bench_api::results::{Record, Usage};
-
-    fn context(command: &str) -> Context {
-        Context {
-            machine: Machine::describe(&std::env::temp_dir()),
-            device: String::new(),
-            commit: String::new(),
-            started_unix_s: 0,
-            command: command.to_owned(),
-            engines: Vec::new(),
-        }
-    }
+    use crate::context::tests::context;
+    use crate::report::summary::tests::{record, record_over_time};
 
     #[test]
     fn the_command_names_all_that_a_repetition_needs() {
@@ -172,19 +181,62 @@ mod tests {
             ..record(engine, "r", 5, Some(1.0))
         };
         let both = Summary::new(&[of("esker", "redb"), of("rocksdb", "redb")]);
-        // `cargo run` is not the lab's own `run`, and an engine is no suite.
-        let ran = context(
-            "cargo run --release -p esker-bench -- run --resume ycsb --timeout 7 --engine redb\ncargo run -p esker-bench -- run redb int --timeout 900 --dir /x",
-        );
+        let ran = |commands: &[&str]| {
+            let contexts = commands.iter().map(|command| context(command, Vec::new()));
+            let mut contexts: Vec<_> = contexts.collect();
+            contexts
+                .iter_mut()
+                .for_each(|context| context.suites = vec!["redb".to_owned(), "limits".to_owned()]);
+            Runs::new(contexts)
+        };
+        // `cargo run` is not the lab's own `run`, an engine is no suite, and a suite behind a flag is none of its value.
+        let runs = ran(&[
+            "cargo run --release -p esker-bench -- run --resume ycsb --timeout 7000 --engine redb",
+            "cargo run -p esker-bench -- run redb int --timeout 900 --dir /x",
+            "cargo run -p esker-bench -- run --resume --retry-failed --trim redb --timeout=950",
+        ]);
         assert_eq!(
-            command(&both, &ran),
-            "cargo run --release -p esker-bench --features rocksdb -- run redb --scale test --runs 5 --engine esker --engine rocksdb --timeout 900"
+            command(&both, &runs),
+            "cargo run --release -p esker-bench --features rocksdb -- run redb --scale test --runs 5 --engine esker --engine rocksdb --timeout 950 --trim"
         );
         let machine = Summary::new(&[of("machine", "limits")]);
         assert_eq!(
-            command(&machine, &ran),
+            command(&machine, &runs),
             "cargo run --release -p esker-bench -- run limits --scale test --runs 5"
         );
+        let machine_all = command(&machine, &ran(&["esker-bench run all --no-trace"]));
+        assert!(machine_all.ends_with("--runs 5 --no-trace"), "{machine_all}");
+    }
+
+    #[test]
+    fn d3_figures_are_medians_of_the_runs_that_have_them() {
+        let run = |run, figure: u64| {
+            let mut record = record_over_time("esker", "H rand", run);
+            (record.user_written_bytes, record.ops) = (100, 2);
+            record.usage = Usage {
+                device_written_bytes: figure * 1024,
+                written_bytes: figure * 2048,
+                cpu_s: figure as f64,
+                ..Usage::default()
+            };
+            let detail = record.detail.as_deref_mut().unwrap();
+            detail.drain_s = Some(figure as f64 * 1e-3);
+            detail.figures.insert("hit rate".to_owned(), figure as f64);
+            let latency = detail.latency.get_mut("read").unwrap();
+            (latency.count, latency.p99) = (figure, figure as f64 * 1e-6);
+            record
+        };
+        let mut records = vec![run(1, 9), run(2, 5), run(3, 70)];
+        records[0].note = "seen once".to_owned();
+        let summary = Summary::new(&records);
+        let mut page = String::new();
+        draw(&mut page, &summary.rows[0], &summary);
+        for figure in ["<td>9.00 KiB</td><td>92.16</td><td>18.0 KiB</td>", "<td>9.00 s</td><td>1.00 s</td>"] {
+            assert!(page.contains(figure), "{figure}: {page}");
+        }
+        assert!(page.contains("<td>9.00 ms</td>") && page.contains("<td>read</td><td>9.00</td>"), "{page}");
+        assert!(page.contains("<td>9.00 us</td>"), "{page}");
+        assert!(page.contains("seen once; closed loop; hit rate 9.000</td>"), "{page}");
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //!     has none; then the rows whose difference is too small to tell, then those that it wins. A row without Esker comes last.
 //! H2. Columns stand by class of what the engines' transactions guarantee.
 
-use crate::machine::Context;
 use crate::report::classes;
 use crate::report::markup::{escape, push};
-use crate::report::summary::{Cell, HOME, RowSummary, Summary, Verdict};
+use crate::report::runs::Runs;
+use crate::report::summary::{Cell, FEW_RUNS_MARGIN, HOME, RowSummary, Summary, Verdict};
 use crate::report::units::show;
 use esker_bench_api::results::Better;
 
@@ -15,7 +15,7 @@ use esker_bench_api::results::Better;
 const STEPS: [f64; 6] = [1.05, 1.25, 1.6, 2.5, 5.0, 12.0];
 
 /// Draws it.
-pub(super) fn draw(out: &mut String, summaries: &[Summary], context: &Context) {
+pub(super) fn draw(out: &mut String, summaries: &[Summary], runs: &Runs) {
     let mut rows: Vec<(&Summary, &RowSummary)> =
         summaries.iter().flat_map(|summary| summary.rows.iter().map(move |row| (summary, row))).collect();
     rows.retain(|(summary, row)| compares(summary, row));
@@ -35,15 +35,16 @@ pub(super) fn draw(out: &mut String, summaries: &[Summary], context: &Context) {
         }
     }
     let suites: Vec<&str> = summaries.iter().map(|summary| summary.suite.as_str()).collect();
-    let classes = classes::of_engines(&engines, &suites, context);
+    let classes = classes::of_engines(&engines, &suites, runs);
     let engines: Vec<&str> = classes.iter().flat_map(|(_, places)| places).map(|at| engines[*at]).collect();
     push(
         out,
         format_args!(
             "<h2>All rows: {lost} lost, {won} won, {neither} neither</h2><p class=\"soft\">Each cell is the distance from the best of its row, \
              of any class: 1.00 is the best, 2.00 takes twice as long or as much; * was not measured in turn with the others. Rows that Esker loses \
-             come first; neither lost nor won are those where it and the best other engine differ by no more than the spread, or than 3 % in a \
-             single run.</p><div class=\"wide\"><table class=\"heat\" data-heat-rows=\"{}\"><thead>",
+             come first; neither lost nor won are those where it and the best other engine differ by no more than the spread, or, with fewer than three runs, by no \
+             more than a factor of {}; suites differ in machine, memory and number of runs, which stand under their headings.</p><div class=\"wide\"><table class=\"heat\" data-heat-rows=\"{}\"><thead>",
+            1.0 + FEW_RUNS_MARGIN,
             rows.len()
         ),
     );
@@ -126,12 +127,13 @@ pub(super) fn is_home(summary: &Summary, at: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{EngineContext, Machine};
+    use crate::context::EngineContext;
+    use crate::context::tests::context;
     use crate::report::summary::tests::record;
     use esker_bench_api::Isolation;
     use esker_bench_api::results::Record;
 
-    fn context(engines: &[(&str, Isolation)]) -> Context {
+    fn runs(engines: &[(&str, Isolation)]) -> Runs {
         let engine = |(name, isolation): &(&str, Isolation)| EngineContext {
             name: (*name).to_owned(),
             version: String::new(),
@@ -139,14 +141,7 @@ mod tests {
             options: Vec::new(),
             suites: Vec::new(),
         };
-        Context {
-            machine: Machine::describe(&std::env::temp_dir()),
-            device: String::new(),
-            commit: String::new(),
-            started_unix_s: 0,
-            command: String::new(),
-            engines: engines.iter().map(engine).collect(),
-        }
+        Runs::new(vec![context("", engines.iter().map(engine).collect())])
     }
 
     #[test]
@@ -167,7 +162,7 @@ mod tests {
         let known =
             [("esker", Isolation::Snapshot), ("sled", Isolation::Batch), ("lmdb", Isolation::Serializable)];
         let mut page = String::new();
-        draw(&mut page, &Summary::all(&records), &context(&known));
+        draw(&mut page, &Summary::all(&records), &runs(&known));
         assert!(page.contains("1 lost, 0 won, 1 neither"), "{page}");
         assert!(page.find("open after kill") < page.find("open clean"), "H1: {page}");
         let heads = page.split("<th").skip(1).map(|head| head.split(['>', '<']).nth(1).unwrap());
@@ -192,7 +187,7 @@ mod tests {
             record("lmdb", "compaction", 1, None),
         ];
         let mut page = String::new();
-        draw(&mut page, &Summary::all(&records), &context(&[]));
+        draw(&mut page, &Summary::all(&records), &runs(&[]));
         assert!(page.contains("data-heat-rows=\"2\"") && page.contains("1 lost, 1 won"), "{page}");
         assert!(page.contains("bulk load") && page.contains("len()"));
         assert!(!page.contains("table read") && !page.contains("compaction"));

@@ -1,21 +1,22 @@
 //! The report to open: one page with nothing outside it, for light and dark screens, wide and narrow.
 //!
 //! ```text
-//! Summaries + Context -> heat map of all rows -> for each suite: table, bars, lines over time, details -> machine, options
+//! Summaries + Runs -> heat map of all rows -> for each suite: table, bars, lines over time, details -> machine, options
 //! ```
 //!
 //! HT1. Each chart says how many bars or lines it has; a script of the page counts what the browser really made of it and
 //!      writes `data-charts` and `data-broken` to the root element, where a test, or anybody, can read them. What has no extent or lies
 //!      outside its chart does not count.
 
-use crate::machine::{Context, EngineContext};
+use crate::context::EngineContext;
 use crate::published;
 use crate::report::limits::Limits;
 use crate::report::markup::{escape, push};
+use crate::report::runs::Runs;
 use crate::report::style::Looks;
-use crate::report::summary::{Cell, RowSummary, Summary, Verdict};
+use crate::report::summary::{Cell, FEW_RUNS_MARGIN, RowSummary, Summary, Verdict};
 use crate::report::totals::TotalLines;
-use crate::report::units::{seconds, show};
+use crate::report::units::{date, seconds, show};
 use crate::report::{bars, classes, details, heat, lines, turns};
 use esker_bench_api::Failure;
 use esker_bench_api::results::Unit;
@@ -50,20 +51,19 @@ if(broken.length)document.getElementById('notice').textContent='Charts without t
 </script>";
 
 /// Draws the page.
-pub(crate) fn page(summaries: &[Summary], context: &Context) -> Result<String, Failure> {
+pub(crate) fn page(summaries: &[Summary], runs: &Runs) -> Result<String, Failure> {
     let suites: Vec<&str> = summaries.iter().map(|summary| summary.suite.as_str()).collect();
     let title = format!("Esker's lab: {}", suites.join(", "));
     let mut out = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><style>{STYLE}</style></head><body>\
-         <h1>{title}</h1><p>{}<br><span class=\"soft\">Commit {}. Fresh processes and directories; answers were verified. What an engine cannot do says \
-         why.</span></p><p class=\"soft\">{}</p>",
-        escape(&context.machine.line()),
-        escape(&context.commit),
+         <h1>{title}</h1>{}<p class=\"soft\">Fresh processes and directories; answers were verified. What an engine cannot do says \
+         why. Commit, date, time limit and how memory was limited stand under each suite's heading.</p><p class=\"soft\">{}</p>",
+        machines(runs),
         escape(&how_often(summaries))
     );
-    heat::draw(&mut out, summaries, context);
-    let limits = Limits::find(summaries, context.machine.cores);
+    heat::draw(&mut out, summaries, runs);
+    let limits = Limits::find(summaries, runs);
     if !limits.are_known() {
         out.push_str(
             "<p class=\"soft\">The suite <code>limits</code> is not among these results: no chart shows what the machine does without an engine.</p>",
@@ -71,12 +71,23 @@ pub(crate) fn page(summaries: &[Summary], context: &Context) -> Result<String, F
     }
     let looks = Looks::of(summaries);
     for summary in summaries {
-        suite(&mut out, summary, &limits, &looks, context)?;
+        suite(&mut out, summary, &limits, &looks, runs)?;
     }
-    setting(&mut out, context);
+    setting(&mut out, runs);
     out.push_str(CHECK);
     out.push_str("</body></html>\n");
     Ok(out)
+}
+
+/// Each machine, with its suites where there are several.
+fn machines(runs: &Runs) -> String {
+    let machines = runs.machines();
+    let several = machines.len() > 1;
+    let told = machines.into_iter().map(|(machine, suites)| {
+        let of = if several { format!("{}: ", suites.join(", ")) } else { String::new() };
+        format!("<p>{}{}</p>", escape(&of), escape(&machine))
+    });
+    told.collect()
 }
 
 /// How many runs there are of each suite, and whether its engines took turns.
@@ -105,28 +116,30 @@ fn suite(
     summary: &Summary,
     limits: &Limits,
     looks: &Looks,
-    context: &Context,
+    runs: &Runs,
 ) -> Result<(), Failure> {
     push(
         out,
         format_args!(
             "<h2 id=\"{0}\">Suite {0}, scale {1}</h2><p class=\"soft\">{2}; below it the time of one operation and the spread. \
              The last column is Esker's value over that of the best other engine; it has no colour where they differ by no more than the spread, \
-             or than 3 % in a single run.</p>",
+             or, with fewer than three runs, by no more than a factor of {3}.</p><p class=\"soft\">{4}</p>",
             escape(&summary.suite),
             escape(&summary.scale),
             match summary.runs {
                 1 => "One run, so no median and no spread".to_owned(),
                 runs => format!("Median of {runs} runs"),
-            }
+            },
+            1.0 + FEW_RUNS_MARGIN,
+            runs.lines(summary).iter().map(|line| escape(line)).collect::<Vec<_>>().join("<br>")
         ),
     );
     table(out, summary);
     failures(out, summary);
     out.push_str("<h3>Row by row</h3><p class=\"soft\">The thin line spans all runs; a dashed line is what suite limits measured \
-         without an engine, in a process of its own at another time, so a row may lie a little beyond it. Engines stand under what their \
+         without an engine on this machine, in a process of its own at another time, so a row may lie a little beyond it. Engines stand under what their \
          transactions guarantee.</p><div class=\"charts\">");
-    let classes = classes::classes(summary, context);
+    let classes = classes::classes(summary, runs);
     summary.rows.iter().for_each(|row| bars::draw(out, row, summary, limits, &classes));
     out.push_str("</div><div class=\"times\">");
     for row in &summary.rows {
@@ -135,8 +148,8 @@ fn suite(
     push(
         out,
         format_args!(
-            "</div><h3>Behind the rows</h3><p class=\"soft\">To repeat them: <code>{}</code></p>",
-            escape(&details::command(summary, context))
+            "</div><h3>Behind the rows</h3><p class=\"soft\">Each figure is the median of the runs that have it, by itself. To repeat them: <code>{}</code></p>",
+            escape(&details::command(summary, runs))
         ),
     );
     summary.rows.iter().for_each(|row| details::draw(out, row, summary));
@@ -209,19 +222,23 @@ fn table_cell(row: &RowSummary, cell: &Cell, is_best: bool, is_apart: bool) -> S
     format!("<td>{text}{mark}<br><small>{}</small></td>", details.join(", "))
 }
 
-fn setting(out: &mut String, context: &Context) {
-    out.push_str("<h2>Machine and options</h2>");
-    push(
-        out,
-        format_args!(
-            "<p>{}<br>Device {}<br>Commit {}<br><code>{}</code></p>",
-            escape(&context.machine.line()),
-            escape(&context.device),
-            escape(&context.commit),
-            escape(&context.command)
-        ),
-    );
-    for engine in &context.engines {
+fn setting(out: &mut String, runs: &Runs) {
+    out.push_str("<h2>Commands and options</h2>");
+    for context in runs.all() {
+        for call in context.calls() {
+            push(
+                out,
+                format_args!(
+                    "<p>{}, commit {}<br><code>{}</code></p>",
+                    date(call.started_unix_s),
+                    escape(&context.commit),
+                    escape(&call.command)
+                ),
+            );
+        }
+    }
+    let engines = runs.engines();
+    for engine in &engines {
         push(
             out,
             format_args!(
@@ -229,7 +246,7 @@ fn setting(out: &mut String, context: &Context) {
                 escape(&engine.name),
                 escape(&engine.version),
                 escape(&engine.isolation),
-                escape(&of_suites(engine, context))
+                escape(&of_suites(engine, &engines))
             ),
         );
         for [option, value, reason, pointer] in &engine.options {
@@ -249,8 +266,8 @@ fn setting(out: &mut String, context: &Context) {
 }
 
 /// Which suites ran with these options, where an engine has several sets of them.
-fn of_suites(engine: &EngineContext, context: &Context) -> String {
-    let sets = context.engines.iter().filter(|other| other.name == engine.name).count();
+fn of_suites(engine: &EngineContext, engines: &[EngineContext]) -> String {
+    let sets = engines.iter().filter(|other| other.name == engine.name).count();
     match engine.suites.join(", ") {
         _ if sets == 1 => String::new(),
         suites if suites.is_empty() => "; no suite of these results".to_owned(),

@@ -10,9 +10,13 @@
 //! LM1. A limit is drawn only where the row does that work at least: rows whose commits share syncs have none, nor have compressed bytes.
 //! LM2. All counts of a limit are of one record.
 //! LM3. It is a median (of syncs) or a mean of a process of its own at another time, and drawn under that name: a row may lie a little beyond it.
+//! LM4. It is drawn for suites of the same machine alone, as far as descriptions tell machines apart.
+
+use std::collections::BTreeMap;
 
 use esker_bench_api::results::Unit;
 
+use crate::report::runs::Runs;
 use crate::report::summary::{RowSummary, Summary};
 
 /// Bytes up to which a commit is held against the sync of a small append.
@@ -23,7 +27,9 @@ const RANDOM_BYTES: [&str; 2] = ["redb", "badger"];
 /// The machine's figures that lines are drawn from.
 #[derive(Default)]
 pub(super) struct Limits {
-    cores: f64,
+    /// Suites that ran on the machine of the suite `limits`, with the cores of theirs (LM4).
+    cores: BTreeMap<String, f64>,
+    is_known: bool,
     sync_small_s: Option<f64>,
     sync_page_s: Option<f64>,
     write_rate: Option<f64>,
@@ -33,8 +39,8 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Of the suite `limits`, if it is there; `cores` are the machine's.
-    pub(super) fn find(summaries: &[Summary], cores: usize) -> Self {
+    /// Of the suite `limits`, if it is there.
+    pub(super) fn find(summaries: &[Summary], runs: &Runs) -> Self {
         let Some(limits) = summaries.iter().find(|summary| summary.suite == "limits") else {
             return Self::default();
         };
@@ -42,9 +48,12 @@ impl Limits {
             let row = limits.rows.iter().find(|row| row.name == name)?;
             Some(row.cells.first()?.value()?.median).filter(|value| *value > 0.0)
         };
+        let suites = summaries.iter().map(|summary| summary.suite.as_str());
+        let cores = suites.filter(|suite| runs.share_a_machine(suite, &limits.suite));
         let reads = ["sequential read, buffered", "sequential read, O_DIRECT"].map(value);
         Self {
-            cores: cores.max(1) as f64,
+            cores: cores.map(|suite| (suite.to_owned(), runs.cores(suite).max(1) as f64)).collect(),
+            is_known: true,
             sync_small_s: value("fdatasync, append 200 B, preallocated file"),
             sync_page_s: value("fdatasync, append 4 KiB, preallocated file"),
             write_rate: value("sequential write, O_DIRECT"),
@@ -56,11 +65,12 @@ impl Limits {
 
     /// Whether any line can be drawn.
     pub(super) fn are_known(&self) -> bool {
-        self.cores > 0.0
+        self.is_known
     }
 
     /// The limit of a row of a suite, in the row's unit, and what it is.
     pub(super) fn of(&self, suite: &str, row: &RowSummary) -> Option<(f64, &'static str)> {
+        let cores = *self.cores.get(suite)?;
         match (suite, row.unit) {
             (_, Unit::Seconds | Unit::OpsPerSecond) if each_commit_syncs(row) => {
                 let (seconds, what) = self.commits(suite, row)?;
@@ -68,7 +78,7 @@ impl Limits {
                 Some((value, what))
             }
             ("redb", Unit::Seconds) => {
-                Some((self.misses(redb_readers(&row.name)?, row.ops)?, "one cache miss each"))
+                Some((self.misses(redb_readers(&row.name)?.min(cores), row.ops)?, "one cache miss each"))
             }
             ("badger", Unit::Seconds) if row.name.starts_with("random read") => {
                 Some((self.misses(1.0, 1)?, "one cache miss"))
@@ -92,7 +102,7 @@ impl Limits {
     }
 
     fn misses(&self, threads: f64, reads: u64) -> Option<f64> {
-        Some(self.miss_s? * reads as f64 / threads.min(self.cores))
+        Some(self.miss_s? * reads as f64 / threads)
     }
 
     fn records(&self, row: &RowSummary) -> Option<(f64, &'static str)> {
@@ -105,7 +115,7 @@ impl Limits {
                     .cells
                     .iter()
                     .filter_map(|cell| cell.value())
-                    .all(|value| value.last.note.is_empty()) =>
+                    .all(|value| value.last().note.is_empty()) =>
             {
                 Some((self.read_rate?, "the device"))
             }
@@ -132,6 +142,7 @@ fn redb_readers(row: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::tests::context;
     use crate::report::summary::tests::record;
     use esker_bench_api::results::{Better, Record};
 
@@ -149,7 +160,18 @@ mod tests {
             of_machine("memcpy", Unit::BytesPerSecond, 1e10),
             of_machine("dependent cache miss", Unit::Seconds, 1e-7),
         ];
-        Limits::find(&Summary::all(&records), 2)
+        with_suites(&records, &["redb", "records", "storage-bench"])
+    }
+
+    /// Limits of these records for suites of the same machine, which has two cores.
+    fn with_suites(records: &[Record], suites: &[&str]) -> Limits {
+        let others =
+            suites.iter().map(|suite| Record { suite: (*suite).to_owned(), ..record("esker", "r", 1, None) });
+        let records: Vec<Record> = records.iter().cloned().chain(others).collect();
+        let mut context = context("", Vec::new());
+        context.machine.cores = 2;
+        context.note_suites(&records);
+        Limits::find(&Summary::all(&records), &Runs::new(vec![context]))
     }
 
     fn limit(limits: &Limits, record: Record) -> Option<(f64, &'static str)> {
@@ -190,6 +212,26 @@ mod tests {
         assert_eq!(limit(&limits, rate("record write (1 KB, zstd)")), None, "LM1");
         let warm = Record { note: "the page cache could not be dropped".to_owned(), ..rate("table read") };
         assert_eq!(limit(&limits, warm), None, "LM1");
+    }
+
+    #[test]
+    fn lm4_another_machine_has_no_limit() {
+        let records = [
+            of_machine("dependent cache miss", Unit::Seconds, 1e-7),
+            record("esker", "random reads", 1, Some(9.0)),
+        ];
+        let limit_on = |cpu: &str| {
+            let [mut here, mut there] = [context("", Vec::new()), context("", Vec::new())];
+            here.note_suites(&records[..1]);
+            there.note_suites(&records[1..]);
+            there.machine.cpu = cpu.to_owned();
+            let cpu = here.machine.cpu.clone();
+            let limits = Limits::find(&Summary::all(&records), &Runs::new(vec![here, there]));
+            (limit(&limits, records[1].clone()), cpu)
+        };
+        let (elsewhere, here) = limit_on("another");
+        assert_eq!(elsewhere, None);
+        close(limit_on(&here).0, 1e-6, "one cache miss each");
     }
 
     #[test]

@@ -2,12 +2,13 @@
 //!
 //! LC1. Each chart carries the number of its lines; the page's own check and the tests hold the drawing against it.
 //! LC2. The charts of one figure of a row have the same axes, so that classes can be compared all the same.
+//! LC3. A curve is of one run of a cell that has a value; where there are several runs it says which one.
 
 use plotters::prelude::*;
 
 use crate::report::markup::{escape, push};
 use crate::report::style::{Look, Looks};
-use crate::report::summary::{RowSummary, Summary};
+use crate::report::summary::{RowSummary, Summary, Value};
 
 const SIZE: (u32, u32) = (640, 240);
 const AXIS: RGBColor = RGBColor(128, 136, 144);
@@ -22,17 +23,18 @@ pub(super) fn draw(
     looks: &Looks,
     classes: &[(&str, Vec<usize>)],
 ) -> Result<(), String> {
+    // LC3.
+    let details: Vec<_> = row.cells.iter().map(|cell| cell.value().and_then(Value::detail)).collect();
     let mut names: Vec<&String> =
-        row.details.iter().flatten().flat_map(|detail| detail.series.keys()).collect();
+        details.iter().flatten().flat_map(|(_, detail)| detail.series.keys()).collect();
     names.sort();
     names.dedup();
     for name in names.into_iter().filter(|name| is_shown(name, &summary.suite)) {
-        let lines: Vec<(usize, Vec<(f64, f64)>)> = row
-            .details
+        let lines: Vec<(usize, Vec<(f64, f64)>)> = details
             .iter()
             .enumerate()
             .filter_map(|(at, detail)| {
-                let detail = detail.as_ref()?;
+                let (_, detail) = detail.as_ref()?;
                 let points = detail.series.get(name)?.iter().enumerate();
                 let points: Vec<_> =
                     points.map(|(n, value)| ((n + 1) as f64 * detail.period_s, *value)).collect();
@@ -46,7 +48,8 @@ pub(super) fn draw(
         for (class, places) in &classes_drawn {
             let of_class = lines.iter().filter(|(at, _)| places.contains(at)).map(|(at, points)| {
                 let engine = summary.engines[*at].0.as_str();
-                Line { engine, look: looks.look(engine), points: points.clone() }
+                let run = details[*at].map(|(run, _)| run).filter(|_| summary.runs > 1);
+                Line { engine, run, look: looks.look(engine), points: points.clone() }
             });
             let of_class: Vec<Line<'_>> = of_class.collect();
             let class = if classes_drawn.len() > 1 { class_text(class) } else { String::new() };
@@ -70,6 +73,8 @@ fn ends<'a>(lines: impl Iterator<Item = &'a [(f64, f64)]>) -> (f64, f64) {
 /// The line of one engine.
 struct Line<'a> {
     engine: &'a str,
+    /// LC3.
+    run: Option<u32>,
     look: Look,
     points: Vec<(f64, f64)>,
 }
@@ -132,7 +137,11 @@ fn chart(
         ),
     );
     for line in lines {
-        push(out, format_args!("<span class=\"key\">{}{}</span> ", line.look.sample(), escape(line.engine)));
+        let run = line.run.map(|run| format!(", run {run}")).unwrap_or_default();
+        push(
+            out,
+            format_args!("<span class=\"key\">{}{}{run}</span> ", line.look.sample(), escape(line.engine)),
+        );
     }
     out.push_str("</figcaption></figure>");
     Ok(())

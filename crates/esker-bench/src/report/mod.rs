@@ -3,6 +3,7 @@
 //! ```text
 //! Records -> Summary (medians, spread, best, ratios) -> terminal   a table per suite
 //!                                                    -> html       heat, bars, lines, details: one page that loads nothing
+//! run.json -> Runs (which suite ran where, when, how) ---^
 //! ```
 
 mod bars;
@@ -13,6 +14,7 @@ pub(crate) mod html;
 mod limits;
 mod lines;
 mod markup;
+pub(crate) mod runs;
 mod style;
 pub(crate) mod summary;
 pub(crate) mod terminal;

@@ -4,8 +4,9 @@
 
 use std::fmt::Write as _;
 
-use crate::machine::Context;
 use crate::published;
+use crate::report::details;
+use crate::report::runs::Runs;
 use crate::report::summary::{Cell, RowSummary, Summary, Verdict};
 use crate::report::totals::TotalLines;
 use crate::report::turns;
@@ -17,7 +18,7 @@ const RED: &str = "\x1b[31m";
 const PLAIN: &str = "\x1b[0m";
 
 /// Draws the table; `styled` says whether the terminal takes colours.
-pub(crate) fn table(summary: &Summary, context: &Context, styled: bool) -> String {
+pub(crate) fn table(summary: &Summary, runs: &Runs, styled: bool) -> String {
     let mut header = vec!["row".to_owned()];
     header.extend(summary.engines.iter().map(|(name, _)| name.clone()));
     header.push("esker / best peer".to_owned());
@@ -36,11 +37,11 @@ pub(crate) fn table(summary: &Summary, context: &Context, styled: bool) -> Strin
     let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(Text::len).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let rule = widths.iter().map(|width| "-".repeat(*width)).collect::<Vec<_>>().join("  ");
-    let runs = match summary.runs {
+    let how_often = match summary.runs {
         1 => "1 run, no median".to_owned(),
         runs => format!("{runs} runs, median and spread"),
     };
-    let mut out = format!("suite {}, scale {}, {runs}\n", summary.suite, summary.scale);
+    let mut out = format!("suite {}, scale {}, {how_often}\n", summary.suite, summary.scale);
     for (i, line) in lines.iter().enumerate() {
         if i == 1 || i == rows_end {
             let _infallible = writeln!(out, "{rule}");
@@ -49,7 +50,7 @@ pub(crate) fn table(summary: &Summary, context: &Context, styled: bool) -> Strin
         let cells: Vec<String> = cells.map(|(i, (text, width))| text.draw(*width, i == 0, styled)).collect();
         let _infallible = writeln!(out, "{}", cells.join("  ").trim_end());
     }
-    out + &notes(summary, &totals.notes, context)
+    out + &notes(summary, &totals.notes, runs)
 }
 
 fn row(row: &RowSummary) -> Vec<Text> {
@@ -76,7 +77,7 @@ fn row(row: &RowSummary) -> Vec<Text> {
 }
 
 /// What stands below the table: what the totals leave out, rows out of turn, failures, syncs, machine, versions, command.
-fn notes(summary: &Summary, of_totals: &[String], context: &Context) -> String {
+fn notes(summary: &Summary, of_totals: &[String], runs: &Runs) -> String {
     let mut out = String::from("\n");
     let mut say = |line: String| out.push_str(&(line + "\n"));
     of_totals.iter().cloned().for_each(&mut say);
@@ -90,10 +91,9 @@ fn notes(summary: &Summary, of_totals: &[String], context: &Context) -> String {
     }
     let versions: Vec<String> =
         summary.engines.iter().map(|(name, version)| format!("{name} {version}")).collect();
-    say(format!("engines: {}; commit {}", versions.join(", "), context.commit));
-    say(format!("machine: {}", context.machine.line()));
-    say(format!("device: {}", context.device));
-    say(format!("command: {}", context.command));
+    say(format!("engines: {}", versions.join(", ")));
+    runs.lines(summary).into_iter().for_each(&mut say);
+    say(format!("To repeat it: {}", details::command(summary, runs)));
     out
 }
 
@@ -104,7 +104,7 @@ fn syncs_per_commit(summary: &Summary) -> Vec<String> {
     for row in &summary.rows {
         let committing = row.cells.iter().zip(&summary.engines).filter_map(|(cell, (engine, _))| {
             let value = cell.value()?;
-            (value.last.commits > 0 || value.syncs_per_commit.is_some()).then_some((engine, value))
+            (value.last().commits > 0 || value.syncs_per_commit.is_some()).then_some((engine, value))
         });
         let syncs: Vec<String> = committing
             .map(|(engine, value)| match value.syncs_per_commit {
@@ -153,19 +153,12 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Machine;
+    use crate::context::tests::context;
     use crate::report::summary::tests::record;
     use esker_bench_api::results::Record;
 
-    fn context() -> Context {
-        Context {
-            machine: Machine::describe(&std::env::temp_dir()),
-            device: String::new(),
-            commit: "abc".to_owned(),
-            started_unix_s: 0,
-            command: "esker-bench run redb".to_owned(),
-            engines: Vec::new(),
-        }
+    fn runs() -> Runs {
+        Runs::new(vec![context("esker-bench run redb", Vec::new())])
     }
 
     #[test]
@@ -176,13 +169,16 @@ mod tests {
             record("esker", "len()", 1, None),
             record("lmdb", "len()", 1, Some(1e-6)),
         ];
-        let text = table(&Summary::new(&records), &context(), false);
+        let text = table(&Summary::new(&records), &runs(), false);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[1], "row                             esker             lmdb  esker / best peer");
         assert_eq!(lines[3], "bulk load              *500 ms      -    2.00 s      -               0.25");
         assert_eq!(lines[4], "len()                        no value  *1.00 us      -                  -");
-        assert!(text.contains("failed: esker: it broke <here> (len())") && text.contains("commit abc"));
-        let styled = table(&Summary::new(&records), &context(), true);
+        assert!(
+            text.contains("failed: esker: it broke <here> (len())")
+                && text.contains("Commit abc, begun 2026-11-22.")
+        );
+        let styled = table(&Summary::new(&records), &runs(), true);
         assert!(styled.contains("\x1b[1m500 ms      -\x1b[0m") && !styled.contains('*'));
     }
 
@@ -195,14 +191,14 @@ mod tests {
         };
         let mut records =
             vec![of("load (sync)", 60, Some(1.0)), of("G sync", 287, Some(1.02)), of("reads", 0, None)];
-        let text = table(&Summary::new(&records), &context(), false);
+        let text = table(&Summary::new(&records), &runs(), false);
         assert!(
             text.contains("commit, load (sync): esker 1.00\n")
                 && text.contains("commit, G sync: esker 1.02\n")
         );
         assert!(!text.contains("commit, reads"));
         records.iter_mut().for_each(|record| record.syncs_per_commit = None);
-        let text = table(&Summary::new(&records), &context(), false);
+        let text = table(&Summary::new(&records), &runs(), false);
         assert!(text.contains("syncs per commit: not traced\n") && !text.contains("G sync:"));
     }
 }

@@ -6,7 +6,7 @@
 //! T3. Memory that ranks is anonymous memory. Mapped file pages stand beside it: they are page cache, which engines that read their files use
 //!     too, and which does not count to their processes.
 
-use crate::report::summary::{Summary, Totals};
+use crate::report::summary::{Summary, Totals, operations};
 use crate::report::units::{bytes, known_bytes, seconds};
 
 /// Lines with a text for each engine, and what a reader has to know of them.
@@ -21,7 +21,8 @@ impl TotalLines {
         let is_whole = |at: &usize| rows.iter().all(|row| row.cells[*at].value().is_some());
         let (whole, lacking): (Vec<usize>, Vec<usize>) = (0..summary.engines.len()).partition(is_whole);
         let is_equal_work = rows.iter().all(|row| {
-            let mut operations = whole.iter().filter_map(|at| Some(row.cells[*at].value()?.operations()));
+            let values = whole.iter().filter_map(|at| row.cells[*at].value());
+            let mut operations = values.flat_map(|value| value.records.iter().map(operations));
             let first = operations.next();
             operations.all(|operations| Some(operations) == first)
         });

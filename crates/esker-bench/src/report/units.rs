@@ -60,6 +60,20 @@ pub(crate) fn count(value: f64) -> String {
     }
 }
 
+/// The day of a time in seconds since 1970, UTC, as 2026-11-22.
+pub(crate) fn date(unix_s: u64) -> String {
+    // Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days: years begin in March, eras have 400 of them.
+    let days = unix_s / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02}")
+}
+
 fn three_digits(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),
@@ -80,6 +94,22 @@ mod tests {
         assert_eq!(show(1.5 * 1024.0 * 1024.0, Unit::Bytes), "1.50 MiB");
         assert_eq!(show(0.0, Unit::Bytes), "0.00 KiB");
         assert_eq!((known_bytes(0.0).as_str(), known_bytes(1024.0).as_str()), ("-", "1.00 KiB"));
+    }
+
+    #[test]
+    fn days_of_leap_years_and_turns_of_years() {
+        for (unix_s, day) in [
+            (0, "1970-01-01"),
+            (951_782_399, "2000-02-28"),
+            (951_782_400, "2000-02-29"),
+            (951_868_800, "2000-03-01"),
+            (1_795_360_870, "2026-11-22"),
+            (1_798_761_599, "2026-12-31"),
+            (1_798_761_600, "2027-01-01"),
+            (4_107_542_400, "2100-03-01"),
+        ] {
+            assert_eq!(date(unix_s), day);
+        }
     }
 
     #[test]

@@ -13,7 +13,8 @@
 //! N2. A row whose commits must sync and were seen not to sync has an error instead of a value. One that asks for no sync and was
 //!     seen to sync at most of its commits has a note.
 //! N3. The scratch directory is empty before each child and gone after the run.
-//! N4. With `done`, what an earlier, interrupted run has finished is not run again.
+//! N4. With `done`, what an earlier, interrupted run has finished is not run again. Of engines that are to be retried a group is not finished in which
+//!     time ended or a row was not run; of others it stays as it is.
 //! N5. The time limit is that of one step: of what comes before the first row (a load), of each row, and of what follows it (its background work,
 //!     its check, the load of the next). A row that was measured keeps its value when time ends in the step after it, with a note.
 
@@ -136,25 +137,39 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
     Ok(())
 }
 
+/// How the error of a row begins whose time ended.
+const OUT_OF_TIME: &str = "out of time";
+
 /// Takes from `records` what a run has finished of this suite: keeps its whole groups and forgets the rest (N4).
 pub(crate) fn take_done(
     suite: &dyn Suite,
     scale: Scale,
     records: &mut Vec<Record>,
+    retried: &[&dyn Engine],
 ) -> BTreeSet<(String, u32, usize)> {
     let rows = suite.rows(scale);
     let group_of = |row: &str| rows.iter().find(|known| known.name == row).map(|known| known.group);
     let is_ours = |record: &Record| record.suite == suite.name() && record.scale == scale.name();
+    let is_retried = |record: &Record| {
+        let error = record.error.as_deref().unwrap_or_default();
+        (error.starts_with(OUT_OF_TIME) || error.starts_with(NOT_RUN))
+            && retried.iter().any(|engine| engine.name() == record.engine)
+    };
     let mut seen: BTreeMap<(String, u32, usize), usize> = BTreeMap::new();
+    let mut again = BTreeSet::new();
     for record in records.iter().filter(|record| is_ours(record)) {
         if let Some(group) = group_of(&record.row) {
-            *seen.entry((record.engine.clone(), record.run, group)).or_default() += 1;
+            let key = (record.engine.clone(), record.run, group);
+            if is_retried(record) {
+                again.insert(key.clone());
+            }
+            *seen.entry(key).or_default() += 1;
         }
     }
     let whole = |group: usize| rows.iter().filter(|row| row.group == group).count();
     let done: BTreeSet<_> = seen
         .into_iter()
-        .filter(|((_, _, group), count)| *count == whole(*group))
+        .filter(|(key, count)| *count == whole(key.2) && !again.contains(key))
         .map(|(key, _)| key)
         .collect();
     records.retain(|record| {
@@ -199,8 +214,7 @@ fn no_disk_space(plan: &Plan) -> Option<String> {
     let needed = plan.suite.disk_bytes_max(plan.scale);
     let free = machine::disk_bytes_free(&plan.dir).filter(|free| *free < needed)?;
     Some(format!(
-        "{} has {} MB free; this scale may need {} MB. Choose another directory with --dir, or a smaller --scale",
-        plan.dir.display(),
+        "the disk has {} MB free; this scale may need {} MB. Choose another directory with --dir, or a smaller --scale",
         free / 1_000_000,
         needed / 1_000_000
     ))
@@ -263,5 +277,41 @@ mod tests {
         run(&plan, &mut keep).unwrap();
         assert_eq!(errors.len(), 4);
         assert!(errors.iter().all(|error| error.contains("MB free")), "{errors:?}");
+        let path = dir.path().to_string_lossy();
+        assert!(!errors.iter().any(|error| error.contains(&*path)), "results name no path: {errors:?}");
+    }
+
+    #[test]
+    fn n4_what_ran_out_of_time_is_run_again_if_it_is_asked_for() {
+        let record = |engine: &str, run, row: &str, error: Option<&str>| Record {
+            suite: "huge".to_owned(),
+            error: error.map(str::to_owned),
+            ..crate::report::summary::tests::record(engine, row, run, error.is_none().then_some(1.0))
+        };
+        let all = [
+            record("esker", 1, "load", None),
+            record("esker", 1, "reads", Some("out of time after 2 s")),
+            record("esker", 2, "load", Some("wrong answer: it lost an item")),
+            record("esker", 2, "reads", Some("not run: load failed")),
+            record("esker", 3, "load", Some("wrong answer: it lost an item")),
+            record("esker", 3, "reads", None),
+            record("lmdb", 1, "load", Some("out of time after 2 s")),
+            record("lmdb", 1, "reads", Some("not run: load failed")),
+            record("lmdb", 2, "load", None),
+        ];
+        let kept = |retried: &[&dyn Engine]| {
+            let mut records = all.to_vec();
+            let done = take_done(&Huge, Scale::Test, &mut records, retried);
+            let done: Vec<_> = done.into_iter().map(|(engine, run, _)| (engine, run)).collect();
+            (done, records.len())
+        };
+        let key = |engine: &str, run| (engine.to_owned(), run);
+        let whole = [key("esker", 1), key("esker", 2), key("esker", 3), key("lmdb", 1)].to_vec();
+        assert_eq!(kept(&[]), (whole, 8));
+        assert_eq!(
+            kept(&[esker()]),
+            ([key("esker", 3), key("lmdb", 1)].to_vec(), 4),
+            "a failure is none of time"
+        );
     }
 }

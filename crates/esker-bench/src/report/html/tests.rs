@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::*;
-use crate::machine::Machine;
+use crate::context::tests::context;
 use crate::report::summary::tests::{record, record_over_time};
 use esker_bench_api::Isolation;
 use esker_bench_api::results::Record;
@@ -23,18 +23,11 @@ fn example_of(engines: Vec<EngineContext>) -> String {
         record("lmdb", "len()", 1, Some(1e-6)),
     ];
     records.extend(["esker", "lmdb"].map(|engine| record_over_time(engine, "H rand", 1)));
-    page(&Summary::all(&records), &context(engines)).unwrap()
+    page(&Summary::all(&records), &runs(engines)).unwrap()
 }
 
-fn context(engines: Vec<EngineContext>) -> Context {
-    Context {
-        machine: Machine::describe(&std::env::temp_dir()),
-        device: String::new(),
-        commit: "abc".to_owned(),
-        started_unix_s: 0,
-        command: "esker-bench run redb".to_owned(),
-        engines,
-    }
+fn runs(engines: Vec<EngineContext>) -> Runs {
+    Runs::new(vec![context("esker-bench run redb", engines)])
 }
 
 fn engine(name: &str, isolation: Isolation) -> EngineContext {
@@ -67,7 +60,7 @@ fn syncs_that_were_not_counted_are_told_at_their_row() {
     let page_of = |syncs_per_commit, commits| {
         let of_row = record("esker", "individual writes", 1, Some(1.0));
         let records = [Record { syncs_per_commit, commits, ..of_row }];
-        page(&Summary::all(&records), &context(Vec::new())).unwrap()
+        page(&Summary::all(&records), &runs(Vec::new())).unwrap()
     };
     assert!(page_of(None, 1000).contains("syncs/commit not traced"));
     assert!(page_of(Some(1.0), 1000).contains("syncs/commit 1.00"));
@@ -82,13 +75,15 @@ fn lm3_a_line_says_that_it_was_measured_apart() {
         Record { suite: "limits".to_owned(), ..syncs },
         Record { commits: 1000, user_written_bytes: 1 << 20, ..of_row },
     ];
-    let page = page(&Summary::all(&records), &context(Vec::new())).unwrap();
+    let page = page(&Summary::all(&records), &runs(Vec::new())).unwrap();
     assert!(page.contains("suite limits: median fdatasync, 1.00 s"), "{page}");
 }
 
 #[test]
 fn sets_of_options_say_which_suites_they_were_for() {
-    let other = EngineContext { suites: vec!["large".to_owned()], ..engine("esker", Isolation::Snapshot) };
+    let options = vec![["cache", "2 GiB", "", ""].map(str::to_owned)];
+    let suites = vec!["large".to_owned()];
+    let other = EngineContext { suites, options, ..engine("esker", Isolation::Snapshot) };
     let one = example_of(vec![engine("esker", Isolation::Snapshot)]);
     let two = example_of(vec![engine("esker", Isolation::Snapshot), other]);
     assert!(!one.contains("suites redb"));

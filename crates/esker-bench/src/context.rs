@@ -1,0 +1,217 @@
+//! Where, when and how results came about: what stands in run.json.
+//!
+//! ```text
+//! machine.rs, the command line, the adapters -> Context -> run.json -> report/runs.rs
+//!                           run.json of earlier calls --'  (--resume)
+//! ```
+//!
+//! CX1. `--resume` adds its call to those that were there: options, dates and commands of all of them stay. It is refused on another machine.
+//! CX2. A command has no path of the machine in it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+use esker_bench_api::Failure;
+use esker_bench_api::results::Record;
+
+/// Where, when and how the results of a run came about.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Context {
+    pub(crate) machine: Machine,
+    /// In what state the engines found the device.
+    #[serde(default = "not_trimmed")]
+    pub(crate) device: String,
+    /// Commit of this repository, with `-dirty` when files differ from it.
+    pub(crate) commit: String,
+    /// When the first call began.
+    #[serde(flatten)]
+    pub(crate) first: Call,
+    /// The calls with `--resume`, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) resumed: Vec<Call>,
+    pub(crate) engines: Vec<EngineContext>,
+    /// The suites of the records beside run.json; empty until they are asked.
+    #[serde(skip)]
+    pub(crate) suites: Vec<String>,
+}
+
+/// One call of the lab.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Call {
+    /// Seconds since 1970, UTC.
+    pub(crate) started_unix_s: u64,
+    /// The command, with nothing of where it ran (CX2).
+    pub(crate) command: String,
+}
+
+/// [`Context::device`] of a run with `--trim`.
+const TRIMMED: &str = "trimmed before each turn";
+/// [`Context::device`] of a run without.
+const NOT_TRIMMED: &str = "as earlier runs left it, not trimmed";
+
+/// What it was before there was `--trim`.
+fn not_trimmed() -> String {
+    NOT_TRIMMED.to_owned()
+}
+
+/// [`Context::device`] of a run with or without `--trim`.
+pub(crate) fn device(trim: bool) -> String {
+    if trim { TRIMMED } else { NOT_TRIMMED }.to_owned()
+}
+
+impl Context {
+    /// Notes which suites the run and each engine have, from its records.
+    pub(crate) fn note_suites(&mut self, records: &[Record]) {
+        let suites_of = |engine: Option<&str>| {
+            let mut suites: Vec<String> = Vec::new();
+            for record in records.iter().filter(|record| engine.is_none_or(|name| record.engine == name)) {
+                if !suites.contains(&record.suite) {
+                    suites.push(record.suite.clone());
+                }
+            }
+            suites
+        };
+        self.suites = suites_of(None);
+        for engine in &mut self.engines {
+            engine.suites = suites_of(Some(&engine.name));
+        }
+    }
+
+    /// All calls, the first one first.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &Call> {
+        std::iter::once(&self.first).chain(&self.resumed)
+    }
+
+    /// What the earlier calls left, with `call`, which goes on with them (CX1).
+    pub(crate) fn resumed_by(mut self, call: Self) -> Result<Self, Failure> {
+        if !self.machine.may_be(&call.machine) {
+            return Err(Failure::Engine(format!(
+                "the results to resume are of another machine ({}), this is {}",
+                self.machine.line(),
+                call.machine.line()
+            )));
+        }
+        // It may know more of the machine.
+        self.machine = call.machine;
+        if !self.device.split(", or ").any(|known| known == call.device) {
+            self.device += &format!(", or {}", call.device);
+        }
+        add_engines(&mut self.engines, call.engines);
+        self.resumed.push(call.first);
+        self.resumed.extend(call.resumed);
+        Ok(self)
+    }
+}
+
+/// An engine as it was run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EngineContext {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// What its transactions guarantee.
+    pub(crate) isolation: String,
+    /// Option, value, reason, pointer.
+    pub(crate) options: Vec<[String; 4]>,
+    /// The suites that it ran so, as the records beside a run.json tell; empty until they are asked.
+    #[serde(skip)]
+    pub(crate) suites: Vec<String>,
+}
+
+impl EngineContext {
+    /// Whether both are one engine with the same guarantees and the same values of its options, whatever the reasons that are given.
+    fn ran_like(&self, other: &Self) -> bool {
+        let values = |engine: &Self| -> Vec<[String; 2]> {
+            engine.options.iter().map(|[option, value, ..]| [option.clone(), value.clone()]).collect()
+        };
+        self.name == other.name
+            && self.version == other.version
+            && self.isolation == other.isolation
+            && values(self) == values(other)
+    }
+}
+
+/// Adds engines of another call or run: each stands once for each way in which it was run.
+pub(crate) fn add_engines(all: &mut Vec<EngineContext>, more: Vec<EngineContext>) {
+    for engine in more {
+        match all.iter_mut().find(|known| known.ran_like(&engine)) {
+            Some(known) => {
+                let new = engine.suites.into_iter().filter(|suite| !known.suites.contains(suite));
+                let new: Vec<String> = new.collect();
+                known.suites.extend(new);
+            }
+            None => all.push(engine),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::report::summary::tests::record;
+
+    /// A run of this machine, of suite `redb` for as long as nothing else is noted.
+    pub(crate) fn context(command: &str, engines: Vec<EngineContext>) -> Context {
+        Context {
+            machine: Machine::describe(&std::env::temp_dir()),
+            device: device(false),
+            commit: "abc".to_owned(),
+            first: Call { started_unix_s: 1_795_360_870, command: command.to_owned() },
+            resumed: Vec::new(),
+            engines,
+            suites: vec!["redb".to_owned()],
+        }
+    }
+
+    fn engine(name: &str, cache: &str) -> EngineContext {
+        EngineContext {
+            name: name.to_owned(),
+            version: "1.0".to_owned(),
+            isolation: "snapshot isolation".to_owned(),
+            options: vec![["cache", cache, "its default", ""].map(str::to_owned)],
+            suites: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn cx1_calls_that_resume_keep_what_was_there() {
+        let first = context("lab run redb", vec![engine("esker", "1 GiB")]);
+        let text = serde_json::to_string(&first).unwrap();
+        assert!(text.contains("\"started_unix_s\":1795360870") && !text.contains("resumed"), "{text}");
+        let read: Context = serde_json::from_str(&text).unwrap();
+        let mut second =
+            context("lab run redb --resume", vec![engine("esker", "1 GiB"), engine("lmdb", "-")]);
+        second.device = device(true);
+        second.first.started_unix_s += 1;
+        let both = read.resumed_by(second).unwrap();
+        let both: Context = serde_json::from_str(&serde_json::to_string(&both).unwrap()).unwrap();
+        let calls: Vec<_> = both.calls().map(|call| (call.started_unix_s, call.command.as_str())).collect();
+        assert_eq!(calls, [(1_795_360_870, "lab run redb"), (1_795_360_871, "lab run redb --resume")]);
+        let engines: Vec<&str> = both.engines.iter().map(|engine| engine.name.as_str()).collect();
+        assert_eq!((engines, both.device), (vec!["esker", "lmdb"], format!("{NOT_TRIMMED}, or {TRIMMED}")));
+        let mut elsewhere = context("lab run redb --resume", Vec::new());
+        elsewhere.machine.cpu = "another".to_owned();
+        assert!(first.resumed_by(elsewhere).unwrap_err().to_string().contains("of another machine"));
+    }
+
+    #[test]
+    fn an_engine_that_ran_with_other_options_stands_twice() {
+        let mut all = Vec::new();
+        for (suite, cache, isolation, reason) in [
+            ("int", "1 GiB", "snapshot isolation", "its default"),
+            ("large", "2 GiB", "snapshot isolation", "its default"),
+            ("redb", "1 GiB", "snapshot isolation", "in other words"),
+            ("open", "1 GiB", "atomic batches", "its default"),
+            ("int", "1 GiB", "snapshot isolation", "its default"),
+        ] {
+            let options = vec![["cache", cache, reason, ""].map(str::to_owned)];
+            let engine = EngineContext { isolation: isolation.to_owned(), options, ..engine("esker", "") };
+            let mut run = context("", vec![engine]);
+            run.note_suites(&[Record { suite: suite.to_owned(), ..record("esker", "load", 1, Some(1.0)) }]);
+            assert_eq!(run.suites, [suite]);
+            add_engines(&mut all, run.engines);
+        }
+        let sets = all.iter().map(|engine| (engine.options[0][1].as_str(), engine.suites.join(", ")));
+        let expected = [("1 GiB", "int, redb"), ("2 GiB", "large"), ("1 GiB", "open")];
+        assert_eq!(sets.collect::<Vec<_>>(), expected.map(|(cache, suites)| (cache, suites.to_owned())));
+    }
+}
