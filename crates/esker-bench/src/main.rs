@@ -233,7 +233,7 @@ fn report(out: &Path, records: &[Record], runs: &Runs) -> Result<(), Failure> {
     for summary in &summaries {
         show(&format!("{}\n", report::terminal::table(summary, runs, styled)))?;
     }
-    write(out, "report.html", &report::html::page(&summaries, runs)?)?;
+    write(out, "report.html", &report::html::page(&summaries, runs))?;
     show(&format!("a report to open: {}\n", out.join("report.html").display()))
 }
 

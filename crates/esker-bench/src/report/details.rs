@@ -40,24 +40,22 @@ pub(super) fn command(summary: &Summary, runs: &Runs) -> String {
     command
 }
 
-/// Draws a table that opens on demand.
+/// Draws the table of a row.
 pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary) {
     push(
         out,
         format_args!(
-            "<details><summary>{}</summary>\
-             <div class=\"wide\"><table><thead><tr><th>engine</th><th>written to the device</th><th>write amp. (device)</th>\
+            "<div class=\"wide\"><table><thead><tr><th>engine</th><th>written to the device</th><th>write amp. (device)</th>\
              <th>written by the process</th><th>read by the process</th><th>on disk</th><th>at most</th><th>space amp.</th><th>peak anonymous memory</th><th>mapped file pages</th><th>processor</th>\
              <th>processor/op</th><th>syncs per commit</th><th>drain</th>\
              <th>longest stall</th><th>latency of</th><th>count</th><th>mean</th><th>50</th><th>90</th><th>95</th><th>99</th><th>99.9</th>\
-             <th>99.99</th><th>max</th><th>notes</th></tr></thead><tbody>",
-            escape(&row.name)
+             <th>99.99</th><th>max</th><th>notes</th></tr></thead><tbody>"
         ),
     );
     for (at, cell) in row.cells.iter().enumerate() {
         engine(out, cell, &summary.engines[at].0);
     }
-    out.push_str("</tbody></table></div></details>");
+    out.push_str("</tbody></table></div>");
 }
 
 fn engine(out: &mut String, cell: &Cell, name: &str) {

@@ -5,7 +5,7 @@
 //! H2. Columns stand by class of what the engines' transactions guarantee.
 
 use crate::report::classes;
-use crate::report::markup::{escape, push};
+use crate::report::markup::{escape, place, push};
 use crate::report::runs::Runs;
 use crate::report::summary::{Cell, FEW_RUNS_MARGIN, HOME, RowSummary, Summary, Verdict};
 use crate::report::units::show;
@@ -40,7 +40,7 @@ pub(super) fn draw(out: &mut String, summaries: &[Summary], runs: &Runs) {
     push(
         out,
         format_args!(
-            "<h2>All rows: {lost} lost, {won} won, {neither} neither</h2><p class=\"soft\">Each cell is the distance from the best of its row, \
+            "<div id=\"all-rows\"></div><h2>All rows: {lost} lost, {won} won, {neither} neither</h2><p class=\"soft\">Each cell is the distance from the best of its row, \
              of any class: 1.00 is the best, 2.00 takes twice as long or as much; * was not measured in turn with the others. Rows that Esker loses \
              come first; neither lost nor won are those where it and the best other engine differ by no more than the spread, or, with fewer than three runs, by no \
              more than a factor of {}; suites differ in machine, memory and number of runs, which stand under their headings.</p><div class=\"wide\"><table class=\"heat\" data-heat-rows=\"{}\"><thead>",
@@ -64,7 +64,8 @@ pub(super) fn draw(out: &mut String, summaries: &[Summary], runs: &Runs) {
         push(
             out,
             format_args!(
-                "<tr{class}><td>{}</td><td>{}</td><td>{}</td>",
+                "<tr{class}><td><a href=\"#{}\">{}</a></td><td>{}</td><td>{}</td>",
+                place(&summary.suite, &row.name),
                 escape(&summary.suite),
                 escape(&row.name),
                 row.runs

@@ -1,24 +1,30 @@
 //! The report to open: one page with nothing outside it, for light and dark screens, wide and narrow.
 //!
 //! ```text
-//! Summaries + Runs -> heat map of all rows -> for each suite: table, bars, lines over time, details -> machine, options
+//! Summaries + Runs -> contents -> heat map of all rows -> for each suite: its runs, table, and for each row: work, bars, lines over time, figures -> commands, options
 //! ```
 //!
 //! HT1. Each chart says how many bars or lines it has; a script of the page counts what the browser really made of it and
 //!      writes `data-charts` and `data-broken` to the root element, where a test, or anybody, can read them. What has no extent or lies
-//!      outside its chart does not count.
+//!      outside its chart does not count. Charts of rows that are shut are looked at, too.
+//! HT2. Links lead to places of the page alone.
+
+use std::collections::BTreeMap;
+
+use clap::ValueEnum as _;
 
 use crate::context::EngineContext;
 use crate::published;
 use crate::report::limits::Limits;
-use crate::report::markup::{escape, push};
+use crate::report::markup::{escape, place, push};
 use crate::report::runs::Runs;
 use crate::report::style::Looks;
 use crate::report::summary::{Cell, FEW_RUNS_MARGIN, RowSummary, Summary, Verdict};
 use crate::report::totals::TotalLines;
 use crate::report::units::{date, seconds, show};
-use crate::report::{bars, classes, details, heat, lines, turns};
-use esker_bench_api::Failure;
+use crate::report::{bars, classes, details, heat, limits, lines, turns};
+use crate::scale::Scale;
+use crate::suites::{self, Suite};
 use esker_bench_api::results::Unit;
 
 const STYLE: &str = "
@@ -29,9 +35,10 @@ const STYLE: &str = "
 table{border-collapse:collapse}.wide{overflow-x:auto}th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;font-variant-numeric:tabular-nums}
 th:first-child,td:first-child,.heat td:nth-child(2),.heat th:nth-child(2){text-align:left}td[colspan]{text-align:left}small,.soft{color:var(--soft)}.good{color:var(--good)}.bad{color:var(--bad)}
 .heat tr.last-lost td{border-bottom:3px solid var(--ink)}.h0{background:var(--h0)}.h1{background:var(--h1)}.h2{background:var(--h2)}.h3{background:var(--h3)}.h4{background:var(--h4)}.h5{background:var(--h5)}.h6{background:var(--h6)}
-.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(19rem,100%),1fr));gap:1rem 2rem}.times{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(30rem,100%),1fr));gap:1rem 2rem}
-figure{margin:0;min-width:0}svg{width:100%;height:auto}figure:not(.time) svg text{fill:var(--ink);font:12px system-ui,sans-serif}figure svg text.soft{fill:var(--soft)}.home{fill:var(--home)}.peer{fill:var(--peer)}
-.limit{stroke:var(--bad);stroke-width:1.5;stroke-dasharray:4 3}.key{margin-right:.8rem;white-space:nowrap}.key i{display:inline-block;width:.8rem;height:.8rem;border-radius:2px;margin-right:.3rem;vertical-align:-.1rem}.key svg.sample{width:1.5rem;height:.5rem;margin-right:.3rem}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(19rem,100%),1fr));gap:1rem 2rem}.times{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(21rem,100%),1fr));gap:1rem 2rem}
+figure{margin:0;min-width:0}svg{width:100%;height:auto}svg text{fill:var(--ink);font:12px system-ui,sans-serif}.time svg text{fill:var(--soft);font-size:22px}.time .y{text-anchor:end}.time .x{text-anchor:middle}figure svg text.soft{fill:var(--soft)}.home{fill:var(--home)}.peer{fill:var(--peer)}
+.limit{stroke:var(--bad);stroke-width:1.5;stroke-dasharray:4 3}.grid{stroke:var(--line);stroke-width:2;fill:none}.line{fill:none;stroke-linejoin:round}figcaption b{font-weight:normal;font-size:.85rem;margin-right:.6rem;white-space:nowrap}figcaption b::before{content:\"\";display:inline-block;width:1.5rem;margin-right:.3rem;vertical-align:.25rem}
+a{color:inherit}.row{border-bottom:1px solid var(--line)}.row>summary{padding:.3rem 0}.row>div{margin:.5rem 0 1rem}nav ul{padding-left:1.2rem}
 @media(max-width:40rem){th,td{padding:.2rem .3rem}.heat td:nth-child(2){white-space:normal}}h3{margin:.5rem 0 0;font-size:1rem}code{overflow-wrap:anywhere}summary{cursor:pointer}details{margin:.2rem 0}#notice{color:var(--bad)}";
 
 /// HT1.
@@ -43,25 +50,32 @@ return extent&&b.x>=frame.x-1&&b.y>=frame.y-1&&b.x+b.width<=frame.x+frame.width+
 function has(figure,wanted,selector){charts++;var n=0,frame=figure.querySelector('svg').viewBox.baseVal;
 figure.querySelectorAll(selector).forEach(function(e){if(shows(e,frame))n++});
 if(n!==wanted||figure.querySelector('svg').getBoundingClientRect().width<=0)broken.push(figure.querySelector('h3').textContent+': '+n+' of '+wanted)}
+var shut=[].slice.call(document.querySelectorAll('details:not([open])'));shut.forEach(function(d){d.open=true});
 document.querySelectorAll('figure[data-bars]').forEach(function(f){has(f,+f.dataset.bars,'rect.home,rect.peer')});
-document.querySelectorAll('figure[data-lines]').forEach(function(f){has(f,+f.dataset.lines,'polyline[stroke-width=\"2\"],polyline[stroke-width=\"3\"]')});
+document.querySelectorAll('figure[data-lines]').forEach(function(f){has(f,+f.dataset.lines,'path.line')});
 document.querySelectorAll('table[data-heat-rows]').forEach(function(t){if(t.tBodies[0].rows.length!==+t.dataset.heatRows)broken.push('heat map')});
+shut.forEach(function(d){d.open=false});
 document.documentElement.dataset.charts=charts;document.documentElement.dataset.broken=broken.join('; ');
-if(broken.length)document.getElementById('notice').textContent='Charts without their data: '+broken.join('; ')})()
+if(broken.length)document.getElementById('notice').textContent='Charts without their data: '+broken.join('; ');
+function show(){var d=document.getElementById(location.hash.slice(1));if(d&&d.tagName==='DETAILS'){d.open=true;d.scrollIntoView()}}
+addEventListener('hashchange',show);show()})()
 </script>";
 
 /// Draws the page.
-pub(crate) fn page(summaries: &[Summary], runs: &Runs) -> Result<String, Failure> {
+pub(crate) fn page(summaries: &[Summary], runs: &Runs) -> String {
     let suites: Vec<&str> = summaries.iter().map(|summary| summary.suite.as_str()).collect();
     let title = format!("Esker's lab: {}", suites.join(", "));
+    let looks = Looks::of(summaries);
     let mut out = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><style>{STYLE}</style></head><body>\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><style>{STYLE}\n{}</style></head><body>\
          <h1>{title}</h1>{}<p class=\"soft\">Fresh processes and directories; answers were verified. What an engine cannot do says \
          why. Commit, date, time limit and how memory was limited stand under each suite's heading.</p><p class=\"soft\">{}</p>",
+        looks.style(),
         machines(runs),
         escape(&how_often(summaries))
     );
+    contents(&mut out, summaries);
     heat::draw(&mut out, summaries, runs);
     let limits = Limits::find(summaries, runs);
     if !limits.are_known() {
@@ -69,14 +83,31 @@ pub(crate) fn page(summaries: &[Summary], runs: &Runs) -> Result<String, Failure
             "<p class=\"soft\">The suite <code>limits</code> is not among these results: no chart shows what the machine does without an engine.</p>",
         );
     }
-    let looks = Looks::of(summaries);
     for summary in summaries {
-        suite(&mut out, summary, &limits, &looks, runs)?;
+        suite(&mut out, summary, &limits, &looks, runs);
     }
     setting(&mut out, runs);
     out.push_str(CHECK);
     out.push_str("</body></html>\n");
-    Ok(out)
+    out
+}
+
+/// HT2: where the parts of the page are.
+fn contents(out: &mut String, summaries: &[Summary]) {
+    out.push_str("<nav><p>On this page:</p><ul><li><a href=\"#all-rows\">All rows, those that Esker loses first</a></li>");
+    for summary in summaries {
+        let about = suites::find(&summary.suite).map_or("", Suite::summary);
+        let name = escape(&summary.suite);
+        push(out, format_args!("<li><a href=\"#{name}\">{name}</a>: {}</li>", escape(about)));
+    }
+    out.push_str("<li><a href=\"#options\">Commands, and the options of each engine</a></li></ul></nav>");
+}
+
+/// The work of each row, as its suite lists it.
+fn work(summary: &Summary) -> BTreeMap<String, String> {
+    let known = suites::find(&summary.suite).zip(Scale::from_str(&summary.scale, false).ok());
+    let rows = known.map(|(suite, scale)| suite.rows(scale)).unwrap_or_default();
+    rows.into_iter().map(|row| (row.name, row.work)).collect()
 }
 
 /// Each machine, with its suites where there are several.
@@ -111,17 +142,11 @@ fn how_often(summaries: &[Summary]) -> String {
     out
 }
 
-fn suite(
-    out: &mut String,
-    summary: &Summary,
-    limits: &Limits,
-    looks: &Looks,
-    runs: &Runs,
-) -> Result<(), Failure> {
+fn suite(out: &mut String, summary: &Summary, limits: &Limits, looks: &Looks, runs: &Runs) {
     push(
         out,
         format_args!(
-            "<h2 id=\"{0}\">Suite {0}, scale {1}</h2><p class=\"soft\">{2}; below it the time of one operation and the spread. \
+            "<h2 id=\"{0}\">Suite {0}, scale {1}</h2><p>{5}</p><p class=\"soft\">{2}; below it the time of one operation and the spread. \
              The last column is Esker's value over that of the best other engine; it has no colour where they differ by no more than the spread, \
              or, with fewer than three runs, by no more than a factor of {3}.</p><p class=\"soft\">{4}</p>",
             escape(&summary.suite),
@@ -131,29 +156,43 @@ fn suite(
                 runs => format!("Median of {runs} runs"),
             },
             1.0 + FEW_RUNS_MARGIN,
-            runs.lines(summary).iter().map(|line| escape(line)).collect::<Vec<_>>().join("<br>")
+            runs.lines(summary).iter().map(|line| escape(line)).collect::<Vec<_>>().join("<br>"),
+            escape(suites::find(&summary.suite).map_or("", Suite::summary))
         ),
     );
     table(out, summary);
     failures(out, summary);
-    out.push_str("<h3>Row by row</h3><p class=\"soft\">The thin line spans all runs; a dashed line is what suite limits measured \
-         without an engine on this machine, in a process of its own at another time, so a row may lie a little beyond it. Engines stand under what their \
-         transactions guarantee.</p><div class=\"charts\">");
-    let classes = classes::classes(summary, runs);
-    summary.rows.iter().for_each(|row| bars::draw(out, row, summary, limits, &classes));
-    out.push_str("</div><div class=\"times\">");
-    for row in &summary.rows {
-        lines::draw(out, row, summary, looks, &classes).map_err(Failure::engine)?;
-    }
     push(
         out,
         format_args!(
-            "</div><h3>Behind the rows</h3><p class=\"soft\">Each figure is the median of the runs that have it, by itself. To repeat them: <code>{}</code></p>",
+            "<h3>Row by row</h3><p class=\"soft\">{}</p><p class=\"soft\">The thin line spans all runs; a dashed line is what suite limits measured \
+             without an engine on this machine, in a process of its own at another time, so a row may lie a little beyond it. Engines stand under \
+             what their transactions guarantee. Figures behind a row are medians of the runs that have them, each by itself. Resident memory counts the \
+             file pages that a process has mapped: of engines that map their files it has what is page cache, and counts for nobody, with others. Anonymous \
+             memory is the figure that ranks.</p><p class=\"soft\">To repeat them: <code>{}</code></p>",
+            escape(limits::without(&summary.suite)),
             escape(&details::command(summary, runs))
         ),
     );
-    summary.rows.iter().for_each(|row| details::draw(out, row, summary));
-    Ok(())
+    let classes = classes::classes(summary, runs);
+    let work = work(summary);
+    for row in &summary.rows {
+        push(
+            out,
+            format_args!(
+                "<details class=\"row\" id=\"{}\"><summary><b>{}</b> <span class=\"soft\">{}</span></summary><div class=\"charts\">",
+                place(&summary.suite, &row.name),
+                escape(&row.name),
+                escape(work.get(&row.name).map_or("", String::as_str))
+            ),
+        );
+        bars::draw(out, row, summary, limits, &classes);
+        out.push_str("</div><div class=\"times\">");
+        lines::draw(out, row, summary, looks, &classes);
+        out.push_str("</div>");
+        details::draw(out, row, summary);
+        out.push_str("</details>");
+    }
 }
 
 fn failures(out: &mut String, summary: &Summary) {
@@ -223,7 +262,7 @@ fn table_cell(row: &RowSummary, cell: &Cell, is_best: bool, is_apart: bool) -> S
 }
 
 fn setting(out: &mut String, runs: &Runs) {
-    out.push_str("<h2>Commands and options</h2>");
+    out.push_str("<h2 id=\"options\">Commands and options</h2>");
     for context in runs.all() {
         for call in context.calls() {
             push(

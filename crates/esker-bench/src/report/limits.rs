@@ -1,10 +1,11 @@
 //! What the machine does without an engine, as lines in the charts of other suites: taken from the suite `limits` of the same report.
 //!
 //! ```text
-//! commits that each sync     commits x one fdatasync (200 B or 4 KiB, preallocated), and the bytes themselves where they do not compress
-//! records that each sync     sequential O_DIRECT writes          records that do not    memcpy
-//! a table read from disk     the faster of both sequential reads
-//! reads by n threads         reads x one dependent cache miss / as many threads as there are cores
+//! commits that each sync     commits x one fdatasync (200 B or 4 KiB, preallocated), and the bytes themselves where they do not compress,
+//!                            by the faster of both sequential writes
+//! records that each sync     the faster of both sequential writes   records that do not    memcpy
+//! read from an empty cache   a table, values in their order: the faster of both sequential reads
+//! reads by n threads         reads x one dependent cache miss / as many threads as there are cores, where keys are drawn evenly
 //! ```
 //!
 //! LM1. A limit is drawn only where the row does that work at least: rows whose commits share syncs have none, nor have compressed bytes.
@@ -22,7 +23,7 @@ use crate::report::summary::{RowSummary, Summary};
 /// Bytes up to which a commit is held against the sync of a small append.
 const SMALL_BYTES: u64 = 200;
 /// Suites whose keys and values are random bytes, all of which a synced row has to write.
-const RANDOM_BYTES: [&str; 2] = ["redb", "badger"];
+const RANDOM_BYTES: [&str; 3] = ["redb", "badger", "large"];
 
 /// The machine's figures that lines are drawn from.
 #[derive(Default)]
@@ -50,13 +51,14 @@ impl Limits {
         };
         let suites = summaries.iter().map(|summary| summary.suite.as_str());
         let cores = suites.filter(|suite| runs.share_a_machine(suite, &limits.suite));
+        let writes = ["sequential write, buffered", "sequential write, O_DIRECT"].map(value);
         let reads = ["sequential read, buffered", "sequential read, O_DIRECT"].map(value);
         Self {
             cores: cores.map(|suite| (suite.to_owned(), runs.cores(suite).max(1) as f64)).collect(),
             is_known: true,
             sync_small_s: value("fdatasync, append 200 B, preallocated file"),
             sync_page_s: value("fdatasync, append 4 KiB, preallocated file"),
-            write_rate: value("sequential write, O_DIRECT"),
+            write_rate: writes.into_iter().flatten().reduce(f64::max),
             read_rate: reads.into_iter().flatten().reduce(f64::max),
             copy_rate: value("memcpy"),
             miss_s: value("dependent cache miss"),
@@ -82,6 +84,13 @@ impl Limits {
             }
             ("badger", Unit::Seconds) if row.name.starts_with("random read") => {
                 Some((self.misses(1.0, 1)?, "one cache miss"))
+            }
+            ("badger", Unit::Seconds) if row.name.starts_with("iterate with values") && is_cold(row) => {
+                let bytes = value_bytes(&row.name)? * row.ops as f64;
+                Some((bytes / self.read_rate?, "reading the values once"))
+            }
+            ("ycsb", Unit::OpsPerSecond) if row.name.starts_with("read-only") => {
+                Some((1.0 / self.misses(1.0, 1)?, "one cache miss each"))
             }
             ("records", Unit::BytesPerSecond) => self.records(row),
             _ => None,
@@ -109,18 +118,58 @@ impl Limits {
         match row.name.as_str() {
             name if name.ends_with("sync per record)") => Some((self.write_rate?, "the device")),
             name if name.ends_with(", plain)") => Some((self.copy_rate?, "memcpy")),
-            // A note says that the page cache could not be dropped.
-            "table read"
-                if row
-                    .cells
-                    .iter()
-                    .filter_map(|cell| cell.value())
-                    .all(|value| value.last().note.is_empty()) =>
-            {
-                Some((self.read_rate?, "the device"))
-            }
+            "table read" if is_cold(row) => Some((self.read_rate?, "the device")),
             _ => None,
         }
+    }
+}
+
+/// LM1: why rows of a suite have no line although they read or write.
+pub(super) fn without(suite: &str) -> &'static str {
+    match suite {
+        "redb" | "int" | "large" => {
+            "No line: a single sync says nothing; bytes that compress, or that need not be on the device yet, have no bound"
+        }
+        "storage-bench" | "churn" => {
+            "No line where commits do not sync: reads are of recent items or of few, which a processor's cache may hold, and what is written need not be on the \
+             device yet"
+        }
+        "obigstore" => {
+            "No line: requests share syncs, half of each value compresses, and reads go over working sets that a cache may hold"
+        }
+        "ycsb" => {
+            "No line where commits do not sync, but for even reads: what is written need not be on the device yet, zipfian reads find their records in \
+             the processor's cache, and 1.2 GB fit the memory, so random reads of the device bound nothing"
+        }
+        "badger" => {
+            "No line of random reads of the device: what it reads ahead, and memory, serve a part of them; none of walks over keys, which compress"
+        }
+        "sizes" => {
+            "No line: data in cache may fit that of the processor, and of data beyond memory engines that compress hold two thirds in it, so random reads of \
+             the device bound only a third of the reads"
+        }
+        "keyspaces" | "open" => "No line: how much has to be read and written is each engine's own choice",
+        "records" => {
+            "No line of compressed records, of flushes, which need not be on the device yet, and of databases that a processor's cache may hold"
+        }
+        _ => "",
+    }
+}
+
+/// Whether the row began with an empty page cache: a note says that it could not be dropped.
+fn is_cold(row: &RowSummary) -> bool {
+    let mut values = row.cells.iter().filter_map(|cell| cell.value());
+    values.all(|value| value.last().note.is_empty())
+}
+
+/// At least so many bytes a value, as the row's name tells: `(16 KB)`.
+fn value_bytes(row: &str) -> Option<f64> {
+    let (number, unit) = row.rsplit_once('(')?.1.strip_suffix(')')?.split_once(' ')?;
+    let number: f64 = number.parse().ok()?;
+    match unit {
+        "B" => Some(number),
+        "KB" => Some(number * 1e3),
+        _ => None,
     }
 }
 
@@ -140,119 +189,4 @@ fn redb_readers(row: &str) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::context::tests::context;
-    use crate::report::summary::tests::record;
-    use esker_bench_api::results::{Better, Record};
-
-    fn of_machine(row: &str, unit: Unit, value: f64) -> Record {
-        Record { suite: "limits".to_owned(), unit, ..record("machine", row, 1, Some(value)) }
-    }
-
-    fn limits() -> Limits {
-        let records = [
-            of_machine("fdatasync, append 200 B, preallocated file", Unit::Seconds, 1e-3),
-            of_machine("fdatasync, append 4 KiB, preallocated file", Unit::Seconds, 2e-3),
-            of_machine("sequential write, O_DIRECT", Unit::BytesPerSecond, 1e8),
-            of_machine("sequential read, buffered", Unit::BytesPerSecond, 3e8),
-            of_machine("sequential read, O_DIRECT", Unit::BytesPerSecond, 2e8),
-            of_machine("memcpy", Unit::BytesPerSecond, 1e10),
-            of_machine("dependent cache miss", Unit::Seconds, 1e-7),
-        ];
-        with_suites(&records, &["redb", "records", "storage-bench"])
-    }
-
-    /// Limits of these records for suites of the same machine, which has two cores.
-    fn with_suites(records: &[Record], suites: &[&str]) -> Limits {
-        let others =
-            suites.iter().map(|suite| Record { suite: (*suite).to_owned(), ..record("esker", "r", 1, None) });
-        let records: Vec<Record> = records.iter().cloned().chain(others).collect();
-        let mut context = context("", Vec::new());
-        context.machine.cores = 2;
-        context.note_suites(&records);
-        Limits::find(&Summary::all(&records), &Runs::new(vec![context]))
-    }
-
-    fn limit(limits: &Limits, record: Record) -> Option<(f64, &'static str)> {
-        let summary = Summary::new(&[record]);
-        limits.of(&summary.suite, &summary.rows[0])
-    }
-
-    fn close(found: Option<(f64, &'static str)>, value: f64, what: &str) {
-        let (found, found_what) = found.unwrap();
-        assert!((found / value - 1.0).abs() < 1e-9 && found_what == what, "{found} {found_what}");
-    }
-
-    #[test]
-    fn a_row_has_the_limit_of_what_it_does() {
-        let limits = limits();
-        assert!(limits.are_known() && !Limits::default().are_known());
-        let synced = |commits, user_written_bytes, name: &str| Record {
-            commits,
-            user_written_bytes,
-            ..record("esker", name, 1, Some(9.0))
-        };
-        close(limit(&limits, synced(1000, 174_000, "individual writes")), 1.0, "median fdatasync");
-        close(limit(&limits, synced(100, 17_400_000, "batch writes")), 0.2, "median fdatasync");
-        close(limit(&limits, synced(1, 174_000_000, "bulk load")), 1.74, "writing the bytes once");
-        assert_eq!(limit(&limits, synced(1, 100, "bulk load")), None, "a single sync says nothing");
-        let reads = |name: &str| Record { ops: 1000, ..record("esker", name, 1, Some(9.0)) };
-        close(limit(&limits, reads("random reads")), 1e-4, "one cache miss each");
-        close(limit(&limits, reads("random reads (32 threads)")), 5e-5, "one cache miss each");
-        let rate = |name: &str| Record {
-            suite: "records".to_owned(),
-            unit: Unit::BytesPerSecond,
-            better: Better::Higher,
-            ..record("esker", name, 1, Some(1e6))
-        };
-        close(limit(&limits, rate("table read")), 3e8, "the device");
-        close(limit(&limits, rate("record write (1 KB, plain)")), 1e10, "memcpy");
-        close(limit(&limits, rate("record write (1 KB, plain + sync per record)")), 1e8, "the device");
-        assert_eq!(limit(&limits, rate("record write (1 KB, zstd)")), None, "LM1");
-        let warm = Record { note: "the page cache could not be dropped".to_owned(), ..rate("table read") };
-        assert_eq!(limit(&limits, warm), None, "LM1");
-    }
-
-    #[test]
-    fn lm4_another_machine_has_no_limit() {
-        let records = [
-            of_machine("dependent cache miss", Unit::Seconds, 1e-7),
-            record("esker", "random reads", 1, Some(9.0)),
-        ];
-        let limit_on = |cpu: &str| {
-            let [mut here, mut there] = [context("", Vec::new()), context("", Vec::new())];
-            here.note_suites(&records[..1]);
-            there.note_suites(&records[1..]);
-            there.machine.cpu = cpu.to_owned();
-            let cpu = here.machine.cpu.clone();
-            let limits = Limits::find(&Summary::all(&records), &Runs::new(vec![here, there]));
-            (limit(&limits, records[1].clone()), cpu)
-        };
-        let (elsewhere, here) = limit_on("another");
-        assert_eq!(elsewhere, None);
-        close(limit_on(&here).0, 1e-6, "one cache miss each");
-    }
-
-    #[test]
-    fn lm1_commits_that_share_syncs_have_no_limit() {
-        let shared =
-            Record { commits: 1000, syncs_per_commit: Some(0.2), ..record("esker", "w", 1, Some(1.0)) };
-        assert_eq!(limit(&limits(), shared), None);
-    }
-
-    #[test]
-    fn lm2_a_rate_is_limited_by_counts_of_one_record() {
-        let with = |engine: &str, value: Option<f64>, ops, commits| Record {
-            suite: "storage-bench".to_owned(),
-            unit: Unit::OpsPerSecond,
-            better: Better::Higher,
-            ops,
-            commits,
-            user_written_bytes: 520 * commits,
-            ..record(engine, "G sync", 1, value)
-        };
-        let summary = Summary::new(&[with("esker", Some(1.0), 1000, 950), with("lmdb", None, 1, 1)]);
-        close(limits().of(&summary.suite, &summary.rows[0]), 1000.0 / (950.0 * 2e-3), "median fdatasync");
-    }
-}
+mod tests;

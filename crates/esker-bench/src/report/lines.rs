@@ -1,17 +1,14 @@
-//! Line charts: what a row did over time, a chart for each class of engines. Drawn by plotters into SVG.
+//! Line charts: what a row did over time, a chart for each class of engines.
 //!
 //! LC1. Each chart carries the number of its lines; the page's own check and the tests hold the drawing against it.
 //! LC2. The charts of one figure of a row have the same axes, so that classes can be compared all the same.
 //! LC3. A curve is of one run of a cell that has a value; where there are several runs it says which one.
 
-use plotters::prelude::*;
-
 use crate::report::markup::{escape, push};
+use crate::report::plot::{self, Curve};
 use crate::report::style::{Look, Looks};
 use crate::report::summary::{RowSummary, Summary, Value};
 
-const SIZE: (u32, u32) = (640, 240);
-const AXIS: RGBColor = RGBColor(128, 136, 144);
 /// The suite whose source shows mean and every percentile over time.
 const ALL_PERCENTILES: &str = "obigstore";
 
@@ -22,7 +19,7 @@ pub(super) fn draw(
     summary: &Summary,
     looks: &Looks,
     classes: &[(&str, Vec<usize>)],
-) -> Result<(), String> {
+) {
     // LC3.
     let details: Vec<_> = row.cells.iter().map(|cell| cell.value().and_then(Value::detail)).collect();
     let mut names: Vec<&String> =
@@ -53,10 +50,9 @@ pub(super) fn draw(
             });
             let of_class: Vec<Line<'_>> = of_class.collect();
             let class = if classes_drawn.len() > 1 { class_text(class) } else { String::new() };
-            chart(out, &format!("{}: {}{class}", row.name, label(name)), name, &of_class, ends)?;
+            chart(out, &format!("{}: {}{class}", row.name, label(name)), name, &of_class, ends);
         }
     }
-    Ok(())
 }
 
 /// What stands behind the title of a chart beside charts of other classes.
@@ -108,95 +104,19 @@ fn label(name: &str) -> String {
     }
 }
 
-fn tick(value: f64, name: &str) -> String {
-    if name.ends_with(" s") {
-        super::units::seconds(value)
-    } else if name.ends_with("bytes") {
-        super::units::bytes(value)
-    } else {
-        super::units::count(value)
-    }
-}
-
-fn chart(
-    out: &mut String,
-    title: &str,
-    name: &str,
-    lines: &[Line<'_>],
-    (end, top): (f64, f64),
-) -> Result<(), String> {
-    let mut svg = String::new();
-    draw_lines(&mut svg, name, lines, (end, top * 1.05)).map_err(|error| error.to_string())?;
+fn chart(out: &mut String, title: &str, name: &str, lines: &[Line<'_>], ends: (f64, f64)) {
     push(
         out,
-        format_args!(
-            "<figure class=\"time\" data-lines=\"{}\"><h3>{}</h3>{}<figcaption>",
-            lines.len(),
-            escape(title),
-            dashed(&svg, lines).replacen("<svg ", "<svg role=\"img\" ", 1)
-        ),
+        format_args!("<figure class=\"time\" data-lines=\"{}\"><h3>{}</h3>", lines.len(), escape(title)),
     );
+    let curves = lines.iter().map(|line| Curve { class: line.look.class(), points: &line.points });
+    plot::draw(out, title, name, &curves.collect::<Vec<_>>(), ends);
+    out.push_str("<figcaption>");
     for line in lines {
         let run = line.run.map(|run| format!(", run {run}")).unwrap_or_default();
-        push(
-            out,
-            format_args!("<span class=\"key\">{}{}{run}</span> ", line.look.sample(), escape(line.engine)),
-        );
+        push(out, format_args!("<b class=\"{}\">{}{run}</b> ", line.look.class(), escape(line.engine)));
     }
     out.push_str("</figcaption></figure>");
-    Ok(())
-}
-
-/// Gives each line its dash, which plotters cannot draw as one line: lines are its polylines that are wider than those of the axes.
-fn dashed(svg: &str, lines: &[Line<'_>]) -> String {
-    const ELEMENT: &str = "<polyline";
-    let mut looks = lines.iter().map(|line| line.look);
-    let mut parts = svg.split(ELEMENT);
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let element = part.split('>').next().unwrap_or_default();
-        let is_line =
-            ["stroke-width=\"2\"", "stroke-width=\"3\""].iter().any(|width| element.contains(width));
-        let dash = if is_line { looks.next().map(Look::dash_attribute) } else { None };
-        out += ELEMENT;
-        out += &dash.unwrap_or_default();
-        out += part;
-    }
-    out
-}
-
-fn draw_lines(
-    svg: &mut String,
-    name: &str,
-    lines: &[Line<'_>],
-    (end, top): (f64, f64),
-) -> Result<(), Box<dyn std::error::Error>> {
-    let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-    let mut chart = ChartBuilder::on(&root)
-        .margin(8)
-        .x_label_area_size(24)
-        .y_label_area_size(70)
-        .build_cartesian_2d(0.0..end.max(1e-9), 0.0..top.max(1e-12))?;
-    chart
-        .configure_mesh()
-        .axis_style(AXIS)
-        .bold_line_style(AXIS.mix(0.25))
-        .light_line_style(TRANSPARENT)
-        .label_style(("sans-serif", 12).into_font().color(&AXIS))
-        .x_labels(8)
-        .y_labels(5)
-        .x_label_formatter(&|x| super::units::seconds(*x))
-        .y_label_formatter(&|y| tick(*y, name))
-        .draw()?;
-    for line in lines {
-        let (r, g, b) = line.look.colour;
-        let style = RGBColor(r, g, b).stroke_width(line.look.width);
-        chart.draw_series(LineSeries::new(line.points.iter().copied(), style))?;
-    }
-    root.present()?;
-    drop(chart);
-    drop(root);
-    Ok(())
 }
 
 #[cfg(test)]

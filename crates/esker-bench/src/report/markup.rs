@@ -11,3 +11,9 @@ pub(super) fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
+
+/// The place of a row on the page, as links name it.
+pub(super) fn place(suite: &str, row: &str) -> String {
+    let name = format!("{suite}--{row}");
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+}

@@ -14,6 +14,7 @@ pub(crate) mod html;
 mod limits;
 mod lines;
 mod markup;
+mod plot;
 pub(crate) mod runs;
 mod style;
 pub(crate) mod summary;

@@ -2,8 +2,7 @@
 //!
 //! ST1. An engine has the same look in all charts of a page, and no two of a page share one, up to [`LOOKS`].
 
-use std::fmt::Write as _;
-
+use crate::report::markup::push;
 use crate::report::summary::{HOME, Summary};
 
 /// Red, green, blue.
@@ -21,17 +20,16 @@ const COLOURS: [Colour; 8] = [
     (150, 120, 60),
     (120, 130, 140),
 ];
-/// Lengths of strokes and gaps; none is a whole line.
-const DASHES: [&str; 3] = ["", "7 3", "2 3"];
+/// Lengths of strokes and gaps, and the border that looks like them, for the key; none is a whole line.
+const DASHES: [(&str, &str); 3] = [("", "solid"), ("14 6", "dashed"), ("4 6", "dotted")];
 /// Looks of peers before they repeat.
 const LOOKS: usize = COLOURS.len() * DASHES.len();
 
-/// The look of one engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look {
-    pub(super) colour: Colour,
-    pub(super) dash: &'static str,
-    pub(super) width: u32,
+/// The look of one engine: Esker's, or the n-th of its peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Look {
+    Home,
+    Peer(usize),
 }
 
 /// The looks of all engines of a page.
@@ -54,31 +52,59 @@ impl Looks {
     /// ST1.
     pub(super) fn look(&self, engine: &str) -> Look {
         if engine == HOME {
-            return Look { colour: HOME_COLOUR, dash: "", width: 3 };
+            return Look::Home;
         }
-        let at = self.engines.iter().position(|known| known == engine).unwrap_or(0) % LOOKS;
-        Look { colour: COLOURS[at % COLOURS.len()], dash: DASHES[at / COLOURS.len()], width: 2 }
+        Look::Peer(self.engines.iter().position(|known| known == engine).unwrap_or(0) % LOOKS)
+    }
+
+    /// What makes the looks of all engines: lines by `.line.CLASS`, and their keys by `b.CLASS`.
+    pub(super) fn style(&self) -> String {
+        let mut out = String::new();
+        for look in std::iter::once(Look::Home).chain((0..self.engines.len().min(LOOKS)).map(Look::Peer)) {
+            let (class, (r, g, b), (dash, border), width) =
+                (look.class(), look.colour(), look.dash(), look.width());
+            push(
+                &mut out,
+                format_args!(".line.{class}{{stroke:rgb({r},{g},{b});stroke-width:{};", 2 * width),
+            );
+            if !dash.is_empty() {
+                push(&mut out, format_args!("stroke-dasharray:{dash}"));
+            }
+            push(
+                &mut out,
+                format_args!("}}b.{class}::before{{border-top:{width}px {border} rgb({r},{g},{b})}}\n"),
+            );
+        }
+        out
     }
 }
 
 impl Look {
-    /// The attribute of a dash, with a space before it; nothing for a whole line.
-    pub(super) fn dash_attribute(self) -> String {
-        if self.dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{}\"", self.dash) }
+    /// The class of a line and of its key.
+    pub(super) fn class(self) -> String {
+        match self {
+            Self::Home => "k".to_owned(),
+            Self::Peer(n) => format!("k{n}"),
+        }
     }
 
-    /// A short line as it stands in the chart, for the key below it.
-    pub(super) fn sample(self) -> String {
-        let (r, g, b) = self.colour;
-        let mut out = String::new();
-        let _infallible = write!(
-            out,
-            "<svg class=\"sample\" viewBox=\"0 0 24 8\" aria-hidden=\"true\"><path d=\"M0 4H24\" stroke=\"rgb({r},{g},{b})\" \
-             stroke-width=\"{}\"{}/></svg>",
-            self.width,
-            self.dash_attribute()
-        );
-        out
+    fn colour(self) -> Colour {
+        match self {
+            Self::Home => HOME_COLOUR,
+            Self::Peer(n) => COLOURS[n % COLOURS.len()],
+        }
+    }
+
+    fn dash(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Home => DASHES[0],
+            Self::Peer(n) => DASHES[n / COLOURS.len()],
+        }
+    }
+
+    /// In pixels.
+    fn width(self) -> u32 {
+        if self == Self::Home { 3 } else { 2 }
     }
 }
 
@@ -106,10 +132,17 @@ mod tests {
             .iter()
             .map(|engine| {
                 let look = looks.look(engine);
-                (look.colour, look.dash)
+                (look.colour(), look.dash())
             })
             .collect();
         assert_eq!(seen.len(), 15, "ST1");
-        assert!(looks.look("peer9").sample().contains("stroke-dasharray"));
+        let classes: BTreeSet<String> = engines.iter().map(|engine| looks.look(engine).class()).collect();
+        assert_eq!(classes.len(), 15, "ST1");
+        let style = looks.style();
+        for class in &classes {
+            assert_eq!(style.matches(&format!(".line.{class}{{")).count(), 1, "{class}: {style}");
+        }
+        let of_peer9 = style.split(".line.k9{").nth(1).unwrap().lines().next().unwrap();
+        assert!(of_peer9.contains("stroke-dasharray:14 6") && of_peer9.contains("dashed"), "{of_peer9}");
     }
 }

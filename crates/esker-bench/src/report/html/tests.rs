@@ -23,7 +23,7 @@ fn example_of(engines: Vec<EngineContext>) -> String {
         record("lmdb", "len()", 1, Some(1e-6)),
     ];
     records.extend(["esker", "lmdb"].map(|engine| record_over_time(engine, "H rand", 1)));
-    page(&Summary::all(&records), &runs(engines)).unwrap()
+    page(&Summary::all(&records), &runs(engines))
 }
 
 fn runs(engines: Vec<EngineContext>) -> Runs {
@@ -60,7 +60,7 @@ fn syncs_that_were_not_counted_are_told_at_their_row() {
     let page_of = |syncs_per_commit, commits| {
         let of_row = record("esker", "individual writes", 1, Some(1.0));
         let records = [Record { syncs_per_commit, commits, ..of_row }];
-        page(&Summary::all(&records), &runs(Vec::new())).unwrap()
+        page(&Summary::all(&records), &runs(Vec::new()))
     };
     assert!(page_of(None, 1000).contains("syncs/commit not traced"));
     assert!(page_of(Some(1.0), 1000).contains("syncs/commit 1.00"));
@@ -75,8 +75,46 @@ fn lm3_a_line_says_that_it_was_measured_apart() {
         Record { suite: "limits".to_owned(), ..syncs },
         Record { commits: 1000, user_written_bytes: 1 << 20, ..of_row },
     ];
-    let page = page(&Summary::all(&records), &runs(Vec::new())).unwrap();
+    let page = page(&Summary::all(&records), &runs(Vec::new()));
     assert!(page.contains("suite limits: median fdatasync, 1.00 s"), "{page}");
+    assert!(page.contains(&escape(limits::without("redb"))), "LM1: {page}");
+}
+
+#[test]
+fn the_page_says_what_suites_and_rows_do() {
+    let page = example();
+    let redb = suites::find("redb").unwrap();
+    assert_eq!(page.matches(&escape(redb.summary())).count(), 2, "in the contents, and under its heading");
+    let work = |name: &str| {
+        let rows = redb.rows(Scale::Test).into_iter();
+        rows.filter(|row| row.name == name).map(|row| escape(&row.work)).next().unwrap()
+    };
+    for name in ["bulk load", "batch writes", "len()"] {
+        let told = format!("<b>{name}</b> <span class=\"soft\">{}</span>", work(name));
+        assert_eq!(page.matches(&told).count(), 1, "{told}");
+    }
+    assert!(!work("len()").is_empty() && page.contains("<b>H rand</b> <span class=\"soft\"></span>"));
+    assert_eq!(page.matches("<details class=\"row\"").count(), 4);
+    let shut = page.split("<details").skip(1).all(|rest| !rest.split('>').next().unwrap().contains("open"));
+    assert!(shut, "rows open on demand");
+}
+
+#[test]
+fn lc3_failed_rows_have_no_curves_and_curves_say_their_run() {
+    let rows = |error: Option<&str>| {
+        let mut records = Vec::new();
+        for (engine, run) in [("esker", 1), ("lmdb", 1), ("esker", 2), ("lmdb", 2)] {
+            records.push(record_over_time(engine, "H rand", run));
+        }
+        records[1].error = error.map(str::to_owned);
+        page(&Summary::all(&records), &runs(Vec::new()))
+    };
+    let whole = rows(None);
+    assert!(whole.contains("data-lines=\"2\"") && whole.contains("lmdb, run 2</b>"), "{whole}");
+    let failed = rows(Some("wrong answer"));
+    assert!(failed.contains("data-lines=\"1\"") && !failed.contains("data-lines=\"2\""));
+    assert!(!failed.contains("lmdb, run"), "a failed row has no curve in any run");
+    assert!(!example().contains(", run 1</b>"), "of a single run there is nothing to tell apart");
 }
 
 #[test]
@@ -104,8 +142,13 @@ fn a_page_has_every_row_and_shows_failures() {
     assert!(page.contains("no totals of esker: they lack rows that others have"));
     let (lost, won) = (page.find("<td>batch writes</td>").unwrap(), page.find("<td>bulk load</td>").unwrap());
     assert!(lost < won, "H1");
-    for outside in ["src=", "href=", "@import", "url("] {
+    for outside in ["src=", "@import", "url("] {
         assert!(!page.contains(outside), "the page loads nothing: {outside}");
+    }
+    for link in page.split("href=").skip(1) {
+        let place = link.strip_prefix("\"#").and_then(|link| link.split('"').next());
+        let place = place.unwrap_or_else(|| panic!("HT2: {}", &link[..20]));
+        assert_eq!(page.matches(&format!("id=\"{place}\"")).count(), 1, "HT2: {place}");
     }
 }
 
@@ -124,17 +167,8 @@ fn broken(page: &str) -> Vec<String> {
             let (wanted, got) = match (wanted("data-bars=\""), wanted("data-lines=\"")) {
                 (Some(bars), _) => (bars, figure.split("<rect class=").skip(1).filter(has_width).count()),
                 (_, Some(lines)) => {
-                    let strokes = ["stroke-width=\"2\"", "stroke-width=\"3\""];
-                    let lines_of = |element: &&str| strokes.iter().any(|stroke| element.contains(stroke));
-                    (
-                        lines,
-                        figure
-                            .split("<polyline")
-                            .skip(1)
-                            .map(|rest| rest.split('>').next().unwrap_or(rest))
-                            .filter(lines_of)
-                            .count(),
-                    )
+                    let steps = |rest: &&str| rest.split('>').next().is_some_and(|line| line.contains('l'));
+                    (lines, figure.split("<path class=\"line ").skip(1).filter(steps).count())
                 }
                 _ => return Some("a figure without a mark".to_owned()),
             };
@@ -158,11 +192,7 @@ fn canaries() -> Vec<String> {
 
 fn without_line() -> String {
     let page = example();
-    let at = page.match_indices("<polyline").map(|(at, _)| at).find(|at| {
-        let element = page[*at..].split('>').next().unwrap_or_default();
-        element.contains("stroke-width=\"3\"")
-    });
-    let at = at.unwrap();
+    let at = page.find("<path class=\"line k\"").unwrap();
     let end = at + page[at..].find('>').unwrap() + 1;
     format!("{}{}", &page[..at], &page[end..])
 }
