@@ -240,6 +240,7 @@ fn ht1_a_browser_finds_the_data_of_each_chart() {
     let dom = opened(&browser, &example());
     assert!(dom.contains(&format!("data-charts=\"{charts}\"")), "the script ran over all charts");
     assert!(dom.contains("data-broken=\"\""), "no chart lacks data");
+    assert!(!dom.contains(" open=\"\""), "rows that were looked at are shut again");
     assert!(opened(&browser, &example_of_classes()).contains("data-broken=\"\""), "nor does one of a class");
     for (n, canary) in canaries().iter().enumerate() {
         let dom = opened(&browser, canary);

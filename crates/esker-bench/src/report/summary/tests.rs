@@ -109,7 +109,7 @@ fn m4_details_are_of_valid_cells_and_numbers_are_medians() {
         record.usage.cpu_s = cpu_s;
         record
     };
-    let mut records = vec![run(1, 5.0), run(2, 1.0), run(3, 2.0)];
+    let mut records = vec![run(1, 2.0), run(2, 1.0), run(3, 5.0)];
     records[2].detail = None;
     let summary = Summary::new(&records);
     let value = summary.rows[0].cells[0].value().unwrap();
