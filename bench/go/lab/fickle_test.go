@@ -101,7 +101,7 @@ func TestBadgerOpensAnewForEachPartAndOpeningCountsToTheColdRowOnly(t *testing.T
 			t.Error(rec.Row, rec.Value, rec.Error, rec.Note)
 		}
 	}
-	if expected := []string{"", coldRow, coldRow, "random read (128 B)"}; !slices.Equal(*engine.opened, expected) {
+	if expected := []string{"", "populate (128 B)", coldRow, coldRow, "random read (128 B)"}; !slices.Equal(*engine.opened, expected) {
 		t.Error(*engine.opened)
 	}
 }
@@ -123,7 +123,7 @@ func TestBadgerSaysThatThePageCacheCannotBeDropped(t *testing.T) {
 			t.Error(rec.Row, rec.Error, rec.Note)
 		}
 	}
-	if expected := []string{"", coldRow, "random read (128 B)"}; !slices.Equal(*engine.opened, expected) {
+	if expected := []string{"", "populate (128 B)", coldRow, "random read (128 B)"}; !slices.Equal(*engine.opened, expected) {
 		t.Error(*engine.opened)
 	}
 }
@@ -144,6 +144,7 @@ func TestALostItemVoidsWhatWroteItAndTheWalksThatMissIt(t *testing.T) {
 }
 
 func TestALostUpdateVoidsTheUpdatesAndNotTheReadsBeforeThem(t *testing.T) {
+	pageCache(t, true)
 	engine := newFickle()
 	engine.keeps = 1
 	records := engine.records(t, sizesSuite{}, 0)
@@ -152,7 +153,24 @@ func TestALostUpdateVoidsTheUpdatesAndNotTheReadsBeforeThem(t *testing.T) {
 	}
 }
 
+func TestBothRowsOfReadsBeginWithAStoreOpenedAnew(t *testing.T) {
+	for _, note := range []string{"", notEmpty} {
+		pageCache(t, note == "")
+		engine := newFickle()
+		for i, rec := range engine.records(t, sizesSuite{}, 0) {
+			if expected := []string{note, "", note}[i]; rec.Value == nil || rec.Note != expected {
+				t.Error(rec.Row, rec.Value, rec.Error, rec.Note)
+			}
+		}
+		const updates = "updates, data in cache"
+		if expected := []string{"", "", updates, updates}; !slices.Equal(*engine.opened, expected) {
+			t.Error(*engine.opened)
+		}
+	}
+}
+
 func TestSizesWithoutAsyncCommitsHasTheReads(t *testing.T) {
+	pageCache(t, true)
 	engine := newFickle()
 	engine.lacks = true
 	for i, rec := range engine.records(t, sizesSuite{}, 0) {

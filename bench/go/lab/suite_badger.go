@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"os"
-	"syscall"
 	"time"
 
 	"esker.invalid/bench/generate"
@@ -19,8 +17,6 @@ const (
 	badgerCacheBytes  = 4 << 30
 	badgerIterateKeys = 2_000_000
 	badgerPeriod      = 250 * time.Millisecond
-	notCold           = "the page cache could not be dropped (/proc/sys/vm/drop_caches takes a privilege)"
-	notEmpty          = "began with whatever the page cache held: it could not be dropped"
 )
 
 var badgerSizes = []struct {
@@ -104,24 +100,21 @@ func (badgerSuite) Run(engine Engine, scale string, group int, r *Recorder) erro
 // badgerRow records a row of a size.
 type badgerRow func(name string, work func() (outcome, error)) error
 
+// populated writes everything; what is checked was opened anew, as on the Rust side.
 func (run *badgerRun) populated(engine Engine, options OpenOptions, r *Recorder, row badgerRow) error {
-	store, err := engine.Open(r.dir, options)
+	err := opened(engine, options, r.dir, func(store Store) error {
+		err := row("populate", func() (outcome, error) { return run.populate(store) })
+		return errors.Join(err, r.drain(store))
+	})
 	if err != nil {
 		return err
 	}
-	err = row("populate", func() (outcome, error) { return run.populate(store) })
-	if err == nil {
-		err = r.drain(store)
-	}
-	if err == nil {
-		err = r.check(run.fullCheck(store))
-	}
-	return errors.Join(err, store.Close())
+	return opened(engine, options, r.dir, func(store Store) error { return r.check(run.fullCheck(store)) })
 }
 
 func (run *badgerRun) cold(engine Engine, options OpenOptions, r *Recorder, row badgerRow) error {
 	isCold := dropPageCache()
-	var opened Store
+	var fresh Store
 	err := row("iterate keys only, cold", func() (outcome, error) {
 		if !isCold {
 			return outcome{}, Unsupported{notCold}
@@ -131,48 +124,13 @@ func (run *badgerRun) cold(engine Engine, options OpenOptions, r *Recorder, row 
 		if err != nil {
 			return outcome{}, err
 		}
-		opened = store
+		fresh = store
 		return run.iterateKeys(store, start)
 	})
-	if opened == nil {
+	if fresh == nil {
 		return err
 	}
-	return errors.Join(err, opened.Close())
-}
-
-// anew drops the page cache, opens the database, and runs rows, which say note of the page cache.
-func anew(engine Engine, options OpenOptions, r *Recorder, rows func(store Store, note string) error) error {
-	note := begins(dropPageCache())
-	store, err := engine.Open(r.dir, options)
-	if err != nil {
-		return err
-	}
-	if err = r.settle(store); err == nil {
-		err = rows(store, note)
-	}
-	return errors.Join(err, store.Close())
-}
-
-func noted(note string, work func() (outcome, error)) func() (outcome, error) {
-	return func() (outcome, error) {
-		out, err := work()
-		out.note = note
-		return out, err
-	}
-}
-
-// begins is what a row says of the page cache that it begins with.
-func begins(isCold bool) string {
-	if isCold {
-		return ""
-	}
-	return notEmpty
-}
-
-// dropPageCache says whether it could. Tests replace it.
-var dropPageCache = func() bool {
-	syscall.Sync()
-	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0) == nil
+	return errors.Join(err, fresh.Close())
 }
 
 type badgerRun struct {

@@ -75,48 +75,58 @@ func (s sizesSuite) Run(engine Engine, scale string, group int, r *Recorder) err
 			break
 		}
 	}
-	store, err := engine.Open(r.dir, OpenOptions{
+	options := OpenOptions{
 		CacheBytes: sizesCacheBytes, WriteBufferBytes: sizesWriteBufferBytes, ValueBytes: sizesValueBytes, Durability: durability,
+	}
+	items := storageItems{generate.StorageItems{Seed: sizesSeed, Sequential: true}, sizesValueBytes}
+	run := newMixed(items, nil, sizesSeed, r.dir)
+	err := opened(engine, options, r.dir, func(store Store) error {
+		run.store = store
+		if err := run.load(size.items, sizesLoadBatch); err != nil {
+			return err
+		}
+		// What the load left to do is not the row's.
+		return r.drain(store)
 	})
 	if err != nil {
 		return err
 	}
-	items := storageItems{generate.StorageItems{Seed: sizesSeed, Sequential: true}, sizesValueBytes}
-	run := newMixed(items, store, sizesSeed, r.dir)
-	if err := run.load(size.items, sizesLoadBatch); err != nil {
-		return err
-	}
-	// What the load left to do is not the row's.
-	if err := r.drain(store); err != nil {
-		return err
-	}
 	budget := sizesBudget(scale)
 	period := min(max(budget.time/60, 100*time.Millisecond), 5*time.Second)
-	row := func(name string, mix mix) error {
-		err := r.row(name+", data "+size.name, func() (outcome, error) { return run.run(mix, budget, period) })
-		return errors.Join(err, r.drain(store))
+	row := func(name string, mix mix, note string) error {
+		work := noted(note, func() (outcome, error) { return run.run(mix, budget, period) })
+		return errors.Join(r.row(name+", data "+size.name, work), r.drain(run.store))
 	}
-	err = row("reads", sizesReads)
-	if why := engine.Cannot(AsyncCommits); err == nil && why != "" {
-		return errors.Join(s.readsOnly(run, r, size, why), store.Close())
+	why := engine.Cannot(AsyncCommits)
+	err = anew(engine, options, r, func(store Store, note string) error {
+		run.store = store
+		err := row("reads", sizesReads, note)
+		if err == nil && why == "" {
+			err = row("updates", sizesUpdates, "")
+		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = row("updates", sizesUpdates)
+	err = opened(engine, options, r.dir, func(store Store) error {
+		run.store = store
+		return r.check(run.fullCheck())
+	})
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = r.check(run.fullCheck())
+	if why != "" {
+		return readsOnly(r, size, why)
 	}
-	if err == nil {
-		err = row("reads after updates", sizesReads)
-	}
-	return errors.Join(err, store.Close())
+	return anew(engine, options, r, func(store Store, note string) error {
+		run.store = store
+		return row("reads after updates", sizesReads, note)
+	})
 }
 
 // readsOnly ends the rows of an engine without async commits, and says why.
-func (sizesSuite) readsOnly(run *mixed, r *Recorder, size sizeOfData, why string) error {
-	if err := r.check(run.fullCheck()); err != nil {
-		return err
-	}
+func readsOnly(r *Recorder, size sizeOfData, why string) error {
 	for _, name := range []string{"updates", "reads after updates"} {
 		if err := r.failed(name+", data "+size.name, Unsupported{why}); err != nil {
 			return err

@@ -60,10 +60,32 @@ pub(crate) struct Mixed<'a, R> {
     value: Vec<u8>,
 }
 
+/// The same between two openings of the store.
+pub(crate) struct Parted<R> {
+    records: R,
+    versions: Vec<u32>,
+    rng: Rng,
+    value: Vec<u8>,
+}
+
+impl<R> Parted<R> {
+    /// Goes on with the store, opened anew.
+    pub(crate) fn on(self, store: &dyn Store) -> Mixed<'_, R> {
+        let Self { records, versions, rng, value } = self;
+        Mixed { records, store, versions, rng, value }
+    }
+}
+
 impl<'a, R: Records> Mixed<'a, R> {
     pub(crate) fn new(records: R, store: &'a dyn Store, seed: u64) -> Self {
         let value = vec![0; records.value_bytes()];
         Self { records, store, versions: Vec::new(), rng: Rng::new(seed), value }
+    }
+
+    /// Leaves the store, so that it can be closed.
+    pub(crate) fn part(self) -> Parted<R> {
+        let Self { records, versions, rng, value, .. } = self;
+        Parted { records, versions, rng, value }
     }
 
     fn item_bytes(&self) -> u64 {

@@ -17,6 +17,7 @@ mod mixed;
 mod obigstore;
 mod one_transaction;
 pub(crate) mod open;
+mod page_cache;
 mod records;
 mod redb;
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub(super) struct Rehearsed {
     pub(super) sent: Sent,
     pub(super) victim: Arc<Mutex<Victim>>,
     pub(super) opened: Mutex<Vec<String>>,
+    /// For each opening, whether it was for reads at random beyond memory.
+    pub(super) opened_at_random: Mutex<Vec<bool>>,
 }
 
 /// The key that is put first, and how often it has been put.
@@ -83,6 +85,7 @@ impl Engine for Rehearsed {
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
         self.opened.lock().unwrap().push(self.sent.begun().pop().unwrap_or_default());
+        self.opened_at_random.lock().unwrap().push(options.random_beyond_memory);
         thread::sleep(self.opening);
         let inner = engines::find("redb").unwrap().open(dir, options)?;
         Ok(Box::new(Losing { inner, kept_puts: self.kept_puts, victim: Arc::clone(&self.victim) }))

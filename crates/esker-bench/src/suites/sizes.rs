@@ -2,9 +2,15 @@
 //! memory. An engine that is first on one size of data need not be first on the next.
 //!
 //! ```text
-//! a database for each size: load, drain -> reads for a fixed time -> updates for a fixed time, drain -> every byte checked
-//!                           -> reads for a fixed time
+//! a database for each size: load, drain
+//!                           -> close, drop the page cache -> open -> reads for a fixed time -> updates for a fixed time, drain
+//!                           -> close -> open, every byte checked
+//!                           -> close, drop the page cache -> open -> reads for a fixed time
 //! ```
+//!
+//! SZ1. Both rows of reads begin with a store opened anew and an empty page cache: neither finds what the load or the check, each in its
+//!      engine's own way, left in memory, and what the end of the check's snapshot sets off is over. What is read first is read from the device.
+//! SZ2. The check walks through a store that was opened for that: one for reads at random may have been told to read nothing ahead.
 //!
 //! The first reads are of the same database for every engine; the last ones are of what the updates have left, and of those a faster engine makes more.
 //!
@@ -16,10 +22,12 @@ use esker_bench_api::generate::storage::StorageItems;
 use esker_bench_api::results::Unit;
 use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
 
-use crate::recorder::Recorder;
+use crate::machine;
+use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::mixed::{Mix, Mixed};
+use crate::suites::page_cache::begins;
 use crate::suites::storage_bench::VersionedItems;
 use crate::suites::{Commits, Row, Suite};
 
@@ -90,7 +98,12 @@ impl Suite for SizesSuite {
                 // The load is before it.
                 Row {
                     weight: seconds + items / 50_000,
-                    ..row(reads, format!("gets of the database as it was loaded; {of_items}"))
+                    ..row(
+                        reads,
+                        format!(
+                            "gets of the database as it was loaded; page cache dropped, opened anew; {of_items}"
+                        ),
+                    )
                 },
                 // The check is behind it.
                 Row {
@@ -103,7 +116,7 @@ impl Suite for SizesSuite {
                     ..row(
                         reads_after,
                         format!(
-                            "gets, after the updates, whose number differs, have been paid for; {of_items}"
+                            "gets, after the updates, whose number differs, have been paid for; page cache dropped, opened anew; {of_items}"
                         ),
                     )
                 },
@@ -119,52 +132,122 @@ impl Suite for SizesSuite {
         group: usize,
         recorder: &mut Recorder,
     ) -> Result<(), Failure> {
+        self.run_with(&machine::drop_page_cache, engine, scale, group, recorder)
+    }
+}
+
+impl SizesSuite {
+    fn run_with(
+        &self,
+        drop_page_cache: &dyn Fn() -> bool,
+        engine: &dyn Engine,
+        scale: Scale,
+        group: usize,
+        recorder: &mut Recorder,
+    ) -> Result<(), Failure> {
         let (size, count) = sizes(scale)[group];
         let [reads, updates, reads_after] = row_names(size);
         // The load is no row: an engine without async commits has the reads all the same.
         let modes = [Durability::Async, Durability::NoSync].into_iter();
         let durability = modes.into_iter().find(|mode| engine.cannot(mode.feature()).is_none());
-        let options = OpenOptions {
-            value_bytes: VALUE_BYTES as u64,
-            write_buffer_bytes: Some(WRITE_BUFFER_BYTES),
-            durability: durability.unwrap_or(Durability::Sync),
-            random_beyond_memory: group == BEYOND_MEMORY,
-            ..OpenOptions::with_cache(CACHE_BYTES)
-        };
         let dir = recorder.dir().to_path_buf();
-        let store = engine.open(&dir, &options)?;
+        let open = |random_beyond_memory| {
+            let options = OpenOptions {
+                value_bytes: VALUE_BYTES as u64,
+                write_buffer_bytes: Some(WRITE_BUFFER_BYTES),
+                durability: durability.unwrap_or(Durability::Sync),
+                random_beyond_memory,
+                ..OpenOptions::with_cache(CACHE_BYTES)
+            };
+            engine.open(&dir, &options)
+        };
+        let open_at_random = || open(group == BEYOND_MEMORY);
+        let open_to_walk = || open(false);
+        let budget = budget(scale);
+        let period = budget.period();
+        let row = |recorder: &mut Recorder, mixed: &mut Mixed<'_, _>, name: &str, mix, note: &str| {
+            recorder.row(name, || {
+                let outcome = mixed.run(mix, &Distribution::Uniform, budget, period, &dir)?;
+                Ok(Outcome { note: note.to_owned(), ..outcome })
+            })?;
+            recorder.drain(mixed.store)
+        };
+
+        let store = open_at_random()?;
         let items = VersionedItems { items: StorageItems::new(SEED, true), value_bytes: VALUE_BYTES };
         let mut mixed = Mixed::new(items, &*store, SEED);
         mixed.load(count, LOAD_BATCH)?;
         recorder.drain(&*store)?;
-        let budget = budget(scale);
-        let period = budget.period();
-        let row = |recorder: &mut Recorder, mixed: &mut Mixed<'_, _>, name: &str, mix| {
-            recorder.row(name, || mixed.run(mix, &Distribution::Uniform, budget, period, &dir))?;
-            recorder.drain(&*store)
-        };
-        row(recorder, &mut mixed, &reads, READS)?;
-        if let Some(why) = engine.cannot(Durability::Async.feature()) {
-            recorder.check(|| mixed.full_check())?;
+        let parted = mixed.part();
+        drop(store);
+
+        let note = begins(drop_page_cache());
+        let store = open_at_random()?;
+        recorder.settle(&*store)?;
+        let mut mixed = parted.on(&*store);
+        row(recorder, &mut mixed, &reads, READS, note)?;
+        let cannot = engine.cannot(Durability::Async.feature());
+        if cannot.is_none() {
+            row(recorder, &mut mixed, &updates, UPDATES, "")?;
+        }
+        let parted = mixed.part();
+        drop(store);
+
+        let store = open_to_walk()?;
+        let mut mixed = parted.on(&*store);
+        recorder.check(|| mixed.full_check())?;
+        let parted = mixed.part();
+        drop(store);
+        if let Some(why) = cannot {
             return [updates, reads_after].iter().try_for_each(|name| recorder.cannot(name, why));
         }
-        row(recorder, &mut mixed, &updates, UPDATES)?;
-        recorder.check(|| mixed.full_check())?;
-        row(recorder, &mut mixed, &reads_after, READS)
+
+        let note = begins(drop_page_cache());
+        let store = open_at_random()?;
+        recorder.settle(&*store)?;
+        row(recorder, &mut parted.on(&*store), &reads_after, READS, note)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suites::page_cache::NOT_EMPTY;
     use crate::suites::rehearse::Rehearsed;
+    use esker_bench_api::results::Record;
+
+    fn records(engine: &Rehearsed, group: usize, is_cold: bool) -> [Record; 3] {
+        let records = engine.records(&SizesSuite, group, |recorder| {
+            SizesSuite.run_with(&|| is_cold, engine, Scale::Test, group, recorder)
+        });
+        records.try_into().unwrap()
+    }
 
     /// The errors of the rows of the first group.
     fn errors(engine: &Rehearsed) -> [Option<String>; 3] {
-        let run = |recorder: &mut Recorder| SizesSuite.run(engine, Scale::Test, 0, recorder);
-        let records = engine.records(&SizesSuite, 0, run).into_iter();
-        let errors: Vec<_> = records.map(|record| record.error).collect();
-        errors.try_into().unwrap()
+        records(engine, 0, true).map(|record| record.error)
+    }
+
+    #[test]
+    fn sz1_both_rows_of_reads_begin_with_a_store_opened_anew_and_say_where_the_page_cache_was_not_empty() {
+        for (is_cold, note) in [(true, ""), (false, NOT_EMPTY)] {
+            let engine = Rehearsed::default();
+            let rows = records(&engine, 0, is_cold);
+            let updates = "updates, data in cache";
+            assert_eq!(engine.opened_in(), ["", "", updates, updates]);
+            assert_eq!(rows.each_ref().map(|row| row.note.as_str()), [note, "", note]);
+            assert!(rows.iter().all(|row| row.value.is_some()), "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn sz2_the_check_is_not_of_a_store_for_reads_at_random() {
+        for (group, at_random) in [(1, false), (BEYOND_MEMORY, true)] {
+            let engine = Rehearsed::default();
+            records(&engine, group, true);
+            let opened_so = engine.opened_at_random.lock().unwrap().clone();
+            assert_eq!(opened_so, [at_random, at_random, false, at_random]);
+        }
     }
 
     #[test]
