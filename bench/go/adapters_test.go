@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"esker.invalid/bench/lab"
 )
@@ -289,7 +290,7 @@ func adapterIsCorrect(t *testing.T, engine lab.Engine, valueBytes int) {
 	f.put(f.live[7])
 	f.check()
 
-	f.must(store.Drain())
+	f.must(store.Drain(time.Now().Add(time.Minute)))
 	f.must(store.Compact())
 	f.must(store.Reopen())
 	f.check()
@@ -423,7 +424,7 @@ func keyspacesAreCorrect(t *testing.T, engine lab.Engine) {
 	clear(f.live[3])
 	f.check()
 	f.put("beside what is gone", 1, 1, 4)
-	f.must(f.open.Drain())
+	f.must(f.open.Drain(time.Now().Add(time.Minute)))
 	f.check()
 	f.must(f.open.Close())
 

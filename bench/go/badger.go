@@ -160,8 +160,8 @@ func (s *badgerStore) Reopen() error { return nil }
 
 // Drain waits until no level asks for a merge: three looks in a row, since its workers start within moments. Flushes it does not tell of: the
 // lab sees them as work of the process.
-func (s *badgerStore) Drain() error {
-	for quiet := 0; quiet < 3; {
+func (s *badgerStore) Drain(deadline time.Time) error {
+	for quiet := 0; quiet < 3 && time.Now().Before(deadline); {
 		quiet++
 		for _, level := range s.db.Levels() {
 			if level.Score >= 1 {

@@ -180,7 +180,7 @@ func (s *bboltStore) Compact() error {
 	return s.open()
 }
 
-func (s *bboltStore) Drain() error { return nil }
+func (s *bboltStore) Drain(time.Time) error { return nil }
 
 // Reopen has nothing to do: the compacted file was opened.
 func (s *bboltStore) Reopen() error { return nil }
@@ -306,8 +306,8 @@ func (k *bboltKeyspaces) RemoveKeyspaces(from, to uint32) error {
 	return k.store.db.Sync()
 }
 
-func (k *bboltKeyspaces) Drain() error { return k.store.Drain() }
-func (k *bboltKeyspaces) Close() error { return k.store.Close() }
+func (k *bboltKeyspaces) Drain(deadline time.Time) error { return k.store.Drain(deadline) }
+func (k *bboltKeyspaces) Close() error                   { return k.store.Close() }
 
 type bboltKeyspaceWriter struct{ tx *bolt.Tx }
 

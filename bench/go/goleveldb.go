@@ -136,9 +136,9 @@ func (s *goleveldbStore) Reopen() error {
 }
 
 // Drain waits until the engine's count of merges stands still for half a second; it tells no more than that.
-func (s *goleveldbStore) Drain() error {
+func (s *goleveldbStore) Drain(deadline time.Time) error {
 	var before leveldb.DBStats
-	for quiet := 0; quiet < 10; quiet++ {
+	for quiet := 0; quiet < 10 && time.Now().Before(deadline); quiet++ {
 		var now leveldb.DBStats
 		if err := s.db.Stats(&now); err != nil {
 			return err

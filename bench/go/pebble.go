@@ -210,9 +210,9 @@ func (s *pebbleStore) Reopen() error {
 
 // Drain waits until nothing is compacted or flushed and no debt is left, or nothing has begun for half a second: some debt is too small for
 // Pebble to act on.
-func (s *pebbleStore) Drain() error {
+func (s *pebbleStore) Drain(deadline time.Time) error {
 	const step, still = 10 * time.Millisecond, 500 * time.Millisecond
-	for idle := time.Duration(0); idle < still; idle += step {
+	for idle := time.Duration(0); idle < still && time.Now().Before(deadline); idle += step {
 		m := s.db.Metrics()
 		if m.Compact.NumInProgress > 0 || m.Flush.NumInProgress > 0 {
 			idle = 0

@@ -47,7 +47,7 @@ func Child(engines []Engine, args []string) error {
 		traced: *traced,
 
 		idleWindow:  idleWindow(args[2]),
-		idleWaitMax: idleWaitMax,
+		idleWaitMax: idleWaitMax(),
 	}
 	if err := suite.Run(engine, args[2], *group, r); err != nil {
 		return err

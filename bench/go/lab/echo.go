@@ -53,7 +53,7 @@ type echo struct {
 func (*echo) SetDurability(Durability) error        { return nil }
 func (*echo) Compact() error                        { return nil }
 func (*echo) Reopen() error                         { return nil }
-func (*echo) Drain() error                          { return nil }
+func (*echo) Drain(time.Time) error                 { return nil }
 func (*echo) Close() error                          { return nil }
 func (*echo) Put(_, _ []byte) error                 { return nil }
 func (*echo) Remove(_ []byte) error                 { return nil }

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"io"
 	"runtime/debug"
+	"time"
 )
 
 // Durability says how far a commit must have got before it returns.
@@ -99,7 +100,8 @@ type Store interface {
 	Compact() error
 	// Reopen follows each Compact before anything else, and is not timed: see Store::reopen in engine.rs.
 	Reopen() error
-	Drain() error
+	// Drain waits for background work. What does not come to rest before the deadline is left to its work.
+	Drain(deadline time.Time) error
 	Close() error
 }
 

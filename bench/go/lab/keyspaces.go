@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"time"
 )
 
 // keyspacesRemoveBatch are the items that prefixed removes in one transaction.
@@ -32,7 +33,7 @@ type Keyspaces interface {
 	Range(keyspace uint32, from []byte, limit uint64, visit func(key, value []byte)) (uint64, error)
 	// RemoveKeyspaces removes those from one number up to another, with all that they hold.
 	RemoveKeyspaces(from, to uint32) error
-	Drain() error
+	Drain(deadline time.Time) error // as Store.Drain
 	Close() error
 }
 
@@ -126,8 +127,8 @@ func (p *prefixed) RemoveKeyspaces(from, to uint32) error {
 	return errors.Join(p.store.SetDurability(Sync), p.store.SetDurability(p.durability)) // S4 of engine.go
 }
 
-func (p *prefixed) Drain() error { return p.store.Drain() }
-func (p *prefixed) Close() error { return p.store.Close() }
+func (p *prefixed) Drain(deadline time.Time) error { return p.store.Drain(deadline) }
+func (p *prefixed) Close() error                   { return p.store.Close() }
 
 type prefixedWriter struct {
 	writer Writer

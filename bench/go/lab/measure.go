@@ -23,8 +23,21 @@ const (
 	looksPerWalk = 10 // every so many looks at the process one at the files
 	idleWindows  = 3
 	idleShare    = 0.03              // of a window that may be spent computing by a process at rest
-	idleWaitMax  = 600 * time.Second // how long to wait for an engine that never rests
+	idleWaitLong = 600 * time.Second // how long to wait for an engine that never rests
 )
+
+// stepSeconds is set by the runner in the environment: how long one step may take before the lab ends it.
+const stepSeconds = "ESKER_BENCH_STEP_SECONDS"
+
+// idleWaitMax is how long to wait for an engine to come to rest: half of a step at most, so that the wait is given up before the lab gives up
+// the engine.
+func idleWaitMax() time.Duration {
+	step, err := strconv.ParseUint(os.Getenv(stepSeconds), 10, 32)
+	if err != nil {
+		return idleWaitLong
+	}
+	return min(idleWaitLong, time.Duration(step)*time.Second/2)
+}
 
 func measure(dir string, work func() error) (float64, usage, error) {
 	runtime.GC()                                              // M3

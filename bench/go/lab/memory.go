@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Memory is an engine of a map. What the suites do on it, and how often, is held against the Rust side; with Flips it is an engine that must fail:
@@ -42,7 +43,7 @@ type memoryStore struct {
 func (s *memoryStore) SetDurability(Durability) error { return nil }
 func (s *memoryStore) Compact() error                 { return nil }
 func (s *memoryStore) Reopen() error                  { return nil }
-func (s *memoryStore) Drain() error                   { return nil }
+func (s *memoryStore) Drain(time.Time) error          { return nil }
 func (s *memoryStore) Close() error                   { return nil }
 func (s *memoryStore) Len() (uint64, error)           { return uint64(len(s.values)), nil }
 func (s *memoryStore) Remove(key []byte) error        { delete(s.values, string(key)); return nil }

@@ -159,20 +159,27 @@ func (rec *record) takeOver(out outcome, took float64) float64 {
 	return took
 }
 
+// drainer is what can be waited for: an engine that does not come to rest before the deadline is left to its work.
+type drainer interface {
+	Drain(deadline time.Time) error
+}
+
 // drain waits until the engine owes no background work, and until what it wrote has left the page cache for the device. The time that it takes
-// stands beside the row before, if there is one; what it moves and computes is that row's. An engine that does not come to rest is left to its
+// stands beside the row before, if there is one; what it moves and computes is that row's. An engine that does not come to rest in time is left to its
 // work, and the row says so; before the first row, the first.
-func (r *Recorder) drain(store interface{ Drain() error }) error {
+func (r *Recorder) drain(store drainer) error {
+	start := time.Now()
+	deadline := start.Add(r.idleWaitMax)
 	if r.traced { // a tracer keeps a process busy that would be idle without it
-		return store.Drain()
+		return store.Drain(deadline)
 	}
 	peaks := watchPeaks(r.dir)
-	before, start := countersOf(r.dir), time.Now()
-	if err := store.Drain(); err != nil {
+	before := countersOf(r.dir)
+	if err := store.Drain(deadline); err != nil {
 		return err
 	}
 	drained := time.Since(start)
-	busy, isIdle := waitUntilIdle(r.idleWindow, r.idleWaitMax)
+	busy, isIdle := waitUntilIdle(r.idleWindow, time.Until(deadline))
 	took := (drained + busy).Seconds()
 	if r.blank.Scale != "test" {
 		start = time.Now()
@@ -198,7 +205,7 @@ func (r *Recorder) drain(store interface{ Drain() error }) error {
 }
 
 // settle waits for the work that opening the database has begun: it is of no row.
-func (r *Recorder) settle(store interface{ Drain() error }) error {
+func (r *Recorder) settle(store drainer) error {
 	return errors.Join(r.flush(), r.drain(store))
 }
 

@@ -31,3 +31,37 @@ func TestARowSaysThatBackgroundWorkWentOn(t *testing.T) {
 		}
 	}
 }
+
+// restless waits until it may wait no longer.
+type restless struct{ waited *time.Duration }
+
+func (s restless) Drain(deadline time.Time) error {
+	*s.waited = time.Until(deadline)
+	if *s.waited < time.Minute {
+		time.Sleep(*s.waited)
+	}
+	return nil
+}
+
+func TestAnEngineWhoseOwnWaitHasNoEndGetsHalfOfTheStep(t *testing.T) {
+	t.Setenv(stepSeconds, "1")
+	out, waited := &bytes.Buffer{}, time.Duration(0)
+	r := &Recorder{rows: []Row{seconds("load", 1)}, dir: t.TempDir(), out: out, idleWindow: time.Millisecond, idleWaitMax: idleWaitMax()}
+	err := errors.Join(
+		r.row("load", func() (outcome, error) { return outcome{}, nil }),
+		r.drain(restless{&waited}),
+		r.finish(),
+	)
+	if note := recordsIn(out)[0].Note; err != nil || note != "background work went on after 0.5 s" {
+		t.Error(err, note)
+	}
+	if waited > time.Second/2 {
+		t.Error(waited)
+	}
+	for step, expected := range map[string]time.Duration{"": 600 * time.Second, "3600": 600 * time.Second, "150": 75 * time.Second} {
+		t.Setenv(stepSeconds, step)
+		if got := idleWaitMax(); got != expected {
+			t.Error(step, got)
+		}
+	}
+}

@@ -27,7 +27,7 @@ func rehearse(suite Suite, group int, engine Engine, dir string, out io.Writer) 
 		return err
 	}
 	blank := record{Suite: suite.Name(), Engine: engine.Name(), Scale: "test"}
-	r := &Recorder{rows: rowsOf(suite, "test", group), blank: blank, dir: dir, out: out, idleWindow: 0}
+	r := &Recorder{rows: rowsOf(suite, "test", group), blank: blank, dir: dir, out: out, idleWindow: 0, idleWaitMax: idleWaitLong}
 	if err := suite.Run(engine, "test", group, r); err != nil {
 		return err
 	}

@@ -221,7 +221,7 @@ func openWrite(engine Engine, dir string, count uint64, end string) (Store, erro
 		return nil, err
 	}
 	if end == endClose {
-		return store, store.Drain()
+		return store, store.Drain(time.Now().Add(idleWaitMax()))
 	}
 	fast := NoSync
 	if engine.Cannot(AsyncCommits) == "" {

@@ -8,12 +8,15 @@ mod keyspaces;
 use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::engine::{Durability, Engine, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer};
 
 pub use self::keyspaces::check_keyspaces;
 
 const CACHE_BYTES: u64 = 64 << 20;
+/// For background work, which the data here is too small to make much of.
+const DRAIN_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Threads that write at once.
 const THREADS: u32 = 16;
 
@@ -192,7 +195,7 @@ pub fn check_engine(engine: &dyn Engine, dir: &Path, value_bytes: u64) {
         store.write(&mut |writer| writer.put(&live[7].0, &live[7].1)).unwrap();
         check(&*store, &live);
 
-        store.drain().unwrap();
+        store.drain(Instant::now() + DRAIN_WAIT_MAX).unwrap();
         if can(Feature::Compaction) {
             store.compact().unwrap();
             store.reopen().unwrap();

@@ -12,6 +12,7 @@
 //! S4. Going back to mode `Sync` makes durable what was written without: no engine carries that debt into a later row.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use crate::keyspaces::Keyspaces;
 
@@ -225,8 +226,9 @@ pub trait Store: Send + Sync {
     }
 
     /// Waits until the engine owes no more background work (flushes, merges) than it would leave when idle.
-    /// Engines that do everything within their calls have nothing to wait for.
-    fn drain(&self) -> Result<(), Failure> {
+    /// Engines that do everything within their calls have nothing to wait for. One that does not come to rest before `deadline` is left to
+    /// its work.
+    fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
         Ok(())
     }
 

@@ -15,6 +15,7 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::time::Instant;
 
 use crate::engine::{Durability, Engine, Failure, OpenOptions, Store, Writer};
 
@@ -45,7 +46,7 @@ pub trait Keyspaces: Send + Sync {
     fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure>;
 
     /// As [`Store::drain`].
-    fn drain(&self) -> Result<(), Failure> {
+    fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -198,8 +199,8 @@ impl Keyspaces for Prefixed {
         }
     }
 
-    fn drain(&self) -> Result<(), Failure> {
-        self.store.drain()
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+        self.store.drain(deadline)
     }
 
     fn are_prefixes(&self) -> bool {

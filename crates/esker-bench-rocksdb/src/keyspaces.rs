@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rocksdb::{
     BoundColumnFamily, ColumnFamilyDescriptor, DEFAULT_COLUMN_FAMILY_NAME, TransactionDBOptions,
@@ -95,8 +96,8 @@ impl Keyspaces for RocksDbKeyspaces {
     }
 
     /// What waits for its turn the binding tells of the default family only; what runs, of all.
-    fn drain(&self) -> Result<(), Failure> {
-        self.store.drain()
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+        self.store.drain(deadline)
     }
 }
 

@@ -15,7 +15,7 @@ mod keyspaces;
 
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use esker_bench_api::engine::Work;
 use esker_bench_api::{
@@ -321,13 +321,13 @@ impl Store for RocksDbStore {
         Ok(())
     }
 
-    fn drain(&self) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
         // R2: what nosync commits left in the buffer is a debt too.
         if self.durability == Durability::NoSync {
             self.db()?.flush_wal(false).map_err(Failure::engine)?;
         }
         let mut quiet_looks = 0;
-        while quiet_looks < 3 {
+        while quiet_looks < 3 && Instant::now() < deadline {
             let mut debt = 0;
             for property in DEBTS {
                 debt += self.db()?.property_int_value(property).map_err(Failure::engine)?.unwrap_or(0);

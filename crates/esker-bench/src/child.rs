@@ -3,12 +3,21 @@
 //!   runner --arguments--> child --Message lines on stdout--> runner
 
 use std::path::Path;
+use std::time::Duration;
 
 use crate::recorder::Recorder;
 use crate::scale::Scale;
 use crate::suites::{Row, Suite};
 use esker_bench_api::results::{Better, Message, Record, Unit, Usage};
 use esker_bench_api::{Engine, Failure};
+
+/// In the environment of a child, and of what it starts: seconds that one step may take (N5 of the runner).
+pub(crate) const STEP_SECONDS: &str = "ESKER_BENCH_STEP_SECONDS";
+
+/// What [`STEP_SECONDS`] says; none where no runner has started this process.
+pub(crate) fn step() -> Option<Duration> {
+    std::env::var(STEP_SECONDS).ok()?.parse().ok().map(Duration::from_secs)
+}
 
 /// One run of one engine.
 pub(crate) struct Job<'a> {
@@ -65,7 +74,8 @@ pub(crate) fn run(job: &Job<'_>, dir: &Path, traced: bool) -> Result<(), Failure
     raise_open_files();
     let rows = job.rows();
     let mut recorder =
-        Recorder::new(rows, job.blank(), dir, Box::new(std::io::stdout()), traced, job.scale.idle_window());
+        Recorder::new(rows, job.blank(), dir, Box::new(std::io::stdout()), traced, job.scale.idle_window())
+            .within(step());
     match job.suite.run(job.engine, job.scale, job.group, &mut recorder) {
         Err(Failure::Unsupported(why)) => recorder.cannot_rest(&why)?,
         result => result?,

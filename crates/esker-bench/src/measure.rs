@@ -22,7 +22,13 @@ const IDLE_WINDOWS: u32 = 3;
 /// Part of a window that may be spent computing by a process at rest.
 const IDLE_SHARE: f64 = 0.03;
 /// How long to wait for an engine that never rests.
-pub(crate) const IDLE_WAIT_MAX: Duration = Duration::from_secs(600);
+const IDLE_WAIT_MAX: Duration = Duration::from_secs(600);
+
+/// How long to wait for an engine to come to rest where a step may take `step` (N5 of the runner): half of it at most, so that the wait
+/// is given up before the lab gives up the engine.
+pub(crate) fn idle_wait_max(step: Option<Duration>) -> Duration {
+    step.map_or(IDLE_WAIT_MAX, |step| IDLE_WAIT_MAX.min(step / 2))
+}
 
 /// Seconds of one piece of work, and what it used.
 pub(crate) struct Measured<T> {
@@ -311,6 +317,14 @@ mod tests {
         let panics = || -> u64 { panic!("an engine's assertion") };
         let outcome = std::panic::catch_unwind(|| watched(dir.path(), panics).0);
         assert!(outcome.is_err());
+    }
+
+    #[test]
+    fn the_wait_for_rest_leaves_half_of_the_step() {
+        let minutes = |count: u64| Duration::from_secs(60 * count);
+        assert_eq!(idle_wait_max(None), minutes(10));
+        assert_eq!(idle_wait_max(Some(minutes(60))), minutes(10));
+        assert_eq!(idle_wait_max(Some(minutes(5))), minutes(5) / 2);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use esker_bench_api::results::{Detail, Message, Record, Unit, Usage};
 use esker_bench_api::{Failure, Store};
 
 use crate::machine;
-use crate::measure::{IDLE_WAIT_MAX, Peaks, Usages, disk_bytes, measure, wait_until_idle, watched};
+use crate::measure::{Peaks, Usages, disk_bytes, idle_wait_max, measure, wait_until_idle, watched};
 use crate::scale::Scale;
 use crate::suites::Row;
 use crate::syncs;
@@ -85,8 +85,14 @@ impl Recorder {
             out,
             traced,
             idle_window,
-            idle_wait_max: IDLE_WAIT_MAX,
+            idle_wait_max: idle_wait_max(None),
         }
+    }
+
+    /// A step of this run may take so long before the lab ends it: background work is waited for no longer than that leaves room for.
+    pub(crate) fn within(mut self, step: Option<Duration>) -> Self {
+        self.idle_wait_max = idle_wait_max(step);
+        self
     }
 
     /// The directory for the engine's files.
@@ -179,23 +185,28 @@ impl Recorder {
 
     /// Waits until the engine owes no background work, and until what it wrote has left the page cache for the device; the time that it
     /// takes stands beside the row before, and what it uses is added to that row's usage. Before the first row it is time and work of no row.
-    /// An engine that does not come to rest is left to its work, and the row says so; before the first row, the first.
+    /// An engine that does not come to rest in time is left to its work, and the row says so; before the first row, the first.
     pub(crate) fn drain(&mut self, store: &dyn Store) -> Result<(), Failure> {
-        self.drain_by(|| store.drain())
+        self.drain_by(|deadline| store.drain(deadline))
     }
 
-    /// The same for what is no store: `drain` is its own wait.
-    pub(crate) fn drain_by(&mut self, drain: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    /// The same for what is no store: `drain` is its own wait, until the deadline at most.
+    pub(crate) fn drain_by(
+        &mut self,
+        drain: impl FnOnce(Instant) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let start = Instant::now();
+        let deadline = start + self.idle_wait_max;
         let before = Usages::now(&self.dir);
         // A tracer keeps a process busy that would be idle without it.
         if self.traced {
-            return drain();
+            return drain(deadline);
         }
         let (waited, peaks) = watched(&self.dir, || -> Result<(f64, bool), Failure> {
-            drain()?;
+            drain(deadline)?;
             let drained_s = start.elapsed().as_secs_f64();
-            let waited = wait_until_idle(self.idle_window, self.idle_wait_max);
+            let left = deadline.saturating_duration_since(Instant::now());
+            let waited = wait_until_idle(self.idle_window, left);
             let mut seconds = drained_s + waited.busy_s;
             if self.blank.scale != Scale::Test.name() {
                 let start = Instant::now();
@@ -461,6 +472,25 @@ pub(crate) mod tests {
         let notes: Vec<_> = sent.records().into_iter().map(|record| record.note).collect();
         let note = "background work went on after 0.06 s";
         assert_eq!(notes, [note.to_owned(), format!("{note}; warm; {note}")]);
+    }
+
+    #[test]
+    fn an_engine_whose_own_wait_has_no_end_gets_half_of_the_step() {
+        let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
+        let mut recorder = recorder(dir.path(), &sent).within(Some(Duration::from_millis(400)));
+        recorder.row("load", || Ok(Outcome::default())).unwrap();
+        let start = Instant::now();
+        recorder
+            .drain_by(|deadline| {
+                let wait = deadline.duration_since(start);
+                assert!(wait <= Duration::from_secs(10), "{wait:?}");
+                std::thread::sleep(wait);
+                Ok(())
+            })
+            .unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(200));
+        recorder.finish().unwrap();
+        assert_eq!(sent.records()[0].note, "background work went on after 0.2 s");
     }
 
     #[test]

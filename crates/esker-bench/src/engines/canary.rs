@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{RwLock, RwLockReadGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::redb::Redb;
 use esker_bench_api::{Durability, Engine, EngineOption, Failure, OpenOptions, Reader, Store, Writer};
@@ -118,7 +118,7 @@ impl Store for CanaryStore {
         Ok(())
     }
 
-    fn drain(&self) -> Result<(), Failure> {
+    fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
         if self.kind == Canary::Debt { wait_forever() } else { Ok(()) }
     }
 }

@@ -216,10 +216,10 @@ impl Store for CanopyStore {
         self.db.compact().map_err(Failure::engine)
     }
 
-    fn drain(&self) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
         self.db.checkpoint().map_err(Failure::engine)?;
-        let start = Instant::now();
-        while has_wal(&self.dir)? && start.elapsed() < TRIM_WAIT_MAX {
+        let deadline = deadline.min(Instant::now() + TRIM_WAIT_MAX);
+        while has_wal(&self.dir)? && Instant::now() < deadline {
             thread::sleep(TRIM_LOOK);
         }
         Ok(())
@@ -308,7 +308,7 @@ mod tests {
         let store = Canopydb.open(dir.path(), &OpenOptions::with_cache(16 << 20)).unwrap();
         store.write(&mut |writer| writer.put(b"key", &[7; 1000])).unwrap();
         assert!(has_wal(dir.path()).unwrap());
-        store.drain().unwrap();
+        store.drain(Instant::now() + TRIM_WAIT_MAX).unwrap();
         assert!(!has_wal(dir.path()).unwrap());
     }
 }

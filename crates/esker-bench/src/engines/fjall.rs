@@ -7,7 +7,7 @@ mod keyspaces;
 
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fjall::{
     KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable, SingleWriterTxDatabase,
@@ -166,19 +166,20 @@ impl Open {
         Ok(Self { db, map })
     }
 
-    fn wait_for_background_work(&self) {
-        wait_for_background_work(&self.db, std::iter::once(&self.map));
+    fn wait_for_background_work(&self, deadline: Option<Instant>) {
+        wait_for_background_work(&self.db, std::iter::once(&self.map), deadline);
     }
 }
 
 /// Its workers take up flushes and merges within moments, so three looks that find nothing, some time apart, say that
-/// there is nothing.
+/// there is nothing. Without a deadline it waits for as long as there is something.
 fn wait_for_background_work<'map>(
     db: &SingleWriterTxDatabase,
     maps: impl Iterator<Item = &'map SingleWriterTxKeyspace> + Clone,
+    deadline: Option<Instant>,
 ) {
     let mut quiet_looks = 0;
-    while quiet_looks < 3 {
+    while quiet_looks < 3 && deadline.is_none_or(|deadline| Instant::now() < deadline) {
         let busy = db.inner().outstanding_flushes() > 0
             || db.inner().active_compactions() > 0
             || maps.clone().any(|map| map.inner().sealed_memtable_count() > 0);
@@ -224,7 +225,7 @@ impl Store for FjallStore {
     fn compact(&mut self) -> Result<(), Failure> {
         let open = self.open()?;
         open.map.inner().rotate_memtable_and_wait().map_err(Failure::engine)?;
-        open.wait_for_background_work();
+        open.wait_for_background_work(None);
         open.map.inner().major_compact().map_err(Failure::engine)?;
         open.db.persist(PersistMode::SyncData).map_err(Failure::engine)
     }
@@ -236,13 +237,13 @@ impl Store for FjallStore {
         Ok(())
     }
 
-    fn drain(&self) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
         let open = self.open()?;
         // What nosync commits left in the journal's buffer is a debt too.
         if self.durability == Durability::NoSync {
             open.db.persist(PersistMode::Buffer).map_err(Failure::engine)?;
         }
-        open.wait_for_background_work();
+        open.wait_for_background_work(Some(deadline));
         Ok(())
     }
 }

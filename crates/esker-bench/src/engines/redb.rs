@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use redb::{
     Builder, Database, Durability as RedbDurability, ReadOnlyTable, ReadableDatabase, ReadableTable,
@@ -223,7 +224,7 @@ impl Store for RedbStore {
     }
 
     /// A debt is what commits without a sync left in the process.
-    fn drain(&self) -> Result<(), Failure> {
+    fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
         if self.durability == Durability::Sync { Ok(()) } else { self.sync() }
     }
 }
@@ -313,8 +314,8 @@ impl Keyspaces for RedbKeyspaces {
         txn.commit().map_err(Failure::engine)
     }
 
-    fn drain(&self) -> Result<(), Failure> {
-        self.store.drain()
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+        self.store.drain(deadline)
     }
 }
 

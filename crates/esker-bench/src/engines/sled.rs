@@ -11,6 +11,7 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
+use std::time::Instant;
 
 use sled::transaction::{ConflictableTransactionResult, Transactional, TransactionalTree};
 use sled::{Batch, Config, Db, IVec, Tree};
@@ -182,7 +183,7 @@ impl Store for SledStore {
         Err(Failure::Unsupported(NO_COMPACTION.to_owned()))
     }
 
-    fn drain(&self) -> Result<(), Failure> {
+    fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
         self.db.flush().map(|_| ()).map_err(Failure::engine)
     }
 }
@@ -302,8 +303,8 @@ impl Keyspaces for SledKeyspaces {
         self.store.sync()
     }
 
-    fn drain(&self) -> Result<(), Failure> {
-        self.store.drain()
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+        self.store.drain(deadline)
     }
 }
 

@@ -16,7 +16,7 @@
 //! N4. With `done`, what an earlier, interrupted run has finished is not run again. Of engines that are to be retried a group is not finished in which
 //!     time ended or a row was not run; of others it stays as it is.
 //! N5. The time limit is that of one step: of what comes before the first row (a load), of each row, and of what follows it (its background work,
-//!     its check, the load of the next). A row that was measured keeps its value when time ends in the step after it, with a note.
+//!     its check, the load of the next). A child is told of it, and waits for background work for half of it at most. A row that was measured keeps its value when time ends in the step after it, with a note.
 
 mod process;
 mod records;
@@ -254,21 +254,25 @@ mod tests {
         crate::engines::find("esker").unwrap()
     }
 
-    #[test]
-    fn n1_a_suite_without_disk_space_gives_rows_and_does_not_end_the_run() {
-        let dir = tempfile::tempdir().unwrap();
-        let plan = Plan {
+    pub(super) fn plan(dir: &std::path::Path) -> Plan {
+        Plan {
             suite: &Huge,
             engines: vec![esker()],
             scale: Scale::Test,
             runs: 2,
-            dir: dir.path().to_path_buf(),
+            dir: dir.to_path_buf(),
             timeout: Duration::from_secs(1),
             commit: String::new(),
             done: BTreeSet::new(),
             trace: true,
             trim: false,
-        };
+        }
+    }
+
+    #[test]
+    fn n1_a_suite_without_disk_space_gives_rows_and_does_not_end_the_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = plan(dir.path());
         let mut errors = Vec::new();
         let mut keep = |record: &Record| {
             errors.push(record.error.clone().unwrap());

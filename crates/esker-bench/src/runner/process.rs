@@ -67,7 +67,7 @@ pub(super) fn run_child(
     let stderr = File::create(&stderr_path).map_err(Failure::engine)?;
     let dir = scratch.path.join("db");
     fs::create_dir(&dir).map_err(Failure::engine)?;
-    let mut command = command(job, program, &dir, mode.trace);
+    let mut command = command(plan, job, program, &dir, mode.trace);
     if let Some(bytes) = mode.memory_bytes_max {
         command.env("GOMEMLIMIT", format!("{:.0}", bytes as f64 * COLLECTOR_SHARE));
     }
@@ -100,13 +100,14 @@ pub(super) fn run_child(
     Ok(told)
 }
 
-fn command(job: &Job<'_>, program: &Path, dir: &Path, trace: Option<&Path>) -> Command {
+fn command(plan: &Plan, job: &Job<'_>, program: &Path, dir: &Path, trace: Option<&Path>) -> Command {
     let mut command = match trace {
         None => Command::new(program),
         Some(trace) => syncs::traced(program.as_os_str(), trace),
     };
     command.args(["child", job.suite.name(), job.engine.name(), job.scale.name()]);
     command.arg(job.run.to_string()).arg(dir).args(["--commit", job.commit]);
+    command.env(child::STEP_SECONDS, plan.timeout.as_secs().to_string());
     command.args(["--group", &job.group.to_string(), "--memory-limit", job.memory_limit]);
     if trace.is_some() {
         command.arg("--traced");
@@ -190,4 +191,28 @@ fn listen(
         progress.advance(weight_left);
     }
     Ok(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Huge, esker, plan};
+    use super::*;
+    use crate::scale::Scale;
+
+    #[test]
+    fn n5_a_child_is_told_how_long_a_step_may_take() {
+        let job = Job {
+            suite: &Huge,
+            engine: esker(),
+            scale: Scale::Test,
+            run: 1,
+            group: 0,
+            commit: "",
+            memory_limit: "",
+        };
+        let plan = Plan { timeout: Duration::from_secs(150), ..plan(Path::new("data")) };
+        let command = command(&plan, &job, Path::new("lab"), Path::new("db"), None);
+        let told = command.get_envs().find(|(name, _)| *name == child::STEP_SECONDS).unwrap().1;
+        assert_eq!(told.unwrap(), "150");
+    }
 }

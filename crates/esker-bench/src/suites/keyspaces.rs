@@ -175,7 +175,7 @@ impl Suite for KeyspacesSuite {
                     return Ok(());
                 }
                 if let Some(keyspaces) = created {
-                    recorder.drain_by(|| keyspaces.drain())?;
+                    recorder.drain_by(|deadline| keyspaces.drain(deadline))?;
                 }
             }
         }
@@ -188,16 +188,16 @@ impl Suite for KeyspacesSuite {
             Some(why) => {
                 recorder.cannot(LOAD, why)?;
                 run.load(&*keyspaces)?;
-                recorder.drain_by(|| keyspaces.drain())?;
+                recorder.drain_by(|deadline| keyspaces.drain(deadline))?;
                 recorder.cannot(COMMITS, why)?;
             }
             None => {
                 if !recorder.groundwork(LOAD, || run.load(&*keyspaces))? {
                     return Ok(());
                 }
-                recorder.drain_by(|| keyspaces.drain())?;
+                recorder.drain_by(|deadline| keyspaces.drain(deadline))?;
                 recorder.row(COMMITS, || run.commits(&*keyspaces))?;
-                recorder.drain_by(|| keyspaces.drain())?;
+                recorder.drain_by(|deadline| keyspaces.drain(deadline))?;
             }
         }
         recorder.row(READS, || run.reads(&*keyspaces))?;
@@ -213,11 +213,11 @@ impl Suite for KeyspacesSuite {
         }
         let removed = removed(scale);
         recorder.row(DROP, || run.remove(&mut *keyspaces, removed.clone()))?;
-        recorder.drain_by(|| keyspaces.drain())?;
+        recorder.drain_by(|deadline| keyspaces.drain(deadline))?;
         recorder.check(|| run.check(&*keyspaces, &removed))?;
         drop(keyspaces);
         let keyspaces = run.open(&options)?;
-        recorder.drain_by(|| keyspaces.drain())?;
+        recorder.drain_by(|deadline| keyspaces.drain(deadline))?;
         recorder.size_row(SIZE)
     }
 }

@@ -19,7 +19,8 @@ use clap::ValueEnum;
 use esker_bench_api::generate::items::{Items, KEY_BYTES};
 use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
 
-use crate::child::die_with_the_runner;
+use crate::child::{die_with_the_runner, step};
+use crate::measure::idle_wait_max;
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
 use crate::suites::verify::expect;
@@ -204,7 +205,7 @@ pub(crate) fn write(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Re
     die_with_the_runner();
     let mut store = load(engine, dir, count)?;
     if end == End::Close {
-        store.drain()?;
+        store.drain(Instant::now() + idle_wait_max(step()))?;
         println!("{READY}");
         return Ok(());
     }

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::ops::Range;
+use std::time::Instant;
 
 use canopydb::{Tree, WriteTransaction};
 
@@ -82,8 +83,8 @@ impl Keyspaces for CanopyKeyspaces {
         txn.commit_with(true).map(|_| ()).map_err(Failure::engine)
     }
 
-    fn drain(&self) -> Result<(), Failure> {
-        self.store.drain()
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+        self.store.drain(deadline)
     }
 }
 

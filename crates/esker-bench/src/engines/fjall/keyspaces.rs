@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::time::Instant;
 
 use fjall::{PersistMode, SingleWriterTxDatabase, SingleWriterTxKeyspace, SingleWriterWriteTx};
 
@@ -61,12 +62,12 @@ impl Keyspaces for FjallKeyspaces {
             .map_err(Failure::engine)
     }
 
-    fn drain(&self) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
         // What nosync commits left in the journal's buffer is a debt too.
         if self.durability == Durability::NoSync {
             self.db.persist(PersistMode::Buffer).map_err(Failure::engine)?;
         }
-        wait_for_background_work(&self.db, self.maps.iter());
+        wait_for_background_work(&self.db, self.maps.iter(), Some(deadline));
         Ok(())
     }
 }
