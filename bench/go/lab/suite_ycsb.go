@@ -5,6 +5,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"esker.invalid/bench/generate"
@@ -17,7 +18,8 @@ const (
 	ycsbZipf             = 0.99
 	ycsbPeriod           = 250 * time.Millisecond
 	ycsbScanItems        = 100
-	ycsbSeedTime         = 10 * time.Second // when a mix ends at scale seed, although not all operations are done
+	ycsbSeedTime         = 10 * time.Second // what a mix takes at scale seed
+	ycsbTestOps          = 100
 )
 
 var ycsbDurabilities = []struct {
@@ -43,18 +45,30 @@ var ycsbMixes = []struct {
 	{"E", [5]uint64{0, 95, 0, 5, 0}, ycsbRanks.Zipfian},
 }
 
-func ycsbCounts(scale string, isSync bool) (records, ops uint64) {
+// ycsbCount is that of the records of the load.
+func ycsbCount(scale string, isSync bool) uint64 {
 	switch {
 	case scale == "test":
-		return 60, 100
+		return 60
 	case scale == "quick" && isSync:
-		return 500, 500
+		return 500
 	case scale == "quick":
-		return 20_000, 20_000
+		return 20_000
 	case scale == "seed" && isSync:
-		return 50_000, 50_000
+		return 50_000
 	}
-	return 1_000_000, 1_000_000
+	return 1_000_000
+}
+
+// ycsbBudget says when a mix ends; YC1 of the Rust side.
+func ycsbBudget(scale string, isSync bool) budget {
+	switch scale {
+	case "test":
+		return operations(ycsbTestOps)
+	case "seed":
+		return budget{ycsbSeedTime, math.MaxUint64}
+	}
+	return operations(ycsbCount(scale, isSync))
 }
 
 // ycsbRecords are the generator's, as a mix wants them.
@@ -89,7 +103,6 @@ func (s ycsbSuite) Run(engine Engine, scale string, group int, r *Recorder) erro
 	if why := engine.Cannot(d.feature); why != "" {
 		return cannotGroup(s, scale, group, why, r)
 	}
-	records, ops := ycsbCounts(scale, d.durability == Sync)
 	store, err := engine.Open(r.dir, OpenOptions{
 		CacheBytes: ycsbCacheBytes, WriteBufferBytes: ycsbWriteBufferBytes, ValueBytes: generate.YcsbValueBytes,
 		Durability: d.durability,
@@ -103,13 +116,10 @@ func (s ycsbSuite) Run(engine Engine, scale string, group int, r *Recorder) erro
 		err := r.row(name, func() (outcome, error) { return run.run(mix, budget, ycsbPeriod) })
 		return errors.Join(err, r.drain(store))
 	}
-	if err := row("load", insertsOnly, operations(records)); err != nil {
+	if err := row("load", insertsOnly, operations(ycsbCount(scale, d.durability == Sync))); err != nil {
 		return err
 	}
-	budget := operations(ops)
-	if scale == "seed" {
-		budget.time = ycsbSeedTime
-	}
+	budget := ycsbBudget(scale, d.durability == Sync)
 	for _, m := range ycsbMixes {
 		if err := row(m.name, mix{m.percent, m.ask, ycsbScanItems, true}, budget); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -198,6 +199,19 @@ func TestALoadFindsTheTransactionsThatAnEngineTakes(t *testing.T) {
 	store.most = 0
 	if err := newMixed(items, store, 1, t.TempDir()).load(1, 1); !errors.Is(err, ErrTooLarge) {
 		t.Fatal(err)
+	}
+}
+
+func TestAtSeedAMixOfYcsbTakesItsTimeAndElsewhereHasACount(t *testing.T) {
+	for _, isSync := range []bool{false, true} {
+		if seed := ycsbBudget("seed", isSync); seed != (budget{10 * time.Second, math.MaxUint64}) {
+			t.Error(seed)
+		}
+		for scale, ops := range map[string]uint64{"quick": ycsbCount("quick", isSync), "full": 1_000_000, "test": ycsbTestOps} {
+			if counted := ycsbBudget(scale, isSync); counted != operations(ops) {
+				t.Error(scale, counted)
+			}
+		}
 	}
 }
 

@@ -1,8 +1,10 @@
 //! Suite `ycsb`: the mix of go-sstables' page and YCSB's A to F, on records of 1,000 bytes, with an async log and with a sync one.
 //!
 //! ```text
-//! async database: load -> mix -> read-only -> A -> B -> C -> F -> D -> E        sync database: the same, fewer operations
+//! async database: load -> mix -> read-only -> A -> B -> C -> F -> D -> E        sync database: the same, fewer records
 //! ```
+//!
+//! YC1. At scale `seed` a mix takes its time, no less: what reads alone would be over in a fraction of a second by count.
 //!
 //! One thread. A key-value engine has no fields: an update replaces the record. The memtable is limited to 128 MB, as in the source.
 
@@ -25,6 +27,12 @@ const MEMORY_BYTES_MAX: u64 = 4 << 30;
 const WRITE_BUFFER_BYTES: u64 = 128_000_000;
 /// YCSB's exponent.
 const ZIPF: f64 = 0.99;
+/// Operations of a mix at scale `test`.
+const TEST_OPS: u64 = 100;
+/// YC1.
+const SEED_TIME: Duration = Duration::from_secs(10);
+/// Records that the mixes of one database write for each that is loaded, for the disk that is kept free: at scale `seed` a guess.
+const WRITES_PER_RECORD_MAX: u64 = 6;
 const PERIOD: Duration = Duration::from_millis(250);
 const DURABILITIES: [(Durability, &str); 2] = [(Durability::Async, "async"), (Durability::Sync, "sync")];
 
@@ -60,23 +68,32 @@ const MIXES: [(&str, [u32; 5], Ask, &str); 8] = [
     ("E", [0, 95, 0, 5, 0], Ask::Zipfian, "95 % scan of 1 to 100 records, 5 % insert, zipfian"),
 ];
 
-/// Records and operations.
-fn counts(scale: Scale, durability: Durability) -> (u64, u64) {
+/// Records of the load.
+fn records(scale: Scale, durability: Durability) -> u64 {
     let is_sync = durability == Durability::Sync;
     match scale {
-        Scale::Quick if is_sync => (500, 500),
-        Scale::Quick => (20_000, 20_000),
-        Scale::Seed if is_sync => (50_000, 50_000),
-        Scale::Seed | Scale::Full => (1_000_000, 1_000_000),
-        Scale::Test => (60, 100),
+        Scale::Quick if is_sync => 500,
+        Scale::Quick => 20_000,
+        Scale::Seed if is_sync => 50_000,
+        Scale::Seed | Scale::Full => 1_000_000,
+        Scale::Test => 60,
     }
 }
 
-/// When a mix ends, although not all operations are done: its value is a rate.
-fn time(scale: Scale) -> Duration {
+/// When a mix ends (YC1).
+fn budget(scale: Scale, durability: Durability) -> Budget {
     match scale {
-        Scale::Seed => Duration::from_secs(10),
-        Scale::Quick | Scale::Full | Scale::Test => Duration::MAX,
+        Scale::Seed => Budget { time: SEED_TIME, ops: u64::MAX },
+        Scale::Quick | Scale::Full => Budget::of_ops(records(scale, durability)),
+        Scale::Test => Budget::of_ops(TEST_OPS),
+    }
+}
+
+fn budget_text(budget: Budget) -> String {
+    if budget.ops == u64::MAX {
+        format!("{} s", budget.time.as_secs())
+    } else {
+        format!("{} operations", budget.ops)
     }
 }
 
@@ -116,15 +133,17 @@ impl Suite for YcsbSuite {
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {
-        let (records, ops) = counts(scale, Durability::Async);
-        (records + 4 * ops) * (KEY_BYTES + VALUE_BYTES) as u64 * 3 + (1 << 30)
+        records(scale, Durability::Async) * (1 + WRITES_PER_RECORD_MAX) * (KEY_BYTES + VALUE_BYTES) as u64 * 3
+            + (1 << 30)
     }
 
     fn rows(&self, scale: Scale) -> Vec<Row> {
         let mut rows = Vec::new();
         for (group, (durability, name)) in DURABILITIES.into_iter().enumerate() {
-            let (records, ops) = counts(scale, durability);
-            let weight = if durability == Durability::Sync { 1 + ops / 500 } else { 1 + ops / 20_000 };
+            let records = records(scale, durability);
+            let budget = budget(scale, durability);
+            let weight =
+                if durability == Durability::Sync { 1 + records / 500 } else { 1 + records / 20_000 };
             rows.push(Row {
                 commits: commits(durability),
                 weight,
@@ -135,21 +154,14 @@ impl Suite for YcsbSuite {
                     format!("{records} records, one transaction each"),
                 )
             });
-            let ends = match scale {
-                Scale::Seed => format!(", or {} s", time(scale).as_secs()),
-                Scale::Quick | Scale::Full | Scale::Test => String::new(),
-            };
+            let ends = budget_text(budget);
             for (mix, percent, _, work) in MIXES {
                 let writes = percent[2] + percent[3] + percent[4] > 0;
                 rows.push(Row {
                     commits: if writes { commits(durability) } else { Commits::None },
-                    weight: if writes { weight.min(10) } else { 1 },
+                    weight: if writes || scale == Scale::Seed { weight.min(10) } else { 1 },
                     group,
-                    ..Row::rate(
-                        Unit::OpsPerSecond,
-                        format!("{mix} ({name})"),
-                        format!("{ops} operations{ends}: {work}"),
-                    )
+                    ..Row::rate(Unit::OpsPerSecond, format!("{mix} ({name})"), format!("{ends}: {work}"))
                 });
             }
         }
@@ -174,7 +186,7 @@ impl Suite for YcsbSuite {
             durability,
             ..OpenOptions::with_cache(CACHE_BYTES)
         };
-        let (records, ops) = counts(scale, durability);
+        let records = records(scale, durability);
         let dir = recorder.dir().to_path_buf();
         let store = engine.open(&dir, &options)?;
         let mut mixed = Mixed::new(YcsbRecords::new(SEED), &*store, SEED);
@@ -184,12 +196,31 @@ impl Suite for YcsbSuite {
         recorder.drain(mixed.store)?;
         for (mix, percent, ask, _) in MIXES {
             let mix_of = Mix { percent, scan_items: 100, scan_is_uniform: true };
-            let budget = Budget { time: time(scale), ops };
             recorder.row(&format!("{mix} ({name})"), || {
-                mixed.run(mix_of, &ask.distribution(), budget, PERIOD, &dir)
+                mixed.run(mix_of, &ask.distribution(), budget(scale, durability), PERIOD, &dir)
             })?;
             recorder.drain(mixed.store)?;
         }
         recorder.check(|| mixed.full_check())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yc1_at_seed_a_mix_takes_its_time_and_elsewhere_has_a_count() {
+        for (durability, _) in DURABILITIES {
+            let seed = budget(Scale::Seed, durability);
+            assert_eq!((seed.time.as_secs(), seed.ops), (10, u64::MAX));
+            for scale in [Scale::Quick, Scale::Full, Scale::Test] {
+                let counted = budget(scale, durability);
+                assert!(counted.time == Duration::MAX && counted.ops < u64::MAX, "{counted:?}");
+            }
+        }
+        let work = |scale| YcsbSuite.rows(scale).into_iter().find(|row| row.name == "C (sync)").unwrap().work;
+        assert_eq!(work(Scale::Seed), "10 s: reads, zipfian");
+        assert_eq!(work(Scale::Quick), "500 operations: reads, zipfian");
     }
 }
