@@ -5,6 +5,9 @@ package lab
 // A row is told twice: as soon as it is measured, and again when the next begins, with what the wait for background work added and with
 // the verdict of the untimed checks that follow it.
 //
+// C2. What a check finds wrong may be the doing of any row that wrote since the last check that found all right: it voids them all. Those that
+// were told to their end are told again.
+//
 // C1. Rows are recorded in the order in which the suite lists them, each once.
 
 import (
@@ -49,8 +52,12 @@ type Recorder struct {
 	blank   record
 	dir     string
 	pending *record
-	out     io.Writer
-	traced  bool
+
+	unchecked    []*record // rows that wrote and were told to their end, since the last check that found all right (C2)
+	pendingWrote bool
+
+	out    io.Writer
+	traced bool
 
 	noteForNext string // what the next row has to say of what came before it
 
@@ -79,6 +86,7 @@ type outcome struct {
 	liveBytes        uint64
 	detail           *detail
 	note             string // what a reader has to know
+	rewrites         bool   // whether it wrote the data anew without a commit, as a compaction does (C2)
 }
 
 // on says on how many items the row began: where rows before it were cut by time, a faster engine has more of them.
@@ -102,6 +110,7 @@ func (r *Recorder) rowOfPasses(name string, passes int, work func() (outcome, er
 	}
 	var values []float64
 	var failure error
+	rewrites := false
 	for range passes {
 		var out outcome
 		r.mark("begin", name)
@@ -115,6 +124,7 @@ func (r *Recorder) rowOfPasses(name string, passes int, work func() (outcome, er
 			failure = err
 			break
 		}
+		rewrites = rewrites || out.rewrites
 		values = append(values, rec.takeOver(out, took))
 	}
 	if failure != nil {
@@ -127,6 +137,7 @@ func (r *Recorder) rowOfPasses(name string, passes int, work func() (outcome, er
 		rec.Passes = values
 	}
 	err = r.measured(rec)
+	r.pendingWrote = rewrites || rec.Commits > 0 || rec.UserWrittenBytes > 0
 	if failure != nil && !rowOnly(failure) {
 		return errors.Join(failure, err, r.flush())
 	}
@@ -232,17 +243,42 @@ func (r *Recorder) sizeRow(name string) error {
 	return r.measured(rec)
 }
 
-// check takes the outcome of an untimed check: a wrong answer fails the row before it.
+// check takes the outcome of an untimed check of all that has been written: a wrong answer fails the row before it, and all rows that wrote
+// since the last check that found all right (C2).
 func (r *Recorder) check(err error) error {
 	var w wrong
-	if errors.As(err, &w) && r.pending != nil {
-		r.pending.Value = nil
-		if r.pending.Error == "" {
-			r.pending.Error = w.Error()
+	unchecked := r.unchecked
+	r.unchecked = nil
+	if !errors.As(err, &w) {
+		r.pendingWrote = false
+		return err
+	}
+	for _, rec := range unchecked {
+		rec.void(w)
+		if err := send(r.out, map[string]*record{"row": rec}); err != nil {
+			return err
 		}
+	}
+	return r.checkRow(err)
+}
+
+// checkRow takes the outcome of an untimed check of what the row before it did: a wrong answer fails that row alone. What other rows wrote stays
+// unchecked.
+func (r *Recorder) checkRow(err error) error {
+	var w wrong
+	if errors.As(err, &w) && r.pending != nil {
+		r.pending.void(w)
 		return nil
 	}
 	return err
+}
+
+// void takes a row's value: its data is wrong.
+func (rec *record) void(w wrong) {
+	rec.Value = nil
+	if rec.Error == "" {
+		rec.Error = w.Error()
+	}
 }
 
 func (r *Recorder) finish() error {
@@ -281,7 +317,10 @@ func (r *Recorder) flush() error {
 		return nil
 	}
 	rec := r.pending
-	r.pending = nil
+	if r.pendingWrote {
+		r.unchecked = append(r.unchecked, rec)
+	}
+	r.pending, r.pendingWrote = nil, false
 	return send(r.out, map[string]*record{"row": rec})
 }
 

@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -63,5 +64,44 @@ func TestAnEngineWhoseOwnWaitHasNoEndGetsHalfOfTheStep(t *testing.T) {
 		if got := idleWaitMax(); got != expected {
 			t.Error(step, got)
 		}
+	}
+}
+
+func TestAFailedCheckVoidsWhatWasWrittenSinceTheLastOneThatPassed(t *testing.T) {
+	var rows []Row
+	for _, name := range []string{"load", "mix", "reads", "update", "compact", "reads again", "late"} {
+		rows = append(rows, seconds(name, 1))
+	}
+	out := &bytes.Buffer{}
+	r := &Recorder{rows: rows, dir: t.TempDir(), out: out}
+	row := func(name string, out outcome) error {
+		return r.row(name, func() (outcome, error) { return out, nil })
+	}
+	bad := wrong{"bad"}
+	err := errors.Join(
+		row("load", outcome{userWrittenBytes: 1}),
+		r.check(nil),
+		row("mix", outcome{commits: 7}),
+		row("reads", outcome{}),
+		r.checkRow(nil), // says nothing of what the mix wrote
+		row("update", outcome{userWrittenBytes: 1}),
+		row("compact", outcome{rewrites: true}),
+		row("reads again", outcome{}),
+		r.check(bad),
+		row("late", outcome{userWrittenBytes: 1}),
+		r.checkRow(bad),
+		r.finish(),
+	)
+	var void []string
+	for _, rec := range recordsIn(out) {
+		if rec.Error != "" {
+			void = append(void, rec.Row)
+		}
+		if (rec.Error == "") != (rec.Value != nil) {
+			t.Error(rec)
+		}
+	}
+	if expected := []string{"mix", "update", "compact", "reads again", "late"}; err != nil || !slices.Equal(void, expected) {
+		t.Error(err, void)
 	}
 }

@@ -289,7 +289,7 @@ func longReader(run *mixed, live uint64, budget budget, r *Recorder) error {
 		run.fill(i, 0, run.val)
 		expected += generate.Checksum(run.keyOf(i), run.val)
 	}
-	err = r.check(fullScan(reader, live, expected))
+	err = r.checkRow(fullScan(reader, live, expected))
 	err = errors.Join(err, r.sizeRow("size under a long reader"), reader.Close())
 	if err != nil {
 		return err

@@ -345,7 +345,7 @@ func (run *redbRun) removalsAndCompaction(r *Recorder) error {
 			return outcome{}, err
 		}
 		took := time.Since(start).Seconds()
-		return outcome{seconds: took}, run.store.Reopen()
+		return outcome{seconds: took, rewrites: true}, run.store.Reopen()
 	})
 	if err := cmp.Or(err, r.drain(run.store)); err != nil {
 		return err

@@ -31,13 +31,19 @@ func groupOf(t *testing.T, suite Suite, group int, engine Engine) []record {
 	return records
 }
 
-// recordsIn are the rows that were told to their end.
+// recordsIn are the rows that were told to their end, each as it was told last.
 func recordsIn(out *bytes.Buffer) []record {
 	var records []record
 	for line := range strings.Lines(out.String()) {
 		var message struct{ Row *record }
-		if json.Unmarshal([]byte(line), &message) == nil && message.Row != nil {
+		if json.Unmarshal([]byte(line), &message) != nil || message.Row == nil {
+			continue
+		}
+		told := slices.IndexFunc(records, func(rec record) bool { return rec.Row == message.Row.Row })
+		if told < 0 {
 			records = append(records, *message.Row)
+		} else {
+			records[told] = *message.Row
 		}
 	}
 	return records

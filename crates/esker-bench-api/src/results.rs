@@ -183,7 +183,7 @@ pub enum Message {
     /// A row was measured; its background work is waited for and its untimed check runs. A program may leave this out: then the row is lost
     /// if those do not end.
     Measured(Box<Record>),
-    /// A row ended, its check too.
+    /// A row ended, its check too. It may be told again, when a later check finds its data wrong: the last word counts.
     Row(Box<Record>),
     /// Every row of the suite has been told.
     Done,

@@ -5,6 +5,9 @@
 //! A row is told twice: as soon as it is measured, and again when the next begins, with what the wait for background work added and with
 //! the verdict of the untimed checks that follow it. A row whose check does not end in time keeps its value (N5 of the runner).
 //!
+//! C2. What a check finds wrong may be the doing of any row that wrote since the last check that found all right: it voids them all. Those
+//!     that were told to their end are told again.
+//!
 //! C1. Rows of a group are recorded in the order in which the suite lists them, each once.
 
 use std::io::Write;
@@ -40,6 +43,8 @@ pub(crate) struct Outcome {
     pub(crate) detail: Option<Box<Detail>>,
     /// What a reader has to know.
     pub(crate) note: String,
+    /// Whether it wrote the data anew without a commit, as a compaction does (C2).
+    pub(crate) rewrites: bool,
 }
 
 impl Outcome {
@@ -58,6 +63,10 @@ pub(crate) struct Recorder {
     blank: Record,
     dir: PathBuf,
     pending: Option<Record>,
+    /// Rows that wrote and were told to their end, since the last check that found all right (C2).
+    unchecked: Vec<Record>,
+    /// Whether the row that is pending wrote.
+    pending_wrote: bool,
     /// What the next row has to say of what came before it.
     note_for_next: String,
     out: Box<dyn Write>,
@@ -81,6 +90,8 @@ impl Recorder {
             blank,
             dir: dir.to_path_buf(),
             pending: None,
+            unchecked: Vec::new(),
+            pending_wrote: false,
             note_for_next: String::new(),
             out,
             traced,
@@ -120,13 +131,17 @@ impl Recorder {
         let mut record = self.begin(name)?;
         let mut values = Vec::new();
         let mut failure = None;
+        let mut rewrites = false;
         for _ in 0..passes {
             self.mark(syncs::BEGIN, name);
             let measured = measure(&self.dir, &mut work);
             self.mark(syncs::END, name);
             record.usage = combine(record.usage, measured.usage);
             match measured.result {
-                Ok(outcome) => values.push(take_over(&mut record, outcome, measured.seconds)),
+                Ok(outcome) => {
+                    rewrites |= outcome.rewrites;
+                    values.push(take_over(&mut record, outcome, measured.seconds));
+                }
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
@@ -135,7 +150,9 @@ impl Recorder {
             None => record.value = Some(median(&values)),
         }
         record.passes = if passes > 1 { values } else { Vec::new() };
+        let wrote = rewrites || record.commits > 0 || record.user_written_bytes > 0;
         self.measured(record)?;
+        self.pending_wrote = wrote;
         match failure {
             Some(failure @ Failure::Engine(_)) => {
                 self.flush()?;
@@ -247,13 +264,32 @@ impl Recorder {
         }
     }
 
-    /// Runs an untimed check; a wrong answer fails the row before it.
+    /// Runs an untimed check of all that has been written; a wrong answer fails the row before it, and all rows that wrote since the last
+    /// check that found all right (C2).
     pub(crate) fn check<T>(&mut self, check: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
-        match (check(), &mut self.pending) {
+        let found = check();
+        let unchecked = mem::take(&mut self.unchecked);
+        if let Err(wrong @ Failure::Wrong(_)) = &found {
+            for mut record in unchecked {
+                void(&mut record, wrong);
+                self.send(&Message::Row(Box::new(record)))?;
+            }
+        } else {
+            self.pending_wrote = false;
+        }
+        self.judge(found)
+    }
+
+    /// Runs an untimed check of what the row before it did; a wrong answer fails that row alone. What other rows wrote stays unchecked.
+    pub(crate) fn check_row<T>(&mut self, check: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
+        self.judge(check())
+    }
+
+    fn judge<T>(&mut self, found: Result<T, Failure>) -> Result<(), Failure> {
+        match (found, &mut self.pending) {
             (Ok(_), _) => Ok(()),
             (Err(wrong @ Failure::Wrong(_)), Some(record)) => {
-                record.value = None;
-                record.error.get_or_insert_with(|| wrong.to_string());
+                void(record, &wrong);
                 Ok(())
             }
             (Err(failure), _) => Err(failure),
@@ -293,7 +329,11 @@ impl Recorder {
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
-        self.pending.take().map_or(Ok(()), |record| self.send(&Message::Row(Box::new(record))))
+        let Some(record) = self.pending.take() else { return Ok(()) };
+        if mem::take(&mut self.pending_wrote) {
+            self.unchecked.push(record.clone());
+        }
+        self.send(&Message::Row(Box::new(record)))
     }
 
     fn send(&mut self, message: &Message) -> Result<(), Failure> {
@@ -326,6 +366,12 @@ fn take_over(record: &mut Record, outcome: Outcome, measured_seconds: f64) -> f6
         Unit::OpsPerSecond => record.ops as f64 / seconds,
         Unit::BytesPerSecond => record.user_written_bytes as f64 / seconds,
     })
+}
+
+/// Takes a row's value: its data is wrong.
+fn void(record: &mut Record, wrong: &Failure) {
+    record.value = None;
+    record.error.get_or_insert_with(|| wrong.to_string());
 }
 
 /// Adds to what a reader of the row has to know.
@@ -384,15 +430,18 @@ pub(crate) mod tests {
     }
 
     impl Sent {
-        /// All rows that were told to their end.
+        /// All rows that were told to their end, each as it was told last.
         pub(crate) fn records(&self) -> Vec<Record> {
             let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-            let messages = text.lines().map(|line| serde_json::from_str(line).unwrap());
-            let row = |message| match message {
-                Message::Row(record) => Some(*record),
-                _ => None,
-            };
-            messages.filter_map(row).collect()
+            let mut records: Vec<Record> = Vec::new();
+            for line in text.lines() {
+                let Message::Row(record) = serde_json::from_str(line).unwrap() else { continue };
+                match records.iter_mut().find(|told| told.row == record.row) {
+                    Some(told) => *told = *record,
+                    None => records.push(*record),
+                }
+            }
+            records
         }
 
         /// Row and error of each record.
@@ -434,6 +483,34 @@ pub(crate) mod tests {
         recorder.finish().unwrap();
         assert_eq!(sent.kinds(), ["begin", "measured", "row", "done"]);
         assert_eq!(sent.rows(), [("load".to_owned(), Some("wrong answer: bad".to_owned()))]);
+    }
+
+    #[test]
+    fn c2_a_failed_check_voids_what_was_written_since_the_last_one_that_passed() {
+        let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
+        let names = ["load", "mix", "reads", "update", "compact", "reads again", "late"];
+        let rows = names.map(|name| Row::time(name.to_owned(), String::new())).to_vec();
+        let (blank, out) = (record("e", "", 1, None), Box::new(sent.clone()));
+        let blank = Record { error: None, commits: 0, ..blank };
+        let mut recorder = Recorder::new(rows, blank, dir.path(), out, false, Duration::ZERO);
+        let wrote = || Ok(Outcome { user_written_bytes: 1, ..Outcome::default() });
+        let bad = || Err::<(), _>(Failure::Wrong("bad".to_owned()));
+        recorder.row("load", wrote).unwrap();
+        recorder.check(|| Ok(())).unwrap();
+        recorder.row("mix", || Ok(Outcome { commits: Some(7), ..Outcome::default() })).unwrap();
+        recorder.row("reads", || Ok(Outcome::default())).unwrap();
+        // It says nothing of what the mix wrote.
+        recorder.check_row(|| Ok(())).unwrap();
+        recorder.row("update", wrote).unwrap();
+        recorder.row("compact", || Ok(Outcome { rewrites: true, ..Outcome::default() })).unwrap();
+        recorder.row("reads again", || Ok(Outcome::default())).unwrap();
+        recorder.check(bad).unwrap();
+        recorder.row("late", wrote).unwrap();
+        recorder.check_row(bad).unwrap();
+        recorder.finish().unwrap();
+        let void: Vec<_> = sent.rows().into_iter().filter(|row| row.1.is_some()).map(|row| row.0).collect();
+        assert_eq!(void, ["mix", "update", "compact", "reads again", "late"]);
+        assert!(sent.records().iter().all(|record| record.value.is_none() == record.error.is_some()));
     }
 
     #[test]

@@ -55,6 +55,22 @@ pub(super) struct Told {
     pub(super) was_stopped: bool,
 }
 
+impl Told {
+    /// Keeps a record, in the place of what was told of its row before; says whether the row is new.
+    fn take(&mut self, record: Record) -> bool {
+        if let Some(told) = self.records.iter_mut().find(|told| told.row == record.row) {
+            *told = record;
+            return false;
+        }
+        if self.open_row.as_ref() == Some(&record.row) {
+            self.open_row = None;
+        }
+        self.unchecked = self.unchecked.take().filter(|unchecked| unchecked.row != record.row);
+        self.records.push(record);
+        true
+    }
+}
+
 pub(super) fn run_child(
     plan: &Plan,
     job: &Job<'_>,
@@ -158,15 +174,12 @@ fn listen(
             }
             Ok(Message::Row(record)) => {
                 let weight = weights.get(record.row.as_str()).copied().unwrap_or(0).min(weight_left);
-                if let Some(progress) = &mut progress {
-                    progress.advance(weight);
+                if told.take(*record) {
+                    if let Some(progress) = &mut progress {
+                        progress.advance(weight);
+                    }
+                    weight_left -= weight;
                 }
-                weight_left -= weight;
-                if told.open_row.as_deref() == Some(&record.row) {
-                    told.open_row = None;
-                }
-                told.unchecked = None;
-                told.records.push(*record);
             }
             Ok(Message::Done) => break,
             Err(RecvTimeoutError::Timeout) if left > WATCH_PERIOD => {
@@ -197,7 +210,19 @@ fn listen(
 mod tests {
     use super::super::tests::{Huge, esker, plan};
     use super::*;
+    use crate::report::summary::tests::record;
     use crate::scale::Scale;
+
+    #[test]
+    fn the_last_word_on_a_row_counts() {
+        let measured = record("redb", "scans", 1, Some(3.0));
+        let mut told = Told { unchecked: Some(measured), ..Told::default() };
+        let told_of = [("load", Some(1.0)), ("reads", Some(2.0)), ("load", None)];
+        assert_eq!(told_of.map(|(row, value)| told.take(record("redb", row, 1, value))), [true, true, false]);
+        assert!(told.unchecked.is_some(), "the row that is being checked is another");
+        let values: Vec<_> = told.records.iter().map(|record| (record.row.as_str(), record.value)).collect();
+        assert_eq!(values, [("load", None), ("reads", Some(2.0))]);
+    }
 
     #[test]
     fn n5_a_child_is_told_how_long_a_step_may_take() {

@@ -294,7 +294,7 @@ fn long_reader(
     let mut reader = store.reader()?;
     recorder.row(overwrites, || mixed.run(UPDATES, &Distribution::Uniform, budget, period, &dir))?;
     recorder.drain(store)?;
-    recorder.check(|| {
+    recorder.check_row(|| {
         let (mut expected, mut value) = (0_u64, vec![0; VALUE_BYTES]);
         for i in 0..live {
             items.value(i, 0, &mut value);

@@ -397,7 +397,7 @@ impl Run {
             self.store.compact()?;
             let seconds = Some(start.elapsed().as_secs_f64());
             self.store.reopen()?;
-            Ok(Outcome { seconds, ..Outcome::default() })
+            Ok(Outcome { seconds, rewrites: true, ..Outcome::default() })
         })?;
         recorder.drain(&*self.store)?;
         recorder.size_row("size after bench")?;
