@@ -5,7 +5,11 @@ package lab
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -177,5 +181,60 @@ func TestSizesWithoutAsyncCommitsHasTheReads(t *testing.T) {
 		if expected := []string{"", "not supported: has no such mode", "not supported: has no such mode"}[i]; rec.Error != expected {
 			t.Error(rec.Row, rec.Error)
 		}
+	}
+}
+
+func TestTheColdRowOfOpenOpensAnewAndRowsSayWhatWasNotSo(t *testing.T) {
+	for _, canBeDropped := range []bool{true, false} {
+		pageCache(t, canBeDropped)
+		engine := newFickle()
+		records := engine.records(t, openSuite{}, 0)
+		expected, why := []string{"", openClean, openCleanCold}, ""
+		if !canBeDropped {
+			expected, why = expected[:2], "not supported: "+notCold
+		}
+		if !slices.Equal(*engine.opened, expected) {
+			t.Error(*engine.opened)
+		}
+		if records[0].Error != "" || records[1].Error != why {
+			t.Errorf("%+v", records)
+		}
+	}
+}
+
+func TestTheWriterOfOpenWaitsForRestAndSaysWhenThereWasNone(t *testing.T) {
+	for _, window := range []time.Duration{10 * time.Millisecond, time.Second} {
+		t.Setenv(stepSeconds, "1")
+		start := time.Now()
+		left, err := openLoadAndClose(newFickle(), t.TempDir(), 50, window)
+		expected := openReady
+		if window == time.Second { // three windows do not fit
+			expected = openReadyRestless
+		}
+		if err != nil || left != expected || time.Since(start) < 3*min(window, 100*time.Millisecond) {
+			t.Error(window, left, err)
+		}
+	}
+}
+
+func TestFilesAreReadToTheirEndWithoutTheirHoles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sparse")
+	if err := os.WriteFile(path, make([]byte, 3<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := errors.Join(file.Truncate(1<<40), file.Sync()); err != nil {
+		t.Fatal(err)
+	}
+	read, err := readData(file, make([]byte, 1<<20))
+	if err != nil || read < 3<<20 || runtime.GOOS == "linux" && read >= 4<<20 {
+		t.Error(read, err)
+	}
+	if err := readFiles(filepath.Dir(path)); err != nil {
+		t.Error(err)
 	}
 }

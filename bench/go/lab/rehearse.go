@@ -22,9 +22,12 @@ func Rehearse(engine Engine, dir string, out io.Writer) error {
 
 func rehearse(suite Suite, group int, engine Engine, dir string, out io.Writer) error {
 	// The process that writes for suite open has no part in this: its work is done here.
-	writeElsewhere = func(engine Engine, dir string, count uint64, end string) error {
-		_, err := openWrite(engine, dir, count, end)
-		return err
+	writeElsewhere = func(engine Engine, dir string, count uint64, end string) (string, error) {
+		if end == endClose {
+			return openLoadAndClose(engine, dir, count, 0)
+		}
+		_, err := openLoadAndMore(engine, dir, count)
+		return openReady, err
 	}
 	blank := record{Suite: suite.Name(), Engine: engine.Name(), Scale: "test"}
 	r := &Recorder{rows: rowsOf(suite, "test", group), blank: blank, dir: dir, out: out, idleWindow: 0, idleWaitMax: idleWaitLong}

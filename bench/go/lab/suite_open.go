@@ -2,8 +2,9 @@ package lab
 
 // Suite open; crates/esker-bench/src/suites/open.rs says what it measures.
 //
-//	another process: load, drain, close                  -> open, first get   row: open clean
-//	another process: load, write more, wait to be killed -> open, first get   row: open after kill
+//	another process: load, rest, close                   -> read all files -> open, first get   row: open clean
+//	                                          rest, close -> drop the page cache -> open, first get   row: open clean, cold
+//	another process: load, write more, wait to be killed -> settle the disk, read all files -> open, first get   row: open after kill
 //
 // After each row an untimed walk reads everything: what was closed or synced is there, byte for byte, and nothing that was not written.
 
@@ -13,8 +14,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -26,9 +31,17 @@ const (
 	openSeed       = 23
 	openCacheBytes = 512 << 20
 	openBatch      = 1000
-	openReady      = "ready"
-	endClose       = "close"
-	endKill        = "kill"
+	openClean      = "open clean"
+	openCleanCold  = "open clean, cold"
+	openKilled     = "open after kill"
+
+	// What the other process says when it has written everything: and that it closed an engine which did not come to rest.
+	openReady         = "ready"
+	openReadyRestless = "ready, without rest"
+	openRestlessNote  = "background work went on when the writer closed"
+
+	endClose = "close"
+	endKill  = "kill"
 )
 
 func openItems(scale string) uint64 {
@@ -48,29 +61,101 @@ type openSuite struct{}
 func (openSuite) Name() string { return "open" }
 
 func (openSuite) Rows(string) []Row {
-	killed := seconds("open after kill", 1)
+	killed := seconds(openKilled, 1)
 	killed.Group = 1
-	return []Row{seconds("open clean", 1), killed}
+	return []Row{seconds(openClean, 1), seconds(openCleanCold, 1), killed}
 }
 
 func (openSuite) Run(engine Engine, scale string, group int, r *Recorder) error {
 	count := openItems(scale)
-	name, end, written := "open clean", endClose, count
+	end := endClose
 	if group == 1 {
-		name, end, written = "open after kill", endKill, count+count/10
+		end = endKill
 	}
-	if err := writeElsewhere(engine, r.dir, count, end); err != nil {
+	left, err := writeElsewhere(engine, r.dir, count, end)
+	if err != nil {
 		return err
 	}
+	note := ""
+	if left == openReadyRestless {
+		note = openRestlessNote
+	}
+	settleDisk()
+	if err := readFiles(r.dir); err != nil {
+		return err
+	}
+	if end == endKill {
+		return openRow(openKilled, engine, count, count+count/10, r, func() (string, error) { return note, nil })
+	}
+	if err := openRow(openClean, engine, count, count, r, func() (string, error) { return note, nil }); err != nil {
+		return err
+	}
+	isCold := dropPageCache()
+	return openRow(openCleanCold, engine, count, count, r, func() (string, error) {
+		if !isCold {
+			return "", Unsupported{notCold}
+		}
+		return note, nil
+	})
+}
+
+// openRow opens, gets and checks; then the store comes to rest and is closed. What begins says is the row's note, or why it has no value.
+func openRow(name string, engine Engine, count, written uint64, r *Recorder, begins func() (string, error)) error {
 	var store Store
 	err := r.row(name, func() (out outcome, err error) {
+		note, err := begins()
+		if err != nil {
+			return out, err
+		}
 		store, out, err = openAndGet(engine, r.dir, count)
+		out.note = note
 		return out, err
 	})
 	if err != nil || store == nil {
 		return err
 	}
-	return errors.Join(r.check(openCheck(store, count, written)), store.Close())
+	err = r.check(openCheck(store, count, written))
+	if err == nil {
+		err = r.settle(store)
+	}
+	return errors.Join(err, store.Close())
+}
+
+// readFiles reads all files under dir, so that what the page cache has room for is in it; holes are passed over.
+func readFiles(dir string) error {
+	block := make([]byte, 1<<20)
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		_, err = readData(file, block)
+		return errors.Join(err, file.Close())
+	})
+}
+
+// readData reads a file to its end; some engines leave sparse files of gigabytes.
+func readData(file *os.File, block []byte) (bytes int64, err error) {
+	for at := int64(0); ; {
+		from, to, err := nextData(file, at)
+		if err != nil || from == to {
+			return bytes, err
+		}
+		for at = from; at < to; {
+			read, err := file.ReadAt(block[:min(int64(len(block)), to-at)], at)
+			at += int64(read)
+			bytes += int64(read)
+			if err != nil {
+				if err == io.EOF {
+					err = nil
+				}
+				return bytes, err
+			}
+		}
+	}
 }
 
 // openCheck reads everything: the first kept items are all there, and nothing is that is not one of the first written, byte for byte.
@@ -148,23 +233,26 @@ func openAndGet(engine Engine, dir string, count uint64) (Store, outcome, error)
 	return store, outcome{seconds: took}, err
 }
 
-// writeElsewhere runs write in another process, to its end or until it says that it has written everything. Tests replace it.
-var writeElsewhere = func(engine Engine, dir string, count uint64, end string) error {
+// writeElsewhere runs write in another process, to its end or until it says that it has written everything; it gives what that said. Tests
+// replace it.
+var writeElsewhere = func(engine Engine, dir string, count uint64, end string) (string, error) {
 	program, err := os.Executable()
 	if err != nil {
-		return err
+		return "", err
 	}
 	writer := exec.Command(program, "open-writer", engine.Name(), strconv.FormatUint(count, 10), end, dir)
 	stdout, err := writer.StdoutPipe()
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := writer.Start(); err != nil {
-		return err
+		return "", err
 	}
-	isReady := false
-	for lines := bufio.NewScanner(stdout); !isReady && lines.Scan(); {
-		isReady = lines.Text() == openReady
+	left := ""
+	for lines := bufio.NewScanner(stdout); left == "" && lines.Scan(); {
+		if text := lines.Text(); text == openReady || text == openReadyRestless {
+			left = text
+		}
 	}
 	if end == endKill {
 		err = writer.Process.Kill()
@@ -172,13 +260,13 @@ var writeElsewhere = func(engine Engine, dir string, count uint64, end string) e
 	ended := writer.Wait()
 	switch {
 	case err != nil:
-		return err
-	case !isReady:
-		return fmt.Errorf("the writing process ended by itself (%v)", ended)
+		return "", err
+	case left == "":
+		return "", fmt.Errorf("the writing process ended by itself (%v)", ended)
 	case end == endClose && ended != nil:
-		return fmt.Errorf("the writing process did not close the database (%v)", ended)
+		return "", fmt.Errorf("the writing process did not close the database (%v)", ended)
 	}
-	return nil
+	return left, nil
 }
 
 // OpenWriter is the other process: ENGINE COUNT END DIR.
@@ -195,33 +283,53 @@ func OpenWriter(engines []Engine, args []string) error {
 		return err
 	}
 	dieWithTheRunner()
-	store, err := openWrite(engine, args[3], count, args[2])
+	if args[2] == endClose {
+		left, err := openLoadAndClose(engine, args[3], count, idleWindow("seed"))
+		if err == nil {
+			fmt.Println(left)
+		}
+		return err
+	}
+	// Nothing but the kill may close it.
+	store, err := openLoadAndMore(engine, args[3], count)
 	if err != nil {
 		return err
 	}
-	if args[2] == endClose {
-		if err := store.Close(); err != nil {
-			return err
-		}
-	}
 	fmt.Println(openReady)
-	for args[2] == endKill {
+	for {
 		time.Sleep(time.Hour)
+		runtime.KeepAlive(store)
 	}
-	return nil
 }
 
-// openWrite loads count items; then drains, or writes a tenth more without a sync.
-func openWrite(engine Engine, dir string, count uint64, end string) (Store, error) {
+// openLoadAndClose closes when the engine owes no background work (OP1 of the Rust side), and says whether that was so.
+func openLoadAndClose(engine Engine, dir string, count uint64, window time.Duration) (string, error) {
+	store, err := engine.Open(dir, openOptions())
+	if err != nil {
+		return "", err
+	}
+	if err := openPut(store, 0, count); err != nil {
+		return "", err
+	}
+	deadline := time.Now().Add(idleWaitMax())
+	if err := store.Drain(deadline); err != nil {
+		return "", err
+	}
+	left := openReady
+	if _, isIdle := waitUntilIdle(window, time.Until(deadline)); !isIdle {
+		left = openReadyRestless
+	}
+	return left, store.Close()
+}
+
+// openLoadAndMore loads count items, and writes a tenth more without a sync.
+func openLoadAndMore(engine Engine, dir string, count uint64) (Store, error) {
 	store, err := engine.Open(dir, openOptions())
 	if err != nil {
 		return nil, err
 	}
 	if err := openPut(store, 0, count); err != nil {
 		return nil, err
-	}
-	if end == endClose {
-		return store, store.Drain(time.Now().Add(idleWaitMax()))
 	}
 	fast := NoSync
 	if engine.Cannot(AsyncCommits) == "" {

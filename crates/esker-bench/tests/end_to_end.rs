@@ -381,11 +381,19 @@ fn canary_an_item_lost_by_opening_fails_the_rows_that_open() {
     let output = bench(&[&arguments[..], &engines[..]].concat(), out.path());
     assert!(output.status.success(), "{output:?}");
     let records = records(out.path());
-    for row in ["open clean", "open after kill"] {
+    for (row, missing) in [("open clean", 1), ("open clean, cold", 2), ("open after kill", 1)] {
+        let sound = find(&records, "redb", row, 1);
         let lost = find(&records, "canary-drop", row, 1);
         assert!(lost["value"].is_null());
-        assert_eq!(lost["error"], "wrong answer: items that are missing: 1, not 0", "{lost}");
-        assert!(find(&records, "redb", row, 1)["error"].is_null());
+        // Not every process may drop the page cache.
+        if sound["error"].is_null() || !row.ends_with("cold") {
+            assert!(sound["error"].is_null(), "{sound}");
+            assert_eq!(
+                lost["error"],
+                format!("wrong answer: items that are missing: {missing}, not 0"),
+                "{lost}"
+            );
+        }
     }
 }
 

@@ -1,16 +1,22 @@
 //! Suite `open`: how long opening takes, after a clean close and after the process was killed while it wrote.
 //!
 //! ```text
-//! another process: load, drain, close                 -> open, first get   row: open clean
-//! another process: load, write more, wait to be killed -> open, first get   row: open after kill
+//! another process: load, rest, close                   -> read all files -> open, first get   row: open clean
+//!                                           rest, close -> drop the page cache -> open, first get   row: open clean, cold
+//! another process: load, write more, wait to be killed -> settle the disk, read all files -> open, first get   row: open after kill
 //! ```
+//!
+//! OP1. A clean close comes when the engine owes no background work: nothing of it is cut off, to be made good by the timed opening.
+//! OP2. No opening competes with what the writer left in the page cache: it is on the device before. After a kill, too, since it is the
+//!      process that dies there and not the machine: what it wrote is in its files either way.
 //!
 //! After each row an untimed walk reads everything: what was closed or synced is there, byte for byte, and nothing that was not written.
 //!
-//! The process that opens has never used the engine: nothing of its code or of the data is in the processor's caches, the
-//! files are in the page cache.
+//! The process that opens for the first row has never used the engine: nothing of its code or of the data is in the processor's caches. The
+//! files are in the page cache, as far as the memory of the suite has room; before the cold row nothing is.
 
-use std::io::{BufRead as _, BufReader};
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -20,9 +26,11 @@ use esker_bench_api::generate::items::{Items, KEY_BYTES};
 use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
 
 use crate::child::{die_with_the_runner, step};
-use crate::measure::idle_wait_max;
+use crate::machine;
+use crate::measure::{idle_wait_max, wait_until_idle};
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
+use crate::suites::page_cache::NOT_COLD;
 use crate::suites::verify::expect;
 use crate::suites::{Row, Suite};
 
@@ -30,7 +38,13 @@ const SEED: u64 = 23;
 const CACHE_BYTES: u64 = 512 << 20;
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 const BATCH: u64 = 1000;
+const CLEAN: &str = "open clean";
+const CLEAN_COLD: &str = "open clean, cold";
+const KILLED: &str = "open after kill";
+/// What the other process says when it has written everything: and that it closed an engine which did not come to rest.
 const READY: &str = "ready";
+const READY_RESTLESS: &str = "ready, without rest";
+const RESTLESS_NOTE: &str = "background work went on when the writer closed";
 
 pub(crate) struct OpenSuite;
 
@@ -64,13 +78,18 @@ impl Suite for OpenSuite {
     fn rows(&self, scale: Scale) -> Vec<Row> {
         let items = items(scale);
         vec![
-            Row::time("open clean", format!("{items} items, drained and closed; open and first get")),
+            Row::time(
+                CLEAN,
+                format!("{items} items, at rest and closed; all files read once before; open and first get"),
+            ),
+            Row::time(CLEAN_COLD, "the same, closed once more; page cache dropped; open and first get"),
             Row {
                 group: 1,
                 ..Row::time(
-                    "open after kill",
+                    KILLED,
                     format!(
-                        "{items} items synced, {} more not, process killed; open and first get",
+                        "{items} items synced, {} more not, process killed; what it left in the page cache written, all files read once \
+                         before; open and first get",
                         items / 10
                     ),
                 )
@@ -85,26 +104,127 @@ impl Suite for OpenSuite {
         group: usize,
         recorder: &mut Recorder,
     ) -> Result<(), Failure> {
-        let (dir, count) = (recorder.dir().to_path_buf(), items(scale));
-        let (row, end, written) = match group {
-            0 => ("open clean", End::Close, count),
-            _ => ("open after kill", End::Kill, count + count / 10),
-        };
+        let end = if group == 0 { End::Close } else { End::Kill };
         let outlives_the_process = [Feature::SyncCommits, Feature::AsyncCommits];
         if let (End::Kill, [Some(why), Some(_)]) =
             (end, outlives_the_process.map(|feature| engine.cannot(feature)))
         {
-            return recorder.cannot(row, why);
+            return recorder.cannot(KILLED, why);
         }
-        write_elsewhere(engine, &dir, count, end)?;
-        let mut opened = None;
-        recorder.row(row, || {
-            let (outcome, store) = open(engine, &dir, count)?;
-            opened = Some(store);
-            Ok(outcome)
-        })?;
-        opened.map_or(Ok(()), |store| recorder.check(|| check(&*store, count, written)))
+        let (dir, count) = (recorder.dir().to_path_buf(), items(scale));
+        let left = write_elsewhere(engine, &dir, count, end)?;
+        run_on(left, &machine::drop_page_cache, engine, count, end, recorder)
     }
+}
+
+/// The rows of a database that another process has left.
+fn run_on(
+    left: Left,
+    drop_page_cache: &dyn Fn() -> bool,
+    engine: &dyn Engine,
+    count: u64,
+    end: End,
+    recorder: &mut Recorder,
+) -> Result<(), Failure> {
+    let dir = recorder.dir().to_path_buf();
+    let (row, written) = match end {
+        End::Close => (CLEAN, count),
+        End::Kill => (KILLED, count + count / 10),
+    };
+    let note = if left == Left::Restless { RESTLESS_NOTE } else { "" };
+    machine::settle_disk();
+    read_files(&dir).map_err(Failure::engine)?;
+    open_row(recorder, row, engine, count, written, || Ok(note))?;
+    if end == End::Kill {
+        return Ok(());
+    }
+    let is_cold = drop_page_cache();
+    open_row(recorder, CLEAN_COLD, engine, count, written, || {
+        if is_cold { Ok(note) } else { Err(Failure::Unsupported(NOT_COLD.to_owned())) }
+    })
+}
+
+/// A row: opens, gets and checks; then the store comes to rest and is closed. What `begins` says is the row's note, or why it has no value.
+fn open_row(
+    recorder: &mut Recorder,
+    row: &str,
+    engine: &dyn Engine,
+    count: u64,
+    written: u64,
+    begins: impl Fn() -> Result<&'static str, Failure>,
+) -> Result<(), Failure> {
+    let dir = recorder.dir().to_path_buf();
+    let mut opened = None;
+    recorder.row(row, || {
+        let note = begins()?.to_owned();
+        let (outcome, store) = open(engine, &dir, count)?;
+        opened = Some(store);
+        Ok(Outcome { note, ..outcome })
+    })?;
+    let Some(store) = opened else { return Ok(()) };
+    recorder.check(|| check(&*store, count, written))?;
+    recorder.settle(&*store)
+}
+
+/// Reads all files under `dir`, so that what the page cache has room for is in it; holes are passed over.
+fn read_files(dir: &Path) -> io::Result<()> {
+    let mut block = vec![0; 1 << 20];
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            read_files(&entry.path())?;
+        } else {
+            read_data(&mut File::open(entry.path())?, &mut block)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads a file to its end; some engines leave sparse files of gigabytes.
+fn read_data(file: &mut File, block: &mut [u8]) -> io::Result<u64> {
+    let mut bytes = 0;
+    let mut at = 0;
+    while let Some((from, to)) = next_data(file, at)? {
+        at = from;
+        file.seek(SeekFrom::Start(from))?;
+        while at < to {
+            let most = block.len().min(usize::try_from(to - at).unwrap_or(usize::MAX));
+            let read = file.read(&mut block[..most])?;
+            if read == 0 {
+                return Ok(bytes);
+            }
+            at += read as u64;
+            bytes += read as u64;
+        }
+    }
+    Ok(bytes)
+}
+
+/// The next stretch of a file that is no hole, from `at` on.
+#[cfg(target_os = "linux")]
+fn next_data(file: &File, at: u64) -> io::Result<Option<(u64, u64)>> {
+    use rustix::fs::{SeekFrom, seek};
+    use rustix::io::Errno;
+    match seek(file, SeekFrom::Data(at)) {
+        Ok(from) => Ok(Some((from, seek(file, SeekFrom::Hole(from))?))),
+        Err(Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn next_data(file: &File, at: u64) -> io::Result<Option<(u64, u64)>> {
+    let end = file.metadata()?.len();
+    Ok((at < end).then_some((at, end)))
+}
+
+/// In what state the other process has left its database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// Killed, or closed when the engine owed no more background work.
+    AsAsked,
+    /// Closed while background work went on, after a long wait.
+    Restless,
 }
 
 /// How the other process ends.
@@ -176,7 +296,7 @@ fn check(store: &dyn Store, kept: u64, written: u64) -> Result<(), Failure> {
 }
 
 /// Runs [`write()`] in another process, to its end or until it says that it has written everything.
-fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<(), Failure> {
+fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<Left, Failure> {
     let program = std::env::current_exe().map_err(Failure::engine)?;
     let end_name = end.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     let mut writer = Command::new(program)
@@ -186,29 +306,33 @@ fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Res
         .spawn()
         .map_err(Failure::engine)?;
     let stdout = writer.stdout.take().ok_or_else(|| Failure::engine("a process without stdout"))?;
-    let is_ready = BufReader::new(stdout).lines().map_while(Result::ok).any(|line| line == READY);
+    let left = BufReader::new(stdout).lines().map_while(Result::ok).find_map(|line| match line.as_str() {
+        READY => Some(Left::AsAsked),
+        READY_RESTLESS => Some(Left::Restless),
+        _ => None,
+    });
     if end == End::Kill {
         writer.kill().map_err(Failure::engine)?;
     }
     let status = writer.wait().map_err(Failure::engine)?;
-    match end {
-        _ if !is_ready => Err(Failure::Engine(format!("the writing process ended by itself ({status})"))),
-        End::Close if !status.success() => {
+    match left {
+        None => Err(Failure::Engine(format!("the writing process ended by itself ({status})"))),
+        Some(_) if end == End::Close && !status.success() => {
             Err(Failure::Engine(format!("the writing process did not close the database ({status})")))
         }
-        _ => Ok(()),
+        Some(left) => Ok(left),
     }
 }
 
-/// The other process: loads `count` items; then drains and closes, or writes a tenth more without a sync and waits.
+/// The other process: loads `count` items; then rests and closes, or writes a tenth more without a sync and waits.
 pub(crate) fn write(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<(), Failure> {
     die_with_the_runner();
-    let mut store = load(engine, dir, count)?;
     if end == End::Close {
-        store.drain(Instant::now() + idle_wait_max(step()))?;
-        println!("{READY}");
+        let left = load_and_close(engine, dir, count)?;
+        println!("{}", if left == Left::Restless { READY_RESTLESS } else { READY });
         return Ok(());
     }
+    let mut store = load(engine, dir, count)?;
     let fast = [Durability::Async, Durability::NoSync].into_iter();
     if let Some(fast) = fast.into_iter().find(|mode| engine.cannot(mode.feature()).is_none()) {
         store.set_durability(fast)?;
@@ -217,5 +341,70 @@ pub(crate) fn write(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Re
     println!("{READY}");
     loop {
         std::thread::park();
+    }
+}
+
+/// OP1.
+fn load_and_close(engine: &dyn Engine, dir: &Path, count: u64) -> Result<Left, Failure> {
+    let store = load(engine, dir, count)?;
+    let deadline = Instant::now() + idle_wait_max(step());
+    store.drain(deadline)?;
+    let left = deadline.saturating_duration_since(Instant::now());
+    let waited = wait_until_idle(Scale::Seed.idle_window(), left);
+    drop(store);
+    Ok(if waited.is_idle { Left::AsAsked } else { Left::Restless })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suites::rehearse::Rehearsed;
+
+    const COUNT: u64 = 50;
+
+    #[test]
+    fn op1_the_writer_waits_for_rest_before_it_closes() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Rehearsed::default();
+        let start = Instant::now();
+        load_and_close(&engine, dir.path(), COUNT).unwrap();
+        assert_eq!(*engine.drained.lock().unwrap(), 1);
+        // Three windows of rest.
+        assert!(start.elapsed() >= 3 * Scale::Seed.idle_window());
+    }
+
+    #[test]
+    fn the_cold_row_opens_anew_and_rows_say_what_was_not_so() {
+        for (left, is_cold) in [(Left::AsAsked, true), (Left::Restless, true), (Left::AsAsked, false)] {
+            let engine = Rehearsed::default();
+            let records = engine.records(&OpenSuite, 0, |recorder| {
+                drop(load(&engine, recorder.dir(), COUNT)?);
+                run_on(left, &|| is_cold, &engine, COUNT, End::Close, recorder)
+            });
+            let note = if left == Left::Restless { RESTLESS_NOTE } else { "" };
+            assert_eq!((records[0].note.as_str(), &records[0].error), (note, &None));
+            let error = (!is_cold).then(|| format!("not supported: {NOT_COLD}"));
+            assert_eq!(records[1].error, error);
+            if is_cold {
+                assert_eq!(engine.opened_in(), ["", CLEAN, CLEAN_COLD]);
+                assert_eq!(records[1].note, note);
+            }
+        }
+    }
+
+    #[test]
+    fn files_are_read_to_their_end_without_their_holes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sparse");
+        fs::write(&path, vec![1; 3 << 20]).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        file.sync_all().unwrap();
+        let bytes = read_data(&mut File::open(&path).unwrap(), &mut vec![0; 1 << 20]).unwrap();
+        assert!(bytes >= 3 << 20);
+        if cfg!(target_os = "linux") {
+            assert!(bytes < 4 << 20, "{bytes}");
+        }
+        read_files(dir.path()).unwrap();
     }
 }

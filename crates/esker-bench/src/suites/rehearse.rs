@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use esker_bench_api::engine::Work;
 use esker_bench_api::results::Record;
@@ -30,6 +30,8 @@ pub(super) struct Rehearsed {
     pub(super) sent: Sent,
     pub(super) victim: Arc<Mutex<Victim>>,
     pub(super) opened: Mutex<Vec<String>>,
+    /// How often its stores were waited for.
+    pub(super) drained: Arc<Mutex<u32>>,
     /// For each opening, whether it was for reads at random beyond memory.
     pub(super) opened_at_random: Mutex<Vec<bool>>,
 }
@@ -88,7 +90,12 @@ impl Engine for Rehearsed {
         self.opened_at_random.lock().unwrap().push(options.random_beyond_memory);
         thread::sleep(self.opening);
         let inner = engines::find("redb").unwrap().open(dir, options)?;
-        Ok(Box::new(Losing { inner, kept_puts: self.kept_puts, victim: Arc::clone(&self.victim) }))
+        Ok(Box::new(Losing {
+            inner,
+            kept_puts: self.kept_puts,
+            victim: Arc::clone(&self.victim),
+            drained: Arc::clone(&self.drained),
+        }))
     }
 }
 
@@ -96,6 +103,7 @@ struct Losing {
     inner: Box<dyn Store>,
     kept_puts: Option<u64>,
     victim: Arc<Mutex<Victim>>,
+    drained: Arc<Mutex<u32>>,
 }
 
 impl Store for Losing {
@@ -113,6 +121,11 @@ impl Store for Losing {
 
     fn compact(&mut self) -> Result<(), Failure> {
         self.inner.compact()
+    }
+
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+        *self.drained.lock().unwrap() += 1;
+        self.inner.drain(deadline)
     }
 }
 
