@@ -82,7 +82,7 @@ func (m *mixed) itemBytes() uint64 { return uint64(len(m.key) + len(m.val)) }
 func (m *mixed) keyOf(i uint64) []byte { return m.records.key(i, m.key) }
 
 // load adds items in transactions of batch, or of what the engine takes if that is less.
-func (m *mixed) load(items, batch uint64) error {
+func (m *mixed) load(items, batch uint64, far *howFar) error {
 	for end := uint64(len(m.versions)) + items; uint64(len(m.versions)) < end; {
 		first := uint64(len(m.versions))
 		next := min(first+batch, end)
@@ -103,6 +103,9 @@ func (m *mixed) load(items, batch uint64) error {
 			return err
 		}
 		m.versions = append(m.versions, make([]uint32, next-first)...)
+		if err := far.at(next, time.Now()); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -111,6 +114,10 @@ func (m *mixed) load(items, batch uint64) error {
 func (m *mixed) adopt(items uint64) { m.versions = make([]uint32, items) }
 
 func (m *mixed) run(mix mix, budget budget, period time.Duration) (outcome, error) {
+	return m.runTelling(mix, budget, period, nil)
+}
+
+func (m *mixed) runTelling(mix mix, budget budget, period time.Duration, far *howFar) (outcome, error) {
 	track := newTrack(mixedKinds, period, m.dir)
 	defer track.abandon()
 	items, commits, busy := uint64(len(m.versions)), uint64(0), time.Duration(0)
@@ -135,6 +142,9 @@ func (m *mixed) run(mix mix, budget budget, period time.Duration) (outcome, erro
 		}
 		busy += to.Sub(from)
 		track.record(kind, from, to, 1)
+		if err := far.at(track.ops, to); err != nil {
+			return outcome{}, err
+		}
 	}
 	wall := track.elapsed().Seconds()
 	detail := track.finish("closed")

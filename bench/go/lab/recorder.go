@@ -59,7 +59,9 @@ type Recorder struct {
 	out    io.Writer
 	traced bool
 
-	noteForNext string // what the next row has to say of what came before it
+	noteForNext    string // what the next row has to say of what came before it
+	figuresForNext map[string]float64
+	load           *counters // what had been used when a load that is no row began, until it is drained
 
 	idleWindow  time.Duration // how long a process does nothing before it counts as idle
 	idleWaitMax time.Duration // how long to wait for that
@@ -170,6 +172,18 @@ func (rec *record) takeOver(out outcome, took float64) float64 {
 	return took
 }
 
+// loading runs a load that is no row. What it takes stands among the figures of the next row, with what the drain behind it takes: time, and the
+// bytes that the process wrote in both.
+func (r *Recorder) loading(what string, all uint64, load func(*howFar) error) error {
+	before, start := countersOf(r.dir), time.Now()
+	if err := load(r.howFar(what, all)); err != nil {
+		return err
+	}
+	r.figuresForNext = map[string]float64{"load s": time.Since(start).Seconds()}
+	r.load = &before
+	return nil
+}
+
 // drainer is what can be waited for: an engine that does not come to rest before the deadline is left to its work.
 type drainer interface {
 	Drain(deadline time.Time) error
@@ -198,6 +212,12 @@ func (r *Recorder) drain(store drainer) error {
 		took += time.Since(start).Seconds()
 	}
 	reached := peaks()
+	if r.load != nil {
+		var used usage
+		used.add(*r.load, countersOf(r.dir))
+		r.load = nil
+		r.figuresForNext["load drain s"], r.figuresForNext["load written bytes"] = took, float64(used.WrittenBytes)
+	}
 	if r.pending != nil {
 		r.pending.detailOf().DrainS = &took
 		r.pending.usage.add(before, countersOf(r.dir))
@@ -308,7 +328,10 @@ func (r *Recorder) begin(name string) (*record, error) {
 
 // measured tells of a row that is measured, and keeps it for its checks.
 func (r *Recorder) measured(rec *record) error {
-	r.pending = rec
+	for name, value := range r.figuresForNext {
+		rec.detailOf().figure(name, value)
+	}
+	r.pending, r.figuresForNext = rec, nil
 	return send(r.out, map[string]*record{"measured": rec})
 }
 

@@ -3,7 +3,9 @@ package lab
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -103,5 +105,54 @@ func TestAFailedCheckVoidsWhatWasWrittenSinceTheLastOneThatPassed(t *testing.T) 
 	}
 	if expected := []string{"mix", "update", "compact", "reads again", "late"}; err != nil || !slices.Equal(void, expected) {
 		t.Error(err, void)
+	}
+}
+
+func TestWhatALoadTakesStandsWithTheFirstRowBehindIt(t *testing.T) {
+	out := &bytes.Buffer{}
+	r := &Recorder{rows: []Row{seconds("reads", 1), seconds("scans", 1)}, dir: t.TempDir(), out: out, idleWaitMax: 40 * time.Millisecond}
+	const wait = 20 * time.Millisecond
+	waited := time.Duration(0)
+	err := errors.Join(
+		r.loading("items", 7, func(far *howFar) error {
+			time.Sleep(wait)
+			return far.at(7, time.Now())
+		}),
+		r.drain(restless{&waited}),
+		r.drain(&memoryStore{}), // that of an opening is no part of the load
+		r.row("reads", func() (outcome, error) { return outcome{detail: &detail{}}.on(7), nil }),
+		r.row("scans", func() (outcome, error) { return outcome{}, nil }),
+		r.finish(),
+	)
+	if err != nil || !strings.HasPrefix(out.String(), "{\"progress\":\"7 of 7 items written\"}\n") {
+		t.Fatal(err, out)
+	}
+	records := recordsIn(out)
+	figures := records[0].Detail.Figures
+	_, hasBytes := figures["load written bytes"]
+	if figures["load s"] < 0.02 || figures["load drain s"] < 0.02 || !hasBytes || figures["items when it began"] != 7 {
+		t.Error(figures)
+	}
+	if records[1].Detail != nil {
+		t.Error(records[1].Detail)
+	}
+}
+
+func TestHowFarTellsNowAndThenAndAtTheEnd(t *testing.T) {
+	out := &bytes.Buffer{}
+	far := (&Recorder{out: out}).howFar("items", 100)
+	start := far.told
+	for i, after := range []time.Duration{0, 1500, 1600, 3000, 3001} {
+		done := []uint64{10, 20, 30, 40, 100}[i]
+		if err := far.at(done, start.Add(after*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expected := ""
+	for _, done := range []int{20, 40, 100} {
+		expected += fmt.Sprintf("{\"progress\":\"%d of 100 items written\"}\n", done)
+	}
+	if out.String() != expected {
+		t.Error(out)
 	}
 }

@@ -103,7 +103,7 @@ type badgerRow func(name string, work func() (outcome, error)) error
 // populated writes everything; what is checked was opened anew, as on the Rust side.
 func (run *badgerRun) populated(engine Engine, options OpenOptions, r *Recorder, row badgerRow) error {
 	err := opened(engine, options, r.dir, func(store Store) error {
-		err := row("populate", func() (outcome, error) { return run.populate(store) })
+		err := row("populate", func() (outcome, error) { return run.populate(store, r.howFar("keys", run.keys)) })
 		return errors.Join(err, r.drain(store))
 	})
 	if err != nil {
@@ -147,7 +147,7 @@ func (run *badgerRun) itemBytes() uint64 {
 	return generate.BadgerKeyBytes + uint64(len(run.items.Value(0)))
 }
 
-func (run *badgerRun) populate(store Store) (outcome, error) {
+func (run *badgerRun) populate(store Store, far *howFar) (outcome, error) {
 	draws := run.items.Draws()
 	var key [generate.BadgerKeyBytes]byte
 	for written := uint64(0); written < run.keys; {
@@ -165,6 +165,9 @@ func (run *badgerRun) populate(store Store) (outcome, error) {
 			run.exists[k/64] |= 1 << (k % 64)
 		}
 		written += uint64(len(numbers))
+		if err := far.at(written, time.Now()); err != nil {
+			return outcome{}, err
+		}
 	}
 	return outcome{userWrittenBytes: run.keys * run.itemBytes(), liveBytes: run.live * run.itemBytes()}, nil
 }

@@ -89,7 +89,7 @@ func (s churnSuite) Run(engine Engine, scale string, group int, r *Recorder) err
 	items := storageItems{generate.StorageItems{Seed: churnSeed, Sequential: group == churnQueue}, churnValueBytes}
 	live := churnLiveItems(scale)
 	run := newMixed(items, store, churnSeed, r.dir)
-	if err := cmp.Or(run.load(live, churnLoadBatch), r.drain(store)); err != nil {
+	if err := cmp.Or(r.loading("items", live, func(far *howFar) error { return run.load(live, churnLoadBatch, far) }), r.drain(store)); err != nil {
 		return err
 	}
 	if group == churnLongReader {

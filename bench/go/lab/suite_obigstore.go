@@ -282,10 +282,14 @@ func (run *obigRun) uniform() error {
 func (run *obigRun) reads() error {
 	keys := run.counts.read
 	untimed := load{concurrency: 1, multi: 1000, time: math.MaxInt64, period: run.counts.period}
-	if _, err := drive(run.store, sequentialSource(obigValueBytes, keys), untimed, run.r.dir); err != nil {
+	err := run.r.loading("pairs", keys, func(*howFar) error {
+		_, err := drive(run.store, sequentialSource(obigValueBytes, keys), untimed, run.r.dir)
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	err := run.r.drain(run.store)
+	err = run.r.drain(run.store)
 	err = cmp.Or(err, run.r.row("range reads", func() (outcome, error) {
 		return run.requests(1, obigRangeKeys, func(rng *generate.Rng) (from, to time.Time, err error) { return run.oneRange(rng, keys) })
 	}))

@@ -77,7 +77,8 @@ func (s recordsSuite) Run(engine Engine, scale string, group int, r *Recorder) e
 		return err
 	}
 	run := newMixed(ycsbRecords{generate.YcsbRecords{Seed: recordsSeed}}, store, recordsSeed, r.dir)
-	if err := cmp.Or(run.load(min(shown, most), 1000), r.drain(store)); err != nil {
+	count := min(shown, most)
+	if err := cmp.Or(r.loading("records", count, func(far *howFar) error { return run.load(count, 1000, far) }), r.drain(store)); err != nil {
 		return err
 	}
 	// The values are means of the latencies of single operations.

@@ -82,7 +82,7 @@ func (s sizesSuite) Run(engine Engine, scale string, group int, r *Recorder) err
 	run := newMixed(items, nil, sizesSeed, r.dir)
 	err := opened(engine, options, r.dir, func(store Store) error {
 		run.store = store
-		if err := run.load(size.items, sizesLoadBatch); err != nil {
+		if err := r.loading("items", size.items, func(far *howFar) error { return run.load(size.items, sizesLoadBatch, far) }); err != nil {
 			return err
 		}
 		// What the load left to do is not the row's.

@@ -99,7 +99,10 @@ func (s storageBenchSuite) Run(engine Engine, scale string, group int, r *Record
 		return err
 	}
 	items := storageItems{generate.StorageItems{Seed: storageSeed, Sequential: workload.sequential}, workload.valueBytes}
-	if err := newMixed(items, store, storageSeed, r.dir).load(workload.loaded, storageLoadBatch); err != nil {
+	err = r.loading("items", workload.loaded, func(far *howFar) error {
+		return newMixed(items, store, storageSeed, r.dir).load(workload.loaded, storageLoadBatch, far)
+	})
+	if err != nil {
 		return err
 	}
 	// What the load left to do is not the row's.

@@ -111,17 +111,18 @@ func (s ycsbSuite) Run(engine Engine, scale string, group int, r *Recorder) erro
 		return err
 	}
 	run := newMixed(ycsbRecords{generate.YcsbRecords{Seed: ycsbSeed}}, store, ycsbSeed, r.dir)
-	row := func(name string, mix mix, budget budget) error {
+	row := func(name string, mix mix, budget budget, far *howFar) error {
 		name = fmt.Sprintf("%s (%s)", name, d.name)
-		err := r.row(name, func() (outcome, error) { return run.run(mix, budget, ycsbPeriod) })
+		err := r.row(name, func() (outcome, error) { return run.runTelling(mix, budget, ycsbPeriod, far) })
 		return errors.Join(err, r.drain(store))
 	}
-	if err := row("load", insertsOnly, operations(ycsbCount(scale, d.durability == Sync))); err != nil {
+	records := ycsbCount(scale, d.durability == Sync)
+	if err := row("load", insertsOnly, operations(records), r.howFar("records", records)); err != nil {
 		return err
 	}
 	budget := ycsbBudget(scale, d.durability == Sync)
 	for _, m := range ycsbMixes {
-		if err := row(m.name, mix{m.percent, m.ask, ycsbScanItems, true}, budget); err != nil {
+		if err := row(m.name, mix{m.percent, m.ask, ycsbScanItems, true}, budget, nil); err != nil {
 			return err
 		}
 	}

@@ -198,14 +198,14 @@ func TestALoadFindsTheTransactionsThatAnEngineTakes(t *testing.T) {
 	store := narrowStore{&memoryStore{values: map[string][]byte{}}, 30}
 	items := storageItems{generate.StorageItems{Seed: 1}, 16}
 	run := newMixed(items, store, 1, t.TempDir())
-	if err := run.load(250, 100); err != nil {
+	if err := run.load(250, 100, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := run.fullCheck(); err != nil || len(run.versions) != 250 {
 		t.Fatal(len(run.versions), err)
 	}
 	store.most = 0
-	if err := newMixed(items, store, 1, t.TempDir()).load(1, 1); !errors.Is(err, ErrTooLarge) {
+	if err := newMixed(items, store, 1, t.TempDir()).load(1, 1, nil); !errors.Is(err, ErrTooLarge) {
 		t.Fatal(err)
 	}
 }

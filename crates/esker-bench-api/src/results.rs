@@ -180,6 +180,8 @@ pub enum Better {
 pub enum Message {
     /// The row named here begins.
     Begin(String),
+    /// How far what goes on has come, in words for the reason of a time-out. It gives no more time.
+    Progress(String),
     /// A row was measured; its background work is waited for and its untimed check runs. A program may leave this out: then the row is lost
     /// if those do not end.
     Measured(Box<Record>),

@@ -19,6 +19,7 @@ mod cli;
 mod compare;
 mod context;
 mod engines;
+mod how_far;
 mod limit;
 mod load;
 mod machine;

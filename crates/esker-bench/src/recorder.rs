@@ -10,14 +10,18 @@
 //!
 //! C1. Rows of a group are recorded in the order in which the suite lists them, each once.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::mem;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use esker_bench_api::results::{Detail, Message, Record, Unit, Usage};
 use esker_bench_api::{Failure, Store};
 
+use crate::how_far::{self, HowFar, Out};
 use crate::machine;
 use crate::measure::{Peaks, Usages, disk_bytes, idle_wait_max, measure, wait_until_idle, watched};
 use crate::scale::Scale;
@@ -69,7 +73,10 @@ pub(crate) struct Recorder {
     pending_wrote: bool,
     /// What the next row has to say of what came before it.
     note_for_next: String,
-    out: Box<dyn Write>,
+    figures_for_next: BTreeMap<String, f64>,
+    /// What had been used when a load that is no row began, until it is drained.
+    load: Option<Usages>,
+    out: Out,
     /// Whether this process runs under a tracer that looks for marks.
     traced: bool,
     idle_window: Duration,
@@ -93,7 +100,9 @@ impl Recorder {
             unchecked: Vec::new(),
             pending_wrote: false,
             note_for_next: String::new(),
-            out,
+            figures_for_next: BTreeMap::new(),
+            load: None,
+            out: Rc::new(RefCell::new(out)),
             traced,
             idle_window,
             idle_wait_max: idle_wait_max(None),
@@ -200,6 +209,27 @@ impl Recorder {
         rest.iter().try_for_each(|row| self.cannot(row, why))
     }
 
+    /// Tells how far the making of so many of `what` has come.
+    pub(crate) fn how_far(&self, what: &'static str, all: u64) -> HowFar {
+        HowFar::new(Rc::clone(&self.out), what, all)
+    }
+
+    /// Runs a load that is no row. What it takes stands among the figures of the next row, with what the drain behind it takes: time, and
+    /// the bytes that the process wrote in both.
+    pub(crate) fn load(
+        &mut self,
+        what: &'static str,
+        all: u64,
+        load: impl FnOnce(&mut HowFar) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let before = Usages::now(&self.dir);
+        let start = Instant::now();
+        load(&mut self.how_far(what, all))?;
+        self.figures_for_next.insert("load s".to_owned(), start.elapsed().as_secs_f64());
+        self.load = Some(before);
+        Ok(())
+    }
+
     /// Waits until the engine owes no background work, and until what it wrote has left the page cache for the device; the time that it
     /// takes stands beside the row before, and what it uses is added to that row's usage. Before the first row it is time and work of no row.
     /// An engine that does not come to rest in time is left to its work, and the row says so; before the first row, the first.
@@ -233,6 +263,12 @@ impl Recorder {
             Ok((seconds, waited.is_idle))
         });
         let (seconds, is_idle) = waited?;
+        if let Some(before) = self.load.take() {
+            let mut usage = Usage::default();
+            before.add_since(&self.dir, &mut usage);
+            self.figures_for_next.insert("load drain s".to_owned(), seconds);
+            self.figures_for_next.insert("load written bytes".to_owned(), usage.written_bytes as f64);
+        }
         self.add_drain(seconds, &before, peaks);
         if !is_idle {
             let note = format!("background work went on after {} s", self.idle_wait_max.as_secs_f64());
@@ -322,7 +358,11 @@ impl Recorder {
     }
 
     /// Tells of a row that is measured, and keeps it for its checks.
-    fn measured(&mut self, record: Record) -> Result<(), Failure> {
+    fn measured(&mut self, mut record: Record) -> Result<(), Failure> {
+        let figures = mem::take(&mut self.figures_for_next);
+        if !figures.is_empty() {
+            record.detail.get_or_insert_default().figures.extend(figures);
+        }
         self.send(&Message::Measured(Box::new(record.clone())))?;
         self.pending = Some(record);
         Ok(())
@@ -337,8 +377,7 @@ impl Recorder {
     }
 
     fn send(&mut self, message: &Message) -> Result<(), Failure> {
-        let line = serde_json::to_string(message).map_err(Failure::engine)?;
-        writeln!(self.out, "{line}").and_then(|()| self.out.flush()).map_err(Failure::engine)
+        how_far::send(&self.out, message)
     }
 
     fn mark(&self, mark: &str, name: &str) {
@@ -406,187 +445,4 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use esker_bench_api::OpenOptions;
-
-    use super::*;
-    use crate::engines;
-    use crate::report::summary::tests::record;
-
-    /// What a recorder sends.
-    #[derive(Clone, Default)]
-    pub(crate) struct Sent(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Sent {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Sent {
-        /// All rows that were told to their end, each as it was told last.
-        pub(crate) fn records(&self) -> Vec<Record> {
-            let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-            let mut records: Vec<Record> = Vec::new();
-            for line in text.lines() {
-                let Message::Row(record) = serde_json::from_str(line).unwrap() else { continue };
-                match records.iter_mut().find(|told| told.row == record.row) {
-                    Some(told) => *told = *record,
-                    None => records.push(*record),
-                }
-            }
-            records
-        }
-
-        /// Row and error of each record.
-        fn rows(&self) -> Vec<(String, Option<String>)> {
-            self.records().into_iter().map(|record| (record.row, record.error)).collect()
-        }
-
-        /// The rows that were begun.
-        pub(crate) fn begun(&self) -> Vec<String> {
-            let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-            let messages = text.lines().map(|line| serde_json::from_str(line).unwrap());
-            let begun = |message| match message {
-                Message::Begin(row) => Some(row),
-                _ => None,
-            };
-            messages.filter_map(begun).collect()
-        }
-
-        /// What each message is.
-        fn kinds(&self) -> Vec<String> {
-            let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-            text.lines().map(|line| line.split('"').nth(1).unwrap().to_owned()).collect()
-        }
-    }
-
-    fn recorder(dir: &Path, sent: &Sent) -> Recorder {
-        let rows = vec![Row::time("load".to_owned(), String::new())];
-        let (blank, out) = (record("e", "", 1, Some(0.0)), Box::new(sent.clone()));
-        Recorder::new(rows, blank, dir, out, false, Duration::ZERO)
-    }
-
-    #[test]
-    fn a_row_is_told_before_its_check_and_again_after_it() {
-        let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
-        let mut recorder = recorder(dir.path(), &sent);
-        recorder.row("load", || Ok(Outcome::default())).unwrap();
-        assert_eq!(sent.kinds(), ["begin", "measured"]);
-        recorder.check(|| Err::<(), _>(Failure::Wrong("bad".to_owned()))).unwrap();
-        recorder.finish().unwrap();
-        assert_eq!(sent.kinds(), ["begin", "measured", "row", "done"]);
-        assert_eq!(sent.rows(), [("load".to_owned(), Some("wrong answer: bad".to_owned()))]);
-    }
-
-    #[test]
-    fn c2_a_failed_check_voids_what_was_written_since_the_last_one_that_passed() {
-        let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
-        let names = ["load", "mix", "reads", "update", "compact", "reads again", "late"];
-        let rows = names.map(|name| Row::time(name.to_owned(), String::new())).to_vec();
-        let (blank, out) = (record("e", "", 1, None), Box::new(sent.clone()));
-        let blank = Record { error: None, commits: 0, ..blank };
-        let mut recorder = Recorder::new(rows, blank, dir.path(), out, false, Duration::ZERO);
-        let wrote = || Ok(Outcome { user_written_bytes: 1, ..Outcome::default() });
-        let bad = || Err::<(), _>(Failure::Wrong("bad".to_owned()));
-        recorder.row("load", wrote).unwrap();
-        recorder.check(|| Ok(())).unwrap();
-        recorder.row("mix", || Ok(Outcome { commits: Some(7), ..Outcome::default() })).unwrap();
-        recorder.row("reads", || Ok(Outcome::default())).unwrap();
-        // It says nothing of what the mix wrote.
-        recorder.check_row(|| Ok(())).unwrap();
-        recorder.row("update", wrote).unwrap();
-        recorder.row("compact", || Ok(Outcome { rewrites: true, ..Outcome::default() })).unwrap();
-        recorder.row("reads again", || Ok(Outcome::default())).unwrap();
-        recorder.check(bad).unwrap();
-        recorder.row("late", wrote).unwrap();
-        recorder.check_row(bad).unwrap();
-        recorder.finish().unwrap();
-        let void: Vec<_> = sent.rows().into_iter().filter(|row| row.1.is_some()).map(|row| row.0).collect();
-        assert_eq!(void, ["mix", "update", "compact", "reads again", "late"]);
-        assert!(sent.records().iter().all(|record| record.value.is_none() == record.error.is_some()));
-    }
-
-    #[test]
-    fn what_the_drain_uses_is_the_rows() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut recorder = recorder(dir.path(), &Sent::default());
-        recorder.row("load", || Ok(Outcome::default())).unwrap();
-        let measured = recorder.pending.as_ref().unwrap().usage.cpu_s;
-        let (before, start) = (Usages::now(dir.path()), Instant::now());
-        while start.elapsed() < Duration::from_secs(1) {}
-        let peaks = Peaks { anon_bytes: 0, disk_bytes: 1 << 40 };
-        recorder.add_drain(1.0, &before, peaks);
-        let record = recorder.pending.unwrap();
-        assert_eq!(record.usage.peak_disk_bytes, 1 << 40);
-        // A busy machine may give the loop little of its time, but never nothing of a second.
-        assert!(record.usage.cpu_s > measured + 0.02);
-        assert_eq!(record.detail.unwrap().drain_s, Some(1.0));
-    }
-
-    #[test]
-    fn a_row_says_that_background_work_went_on() {
-        let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
-        let rows = ["load", "reads"].map(|name| Row::time(name.to_owned(), String::new())).to_vec();
-        let (blank, out) = (record("e", "", 1, Some(0.0)), Box::new(sent.clone()));
-        let mut recorder = Recorder::new(rows, blank, dir.path(), out, false, Duration::from_millis(40));
-        // Three windows of rest do not fit.
-        recorder.idle_wait_max = Duration::from_millis(60);
-        let store =
-            engines::find("redb").unwrap().open(dir.path(), &OpenOptions::with_cache(1 << 20)).unwrap();
-        recorder.drain(&*store).unwrap();
-        recorder.row("load", || Ok(Outcome::default())).unwrap();
-        recorder.settle(&*store).unwrap();
-        recorder.row("reads", || Ok(Outcome { note: "warm".to_owned(), ..Outcome::default() })).unwrap();
-        recorder.drain(&*store).unwrap();
-        recorder.finish().unwrap();
-        let notes: Vec<_> = sent.records().into_iter().map(|record| record.note).collect();
-        let note = "background work went on after 0.06 s";
-        assert_eq!(notes, [note.to_owned(), format!("{note}; warm; {note}")]);
-    }
-
-    #[test]
-    fn an_engine_whose_own_wait_has_no_end_gets_half_of_the_step() {
-        let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
-        let mut recorder = recorder(dir.path(), &sent).within(Some(Duration::from_millis(400)));
-        recorder.row("load", || Ok(Outcome::default())).unwrap();
-        let start = Instant::now();
-        recorder
-            .drain_by(|deadline| {
-                let wait = deadline.duration_since(start);
-                assert!(wait <= Duration::from_secs(10), "{wait:?}");
-                std::thread::sleep(wait);
-                Ok(())
-            })
-            .unwrap();
-        assert!(start.elapsed() >= Duration::from_millis(200));
-        recorder.finish().unwrap();
-        assert_eq!(sent.records()[0].note, "background work went on after 0.2 s");
-    }
-
-    #[test]
-    fn without_groundwork_the_rest_of_the_group_is_not_run() {
-        let dir = tempfile::tempdir().unwrap();
-        let rows = ["load", "reads", "scans"].map(|name| Row::time(name.to_owned(), String::new())).to_vec();
-        for (fails, expected) in [(false, [false; 3]), (true, [true; 3])] {
-            let sent = Sent::default();
-            let blank = record("e", "", 1, Some(0.0));
-            let out = Box::new(sent.clone());
-            let mut recorder = Recorder::new(rows.clone(), blank, dir.path(), out, false, Duration::ZERO);
-            let work = || if fails { Err(Failure::Wrong("bad".to_owned())) } else { Ok(Outcome::default()) };
-            if recorder.groundwork("load", work).unwrap() {
-                recorder.row("reads", || Ok(Outcome::default())).unwrap();
-                recorder.row("scans", || Ok(Outcome::default())).unwrap();
-            }
-            recorder.finish().unwrap();
-            let found = sent.rows();
-            assert_eq!(found.iter().map(|row| row.1.is_some()).collect::<Vec<_>>(), expected, "{found:?}");
-        }
-    }
-}
+pub(crate) mod tests;

@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use std::time::Instant;
 
-use super::{CACHE_BYTES, DRAIN_WAIT_MAX, Items};
+use super::{CACHE_BYTES, Items, drain_deadline};
 use crate::engine::{Durability, Engine, Failure, Isolation, OpenOptions};
 use crate::keyspaces::{self, KeyspaceWriter, Keyspaces};
 
@@ -104,7 +103,7 @@ pub fn check_keyspaces(engine: &dyn Engine, dir: &Path) {
         model.retain(|keyspace, _| !REMOVED.contains(keyspace));
         check(&*keyspaces, &model);
         put(&*keyspaces, &mut model, &[(1, 0), (4, 0)], "beside what is gone");
-        keyspaces.drain(Instant::now() + DRAIN_WAIT_MAX).unwrap();
+        keyspaces.drain(drain_deadline()).unwrap();
         check(&*keyspaces, &model);
     }
     let keyspaces = open(durability);

@@ -47,6 +47,8 @@ pub(super) struct Told {
     pub(super) records: Vec<Record>,
     /// The row that had begun and was not measured.
     pub(super) open_row: Option<String>,
+    /// How far that row, or what came before it, has come.
+    pub(super) how_far: Option<String>,
     /// The row that was measured and not checked yet.
     pub(super) unchecked: Option<Record>,
     /// Why there is no more.
@@ -156,7 +158,8 @@ fn listen(
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let message = messages.recv_timeout(left.min(WATCH_PERIOD));
-        if message.is_ok() {
+        if message.as_ref().is_ok_and(|message| !matches!(message, Message::Progress(_))) {
+            told.how_far = None;
             deadline = Instant::now() + plan.timeout;
         }
         match message {
@@ -166,6 +169,7 @@ fn listen(
                 }
                 told.open_row = Some(row);
             }
+            Ok(Message::Progress(text)) => told.how_far = Some(text),
             Ok(Message::Measured(record)) => {
                 if told.open_row.as_deref() == Some(&record.row) {
                     told.open_row = None;
@@ -190,7 +194,7 @@ fn listen(
                 }
             }
             Err(RecvTimeoutError::Timeout) => {
-                told.failure = Some(format!("out of time after {} s", plan.timeout.as_secs()));
+                told.failure = Some(out_of_time(plan.timeout, told.how_far.as_deref()));
                 told.was_stopped = true;
                 break;
             }
@@ -206,12 +210,25 @@ fn listen(
     Ok(told)
 }
 
+fn out_of_time(step: Duration, how_far: Option<&str>) -> String {
+    let how_far = how_far.map(|text| format!(", {text}")).unwrap_or_default();
+    format!("out of time after {} s{how_far}", step.as_secs())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::{Huge, esker, plan};
     use super::*;
     use crate::report::summary::tests::record;
     use crate::scale::Scale;
+
+    #[test]
+    fn a_time_out_says_how_far_the_step_came() {
+        let step = Duration::from_secs(150);
+        assert_eq!(out_of_time(step, None), "out of time after 150 s");
+        let how_far = Some("3 of 7 items written");
+        assert_eq!(out_of_time(step, how_far), "out of time after 150 s, 3 of 7 items written");
+    }
 
     #[test]
     fn the_last_word_on_a_row_counts() {

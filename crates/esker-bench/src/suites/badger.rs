@@ -22,6 +22,7 @@ use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::{Engine, Failure, Feature, OpenOptions, Store};
 
+use crate::how_far::HowFar;
 use crate::machine;
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
@@ -171,7 +172,8 @@ impl BadgerSuite {
         let dir = recorder.dir().to_path_buf();
         let open = |purpose| engine.open(&dir, &options(keys, bytes, purpose));
         let store = open(Use::Random)?;
-        if !recorder.groundwork(&format!("populate ({size})"), || run.populate(&*store))? {
+        let mut how_far = recorder.how_far("keys", keys);
+        if !recorder.groundwork(&format!("populate ({size})"), || run.populate(&*store, &mut how_far))? {
             return Ok(());
         }
         recorder.drain(&*store)?;
@@ -230,7 +232,7 @@ impl Run {
         (KEY_BYTES + self.items.value(0).len()) as u64
     }
 
-    fn populate(&mut self, store: &dyn Store) -> Result<Outcome, Failure> {
+    fn populate(&mut self, store: &dyn Store, how_far: &mut HowFar) -> Result<Outcome, Failure> {
         let mut draws = self.items.draws();
         let mut written = 0;
         while written < self.keys {
@@ -244,6 +246,7 @@ impl Run {
                 self.exists[k as usize / 64] |= 1 << (k % 64);
             }
             written += batch;
+            how_far.at(written, Instant::now())?;
         }
         Ok(Outcome {
             user_written_bytes: self.keys * self.item_bytes(),

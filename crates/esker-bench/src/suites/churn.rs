@@ -158,7 +158,7 @@ impl Suite for ChurnSuite {
         let items = VersionedItems { items: StorageItems::new(SEED, group == 0), value_bytes: VALUE_BYTES };
         let live = live_items(scale);
         let mut mixed = Mixed::new(items, &*store, SEED);
-        mixed.load(live, LOAD_BATCH)?;
+        recorder.load("items", live, |how_far| mixed.load(live, LOAD_BATCH, how_far))?;
         recorder.drain(&*store)?;
         let size = if group == LONG_READER_GROUP {
             long_reader(&mut mixed, live, budget(scale), recorder)?;

@@ -16,6 +16,7 @@ use esker_bench_api::generate::distribution::Distribution;
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::{Failure, Store};
 
+use crate::how_far::HowFar;
 use crate::recorder::Outcome;
 use crate::suites::budget::Budget;
 use crate::suites::verify::{expect, full_scan};
@@ -98,7 +99,7 @@ impl<'a, R: Records> Mixed<'a, R> {
     }
 
     /// Adds items in transactions of `batch`, untimed by itself.
-    pub(crate) fn load(&mut self, items: u64, batch: u64) -> Result<(), Failure> {
+    pub(crate) fn load(&mut self, items: u64, batch: u64, how_far: &mut HowFar) -> Result<(), Failure> {
         let end = self.versions.len() as u64 + items;
         while (self.versions.len() as u64) < end {
             let first = self.versions.len() as u64;
@@ -111,6 +112,7 @@ impl<'a, R: Records> Mixed<'a, R> {
                 })
             })?;
             self.versions.resize(next as usize, 0);
+            how_far.at(next, Instant::now())?;
         }
         Ok(())
     }
@@ -126,9 +128,10 @@ impl<'a, R: Records> Mixed<'a, R> {
         items: u64,
         period: Duration,
         dir: &Path,
+        how_far: &mut HowFar,
     ) -> Result<Outcome, Failure> {
         let mix = Mix { percent: [0, 0, 0, 100, 0], scan_items: 0, scan_is_uniform: false };
-        self.run(mix, &Distribution::Uniform, Budget::of_ops(items), period, dir)
+        self.run_telling(mix, &Distribution::Uniform, Budget::of_ops(items), period, dir, Some(how_far))
     }
 
     /// Runs the mix; the outcome's operations are those of all kinds.
@@ -139,6 +142,18 @@ impl<'a, R: Records> Mixed<'a, R> {
         budget: Budget,
         period: Duration,
         dir: &Path,
+    ) -> Result<Outcome, Failure> {
+        self.run_telling(mix, distribution, budget, period, dir, None)
+    }
+
+    fn run_telling(
+        &mut self,
+        mix: Mix,
+        distribution: &Distribution,
+        budget: Budget,
+        period: Duration,
+        dir: &Path,
+        mut how_far: Option<&mut HowFar>,
     ) -> Result<Outcome, Failure> {
         let items = self.versions.len() as u64;
         let mut track = Track::new(&KINDS, period, dir)?;
@@ -155,6 +170,9 @@ impl<'a, R: Records> Mixed<'a, R> {
             };
             busy += to - from;
             track.record(kind, from, to, 1);
+            if let Some(how_far) = &mut how_far {
+                how_far.at(track.ops(), to)?;
+            }
         }
         let (ops, wall) = (track.ops(), track.elapsed());
         let mut detail = track.finish("closed");

@@ -365,12 +365,8 @@ impl Run<'_> {
     fn reads(&self, recorder: &mut Recorder) -> Result<(), Failure> {
         let keys = self.counts.read;
         let mut source = Source::new(KeySource::Sequential, SEED, VALUE_BYTES, keys, 0);
-        drive(
-            self.store,
-            &mut source,
-            Load { time: Duration::from_secs(u64::from(u32::MAX)), ..self.load(LOAD_REQUESTS) },
-            self.dir,
-        )?;
+        let load = Load { time: Duration::from_secs(u64::from(u32::MAX)), ..self.load(LOAD_REQUESTS) };
+        recorder.load("pairs", keys, |_| drive(self.store, &mut source, load, self.dir).map(|_| ()))?;
         recorder.drain(self.store)?;
         recorder.row(RANGES, || self.requests(1, RANGE_KEYS, |rng| self.one_range(rng, keys)))?;
         for set in working_sets(self.scale) {

@@ -19,7 +19,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use esker_bench_api::generate::items::{Items, KEY_BYTES};
@@ -328,7 +328,7 @@ fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Res
 pub(crate) fn write(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<(), Failure> {
     die_with_the_runner();
     if end == End::Close {
-        let left = load_and_close(engine, dir, count)?;
+        let left = load_and_close(engine, dir, count, Scale::Seed.idle_window(), idle_wait_max(step()))?;
         println!("{}", if left == Left::Restless { READY_RESTLESS } else { READY });
         return Ok(());
     }
@@ -345,12 +345,18 @@ pub(crate) fn write(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Re
 }
 
 /// OP1.
-fn load_and_close(engine: &dyn Engine, dir: &Path, count: u64) -> Result<Left, Failure> {
+fn load_and_close(
+    engine: &dyn Engine,
+    dir: &Path,
+    count: u64,
+    window: Duration,
+    most: Duration,
+) -> Result<Left, Failure> {
     let store = load(engine, dir, count)?;
-    let deadline = Instant::now() + idle_wait_max(step());
+    let deadline = Instant::now() + most;
     store.drain(deadline)?;
     let left = deadline.saturating_duration_since(Instant::now());
-    let waited = wait_until_idle(Scale::Seed.idle_window(), left);
+    let waited = wait_until_idle(window, left);
     drop(store);
     Ok(if waited.is_idle { Left::AsAsked } else { Left::Restless })
 }
@@ -367,10 +373,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let engine = Rehearsed::default();
         let start = Instant::now();
-        load_and_close(&engine, dir.path(), COUNT).unwrap();
-        assert_eq!(*engine.drained.lock().unwrap(), 1);
-        // Three windows of rest.
-        assert!(start.elapsed() >= 3 * Scale::Seed.idle_window());
+        let window = Duration::from_millis(20);
+        // Whether this process is idle, the other tests decide: it is not waited for long. Three windows of rest do not fit in the second time.
+        load_and_close(&engine, dir.path(), COUNT, window, 50 * window).unwrap();
+        assert!(start.elapsed() >= 3 * window);
+        let left = load_and_close(&engine, dir.path(), COUNT, window, 2 * window).unwrap();
+        assert_eq!((left, *engine.drained.lock().unwrap()), (Left::Restless, 2));
     }
 
     #[test]

@@ -355,7 +355,7 @@ fn latencies(
     let dir = recorder.dir().to_path_buf();
     let store = engine.open(&dir, &options)?;
     let mut mixed = Mixed::new(YcsbRecords::new(SEED), &*store, SEED);
-    mixed.load(records, 1000)?;
+    recorder.load("records", records, |how_far| mixed.load(records, 1000, how_far))?;
     recorder.drain(mixed.store)?;
     let mut row = |percent, name: String, kind: &str, recorder: &mut Recorder| {
         let mix = Mix { percent, scan_items: 0, scan_is_uniform: false };

@@ -176,7 +176,7 @@ impl SizesSuite {
         let store = open_at_random()?;
         let items = VersionedItems { items: StorageItems::new(SEED, true), value_bytes: VALUE_BYTES };
         let mut mixed = Mixed::new(items, &*store, SEED);
-        mixed.load(count, LOAD_BATCH)?;
+        recorder.load("items", count, |how_far| mixed.load(count, LOAD_BATCH, how_far))?;
         recorder.drain(&*store)?;
         let parted = mixed.part();
         drop(store);

@@ -168,7 +168,9 @@ impl Suite for StorageBenchSuite {
             items: StorageItems::new(SEED, workload.sequential),
             value_bytes: workload.value_bytes,
         };
-        Mixed::new(items(), &*store, SEED).load(workload.loaded, LOAD_BATCH)?;
+        recorder.load("items", workload.loaded, |how_far| {
+            Mixed::new(items(), &*store, SEED).load(workload.loaded, LOAD_BATCH, how_far)
+        })?;
         recorder.drain(&*store)?;
         store.set_durability(workload.durability)?;
         let mut mixed = Mixed::new(items(), &*store, SEED);

@@ -190,7 +190,9 @@ impl Suite for YcsbSuite {
         let dir = recorder.dir().to_path_buf();
         let store = engine.open(&dir, &options)?;
         let mut mixed = Mixed::new(YcsbRecords::new(SEED), &*store, SEED);
-        if !recorder.groundwork(&format!("load ({name})"), || mixed.insert_all(records, PERIOD, &dir))? {
+        let mut how_far = recorder.how_far("records", records);
+        let mut load = || mixed.insert_all(records, PERIOD, &dir, &mut how_far);
+        if !recorder.groundwork(&format!("load ({name})"), &mut load)? {
             return Ok(());
         }
         recorder.drain(mixed.store)?;

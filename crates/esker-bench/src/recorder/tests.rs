@@ -1,0 +1,229 @@
+//! What a recorder tells, held against what it was given; and what other tests need to look at that.
+
+use std::sync::{Arc, Mutex};
+
+use esker_bench_api::OpenOptions;
+
+use super::*;
+use crate::engines;
+use crate::report::summary::tests::record;
+
+/// What a recorder sends.
+#[derive(Clone, Default)]
+pub(crate) struct Sent(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Sent {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sent {
+    /// All rows that were told to their end, each as it was told last.
+    pub(crate) fn records(&self) -> Vec<Record> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let mut records: Vec<Record> = Vec::new();
+        for line in text.lines() {
+            let Message::Row(record) = serde_json::from_str(line).unwrap() else { continue };
+            match records.iter_mut().find(|told| told.row == record.row) {
+                Some(told) => *told = *record,
+                None => records.push(*record),
+            }
+        }
+        records
+    }
+
+    /// Row and error of each record.
+    fn rows(&self) -> Vec<(String, Option<String>)> {
+        self.records().into_iter().map(|record| (record.row, record.error)).collect()
+    }
+
+    /// The rows that were begun.
+    pub(crate) fn begun(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let messages = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let begun = |message| match message {
+            Message::Begin(row) => Some(row),
+            _ => None,
+        };
+        messages.filter_map(begun).collect()
+    }
+
+    /// What was said of how far a step had come.
+    pub(crate) fn progress(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let messages = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let progress = |message| match message {
+            Message::Progress(text) => Some(text),
+            _ => None,
+        };
+        messages.filter_map(progress).collect()
+    }
+
+    /// What each message is.
+    fn kinds(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(|line| line.split('"').nth(1).unwrap().to_owned()).collect()
+    }
+}
+
+fn recorder(dir: &Path, sent: &Sent) -> Recorder {
+    let rows = vec![Row::time("load".to_owned(), String::new())];
+    let (blank, out) = (record("e", "", 1, Some(0.0)), Box::new(sent.clone()));
+    Recorder::new(rows, blank, dir, out, false, Duration::ZERO)
+}
+
+#[test]
+fn a_row_is_told_before_its_check_and_again_after_it() {
+    let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
+    let mut recorder = recorder(dir.path(), &sent);
+    recorder.row("load", || Ok(Outcome::default())).unwrap();
+    assert_eq!(sent.kinds(), ["begin", "measured"]);
+    recorder.check(|| Err::<(), _>(Failure::Wrong("bad".to_owned()))).unwrap();
+    recorder.finish().unwrap();
+    assert_eq!(sent.kinds(), ["begin", "measured", "row", "done"]);
+    assert_eq!(sent.rows(), [("load".to_owned(), Some("wrong answer: bad".to_owned()))]);
+}
+
+#[test]
+fn c2_a_failed_check_voids_what_was_written_since_the_last_one_that_passed() {
+    let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
+    let names = ["load", "mix", "reads", "update", "compact", "reads again", "late"];
+    let rows = names.map(|name| Row::time(name.to_owned(), String::new())).to_vec();
+    let (blank, out) = (record("e", "", 1, None), Box::new(sent.clone()));
+    let blank = Record { error: None, commits: 0, ..blank };
+    let mut recorder = Recorder::new(rows, blank, dir.path(), out, false, Duration::ZERO);
+    let wrote = || Ok(Outcome { user_written_bytes: 1, ..Outcome::default() });
+    let bad = || Err::<(), _>(Failure::Wrong("bad".to_owned()));
+    recorder.row("load", wrote).unwrap();
+    recorder.check(|| Ok(())).unwrap();
+    recorder.row("mix", || Ok(Outcome { commits: Some(7), ..Outcome::default() })).unwrap();
+    recorder.row("reads", || Ok(Outcome::default())).unwrap();
+    // It says nothing of what the mix wrote.
+    recorder.check_row(|| Ok(())).unwrap();
+    recorder.row("update", wrote).unwrap();
+    recorder.row("compact", || Ok(Outcome { rewrites: true, ..Outcome::default() })).unwrap();
+    recorder.row("reads again", || Ok(Outcome::default())).unwrap();
+    recorder.check(bad).unwrap();
+    recorder.row("late", wrote).unwrap();
+    recorder.check_row(bad).unwrap();
+    recorder.finish().unwrap();
+    let void: Vec<_> = sent.rows().into_iter().filter(|row| row.1.is_some()).map(|row| row.0).collect();
+    assert_eq!(void, ["mix", "update", "compact", "reads again", "late"]);
+    assert!(sent.records().iter().all(|record| record.value.is_none() == record.error.is_some()));
+}
+
+#[test]
+fn what_the_drain_uses_is_the_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorder = recorder(dir.path(), &Sent::default());
+    recorder.row("load", || Ok(Outcome::default())).unwrap();
+    let measured = recorder.pending.as_ref().unwrap().usage.cpu_s;
+    let (before, start) = (Usages::now(dir.path()), Instant::now());
+    while start.elapsed() < Duration::from_secs(1) {}
+    let peaks = Peaks { anon_bytes: 0, disk_bytes: 1 << 40 };
+    recorder.add_drain(1.0, &before, peaks);
+    let record = recorder.pending.unwrap();
+    assert_eq!(record.usage.peak_disk_bytes, 1 << 40);
+    // A busy machine may give the loop little of its time, but never nothing of a second.
+    assert!(record.usage.cpu_s > measured + 0.02);
+    assert_eq!(record.detail.unwrap().drain_s, Some(1.0));
+}
+
+#[test]
+fn a_row_says_that_background_work_went_on() {
+    let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
+    let rows = ["load", "reads"].map(|name| Row::time(name.to_owned(), String::new())).to_vec();
+    let (blank, out) = (record("e", "", 1, Some(0.0)), Box::new(sent.clone()));
+    let mut recorder = Recorder::new(rows, blank, dir.path(), out, false, Duration::from_millis(40));
+    // Three windows of rest do not fit.
+    recorder.idle_wait_max = Duration::from_millis(60);
+    let store = engines::find("redb").unwrap().open(dir.path(), &OpenOptions::with_cache(1 << 20)).unwrap();
+    recorder.drain(&*store).unwrap();
+    recorder.row("load", || Ok(Outcome::default())).unwrap();
+    recorder.settle(&*store).unwrap();
+    recorder.row("reads", || Ok(Outcome { note: "warm".to_owned(), ..Outcome::default() })).unwrap();
+    recorder.drain(&*store).unwrap();
+    recorder.finish().unwrap();
+    let notes: Vec<_> = sent.records().into_iter().map(|record| record.note).collect();
+    let note = "background work went on after 0.06 s";
+    assert_eq!(notes, [note.to_owned(), format!("{note}; warm; {note}")]);
+}
+
+#[test]
+fn what_a_load_takes_stands_with_the_first_row_behind_it() {
+    let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
+    let rows = ["reads", "scans"].map(|name| Row::time(name.to_owned(), String::new())).to_vec();
+    let (blank, out) = (record("e", "", 1, Some(0.0)), Box::new(sent.clone()));
+    // Whether this process is idle, the other tests decide: it is not waited for long.
+    let mut recorder = Recorder::new(rows, blank, dir.path(), out, false, Duration::from_millis(1))
+        .within(Some(Duration::from_millis(100)));
+    let wait = Duration::from_millis(20);
+    recorder
+        .load("items", 7, |how_far| {
+            std::thread::sleep(wait);
+            how_far.at(7, Instant::now())
+        })
+        .unwrap();
+    let drain = |recorder: &mut Recorder, wait| {
+        recorder.drain_by(|_| {
+            std::thread::sleep(wait);
+            Ok(())
+        })
+    };
+    drain(&mut recorder, 2 * wait).unwrap();
+    // That of an opening is no part of the load.
+    drain(&mut recorder, Duration::ZERO).unwrap();
+    recorder.row("reads", || Ok(Outcome::default().on(7))).unwrap();
+    recorder.row("scans", || Ok(Outcome::default())).unwrap();
+    recorder.finish().unwrap();
+    assert_eq!(sent.progress(), ["7 of 7 items written"]);
+    let records = sent.records();
+    let figures = &records[0].detail.as_ref().unwrap().figures;
+    assert!(figures["load s"] >= 0.02 && figures["load drain s"] >= 0.04, "{figures:?}");
+    assert!(figures["load written bytes"] >= 0.0 && figures["items when it began"] == 7.0);
+    assert!(records[1].detail.is_none());
+}
+
+#[test]
+fn an_engine_whose_own_wait_has_no_end_gets_half_of_the_step() {
+    let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
+    let mut recorder = recorder(dir.path(), &sent).within(Some(Duration::from_millis(400)));
+    recorder.row("load", || Ok(Outcome::default())).unwrap();
+    let start = Instant::now();
+    recorder
+        .drain_by(|deadline| {
+            let wait = deadline.duration_since(start);
+            assert!(wait <= Duration::from_secs(10), "{wait:?}");
+            std::thread::sleep(wait);
+            Ok(())
+        })
+        .unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(200));
+    recorder.finish().unwrap();
+    assert_eq!(sent.records()[0].note, "background work went on after 0.2 s");
+}
+
+#[test]
+fn without_groundwork_the_rest_of_the_group_is_not_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = ["load", "reads", "scans"].map(|name| Row::time(name.to_owned(), String::new())).to_vec();
+    for (fails, expected) in [(false, [false; 3]), (true, [true; 3])] {
+        let sent = Sent::default();
+        let blank = record("e", "", 1, Some(0.0));
+        let out = Box::new(sent.clone());
+        let mut recorder = Recorder::new(rows.clone(), blank, dir.path(), out, false, Duration::ZERO);
+        let work = || if fails { Err(Failure::Wrong("bad".to_owned())) } else { Ok(Outcome::default()) };
+        if recorder.groundwork("load", work).unwrap() {
+            recorder.row("reads", || Ok(Outcome::default())).unwrap();
+            recorder.row("scans", || Ok(Outcome::default())).unwrap();
+        }
+        recorder.finish().unwrap();
+        let found = sent.rows();
+        assert_eq!(found.iter().map(|row| row.1.is_some()).collect::<Vec<_>>(), expected, "{found:?}");
+    }
+}
