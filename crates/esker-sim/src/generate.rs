@@ -289,8 +289,8 @@ impl<'a> Generator<'a> {
         (0..n).map(|_| if kind == 2 { self.choices.bool() } else { kind == 1 }).collect()
     }
 
-    fn moves(&mut self) -> Vec<Move> {
-        let n = self.choices.usize(1..30);
+    fn moves(&mut self, most: usize) -> Vec<Move> {
+        let n = self.choices.usize(1..most);
         let one = |g: &mut Self| match g.choices.u8(0..16) {
             0 => Move::First,
             1 => Move::Last,
@@ -315,7 +315,7 @@ impl<'a> Generator<'a> {
                 len: self.choices.u16(0..100),
                 backwards: self.choices.bool(),
             },
-            _ => Read::Cursor(self.moves()),
+            _ => Read::Cursor(self.moves(30)),
         }
     }
 
@@ -346,7 +346,10 @@ impl<'a> Generator<'a> {
             533..540 => Op::Rollback(self.slot()),
             540..570 => Op::Snapshot(self.slot()),
             570..580 => Op::ReleaseSnapshot(self.slot()),
-            580..770 => Op::Read(self.reader(), self.keyspace(), self.read()),
+            580..730 => Op::Read(self.reader(), self.keyspace(), self.read()),
+            730..736 => Op::HoldCursor(self.slot(), self.reader(), self.keyspace()),
+            // Often the same, so that it has stood somewhere before.
+            736..770 => Op::MoveCursor(self.choices.usize(0..2), self.moves(6)),
             770..780 => Op::Iterate(self.slot(), self.reader(), self.keyspace(), self.bounds()),
             780..810 => Op::IterateOn(self.slot(), self.takes(8)),
             810..820 => Op::Flush,
@@ -391,7 +394,7 @@ mod tests {
             assert_eq!(format!("{ops:?}"), format!("{:?}", from_bytes(&bytes).1));
             kinds.extend(ops.iter().map(std::mem::discriminant).map(|kind| format!("{kind:?}")));
         }
-        assert_eq!(kinds.len(), 25, "a kind of operation is never made");
+        assert_eq!(kinds.len(), 27, "a kind of operation is never made");
     }
 
     #[test]

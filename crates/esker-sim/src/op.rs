@@ -8,7 +8,7 @@ use crate::model::values::ValueNo;
 
 /// Names that keyspaces can get.
 pub const NAMES: [&str; 5] = ["users", "a", "long name \u{e9} with / and spaces", "zz", "tmp"];
-/// Slots for transactions, snapshots, iterators held over time.
+/// Slots for transactions, snapshots, iterators and cursors held over time.
 pub const SLOTS: usize = 3;
 
 /// Which of the keyspaces that exist, modulo their number.
@@ -28,7 +28,7 @@ pub enum Write {
     Clear,
 }
 
-/// A move of a cursor. `Next` and `Prev` on a cursor that is not valid are left out.
+/// A move of a cursor. `Next` and `Prev` on a cursor that is not valid lead to the first and the last key.
 #[derive(Clone, Copy, Debug)]
 pub enum Move {
     /// To the first key not before this one.
@@ -246,6 +246,10 @@ pub enum Op {
     Iterate(usize, Reader, KeyspaceNo, KeyBounds),
     /// Takes from the front (`false`) and the back (`true`).
     IterateOn(usize, Vec<bool>),
+    /// Opens a cursor that is moved later.
+    HoldCursor(usize, Reader, KeyspaceNo),
+    /// Moves it; one that is not there is opened first, on the newest state.
+    MoveCursor(usize, Vec<Move>),
     /// Writes memtables to tables.
     Flush,
     /// Merges everything.

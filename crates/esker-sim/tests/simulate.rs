@@ -26,6 +26,7 @@ fn seeds_agree_with_the_model() {
     );
     assert!(total.inspected > 50 && total.refused > 5, "{total:?}");
     assert!(total.while_opening > 100 && total.faults > 300 && total.reopenings > 100, "{total:?}");
+    assert!(total.turns > 100, "{total:?}");
     assert!(total.tiered > 15 && total.wide > 60 && total.moved > 50 && total.recycled > 75, "{total:?}");
 }
 

@@ -4,7 +4,7 @@
 //!   writers, readers, snapshots, flush, compact --threads--> one Db --> invariants that no interleaving may break
 //! ```
 //!
-//! N1. A snapshot shows whole commits only, in their order: sums and sequences never break.
+//! N1. A snapshot shows whole commits only, in their order: sums and sequences never break, and cursors may turn round.
 //! N2. What was acknowledged is read from then on, by everybody.
 //! N3. `len` equals what a scan of the same snapshot counts, also where commits come in groups.
 //! N4. Lost updates are impossible: each conflicting transaction fails or is ordered.
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use common::contents::dump_sound;
 use common::dir;
-use esker::{Builder, Db, Durability, Error, Keyspace, Snapshot, Value};
+use esker::{Builder, Cursor, Db, Durability, Error, Key, Keyspace, Snapshot, Value};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 
 /// Small sizes, with threads.
@@ -249,6 +249,81 @@ fn n1_n2_acknowledged_writes_are_seen_in_order_by_all() {
             check_sequences(&keyspace, writer, ITEMS);
         }
     });
+}
+
+/// A cursor that turns round again and again shows the entries of its moment, whatever is written, flushed and merged around it.
+#[test]
+fn n1_cursors_turn_round_while_others_write() {
+    const KEYS: u64 = 3000;
+    const WRITES: u64 = 6000;
+    let name = |n: u64| format!("common/{n:05}");
+    everywhere(|db| {
+        let keyspace = db.keyspace("turns").unwrap();
+        let (writing, end) = (AtomicU64::new(2), AtomicBool::new(false));
+        let walked = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for writer in 0..2u64 {
+                let (keyspace, writing, end) = (&keyspace, &writing, &end);
+                scope.spawn(move || {
+                    let guard = EndOnDrop(end);
+                    let mut rng = fastrand::Rng::with_seed(writer);
+                    for n in 0..WRITES {
+                        let key = name(rng.u64(0..KEYS));
+                        let removes = rng.u8(0..4) == 0;
+                        let mut batch = db.batch();
+                        if removes {
+                            batch.remove(keyspace, key)
+                        } else {
+                            batch.put(keyspace, key, n.to_le_bytes())
+                        }
+                        .unwrap();
+                        batch.commit_with(Durability::None).unwrap();
+                    }
+                    if writing.fetch_sub(1, Ordering::Relaxed) > 1 {
+                        std::mem::forget(guard);
+                    }
+                });
+            }
+            for reader in 0..2 {
+                let (keyspace, end, walked) = (&keyspace, &end, &walked);
+                scope.spawn(move || {
+                    let _guard = EndOnDrop(end);
+                    let mut rng = fastrand::Rng::with_seed(100 + reader);
+                    while !end.load(Ordering::Relaxed) {
+                        let snapshot = db.snapshot();
+                        let mut cursor = snapshot.cursor(keyspace).unwrap();
+                        let all: Vec<_> = snapshot.iter(keyspace).map(Result::unwrap).collect();
+                        turn_about(&mut cursor, &all, &mut rng);
+                        walked.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                let _guard = EndOnDrop(&end);
+                churn(db, &end);
+            });
+        });
+        assert!(walked.load(Ordering::Relaxed) > 3, "nobody walked");
+    });
+}
+
+/// Walks to and fro from a key on; what is met must be `all`.
+fn turn_about(cursor: &mut Cursor, all: &[(Key, Value)], rng: &mut fastrand::Rng) {
+    if all.is_empty() {
+        return;
+    }
+    let mut at = rng.usize(0..all.len());
+    cursor.seek(&all[at].0).unwrap();
+    for _ in 0..300 {
+        let found = cursor.valid().then(|| (cursor.key(), cursor.value()));
+        assert_eq!(found, Some((&all[at].0[..], &all[at].1[..])), "N1: entry {at}");
+        let on = if at == 0 { true } else { at + 1 < all.len() && rng.bool() };
+        if on && at + 1 == all.len() {
+            return;
+        }
+        if on { cursor.next() } else { cursor.prev() }.unwrap();
+        at = if on { at + 1 } else { at - 1 };
+    }
 }
 
 /// What a range shows of a writer's items has no gap and goes at least as far as was acknowledged before.

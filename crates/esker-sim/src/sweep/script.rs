@@ -130,13 +130,19 @@ fn beginning() -> Vec<Op> {
         Op::Rollback(1),
         Op::Iterate(0, Reader::Latest, KeyspaceNo(DEFAULT), between(0, 60)),
         Op::IterateOn(0, vec![false, true]),
+        Op::HoldCursor(0, Reader::Latest, KeyspaceNo(DEFAULT)),
+        Op::MoveCursor(0, vec![Move::Seek(key(21)), Move::Next]),
+        write(DEFAULT, Write::Put(key(42), value(42, 8))),
+        Op::MoveCursor(0, vec![Move::Prev, Move::Prev]),
         Op::Flush,
         merge(true),
+        Op::MoveCursor(0, vec![Move::Next, Move::Last]),
     ]);
     ops.extend(reads(Reader::Snapshot(0), OTHER));
     ops.extend([
         read(Reader::Snapshot(0), DEFAULT, everything()),
         Op::IterateOn(0, vec![true, false, false, true]),
+        Op::MoveCursor(0, vec![Move::Prev, Move::First, Move::Next]),
         Op::ReleaseSnapshot(0),
         merge(true),
         Op::Check,
@@ -239,7 +245,7 @@ mod tests {
     fn the_script_touches_every_kind_of_operation() {
         let ops = script(opening(false));
         // Those that are missing make trouble, which is the sweep's to choose: Fault, DiskFull, Mend, RestartIn.
-        let all = "Batch Begin Check Clock Commit Compact Create Drop Flush Iterate IterateOn Read ReleaseSnapshot Rename \
+        let all = "Batch Begin Check Clock Commit Compact Create Drop Flush HoldCursor Iterate IterateOn MoveCursor Read ReleaseSnapshot Rename \
                    Restart Rollback Snapshot Step Sync TransactionWrite Write";
         assert_eq!(names(&ops), all);
         let singles =

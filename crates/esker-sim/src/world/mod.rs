@@ -5,7 +5,8 @@
 //!     `--> History                   must agree with the model, or the run panics
 //! ```
 //!
-//! W1. Reads of the newest state, of snapshots, of transactions and of iterators held for long agree with the model.
+//! W1. Reads of the newest state, of snapshots, of transactions, and of iterators and cursors held for long agree with the
+//!     model.
 //! W2. A transaction fails with a conflict if and only if a commit since its beginning touched what it touches.
 //! W3. After a restart the state is one that the history allows (H1 to H3); `len` is exact; `check` finds nothing.
 //! W4. A call fails only if there is a reason: a fault was injected, the disk is full, or the log has failed before.
@@ -34,6 +35,7 @@ use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs};
 pub(crate) use self::restart::{Left, builder};
 
 use self::read::{HeldIterator, Source, check_read};
+use self::walk::HeldCursor;
 use self::write::HeldTransaction;
 use crate::model::history::History;
 use crate::model::keys::bounds;
@@ -70,6 +72,8 @@ pub struct Tally {
     pub faults: u64,
     /// Operations that failed because the disk was full.
     pub refused: u64,
+    /// Held cursors whose first step after other operations turned round.
+    pub turns: u64,
     /// Runs in which several tier runs were there at once: data beyond the cache.
     pub tiered: u64,
     /// Runs in which a sorted run had several tables.
@@ -99,6 +103,7 @@ impl Tally {
         self.inspected += other.inspected;
         self.faults += other.faults;
         self.refused += other.refused;
+        self.turns += other.turns;
         self.tiered += other.tiered;
         self.wide += other.wide;
         self.moved += other.moved;
@@ -122,6 +127,7 @@ pub struct World {
     snapshots: [Option<(Snapshot, State)>; SLOTS],
     transactions: [Option<HeldTransaction>; SLOTS],
     iterators: [Option<HeldIterator>; SLOTS],
+    cursors: [Option<HeldCursor>; SLOTS],
     durability: Durability,
     /// The log has failed since the database was opened.
     poisoned: bool,
@@ -166,6 +172,7 @@ impl World {
             snapshots: Default::default(),
             transactions: Default::default(),
             iterators: Default::default(),
+            cursors: Default::default(),
             durability: Durability::Sync,
             poisoned: false,
             fired_before: 0,
@@ -324,11 +331,18 @@ impl World {
                     }
                 }
             }
-            Op::Flush => {
-                let before = self.db().stats().flushes;
-                self.maintain(self.db().flush());
-                self.check_log_is_released(before);
+            Op::HoldCursor(slot, reader, no) => self.hold_cursor(*slot, *reader, *no),
+            Op::MoveCursor(slot, moves) => {
+                if self.cursors[*slot].is_none() {
+                    self.hold_cursor(*slot, Reader::Latest, KeyspaceNo(0));
+                }
+                if let Some(mut cursor) = self.cursors[*slot].take() {
+                    let moved = cursor.go(moves);
+                    self.tally.turns += u64::from(self.read(moved).unwrap_or(false));
+                    self.cursors[*slot] = Some(cursor);
+                }
             }
+            Op::Flush => self.maintain(self.db().flush()),
             Op::Compact => {
                 if self.excused_tidying(self.db().compact()).is_some() {
                     self.history.all_durable();
@@ -355,6 +369,14 @@ impl World {
                 }
             }
         }
+    }
+
+    fn hold_cursor(&mut self, slot: usize, reader: Reader, no: KeyspaceNo) {
+        let (id, keyspace) = self.pick(no);
+        let (source, map) = self.source(reader, &keyspace, id);
+        // Transactions have none.
+        let held = source.cursor().map(|made| made.map(|cursor| HeldCursor::new(cursor, &map)));
+        self.cursors[slot] = held.and_then(|made| self.read(made));
     }
 
     /// Takes note of a call that makes everything durable.

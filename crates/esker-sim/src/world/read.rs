@@ -7,7 +7,7 @@ use std::ops::Bound;
 
 use esker::{Cursor, Db, Keyspace, Range, Result, Snapshot, Transaction, Value};
 
-use super::walk::{check_cursor, is_entry, shown, slice, take};
+use super::walk::{HeldCursor, is_entry, shown, slice, take};
 use crate::model::keys::{self, KeyBounds, KeyNo, bounds, key};
 use crate::model::state::{Contents, Map};
 use crate::model::values::ValueNo;
@@ -75,7 +75,7 @@ impl Source<'_> {
         }
     }
 
-    fn cursor(&self) -> Option<Result<Cursor>> {
+    pub(super) fn cursor(&self) -> Option<Result<Cursor>> {
         match self {
             Latest(keyspace) => Some(keyspace.cursor()),
             At(snapshot, keyspace) => Some(snapshot.cursor(keyspace)),
@@ -176,7 +176,7 @@ pub(super) fn check_read(source: &Source<'_>, map: &Map, read: &Read) -> Result<
         }
         Read::Cursor(moves) => {
             if let Some(cursor) = source.cursor() {
-                check_cursor(cursor?, map, moves)?;
+                HeldCursor::new(cursor?, map).go(moves)?;
             }
         }
     }

@@ -48,6 +48,7 @@ impl World {
     /// Lets go of everything that reads.
     fn release_all(&mut self) {
         self.iterators = Default::default();
+        self.cursors = Default::default();
         self.snapshots = Default::default();
         self.transactions = Default::default();
         self.keyspaces.clear();

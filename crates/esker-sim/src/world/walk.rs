@@ -47,31 +47,72 @@ pub(super) fn take(found: &mut Range, expected: &mut VecDeque<(KeyNo, ValueNo)>,
     Ok(entry.is_some())
 }
 
-/// Moves a cursor about.
-pub(super) fn check_cursor(mut cursor: Cursor, map: &Map, moves: &[Move]) -> Result<()> {
-    let entries: Vec<_> = map.entries().iter().collect();
-    let rank = |key: KeyNo| entries.partition_point(|(k, _)| **k < key);
-    let mut at: Option<usize> = None;
-    for (step, move_) in moves.iter().enumerate() {
-        let to = match move_ {
-            Move::Next | Move::Prev if at.is_none() => continue,
-            Move::Seek(no) => cursor.seek(key(*no)).map(|()| Some(rank(*no)))?,
-            Move::SeekBefore(no) => cursor.seek_before(key(*no)).map(|()| rank(*no).checked_sub(1))?,
-            Move::First => cursor.seek_first().map(|()| Some(0))?,
-            Move::Last => cursor.seek_last().map(|()| entries.len().checked_sub(1))?,
-            Move::Next => cursor.next().map(|()| at.map(|i| i + 1))?,
-            Move::Prev => cursor.prev().map(|()| at.and_then(|i| i.checked_sub(1)))?,
-        };
-        at = to.filter(|&i| i < entries.len());
-        assert_eq!(cursor.valid(), at.is_some(), "W1: cursor, step {step}: {move_:?}");
-        if let Some(i) = at {
-            let (no, value) = entries[i];
-            assert!(
-                cursor.key() == key(*no) && value.is(cursor.value()),
-                "W1: cursor, step {step}: {move_:?} to {}",
-                cursor.key().escape_ascii()
-            );
-        }
+/// A cursor and where it must stand. It shows the state of the moment it was made, whatever is written meanwhile.
+pub(super) struct HeldCursor {
+    db: Cursor,
+    entries: Vec<(KeyNo, ValueNo)>,
+    /// None: not valid.
+    at: Option<usize>,
+    /// The last move led back; none before the first.
+    back: Option<bool>,
+}
+
+impl HeldCursor {
+    /// `db` was just made, of `map`.
+    pub(super) fn new(db: Cursor, map: &Map) -> Self {
+        let entries = map.entries().iter().map(|(k, v)| (*k, *v)).collect();
+        HeldCursor { db, entries, at: None, back: None }
     }
-    Ok(())
+
+    /// Moves it about. After an error it is not valid until a seek succeeds. Says whether its first step was a turn.
+    pub(super) fn go(&mut self, moves: &[Move]) -> Result<bool> {
+        let is_turn = match moves {
+            [step @ (Move::Next | Move::Prev), ..] if self.at.is_some() => {
+                self.back != Some(leads_back(step))
+            }
+            _ => false,
+        };
+        for (step, move_) in moves.iter().enumerate() {
+            let from = self.at.take();
+            let to = self.ask(move_, from);
+            assert!(
+                to.is_ok() || !self.db.valid(),
+                "W1: cursor, step {step}: {move_:?} fails, and it is valid"
+            );
+            self.at = to?.filter(|&i| i < self.entries.len());
+            assert_eq!(self.db.valid(), self.at.is_some(), "W1: cursor, step {step}: {move_:?}");
+            if let Some(i) = self.at {
+                let (no, value) = self.entries[i];
+                assert!(
+                    self.db.key() == key(no) && value.is(self.db.value()),
+                    "W1: cursor, step {step}: {move_:?} to {}",
+                    self.db.key().escape_ascii()
+                );
+            }
+        }
+        Ok(is_turn)
+    }
+
+    /// Does a move from this place; the place where it must lead.
+    fn ask(&mut self, move_: &Move, from: Option<usize>) -> Result<Option<usize>> {
+        let rank = |key: KeyNo| self.entries.partition_point(|(k, _)| *k < key);
+        let (len, db) = (self.entries.len(), &mut self.db);
+        let to = match move_ {
+            Move::Seek(no) => db.seek(key(*no)).map(|()| Some(rank(*no)))?,
+            Move::SeekBefore(no) => db.seek_before(key(*no)).map(|()| rank(*no).checked_sub(1))?,
+            Move::Next if from.is_none() => db.seek_first().map(|()| Some(0))?,
+            Move::Prev if from.is_none() => db.seek_last().map(|()| len.checked_sub(1))?,
+            Move::First => db.seek_first().map(|()| Some(0))?,
+            Move::Last => db.seek_last().map(|()| len.checked_sub(1))?,
+            Move::Next => db.next().map(|()| from.map(|i| i + 1))?,
+            Move::Prev => db.prev().map(|()| from.and_then(|i| i.checked_sub(1)))?,
+        };
+        self.back = Some(leads_back(move_));
+        Ok(to)
+    }
+}
+
+/// Whether a move leads back from where it goes to.
+fn leads_back(move_: &Move) -> bool {
+    matches!(move_, Move::Prev | Move::SeekBefore(_) | Move::Last)
 }

@@ -483,12 +483,13 @@ fn t3_walks_over_a_leaf_wider_than_its_fences() {
     }
 }
 
-/// Cursors that stand in the tree while it is rebuilt around them.
+/// Cursors that stand in the tree while it is rebuilt around them, and turn round at any moment (PO1).
 #[test]
 fn t3_cursors_made_before_go_on_over_their_snapshot() {
     let mut rng = Rng::with_seed(12);
     let mut pair = Pair::new();
     let mut cursors: Vec<(MemtableCursor, Vec<Seen>, usize, bool)> = Vec::new();
+    let mut turns_after_inserts = 0;
     for round in 0..scaled(400) {
         pair.fill(30, &mut rng, |rng, _| rng.u16(0..6000).to_be_bytes().to_vec());
         let visible = pair.visible(pair.seq);
@@ -498,8 +499,14 @@ fn t3_cursors_made_before_go_on_over_their_snapshot() {
         let at = if forward { 0 } else { visible.len() - 1 };
         cursors.push((cursor, visible, at, forward));
         cursors.retain_mut(|(cursor, visible, at, forward)| {
-            for _ in 0..rng.usize(0..100) {
-                assert_eq!(shown(cursor).as_ref(), visible.get(*at));
+            let turns = rng.u8(0..3) > 0;
+            for step in 0..rng.usize(0..100) {
+                assert_eq!(shown(cursor).as_ref(), visible.get(*at), "forward: {forward}, step {step}");
+                // The first step after inserts turns as often as the other way; later ones now and then.
+                if turns && rng.u8(0..if step == 0 { 2 } else { 12 }) == 0 {
+                    *forward = !*forward;
+                    turns_after_inserts += usize::from(step == 0);
+                }
                 if *forward { cursor.next() } else { cursor.prev() }.unwrap();
                 *at = if *forward { *at + 1 } else { at.wrapping_sub(1) };
                 if *at >= visible.len() {
@@ -510,4 +517,5 @@ fn t3_cursors_made_before_go_on_over_their_snapshot() {
             true
         });
     }
+    assert!(cfg!(miri) || turns_after_inserts > 500, "{turns_after_inserts}");
 }
