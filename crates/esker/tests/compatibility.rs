@@ -9,6 +9,7 @@
 //! CO2. A file of a newer format is refused with its name and both versions, and nothing is changed.
 //! CO3. Opening a database for writing brings its manifest to the newest format; what that format guards is guarded then.
 //! CO4. A sound block in the place of another, which tables of formats 1 and 2 do not tell from the right one, ends a merge.
+//! CO5. An opening that is cut off at any change, by a kill or a loss of power, loses nothing of what an earlier version wrote.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read golden files")]
 
 mod common;
@@ -21,7 +22,7 @@ use common::damage::{Golden, blocks, overwrite, path, read, replace};
 use common::goldens::{EXPECTED, NAMES, decode, encode, make};
 use common::{dir, simulated};
 use esker::Error;
-use esker_env::{Fs, MemFs};
+use esker_env::{FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind};
 
 /// The newest version of the manifest.
 const NEWEST: u8 = 3;
@@ -85,6 +86,37 @@ fn co1_every_version_is_read() {
         let found = dump_sound(&db).unwrap();
         assert!(found == expected, "{name}: {}", difference(&found, &expected));
     }
+}
+
+#[test]
+fn co5_an_opening_that_is_cut_off_loses_nothing() {
+    let mut cut_off = 0;
+    for golden in goldens() {
+        let (fs, expected) = load(&golden);
+        let durable = fs.crash_keep_all();
+        for n in 1.. {
+            let fs = durable.kill();
+            let faults = FaultFs::new(Arc::new(fs.clone()));
+            let end = FaultAction::Freeze { keep: [0, 7, 600, usize::MAX][n as usize % 4] };
+            faults.add(FaultRule::new(&OpKind::CHANGES, end).nth(n));
+            let opened = simulated(Arc::new(faults.clone())).open(dir());
+            let is_over = !faults.is_frozen();
+            // A process that ends closes nothing.
+            faults.freeze();
+            drop(opened);
+            if is_over {
+                break;
+            }
+            for left in [fs.kill(), fs.crash_strict(), fs.crash(n)] {
+                let what = format!("{}, cut off at change {n}", golden.display());
+                let opened = simulated(Arc::new(left)).create_if_missing(false).open(dir());
+                let found = dump_sound(&opened.unwrap_or_else(|e| panic!("{what}: {e}"))).unwrap();
+                assert!(found == expected, "{what}: {}", difference(&found, &expected));
+            }
+            cut_off += 1;
+        }
+    }
+    assert!(cut_off > 300, "{cut_off}");
 }
 
 #[test]

@@ -9,6 +9,8 @@
 //!      acknowledged.
 //! GR2. Live counts are exact, whatever a group holds: keys removed by a `clear` that were put in the same group, and commits
 //!      that conflict.
+//! GR3. A commit that finds no space, or cannot read the old value of its key, fails alone: its neighbours are there, whole and
+//!      exact, after any crash, and nothing of it is.
 //!
 //! A machine that stalls may tear a group into several; then the test tries again.
 #![expect(clippy::unwrap_used, reason = "tests")]
@@ -138,6 +140,66 @@ fn gr2_counts_are_exact_after_a_group_that_clears_and_conflicts() {
         dump_sound(&db).unwrap();
         if is_expected && is_one_group {
             assert_eq!(counted, 1, "what came behind the clear");
+            return;
+        }
+    }
+    panic!("no such group in {ATTEMPTS} attempts");
+}
+
+#[test]
+fn gr3_a_commit_that_fails_alone_leaves_its_neighbours_as_they_are() {
+    for _ in 0..ATTEMPTS {
+        let (mem, faults, db) = database();
+        db.default_keyspace().put("old", "in a table").unwrap();
+        db.flush().unwrap();
+        // No block is in the cache.
+        db.close().unwrap();
+        let db = builder(Arc::new(faults.clone())).open(dir()).unwrap();
+        let keyspace = db.default_keyspace();
+        // The log has a segment again.
+        keyspace.put("behind", "").unwrap();
+        let unreadable = FaultAction::Fail(ErrorKind::Other);
+        faults.add(FaultRule::new(&[OpKind::Read, OpKind::Map], unreadable).on_path(".sst").forever());
+        mem.set_capacity(Some(mem.used_bytes() + 1000));
+        let syncs = faults.count(OpKind::SyncData);
+        let put = |key: &'static str, len: usize| {
+            let keyspace = keyspace.clone();
+            move || keyspace.put(key, vec![7; len])
+        };
+        let outcomes = as_a_group(
+            &faults,
+            &put("first", 1),
+            &[&put("a", 1), &put("too large", 2 << 20), &put("b", 300), &put("old", 1), &put("c", 1)],
+        );
+        let is_one_group = faults.count(OpKind::SyncData) == syncs + 2;
+        let is_expected = |n: usize, outcome: &Result<()>| match n {
+            2 => matches!(outcome, Err(Error::NoSpace { .. })),
+            4 => {
+                matches!(outcome, Err(Error::Io { path, .. }) if path.extension().is_some_and(|e| e == "sst"))
+            }
+            _ => outcome.is_ok(),
+        };
+        assert!(outcomes.iter().enumerate().all(|(n, o)| is_expected(n, o)), "GR3: {outcomes:?}");
+        // Beside the death of the process: the writer goes on.
+        let (killed, crashed) = (mem.kill(), (0..SEEDS).map(|seed| mem.crash(seed)));
+        let left: Vec<_> = crashed.chain([killed, mem.crash_strict()]).collect();
+        faults.clear();
+        mem.set_capacity(None);
+        let expected =
+            [("a", 1), ("b", 300), ("before", 0), ("behind", 0), ("c", 1), ("first", 1), ("old", 10)];
+        let check = |db: &Db| {
+            let found = dump_sound(db).unwrap().remove("default").unwrap();
+            let found: Vec<_> = found.iter().map(|(k, v)| (str::from_utf8(k).unwrap(), v.len())).collect();
+            assert_eq!(found, expected, "GR3");
+        };
+        check(&db);
+        for left in left {
+            left.set_capacity(None);
+            check(&builder(Arc::new(left)).open(dir()).unwrap());
+        }
+        keyspace.put("old", "again").unwrap();
+        keyspace.put("too large", vec![7; 2 << 20]).unwrap();
+        if is_one_group {
             return;
         }
     }
