@@ -9,7 +9,7 @@
 
 use std::ops::Bound;
 
-use esker::{BackgroundStep, Durability};
+use esker::{BackgroundStep, Durability, FileSizes};
 use fastrand::Rng;
 
 use crate::choices::Choices;
@@ -196,11 +196,22 @@ impl<'a> Generator<'a> {
             memory,
             // In every other opening the data is soon beyond the cache, or always.
             miniature,
+            file_sizes: self.file_sizes(),
             memtable_bytes,
             block_bytes,
             table_bytes: table_bytes.max(block_bytes) as u64,
             compressed: self.one_in(4),
             stepped: self.stepped,
+        }
+    }
+
+    /// As they are for users, or so small that logs grow, commits take several segments of their own, and manifests are replaced.
+    fn file_sizes(&mut self) -> FileSizes {
+        let usual = FileSizes::default();
+        FileSizes {
+            first_segment: [usual.first_segment, 512, 1024, 4096][self.choices.usize(0..4)],
+            bulk_segment: [usual.bulk_segment, 2000, 9000, 60_000][self.choices.usize(0..4)],
+            manifest_min: [usual.manifest_min, 1024][self.choices.usize(0..2)],
         }
     }
 

@@ -1,7 +1,7 @@
 //! The operations of a simulation. They name everything by small numbers, so that any part of a sequence is a sequence
 //! too.
 
-use esker::{BackgroundStep, Durability};
+use esker::{BackgroundStep, Durability, FileSizes};
 
 use crate::model::keys::{KeyBounds, KeyNo};
 use crate::model::values::ValueNo;
@@ -203,6 +203,8 @@ pub struct Opening {
     pub memory: u64,
     /// Data of more bytes counts as beyond the cache.
     pub miniature: Option<u64>,
+    /// Sizes of the log's files and of the manifest.
+    pub file_sizes: FileSizes,
     /// Size of a memtable; log segments are a quarter of it, 4 KiB at the least.
     pub memtable_bytes: usize,
     /// Size of a block.
@@ -213,6 +215,13 @@ pub struct Opening {
     pub compressed: bool,
     /// Whether background work happens only in steps; otherwise writers do it at once.
     pub stepped: bool,
+}
+
+impl Opening {
+    /// The size that log segments grow to.
+    pub(crate) fn segment_bytes_max(self) -> u64 {
+        (self.memtable_bytes as u64 / 4).next_multiple_of(512).max(4 << 10)
+    }
 }
 
 /// One operation.

@@ -26,8 +26,16 @@ fn seeds_agree_with_the_model() {
     );
     assert!(total.inspected > 50 && total.refused > 5, "{total:?}");
     assert!(total.while_opening > 100 && total.faults > 300 && total.reopenings > 100, "{total:?}");
+    assert!(total.grown > 50 && total.bulky > 20 && total.rewritten > 20, "{total:?}");
     assert!(total.turns > 100, "{total:?}");
-    assert!(total.tiered > 15 && total.wide > 60 && total.moved > 50 && total.recycled > 75, "{total:?}");
+    assert!(
+        total.tiered > 15
+            && total.tier_merges > 250
+            && total.wide > 60
+            && total.moved > 50
+            && total.recycled > 75,
+        "{total:?}"
+    );
 }
 
 #[test]

@@ -33,9 +33,9 @@ pub mod fuzzing {
 pub use types::canary;
 
 pub use db::{
-    BackgroundStep, Builder, CheckReport, Cursor, Db, DumpItem, DumpOptions, DumpValue, Key, Keys, Keyspace,
-    Loss, LostKeys, Range, RepairReport, RepairedKeyspace, Snapshot, Stats, Transaction, WriteBatch,
-    check_offline, dump, repair,
+    BackgroundStep, Builder, CheckReport, Cursor, Db, DumpItem, DumpOptions, DumpValue, FileSizes, Key, Keys,
+    Keyspace, Loss, LostKeys, Range, RepairReport, RepairedKeyspace, Snapshot, Stats, Transaction,
+    WriteBatch, check_offline, dump, repair,
 };
 pub use encoding::Compression;
 pub use sstable::TableCompression;

@@ -12,8 +12,8 @@
 //!      on; nothing acknowledged is lost, even if the machine loses power right after it.
 //! SW3. A disk that is full at any write loses nothing; with space again the database goes on, or does after opening.
 //!
-//! The positions of a sweep are those of the workload without compression, and then those with it, on a disk without direct I/O, where
-//! reads are short.
+//! The positions of a sweep are those of the workload without compression, then those with it, then those with all data beyond
+//! the cache and small files.
 
 mod script;
 
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use esker::Durability;
 use esker_env::{BrokenSync, FaultAction, FaultRule, OpKind};
 
-use self::script::{opening, script};
+use self::script::{Way, opening, script};
 use crate::model::keys::KeyNo;
 use crate::model::values::ValueNo;
 use crate::op::{self, Calls, End, Fault, KeyspaceNo, Loss, Mishap, Op, Opening, Restart, Write};
@@ -116,22 +116,25 @@ impl Kind {
     /// # Errors
     /// The workload fails without anything wrong.
     pub fn positions(self) -> Result<u64, Failure> {
-        let [plain, compressed] = self.positions_of_each()?;
-        Ok(plain + compressed)
+        Ok(self.positions_of_each()?.into_iter().sum())
     }
 
-    /// The positions without and with compression.
-    fn positions_of_each(self) -> Result<[u64; 2], Failure> {
-        let calls = calls()?;
-        let count = |calls: &CallCounts| self.kinds().iter().map(|kind| calls[*kind as usize]).sum::<u64>();
-        Ok([count(&calls[0]), count(&calls[1])].map(|calls| calls.div_ceil(self.stride())))
+    /// The positions of each way.
+    fn positions_of_each(self) -> Result<[u64; Way::ALL.len()], Failure> {
+        let count = |calls: CallCounts| self.kinds().iter().map(|kind| calls[*kind as usize]).sum::<u64>();
+        Ok(calls()?.map(count).map(|calls| calls.div_ceil(self.stride())))
     }
 
     /// Where a position is, counted from 1.
     fn place(self, at: u64) -> Result<Place, Failure> {
-        let [plain, _] = self.positions_of_each()?;
-        let (at, compressed) = if at <= plain { (at, false) } else { (at - plain, true) };
-        Ok(Place { call: (at - 1) * self.stride() + 1, opening: opening(compressed) })
+        let mut at = at;
+        for (way, positions) in Way::ALL.into_iter().zip(self.positions_of_each()?) {
+            if at <= positions {
+                return Ok(Place { call: (at - 1) * self.stride() + 1, opening: opening(way) });
+            }
+            at -= positions;
+        }
+        panic!("there is no such position");
     }
 
     /// Runs the workload with something wrong at this position, counted from 1.
@@ -178,18 +181,26 @@ struct Place {
 /// How often the workload makes each kind of call.
 type CallCounts = [u64; OpKind::ALL.len()];
 
-/// The calls of the workload without and with compression: the same each time, and counted once.
-fn calls() -> Result<[CallCounts; 2], Failure> {
-    static CALLS: OnceLock<Result<[CallCounts; 2], Failure>> = OnceLock::new();
-    let count = |compressed| {
-        alone(move |done| {
-            let mut world = new_world(0, opening(compressed), None);
-            world.start(opening(compressed));
-            run_script(&mut world, opening(compressed), done);
-            OpKind::ALL.map(|kind| world.faults().count(kind))
-        })
+/// The calls of the workload in each way: the same each time, and counted once.
+fn calls() -> Result<[CallCounts; Way::ALL.len()], Failure> {
+    static CALLS: OnceLock<Result<[CallCounts; Way::ALL.len()], Failure>> = OnceLock::new();
+    let count = |way| undisturbed(way).map(|(calls, _)| calls);
+    let all = || {
+        let [plain, compressed, beyond] = Way::ALL.map(count);
+        Ok([plain?, compressed?, beyond?])
     };
-    CALLS.get_or_init(|| Ok([count(false)?, count(true)?])).clone()
+    CALLS.get_or_init(all).clone()
+}
+
+/// The calls of the workload with nothing wrong, and what it meets.
+fn undisturbed(way: Way) -> Result<(CallCounts, Tally), Failure> {
+    alone(move |done| {
+        let mut world = World::new(0, None);
+        world.swept = true;
+        world.start(opening(way));
+        run_script(&mut world, opening(way), done);
+        (OpKind::ALL.map(|kind| world.faults().count(kind)), world.tally())
+    })
 }
 
 /// The positions to try of `n`: all of a few, or when no sample is asked for; else a sample that starts and ends
@@ -216,7 +227,7 @@ fn run_script(world: &mut World, opening: Opening, done: &AtomicU64) -> usize {
 }
 
 fn restart(end: End) -> Restart {
-    Restart { end, mishaps: Vec::new(), opening: opening(false) }
+    Restart { end, mishaps: Vec::new(), opening: opening(Way::Plain) }
 }
 
 /// What recovery left must carry further writes, and survive a power loss of its own.
@@ -396,31 +407,45 @@ mod tests {
     use super::*;
 
     fn place(call: u64) -> Place {
-        Place { call, opening: opening(false) }
+        Place { call, opening: opening(Way::Plain) }
     }
 
     #[test]
-    fn the_second_half_of_the_positions_is_of_a_compressed_database() {
-        let used_bytes = |compressed| {
+    fn the_positions_are_of_each_way_in_turn() {
+        let used_bytes = |way| {
             alone(move |done| {
                 let mut world = World::new(0, None);
-                world.start(opening(compressed));
-                run_script(&mut world, opening(compressed), done);
+                world.start(opening(way));
+                run_script(&mut world, opening(way), done);
                 world.perform(&Op::Compact);
                 world.used_bytes()
             })
         };
-        let (plain, compressed) = (used_bytes(false).unwrap(), used_bytes(true).unwrap());
+        let (plain, compressed) = (used_bytes(Way::Plain).unwrap(), used_bytes(Way::Compressed).unwrap());
         assert!(compressed < plain / 2, "{compressed} bytes, {plain} without compression");
 
         let is_direct = |compressed| new_world(0, opening(compressed), None).gives_direct_files();
         assert_eq!([false, true].map(is_direct), [true, false]);
 
         let kind = Kind::Deaths;
-        let [n, m] = kind.positions_of_each().unwrap();
-        let place = |at| kind.place(at).map(|place| (place.call, place.opening.compressed)).unwrap();
-        let places = [place(1), place(n), place(n + 1), place(n + m)];
-        assert_eq!(places, [(1, false), (n, false), (1, true), (m, true)]);
+        let [n, m, o] = kind.positions_of_each().unwrap();
+        let is_beyond = |opening: Opening| opening.miniature.is_some();
+        let place = |at| {
+            let place = kind.place(at).unwrap();
+            (place.call, place.opening.compressed, is_beyond(place.opening))
+        };
+        let places = [place(1), place(n), place(n + 1), place(n + m), place(n + m + 1), place(n + m + o)];
+        let (plain, compressed, beyond) = ((false, false), (true, false), (false, true));
+        let expected = [(1, plain), (n, plain), (1, compressed), (m, compressed), (1, beyond), (o, beyond)];
+        assert_eq!(places, expected.map(|(call, (compressed, beyond))| (call, compressed, beyond)));
+    }
+
+    #[test]
+    fn beyond_the_cache_the_workload_meets_what_small_databases_do_not() {
+        let tally = undisturbed(Way::Beyond).unwrap().1;
+        assert_eq!([tally.grown, tally.bulky, tally.rewritten], [1; 3], "{tally:?}");
+        // Into tiers, and out of them.
+        assert!(tally.tier_merges >= 4, "{tally:?}");
     }
 
     #[test]

@@ -3,23 +3,40 @@
 
 use std::ops::{Bound, Range};
 
-use esker::{BackgroundStep, Durability};
+use esker::{BackgroundStep, Durability, FileSizes};
 
 use crate::model::keys::{KeyBounds, KeyNo};
 use crate::model::values::ValueNo;
 use crate::op::{End, KeyspaceNo, Move, Op, Opening, Read, Reader, Restart, Write};
 use crate::world::read::everything;
 
+/// The ways in which the workload's database is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Plain,
+    Compressed,
+    /// All data is beyond the cache, so that merges go through tiers; log segments grow, commits fill several of their own, and
+    /// manifests are replaced.
+    Beyond,
+}
+
+impl Way {
+    pub(super) const ALL: [Way; 3] = [Way::Plain, Way::Compressed, Way::Beyond];
+}
+
 /// How the workload's database is opened.
-pub(super) fn opening(compressed: bool) -> Opening {
+pub(super) fn opening(way: Way) -> Opening {
+    let (plain, beyond) = (way == Way::Plain, way == Way::Beyond);
+    let small = FileSizes { first_segment: 1024, bulk_segment: 300_000, manifest_min: 2048 };
     Opening {
         durability: Durability::Sync,
         memory: 1 << 20,
-        miniature: None,
+        miniature: beyond.then_some(0),
+        file_sizes: if beyond { small } else { FileSizes::default() },
         memtable_bytes: 4096,
-        block_bytes: if compressed { 512 } else { 128 },
+        block_bytes: if plain || beyond { 128 } else { 512 },
         table_bytes: 1024,
-        compressed,
+        compressed: way == Way::Compressed,
         stepped: true,
     }
 }
@@ -243,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_script_touches_every_kind_of_operation() {
-        let ops = script(opening(false));
+        let ops = script(opening(Way::Plain));
         // Those that are missing make trouble, which is the sweep's to choose: Fault, DiskFull, Mend, RestartIn.
         let all = "Batch Begin Check Clock Commit Compact Create Drop Flush HoldCursor Iterate IterateOn MoveCursor Read ReleaseSnapshot Rename \
                    Restart Rollback Snapshot Step Sync TransactionWrite Write";
@@ -259,7 +276,7 @@ mod tests {
 
     #[test]
     fn the_script_reads_in_every_way_and_over_merges() {
-        let ops = script(opening(false));
+        let ops = script(opening(Way::Plain));
         let reads = |reader: &str| {
             let reads = ops.iter().filter_map(|op| match op {
                 Op::Read(by, _, read) if names([by]) == reader => Some(read),

@@ -18,6 +18,7 @@
 
 mod keyspaces;
 mod offline;
+mod outlook;
 pub mod read;
 mod restart;
 pub(crate) mod trouble;
@@ -40,7 +41,7 @@ use self::write::HeldTransaction;
 use crate::model::history::History;
 use crate::model::keys::bounds;
 use crate::model::state::{Id, Map, State};
-use crate::op::{KeyspaceNo, NAMES, Op, Reader, Restart, SLOTS};
+use crate::op::{KeyspaceNo, NAMES, Op, Opening, Reader, Restart, SLOTS};
 
 /// Where the database lives in the simulated file system.
 pub const DIR: &str = "db";
@@ -76,12 +77,20 @@ pub struct Tally {
     pub turns: u64,
     /// Runs in which several tier runs were there at once: data beyond the cache.
     pub tiered: u64,
+    /// Operations that made tier runs more or fewer: merges into them and out of them.
+    pub tier_merges: u64,
     /// Runs in which a sorted run had several tables.
     pub wide: u64,
     /// Runs in which tables moved to a lower run without being written.
     pub moved: u64,
     /// Runs in which the file of a log segment was kept for another.
     pub recycled: u64,
+    /// Runs in which log segments of one process had several sizes.
+    pub grown: u64,
+    /// Runs in which a commit filled several log segments of its own.
+    pub bulky: u64,
+    /// Runs in which a manifest that had grown too long was replaced.
+    pub rewritten: u64,
     /// Calls of the file system.
     pub fs_calls: u64,
     /// A number that two runs share if they did the same.
@@ -105,9 +114,13 @@ impl Tally {
         self.refused += other.refused;
         self.turns += other.turns;
         self.tiered += other.tiered;
+        self.tier_merges += other.tier_merges;
         self.wide += other.wide;
         self.moved += other.moved;
         self.recycled += other.recycled;
+        self.grown += other.grown;
+        self.bulky += other.bulky;
+        self.rewritten += other.rewritten;
         self.fs_calls += other.fs_calls;
         self.fingerprint = self.fingerprint.rotate_left(1) ^ other.fingerprint;
     }
@@ -129,6 +142,14 @@ pub struct World {
     iterators: [Option<HeldIterator>; SLOTS],
     cursors: [Option<HeldCursor>; SLOTS],
     durability: Durability,
+    /// How the present process has opened the database; none before the first.
+    opening: Option<Opening>,
+    /// Tier runs after the last operation.
+    tier_runs: u64,
+    /// The files that the present process found.
+    inherited: Vec<String>,
+    /// What `CURRENT` held when it was last looked at.
+    current: Vec<u8>,
     /// The log has failed since the database was opened.
     poisoned: bool,
     /// Faults that had fired when the operation at hand began.
@@ -174,6 +195,10 @@ impl World {
             iterators: Default::default(),
             cursors: Default::default(),
             durability: Durability::Sync,
+            opening: None,
+            tier_runs: 0,
+            inherited: Vec::new(),
+            current: Vec::new(),
             poisoned: false,
             fired_before: 0,
             refused_before: 0,
@@ -280,6 +305,8 @@ impl World {
     fn sight(&mut self) {
         let Some(stats) = self.db.as_ref().map(Db::stats) else { return };
         let tally = &mut self.tally;
+        let tier_runs = std::mem::replace(&mut self.tier_runs, stats.tier_runs);
+        tally.tier_merges += u64::from(tier_runs != stats.tier_runs);
         let sightings = [
             (&mut tally.tiered, stats.tier_runs > 1),
             (&mut tally.wide, stats.tables > stats.runs),
@@ -287,6 +314,11 @@ impl World {
             (&mut tally.recycled, stats.log_files_recycled > 0),
         ];
         sightings.into_iter().filter(|sighting| sighting.1).for_each(|(seen, _)| *seen = 1);
+        self.sight_manifest();
+        // Seeds are many, and each meets its own when its processes end.
+        if self.swept {
+            self.sight_log();
+        }
     }
 
     fn dispatch(&mut self, op: &Op) {

@@ -56,6 +56,7 @@ impl World {
 
     /// Ends the process; says what that may undo.
     fn end(&mut self, end: End) -> Option<Reach> {
+        self.sight_log();
         let reach = match end {
             End::Close => {
                 self.release_all();
@@ -189,6 +190,10 @@ impl World {
     /// Compares what was found with the history, and takes a handle of each keyspace.
     fn adopt(&mut self, db: Db, opening: Opening, reach: Option<Reach>) {
         self.durability = opening.durability;
+        self.opening = Some(opening);
+        self.current = self.content("CURRENT");
+        self.inherited = self.names();
+        self.tier_runs = db.stats().tier_runs;
         self.db = Some(db);
         loop {
             self.begin_operation();
@@ -276,6 +281,7 @@ pub(crate) fn builder(env: Env, opening: Opening) -> Builder {
         .replay_bytes(opening.memtable_bytes as u64 / 4)
         .block_bytes(opening.block_bytes)
         .table_bytes(opening.table_bytes)
+        .file_sizes(opening.file_sizes)
         .compression(compression);
     let builder = match opening.miniature {
         Some(cache_bytes) => builder.miniature(cache_bytes),

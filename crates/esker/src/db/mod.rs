@@ -38,7 +38,7 @@ pub use self::check::{CheckReport, check_offline};
 pub use self::dump::{DumpItem, DumpOptions, DumpValue, dump};
 pub use self::key_handle::Key;
 pub use self::keyspace::Keyspace;
-pub use self::options::Builder;
+pub use self::options::{Builder, FileSizes};
 pub use self::range::{Cursor, Keys, Range};
 pub use self::repair::{Loss, LostKeys, RepairReport, RepairedKeyspace, repair};
 pub use self::snapshot::Snapshot;

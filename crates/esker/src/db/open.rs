@@ -46,7 +46,7 @@ use crate::txn::{apply, payload};
 use crate::types::canary::{self, Canary};
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{Error, FileId, KeyspaceId, Result, SeqNo};
-use crate::wal::{self, LogExtent, Recovered, Register, WalOptions, WalPool, WalWriter};
+use crate::wal::{self, LogExtent, Recovered, Register, WalPool, WalWriter};
 
 /// Opens or creates the database in `dir`.
 pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
@@ -104,14 +104,14 @@ fn open_dir(options: Options, dir: &Path, lock: Arc<dyn FileLock>) -> Result<Db>
         database_id: Some(database_id),
         ..state
     };
-    let manifest = Arc::new(Mutex::new(ManifestLog::create(&env, dir, manifest_id, state)?));
+    let manifest = ManifestLog::create(&env, dir, manifest_id, state)?;
+    let manifest = Arc::new(Mutex::new(manifest.replaced_from(options.manifest_bytes_min())));
     let next_file = Arc::new(AtomicU64::new(manifest_id.next().get()));
     log.finish(&env, dir)?;
     wal::remove_obsolete(&env, dir, wal_from)?;
     wal::remove_unused(&env, dir)?;
-    let wal_options = WalOptions { segment_bytes_max: options.wal_segment_bytes(), database_id };
     let register = register_segments(&manifest, &next_file);
-    let wal_pool = WalPool::new(env.clone(), dir.to_path_buf(), wal_options, register)?;
+    let wal_pool = WalPool::new(env.clone(), dir.to_path_buf(), options.wal_options(database_id), register)?;
     let wal = WalWriter::create(wal_pool.clone(), log.next_segment, &log.segments)?;
     let torn_bytes = log.trimmed_bytes;
     remove_leftovers(&env, dir, &view.get().version, manifest_id)?;

@@ -14,10 +14,11 @@ use esker_env::Env;
 use crate::compaction::picker::Limits;
 use crate::encoding::checksum::crc32c;
 use crate::manifest::file_name::{OPTIONS, OPTIONS_TMP};
-use crate::manifest::log::replace_file;
+use crate::manifest::log::{REWRITE_BYTES_MIN, replace_file};
 use crate::sstable::{TableCompression, TableOptions};
 use crate::txn::commit::Durability;
 use crate::types::{Error, Result};
+use crate::wal::WalOptions;
 
 const MIB: u64 = 1 << 20;
 /// Larger sizes are mistakes, and would make sums of them overflow.
@@ -35,6 +36,30 @@ pub(crate) enum Background {
     Writers,
     /// Whoever calls `step`; writers only when they would have to wait for it.
     Steps,
+}
+
+/// Sizes from which on the log and the manifest do more than write one file, in bytes: small ones let the small databases of
+/// simulators meet what large ones do.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct FileSizes {
+    /// Of the log's first segment, a multiple of 512; each next one is twice as large.
+    pub first_segment: u64,
+    /// Payload that a segment of a commit larger than a segment has at the most; not less than that one.
+    pub bulk_segment: u64,
+    /// A smaller manifest is not replaced.
+    pub manifest_min: u64,
+}
+
+impl Default for FileSizes {
+    fn default() -> Self {
+        let WalOptions { first_segment_bytes, bulk_segment_bytes, .. } = WalOptions::default();
+        FileSizes {
+            first_segment: first_segment_bytes,
+            bulk_segment: bulk_segment_bytes,
+            manifest_min: REWRITE_BYTES_MIN,
+        }
+    }
 }
 
 /// How to open a database. Everything has a default that suits most: give the memory it may use and be done.
@@ -59,6 +84,7 @@ pub struct Builder {
     table_bytes: u64,
     replay_bytes: u64,
     miniature: Option<u64>,
+    file_sizes: FileSizes,
 }
 
 impl Default for Builder {
@@ -76,6 +102,7 @@ impl Default for Builder {
             table_bytes: 64 * MIB,
             replay_bytes: 4 * MIB,
             miniature: None,
+            file_sizes: FileSizes::default(),
         }
     }
 }
@@ -152,6 +179,12 @@ impl Builder {
     #[doc(hidden)]
     pub fn miniature(mut self, cache_bytes: u64) -> Self {
         self.miniature = Some(cache_bytes);
+        self
+    }
+    /// Sizes of the log's files and the manifest: for simulators.
+    #[doc(hidden)]
+    pub fn file_sizes(mut self, sizes: FileSizes) -> Self {
+        self.file_sizes = sizes;
         self
     }
     pub(crate) fn environment(&self) -> &Env {
@@ -231,6 +264,20 @@ impl Options {
     pub(crate) fn wal_segment_bytes(&self) -> u64 {
         // Segments are whole sectors.
         (self.memtable_bytes as u64 / 4).next_multiple_of(512).clamp(4 << 10, 16 * MIB)
+    }
+    /// How the log lays out its files.
+    pub(crate) fn wal_options(&self, database_id: u32) -> WalOptions {
+        let FileSizes { first_segment, bulk_segment, .. } = self.given.file_sizes;
+        WalOptions {
+            segment_bytes_max: self.wal_segment_bytes(),
+            first_segment_bytes: first_segment,
+            bulk_segment_bytes: bulk_segment.max(self.wal_segment_bytes()),
+            database_id,
+        }
+    }
+    /// A smaller manifest is not replaced.
+    pub(crate) fn manifest_bytes_min(&self) -> u64 {
+        self.given.file_sizes.manifest_min
     }
     pub(crate) fn table_options(&self) -> TableOptions {
         TableOptions {

@@ -36,8 +36,8 @@ pub const FORMAT_VERSION: u32 = 3;
 const MAGIC: &[u8] = b"esker manifest";
 /// A manifest this much larger than the state it describes is replaced by a new one.
 const REWRITE_FACTOR: u64 = 4;
-/// Below this many bytes a manifest is never replaced.
-const REWRITE_BYTES_MIN: u64 = 64 << 10;
+/// Below this many bytes a manifest is never replaced, unless told otherwise.
+pub(crate) const REWRITE_BYTES_MIN: u64 = 64 << 10;
 /// `CURRENT` is tiny; anything longer is not ours.
 const CURRENT_BYTES_MAX: u64 = 256;
 
@@ -51,6 +51,8 @@ pub struct ManifestLog {
     state: VersionEdit,
     /// Length of the file when it held only the state.
     state_bytes: u64,
+    /// Below this many bytes it is not replaced.
+    rewrite_bytes_min: u64,
 }
 
 impl ManifestLog {
@@ -71,7 +73,13 @@ impl ManifestLog {
             writer: Some(writer),
             state,
             state_bytes,
+            rewrite_bytes_min: REWRITE_BYTES_MIN,
         })
+    }
+
+    /// The same, replaced from so many bytes on.
+    pub fn replaced_from(self, rewrite_bytes_min: u64) -> Self {
+        ManifestLog { rewrite_bytes_min, ..self }
     }
 
     /// Reads the manifest that `CURRENT` names; `None` if there is no `CURRENT`. The result is its number and all
@@ -111,7 +119,7 @@ impl ManifestLog {
     /// Makes an edit durable. `fresh` gives the number of a new manifest file, should one be started.
     pub fn append(&mut self, edit: VersionEdit, fresh: impl FnOnce() -> FileId) -> Result<()> {
         let oversize = self.writer.as_ref().is_some_and(|writer| {
-            writer.size() > REWRITE_BYTES_MIN && writer.size() > REWRITE_FACTOR * self.state_bytes
+            writer.size() > self.rewrite_bytes_min && writer.size() > REWRITE_FACTOR * self.state_bytes
         });
         if self.is_broken() || oversize {
             let mut state = self.state.clone();
@@ -149,7 +157,7 @@ impl ManifestLog {
         self.writer = None;
         let old = self.dir.join(manifest_name(self.id));
         let new = ManifestLog::create(&self.env, &self.dir, id, state)?;
-        *self = new;
+        *self = new.replaced_from(self.rewrite_bytes_min);
         // The old file is garbage now; if it cannot be removed, the next open does it.
         let _ = self.env.fs.remove_file(&old);
         Ok(())

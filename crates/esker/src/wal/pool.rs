@@ -31,8 +31,6 @@ use crate::types::{Error, Result};
 
 /// Spares, beyond which obsolete segments are deleted (P3).
 const SPARES_MAX: usize = 2;
-/// The first segment is small, so that a small database is; each next one is twice as large, up to the limit.
-const FIRST_SEGMENT_BYTES: u64 = 256 << 10;
 /// Zeros are written in pieces of this size.
 const ZEROS_CHUNK: usize = 256 << 10;
 /// The smallest and the unit of all segment sizes.
@@ -43,13 +41,22 @@ const SEGMENT_BYTES_UNIT: u64 = 512;
 pub(crate) struct WalOptions {
     /// The size that segments grow to, in bytes: a multiple of 512, at most 1 GiB.
     pub segment_bytes_max: u64,
+    /// The first segment is small, so that a small database is; each next one is twice as large, up to the limit.
+    pub first_segment_bytes: u64,
+    /// Segments for records larger than a segment are this large at the most, in payload bytes.
+    pub bulk_segment_bytes: u64,
     /// What segments say of whose they are; 0: nothing.
     pub database_id: u32,
 }
 
 impl Default for WalOptions {
     fn default() -> Self {
-        WalOptions { segment_bytes_max: 16 << 20, database_id: 0 }
+        WalOptions {
+            segment_bytes_max: 16 << 20,
+            first_segment_bytes: 256 << 10,
+            bulk_segment_bytes: 256 << 20,
+            database_id: 0,
+        }
     }
 }
 
@@ -141,7 +148,9 @@ impl WalPool {
             let problem = format!("WAL segments of {max} bytes: give a multiple of 512, at most 1 GiB");
             return Err(Error::Invalid(problem));
         }
-        let next_bytes = FIRST_SEGMENT_BYTES.min(max);
+        let first = options.first_segment_bytes;
+        assert!(first > 0 && first.is_multiple_of(SEGMENT_BYTES_UNIT), "a first segment of {first} bytes");
+        let next_bytes = first.min(max);
         let state = State { spares: Vec::new(), next_bytes, wanted: false, next_name: 0, recycled: 0 };
         let numbers = Numbers { next: 0, prepared: None, named_to: 0 };
         Ok(Arc::new(WalPool {
@@ -223,6 +232,11 @@ impl WalPool {
     /// The size that segments grow to.
     pub(super) fn segment_bytes_max(&self) -> u64 {
         self.options.segment_bytes_max
+    }
+
+    /// How much payload a segment for a record larger than a segment has at the most.
+    pub(super) fn bulk_segment_bytes(&self) -> u64 {
+        self.options.bulk_segment_bytes
     }
 
     /// The file for the next segment, prepared now if none is. One that is ready already may have another size than was

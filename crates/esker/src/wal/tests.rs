@@ -38,12 +38,15 @@ fn pool(env: &Env, segment_bytes_max: u64) -> Arc<WalPool> {
 }
 
 fn pool_in(env: &Env, segment_bytes_max: u64, named: &Named) -> Arc<WalPool> {
+    pool_with(env, WalOptions { segment_bytes_max, ..WalOptions::default() }, named)
+}
+
+fn pool_with(env: &Env, options: WalOptions, named: &Named) -> Arc<WalPool> {
     let named = named.clone();
     let register = Register::new(move |segment| {
         named.store(segment, Ordering::Relaxed);
         Ok(())
     });
-    let options = WalOptions { segment_bytes_max, ..WalOptions::default() };
     WalPool::new(env.clone(), DIR.into(), options, register).unwrap()
 }
 
@@ -167,6 +170,28 @@ fn w5_a_bulk_record_gets_a_segment_of_its_own_size() {
     let next = log.rotate().unwrap();
     log.release_below(next).unwrap();
     assert!(names(&env).iter().all(|name| env.fs.file_size(&Path::new(DIR).join(name)).unwrap() <= 512));
+}
+
+#[test]
+fn p1_a_bulk_record_is_written_where_blocks_cannot_be_reserved() {
+    let (fs, _) = mem();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let unsupported = FaultAction::Fail(io::ErrorKind::Unsupported);
+    faults.add(FaultRule::new(&[OpKind::Allocate], unsupported).forever());
+    let env = env_on(Arc::new(faults.clone()) as FsRef);
+    let mut log = writer(&env, 512);
+    let records = [(1, 100), (2, 3 << 20), (3, 100)];
+    for (seq, len) in records {
+        append(&mut log, seq, len).unwrap();
+    }
+    assert!(log.current_segment() <= 4, "few segments: {}", log.current_segment());
+    log.sync().unwrap();
+    assert!(faults.fired() > 0, "nothing was to be reserved");
+    for seed in 0..5 {
+        expect(&env_on(Arc::new(fs.crash(seed)) as FsRef), &records);
+    }
+    log.close().unwrap();
+    assert!(names(&env).iter().all(|name| name.ends_with(".wal")), "{:?}", names(&env));
 }
 
 #[test]

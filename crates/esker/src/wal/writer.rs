@@ -32,10 +32,8 @@ const BUFFER_BYTES_MAX: usize = 1 << 20;
 /// Room that a record needs to start in a segment: its header, some payload, and the `End` record (WW2).
 const ROOM_MIN: u64 = (2 * RECORD_HEADER_BYTES + ALIGN) as u64;
 
-/// Records that miss less room than this get ordinary segments.
+/// Records that miss less room than this, or than a segment for larger ones has, get ordinary segments.
 const BULK_BYTES_MIN: u64 = 1 << 20;
-/// Segments for records larger than a segment are this large at the most, in payload bytes.
-const BULK_SEGMENT_BYTES: u64 = 256 << 20;
 /// What such a segment holds besides: its header, the record's, `End`, padding.
 const BULK_OVERHEAD_BYTES: u64 = SEGMENT_HEADER_BYTES as u64 + ROOM_MIN;
 
@@ -133,10 +131,11 @@ impl WalWriter {
         for prepared in &self.ready {
             room = Some(room.unwrap_or(0) + spare_room(&prepared.spare));
         }
+        let bulk_max = self.pool.bulk_segment_bytes();
         while room.is_none_or(|room| room < bytes) {
             let missing = bytes - room.unwrap_or(0);
-            let purpose = if missing > self.pool.segment_bytes_max().max(BULK_BYTES_MIN) {
-                Use::Bulk(missing.min(BULK_SEGMENT_BYTES) + BULK_OVERHEAD_BYTES)
+            let purpose = if missing > self.pool.segment_bytes_max().max(BULK_BYTES_MIN.min(bulk_max)) {
+                Use::Bulk(missing.min(bulk_max) + BULK_OVERHEAD_BYTES)
             } else {
                 Use::Ordinary
             };

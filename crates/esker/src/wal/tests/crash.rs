@@ -4,18 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use esker_env::{FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
+use esker_env::{FaultAction, FaultFs, FaultRule, Fs, FsRef, MemFs, OpKind};
 
-use super::{DIR, Named, append, env_on, payload, pool_in, replayed_in};
+use super::{DIR, Named, append, env_on, payload, pool_in, pool_with, replayed_in};
 use crate::types::SeqNo;
 use crate::types::canary::{self, Canary};
-use crate::wal::{WalPool, WalWriter};
+use crate::wal::{WalOptions, WalPool, WalWriter};
 
 const SEGMENT_BYTES: u64 = 1024;
 
 /// A log under test and what it must hold.
 struct World {
     fs: MemFs,
+    options: WalOptions,
     pool: Arc<WalPool>,
     log: WalWriter,
     /// The first segment that recovery reads; the real engine keeps it in the manifest.
@@ -30,14 +31,14 @@ struct World {
 }
 
 impl World {
-    fn new() -> World {
+    fn new(options: WalOptions) -> World {
         let fs = MemFs::new();
         let env = env_on(Arc::new(fs.clone()) as FsRef);
         env.fs.create_dir_all(Path::new(DIR)).unwrap();
         let named = Named::default();
-        let pool = pool_in(&env, SEGMENT_BYTES, &named);
+        let pool = pool_with(&env, options, &named);
         let log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
-        World { fs, pool, log, from: 1, named, records: Vec::new(), acked: 0, next_seq: 1 }
+        World { fs, options, pool, log, from: 1, named, records: Vec::new(), acked: 0, next_seq: 1 }
     }
 
     /// One random operation.
@@ -115,7 +116,7 @@ impl World {
         let left = self.check_in(&fs, &self.named)?;
         let env = env_on(Arc::new(fs.clone()) as FsRef);
         let (_, recovered) = replayed_in(&env, self.from, &self.named).map_err(|e| e.to_string())?;
-        self.pool = pool_in(&env, SEGMENT_BYTES, &self.named);
+        self.pool = pool_with(&env, self.options, &self.named);
         let log = WalWriter::create(self.pool.clone(), recovered.next_segment, &recovered.segments);
         self.log = log.map_err(|e| e.to_string())?;
         self.records.truncate(left);
@@ -125,9 +126,19 @@ impl World {
     }
 }
 
+/// Segments of one size; segments that grow; long records that fill several segments of their own.
+fn layouts() -> [WalOptions; 3] {
+    let usual = WalOptions { segment_bytes_max: SEGMENT_BYTES, ..WalOptions::default() };
+    [
+        usual,
+        WalOptions { first_segment_bytes: 512, segment_bytes_max: 4 * SEGMENT_BYTES, ..usual },
+        WalOptions { bulk_segment_bytes: SEGMENT_BYTES, ..usual },
+    ]
+}
+
 fn run(seed: u64) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut world = World::new();
+    let mut world = World::new(layouts()[seed as usize % 3]);
     for _ in 0..4 {
         for _ in 0..rng.u32(5..60) {
             world.step(&mut rng);
@@ -157,13 +168,19 @@ fn w1_every_crash_leaves_a_prefix_with_all_that_was_acknowledged() {
 fn r7_no_crash_in_a_bulk_record_leaves_what_looks_like_a_cut() {
     let mut torn = 0;
     for seed in 0..200 {
-        let mut world = World::new();
+        let usual = layouts()[0];
+        // All of it in one segment, or in four.
+        let bulk_segment_bytes = if seed % 2 == 0 { usual.bulk_segment_bytes } else { 600_000 };
+        let mut world = World::new(WalOptions { bulk_segment_bytes, ..usual });
         append(&mut world.log, 1, 40).unwrap();
         world.log.sync().unwrap();
         (world.records, world.acked) = (vec![(1, 40), (2, 2 << 20), (3, 40)], 1);
         append(&mut world.log, 2, 2 << 20).unwrap();
         append(&mut world.log, 3, 40).unwrap();
         world.log.write().unwrap();
+        let names = world.fs.list_dir(DIR.as_ref()).unwrap();
+        let segments = names.iter().filter(|name| name.ends_with(".wal")).count();
+        assert_eq!(segments > 4, seed % 2 == 1, "{names:?}");
         let left = world.check(&world.fs.crash(seed)).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         torn += u32::from(left < 3);
     }
@@ -191,7 +208,7 @@ fn r3_recovery_stopped_at_any_call_can_be_run_again() {
     let mut tears = 0;
     for seed in 0..40 {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let mut world = World::new();
+        let mut world = World::new(layouts()[seed as usize % 3]);
         for _ in 0..30 {
             world.step(&mut rng);
         }

@@ -106,7 +106,7 @@ fn r7_an_end_that_was_overwritten_is_refused_where_the_manifest_knows_of_it() {
 fn r7_the_log_of_another_database_is_refused() {
     let written_by = |database_id| {
         let (_, env) = mem();
-        let options = WalOptions { segment_bytes_max: 4096, database_id };
+        let options = WalOptions { segment_bytes_max: 4096, database_id, ..WalOptions::default() };
         let pool = WalPool::new(env.clone(), DIR.into(), options, Register::new(|_| Ok(()))).unwrap();
         let mut log = WalWriter::create(pool, 1, &[]).unwrap();
         append(&mut log, 1, 32).unwrap();
@@ -127,7 +127,7 @@ fn r7_the_log_of_another_database_is_refused() {
 fn ls3_a_foreign_segment_does_not_hide_the_records_of_one_whose_header_is_damaged() {
     let written_by = |database_id| {
         let (_, env) = mem();
-        let options = WalOptions { segment_bytes_max: 1024, database_id };
+        let options = WalOptions { segment_bytes_max: 1024, database_id, ..WalOptions::default() };
         let pool = WalPool::new(env.clone(), DIR.into(), options, Register::new(|_| Ok(()))).unwrap();
         let mut log = WalWriter::create(pool, 1, &[]).unwrap();
         for seq in 1..=3 {
