@@ -374,7 +374,11 @@ impl World {
                     self.cursors[*slot] = Some(cursor);
                 }
             }
-            Op::Flush => self.maintain(self.db().flush()),
+            Op::Flush => {
+                let before = self.db().stats().flushes;
+                self.maintain(self.db().flush());
+                self.check_log_is_released(before);
+            }
             Op::Compact => {
                 if self.excused_tidying(self.db().compact()).is_some() {
                     self.history.all_durable();
