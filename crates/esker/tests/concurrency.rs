@@ -9,6 +9,7 @@
 //! N3. `len` equals what a scan of the same snapshot counts, also where commits come in groups.
 //! N4. Lost updates are impossible: each conflicting transaction fails or is ordered.
 //! N5. Closing ends all threads, whatever is still held.
+//! N6. A check finds nothing wrong, whatever goes on beside it.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -503,5 +504,45 @@ fn n2_a_crash_in_full_flight_keeps_what_was_acknowledged() {
             }
             dump_sound(&left).unwrap();
         }
+    });
+}
+
+/// Keys are written and ranges removed, keyspaces come and go, memtables are flushed and tables merged, all while somebody checks.
+#[test]
+fn n6_a_check_finds_nothing_wrong_beside_those_who_write() {
+    on(Arc::new(MemFs::new()), |db| {
+        let (end, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| churn(db, &end));
+            for writer in 0..2_u8 {
+                let (end, rounds) = (&end, &rounds);
+                scope.spawn(move || {
+                    let _end = EndOnDrop(end);
+                    let shared = db.keyspace("shared").unwrap();
+                    let mut rng = fastrand::Rng::with_seed(u64::from(writer));
+                    for round in 0_u32.. {
+                        if end.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let name = format!("{writer}/{round}");
+                        let own = db.keyspace(&name).unwrap();
+                        for _ in 0..rng.usize(1..40) {
+                            own.put([rng.u8(..)], [0; 50]).unwrap();
+                            shared.put([rng.u8(..)], [writer; 20]).unwrap();
+                        }
+                        let from = rng.u8(..200);
+                        shared.remove_range([from]..[from + 20]).unwrap();
+                        if round % 4 != 0 {
+                            db.drop_keyspace(&name).unwrap();
+                        }
+                        rounds.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            let _end = EndOnDrop(&end);
+            while rounds.load(Ordering::Relaxed) < 60 && !end.load(Ordering::Relaxed) {
+                assert_eq!(db.check().unwrap().problems, Vec::<String>::new(), "N6");
+            }
+        });
     });
 }
