@@ -4,6 +4,7 @@ package lab
 
 import (
 	"io"
+	"os"
 	"path/filepath"
 	"strconv"
 )
@@ -28,6 +29,9 @@ func rehearse(suite Suite, group int, engine Engine, dir string, out io.Writer) 
 		}
 		_, err := openLoadAndMore(engine, dir, count)
 		return openReady, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil { // an engine in memory makes none
+		return err
 	}
 	blank := record{Suite: suite.Name(), Engine: engine.Name(), Scale: "test"}
 	r := &Recorder{rows: rowsOf(suite, "test", group), blank: blank, dir: dir, out: out, idleWindow: 0, idleWaitMax: idleWaitLong}
