@@ -50,9 +50,18 @@ pub(crate) static SUITES: &[&dyn Suite] = &[
     &open::OpenSuite,
 ];
 
-/// Whether so many items may outgrow this much memory: the pages of a tree are half to two thirds full after inserts at random.
+const PAGE_BYTES: u64 = 4 << 10;
+
+/// Whether so many items may outgrow this much memory. The pages of a tree are half to two thirds full after inserts at random; values of a page
+/// and more lie in whole pages of their own, and take no more than another one for what belongs to them.
 pub(crate) fn may_outgrow(items: u64, value_bytes: usize, memory_bytes: u64) -> bool {
-    items * value_bytes as u64 > memory_bytes / 2
+    let value_bytes = value_bytes as u64;
+    let most = if value_bytes < PAGE_BYTES {
+        2 * value_bytes
+    } else {
+        (value_bytes.div_ceil(PAGE_BYTES) + 1) * PAGE_BYTES
+    };
+    items * most > memory_bytes
 }
 
 /// A list of rows in groups; each group is measured in one go on one engine in a fresh process and directory.

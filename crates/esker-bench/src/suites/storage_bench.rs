@@ -190,11 +190,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_loaded_first_and_large_may_outgrow_the_memory() {
+    fn only_what_is_loaded_first_and_has_half_full_pages_may_outgrow_the_memory() {
         for scale in [Scale::Quick, Scale::Seed] {
             for workload in workloads(scale) {
                 let outgrows = may_outgrow(workload.loaded, workload.value_bytes, MEMORY_BYTES_MAX);
-                let expected = scale == Scale::Seed && workload.name.starts_with("H large");
+                // The files of large values were seen to take 3.3 to 3.7 GB.
+                let expected = scale == Scale::Seed && workload.name == "H large rand 512";
                 assert_eq!(outgrows, expected, "{} at {}", workload.name, scale.name());
             }
         }
