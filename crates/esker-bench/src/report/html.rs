@@ -162,15 +162,19 @@ fn suite(out: &mut String, summary: &Summary, limits: &Limits, looks: &Looks, ru
     );
     table(out, summary);
     failures(out, summary);
+    let without = match limits::without(&summary.suite) {
+        "" => String::new(),
+        why => format!("<p class=\"soft\">{}.</p>", escape(why)),
+    };
     push(
         out,
         format_args!(
-            "<h3>Row by row</h3><p class=\"soft\">{}</p><p class=\"soft\">The thin line spans all runs; a dashed line is what suite limits measured \
+            "<h3>Row by row</h3>{}<p class=\"soft\">The thin line spans all runs; a dashed line is what suite limits measured \
              without an engine on this machine, in a process of its own at another time, so a row may lie a little beyond it. Engines stand under \
              what their transactions guarantee. Figures behind a row are medians of the runs that have them, each by itself. Resident memory counts the \
              file pages that a process has mapped: of engines that map their files it has what is page cache, and counts for nobody, with others. Anonymous \
              memory is the figure that ranks.</p><p class=\"soft\">To repeat them: <code>{}</code></p>",
-            escape(limits::without(&summary.suite)),
+            without,
             escape(&details::command(summary, runs))
         ),
     );

@@ -138,7 +138,7 @@ pub(super) fn without(suite: &str) -> &'static str {
             "No line: requests share syncs, half of each value compresses, and reads go over working sets that a cache may hold"
         }
         "ycsb" => {
-            "No line where commits do not sync, but for even reads: what is written need not be on the device yet, zipfian reads find their records in \
+            "No line where commits do not sync, but for even reads: what is written need not be on the device yet, zipfian reads may find their records in \
              the processor's cache, and 1.2 GB fit the memory, so random reads of the device bound nothing"
         }
         "badger" => {

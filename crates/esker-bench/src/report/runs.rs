@@ -88,7 +88,7 @@ impl Runs {
             let disk = &context.machine.disk;
             let ahead = if disk.contains("read-ahead") { "" } else { ", read-ahead not noted" };
             let dates: Vec<String> = context.calls().map(|call| date(call.started_unix_s)).collect();
-            lines.push(format!("Machine: {}{ahead}. Device {}.", context.machine.line(), context.device));
+            lines.push(format!("Machine: {}{ahead}; device: {}.", context.machine.line(), context.device));
             lines.push(format!("Commit {}, {}.", context.commit, dates_text(dates)));
         }
         lines.push(format!("Runs: {}. Time limit of a step: {}.", summary.runs, self.time_limit(summary)));
@@ -179,7 +179,7 @@ mod tests {
             runs.lines(&Summary::new(&records.collect::<Vec<_>>()))
         };
         let redb = of("redb", &["cgroup v2: 8 MiB", "only the cache"]);
-        assert!(redb[0].contains("read-ahead not noted. Device as earlier"), "{redb:?}");
+        assert!(redb[0].contains("read-ahead not noted; device: as earlier"), "{redb:?}");
         assert_eq!(
             redb[1..],
             [
