@@ -117,6 +117,15 @@ impl Script {
         }
     }
 
+    /// So much that the log gives it segments of its own.
+    fn bulk(&mut self) -> Op {
+        let bytes = self.rng.usize(1_500_000..3_000_000);
+        let mut changes: Vec<_> = (0..20).map(|_| (self.keyspace(), self.key(), self.value())).collect();
+        changes.iter_mut().for_each(|(_, _, value)| value.resize(bytes / 20, b'+'));
+        let puts = changes.into_iter().map(|(name, key, value)| (name, Change::Put(key, value)));
+        Op::Batch(puts.collect(), self.durability())
+    }
+
     fn keyspace(&mut self) -> String {
         match &self.scratch {
             Some(name) if self.rng.bool() => name.clone(),
@@ -163,6 +172,9 @@ impl Iterator for Script {
 
     fn next(&mut self) -> Option<Op> {
         self.done += 1;
+        if self.rng.u8(0..200) == 0 {
+            return Some(self.bulk());
+        }
         Some(match self.rng.u8(0..100) {
             0..45 => Op::Single(self.keyspace(), self.change()),
             45..65 => {

@@ -1,6 +1,6 @@
 //! The options of a database under torture: sizes so small that flushes and merges run all the time.
 
-use esker::{Builder, Db, Durability};
+use esker::{Builder, Db, Durability, FileSizes};
 use fastrand::Rng;
 
 /// Options that a seed determines.
@@ -9,6 +9,9 @@ pub(crate) struct Shape {
     memtable_bytes: usize,
     block_bytes: usize,
     table_bytes: u64,
+    /// All data counts as beyond the cache, so that merges go through tiers.
+    beyond: bool,
+    file_sizes: FileSizes,
     /// What a commit promises that does not say.
     pub(crate) durability: Durability,
 }
@@ -16,22 +19,34 @@ pub(crate) struct Shape {
 impl Shape {
     pub(crate) fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
+        // Apart, so that what is drawn for these changes nothing else of a seed.
+        let mut layout = Rng::with_seed(seed.rotate_left(32));
+        let usual = FileSizes::default();
+        let file_sizes = FileSizes {
+            first_segment: [usual.first_segment, 512, 4096][layout.usize(0..3)],
+            bulk_segment: [usual.bulk_segment, 400_000][layout.usize(0..2)],
+            manifest_min: [usual.manifest_min, 2048][layout.usize(0..2)],
+        };
         let mut pick = |choices: [usize; 3]| choices[rng.usize(0..3)];
         Shape {
             memtable_bytes: pick([4 << 10, 16 << 10, 64 << 10]),
             block_bytes: pick([128, 512, 4 << 10]),
             table_bytes: pick([4 << 10, 16 << 10, 64 << 10]) as u64,
+            beyond: layout.bool(),
+            file_sizes,
             durability: [Durability::None, Durability::Buffered, Durability::Sync][pick([0, 1, 2])],
         }
     }
 
     pub(crate) fn builder(self) -> Builder {
-        Db::builder()
+        let builder = Db::builder()
             .memory(4 << 20)
             .memtable_bytes(self.memtable_bytes)
             .replay_bytes(self.memtable_bytes as u64 / 4)
             .block_bytes(self.block_bytes)
             .table_bytes(self.table_bytes)
-            .durability(self.durability)
+            .file_sizes(self.file_sizes)
+            .durability(self.durability);
+        if self.beyond { builder.miniature(0) } else { builder }
     }
 }

@@ -17,7 +17,7 @@ fn p1_p2_p3_power_losses_take_nothing_that_was_promised() {
     let dir = tempfile::tempdir().unwrap();
     let summary = campaign(dir.path(), 1, 4).run().unwrap();
     assert!(summary.losses > 20 && summary.after_kill > 0 && summary.lost > 0, "{summary}");
-    assert!(summary.merges > 0 && summary.recycled > 0, "{summary}");
+    assert!(summary.merges > 0 && summary.tiered > 0 && summary.recycled > 0, "{summary}");
 }
 
 /// Runs until the canary is caught; it must be.

@@ -130,6 +130,8 @@ pub struct HistorySummary {
     pub processes_killed: u64,
     /// Merges beside the clients, in memory.
     pub merges: u64,
+    /// Lives in memory that ended with tier runs: merges went through tiers.
+    pub tiered: u64,
     /// Operations on registers.
     pub operations: u64,
     /// Transactions that committed.
@@ -156,6 +158,7 @@ impl std::fmt::Display for HistorySummary {
         writeln!(f, "  of these, with a log that failed   {:>10}", self.log_failures)?;
         writeln!(f, "  processes killed within            {:>10}", self.processes_killed)?;
         writeln!(f, "merges beside them, in memory        {:>10}", self.merges)?;
+        writeln!(f, "  lives that ended with tier runs    {:>10}", self.tiered)?;
         writeln!(f, "operations on single keys            {:>10}", self.operations)?;
         writeln!(f, "transactions on lists, committed     {:>10}", self.committed)?;
         writeln!(f, "  with a conflict                    {:>10}", self.aborted)?;
@@ -317,7 +320,9 @@ impl HistoryCampaign {
             }
             let Lived { records, crash } = self.life(places, world, rng, life, end, &fs)?;
             // After a crash it has lived on beside what the crash left, and must be well (H4).
-            summary.merges += db.stats().merges;
+            let stats = db.stats();
+            summary.merges += stats.merges;
+            summary.tiered += u64::from(stats.tier_runs > 0);
             let closed = db.close().map_err(Failure::from);
             summary.log_failures += u64::from(closed.as_ref().is_err_and(Failure::is_injected));
             or_injected(closed)?;

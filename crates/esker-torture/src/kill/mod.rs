@@ -111,6 +111,8 @@ pub struct KillSummary {
     pub lost: u64,
     /// Rounds in which a torn log tail was dropped.
     pub torn: u64,
+    /// Rounds that left tier runs: merges went through tiers.
+    pub tiered: u64,
     /// Commits replayed from the log.
     pub replayed: u64,
     /// The time it took.
@@ -122,6 +124,7 @@ impl std::fmt::Display for KillSummary {
         writeln!(f, "kills survived                       {:>10}", self.rounds)?;
         writeln!(f, "  while opening                      {:>10}", self.while_opening)?;
         writeln!(f, "  with a torn log tail               {:>10}", self.torn)?;
+        writeln!(f, "  that left tier runs                {:>10}", self.tiered)?;
         writeln!(f, "operations acknowledged              {:>10}", self.acknowledged)?;
         writeln!(f, "  lost, as durability `None` may be  {:>10}", self.lost)?;
         writeln!(f, "operations under way, and left       {:>10}", self.unacknowledged_left)?;
@@ -240,6 +243,7 @@ impl KillCampaign {
         summary.unacknowledged_left += left.unacknowledged as u64;
         summary.lost += left.lost as u64;
         summary.torn += u64::from(stats.recovered_torn_bytes > 0);
+        summary.tiered += u64::from(stats.tier_runs > 0);
         summary.replayed += stats.recovered_commits;
         Ok(left)
     }
