@@ -46,6 +46,7 @@ macro_rules! engine {
 const ENGINE: &[Fault] = engine! {
     WalGenerationIgnored: "stale records of a recycled log segment are accepted",
     WalSyncSkipped: "a commit is acknowledged before its log record is synced",
+    TimedSyncSkipped: "what was committed without waiting for the disk is never synced",
     WalEndNotSynced: "a log segment is followed by another before it is synced",
     WalNamedEarly: "the manifest names a log segment before the name of its file is durable",
     WalTailNotSynced: "recovery takes records that it could read for durable",

@@ -20,6 +20,8 @@ pub enum Canary {
     WalGenerationIgnored,
     /// A `Sync` commit is acknowledged when its record is with the operating system (T1).
     WalSyncSkipped,
+    /// The timed sync hands records to the operating system, and does not sync them (BG4).
+    TimedSyncSkipped,
     /// A segment gets its successor before it is durable itself (W3).
     WalEndNotSynced,
     /// The manifest names a segment before its prepared file is durable (P4).
@@ -83,9 +85,10 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 31] = [
+    pub const ALL: [Canary; 32] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
+        Canary::TimedSyncSkipped,
         Canary::WalEndNotSynced,
         Canary::WalNamedEarly,
         Canary::WalTailNotSynced,
