@@ -29,14 +29,14 @@ const (
 // stepSeconds is set by the runner in the environment: how long one step may take before the lab ends it.
 const stepSeconds = "ESKER_BENCH_STEP_SECONDS"
 
-// idleWaitMax is how long to wait for an engine to come to rest: half of a step at most, so that the wait is given up before the lab gives up
-// the engine.
+// idleWaitMax is how long to wait for an engine to come to rest: a quarter of a step at most, since a load and the opening behind it
+// have a wait each in one step, so that the wait is given up before the lab gives up the engine.
 func idleWaitMax() time.Duration {
 	step, err := strconv.ParseUint(os.Getenv(stepSeconds), 10, 32)
 	if err != nil {
 		return idleWaitLong
 	}
-	return min(idleWaitLong, time.Duration(step)*time.Second/2)
+	return min(idleWaitLong, time.Duration(step)*time.Second/4)
 }
 
 func measure(dir string, work func() error) (float64, usage, error) {

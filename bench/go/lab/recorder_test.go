@@ -46,7 +46,7 @@ func (s restless) Drain(deadline time.Time) error {
 	return nil
 }
 
-func TestAnEngineWhoseOwnWaitHasNoEndGetsHalfOfTheStep(t *testing.T) {
+func TestAnEngineWhoseOwnWaitHasNoEndGetsAQuarterOfTheStep(t *testing.T) {
 	t.Setenv(stepSeconds, "1")
 	out, waited := &bytes.Buffer{}, time.Duration(0)
 	r := &Recorder{rows: []Row{seconds("load", 1)}, dir: t.TempDir(), out: out, idleWindow: time.Millisecond, idleWaitMax: idleWaitMax()}
@@ -55,13 +55,13 @@ func TestAnEngineWhoseOwnWaitHasNoEndGetsHalfOfTheStep(t *testing.T) {
 		r.drain(restless{&waited}),
 		r.finish(),
 	)
-	if note := recordsIn(out)[0].Note; err != nil || note != "background work went on after 0.5 s" {
+	if note := recordsIn(out)[0].Note; err != nil || note != "background work went on after 0.25 s" {
 		t.Error(err, note)
 	}
-	if waited > time.Second/2 {
+	if waited > time.Second/4 {
 		t.Error(waited)
 	}
-	for step, expected := range map[string]time.Duration{"": 600 * time.Second, "3600": 600 * time.Second, "150": 75 * time.Second} {
+	for step, expected := range map[string]time.Duration{"": 600 * time.Second, "3600": 600 * time.Second, "160": 40 * time.Second} {
 		t.Setenv(stepSeconds, step)
 		if got := idleWaitMax(); got != expected {
 			t.Error(step, got)
@@ -105,6 +105,21 @@ func TestAFailedCheckVoidsWhatWasWrittenSinceTheLastOneThatPassed(t *testing.T) 
 	}
 	if expected := []string{"mix", "update", "compact", "reads again", "late"}; err != nil || !slices.Equal(void, expected) {
 		t.Error(err, void)
+	}
+}
+
+func TestAnEngineThatCannotReadWhatItWroteHasNoRowsOfIt(t *testing.T) {
+	out := &bytes.Buffer{}
+	r := &Recorder{rows: []Row{seconds("load", 1), seconds("mix", 1)}, dir: t.TempDir(), out: out}
+	damaged := errors.New("a damaged page")
+	err := errors.Join(
+		r.row("load", func() (outcome, error) { return outcome{userWrittenBytes: 1}, nil }),
+		r.row("mix", func() (outcome, error) { return outcome{}, nil }),
+		r.check(damaged),
+	)
+	told := recordsIn(out)
+	if len(told) != 1 || told[0].Error != "a damaged page" || told[0].Value != nil || err.Error() != "a damaged page" {
+		t.Error(err, told)
 	}
 }
 

@@ -114,9 +114,9 @@ func openRow(name string, engine Engine, count, written uint64, r *Recorder, beg
 	if err != nil || store == nil {
 		return err
 	}
-	err = r.check(openCheck(store, count, written))
-	if err == nil {
-		err = r.settle(store)
+	// What opening has put off stands beside the row.
+	if err = r.drain(store); err == nil {
+		err = r.check(openCheck(store, count, written))
 	}
 	return errors.Join(err, store.Close())
 }

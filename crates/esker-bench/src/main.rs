@@ -183,7 +183,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         .iter()
         .map(|suite| {
             let engines = suite.own_engine().map_or_else(|| chosen.clone(), |own| vec![own]);
-            let retried: &[&dyn Engine] = if arguments.retry_failed { &engines } else { &[] };
+            let retried = (if arguments.retry_failed { &engines[..] } else { &[] }, arguments.runs);
             let done = runner::take_done(*suite, arguments.scale, &mut records, retried);
             runner::Plan {
                 suite: *suite,
@@ -199,6 +199,10 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
             }
         })
         .collect();
+    if arguments.retry_failed && results.exists() {
+        // Should this be interrupted before it has run all of them again.
+        fs::copy(&results, results.with_extension("jsonl.before")).map_err(Failure::engine)?;
+    }
     // What is left of an earlier run is whole groups only.
     let mut file = start_results(&results, &records)?;
     kept.append(&mut records);

@@ -24,10 +24,11 @@ const IDLE_SHARE: f64 = 0.03;
 /// How long to wait for an engine that never rests.
 const IDLE_WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// How long to wait for an engine to come to rest where a step may take `step` (N5 of the runner): half of it at most, so that the wait
+/// How long to wait for an engine to come to rest where a step may take `step` (N5 of the runner): a quarter of it at most, since a load
+/// and the opening behind it have a wait each in one step, so that the wait
 /// is given up before the lab gives up the engine.
 pub(crate) fn idle_wait_max(step: Option<Duration>) -> Duration {
-    step.map_or(IDLE_WAIT_MAX, |step| IDLE_WAIT_MAX.min(step / 2))
+    step.map_or(IDLE_WAIT_MAX, |step| IDLE_WAIT_MAX.min(step / 4))
 }
 
 /// Seconds of one piece of work, and what it used.
@@ -320,11 +321,11 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_for_rest_leaves_half_of_the_step() {
+    fn two_waits_for_rest_leave_half_of_the_step() {
         let minutes = |count: u64| Duration::from_secs(60 * count);
         assert_eq!(idle_wait_max(None), minutes(10));
         assert_eq!(idle_wait_max(Some(minutes(60))), minutes(10));
-        assert_eq!(idle_wait_max(Some(minutes(5))), minutes(5) / 2);
+        assert_eq!(idle_wait_max(Some(minutes(5))), minutes(5) / 4);
     }
 
     #[test]

@@ -300,18 +300,19 @@ impl Recorder {
         }
     }
 
-    /// Runs an untimed check of all that has been written; a wrong answer fails the row before it, and all rows that wrote since the last
-    /// check that found all right (C2).
+    /// Runs an untimed check of all that has been written; a wrong answer, or an engine that cannot give one, fails the row before it, and all
+    /// rows that wrote since the last check that found all right (C2).
     pub(crate) fn check<T>(&mut self, check: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
         let found = check();
         let unchecked = mem::take(&mut self.unchecked);
-        if let Err(wrong @ Failure::Wrong(_)) = &found {
-            for mut record in unchecked {
-                void(&mut record, wrong);
-                self.send(&Message::Row(Box::new(record)))?;
+        match &found {
+            Ok(_) => self.pending_wrote = false,
+            Err(failure) => {
+                for mut record in unchecked {
+                    void(&mut record, failure);
+                    self.send(&Message::Row(Box::new(record)))?;
+                }
             }
-        } else {
-            self.pending_wrote = false;
         }
         self.judge(found)
     }

@@ -13,10 +13,10 @@
 //! N2. A row whose commits must sync and were seen not to sync has an error instead of a value. One that asks for no sync and was
 //!     seen to sync at most of its commits has a note.
 //! N3. The scratch directory is empty before each child and gone after the run.
-//! N4. With `done`, what an earlier, interrupted run has finished is not run again. Of engines that are to be retried a group is not finished in which
-//!     time ended or a row was not run; of others it stays as it is.
+//! N4. With `done`, what an earlier, interrupted run has finished is not run again. Of engines and runs that are to be retried a group is not finished
+//!     in which time ended, a row was not run, or something failed that is the machine's; of others it stays as it is.
 //! N5. The time limit is that of one step: of what comes before the first row (a load), of each row, and of what follows it (its background work,
-//!     its check, the load of the next). A child is told of it, and waits for background work for half of it at most. A row that was measured keeps its value when time ends in the step after it, with a note.
+//!     its check, the load of the next). A child is told of it, and no wait for background work takes more than a quarter of it. A row that was measured keeps its value when time ends in the step after it, with a note.
 
 mod process;
 mod records;
@@ -70,8 +70,11 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
     let mut progress = Progress::new(todo.iter().map(|(_, group, _)| weight(*group)).sum());
     let programs = programs(plan);
     let no_space = no_disk_space(plan);
-    let syncs =
-        if no_space.is_some() { BTreeMap::new() } else { trace_syncs(plan, &programs, &scratch, &progress)? };
+    let syncs = if no_space.is_some() || todo.is_empty() {
+        BTreeMap::new()
+    } else {
+        trace_syncs(plan, &programs, &scratch, &progress)?
+    };
     for (run, group, engine) in todo {
         let memory_bytes_max = plan.suite.memory_bytes_max(group);
         let limit = memory_bytes_max.map_or(Ok(None), Limit::new);
@@ -103,7 +106,7 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
                 ))
             })?;
         }
-        let limit = limit.map_err(|error| format!("its memory could not be limited: {error}"));
+        let limit = limit.map_err(|error| format!("{NOT_LIMITED}: {error}"));
         let ready = match (&programs[engine.name()], limit, &no_space) {
             (_, _, Some(why)) => Err(why.clone()),
             (Err(why), _, _) => Err(why.clone()),
@@ -139,21 +142,29 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
 
 /// How the error of a row begins whose time ended.
 const OUT_OF_TIME: &str = "out of time";
+/// And of what the machine had no room for.
+const NO_DISK_SPACE: &str = "the disk has";
+const DISK_FILLED: &str = "filled the disk";
+const NOT_LIMITED: &str = "its memory could not be limited";
+/// Errors that say nothing of the engine, or not all: with more time, or on a machine with more room, there may be a value.
+const MAY_PASS: [&str; 5] = [OUT_OF_TIME, NOT_RUN, NO_DISK_SPACE, DISK_FILLED, NOT_LIMITED];
 
-/// Takes from `records` what a run has finished of this suite: keeps its whole groups and forgets the rest (N4).
+/// Takes from `records` what a run has finished of this suite: keeps its whole groups and forgets the rest (N4). What is `retried`
+/// are engines, in the first so many runs.
 pub(crate) fn take_done(
     suite: &dyn Suite,
     scale: Scale,
     records: &mut Vec<Record>,
-    retried: &[&dyn Engine],
+    retried: (&[&dyn Engine], u32),
 ) -> BTreeSet<(String, u32, usize)> {
     let rows = suite.rows(scale);
     let group_of = |row: &str| rows.iter().find(|known| known.name == row).map(|known| known.group);
     let is_ours = |record: &Record| record.suite == suite.name() && record.scale == scale.name();
     let is_retried = |record: &Record| {
         let error = record.error.as_deref().unwrap_or_default();
-        (error.starts_with(OUT_OF_TIME) || error.starts_with(NOT_RUN))
-            && retried.iter().any(|engine| engine.name() == record.engine)
+        MAY_PASS.iter().any(|begin| error.starts_with(begin))
+            && retried.0.iter().any(|engine| engine.name() == record.engine)
+            && record.run <= retried.1
     };
     let mut seen: BTreeMap<(String, u32, usize), usize> = BTreeMap::new();
     let mut again = BTreeSet::new();
@@ -214,7 +225,7 @@ fn no_disk_space(plan: &Plan) -> Option<String> {
     let needed = plan.suite.disk_bytes_max(plan.scale);
     let free = machine::disk_bytes_free(&plan.dir).filter(|free| *free < needed)?;
     Some(format!(
-        "the disk has {} MB free; this scale may need {} MB. Choose another directory with --dir, or a smaller --scale",
+        "{NO_DISK_SPACE} {} MB free; this scale may need {} MB. Choose another directory with --dir, or a smaller --scale",
         free / 1_000_000,
         needed / 1_000_000
     ))
@@ -302,20 +313,27 @@ mod tests {
             record("lmdb", 1, "load", Some("out of time after 2 s")),
             record("lmdb", 1, "reads", Some("not run: load failed")),
             record("lmdb", 2, "load", None),
+            record("redb", 1, "load", Some("the disk has 7 MB free; this scale may need 9 MB")),
+            record("redb", 1, "reads", Some("filled the disk and was stopped")),
+            record("redb", 2, "load", Some("its memory could not be limited: no")),
+            record("redb", 2, "reads", Some("its memory could not be limited: no")),
         ];
-        let kept = |retried: &[&dyn Engine]| {
+        let kept = |retried: &[&dyn Engine], runs| {
             let mut records = all.to_vec();
-            let done = take_done(&Huge, Scale::Test, &mut records, retried);
+            let done = take_done(&Huge, Scale::Test, &mut records, (retried, runs));
             let done: Vec<_> = done.into_iter().map(|(engine, run, _)| (engine, run)).collect();
             (done, records.len())
         };
         let key = |engine: &str, run| (engine.to_owned(), run);
-        let whole = [key("esker", 1), key("esker", 2), key("esker", 3), key("lmdb", 1)].to_vec();
-        assert_eq!(kept(&[]), (whole, 8));
-        assert_eq!(
-            kept(&[esker()]),
-            ([key("esker", 3), key("lmdb", 1)].to_vec(), 4),
-            "a failure is none of time"
-        );
+        let redb = crate::engines::find("redb").unwrap();
+        let [lmdb, of_redb] = [[key("lmdb", 1)].to_vec(), [key("redb", 1), key("redb", 2)].to_vec()];
+        let whole = [[1, 2, 3].map(|run| key("esker", run)).to_vec(), lmdb.clone(), of_redb.clone()].concat();
+        assert_eq!(kept(&[], 3), (whole, 12));
+        let left = [[key("esker", 3)].to_vec(), lmdb.clone(), of_redb.clone()].concat();
+        assert_eq!(kept(&[esker()], 3), (left, 8), "a failure is none of time");
+        let left = [[key("esker", 2), key("esker", 3)].to_vec(), lmdb.clone(), of_redb].concat();
+        assert_eq!(kept(&[esker()], 1), (left, 10), "what is not run now stays");
+        let left = [[1, 2, 3].map(|run| key("esker", run)).to_vec(), lmdb].concat();
+        assert_eq!(kept(&[redb], 3), (left, 8));
     }
 }

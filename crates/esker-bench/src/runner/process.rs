@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Plan;
+use super::{DISK_FILLED, NOT_LIMITED, Plan};
 use super::scratch::Scratch;
 use crate::child::{self, Job};
 use crate::limit::Limit;
@@ -98,7 +98,7 @@ pub(super) fn run_child(
     let mut told = match mode.limit.map_or(Ok(()), |limit| limit.take_in(child.id())) {
         Ok(()) => listen(plan, job, &mut child, progress)?,
         Err(error) => {
-            let failure = Some(format!("its memory could not be limited: {error}"));
+            let failure = Some(format!("{NOT_LIMITED}: {error}"));
             Told { failure, was_stopped: true, ..Told::default() }
         }
     };
@@ -154,10 +154,20 @@ fn listen(
     let mut deadline = Instant::now() + plan.timeout;
     let mut told = Told::default();
     let mut weight_left: u64 = weights.values().sum();
+    let mut looked = Instant::now();
     let disk_bytes_kept = machine::disk_bytes_free(&plan.dir).unwrap_or(0).min(4 * DISK_BYTES_KEPT) / 4;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let message = messages.recv_timeout(left.min(WATCH_PERIOD));
+        // A load tells how far it is about as often: the disk is looked at whatever arrives.
+        if looked.elapsed() >= WATCH_PERIOD {
+            looked = Instant::now();
+            if machine::disk_bytes_free(&plan.dir).is_some_and(|free| free < disk_bytes_kept) {
+                told.failure = Some(format!("{DISK_FILLED} and was stopped"));
+                told.was_stopped = true;
+                break;
+            }
+        }
         if message.as_ref().is_ok_and(|message| !matches!(message, Message::Progress(_))) {
             told.how_far = None;
             deadline = Instant::now() + plan.timeout;
@@ -186,13 +196,7 @@ fn listen(
                 }
             }
             Ok(Message::Done) => break,
-            Err(RecvTimeoutError::Timeout) if left > WATCH_PERIOD => {
-                if machine::disk_bytes_free(&plan.dir).is_some_and(|free| free < disk_bytes_kept) {
-                    told.failure = Some("filled the disk and was stopped".to_owned());
-                    told.was_stopped = true;
-                    break;
-                }
-            }
+            Err(RecvTimeoutError::Timeout) if left > WATCH_PERIOD => {}
             Err(RecvTimeoutError::Timeout) => {
                 told.failure = Some(out_of_time(plan.timeout, told.how_far.as_deref()));
                 told.was_stopped = true;

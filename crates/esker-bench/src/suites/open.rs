@@ -162,8 +162,9 @@ fn open_row(
         Ok(Outcome { note, ..outcome })
     })?;
     let Some(store) = opened else { return Ok(()) };
-    recorder.check(|| check(&*store, count, written))?;
-    recorder.settle(&*store)
+    // What opening has put off stands beside the row.
+    recorder.drain(&*store)?;
+    recorder.check(|| check(&*store, count, written))
 }
 
 /// Reads all files under `dir`, so that what the page cache has room for is in it; holes are passed over.
