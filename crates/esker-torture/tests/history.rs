@@ -53,6 +53,16 @@ fn transactions_without_conflict_checks_are_caught_by_each_checker() {
 }
 
 #[test]
+fn ranges_removed_without_conflict_checks_are_caught() {
+    // Either the element of another stands behind the mark of a removal that it never saw, or it is lost.
+    let error = caught(Canary::NoRangeCheck, 2);
+    assert!(
+        ["LostUpdate: ", "GSingle: ", "IncompatibleOrder: "].iter().any(|way| error.contains(way)),
+        "{error}"
+    );
+}
+
+#[test]
 fn writes_that_a_process_acknowledges_before_it_makes_them_are_caught() {
     let error = caught(Canary::EarlyReply, 2);
     assert!(error.contains("not linearizable") && error.contains("what its clients wrote down"), "{error}");

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Canary;
 use super::linear::Action;
+use super::list_store::ListStore;
 use super::lists::{Access, Element, Outcome};
 use super::notes::{Line, Notes};
 use super::transaction::{Tx, walk};
@@ -99,7 +100,7 @@ impl World {
 pub(crate) struct Places {
     pub(crate) db: Db,
     registers: Keyspace,
-    lists: Keyspace,
+    lists: ListStore,
     bank: Keyspace,
     counter: Keyspace,
     forks: Keyspace,
@@ -119,7 +120,7 @@ impl Places {
         Ok(Places {
             db: db.clone(),
             registers: db.keyspace("registers")?,
-            lists: db.keyspace("lists")?,
+            lists: ListStore::new(db)?,
             bank,
             counter: db.keyspace("counter")?,
             forks: db.keyspace("forks")?,
@@ -306,26 +307,35 @@ impl Client<'_> {
 
     fn lists(&mut self, first_key: u64) -> Result<()> {
         let called = self.world.tick();
-        let lists = self.places.lists.clone();
-        let mut tx = Tx::begin(self.places, self.world.canary);
+        let (world, lists) = (self.world, &self.places.lists);
+        let mut tx = Tx::begin(self.places, world.canary);
         let mut accesses = Vec::new();
+        let keys = first_key..first_key + LISTS;
         for _ in 0..self.rng.usize(1..=4) {
-            if self.rng.u8(0..6) == 0 {
-                let keys = first_key..first_key + LISTS;
-                accesses.extend(reads(keys.clone(), &tx.walk(&lists, &keys, self.rng.bool())?));
-                continue;
-            }
-            let key = first_key + self.rng.u64(0..LISTS);
-            let mut list = elements(tx.get(&lists, &key.to_be_bytes())?.as_deref().unwrap_or(&[]));
-            let append = self.rng.bool();
-            if !append || self.rng.bool() {
-                accesses.push(Access::Read(key, list.clone()));
-            }
-            if append {
-                list.push(self.world.unique());
-                accesses.extend(list.last().map(|element| Access::Append(key, *element)));
-                let bytes: Vec<u8> = list.iter().flat_map(|element| element.to_le_bytes()).collect();
-                tx.put(&lists, &key.to_be_bytes(), bytes)?;
+            let key = self.rng.u64(keys.clone());
+            match self.rng.u8(0..18) {
+                0..3 => {
+                    let backwards = self.rng.bool();
+                    let found = lists.walk(|keyspace| tx.walk(keyspace, &keys, backwards))?;
+                    accesses.extend(reads(keys.clone(), &found));
+                }
+                3 => lists.empty(&mut tx, key..self.rng.u64(key..keys.end) + 1, |key| {
+                    let mark = world.unique();
+                    accesses.push(Access::Append(key, mark));
+                    mark
+                })?,
+                _ => {
+                    let list = lists.get(key, |keyspace, key| tx.get(keyspace, key))?;
+                    let append = self.rng.bool();
+                    if !append || self.rng.bool() {
+                        accesses.push(Access::Read(key, list));
+                    }
+                    if append {
+                        let element = world.unique();
+                        accesses.push(Access::Append(key, element));
+                        lists.append(&mut tx, key, element)?;
+                    }
+                }
             }
         }
         self.announce(called, || Event::Lists(accesses.clone(), Outcome::Unknown))?;
@@ -415,13 +425,20 @@ impl Client<'_> {
         let mut accesses = Vec::new();
         let keys = 0..ops / 20 * 3 + LISTS;
         for key in keys.clone() {
-            let list = snapshot.get(&self.places.lists, key.to_be_bytes())?;
-            accesses.push(Access::Read(key, elements(list.as_deref().unwrap_or(&[]))));
+            let list = self
+                .places
+                .lists
+                .get(key, |keyspace, key| Ok(snapshot.get(keyspace, key)?.map(|value| value.to_vec())))?;
+            accesses.push(Access::Read(key, list));
         }
         self.record(called, Event::Lists(accesses, Outcome::Committed))?;
         let called = self.world.tick();
         let transaction = self.places.db.begin();
-        let found = walk(&keys, self.rng.bool(), |bounds| transaction.range(&self.places.lists, bounds))?;
+        let backwards = self.rng.bool();
+        let found = self
+            .places
+            .lists
+            .walk(|keyspace| walk(&keys, backwards, |bounds| transaction.range(keyspace, bounds)))?;
         self.record(called, Event::Lists(reads(keys, &found).collect(), Outcome::Committed))?;
         self.read_bank()?;
         let called = self.world.tick();
@@ -436,16 +453,12 @@ fn fork_key(group: u64, side: usize) -> Vec<u8> {
 }
 
 /// The lists of some keys, of those that are there, as reads.
-fn reads(keys: Range<u64>, found: &BTreeMap<u64, Vec<u8>>) -> impl Iterator<Item = Access> {
-    keys.map(|key| Access::Read(key, elements(found.get(&key).map_or(&[][..], Vec::as_slice))))
+fn reads(keys: Range<u64>, found: &BTreeMap<u64, Vec<Element>>) -> impl Iterator<Item = Access> {
+    keys.map(|key| Access::Read(key, found.get(&key).cloned().unwrap_or_default()))
 }
 
 fn number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(u64::MAX, u64::from_le_bytes)
-}
-
-fn elements(bytes: &[u8]) -> Vec<Element> {
-    bytes.chunks(4).map(|chunk| chunk.try_into().map_or(Element::MAX, Element::from_le_bytes)).collect()
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod clients;
 mod graph;
 mod killed;
 pub mod linear;
+mod list_store;
 pub mod lists;
 mod notes;
 mod story;
@@ -62,6 +63,8 @@ const LOOK_EVERY: Duration = Duration::from_micros(200);
 pub enum Canary {
     /// Transactions are committed without looking for conflicts.
     NoConflictCheck,
+    /// Transactions that remove a range look for conflicts on the keys that they see there, and not on the others.
+    NoRangeCheck,
     /// Transactions read each key as it is when they first read it, instead of one snapshot.
     NoSnapshot,
     /// Single keys are read from a snapshot taken before.
@@ -78,8 +81,9 @@ pub enum Canary {
 
 impl Canary {
     /// All, with their names on the command line.
-    const ALL: [(&'static str, Canary); 7] = [
+    const ALL: [(&'static str, Canary); 8] = [
         ("no-conflict-check", Canary::NoConflictCheck),
+        ("no-range-check", Canary::NoRangeCheck),
         ("no-snapshot", Canary::NoSnapshot),
         ("stale-reads", Canary::StaleReads),
         ("forgetful-crash", Canary::ForgetfulCrash),

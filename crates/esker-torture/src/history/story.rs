@@ -82,8 +82,13 @@ impl Story {
         if let Err(operations) = linear::check(&self.operations) {
             wrong.push(format!("a key is not linearizable: {operations:#?}"));
         }
-        if let Some(anomaly) = lists::check(&self.transactions).first() {
-            wrong.push(format!("{:?}: {}", anomaly.kind, anomaly.detail));
+        let mut kinds = Vec::new();
+        for anomaly in lists::check(&self.transactions) {
+            // The first of each kind.
+            if !kinds.contains(&anomaly.kind) {
+                kinds.push(anomaly.kind);
+                wrong.push(format!("{:?}: {}", anomaly.kind, anomaly.detail));
+            }
         }
         if let Some(sum) = self.bank.iter().find(|sum| **sum != MONEY) {
             wrong.push(format!("a snapshot of the bank holds {sum}, of {MONEY}"));

@@ -13,14 +13,18 @@ use crate::failure::{Failure, Result};
 /// The longest pause of the canary between its reads.
 const CANARY_PAUSE_MICROS: u64 = 300;
 
+/// A keyspace's name and a key.
+type Name = (String, Vec<u8>);
+
 /// A transaction, or what a canary takes for one.
 pub(super) struct Tx<'a> {
     places: &'a Places,
     transaction: esker::Transaction,
     canary: Option<Canary>,
-    own: BTreeMap<(String, Vec<u8>), (Keyspace, Vec<u8>)>,
+    /// Puts and, without a value, removals.
+    own: BTreeMap<Name, (Keyspace, Option<Vec<u8>>)>,
     /// What a canary has read.
-    seen: BTreeMap<(String, Vec<u8>), Option<Vec<u8>>>,
+    seen: BTreeMap<Name, Option<Vec<u8>>>,
 }
 
 impl<'a> Tx<'a> {
@@ -77,7 +81,24 @@ impl<'a> Tx<'a> {
 
     pub(super) fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: Vec<u8>) -> Result<()> {
         self.transaction.put(keyspace, key, &value)?;
-        self.own.insert((keyspace.name(), key.to_vec()), (keyspace.clone(), value));
+        self.own.insert((keyspace.name(), key.to_vec()), (keyspace.clone(), Some(value)));
+        Ok(())
+    }
+
+    /// Removes all keys of a range.
+    pub(super) fn remove_range(&mut self, keyspace: &Keyspace, keys: Range<u64>) -> Result<()> {
+        if self.canary == Some(Canary::NoRangeCheck) {
+            // The canary removes what it sees there: what others put there meanwhile is no conflict.
+            for key in self.walk(keyspace, &keys, false)?.keys() {
+                self.transaction.remove(keyspace, key.to_be_bytes())?;
+            }
+        } else {
+            let bounds = keys.start.to_be_bytes()..keys.end.to_be_bytes();
+            self.transaction.remove_range(keyspace, bounds)?;
+        }
+        for key in keys {
+            self.own.insert((keyspace.name(), key.to_be_bytes().to_vec()), (keyspace.clone(), None));
+        }
         Ok(())
     }
 
@@ -86,7 +107,10 @@ impl<'a> Tx<'a> {
         if self.canary == Some(Canary::NoConflictCheck) {
             let mut batch = self.places.db.batch();
             for ((_, key), (keyspace, value)) in &self.own {
-                batch.put(keyspace, key, value)?;
+                match value {
+                    Some(value) => batch.put(keyspace, key, value)?,
+                    None => batch.remove(keyspace, key)?,
+                }
             }
             batch.commit()?;
             return Ok(true);
