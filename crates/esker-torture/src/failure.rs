@@ -19,6 +19,11 @@ impl Failure {
         self.0.contains("injected")
     }
 
+    /// Whether it says that the disk is full; one that tells of a log that stopped for that does not.
+    pub(crate) fn is_of_full_disk(&self) -> bool {
+        self.0.starts_with("no space left on the disk")
+    }
+
     /// The failure with what was being done in front.
     pub(crate) fn during(self, what: &str) -> Self {
         Failure(format!("{what}: {}", self.0))

@@ -20,7 +20,7 @@ fn h1_h2_h3_histories_are_linearizable_and_snapshot_isolated() {
     assert!(summary.committed > 100 && summary.aborted > 0, "{summary}");
     assert!(summary.power_losses > 0 && summary.kills > 0 && summary.unknown > 0, "{summary}");
     assert!(summary.processes_killed > 0 && summary.log_failures > 0 && summary.merges > 0, "{summary}");
-    assert!(summary.tiered > 0, "{summary}");
+    assert!(summary.tiered > 0 && summary.refused > 0, "{summary}");
 }
 
 /// Runs until the canary is caught; it must be.
@@ -58,6 +58,15 @@ fn ranges_removed_without_conflict_checks_are_caught() {
     let error = caught(Canary::NoRangeCheck, 2);
     assert!(
         ["LostUpdate: ", "GSingle: ", "IncompatibleOrder: "].iter().any(|way| error.contains(way)),
+        "{error}"
+    );
+}
+
+#[test]
+fn fd1_commits_that_are_made_although_there_was_no_space_for_them_are_caught() {
+    let error = caught(Canary::LateCommit, 2);
+    assert!(
+        ["G1a: ", "a snapshot of the bank", "the counter is"].iter().any(|way| error.contains(way)),
         "{error}"
     );
 }

@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use esker::{Db, Keyspace};
 use fastrand::Rng;
@@ -38,6 +39,8 @@ const REGISTERS: u64 = 3;
 const LISTS: u64 = 4;
 /// After so many calls of all clients they go on to the next group of two keys.
 const GROUP_CALLS: u64 = 32;
+/// How long a client waits when the disk is full.
+const FULL_PAUSE: Duration = Duration::from_micros(100);
 /// All the money there is.
 pub(crate) const MONEY: u64 = ACCOUNTS as u64 * DEPOSIT;
 
@@ -71,6 +74,10 @@ pub(crate) struct World {
     pub(crate) progress: AtomicU64,
     /// Clients are to end.
     pub(crate) stop: AtomicBool,
+    /// The disk is full at times (FD1).
+    pub(crate) may_be_full: AtomicBool,
+    /// Commits that failed for that.
+    pub(crate) refused: AtomicU64,
     canary: Option<Canary>,
 }
 
@@ -211,6 +218,16 @@ impl Client<'_> {
         Err(failure)
     }
 
+    /// Whether a commit has failed for want of space only: then it was not made (FD1).
+    fn is_refused(&self, failure: &Failure) -> bool {
+        let is_refused = self.world.may_be_full.load(Ordering::Relaxed) && failure.is_of_full_disk();
+        if is_refused {
+            self.world.refused.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(FULL_PAUSE);
+        }
+        is_refused
+    }
+
     fn register(&mut self, first_key: u64) -> Result<()> {
         let keys = first_key..first_key + REGISTERS;
         let key = self.rng.u64(keys.clone());
@@ -238,10 +255,13 @@ impl Client<'_> {
         }
         let replies_early = self.world.canary == Some(Canary::EarlyReply);
         if !replies_early {
-            if let Err(failure) = call(self.places) {
-                return self.leave_open(events, failure);
-            }
-            return events.into_iter().try_for_each(|(called, event)| self.record(called, event));
+            return match call(self.places) {
+                Ok(()) => events.into_iter().try_for_each(|(called, event)| self.record(called, event)),
+                Err(failure) if self.is_refused(&failure) => {
+                    events.into_iter().try_for_each(|(called, _)| self.take_back(called))
+                }
+                Err(failure) => self.leave_open(events, failure),
+            };
         }
         events.into_iter().try_for_each(|(called, event)| self.record(called, event))?;
         call(self.places)
@@ -342,6 +362,7 @@ impl Client<'_> {
         let outcome = match tx.commit() {
             Ok(true) => Outcome::Committed,
             Ok(false) => Outcome::Aborted,
+            Err(failure) if self.is_refused(&failure) => Outcome::Aborted,
             Err(failure) => {
                 return self.leave_open(vec![(called, Event::Lists(accesses, Outcome::Committed))], failure);
             }
@@ -359,7 +380,10 @@ impl Client<'_> {
         let amount = self.rng.u64(0..=had);
         tx.put(&bank, &[from], (had - amount).to_le_bytes().to_vec())?;
         tx.put(&bank, &[to], (has + amount).to_le_bytes().to_vec())?;
-        tx.commit().map(drop)
+        match tx.commit() {
+            Err(failure) if !self.is_refused(&failure) => Err(failure),
+            _ => Ok(()),
+        }
     }
 
     fn read_bank(&mut self) -> Result<()> {
@@ -383,6 +407,7 @@ impl Client<'_> {
         match tx.commit() {
             Ok(true) => self.record(called, event),
             Ok(false) => self.take_back(called),
+            Err(failure) if self.is_refused(&failure) => self.take_back(called),
             Err(failure) => self.leave_open(vec![(called, event)], failure),
         }
     }
@@ -393,7 +418,8 @@ impl Client<'_> {
         let writes_at = (self.id < 2).then(|| self.rng.usize(0..=snapshots));
         for n in 0..=snapshots {
             if writes_at == Some(n) {
-                self.places.forks.put(fork_key(group, self.id), "")?;
+                let put = self.places.forks.put(fork_key(group, self.id), "").map_err(Failure::from);
+                put.or_else(|failure| if self.is_refused(&failure) { Ok(()) } else { Err(failure) })?;
             }
             if n < snapshots {
                 self.read_fork(group)?;
@@ -411,6 +437,13 @@ impl Client<'_> {
             seen[side] = tx.get(&self.places.forks, &fork_key(group, side))?.is_some();
         }
         self.record(called, Event::Fork(group, seen[0], seen[1]))
+    }
+
+    /// Writes when there is space again: that must succeed (FD2).
+    pub(crate) fn write_after_full(&mut self, ops: u64) -> Result<()> {
+        self.put(ops / 30 * REGISTERS)
+            .map_err(|failure| failure.during("writing when there is space again"))?;
+        self.places.db.flush().map_err(|e| Failure::from(e).during("flushing when there is space again"))
     }
 
     /// Reads everything that clients of `ops` calls each may have written, with nobody else at work.

@@ -172,7 +172,7 @@ pub fn run_history_child(job: &HistoryJob) -> Result<()> {
                 scope.spawn(move || client.run(ops))
             })
             .collect();
-        let churner = scope.spawn(|| churn(&db, &world.stop, churn_rng));
+        let churner = scope.spawn(|| churn(&db, &world, churn_rng));
         let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         world.stop.store(true, Ordering::Relaxed);
         churner.join().map_err(|_| Failure::new("the thread that flushes panicked"))??;

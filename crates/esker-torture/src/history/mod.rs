@@ -12,9 +12,11 @@
 //!     acknowledged before it has happened, what was under way has happened or never will.
 //!     So it is where a write or a sync of the log fails before: what was acknowledged has happened, what failed has or never
 //!     will.
+//!     And so it is where the disk is full at times (`full_disk.rs`).
 //! H4. No thread panics and none waits for ever, in a life that is cut short neither.
 
 mod clients;
+mod full_disk;
 mod graph;
 mod killed;
 pub mod linear;
@@ -27,10 +29,10 @@ mod transaction;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use esker::{Builder, Db, Durability};
+use esker::{Builder, Db, Durability, Error};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 use fastrand::Rng;
 
@@ -53,6 +55,8 @@ const FAILS_EVERY: u8 = 4;
 const FAILS_WITHIN: u64 = 40;
 /// In the names of its files once they are in use.
 const LOG: &str = ".wal";
+/// In one of so many lives in memory whose log does not fail the disk is full at times.
+const FULL_EVERY: u8 = 4;
 /// How long syncs of a log take that will fail: others commit meanwhile, and fail together.
 const SLOW_SYNC: Duration = Duration::from_micros(100);
 /// How often whoever waits for clients looks how far they have come.
@@ -73,6 +77,8 @@ pub enum Canary {
     ForgetfulCrash,
     /// Writes of single keys return before they are made.
     EarlyReply,
+    /// Transactions that fail for want of space are made later all the same.
+    LateCommit,
     /// Background threads panic, in lives that a crash ends.
     Panic,
     /// A client waits for ever, in a process that can be killed.
@@ -81,13 +87,14 @@ pub enum Canary {
 
 impl Canary {
     /// All, with their names on the command line.
-    const ALL: [(&'static str, Canary); 8] = [
+    const ALL: [(&'static str, Canary); 9] = [
         ("no-conflict-check", Canary::NoConflictCheck),
         ("no-range-check", Canary::NoRangeCheck),
         ("no-snapshot", Canary::NoSnapshot),
         ("stale-reads", Canary::StaleReads),
         ("forgetful-crash", Canary::ForgetfulCrash),
         ("early-reply", Canary::EarlyReply),
+        ("late-commit", Canary::LateCommit),
         ("panic", Canary::Panic),
         ("hang", Canary::Hang),
     ];
@@ -130,6 +137,10 @@ pub struct HistorySummary {
     pub kills: u64,
     /// Lives in memory in which the log failed, before the crash or after it.
     pub log_failures: u64,
+    /// Lives in memory in which commits failed for want of space.
+    pub full_lives: u64,
+    /// Those commits.
+    pub refused: u64,
     /// Processes killed within them.
     pub processes_killed: u64,
     /// Merges beside the clients, in memory.
@@ -160,6 +171,8 @@ impl std::fmt::Display for HistorySummary {
         writeln!(f, "  power losses within                {:>10}", self.power_losses)?;
         writeln!(f, "  kills within, in memory            {:>10}", self.kills)?;
         writeln!(f, "  of these, with a log that failed   {:>10}", self.log_failures)?;
+        writeln!(f, "lives in memory with a full disk     {:>10}", self.full_lives)?;
+        writeln!(f, "  commits that it refused            {:>10}", self.refused)?;
         writeln!(f, "  processes killed within            {:>10}", self.processes_killed)?;
         writeln!(f, "merges beside them, in memory        {:>10}", self.merges)?;
         writeln!(f, "  lives that ended with tier runs    {:>10}", self.tiered)?;
@@ -222,6 +235,8 @@ impl HistoryCampaign {
         let on_files = match self.canary {
             // In memory the loss is certain; a kill rarely meets one.
             Some(Canary::ForgetfulCrash) => false,
+            // Only there the disk is full.
+            Some(Canary::LateCommit) => false,
             // Only a process that ends in the midst of a write shows it, or only a process can be ended.
             Some(Canary::EarlyReply | Canary::Hang) => true,
             _ => rng.u8(0..4) == 0,
@@ -295,7 +310,7 @@ impl HistoryCampaign {
     ) -> Result<()> {
         let mut fs = MemFs::new();
         // Apart, so that the lives of a seed do not depend on them.
-        let mut troubles = Rng::with_seed(!seed);
+        let (mut troubles, mut fulls) = (Rng::with_seed(!seed), Rng::with_seed(seed.rotate_left(32)));
         for life in 0..=lives {
             let end = match rng.u8(0..3) {
                 _ if life == lives => End::Close,
@@ -321,8 +336,13 @@ impl HistoryCampaign {
             let places = Places::new(&db, life > 0)?;
             if troubles.u8(0..FAILS_EVERY) == 0 && end != End::Close {
                 log_will_fail(&faults, &mut troubles);
+            } else {
+                world.may_be_full.store(fulls.u8(0..FULL_EVERY) == 0, Ordering::Relaxed);
             }
             let Lived { records, crash } = self.life(places, world, rng, life, end, &fs)?;
+            let refused = world.refused.swap(0, Ordering::Relaxed);
+            summary.refused += refused;
+            summary.full_lives += u64::from(refused > 0);
             // After a crash it has lived on beside what the crash left, and must be well (H4).
             let stats = db.stats();
             summary.merges += stats.merges;
@@ -373,7 +393,9 @@ impl HistoryCampaign {
                     })
                 })
                 .collect();
-            let churner = scope.spawn(|| churn(db, &world.stop, churn_rng));
+            let is_full = world.may_be_full.load(Ordering::Relaxed);
+            let filler = is_full.then(|| scope.spawn(|| full_disk::fill(fs, world, Rng::with_seed(!seed))));
+            let churner = scope.spawn(|| churn(db, world, churn_rng));
             let all_are_finished = || threads.iter().all(|t| t.is_finished());
             let crash = match end {
                 End::Close => {
@@ -387,11 +409,13 @@ impl HistoryCampaign {
                     });
                     let before = world.tick();
                     let left = if end == End::Kill { fs.kill() } else { fs.crash(seed) };
+                    left.set_capacity(None);
                     Some((left, Cut { before, after: world.tick() }))
                 }
             };
             world.stop.store(true, Ordering::Relaxed);
-            self.wait_until(world, || all_are_finished() && churner.is_finished());
+            let has_room = || filler.as_ref().is_none_or(|filler| filler.is_finished());
+            self.wait_until(world, || all_are_finished() && churner.is_finished() && has_room());
             let outcomes: Vec<_> = threads
                 .into_iter()
                 .map(|t| t.join().map_err(|_| Failure::new("a client panicked")))
@@ -399,6 +423,9 @@ impl HistoryCampaign {
             (outcomes, churner.join(), crash)
         });
         or_injected(churned.map_err(|_| Failure::new("the thread that flushes panicked"))?)?;
+        if world.may_be_full.swap(false, Ordering::Relaxed) {
+            auditor.write_after_full(life * OPS)?;
+        }
         if crash.is_none() {
             auditor.audit((life + 1) * OPS)?;
         }
@@ -444,12 +471,15 @@ fn log_will_fail(faults: &FaultFs, rng: &mut Rng) {
 }
 
 /// Flushes and merges beside the clients until it is told to end.
-fn churn(db: &Db, stop: &AtomicBool, mut rng: Rng) -> Result<()> {
-    while !stop.load(Ordering::Relaxed) {
-        if rng.u8(0..8) == 0 {
-            db.compact().map_err(|e| Failure::from(e).during("merging beside the clients"))?;
-        } else {
-            db.flush().map_err(|e| Failure::from(e).during("flushing beside the clients"))?;
+fn churn(db: &Db, world: &World, mut rng: Rng) -> Result<()> {
+    while !world.stop.load(Ordering::Relaxed) {
+        let (outcome, what) = match rng.u8(0..8) {
+            0 => (db.compact(), "merging beside the clients"),
+            _ => (db.flush(), "flushing beside the clients"),
+        };
+        match outcome {
+            Err(Error::NoSpace { .. }) if world.may_be_full.load(Ordering::Relaxed) => {}
+            other => other.map_err(|e| Failure::from(e).during(what))?,
         }
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -105,22 +105,34 @@ impl<'a> Tx<'a> {
     /// False if it conflicts.
     pub(super) fn commit(self) -> Result<bool> {
         if self.canary == Some(Canary::NoConflictCheck) {
-            let mut batch = self.places.db.batch();
-            for ((_, key), (keyspace, value)) in &self.own {
-                match value {
-                    Some(value) => batch.put(keyspace, key, value)?,
-                    None => batch.remove(keyspace, key)?,
-                }
-            }
-            batch.commit()?;
+            commit_own(self.places, &self.own)?;
             return Ok(true);
         }
         match self.transaction.commit() {
             Ok(()) => Ok(true),
             Err(Error::Conflict) => Ok(false),
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                if self.canary == Some(Canary::LateCommit) && matches!(error, Error::NoSpace { .. }) {
+                    while commit_own(self.places, &self.own).is_err() {
+                        std::thread::yield_now();
+                    }
+                }
+                Err(error.into())
+            }
         }
     }
+}
+
+/// The canaries' commit, which nothing holds up.
+fn commit_own(places: &Places, own: &BTreeMap<Name, (Keyspace, Option<Vec<u8>>)>) -> Result<()> {
+    let mut batch = places.db.batch();
+    for ((_, key), (keyspace, value)) in own {
+        match value {
+            Some(value) => batch.put(keyspace, key, value)?,
+            None => batch.remove(keyspace, key)?,
+        }
+    }
+    Ok(batch.commit()?)
 }
 
 /// What a walk finds, in either direction: each key once, in order, and within the bounds.

@@ -1,0 +1,31 @@
+//! A disk that is full again and again while clients work.
+//!
+//! ```text
+//!   in some lives in memory: fill, make room, fill --commits that fail for want of space--> Client: not made
+//! ```
+//!
+//! FD1. A commit that fails for want of space has not been made and never will be, over crashes too: it counts as aborted.
+//! FD2. When there is space, commits and flushes succeed again, and nothing else has failed meanwhile.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use esker_env::MemFs;
+use fastrand::Rng;
+
+use super::clients::World;
+
+/// Bytes that are left at most when the disk fills up.
+const LEFT: u64 = 2000;
+/// For how long, at most, there is space, or none.
+const MICROS: u64 = 2000;
+
+/// Fills the disk and makes room until the clients are to end; then there is room.
+pub(super) fn fill(fs: &MemFs, world: &World, mut rng: Rng) {
+    while !world.stop.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_micros(rng.u64(0..MICROS)));
+        fs.set_capacity(Some(fs.used_bytes() + rng.u64(0..LEFT)));
+        std::thread::sleep(Duration::from_micros(rng.u64(0..MICROS)));
+        fs.set_capacity(None);
+    }
+}
