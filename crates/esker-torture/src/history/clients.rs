@@ -439,11 +439,11 @@ impl Client<'_> {
         self.record(called, Event::Fork(group, seen[0], seen[1]))
     }
 
-    /// Writes when there is space again: that must succeed (FD2).
+    /// Flushes and writes when there is space again: that must succeed (FD2).
     pub(crate) fn write_after_full(&mut self, ops: u64) -> Result<()> {
-        self.put(ops / 30 * REGISTERS)
-            .map_err(|failure| failure.during("writing when there is space again"))?;
-        self.places.db.flush().map_err(|e| Failure::from(e).during("flushing when there is space again"))
+        let flushed = self.places.db.flush().map_err(Failure::from);
+        flushed.map_err(|failure| failure.during("flushing when there is space again"))?;
+        self.put(ops / 30 * REGISTERS).map_err(|failure| failure.during("writing when there is space again"))
     }
 
     /// Reads everything that clients of `ops` calls each may have written, with nobody else at work.

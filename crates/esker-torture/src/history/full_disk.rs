@@ -5,7 +5,8 @@
 //! ```
 //!
 //! FD1. A commit that fails for want of space has not been made and never will be, over crashes too: it counts as aborted.
-//! FD2. When there is space, commits and flushes succeed again, and nothing else has failed meanwhile.
+//! FD2. When there is space, a flush succeeds, and commits behind it; nothing else has failed meanwhile. Before that flush a writer
+//!      who waits for one may still be told of the last, which found no space.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
