@@ -114,7 +114,7 @@ pub(crate) fn run_inspected(
         }
         let mut world = new_world(seed, sabotage.disk);
         world.inspects_all = inspects_all;
-        world.start(first);
+        world.start_seed(first);
         for op in &ops {
             done.fetch_add(1, Ordering::Relaxed);
             world.perform(op);

@@ -169,11 +169,17 @@ fn range_of_table(files: &Files, name: &str) -> (Place, Place) {
     }
 }
 
-/// Of an encoded key. The databases here have few keyspaces, whose numbers take a byte.
+/// Of an encoded key: it begins with the number of its keyspace, in a byte, or from 0xF0 on in so many bytes behind that one.
 fn place(encoded: &[u8]) -> Place {
-    let (id, key) = encoded.split_first().expect("a key begins with the number of its keyspace");
-    assert!(*id < 0xF0, "numbers from 240 on take more bytes");
-    (u32::from(*id), key.to_vec())
+    let (first, rest) = encoded.split_first().expect("a key begins with the number of its keyspace");
+    let (id, key) = match first.checked_sub(0xF0) {
+        None => (u32::from(*first), rest),
+        Some(width) => {
+            let (id, key) = rest.split_at(usize::from(width));
+            (id.iter().fold(0, |id, byte| id << 8 | u32::from(*byte)), key)
+        }
+    };
+    (id, key.to_vec())
 }
 
 /// The manifest that CURRENT names.
@@ -219,6 +225,10 @@ mod tests {
         assert!(within(at(1, "d"), at(2, "m")) && within(at(1, "z"), at(2, "")));
         assert!(!within(at(1, "c"), at(2, "m")) && !within(at(1, "d"), at(2, "ma")));
         assert!(!within(None, at(2, "m")) && !within(at(1, "d"), None));
+        let range = (place(b"\x01d"), place(b"\xf1\xf0m"));
+        let within = |low, high| is_within(&LostKeys::Between(low, high), &range);
+        assert!(within(at(239, "z"), at(240, "m")) && !within(at(1, "d"), at(240, "ma")));
+        assert_eq!(place(b"\xf2\x01\x02k"), (258, b"k".to_vec()));
         assert!(!is_within(&LostKeys::Any, &range) && !is_within(&LostKeys::Names, &range));
     }
 

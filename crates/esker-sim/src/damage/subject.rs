@@ -66,7 +66,7 @@ impl Plan {
     /// If it disagrees with the model before anything is damaged.
     pub(super) fn subject(&self, done: &AtomicU64) -> Subject {
         let mut world = World::new(self.seed, None);
-        world.start(self.opening);
+        world.start_seed(self.opening);
         let (mut chronicle, mut moments) = (Chronicle::default(), Vec::new());
         for (n, op) in self.ops.iter().enumerate() {
             if self.moments.contains(&n) {

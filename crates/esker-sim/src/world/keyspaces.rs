@@ -7,7 +7,19 @@ use crate::model::footprint::Footprint;
 use crate::model::state::{Commit, DEFAULT};
 use crate::op::KeyspaceNo;
 
+/// Numbers of keyspaces below this take one byte in front of a key.
+pub(super) const SHORT_IDS: u32 = 0xF0;
+
 impl World {
+    /// Makes and drops keyspaces until their numbers are longer than a byte. The model does not see them: nothing fails, and
+    /// nothing of them is left.
+    pub(super) fn use_up_short_ids(&mut self) {
+        for _ in 0..SHORT_IDS {
+            self.db().create_keyspace("short").expect("nothing fails yet");
+            self.db().drop_keyspace("short").expect("nothing fails yet");
+        }
+    }
+
     pub(super) fn create(&mut self, name: &str) {
         let created = self.db().create_keyspace(name);
         if self.history.newest().names().contains_key(name) {

@@ -69,6 +69,8 @@ pub struct Tally {
     pub while_opening: u64,
     /// Openings before which the tools that read files were tried on what was there.
     pub inspected: u64,
+    /// Of these, the ones with a keyspace whose number takes several bytes.
+    pub long_ids: u64,
     /// Calls that failed on purpose.
     pub faults: u64,
     /// Operations that failed because the disk was full.
@@ -110,6 +112,7 @@ impl Tally {
         self.inside_calls += other.inside_calls;
         self.while_opening += other.while_opening;
         self.inspected += other.inspected;
+        self.long_ids += other.long_ids;
         self.faults += other.faults;
         self.refused += other.refused;
         self.turns += other.turns;

@@ -18,6 +18,7 @@ use esker::{CheckReport, DumpOptions, DumpValue, Error};
 use esker_env::{Env, MemFs};
 use fastrand::Rng;
 
+use super::keyspaces::SHORT_IDS;
 use super::{DIR, World, read};
 use crate::model::state::State;
 use crate::op::Opening;
@@ -62,13 +63,14 @@ impl World {
     }
 
     /// OL3.
-    fn check_repair(&self, env: &Env, opening: Opening) {
+    fn check_repair(&mut self, env: &Env, opening: Opening) {
         let builder = || self.builder(opening).env(env.clone());
         let report = builder().repair(DIR, REPAIRED);
         let report = report.unwrap_or_else(|error| panic!("OL3: repair fails: {error}"));
         assert!(report.losses.is_empty(), "OL3: repair loses {:#?}", report.losses);
         let opened = builder().create_if_missing(false).open(REPAIRED);
         let db = opened.unwrap_or_else(|error| panic!("OL3: what was repaired cannot be opened: {error}"));
+        self.tally.long_ids += u64::from(report.keyspaces.iter().any(|k| k.id.get() >= SHORT_IDS));
         let found = read::contents(&db, false);
         let found = found.unwrap_or_else(|error| panic!("OL3: what was repaired cannot be read: {error}"));
         if let Some(difference) = self.history.newest().difference(&found) {

@@ -20,6 +20,11 @@ use crate::model::history::{History, Reach};
 use crate::op::{End, Loss, Mishap, Opening, Restart};
 use crate::runner::settle_garbage;
 
+/// Of so many seeds one has used up the short numbers of keyspaces.
+const LONG_IDS_STRIDE: u64 = 16;
+/// Which one of them.
+const LONG_IDS_AT: u64 = 6;
+
 impl World {
     pub(super) fn builder(&self, opening: Opening) -> Builder {
         let env = Env {
@@ -35,6 +40,14 @@ impl World {
     pub fn start(&mut self, opening: Opening) {
         let restart = Restart { end: End::Close, mishaps: Vec::new(), opening };
         self.open(&restart, None);
+    }
+
+    /// The same for a seed: in some, keyspaces made later have numbers of several bytes.
+    pub(crate) fn start_seed(&mut self, opening: Opening) {
+        self.start(opening);
+        if self.seed % LONG_IDS_STRIDE == LONG_IDS_AT {
+            self.use_up_short_ids();
+        }
     }
 
     /// Ends the process and begins another. A swept process that dies while it closes the database has no other.
