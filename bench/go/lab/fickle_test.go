@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"esker.invalid/bench/generate"
 )
 
 // fickle is a map in memory that notes after which row it was opened, takes its time for that, and may keep only so many puts of the first key.
@@ -26,7 +28,11 @@ type fickle struct {
 	opened  *[]string
 	first   *string
 	puts    *int
+	gets    *[]get
 }
+
+// get is a key that was read, and the row that was begun last.
+type get struct{ begun, key string }
 
 type fickleStore struct {
 	*memoryStore
@@ -39,7 +45,7 @@ type fickleWriter struct {
 }
 
 func newFickle() fickle {
-	return fickle{out: &bytes.Buffer{}, keeps: math.MaxInt, opened: &[]string{}, first: new(string), puts: new(int)}
+	return fickle{out: &bytes.Buffer{}, keeps: math.MaxInt, opened: &[]string{}, first: new(string), puts: new(int), gets: &[]get{}}
 }
 
 func (e fickle) Cannot(feature Feature) string {
@@ -49,7 +55,8 @@ func (e fickle) Cannot(feature Feature) string {
 	return ""
 }
 
-func (e fickle) Open(dir string, options OpenOptions) (Store, error) {
+// begun is the row that was begun last.
+func (e fickle) begun() string {
 	begun := ""
 	for line := range strings.Lines(e.out.String()) {
 		var message struct{ Begin string }
@@ -57,7 +64,11 @@ func (e fickle) Open(dir string, options OpenOptions) (Store, error) {
 			begun = message.Begin
 		}
 	}
-	*e.opened = append(*e.opened, begun)
+	return begun
+}
+
+func (e fickle) Open(dir string, options OpenOptions) (Store, error) {
+	*e.opened = append(*e.opened, e.begun())
 	time.Sleep(e.opening)
 	store, err := e.Memory.Open(dir, options)
 	return fickleStore{store.(*memoryStore), e}, err
@@ -65,6 +76,22 @@ func (e fickle) Open(dir string, options OpenOptions) (Store, error) {
 
 func (s fickleStore) Write(work func(Writer) error) error {
 	return s.memoryStore.Write(func(w Writer) error { return work(fickleWriter{w, s.engine}) })
+}
+
+func (s fickleStore) Get(key []byte, visit func([]byte)) (bool, error) {
+	*s.engine.gets = append(*s.engine.gets, get{s.engine.begun(), string(key)})
+	return s.memoryStore.Get(key, visit)
+}
+
+// keysRead are those that were read after the row began, and before the next.
+func (e fickle) keysRead(row string) []string {
+	var keys []string
+	for _, get := range *e.gets {
+		if get.begun == row {
+			keys = append(keys, get.key)
+		}
+	}
+	return keys
 }
 
 func (w fickleWriter) Put(key, value []byte) error {
@@ -170,6 +197,52 @@ func TestBothRowsOfReadsBeginWithAStoreOpenedAnew(t *testing.T) {
 		if expected := []string{"", "", updates, updates}; !slices.Equal(*engine.opened, expected) {
 			t.Error(*engine.opened)
 		}
+	}
+}
+
+// drawn are the keys that so many reads draw where nothing was drawn before.
+func drawn(reads int) []string {
+	rng, items := generate.NewRng(sizesSeed), generate.StorageItems{Seed: sizesSeed, Sequential: true}
+	keys := make([]string, reads)
+	for i := range keys {
+		rng.Below(100) // the kind
+		var key [generate.StorageKeyBytes]byte
+		keys[i] = string(items.Key(generate.Uniform(rng, sizesOfData("test")[0].items), &key))
+	}
+	return keys
+}
+
+func TestOtherReadsComeBeforeBothRowsOfReadsAndAreNoPartOfThem(t *testing.T) {
+	pageCache(t, true)
+	engine := newFickle()
+	records := engine.records(t, sizesSuite{}, 0)
+	const reads, updates, readsAfter = "reads, data in cache", "updates, data in cache", "reads after updates, data in cache"
+	for i, rows := range [][2]string{{"", reads}, {updates, readsAfter}} {
+		warmUp, timed := engine.keysRead(rows[0]), engine.keysRead(rows[1])
+		if len(warmUp) != 50 || len(timed) != 200 || slices.Equal(warmUp, timed[:len(warmUp)]) {
+			t.Error(rows, len(warmUp), len(timed))
+		}
+		if i == 0 && !slices.Equal(timed, drawn(200)) {
+			t.Error("the warm-up changed what the row draws")
+		}
+		if rec := records[2*i]; rec.Ops != 200 || rec.Detail.Figures["warm-up reads"] != 50 {
+			t.Errorf("%+v", rec)
+		}
+	}
+	for scale, time := range map[string]time.Duration{"quick": time.Second / 2, "seed": 5 * time.Second, "full": 10 * time.Second} {
+		if warmUp := sizesWarmUp(sizesBudget(scale)); warmUp.time != time {
+			t.Error(scale, warmUp)
+		}
+	}
+}
+
+func TestAWrongAnswerInTheWarmUpIsThatOfItsRow(t *testing.T) {
+	pageCache(t, true)
+	engine := newFickle()
+	engine.keeps = 0
+	rec := engine.records(t, sizesSuite{}, 0)[0]
+	if !strings.HasPrefix(rec.Error, "wrong answer: the value that a get returned") || len(engine.keysRead(rec.Row)) > 0 {
+		t.Errorf("%+v", rec)
 	}
 }
 

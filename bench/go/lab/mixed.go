@@ -117,6 +117,20 @@ func (m *mixed) run(mix mix, budget budget, period time.Duration) (outcome, erro
 	return m.runTelling(mix, budget, period, nil)
 }
 
+// warmUp reads items at random, untimed, until the budget ends, and says how many. They are drawn from a sequence of their own, so that the rows draw
+// what they draw without it.
+func (m *mixed) warmUp(seed uint64, ask generate.Distribution, budget budget) (reads uint64, err error) {
+	ofRows := m.rng
+	m.rng = generate.NewRng(seed)
+	defer func() { m.rng = ofRows }()
+	for start := time.Now(); reads < budget.ops && time.Since(start) < budget.time; reads++ {
+		if _, _, err = m.read(ask); err != nil {
+			return reads, err
+		}
+	}
+	return reads, nil
+}
+
 func (m *mixed) runTelling(mix mix, budget budget, period time.Duration, far *howFar) (outcome, error) {
 	track := newTrack(mixedKinds, period, m.dir)
 	defer track.abandon()

@@ -12,11 +12,15 @@ import (
 
 const (
 	sizesSeed       = 29
+	sizesWarmUpSeed = 31 // SZ3
 	sizesValueBytes = 500
 	sizesCacheBytes = 128 << 20
 	sizesLoadBatch  = 1000
 	// Several memtables and the cache have to fit into the memory.
 	sizesWriteBufferBytes = 16 << 20
+	// Of the time of a row of reads, what the warm-up before it takes, as long as that is no more than the next (SZ3).
+	sizesWarmUpPart = 4
+	sizesWarmUpMax  = 10 * time.Second
 )
 
 var (
@@ -50,6 +54,11 @@ func sizesBudget(scale string) budget {
 		return budget{20 * time.Second, math.MaxUint64}
 	}
 	return budget{300 * time.Second, math.MaxUint64}
+}
+
+// sizesWarmUp is the time of the reads before a row of reads (SZ3).
+func sizesWarmUp(b budget) budget {
+	return budget{min(b.time/sizesWarmUpPart, sizesWarmUpMax), b.ops / sizesWarmUpPart}
 }
 
 type sizesSuite struct{}
@@ -93,16 +102,28 @@ func (s sizesSuite) Run(engine Engine, scale string, group int, r *Recorder) err
 	}
 	budget := sizesBudget(scale)
 	period := min(max(budget.time/60, 100*time.Millisecond), 5*time.Second)
-	row := func(name string, mix mix, note string) error {
-		work := noted(note, func() (outcome, error) { return run.run(mix, budget, period) })
+	row := func(name string, work func() (outcome, error)) error {
 		return errors.Join(r.row(name+", data "+size.name, work), r.drain(run.store))
+	}
+	rowOfReads := func(name, note string) error {
+		reads, warmErr := run.warmUp(sizesWarmUpSeed, sizesReads.ask, sizesWarmUp(budget))
+		return row(name, noted(note, func() (outcome, error) {
+			if warmErr != nil { // a wrong answer is the row's
+				return outcome{}, warmErr
+			}
+			out, err := run.run(sizesReads, budget, period)
+			if err == nil {
+				out.detail.figure("warm-up reads", float64(reads))
+			}
+			return out, err
+		}))
 	}
 	why := engine.Cannot(AsyncCommits)
 	err = anew(engine, options, r, func(store Store, note string) error {
 		run.store = store
-		err := row("reads", sizesReads, note)
+		err := rowOfReads("reads", note)
 		if err == nil && why == "" {
-			err = row("updates", sizesUpdates, "")
+			err = row("updates", func() (outcome, error) { return run.run(sizesUpdates, budget, period) })
 		}
 		return err
 	})
@@ -121,7 +142,7 @@ func (s sizesSuite) Run(engine Engine, scale string, group int, r *Recorder) err
 	}
 	return anew(engine, options, r, func(store Store, note string) error {
 		run.store = store
-		return row("reads after updates", sizesReads, note)
+		return rowOfReads("reads after updates", note)
 	})
 }
 

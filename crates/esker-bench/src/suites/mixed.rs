@@ -8,6 +8,7 @@
 //!      row is that of the calls: operations over the time within them. What the clock on the wall says stands beside it.
 //! MX2. The newest version of every item is remembered, so that an old answer is as wrong as none.
 
+use std::mem;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -144,6 +145,28 @@ impl<'a, R: Records> Mixed<'a, R> {
         dir: &Path,
     ) -> Result<Outcome, Failure> {
         self.run_telling(mix, distribution, budget, period, dir, None)
+    }
+
+    /// Reads items at random, untimed, until the budget ends, and says how many. They are drawn from a sequence of their own, so that the rows
+    /// draw what they draw without it.
+    pub(crate) fn warm_up(
+        &mut self,
+        seed: u64,
+        distribution: &Distribution,
+        budget: Budget,
+    ) -> Result<u64, Failure> {
+        let rng_of_rows = mem::replace(&mut self.rng, Rng::new(seed));
+        let (start, mut reads) = (Instant::now(), 0);
+        let mut read = || {
+            while reads < budget.ops && start.elapsed() < budget.time {
+                self.read(distribution)?;
+                reads += 1;
+            }
+            Ok(())
+        };
+        let read = read();
+        self.rng = rng_of_rows;
+        read.map(|()| reads)
     }
 
     fn run_telling(

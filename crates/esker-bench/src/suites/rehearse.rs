@@ -18,6 +18,9 @@ use crate::report::summary::tests::record;
 use crate::scale::Scale;
 use crate::suites::Suite;
 
+/// For each get, the row that was begun last, and the key.
+type Gets = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
 /// redb, which refuses to open what is open, and what a test asks for.
 #[derive(Default)]
 pub(super) struct Rehearsed {
@@ -32,6 +35,7 @@ pub(super) struct Rehearsed {
     pub(super) opened: Mutex<Vec<String>>,
     /// How often its stores were waited for.
     pub(super) drained: Arc<Mutex<u32>>,
+    pub(super) gets: Gets,
     /// For each opening, whether it was for reads at random beyond memory.
     pub(super) opened_at_random: Mutex<Vec<bool>>,
 }
@@ -95,6 +99,8 @@ impl Engine for Rehearsed {
             kept_puts: self.kept_puts,
             victim: Arc::clone(&self.victim),
             drained: Arc::clone(&self.drained),
+            sent: self.sent.clone(),
+            gets: Arc::clone(&self.gets),
         }))
     }
 }
@@ -104,6 +110,8 @@ struct Losing {
     kept_puts: Option<u64>,
     victim: Arc<Mutex<Victim>>,
     drained: Arc<Mutex<u32>>,
+    sent: Sent,
+    gets: Gets,
 }
 
 impl Store for Losing {
@@ -117,6 +125,12 @@ impl Store for Losing {
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
         self.inner.reader()
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let begun = self.sent.begun().pop().unwrap_or_default();
+        self.gets.lock().unwrap().push((begun, key.to_vec()));
+        self.inner.get(key, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {

@@ -3,19 +3,23 @@
 //!
 //! ```text
 //! a database for each size: load, drain
-//!                           -> close, drop the page cache -> open -> reads for a fixed time -> updates for a fixed time, drain
+//!                           -> close, drop the page cache -> open -> warm up -> reads for a fixed time -> updates for a fixed time, drain
 //!                           -> close -> open, every byte checked
-//!                           -> close, drop the page cache -> open -> reads for a fixed time
+//!                           -> close, drop the page cache -> open -> warm up -> reads for a fixed time
 //! ```
 //!
-//! SZ1. Both rows of reads begin with a store opened anew and an empty page cache: neither finds what the load or the check, each in its
-//!      engine's own way, left in memory, and what the end of the check's snapshot sets off is over. What is read first is read from the device.
+//! SZ1. Before both rows of reads the store is opened anew on an empty page cache: neither finds what the load or the check, each in its
+//!      engine's own way, left in memory, and what the end of the check's snapshot sets off is over.
 //! SZ2. The check walks through a store that was opened for that: one for reads at random may have been told to read nothing ahead.
+//! SZ3. Reads of other items at random, for a time that is the same for all engines, come before the timed ones and are no part of them: rows
+//!      of data that memory holds are of data in memory, as far as an engine gets it there in that time. A wrong answer among them is the row's.
 //!
 //! The first reads are of the same database for every engine; the last ones are of what the updates have left, and of those a faster engine makes more.
 //!
 //! One thread, 8-byte keys, 500-byte values that compress to a half; loaded in the order of the keys, since the load is no row and costs a
 //! tree beyond memory hours in any other; then all items are drawn alike. 128 MiB of cache and 512 MiB of memory in all, page cache included.
+
+use std::time::Duration;
 
 use esker_bench_api::generate::distribution::Distribution;
 use esker_bench_api::generate::storage::StorageItems;
@@ -34,6 +38,11 @@ use crate::suites::{Commits, Row, Suite};
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 200;
 const SEED: u64 = 29;
+/// SZ3.
+const WARM_UP_SEED: u64 = 31;
+/// Of the time of a row of reads, what the warm-up before it takes, as long as that is no more than the next.
+const WARM_UP_PART: u32 = 4;
+const WARM_UP_MAX: Duration = Duration::from_secs(10);
 /// Sanakirja holds no more than 510.
 const VALUE_BYTES: usize = 500;
 const CACHE_BYTES: u64 = 128 << 20;
@@ -65,6 +74,11 @@ fn budget(scale: Scale) -> Budget {
     Budget::of(scale, TEST_OPS)
 }
 
+/// SZ3.
+fn warm_up(budget: Budget) -> Budget {
+    Budget { time: (budget.time / WARM_UP_PART).min(WARM_UP_MAX), ops: budget.ops / u64::from(WARM_UP_PART) }
+}
+
 fn row_names(size: &str) -> [String; 3] {
     ["reads", "updates", "reads after updates"].map(|work| format!("{work}, data {size}"))
 }
@@ -89,6 +103,10 @@ impl Suite for SizesSuite {
 
     fn rows(&self, scale: Scale) -> Vec<Row> {
         let seconds = budget(scale).time.as_secs();
+        let warm_s = warm_up(budget(scale)).time.as_secs_f64();
+        let begins = format!(
+            "page cache dropped, opened anew, then {warm_s} s of other gets, the same for all, untimed"
+        );
         let rows = |(group, (size, items)): (usize, (&str, u64))| {
             let [reads, updates, reads_after] = row_names(size);
             let mib = (items * (8 + VALUE_BYTES as u64)) >> 20;
@@ -98,12 +116,7 @@ impl Suite for SizesSuite {
                 // The load is before it.
                 Row {
                     weight: seconds + items / 50_000,
-                    ..row(
-                        reads,
-                        format!(
-                            "gets of the database as it was loaded; page cache dropped, opened anew; {of_items}"
-                        ),
-                    )
+                    ..row(reads, format!("gets of the database as it was loaded; {begins}; {of_items}"))
                 },
                 // The check is behind it.
                 Row {
@@ -116,7 +129,7 @@ impl Suite for SizesSuite {
                     ..row(
                         reads_after,
                         format!(
-                            "gets, after the updates, whose number differs, have been paid for; page cache dropped, opened anew; {of_items}"
+                            "gets, after the updates, whose number differs, have been paid for; {begins}; {of_items}"
                         ),
                     )
                 },
@@ -165,9 +178,13 @@ impl SizesSuite {
         let open_to_walk = || open(false);
         let budget = budget(scale);
         let period = budget.period();
-        let row = |recorder: &mut Recorder, mixed: &mut Mixed<'_, _>, name: &str, mix, note: &str| {
+        let row_of_reads = |recorder: &mut Recorder, mixed: &mut Mixed<'_, _>, name: &str, note: &str| {
+            let warmed = mixed.warm_up(WARM_UP_SEED, &Distribution::Uniform, warm_up(budget));
             recorder.row(name, || {
-                let outcome = mixed.run(mix, &Distribution::Uniform, budget, period, &dir)?;
+                let reads = warmed.clone()?;
+                let mut outcome = mixed.run(READS, &Distribution::Uniform, budget, period, &dir)?;
+                let figures = &mut outcome.detail.get_or_insert_default().figures;
+                figures.insert("warm-up reads".to_owned(), reads as f64);
                 Ok(Outcome { note: note.to_owned(), ..outcome })
             })?;
             recorder.drain(mixed.store)
@@ -185,10 +202,11 @@ impl SizesSuite {
         let store = open_at_random()?;
         recorder.settle(&*store)?;
         let mut mixed = parted.on(&*store);
-        row(recorder, &mut mixed, &reads, READS, note)?;
+        row_of_reads(recorder, &mut mixed, &reads, note)?;
         let cannot = engine.cannot(Durability::Async.feature());
         if cannot.is_none() {
-            row(recorder, &mut mixed, &updates, UPDATES, "")?;
+            recorder.row(&updates, || mixed.run(UPDATES, &Distribution::Uniform, budget, period, &dir))?;
+            recorder.drain(mixed.store)?;
         }
         let parted = mixed.part();
         drop(store);
@@ -205,7 +223,7 @@ impl SizesSuite {
         let note = begins(drop_page_cache());
         let store = open_at_random()?;
         recorder.settle(&*store)?;
-        row(recorder, &mut parted.on(&*store), &reads_after, READS, note)
+        row_of_reads(recorder, &mut parted.on(&*store), &reads_after, note)
     }
 }
 
@@ -214,6 +232,7 @@ mod tests {
     use super::*;
     use crate::suites::page_cache::NOT_EMPTY;
     use crate::suites::rehearse::Rehearsed;
+    use esker_bench_api::generate::rng::Rng;
     use esker_bench_api::results::Record;
 
     fn records(engine: &Rehearsed, group: usize, is_cold: bool) -> [Record; 3] {
@@ -248,6 +267,45 @@ mod tests {
             let opened_so = engine.opened_at_random.lock().unwrap().clone();
             assert_eq!(opened_so, [at_random, at_random, false, at_random]);
         }
+    }
+
+    /// The keys that were read after the row of that name began, and before the next.
+    fn keys_read(engine: &Rehearsed, row: &str) -> Vec<Vec<u8>> {
+        let gets = engine.gets.lock().unwrap();
+        gets.iter().filter(|(begun, _)| begun == row).map(|(_, key)| key.clone()).collect()
+    }
+
+    #[test]
+    fn sz3_other_reads_come_before_both_rows_of_reads_and_are_no_part_of_them() {
+        let engine = Rehearsed::default();
+        let rows = records(&engine, 0, true);
+        let [reads, updates, reads_after] = row_names("in cache");
+        let (items, mut rng) = (StorageItems::new(SEED, true), Rng::new(SEED));
+        let drawn = (0..TEST_OPS).map(|_| {
+            rng.below(100); // the kind
+            items.key(Distribution::Uniform.draw(&mut rng, sizes(Scale::Test)[0].1)).to_vec()
+        });
+        assert_eq!(keys_read(&engine, &reads), drawn.collect::<Vec<_>>(), "as without a warm-up");
+        for (row, before) in [(reads, String::new()), (reads_after, updates)] {
+            let (warm_up, timed) = (keys_read(&engine, &before), keys_read(&engine, &row));
+            assert_eq!((warm_up.len() as u64, timed.len() as u64), (TEST_OPS / 4, TEST_OPS), "{row}");
+            assert_ne!(warm_up, timed[..warm_up.len()], "{row}");
+            let record = rows.iter().find(|record| record.row == row).unwrap();
+            let figures = &record.detail.as_ref().unwrap().figures;
+            assert_eq!((record.ops, figures["warm-up reads"]), (TEST_OPS, (TEST_OPS / 4) as f64));
+        }
+        for (scale, seconds) in [(Scale::Quick, 0.5), (Scale::Seed, 5.0), (Scale::Full, 10.0)] {
+            assert_eq!(warm_up(budget(scale)).time.as_secs_f64(), seconds);
+        }
+    }
+
+    #[test]
+    fn sz3_a_wrong_answer_in_the_warm_up_is_that_of_its_row() {
+        // It loses the first item as it is loaded, which the timed reads alone may not meet.
+        let engine = Rehearsed { kept_puts: Some(0), ..Rehearsed::default() };
+        let [reads, ..] = errors(&engine);
+        assert!(reads.unwrap().starts_with("wrong answer: the value that a get returned"));
+        assert!(keys_read(&engine, "reads, data in cache").is_empty(), "no timed read");
     }
 
     #[test]
