@@ -3,11 +3,18 @@
 //!   /proc, /sys, statvfs, git -> Machine, commit -> context.rs -> run.json
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+
+/// Where Linux says how far a device reads ahead, in KiB.
+const READ_AHEAD: &str = "read_ahead_kb";
+/// Its default.
+const READ_AHEAD_KIB: u64 = 128;
+/// A device that reads ahead more than this makes reads at random through a map another workload.
+const READ_AHEAD_KIB_MAX: u64 = 512;
 
 /// The machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,6 +70,43 @@ impl Machine {
             && self.kernel == other.kernel
             && disks
             && (clocks.iter().any(|clock| clock.is_empty()) || clocks[0] == clocks[1])
+    }
+}
+
+/// What to tell whoever runs the lab of the device below `dir` where it reads ahead too far.
+pub(crate) fn read_ahead_warning(dir: &Path) -> Option<String> {
+    let queue = Queue::of(&mount_of(dir)?.0)?;
+    warning_of(&queue.setting(READ_AHEAD)?, &queue.device)
+}
+
+/// The same of what a device called `name` says that it reads ahead.
+fn warning_of(kib: &str, name: &str) -> Option<String> {
+    let kib: u64 = kib.parse().ok()?;
+    (kib > READ_AHEAD_KIB_MAX).then(|| {
+        format!(
+            "{name} reads {kib} KiB ahead: engines that map their file and never advise (Badger, sanakirja) read so much for each page that is missing. \
+             The kernel's default: echo {READ_AHEAD_KIB} > /sys/block/{name}/queue/{READ_AHEAD} (as root)"
+        )
+    })
+}
+
+/// The settings of a block device, and the device's name: a partition has those of the whole.
+struct Queue {
+    device: String,
+    dir: PathBuf,
+}
+
+impl Queue {
+    /// Of `device`, a path below /dev.
+    fn of(device: &str) -> Option<Self> {
+        let name = device.rsplit('/').next()?;
+        let whole = fs::canonicalize(format!("/sys/class/block/{name}")).ok()?;
+        let whole = whole.ancestors().take(2).find(|dir| dir.join("queue").is_dir())?;
+        Some(Self { device: whole.file_name()?.to_str()?.to_owned(), dir: whole.join("queue") })
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        Some(fs::read_to_string(self.dir.join(name)).ok()?.trim().to_owned())
     }
 }
 
@@ -148,6 +192,17 @@ fn clock() -> String {
 
 /// File system, device, write cache and read-ahead of the mount that holds `dir`.
 fn disk_of(dir: &Path) -> Option<String> {
+    let (device, file_system) = mount_of(dir)?;
+    let setting = |name| Queue::of(&device)?.setting(name);
+    let cache = setting("write_cache");
+    let cache = cache.map(|cache| format!(", {cache} cache")).unwrap_or_default();
+    let ahead = setting(READ_AHEAD);
+    let ahead = ahead.map(|ahead| format!(", read-ahead {ahead} KiB")).unwrap_or_default();
+    Some(format!("{file_system} on {device}{cache}{ahead}"))
+}
+
+/// Device and file system of the mount that holds `dir`.
+fn mount_of(dir: &Path) -> Option<(String, String)> {
     let dir = fs::canonicalize(dir).ok()?;
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
     let (_, device, file_system) = mounts
@@ -158,12 +213,7 @@ fn disk_of(dir: &Path) -> Option<String> {
             dir.starts_with(place).then_some((place.len(), device, file_system))
         })
         .max()?;
-    let name = device.rsplit('/').next().unwrap_or(device);
-    let cache = read_line(&format!("/sys/class/block/{name}/queue/write_cache"));
-    let cache = cache.map(|cache| format!(", {cache} cache")).unwrap_or_default();
-    let ahead = read_line(&format!("/sys/class/block/{name}/queue/read_ahead_kb"));
-    let ahead = ahead.map(|ahead| format!(", read-ahead {ahead} KiB")).unwrap_or_default();
-    Some(format!("{file_system} on {device}{cache}{ahead}"))
+    Some((device.to_owned(), file_system.to_owned()))
 }
 
 #[cfg(test)]
@@ -183,6 +233,22 @@ mod tests {
             assert!(before_it_was_noted.memory_bytes > 0);
             assert!(disk_bytes_free(&std::env::temp_dir()).unwrap() > 0);
         }
+    }
+
+    #[test]
+    fn a_device_that_reads_far_ahead_is_warned_of() {
+        for kib in ["0", "128", "512", "unknown"] {
+            assert_eq!(warning_of(kib, "vda"), None, "{kib}");
+        }
+        let warning = warning_of("4096", "vda").unwrap();
+        let command = "echo 128 > /sys/block/vda/queue/read_ahead_kb (as root)";
+        assert!(warning.starts_with("vda reads 4096 KiB ahead") && warning.ends_with(command), "{warning}");
+        // The description tells what the warning is held against.
+        let dir = std::env::temp_dir();
+        let described = Machine::describe(&dir).disk;
+        let ahead = described.split("read-ahead ").nth(1).and_then(|ahead| ahead.strip_suffix(" KiB"));
+        let warned = read_ahead_warning(&dir).is_some();
+        assert_eq!(warned, ahead.is_some_and(|kib| kib.parse::<u64>().unwrap() > READ_AHEAD_KIB_MAX));
     }
 
     #[test]

@@ -158,6 +158,9 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         fs::create_dir_all(directory)
             .map_err(|error| Failure::Engine(format!("{}: {error}", directory.display())))?;
     }
+    if let Some(warning) = machine::read_ahead_warning(dir) {
+        eprintln!("esker-bench: {warning}");
+    }
     let mut context = context(&chosen, dir, arguments.trim);
     let results = arguments.out.join("results.jsonl");
     let mut records = if arguments.resume { read_results(&results)? } else { Vec::new() };
