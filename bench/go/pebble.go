@@ -46,7 +46,7 @@ func (pebbleEngine) Options() []lab.Option {
 		lab.Set("value separation", "from 1 KiB on; a fifth of garbage is collected at once", "its benchmark separates from 512 bytes on, has none but values of 1 KiB to separate, and leaves garbage for a later change", own+"; docs of ValueSeparationPolicy"),
 		lab.Set("CompactionGarbageFractionForMaxConcurrency", "off", "its benchmark's", own),
 		lab.Set("Comparer", "the default, by bytes", "its benchmark's comparer is for keys of CockroachDB", "docs of Options.Comparer"),
-		lab.Set("async and nosync commits", "pebble.NoSync", "in the memory of the process until a background write; sound after a crash", "docs of WriteOptions.Sync"),
+		lab.Set("async and nosync commits", "pebble.NoSync", "in the memory of the process until a block of 32 KiB of the log is full, which a background thread then writes; sound after a crash", "docs of WriteOptions.Sync; record/log_writer.go, flushLoop"),
 		lab.Set("range reads", "a new iterator for each", "as its YCSB does", "cmd/pebble/ycsb.go"),
 		lab.Set("compaction", "Flush, then Compact over all keys, in parallel; then close and open, not timed", "its full compaction; WAL files that are kept to be written over go when it closes", "docs of DB.Compact"),
 		lab.Set("keyspaces", "prefixes of keys: 4 bytes in front of each", "Pebble has no column families", "README, RocksDB Compatibility"),
