@@ -14,8 +14,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{DISK_FILLED, NOT_LIMITED, Plan};
 use super::scratch::Scratch;
+use super::{DISK_FILLED, NOT_LIMITED, Plan};
 use crate::child::{self, Job};
 use crate::limit::Limit;
 use crate::machine;

@@ -8,7 +8,7 @@
 //!
 //! PA1. A table is passed over after each failure, for twice as long as the time before, an hour at the most. So damage
 //!      costs little, holds up no other merge, and what was an accident of the moment is made good soon. And a full disk is not
-//!      filled to the last byte every few seconds by a database that nobody uses.
+//!      filled to the last byte every few seconds by merges that are due only because nobody writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
