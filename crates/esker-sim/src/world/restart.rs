@@ -75,7 +75,7 @@ impl World {
                 self.release_all();
                 let closed = self.db.take().map_or(Ok(()), Db::close);
                 self.tally.reopenings += 1;
-                if self.excused_tidying(closed).is_some() && !self.is_dead() {
+                if self.excused(closed).is_some() && !self.is_dead() {
                     self.history.all_durable();
                     None
                 } else {

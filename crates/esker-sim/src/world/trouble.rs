@@ -80,7 +80,7 @@ impl World {
         result.inspect_err(|error| self.excuse(error, TRIFLES)).ok()
     }
 
-    /// The same of opening, closing, and compacting by hand, which tell of files that they cannot remove.
+    /// The same of opening and compacting by hand, which tell of files that they cannot remove.
     pub(super) fn excused_tidying<T>(&mut self, result: Result<T>) -> Option<T> {
         result.inspect_err(|error| self.excuse(error, HINTS)).ok()
     }

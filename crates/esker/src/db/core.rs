@@ -239,3 +239,40 @@ impl Drop for Handle {
         let _ = self.close();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use esker_env::{FaultAction, FaultFs, FaultRule, MemFs, OpKind};
+
+    use super::*;
+    use crate::Db;
+
+    #[test]
+    fn ww6_spare_files_that_cannot_be_removed_do_not_keep_closing_from_noting_where_the_log_ends() {
+        let faults = FaultFs::new(Arc::new(MemFs::new()));
+        let env = Env::simulated(Arc::new(faults.clone()), 1);
+        let dir = Path::new("db");
+        let db = Db::builder().stepped().env(env.clone()).open(dir).unwrap();
+        let map = db.default_keyspace();
+        // More than half of the first segment: the next one is prepared.
+        for n in 0..2_u8 {
+            map.put([n], vec![n; 100_000]).unwrap();
+        }
+        while db.handle.core.wal_pool.prepare_step().unwrap() {}
+        let last = db.handle.core.published.visible();
+        let failure = FaultAction::Fail(std::io::ErrorKind::PermissionDenied);
+        faults.add(FaultRule::new(&[OpKind::Remove], failure).forever());
+        db.close().unwrap();
+        assert!(faults.fired() > 0, "there was something to remove");
+        let (_, state) = ManifestLog::recover(&env, dir).unwrap().unwrap();
+        assert_eq!(state.durable_seq, Some(last), "the end of the log is noted");
+        faults.clear();
+        let db = Db::builder().stepped().env(env.clone()).open(dir).unwrap();
+        assert_eq!((db.stats().recovered_commits, db.stats().recovered_torn_bytes), (2, 0));
+        db.close().unwrap();
+        let left = env.fs.list_dir(dir).unwrap();
+        assert!(left.iter().all(|name| !name.ends_with(".wal-next")), "{left:?}");
+    }
+}

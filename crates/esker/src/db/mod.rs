@@ -247,7 +247,8 @@ impl Db {
     }
 
     /// Closes the database: background work ends, the log is made durable, the directory can be opened again. Other
-    /// handles fail with [`Error::Closed`] when they write.
+    /// handles fail with [`Error::Closed`] when they write. Files that nothing needs and that cannot be removed are no failure: the next
+    /// opening removes them.
     pub fn close(self) -> Result<()> {
         self.handle.close()
     }

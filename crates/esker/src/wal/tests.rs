@@ -608,6 +608,54 @@ fn p6_what_is_gone_is_released() {
                 let spares = if replays { 0 } else { 2 };
                 assert!(
                     left.iter().all(|name| file_name::is_spare(name)) && left.len() <= spares,
+#[test]
+fn ww6_a_log_is_closed_although_files_that_wait_for_their_use_stay() {
+    for (removals, registers) in [(0, true), (1, true), (2, true), (2, false), (0, false)] {
+        let (fs, _) = mem();
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let env = env_on(Arc::new(faults.clone()) as FsRef);
+        let (named, refuses) = (Named::default(), Arc::new(AtomicBool::new(false)));
+        let register = {
+            let (named, refuses) = (named.clone(), refuses.clone());
+            Register::new(move |segment| {
+                if refuses.load(Ordering::Relaxed) {
+                    return Err(Error::Invalid("no".into()));
+                }
+                named.store(segment, Ordering::Relaxed);
+                Ok(())
+            })
+        };
+        let options = WalOptions { segment_bytes_max: 1024, ..WalOptions::default() };
+        let pool = WalPool::new(env.clone(), DIR.into(), options, register).unwrap();
+        let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
+        append(&mut log, 1, 600).unwrap();
+        pool.prepare_step().unwrap();
+        log.rotate().unwrap();
+        append(&mut log, 2, 600).unwrap();
+        pool.prepare_step().unwrap();
+        log.release_below(2).unwrap();
+        let before = names(&env);
+        assert_eq!(before.len(), 3, "one in use, one prepared, one spare: {before:?}");
+        refuses.store(!registers, Ordering::Relaxed);
+        if removals > 0 {
+            let never = FaultAction::Fail(io::ErrorKind::PermissionDenied);
+            faults.add(FaultRule { times: removals, ..FaultRule::new(&[OpKind::Remove], never) });
+        }
+        log.close().unwrap();
+        faults.clear();
+        let when = format!("WW6: {removals}, {registers}");
+        // What the manifest may name stays, too.
+        let stay = if registers { removals } else { 2 };
+        assert_eq!(names(&env).len() as u64, 1 + stay, "{when}");
+        for left in [fs.kill(), fs.crash_strict()] {
+            let env = env_on(Arc::new(left) as FsRef);
+            let (found, recovered) = replayed_in(&env, 2, &named).unwrap();
+            assert_eq!((found, recovered.trimmed_bytes), (vec![(2, payload(2, 600))], 0), "{when}");
+            assert_eq!(names(&env), ["000002.wal"], "{when}");
+        }
+    }
+}
+
                     "{n}: {left:?}"
                 );
                 // The log goes on as ever.
