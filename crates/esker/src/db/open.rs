@@ -108,11 +108,13 @@ fn open_dir(options: Options, dir: &Path, lock: Arc<dyn FileLock>) -> Result<Db>
     let manifest = Arc::new(Mutex::new(manifest.replaced_from(options.manifest_bytes_min())));
     let next_file = Arc::new(AtomicU64::new(manifest_id.next().get()));
     log.finish(&env, dir)?;
-    wal::remove_obsolete(&env, dir, wal_from)?;
+    // R8: the writer removes, when it can, what cannot be removed now.
+    let mut of_earlier = wal::remove_obsolete(&env, dir, wal_from)?;
+    of_earlier.extend(&log.segments);
     wal::remove_unused(&env, dir)?;
     let register = register_segments(&manifest, &next_file);
     let wal_pool = WalPool::new(env.clone(), dir.to_path_buf(), options.wal_options(database_id), register)?;
-    let wal = WalWriter::create(wal_pool.clone(), log.next_segment, &log.segments)?;
+    let wal = WalWriter::create(wal_pool.clone(), log.next_segment, &of_earlier)?;
     let torn_bytes = log.trimmed_bytes;
     remove_leftovers(&env, dir, &view.get().version, manifest_id)?;
     options.save(&env, dir)?;
@@ -430,4 +432,40 @@ fn load_catalog(view: &ReadView, published: &Arc<Published>, dir: &Path) -> Resu
         cursor.next()?;
     }
     Catalog::load(published, entries.into_iter(), |detail| Error::corrupt("keyspace catalog", dir, 0, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_env::{FaultAction, FaultFs, FaultRule, MemFs, OpKind};
+
+    use super::*;
+
+    #[test]
+    fn r8_opening_passes_by_an_obsolete_log_segment_that_it_cannot_remove() {
+        let faults = FaultFs::new(Arc::new(MemFs::new()));
+        let env = Env::simulated(Arc::new(faults.clone()), 1);
+        let dir = Path::new("db");
+        let obsolete = wal::file_name::segment_path(dir, 1);
+        let never = FaultAction::Fail(std::io::ErrorKind::PermissionDenied);
+        let open = || Db::builder().stepped().env(env.clone()).open(dir).unwrap();
+        let db = open();
+        db.default_keyspace().put("a", "1").unwrap();
+        faults.add(FaultRule::new(&[OpKind::Remove, OpKind::Rename], never).on_file(&obsolete).forever());
+        for n in 2..5 {
+            db.flush().unwrap();
+            db.default_keyspace().put("a", n.to_string()).unwrap();
+        }
+        db.close().unwrap();
+        for _ in 0..2 {
+            let db = open();
+            assert_eq!(db.default_keyspace().get("a").unwrap().as_deref(), Some(&b"4"[..]));
+            assert!(env.fs.exists(&obsolete).unwrap());
+            assert!(db.check().unwrap().problems.is_empty());
+            db.close().unwrap();
+        }
+        let db = open();
+        faults.clear();
+        db.flush().unwrap();
+        assert!(!env.fs.exists(&obsolete).unwrap(), "R8: a flush removes it");
+    }
 }

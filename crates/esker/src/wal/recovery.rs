@@ -21,6 +21,12 @@
 //!     told from one that never was. What R5 deletes, the manifest in force does not name.
 //! R7. A log that ends before a commit that the manifest says was durable, whose last file is shorter than it was made and
 //!     not finished, or that is of another database, is refused (W8).
+//! R8. An obsolete segment that cannot be removed is no reason to refuse the log; it goes to the writer, which tries again after each
+//!     flush. It is never taken for a live one: recovery reads no segment before the first that is needed, which a manifest that is durable
+//!     names, and no later one names an earlier. Its number is not given out again, since the writer's first is not below that one. It was
+//!     replayed, or could have been, so nobody recycles its file: it keeps its name, and its records are valid under its own number
+//!     only (W4), so no copy of them in a recycled file is one either. Spares and prepared files do have to go: their names, and the
+//!     numbers of the latter, are given out again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -167,18 +173,21 @@ impl Recovered {
     }
 }
 
-/// Deletes the segments before `from_segment`, which must be obsolete, durably (R5).
-pub(crate) fn remove_obsolete(env: &Env, dir: &Path, from_segment: u64) -> Result<()> {
-    remove(env, dir, |name| file_name::parse_segment(name).is_some_and(|number| number < from_segment))
+/// Deletes the segments before `from_segment`, which must be obsolete, durably (R5). Returns those that it cannot remove, oldest
+/// first (R8).
+pub(crate) fn remove_obsolete(env: &Env, dir: &Path, from_segment: u64) -> Result<Vec<u64>> {
+    let names = list(env, dir)?;
+    let numbers = names.iter().filter_map(|name| file_name::parse_segment(name));
+    let mut left: Vec<u64> = numbers.filter(|number| *number < from_segment).collect();
+    left.sort_unstable();
+    left.retain(|number| remove_if_there(env, &file_name::segment_path(dir, *number)).is_err());
+    Ok(left)
 }
 
 /// Deletes the spares, and the prepared files, which no manifest in force may name (R6).
 pub(crate) fn remove_unused(env: &Env, dir: &Path) -> Result<()> {
-    remove(env, dir, |name| file_name::is_spare(name) || file_name::parse_prepared(name).is_some())
-}
-
-fn remove(env: &Env, dir: &Path, which: impl Fn(&str) -> bool) -> Result<()> {
-    for name in list(env, dir)?.iter().filter(|name| which(name)) {
+    let is_unused = |name: &&String| file_name::is_spare(name) || file_name::parse_prepared(name).is_some();
+    for name in list(env, dir)?.iter().filter(is_unused) {
         remove_if_there(env, &dir.join(name))?;
     }
     Ok(())

@@ -437,6 +437,43 @@ fn replayed_segments_are_deleted_and_never_recycled() {
 }
 
 #[test]
+fn r8_an_obsolete_segment_that_cannot_be_removed_goes_with_a_later_flush() {
+    let (fs, env) = mem();
+    let mut log = writer(&env, 1024);
+    append(&mut log, 1, 3000).unwrap();
+    let from = log.rotate().unwrap();
+    append(&mut log, 2, 100).unwrap();
+    log.sync().unwrap();
+    drop(log);
+    let faults = FaultFs::new(Arc::new(fs.kill()));
+    let env = env_on(Arc::new(faults.clone()) as FsRef);
+    let never = FaultAction::Fail(io::ErrorKind::PermissionDenied);
+    for stuck in [1, 2] {
+        faults.add(FaultRule::new(&[OpKind::Remove, OpKind::Rename], never).on_file(&path(stuck)).forever());
+    }
+    // More than one process may find them there.
+    for _ in 0..2 {
+        let (found, recovered) = replayed(&env, from).unwrap();
+        assert_eq!(found, [(2, payload(2, 100))], "R8");
+        assert_eq!((recovered.next_segment, recovered.segments), (from + 1, vec![from]));
+        assert_eq!(super::remove_obsolete(&env, Path::new(DIR), from).unwrap(), [1, 2], "R8");
+        assert_eq!(names(&env), [1, 2, from].map(file_name::segment_file_name));
+    }
+    let mut log = WalWriter::create(pool(&env, 1024), from + 1, &[1, 2, from]).unwrap();
+    append(&mut log, 3, 100).unwrap();
+    let next = log.rotate().unwrap();
+    assert!(log.release_below(next).is_err());
+    assert!(!names(&env).contains(&file_name::segment_file_name(from)));
+    faults.clear();
+    log.release_below(next).unwrap();
+    assert!(names(&env).iter().all(|name| file_name::is_spare(name)), "{:?}", names(&env));
+    append(&mut log, 4, 100).unwrap();
+    log.sync().unwrap();
+    drop(log);
+    assert_eq!(replayed(&env, next).unwrap().0, [(4, payload(4, 100))]);
+}
+
+#[test]
 fn options_are_checked() {
     let (_, env) = mem();
     for bad in [0, 100, 1000, (1 << 30) + 512] {
@@ -571,43 +608,6 @@ fn ww3_what_was_reserved_stays_named_when_a_file_behind_it_cannot_be_given_back(
     expect(&env, &[(1, 100), (2, 100 << 10)]);
 }
 
-/// A finished log of many segments in tables: what releasing it, with this rule in force for a while, leaves of `.wal` files.
-fn released_with(rule: FaultRule, replays: bool) -> (Result<()>, Vec<String>, WalWriter, Env) {
-    let (fs, _) = mem();
-    let faults = FaultFs::new(Arc::new(fs));
-    let env = env_on(Arc::new(faults.clone()) as FsRef);
-    let mut log = writer(&env, 1024);
-    append(&mut log, 1, 9000).unwrap();
-    log.sync().unwrap();
-    if replays {
-        drop(log);
-        let recovered = replayed(&env, 1).unwrap().1;
-        log = WalWriter::create(pool(&env, 1024), recovered.next_segment, &recovered.segments).unwrap();
-    }
-    let current = log.rotate().unwrap();
-    faults.add(rule);
-    let released = log.release_below(current);
-    faults.clear();
-    let left = names(&env).into_iter().filter(|name| name.ends_with(".wal")).collect();
-    (released, left, log, env)
-}
-
-#[test]
-fn p6_what_is_gone_is_released() {
-    for replays in [false, true] {
-        for action in [FaultAction::Fail, FaultAction::DoneThenFail] {
-            for n in 1..9 {
-                let rule = FaultRule::new(
-                    &[OpKind::Remove, OpKind::Rename],
-                    action(io::ErrorKind::PermissionDenied),
-                );
-                let (_, _, mut log, env) = released_with(rule.nth(n), replays);
-                let next = log.current_segment();
-                log.release_below(next).unwrap();
-                let left = names(&env);
-                let spares = if replays { 0 } else { 2 };
-                assert!(
-                    left.iter().all(|name| file_name::is_spare(name)) && left.len() <= spares,
 #[test]
 fn ww6_a_log_is_closed_although_files_that_wait_for_their_use_stay() {
     for (removals, registers) in [(0, true), (1, true), (2, true), (2, false), (0, false)] {
@@ -656,6 +656,43 @@ fn ww6_a_log_is_closed_although_files_that_wait_for_their_use_stay() {
     }
 }
 
+/// A finished log of many segments in tables: what releasing it, with this rule in force for a while, leaves of `.wal` files.
+fn released_with(rule: FaultRule, replays: bool) -> (Result<()>, Vec<String>, WalWriter, Env) {
+    let (fs, _) = mem();
+    let faults = FaultFs::new(Arc::new(fs));
+    let env = env_on(Arc::new(faults.clone()) as FsRef);
+    let mut log = writer(&env, 1024);
+    append(&mut log, 1, 9000).unwrap();
+    log.sync().unwrap();
+    if replays {
+        drop(log);
+        let recovered = replayed(&env, 1).unwrap().1;
+        log = WalWriter::create(pool(&env, 1024), recovered.next_segment, &recovered.segments).unwrap();
+    }
+    let current = log.rotate().unwrap();
+    faults.add(rule);
+    let released = log.release_below(current);
+    faults.clear();
+    let left = names(&env).into_iter().filter(|name| name.ends_with(".wal")).collect();
+    (released, left, log, env)
+}
+
+#[test]
+fn p6_what_is_gone_is_released() {
+    for replays in [false, true] {
+        for action in [FaultAction::Fail, FaultAction::DoneThenFail] {
+            for n in 1..9 {
+                let rule = FaultRule::new(
+                    &[OpKind::Remove, OpKind::Rename],
+                    action(io::ErrorKind::PermissionDenied),
+                );
+                let (_, _, mut log, env) = released_with(rule.nth(n), replays);
+                let next = log.current_segment();
+                log.release_below(next).unwrap();
+                let left = names(&env);
+                let spares = if replays { 0 } else { 2 };
+                assert!(
+                    left.iter().all(|name| file_name::is_spare(name)) && left.len() <= spares,
                     "{n}: {left:?}"
                 );
                 // The log goes on as ever.

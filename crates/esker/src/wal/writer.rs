@@ -54,7 +54,7 @@ pub(crate) struct WalWriter {
     /// Finished segments of this process, oldest first.
     finished: VecDeque<(u64, Spare)>,
     /// Segments of earlier processes, oldest first: deleted when obsolete, never recycled.
-    replayed: VecDeque<u64>,
+    of_earlier: VecDeque<u64>,
     last_seq: SeqNo,
     poison: Option<Arc<Error>>,
 }
@@ -82,10 +82,10 @@ fn payload_room(free: u64) -> Option<u64> {
 }
 
 impl WalWriter {
-    /// A writer whose first segment will be `first_segment`. `replayed` are the segments that recovery found; they
-    /// are deleted when [`release_below`](Self::release_below) says so. Both come from
+    /// A writer whose first segment will be `first_segment`. `of_earlier` are the segments that recovery found, and those before them
+    /// that could not be removed (R8); they are deleted when [`release_below`](Self::release_below) says so. Both come from
     /// [`Recovered`](super::recovery::Recovered). Creates no file.
-    pub(crate) fn create(pool: Arc<WalPool>, first_segment: u64, replayed: &[u64]) -> Result<WalWriter> {
+    pub(crate) fn create(pool: Arc<WalPool>, first_segment: u64, of_earlier: &[u64]) -> Result<WalWriter> {
         let names = pool.env.fs.list_dir(&pool.dir).map_err(|e| Error::io("list", &pool.dir, e))?;
         if let Some(n) =
             names.iter().filter_map(|n| file_name::parse_segment(n)).find(|n| *n >= first_segment)
@@ -101,7 +101,7 @@ impl WalWriter {
             buffer: Vec::new(),
             next_segment: first_segment,
             finished: VecDeque::new(),
-            replayed: replayed.iter().copied().collect(),
+            of_earlier: of_earlier.iter().copied().collect(),
             last_seq: SeqNo::ZERO,
             poison: None,
         })
@@ -230,7 +230,7 @@ impl WalWriter {
                 false
             }
         };
-        self.replayed.retain(|number| {
+        self.of_earlier.retain(|number| {
             *number >= segment || !is_released(pool.remove(&file_name::segment_path(&pool.dir, *number)))
         });
         self.finished.retain(|(number, spare)| {
