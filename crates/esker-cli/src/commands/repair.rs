@@ -13,7 +13,9 @@ use crate::output;
 
 pub(super) fn run(args: &Args, repair: &Repair) -> Result<Answer> {
     let to_make = missing(&repair.target);
-    let repaired = Db::builder().repair(&repair.source, &repair.target);
+    let mut whole = None;
+    let tell = |report: &RepairReport| whole = Some(report.clone());
+    let repaired = Db::builder().repair_telling(&repair.source, &repair.target, tell);
     let report = repaired.inspect_err(|_| remove_empty(&to_make)).map_err(|error| match error {
         // The target is what a full disk or a refusal is about.
         esker::Error::NotFound(path) => Failure::message(format!("no database in {}", path.display())),
@@ -22,8 +24,12 @@ pub(super) fn run(args: &Args, repair: &Repair) -> Result<Answer> {
             Failure::Engine(if is_target { &repair.target } else { &repair.source }.clone(), error)
         }
         error => Failure::message(error.to_string()),
+    });
+    let report = report.map_err(|failure| match &whole {
+        Some(report) => failed_at_the_end(args, repair, report, &failure),
+        None => failure,
     })?;
-    let printed = if args.json { output::print_json(&as_json(&report)) } else { print(repair, &report) };
+    let printed = print_report(args, repair, &report);
     output::printed(if report.losses.is_empty() { Answer::Yes } else { Answer::No }, printed)
 }
 
@@ -39,6 +45,21 @@ fn remove_empty(dirs: &[PathBuf]) {
         // The error that matters is the one that ended the repair.
         let _ignored = std::fs::remove_dir(dir);
     }
+}
+
+/// What there is to say if the new database was whole and could not be made one that opens for certain: its directory may be as it is for
+/// good, and the report is of what is there.
+fn failed_at_the_end(args: &Args, repair: &Repair, report: &RepairReport, failure: &Failure) -> Failure {
+    // The failure that matters is that of the repair.
+    let _ignored = print_report(args, repair, report);
+    Failure::message(format!(
+        "{failure}\n  the report is of the new database as it was before that: if {} can be opened, it is that one",
+        repair.target.display()
+    ))
+}
+
+fn print_report(args: &Args, repair: &Repair, report: &RepairReport) -> Result<()> {
+    if args.json { output::print_json(&as_json(report)) } else { print(repair, report) }
 }
 
 fn print(repair: &Repair, report: &RepairReport) -> Result<()> {

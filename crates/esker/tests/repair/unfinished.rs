@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use esker::{Db, DumpOptions, DumpValue, Error, check_offline};
-use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions};
 
 use crate::common::contents::{Contents, difference, dump_sound};
 use crate::common::{dir, simulated};
@@ -41,12 +41,21 @@ fn repair_with(fs: &MemFs, rule: FaultRule) -> (Result<(), Error>, FaultFs, MemF
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Found {
     Nothing,
+    /// A lock file; the next repair takes the directory.
+    Lock,
     Refused,
     Whole,
 }
 
 fn found_in(fs: &MemFs, expected: &Contents, when: &str) -> Found {
     match builder(fs).create_if_missing(false).open(target()) {
+        Err(Error::NotFound(_)) if fs.list_dir(target()).is_ok_and(|names| names == ["LOCK"]) => {
+            let fs = fs.kill();
+            let repaired = builder(&fs).repair(dir(), target());
+            assert!(repaired.is_ok(), "TD5: {when}: {repaired:?}");
+            assert_eq!(found_in(&fs, expected, when), Found::Whole);
+            Found::Lock
+        }
         Err(Error::NotFound(_)) => Found::Nothing,
         Err(Error::UnfinishedRepair(path)) => {
             assert_eq!(path, target(), "{when}");
@@ -85,7 +94,7 @@ fn uf1_a_repair_that_is_killed_leaves_no_part_of_a_database() {
         }
     }
     assert!(last > 60, "only {last} changes");
-    assert_eq!(seen, BTreeSet::from([Found::Nothing, Found::Refused, Found::Whole]));
+    assert_eq!(seen, BTreeSet::from([Found::Nothing, Found::Lock, Found::Refused, Found::Whole]));
 }
 
 #[test]
@@ -160,13 +169,60 @@ fn td4_the_marker_stays_where_files_cannot_be_removed() {
 }
 
 #[test]
+fn td5_a_lock_that_somebody_holds_keeps_the_directory() {
+    let (fs, expected) = source();
+    fs.create_dir_all(target()).unwrap();
+    let held = fs.lock(&target().join("LOCK")).unwrap();
+    let refused = builder(&fs).repair(dir(), target());
+    assert!(matches!(&refused, Err(Error::Locked { path, .. }) if path.starts_with(target())), "{refused:?}");
+    drop(held);
+    assert_eq!(fs.list_dir(target()).unwrap(), ["LOCK"]);
+    assert_eq!(found_in(&fs, &expected, "given back"), Found::Lock);
+    // Whose name is not the engine's is somebody's.
+    fs.open(&target().join("notes"), OpenOptions::create()).unwrap();
+    let refused = builder(&fs).repair(dir(), target());
+    assert!(matches!(&refused, Err(Error::Invalid(text)) if text.contains("not empty")), "{refused:?}");
+}
+
+#[test]
+fn rp6_a_report_of_a_database_that_stays_is_not_lost() {
+    let (fs, expected) = source();
+    let never = FaultAction::Fail(std::io::ErrorKind::PermissionDenied);
+    let (mut stays, mut goes) = (0, 0);
+    for n in 1.. {
+        let copy = fs.kill();
+        let faults = FaultFs::new(Arc::new(copy.clone()));
+        // From some change on nothing can be changed any more.
+        faults.add(FaultRule::new(&OpKind::CHANGES, never).nth(n).forever().on_path("repaired"));
+        let mut told = None;
+        let repaired = simulated(Arc::new(faults.clone()))
+            .repair_telling(dir(), target(), |report| told = Some(report.clone()));
+        let found = found_in(&copy, &expected, &format!("change {n}"));
+        if let Ok(report) = repaired {
+            assert_eq!((told, found), (Some(report), Found::Whole));
+            break;
+        }
+        match found {
+            Found::Whole => {
+                let report = told.expect("RP6");
+                let keys = expected.values().map(|keyspace| keyspace.len() as u64).sum::<u64>();
+                assert_eq!((report.live_keys(), report.losses), (keys, Vec::new()), "RP6");
+                stays += 1;
+            }
+            _ => goes += 1,
+        }
+    }
+    assert!(stays > 0 && goes > 60, "{stays}, {goes}");
+}
+
+#[test]
 fn td4_a_repair_that_fails_and_is_killed_then_leaves_no_part_of_a_database() {
     let (fs, expected) = source();
     let io = FaultAction::Fail(std::io::ErrorKind::Other);
     let change = |n, action| FaultRule::new(&OpKind::CHANGES, action).nth(n).on_path("repaired");
     let (_, faults, _) = repair_with(&fs, change(u64::MAX, io));
     let changes: u64 = OpKind::CHANGES.iter().map(|kind| faults.count(*kind)).sum();
-    let mut killed = 0;
+    let (mut killed, mut locks) = (0, 0);
     for n in (1..changes).filter(|n| n % 4 == 0 || n + 8 > changes) {
         for after in 1.. {
             let copy = fs.kill();
@@ -179,6 +235,7 @@ fn td4_a_repair_that_fails_and_is_killed_then_leaves_no_part_of_a_database() {
                 let when = format!("change {n}, killed {after} changes later");
                 let found = found_in(&left, &expected, &when);
                 assert!(done.is_err() || found == Found::Whole, "{when}: {found:?}");
+                locks += u64::from(found == Found::Lock);
             }
             if !faults.is_frozen() {
                 break;
@@ -186,7 +243,7 @@ fn td4_a_repair_that_fails_and_is_killed_then_leaves_no_part_of_a_database() {
             killed += 1;
         }
     }
-    assert!(killed > 100, "only {killed} kills of {changes} changes");
+    assert!(killed > 100 && locks > 0, "only {killed} kills of {changes} changes, {locks} behind the marker");
 }
 
 #[test]

@@ -18,6 +18,7 @@
 //!      It lies outside of the source (TD1), and is locked all the time (TD3).
 //! RP5. Memory does not grow with the database: a block for each table that overlaps at one key, one log segment, one
 //!      commit.
+//! RP6. A report of a database that may stay is not lost: it is told before the last step, which may fail without being undone (TD4).
 
 mod log;
 mod report;
@@ -40,7 +41,7 @@ use crate::manifest::file_name::LOCK;
 use crate::types::{Error, Result};
 
 /// Salvages what can be read of the damaged database in `source` into a new one in `target`, which must be missing or
-/// empty, and not lie in the source. The source is not changed in any way. The report tells exactly what was lost. If
+/// empty but for a lock file that nobody holds, and not lie in the source. The source is not changed in any way. The report tells exactly what was lost. If
 /// this fails, what it has made in the target is removed, but for a directory that was made for it. If that fails, too, or the
 /// process is killed, the target is refused ([`Error::UnfinishedRepair`]) until somebody removes it.
 ///
@@ -69,7 +70,22 @@ impl Builder {
     /// # Errors
     /// See [`repair`](crate::repair).
     pub fn repair(self, source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<RepairReport> {
-        self.repair_beside(source.as_ref(), target.as_ref(), |_| {})
+        self.repair_telling(source, target, |_| {})
+    }
+
+    /// Like [`Builder::repair`]; `tell` hears of the report once the new database is whole, checked, closed and durable. All that is left to
+    /// do then is to make it one that can be opened. If that fails the target may nonetheless stay, because nothing can be changed
+    /// there any more: if it opens it is that database, and `tell` has its report.
+    ///
+    /// # Errors
+    /// See [`repair`](crate::repair).
+    pub fn repair_telling(
+        self,
+        source: impl AsRef<Path>,
+        target: impl AsRef<Path>,
+        tell: impl FnOnce(&RepairReport),
+    ) -> Result<RepairReport> {
+        self.repair_beside(source.as_ref(), target.as_ref(), tell, |_| {})
     }
 
     /// Repairs; `others` do what they do at the worst moments.
@@ -77,6 +93,7 @@ impl Builder {
         self,
         source: &Path,
         target: &Path,
+        tell: impl FnOnce(&RepairReport),
         mut others: impl FnMut(Moment),
     ) -> Result<RepairReport> {
         let env = self.environment().clone();
@@ -97,6 +114,7 @@ impl Builder {
             let closed = out.finish(&mut report)?;
             others(Moment::Closed);
             closed.check(&mut report)?;
+            tell(&report);
             dir.finish(&env)
         };
         fill().inspect_err(|_| dir.clear(&env))?;
@@ -140,14 +158,19 @@ mod tests {
         builder().open("db").unwrap().default_keyspace().put("a", "1").unwrap();
         for (target, closes) in [("open", false), ("closed", true)] {
             let mut db = None;
-            let refused = builder().repair_beside(Path::new("db"), Path::new(target), |moment| {
-                if moment != Moment::Checked {
-                    return;
-                }
-                let made = builder().open(target).unwrap();
-                made.default_keyspace().put("acknowledged", "1").unwrap();
-                db = (!closes).then_some(made);
-            });
+            let refused = builder().repair_beside(
+                Path::new("db"),
+                Path::new(target),
+                |_| {},
+                |moment| {
+                    if moment != Moment::Checked {
+                        return;
+                    }
+                    let made = builder().open(target).unwrap();
+                    made.default_keyspace().put("acknowledged", "1").unwrap();
+                    db = (!closes).then_some(made);
+                },
+            );
             assert!(matches!(refused, Err(Error::Locked { .. } | Error::Invalid(_))), "{refused:?}");
             drop(db);
             let db = builder().create_if_missing(false).open(target).unwrap();
@@ -161,14 +184,19 @@ mod tests {
         let builder = || Db::builder().background(false).env(env.clone());
         builder().open("db").unwrap().default_keyspace().put("a", "1").unwrap();
         let mut tried = Vec::new();
-        let repaired = builder().repair_beside(Path::new("db"), Path::new("new"), |moment| {
-            if moment == Moment::Closed {
-                tried.push(builder().open("new").map(drop));
-                tried.push(builder().repair("db", "new").map(drop));
-                tried.push(builder().repair("new", "newer").map(drop));
-                tried.push(builder().check_offline("new").map(drop));
-            }
-        });
+        let repaired = builder().repair_beside(
+            Path::new("db"),
+            Path::new("new"),
+            |_| {},
+            |moment| {
+                if moment == Moment::Closed {
+                    tried.push(builder().open("new").map(drop));
+                    tried.push(builder().repair("db", "new").map(drop));
+                    tried.push(builder().repair("new", "newer").map(drop));
+                    tried.push(builder().check_offline("new").map(drop));
+                }
+            },
+        );
         assert_eq!(repaired.unwrap().live_keys(), 1, "the report is not lost");
         assert_eq!(tried.len(), 4);
         assert!(tried.iter().all(|tried| matches!(tried, Err(Error::Locked { .. }))), "TD3: {tried:?}");
@@ -183,15 +211,20 @@ mod tests {
         let builder = || Db::builder().background(false).env(env.clone());
         builder().open("db").unwrap().default_keyspace().put("a", "1").unwrap();
         let foreign = ["backup.tar", "7.sst", "notes.tmp", "wal-spare-x.tmp"];
-        let failed = builder().repair_beside(Path::new("db"), Path::new("new"), |moment| {
-            if moment == Moment::Closed {
-                for name in foreign {
-                    fs.open(&Path::new("new").join(name), OpenOptions::create()).unwrap();
+        let failed = builder().repair_beside(
+            Path::new("db"),
+            Path::new("new"),
+            |_| {},
+            |moment| {
+                if moment == Moment::Closed {
+                    for name in foreign {
+                        fs.open(&Path::new("new").join(name), OpenOptions::create()).unwrap();
+                    }
+                    let no_space = FaultRule::new(&[OpKind::Write], FaultAction::NoSpace);
+                    faults.add(no_space.on_path("new/").forever());
                 }
-                let no_space = FaultRule::new(&[OpKind::Write], FaultAction::NoSpace);
-                faults.add(no_space.on_path("new/").forever());
-            }
-        });
+            },
+        );
         assert!(matches!(failed, Err(Error::NoSpace { .. })), "{failed:?}");
         let mut left = fs.list_dir(Path::new("new")).unwrap();
         left.sort();

@@ -1,8 +1,8 @@
-//! The directory that a repair fills: a new or an empty one, and nowhere in the damaged database.
+//! The directory that a repair fills: a new or an empty one, and nowhere in the damaged database. A lock file that nobody holds does not count.
 //!
 //! ```text
 //!   target --what is missing of it cut off--> a directory that is there --"..", ".."--> is one of them the source?
-//!   claim: LOCK --> still empty? --> marker --> the new database --finish--> marker removed
+//!   claim: LOCK --> nothing else? --> marker --> the new database --finish--> marker removed
 //!                                                     `-----------clear--> its files, then marker, then LOCK removed
 //! ```
 //!
@@ -14,6 +14,8 @@
 //!      removed, and of a repair that fails only names that the engine gives are removed.
 //! TD4. From before the first file of the new database until the last one is durable, or removed durably, the marker is there
 //!      (UF1 of unfinished.rs). If they cannot be removed it stays; if it cannot be put back in front of a whole database, that stays.
+//! TD5. What a repair leaves that is killed outside of that, its lock file, is not in the way of the next one. It has no content that could be
+//!      lost; whoever has it locked is about to make something there, and keeps the directory.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -53,8 +55,10 @@ impl TargetDir {
             lock_to_read(env, target)?;
             return Err(error);
         }
-        if env.fs.exists(target).map_err(io)? && !env.fs.list_dir(target).map_err(io)?.is_empty() {
-            return Err(not_empty(target));
+        if env.fs.exists(target).map_err(io)? {
+            refuse_files(env, target)?;
+            // TD5
+            lock_to_read(env, target)?;
         }
         Ok(())
     }
@@ -62,10 +66,7 @@ impl TargetDir {
     /// Makes and locks a target that was found good, unless others have been there since (TD3), and marks it (TD4).
     pub(super) fn claim(env: &Env, target: &Path) -> Result<TargetDir> {
         let lock = create_and_lock(env, target)?;
-        let names = env.fs.list_dir(target).map_err(|e| Error::io("look into", target, e))?;
-        if names.iter().any(|name| name != LOCK) {
-            return Err(not_empty(target));
-        }
+        refuse_files(env, target)?;
         let dir = TargetDir { path: target.to_path_buf(), lock };
         unfinished::place(env, target).inspect_err(|_| dir.clear(env))?;
         Ok(dir)
@@ -76,7 +77,7 @@ impl TargetDir {
         unfinished::remove(env, &self.path)
     }
 
-    /// Removes what an unfinished repair has made (RP4). The directory was empty, so what has our names is ours (TD3). Errors are
+    /// Removes what an unfinished repair has made (RP4). There was nothing but a lock file, so what has our names is ours (TD3). Errors are
     /// passed by: the one that matters is the one that ended the repair.
     pub(super) fn clear(&self, env: &Env) {
         let Ok(names) = env.fs.list_dir(&self.path) else { return };
@@ -98,8 +99,14 @@ impl TargetDir {
     }
 }
 
-fn not_empty(target: &Path) -> Error {
-    Error::Invalid(format!("{} is not empty: give a new directory to repair into", target.display()))
+/// Refuses a directory that holds more than a lock file (TD5).
+fn refuse_files(env: &Env, target: &Path) -> Result<()> {
+    let names = env.fs.list_dir(target).map_err(|e| Error::io("look into", target, e))?;
+    if names.iter().any(|name| name != LOCK) {
+        let text = format!("{} is not empty: give a new directory to repair into", target.display());
+        return Err(Error::Invalid(text));
+    }
+    Ok(())
 }
 
 /// Whether a database has files of this name, apart from its lock.
