@@ -15,6 +15,9 @@
 //! BG5. Either all threads run, or none does.
 //! BG6. How a flush ended, whoever made it, is noted before the next one can begin: the last word is the last flush's. With
 //!      nothing left to flush no failure is outstanding. Those of closing are not noted: nobody is left to wait or to pause.
+//! BG7. A writer who finds that the last flush found no space, and that there is room for it now, has it tried again, whatever is left of its
+//!      pause, and waits for the end of that try. Where there is no room he is told so at once: a full disk is not filled to the last
+//!      byte for each commit. However many writers ask, tries are a while apart.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -38,6 +41,8 @@ const SYNC_EVERY: Duration = Duration::from_millis(100);
 const IDLE_TICKS: u32 = 5;
 /// The longest pause after repeated failures.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The shortest pause after a failed flush, whoever asks for another (BG7).
+const ASKED_PAUSE: Duration = Duration::from_millis(100);
 
 /// How threads and writers tell each other of work, its end, and its failure.
 #[derive(Default)]
@@ -61,6 +66,10 @@ struct SignalState {
     steps: u64,
     /// The last flush failed with this, and none has succeeded since.
     failure: Option<Arc<Error>>,
+    /// Counts those who have asked for another try of a flush (BG7).
+    asked: u64,
+    /// Those of them whose try has ended.
+    answered: u64,
     /// A thread has panicked.
     dead: Option<Arc<Error>>,
 }
@@ -107,10 +116,25 @@ impl Signal {
         !state.stop
     }
 
-    /// Waits this long, or until a flush has succeeded, whoever made it.
+    /// Waits this long, or until a flush has succeeded, whoever made it, or somebody asks for another try (BG7).
     fn pause_flushing(&self, timeout: Duration) {
         let mut state = self.state.lock();
-        self.stopped.wait_while_for(&mut state, |state| !state.stop && state.failure.is_some(), timeout);
+        let is_due = |state: &SignalState| !state.stop && state.failure.is_some();
+        let at_least = timeout.min(ASKED_PAUSE);
+        self.stopped.wait_while_for(&mut state, |state| is_due(state), at_least);
+        let goes_on = |state: &mut SignalState| is_due(state) && state.asked == state.answered;
+        self.stopped.wait_while_for(&mut state, goes_on, timeout - at_least);
+    }
+
+    /// Whom a try of a flush that begins now answers.
+    fn asked(&self) -> u64 {
+        self.state.lock().asked
+    }
+
+    /// The try that began when so many had asked has ended.
+    fn answer(&self, asked: u64) {
+        self.state.lock().answered = asked;
+        self.progress.notify_all();
     }
 
     /// A thread has panicked (BG2).
@@ -141,7 +165,23 @@ impl Signal {
     }
 
     /// Waits until `ready` holds, which a step brings about; fails when steps fail.
-    pub(crate) fn wait_until(&self, mut ready: impl FnMut() -> bool) -> Result<()> {
+    pub(crate) fn wait_until(&self, ready: impl FnMut() -> bool) -> Result<()> {
+        self.wait_since(0, ready)
+    }
+
+    /// The same after a flush that failed: has it tried again, and fails only if that try does (BG7).
+    pub(crate) fn wait_for_another_try(&self, ready: impl FnMut() -> bool) -> Result<()> {
+        let asked = {
+            let mut state = self.state.lock();
+            state.asked += 1;
+            state.asked
+        };
+        self.stopped.notify_all();
+        self.wait_since(asked, ready)
+    }
+
+    /// Waits until `ready` holds; fails when steps fail, after an answer to this one who has asked.
+    fn wait_since(&self, asked: u64, mut ready: impl FnMut() -> bool) -> Result<()> {
         let mut state = self.state.lock();
         loop {
             if ready() {
@@ -151,7 +191,7 @@ impl Signal {
                 return Err(Error::Closed);
             }
             state.check_alive()?;
-            if let Some(cause) = &state.failure {
+            if let Some(cause) = state.failure.as_ref().filter(|_| state.answered >= asked) {
                 return Err(cause.duplicate());
             }
             self.progress.wait_for(&mut state, TICK);
@@ -200,7 +240,9 @@ impl Core {
         let mut seen = 0;
         let mut pause = TICK;
         while self.signal.wait_for_work(&mut seen, TICK) {
+            let asked = self.signal.asked();
             let is_failed = self.flush_step().is_err();
+            self.signal.answer(asked);
             self.account_memtables();
             self.view.reclaim();
             // The writer makes a segment itself if none is ready.

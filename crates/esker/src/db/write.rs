@@ -195,9 +195,22 @@ impl Core {
         self.signal.wake();
         if sealed > SEALED_MAX {
             add(&self.counters.stalls, 1);
-            return self.signal.wait_until(|| self.pipeline.sealed_len() <= SEALED_MAX);
+            let has_room = || self.pipeline.sealed_len() <= SEALED_MAX;
+            return match self.signal.wait_until(has_room) {
+                // BG7
+                Err(Error::NoSpace { .. }) if self.has_space_to_flush() => {
+                    self.signal.wait_for_another_try(has_room)
+                }
+                waited => waited,
+            };
         }
         Ok(())
+    }
+
+    /// Whether the disk has as much space as the memtables hold that wait for their flush. Their tables may take less.
+    fn has_space_to_flush(&self) -> bool {
+        let waiting: u64 = self.view.get().immutables.iter().map(|m| m.bytes_used() as u64).sum();
+        self.env.fs.free_bytes(&self.dir).is_ok_and(|free| free > waiting)
     }
 
     /// Slows writers down, smoothly, while merging is behind.
