@@ -5,10 +5,11 @@
 //!              |                     memtables -----'
 //!              |-- partition: key ranges that can be merged on their own; fences
 //!              |-- pacing: how far behind merging is, and how much writers wait for it
-//!              `-- pauses: tables of merges that failed, and when to try them again
+//!              |-- pauses: tables of merges that failed, and when to try them again
+//!              `-- room: whether there is more space on the disk than when they failed
 //! ```
 //!
-//! In reading order: `partition`, `picker`, `pacing`, `pauses` decide; `merge`, `garbage`, `output`, `execute` do.
+//! In reading order: `partition`, `picker`, `pacing`, `pauses`, `room` decide; `merge`, `garbage`, `output`, `execute` do.
 
 pub(crate) mod execute;
 mod garbage;
@@ -18,3 +19,4 @@ pub(crate) mod pacing;
 pub(crate) mod partition;
 pub(crate) mod pauses;
 pub(crate) mod picker;
+pub(crate) mod room;

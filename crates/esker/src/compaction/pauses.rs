@@ -3,12 +3,13 @@
 //! ```text
 //!   a merge fails on one of its inputs --note--> now(): what the picker passes over
 //!                                          `---> all(): what is no debt, since nobody can merge it
-//!   a merge fails on its output -------note--> now(): what is not merged only because nobody writes
+//!   a merge fails on its output -------note--> now(): what is not merged only because nobody writes, nor, for want of space, at all
+//!                                                     before there is more (RO1 of room.rs)
 //! ```
 //!
 //! PA1. A table is passed over after each failure, for twice as long as the time before, an hour at the most. So damage
 //!      costs little, holds up no other merge, and what was an accident of the moment is made good soon. And a full disk is not
-//!      filled to the last byte every few seconds by merges that are due only because nobody writes.
+//!      filled to the last byte every few seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -335,7 +335,7 @@ impl Core {
     }
 
     /// If it failed because an input could not be read, merges go on without that one for a while; if it could not be written, nobody's
-    /// writing is no reason for it for a while.
+    /// writing is no reason for it for a while, and nothing is if there is no more space.
     pub(super) fn note_failed_merge(&self, plan: &Plan, error: &Error) {
         add(&self.counters.merges_failed, 1);
         self.counters.note_error(error);
@@ -344,6 +344,9 @@ impl Core {
             self.unreadable.lock().note(file, now);
             self.account_debt();
         } else {
+            if matches!(error, Error::NoSpace { .. }) {
+                self.merge_room.lock().note_lack(self.env.fs.free_bytes(&self.dir).ok());
+            }
             let mut put_off = self.put_off.lock();
             plan.inputs.iter().flat_map(|input| &input.files).for_each(|file| put_off.note(*file, now));
         }

@@ -25,6 +25,7 @@ use crate::cache::Reservation;
 use crate::compaction::pacing::Debt;
 use crate::compaction::pauses::Pauses;
 use crate::compaction::picker;
+use crate::compaction::room::Room;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::version::{RunId, Version};
@@ -65,6 +66,8 @@ pub(crate) struct Core {
     pub(crate) unreadable: Mutex<Pauses>,
     /// Tables of merges that could not be written.
     pub(crate) put_off: Mutex<Pauses>,
+    /// What is known of the disk's space for merges.
+    pub(crate) merge_room: Mutex<Room>,
     /// How far merging is behind, as of the last change of the version.
     pub(crate) debt: Mutex<Debt>,
     /// Whether `debt` makes writers wait. Relaxed: a hint that spares them the lock.

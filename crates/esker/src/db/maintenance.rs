@@ -8,7 +8,9 @@
 //! MT1. Memtables and their log are released only after the manifest names the tables that replace them.
 //! MT2. A failed step leaves the version as it was.
 //! MT3. A step holds its turn until it has ended, and does nothing in a closed database (CL1).
+//! MT4. A merge that policy wants waits for room if it has found none, for longer and longer (RO1 of compaction/room.rs, PA1).
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
 use parking_lot::MutexGuard;
@@ -19,7 +21,7 @@ use crate::compaction::execute::{self, Built, Context};
 use crate::compaction::picker::{self, PickInput};
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
-use crate::manifest::version::Level;
+use crate::manifest::version::{Level, Version};
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, FileId, Result};
 
@@ -99,6 +101,10 @@ impl Core {
             oldest_horizon: self.published.oldest_horizon(),
         };
         let Some(plan) = picker::pick(&version, &input) else { return Ok(false) };
+        // MT4
+        if self.lacks_room(&version, &plan, &input.put_off) {
+            return Ok(false);
+        }
         let done = self.merge(plan)?;
         if self.version().runs().len() <= 1 {
             self.read_cost.reset();
@@ -106,14 +112,21 @@ impl Core {
         Ok(done)
     }
 
+    /// Whether a merge that is put off is still without the room that it did not find. A move needs none.
+    fn lacks_room(&self, version: &Version, plan: &picker::Plan, put_off: &BTreeSet<FileId>) -> bool {
+        let is_input = |file: FileId| plan.inputs.iter().any(|input| input.files.contains(&file));
+        if plan.kind == picker::PlanKind::TrivialMove || !put_off.iter().any(|file| is_input(*file)) {
+            return false;
+        }
+        let read = version.tables().filter(|(_, table)| is_input(table.file));
+        let bytes = read.map(|(_, table)| table.meta.file_bytes).sum();
+        let free = self.env.fs.free_bytes(&self.dir);
+        free.is_ok_and(|free| !self.merge_room.lock().may_suffice(bytes, free))
+    }
+
     /// Whether the time that readers lost to the memtable has paid for flushing it and merging it with the tables. With
     /// an idle core the price is a quarter.
-    fn readers_want_one_run(
-        &self,
-        version: &crate::manifest::version::Version,
-        lost_ns: u64,
-        idle: bool,
-    ) -> bool {
+    fn readers_want_one_run(&self, version: &Version, lost_ns: u64, idle: bool) -> bool {
         let view = self.view.get();
         if !idle || version.runs().len() != 1 || view.active.is_empty() || !view.immutables.is_empty() {
             return false;
@@ -135,6 +148,7 @@ impl Core {
         let context = self.compaction_context(&new_file, self.signal.stop_flag());
         let built = execute::merge(&context, plan, &version, self.published.horizons(), || self.new_run())?;
         let Some(Built { added, removed, opened, stats }) = built else { return Ok(false) };
+        self.merge_room.lock().note_success();
         add(&self.counters.merges, 1);
         add(&self.counters.moves, u64::from(plan.kind == picker::PlanKind::TrivialMove));
         add(&self.counters.merge_bytes_read, stats.bytes_read);
@@ -315,5 +329,48 @@ mod tests {
         assert!(db.handle.core.merge_step(false).unwrap());
         while db.handle.core.merge_step(true).unwrap() {}
         assert_eq!(db.check().unwrap().entries, 2, "the tombstone is gone");
+    }
+
+    #[test]
+    fn mt4_a_merge_that_is_due_is_tried_on_a_full_disk_less_and_less_often_and_soon_when_there_is_more_room()
+    {
+        let disk = MemFs::new();
+        let clock = Arc::new(ManualClock::new());
+        let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(disk.clone()), 1) };
+        let db = Db::builder().stepped().env(env).open(Path::new("db")).unwrap();
+        let map = db.default_keyspace();
+        let mut bytes = fastrand::Rng::with_seed(1);
+        for _ in 0..6 {
+            for key in 0..20_u8 {
+                map.put([key], std::iter::repeat_with(|| bytes.u8(..)).take(5000).collect::<Vec<_>>())
+                    .unwrap();
+            }
+            db.flush().unwrap();
+        }
+        let core = &db.handle.core;
+        let merge = || core.merge_step(false);
+        // Six runs of 100 KB, of which one is left.
+        assert_eq!(core.version().runs().len(), 6);
+        disk.set_capacity(Some(disk.used_bytes() + 1000));
+        let mut failed = 0;
+        // An hour in the steps of the merge thread's longest pause.
+        for _ in 0..720 {
+            match merge() {
+                Err(Error::NoSpace { .. }) => failed += 1,
+                step => assert!(!step.unwrap()),
+            }
+            clock.advance(Duration::from_secs(5));
+        }
+        assert!((8..=13).contains(&failed), "MT4: {failed} times");
+        // A little more room is no reason to try, more is, and it may not be enough.
+        disk.set_capacity(Some(disk.used_bytes() + 10_000));
+        assert!(!merge().unwrap(), "MT4");
+        disk.set_capacity(Some(disk.used_bytes() + 80_000));
+        assert!(matches!(merge(), Err(Error::NoSpace { .. })), "MT4");
+        assert!(!merge().unwrap(), "MT4");
+        disk.set_capacity(Some(disk.used_bytes() + 200_000));
+        assert!(merge().unwrap(), "MT4: at once");
+        assert_eq!(core.version().runs().len(), 1);
+        assert!(core.merge_room.lock().may_suffice(u64::MAX, 0), "RO2");
     }
 }

@@ -146,6 +146,7 @@ fn open_dir(options: Options, dir: &Path, lock: Arc<dyn FileLock>) -> Result<Db>
         read_cost: Default::default(),
         unreadable: Mutex::default(),
         put_off: Mutex::default(),
+        merge_room: Mutex::default(),
         debt: Mutex::default(),
         in_debt: Default::default(),
         delay_owed_ns: Default::default(),
