@@ -4,12 +4,14 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::CheckReport;
 use crate::compaction::merge::{MergeScan, Source};
 use crate::db::catalog;
 use crate::encoding::bytes::ByteReader;
 use crate::manifest::version::Run;
+use crate::memtable::Memtable;
 use crate::read::source::Nothing;
 use crate::read::view::ReadView;
 use crate::read::visible::{Bounds, VisibleCursor};
@@ -24,29 +26,80 @@ const LISTED_MAX: u64 = 10;
 /// A memtable or a run.
 struct Layer {
     name: String,
+    entries: Entries,
     removed: RangeTombstones,
 }
 
-/// RV1, VN1: for any key, what a memtable or a run holds is newer than what older ones hold, range tombstones included.
+/// Where they are.
+enum Entries {
+    Memtable(Arc<Memtable>),
+    Run(Arc<Run>),
+}
+
+impl Entries {
+    fn source(&self) -> Source {
+        match self {
+            Entries::Memtable(memtable) => Source::Memtable(memtable.scan()),
+            Entries::Run(run) => Source::run(run.tables().iter().map(|t| t.table.clone()).collect()),
+        }
+    }
+}
+
+/// RV1, VN1: for any key, what a memtable or a run holds is newer than what older ones hold, range tombstones included. The tables
+/// have been checked one by one.
 pub(super) fn check_order(view: &ReadView, dir: &Path, report: &mut CheckReport) {
-    let memtables: Vec<_> = view.memtables().enumerate().filter(|(_, m)| !m.is_empty()).collect();
-    let runs = view.version.runs();
-    let of_memtables = memtables.iter().map(|(age, memtable)| {
-        let name =
-            if *age == 0 { "the active memtable".to_owned() } else { format!("immutable memtable {age}") };
-        Layer { name, removed: (*memtable.range_tombstones()).clone() }
+    let memtables = view.memtables().enumerate().filter(|(_, memtable)| !memtable.is_empty());
+    let memtables: Vec<Layer> = memtables
+        .map(|(age, memtable)| Layer {
+            name: match age {
+                0 => "the active memtable".to_owned(),
+                age => format!("immutable memtable {age}"),
+            },
+            entries: Entries::Memtable(memtable.clone()),
+            removed: (*memtable.range_tombstones()).clone(),
+        })
+        .collect();
+    let runs = view.version.runs().iter().map(|run| Layer {
+        name: show(run),
+        entries: Entries::Run(run.clone()),
+        removed: range_tombstones(run),
     });
-    let of_runs = runs.iter().map(|run| Layer { name: show(run), removed: range_tombstones(run) });
-    let layers: Vec<Layer> = of_memtables.chain(of_runs).collect();
+    let runs: Vec<Layer> = runs.collect();
+    // What tables say of their numbers is true if nothing was found: then those of one run need not be read again for what memtables hold.
+    let newest_in_tables = view.version.tables().map(|(_, table)| table.meta.max_seq).max();
+    if report.problems.is_empty() && oldest(&memtables) > newest_in_tables {
+        check_layers(&memtables, dir, report);
+        check_layers(&runs, dir, report);
+    } else {
+        check_layers(&memtables.into_iter().chain(runs).collect::<Vec<_>>(), dir, report);
+    }
+}
+
+/// The smallest sequence number that memtables hold.
+fn oldest(memtables: &[Layer]) -> Option<SeqNo> {
+    let mut oldest = None;
+    let mut note = |seq: SeqNo| oldest = Some(oldest.map_or(seq, |before: SeqNo| before.min(seq)));
+    for layer in memtables {
+        layer.removed.fragments().for_each(|fragment| note(fragment.seqs.oldest()));
+        if let Entries::Memtable(memtable) = &layer.entries {
+            let mut scan = memtable.scan();
+            while let Some(entry) = scan.next() {
+                note(entry.seq);
+            }
+        }
+    }
+    oldest
+}
+
+/// The same of these layers, the newest first.
+fn check_layers(layers: &[Layer], dir: &Path, report: &mut CheckReport) {
     if layers.len() < 2 {
         return;
     }
-    check_range_tombstones(&layers, dir, report);
+    check_range_tombstones(layers, dir, report);
     let (mut wrong, mut wrongly_removed) = (0, 0);
     let walked = (|| -> Result<()> {
-        let tables = |run: &Run| run.tables().iter().map(|t| t.table.clone()).collect();
-        let memtables = memtables.iter().map(|(_, memtable)| Source::Memtable(memtable.scan()));
-        let mut scan = MergeScan::new(memtables.chain(runs.iter().map(|run| Source::run(tables(run)))))?;
+        let mut scan = MergeScan::new(layers.iter().map(|layer| layer.entries.source()))?;
         let mut last: (Vec<u8>, usize) = (Vec::new(), 0);
         while let Some(entry) = scan.next()? {
             let (key, seq) = (entry.key.to_vec(), entry.seq);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_env::{Env, Fs, MemFs, OpenOptions};
+use esker_env::{Env, FaultFs, Fs, MemFs, OpenOptions};
 
 use super::{CheckReport, tables};
 use crate::db::Db;
@@ -302,4 +302,30 @@ fn counting_that_cannot_be_done_is_told() {
     let report = db.check().unwrap();
     assert_found(&report, "corrupt block");
     assert_found(&report, "counting: corrupt block");
+}
+
+#[test]
+fn one_run_is_read_no_more_often_because_something_is_in_memory() {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let env = Env::simulated(Arc::new(faults.clone()), 1);
+    let db = Builder::default().env(env).stepped().memory(1 << 20).block_bytes(512).open(dir()).unwrap();
+    let all = db.default_keyspace();
+    // More than the cache holds.
+    let mut bytes = fastrand::Rng::with_seed(1);
+    for n in 0..8000_u32 {
+        all.put(n.to_be_bytes(), std::array::from_fn::<u8, 400, _>(|_| bytes.u8(..))).unwrap();
+    }
+    db.compact().unwrap();
+    let read_by_check = || {
+        let before = faults.read_bytes();
+        let report = db.check().unwrap();
+        assert!(report.problems.is_empty(), "{:#?}", report.problems);
+        (report.bytes, faults.read_bytes() - before)
+    };
+    let (bytes, without) = read_by_check();
+    assert!(without > bytes * 3 / 2 && bytes > 2 << 20, "{without} bytes read of {bytes}");
+    all.put("in memory", "1").unwrap();
+    all.remove_range(..1_u32.to_be_bytes()).unwrap();
+    let (_, with) = read_by_check();
+    assert!(with < without + bytes / 2, "{with} bytes read, {without} with nothing in memory");
 }
