@@ -26,6 +26,10 @@ func (badgerEngine) Name() string      { return "badger" }
 func (badgerEngine) Module() string    { return "github.com/dgraph-io/badger/v4" }
 func (badgerEngine) Isolation() string { return "serializable" }
 
+func (badgerEngine) AsyncCommits() *lab.AsyncMode {
+	return &lab.AsyncMode{Reached: lab.InSystem, Then: "on the device once it has been flushed into tables; its log is a mapped file", Pointer: "docs of WithSyncWrites"}
+}
+
 func (badgerEngine) Options() []lab.Option {
 	return []lab.Option{
 		lab.Set("DefaultOptions", "as they are, but for what follows", "\"recommended options for good performance\"", "options.go, DefaultOptions"),

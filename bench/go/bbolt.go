@@ -35,6 +35,10 @@ func (bboltEngine) Name() string      { return "bbolt" }
 func (bboltEngine) Module() string    { return "go.etcd.io/bbolt" }
 func (bboltEngine) Isolation() string { return "serializable" }
 
+func (bboltEngine) AsyncCommits() *lab.AsyncMode {
+	return nil
+}
+
 func (bboltEngine) Options() []lab.Option {
 	return []lab.Option{
 		lab.Set("FreelistType", "hashmap", "faster than the default array on large files, and its coming default", "etcd, server/storage/backend/backend.go; bbolt, db.go"),

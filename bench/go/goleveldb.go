@@ -31,6 +31,10 @@ func (goleveldbEngine) Name() string      { return "goleveldb" }
 func (goleveldbEngine) Module() string    { return "github.com/syndtr/goleveldb" }
 func (goleveldbEngine) Isolation() string { return "atomic batches" }
 
+func (goleveldbEngine) AsyncCommits() *lab.AsyncMode {
+	return &lab.AsyncMode{Reached: lab.InSystem, Then: "on the device once it has been flushed into tables", Pointer: "docs of opt.WriteOptions; leveldb/db_write.go, writeJournal"}
+}
+
 func (goleveldbEngine) Options() []lab.Option {
 	return []lab.Option{
 		lab.Set("version", "the newest commit of 2022", "its one tag is of 2019, and its users (go-ethereum) build on the commit", "go.mod of go-ethereum"),

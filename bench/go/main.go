@@ -18,6 +18,8 @@ import (
 const usage = `usage:
   peers child SUITE ENGINE SCALE RUN DIR [--commit HASH] [--traced]   run a suite, as esker-bench asks for it
   peers open-writer ENGINE COUNT END DIR                              the process that writes for suite open
+  peers async-writer ENGINE COMMITS DIR                               a process that makes async commits and waits to be killed
+  peers async-survivors ENGINE COMMITS DIR                            how many of them are there
   peers cost KIND OPS DIR                                             what one call costs on an engine that does nothing
   peers engines                                                       engines and options, as engines.json has them`
 
@@ -36,6 +38,14 @@ func run(args []string) error {
 		return lab.Child(engines, args[1:])
 	case len(args) > 1 && args[0] == "open-writer":
 		return lab.OpenWriter(engines, args[1:])
+	case len(args) > 1 && args[0] == "async-writer":
+		return lab.AsyncWriter(engines, args[1:])
+	case len(args) > 1 && args[0] == "async-survivors":
+		there, err := lab.AsyncSurvivors(engines, args[1:])
+		if err == nil {
+			fmt.Println(there)
+		}
+		return err
 	case len(args) > 1 && args[0] == "cost":
 		return lab.Cost(args[1:], os.Stdout)
 	case len(args) == 1 && args[0] == "engines":
@@ -48,12 +58,13 @@ func run(args []string) error {
 // describe gives what engines.json holds, for esker-bench to show without building this program.
 func describe() []byte {
 	type described struct {
-		Name      string            `json:"name"`
-		Module    string            `json:"module"`
-		Isolation string            `json:"isolation"`
-		Cannot    map[string]string `json:"cannot"`
-		Options   []lab.Option      `json:"options"`
-		Suites    []string          `json:"suites"`
+		Name         string            `json:"name"`
+		Module       string            `json:"module"`
+		Isolation    string            `json:"isolation"`
+		AsyncCommits *lab.AsyncMode    `json:"async_commits"`
+		Cannot       map[string]string `json:"cannot"`
+		Options      []lab.Option      `json:"options"`
+		Suites       []string          `json:"suites"`
 	}
 	suites := []string{}
 	for _, suite := range lab.Suites {
@@ -67,7 +78,7 @@ func describe() []byte {
 				cannot[name] = why
 			}
 		}
-		list = append(list, described{engine.Name(), engine.Module(), engine.Isolation(), cannot, engine.Options(), suites})
+		list = append(list, described{engine.Name(), engine.Module(), engine.Isolation(), engine.AsyncCommits(), cannot, engine.Options(), suites})
 	}
 	text, err := json.MarshalIndent(list, "", "  ")
 	if err != nil {

@@ -30,6 +30,10 @@ func (pebbleEngine) Name() string      { return "pebble" }
 func (pebbleEngine) Module() string    { return "github.com/cockroachdb/pebble/v2" }
 func (pebbleEngine) Isolation() string { return "atomic batches" }
 
+func (pebbleEngine) AsyncCommits() *lab.AsyncMode {
+	return &lab.AsyncMode{Reached: lab.InProcess, Then: "written by a background thread when a block of its log, 32 KiB, is full", Pointer: "record/log_writer.go, flushLoop"}
+}
+
 func (pebbleEngine) Options() []lab.Option {
 	const own = "cmd/pebble/db.go, newPebbleDB"
 	return []lab.Option{

@@ -78,11 +78,26 @@ func Set(option, value, reason, pointer string) Option {
 	return Option{option, value, reason, pointer}
 }
 
+// AsyncMode is what async commits have done when they return, and what comes then by itself: see async_commits.rs in crates/esker-bench-api.
+type AsyncMode struct {
+	Reached string `json:"reached"` // InProcess or InSystem
+	Then    string `json:"then"`
+	Pointer string `json:"pointer"`
+}
+
+// The names of the Rust side.
+const (
+	InProcess = "in the process alone"
+	InSystem  = "handed to the operating system"
+)
+
 // Engine is an engine before any database exists.
 type Engine interface {
 	Name() string
 	Module() string
 	Isolation() string
+	// AsyncCommits is nil for an engine that has no such mode.
+	AsyncCommits() *AsyncMode
 	Options() []Option
 	// Cannot gives the reason why a feature is missing, or "".
 	Cannot(Feature) string

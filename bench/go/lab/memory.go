@@ -14,11 +14,12 @@ import (
 // it flips a byte in one value of ten.
 type Memory struct{ Flips bool }
 
-func (Memory) Name() string          { return "memory" }
-func (Memory) Module() string        { return "" }
-func (Memory) Isolation() string     { return "serializable" }
-func (Memory) Options() []Option     { return nil }
-func (Memory) Cannot(Feature) string { return "" }
+func (Memory) Name() string             { return "memory" }
+func (Memory) Module() string           { return "" }
+func (Memory) Isolation() string        { return "serializable" }
+func (Memory) AsyncCommits() *AsyncMode { return &AsyncMode{Reached: InProcess} }
+func (Memory) Options() []Option        { return nil }
+func (Memory) Cannot(Feature) string    { return "" }
 
 // A database lives on in its directory's name, for suites that close it and open it again.
 var memoryDatabases = map[string]*memoryStore{}

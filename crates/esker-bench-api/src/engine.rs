@@ -14,6 +14,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use crate::async_commits::AsyncCommits;
 use crate::keyspaces::Keyspaces;
 
 /// An engine, as the lab knows it before any database exists.
@@ -36,6 +37,9 @@ pub trait Engine: Sync {
     fn cannot(&self, _feature: Feature) -> Option<&'static str> {
         None
     }
+
+    /// What its commits of [`Durability::Async`] have done when they return; `None` for an engine that has no such mode.
+    fn async_commits(&self) -> Option<AsyncCommits>;
 
     /// Why some of its commits sync although none is asked for, where that is the engine's nature: what the lab counts is then
     /// noted with this reason, and not taken for a mistake of the adapter.

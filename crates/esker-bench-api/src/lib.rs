@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! engine       Engine -> Store -> Writer, Reader     what an adapter implements
+//! async_commits                                      what an async commit has done when it returns
 //! keyspaces    Engine -> Keyspaces                   the same over many keyspaces, natively or by prefixes
 //! generate/    the bytes of every workload, from a seed; who is asked for next
 //! results      Record, Message                       what a measured row looks like
@@ -12,12 +13,14 @@
 //!
 //! docs/benchmarking.md says how to add an engine or a workload, and has the rules of fairness.
 
+pub mod async_commits;
 pub mod conformance;
 pub mod engine;
 pub mod generate;
 pub mod keyspaces;
 pub mod results;
 
+pub use async_commits::{AsyncCommits, Reached};
 pub use engine::{
     Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer,
 };

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 use esker_bench_api::engine::Work;
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reader, Store, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
+    Reader, Store, Writer,
 };
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType,
@@ -150,6 +151,14 @@ impl Engine for RocksDb {
                 pointer: "RocksDB wiki, Write Buffer Manager; include/rocksdb/advanced_options.h",
             },
         ]
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        Some(AsyncCommits {
+            reached: Reached::System,
+            then: "on the device once it has been flushed into tables",
+            pointer: "RocksDB wiki, WAL Performance",
+        })
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {

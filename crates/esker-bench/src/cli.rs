@@ -20,6 +20,7 @@ Examples:
   esker-bench run all --resume                     every suite; goes on after an interruption
   esker-bench report a/results.jsonl b/results.jsonl
   esker-bench compare before.jsonl after.jsonl     significance by pairs of runs
+  esker-bench async-commits --engine esker         what async commits are there after a kill
   esker-bench makedata 1_000_000 --hotspot 0.99999:13 | esker-bench load --dir /tmp/db --concurrency 64 --multi 20 --latency
 
 A run prints a table and leaves in --out:
@@ -73,6 +74,35 @@ pub(crate) enum Command {
     Makedata(MakedataArguments),
     /// Print the tables that the workloads' sources published, beside ours
     SeedTables(SeedTablesArguments),
+    /// Kill a process of each engine behind its async commits, and hold what is left against what the engine's adapter says
+    AsyncCommits {
+        /// Engine to look at, repeatable; all of them when left out, but for those in Go
+        #[arg(long = "engine", value_name = "NAME")]
+        engines: Vec<String>,
+        /// Directory in which databases are made and removed
+        #[arg(long, default_value = "bench-out")]
+        dir: PathBuf,
+    },
+    /// A process that makes async commits and waits to be killed
+    #[command(hide = true)]
+    AsyncWriter {
+        /// Engine
+        engine: String,
+        /// How many
+        commits: u64,
+        /// Directory of the database
+        dir: PathBuf,
+    },
+    /// A process that tells how many of those commits are there
+    #[command(hide = true)]
+    AsyncSurvivors {
+        /// Engine
+        engine: String,
+        /// How many there were
+        commits: u64,
+        /// Directory of the database
+        dir: PathBuf,
+    },
     /// A process that writes a database for suite `open`, and started by it
     #[command(hide = true)]
     OpenWriter {

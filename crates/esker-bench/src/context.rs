@@ -11,8 +11,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
-use esker_bench_api::Failure;
 use esker_bench_api::results::Record;
+use esker_bench_api::{Engine, Failure, Feature};
 
 /// Where, when and how the results of a run came about.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -110,6 +110,9 @@ pub(crate) struct EngineContext {
     pub(crate) version: String,
     /// What its transactions guarantee.
     pub(crate) isolation: String,
+    /// What its async commits have done when they return; none in results that were made before this was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) async_commits: Option<AsyncContext>,
     /// Option, value, reason, pointer.
     pub(crate) options: Vec<[String; 4]>,
     /// The suites that it ran so, as the records beside a run.json tell; empty until they are asked.
@@ -117,9 +120,35 @@ pub(crate) struct EngineContext {
     pub(crate) suites: Vec<String>,
 }
 
+/// What is known of an engine's async commits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AsyncContext {
+    /// A name of [`Reached`](esker_bench_api::Reached), or [`NO_ASYNC_COMMITS`].
+    pub(crate) reached: String,
+    /// What comes then by itself, or why the engine has no such mode.
+    pub(crate) then: String,
+    pub(crate) pointer: String,
+}
+
+/// [`AsyncContext::reached`] of an engine without such a mode.
+pub(crate) const NO_ASYNC_COMMITS: &str = "no such mode";
+
+impl AsyncContext {
+    pub(crate) fn of(engine: &dyn Engine) -> Self {
+        let (reached, then, pointer) = match engine.async_commits() {
+            Some(said) => (said.reached.name(), said.then, said.pointer),
+            None => (NO_ASYNC_COMMITS, engine.cannot(Feature::AsyncCommits).unwrap_or_default(), ""),
+        };
+        let [reached, then, pointer] = [reached, then, pointer].map(str::to_owned);
+        Self { reached, then, pointer }
+    }
+}
+
 impl EngineContext {
-    /// Whether both are one engine with the same guarantees and the same values of its options, whatever the reasons that are given.
+    /// Whether both are one engine with the same guarantees and the same values of its options, whatever the reasons that are given. What is not
+    /// noted of async commits does not differ.
     fn ran_like(&self, other: &Self) -> bool {
+        let reached = |engine: &Self| engine.async_commits.as_ref().map(|said| said.reached.clone());
         let values = |engine: &Self| -> Vec<[String; 2]> {
             engine.options.iter().map(|[option, value, ..]| [option.clone(), value.clone()]).collect()
         };
@@ -127,6 +156,7 @@ impl EngineContext {
             && self.version == other.version
             && self.isolation == other.isolation
             && values(self) == values(other)
+            && reached(self).zip(reached(other)).is_none_or(|(one, two)| one == two)
     }
 }
 
@@ -135,9 +165,10 @@ pub(crate) fn add_engines(all: &mut Vec<EngineContext>, more: Vec<EngineContext>
     for engine in more {
         match all.iter_mut().find(|known| known.ran_like(&engine)) {
             Some(known) => {
-                let new = engine.suites.into_iter().filter(|suite| !known.suites.contains(suite));
+                let new = engine.suites.iter().filter(|suite| !known.suites.contains(suite)).cloned();
                 let new: Vec<String> = new.collect();
                 known.suites.extend(new);
+                known.async_commits = known.async_commits.take().or(engine.async_commits);
             }
             None => all.push(engine),
         }
@@ -167,6 +198,7 @@ pub(crate) mod tests {
             name: name.to_owned(),
             version: "1.0".to_owned(),
             isolation: "snapshot isolation".to_owned(),
+            async_commits: None,
             options: vec![["cache", cache, "its default", ""].map(str::to_owned)],
             suites: Vec::new(),
         }
@@ -191,6 +223,23 @@ pub(crate) mod tests {
         let mut elsewhere = context("lab run redb --resume", Vec::new());
         elsewhere.machine.cpu = "another".to_owned();
         assert!(first.resumed_by(elsewhere).unwrap_err().to_string().contains("of another machine"));
+    }
+
+    #[test]
+    fn what_is_noted_of_async_commits_is_kept_and_tells_engines_apart() {
+        let said = |reached: &str| AsyncContext {
+            reached: reached.to_owned(),
+            then: "synced".to_owned(),
+            pointer: String::new(),
+        };
+        let of = |async_commits| EngineContext { async_commits, ..engine("esker", "1 GiB") };
+        let old = serde_json::to_string(&of(None)).unwrap();
+        assert!(!old.contains("async_commits"), "as it was before it was noted: {old}");
+        let mut all = vec![serde_json::from_str(&old).unwrap()];
+        add_engines(&mut all, vec![of(Some(said("here")))]);
+        add_engines(&mut all, vec![of(None), of(Some(said("there")))]);
+        let kept: Vec<_> = all.into_iter().map(|engine| engine.async_commits).collect();
+        assert_eq!(kept, [Some(said("here")), Some(said("there"))]);
     }
 
     #[test]

@@ -14,6 +14,7 @@
     reason = "the lab is a program around the engine and measures the real machine: it needs no replaceable Env"
 )]
 
+mod async_commits;
 mod child;
 mod cli;
 mod compare;
@@ -43,7 +44,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::cli::{ChildArguments, Cli, Command, FIRST_LOOK, RunArguments};
-use crate::context::{Call, Context, EngineContext};
+use crate::context::{AsyncContext, Call, Context, EngineContext};
 use crate::machine::Machine;
 use crate::report::runs::Runs;
 use crate::report::summary::Summary;
@@ -70,6 +71,13 @@ fn main() -> ExitCode {
             find_engine(&arguments.engine).and_then(|engine| load::command::load(engine, &arguments))
         }
         Some(Command::Makedata(arguments)) => load::command::makedata(&arguments),
+        Some(Command::AsyncCommits { engines, dir }) => check_async_commits(&engines, &dir),
+        Some(Command::AsyncWriter { engine, commits, dir }) => {
+            find_engine(&engine).and_then(|engine| async_commits::write(engine, &dir, commits))
+        }
+        Some(Command::AsyncSurvivors { engine, commits, dir }) => find_engine(&engine)
+            .and_then(|engine| async_commits::survivors(engine, &dir, commits))
+            .and_then(|there| show(&format!("{there}\n"))),
         Some(Command::OpenWriter { engine, count, end, dir }) => {
             find_engine(&engine).and_then(|engine| suites::open::write(engine, &dir, count, end))
         }
@@ -93,6 +101,29 @@ fn find_engine(name: &str) -> Result<&'static dyn Engine, Failure> {
     engines::find(name).ok_or_else(|| Failure::Engine(format!("no engine {name}; there are: {}", names())))
 }
 
+/// The engines of these names; without a name, those that run by default.
+fn chosen(names: &[String]) -> Result<Vec<&'static dyn Engine>, Failure> {
+    if names.is_empty() {
+        return Ok(engines::default().collect());
+    }
+    names.iter().map(|name| find_engine(name)).collect()
+}
+
+fn check_async_commits(names: &[String], dir: &Path) -> Result<(), Failure> {
+    let mut against = Vec::new();
+    for engine in chosen(names)? {
+        let found = async_commits::check(engine, dir)?;
+        show(&format!("{}\n", found.line(engine.name())))?;
+        if !found.is_sound() {
+            against.push(engine.name());
+        }
+    }
+    if against.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Wrong(format!("async commits are not what their adapters say: {}", against.join(", "))))
+}
+
 fn list() -> Result<(), Failure> {
     let mut text = String::from("Suites and their rows (counts of scale quick)\n");
     for suite in SUITES {
@@ -104,6 +135,10 @@ fn list() -> Result<(), Failure> {
     text += "\nEngines and their options\n";
     for engine in engines::shown() {
         text += &format!("\n  {} {}\n", engine.name(), engine.version());
+        if let Some(said) = engine.async_commits() {
+            let (reached, then, pointer) = (said.reached.name(), said.then, said.pointer);
+            text += &format!("    an async commit is, when it returns: {reached}; then {then} [{pointer}]\n");
+        }
         for option in engine.options() {
             let pointer =
                 if option.pointer.is_empty() { String::new() } else { format!(" [{}]", option.pointer) };
@@ -146,10 +181,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
     } else {
         arguments.suites.iter().map(|name| find_suite(name)).collect::<Result<Vec<_>, _>>()?
     };
-    let mut chosen = arguments.engines.iter().map(|name| find_engine(name)).collect::<Result<Vec<_>, _>>()?;
-    if chosen.is_empty() {
-        chosen = engines::default().collect();
-    }
+    let chosen = chosen(&arguments.engines)?;
     if cfg!(debug_assertions) && arguments.scale != Scale::Test {
         eprintln!("esker-bench: this is not a release build, its figures mean nothing");
     }
@@ -315,6 +347,7 @@ fn context(chosen: &[&'static dyn Engine], dir: &Path, trim: bool) -> Context {
         name: engine.name().to_owned(),
         version: engine.version(),
         isolation: engine.isolation().name().to_owned(),
+        async_commits: Some(AsyncContext::of(*engine)),
         options: engine
             .options()
             .iter()

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use bf_tree::{BfTree as Tree, Config, LeafInsertResult, LeafReadResult, ScanReturnField};
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store,
+    Writer,
 };
 
 /// Longest key of any suite, with room.
@@ -81,6 +82,10 @@ impl Engine for BfTree {
                 pointer: "docs of BfTree and Config",
             },
         ]
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        None
     }
 
     fn isolation(&self) -> Isolation {

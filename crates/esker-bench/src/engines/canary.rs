@@ -5,6 +5,8 @@
 //!   canary-hang    the same map, but compaction never ends
 //!   canary-debt    the same map, but its background work never ends
 //!   canary-drop    redb, except that a database that is opened again has lost its first item
+//!   canary-boast   redb, except that it says that its async commits are handed to the operating system
+//!   canary-modest  LMDB, except that it says that its async commits stay in the process
 //!
 //! They are hidden: `--engine` takes them, `list` and the default run do not show them.
 
@@ -14,8 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
+use super::lmdb::Lmdb;
 use super::redb::Redb;
-use esker_bench_api::{Durability, Engine, EngineOption, Failure, OpenOptions, Reader, Store, Writer};
+use esker_bench_api::{
+    AsyncCommits, Durability, Engine, EngineOption, Failure, OpenOptions, Reached, Reader, Store, Writer,
+};
 
 const REOPENING: Duration = Duration::from_millis(500);
 
@@ -26,6 +31,8 @@ pub(crate) enum Canary {
     Hang,
     Debt,
     Drop,
+    Boast,
+    Modest,
 }
 
 impl Engine for Canary {
@@ -36,6 +43,8 @@ impl Engine for Canary {
             Self::Hang => "canary-hang",
             Self::Debt => "canary-debt",
             Self::Drop => "canary-drop",
+            Self::Boast => "canary-boast",
+            Self::Modest => "canary-modest",
         }
     }
 
@@ -47,15 +56,30 @@ impl Engine for Canary {
         &[]
     }
 
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        let false_claim =
+            |engine: &dyn Engine, reached| Some(AsyncCommits { reached, ..engine.async_commits()? });
+        match self {
+            Self::Drop => Redb.async_commits(),
+            Self::Boast => false_claim(&Redb, Reached::System),
+            Self::Modest => false_claim(&Lmdb, Reached::Process),
+            Self::Wrong | Self::Crash | Self::Hang | Self::Debt => None,
+        }
+    }
+
     fn hidden(&self) -> bool {
         true
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        if matches!(self, Self::Drop) {
-            return open_and_drop(dir, options);
+        match self {
+            Self::Drop => open_and_drop(dir, options),
+            Self::Boast => Redb.open(dir, options),
+            Self::Modest => Lmdb.open(dir, options),
+            Self::Wrong | Self::Crash | Self::Hang | Self::Debt => {
+                Ok(Box::new(CanaryStore { kind: *self, map: RwLock::default(), reads: AtomicU64::new(0) }))
+            }
         }
-        Ok(Box::new(CanaryStore { kind: *self, map: RwLock::default(), reads: AtomicU64::new(0) }))
     }
 }
 
@@ -106,9 +130,9 @@ impl Store for CanaryStore {
 
     fn compact(&mut self) -> Result<(), Failure> {
         match self.kind {
-            Canary::Wrong | Canary::Debt | Canary::Drop => Ok(()),
             Canary::Crash => std::process::abort(),
             Canary::Hang => wait_forever(),
+            _ => Ok(()),
         }
     }
 

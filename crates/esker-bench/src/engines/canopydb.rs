@@ -15,7 +15,8 @@ use std::{fs, thread};
 use canopydb::{DbOptions, EnvOptions, ReadTransaction, Tree};
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reader, Store, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
+    Reader, Store, Writer,
 };
 
 const TREE: &[u8] = b"default";
@@ -109,6 +110,14 @@ impl Engine for Canopydb {
                 pointer: "canopydb README, Features; docs of WriteTransaction::get_or_create_tree and WriteTransaction::delete_tree",
             },
         ]
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        Some(AsyncCommits {
+            reached: Reached::System,
+            then: "synced every second by a thread",
+            pointer: "docs of EnvOptions::wal_background_sync_interval",
+        })
     }
 
     fn isolation(&self) -> Isolation {

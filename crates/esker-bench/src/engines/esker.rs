@@ -10,8 +10,8 @@ use std::path::Path;
 use esker::{Cursor, Db, Durability as EskerDurability, Keyspace, Snapshot, Transaction};
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Handles, KeyspaceWriter, Keyspaces, KeyspacesWork,
-    OpenOptions, Reader, Store, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Handles, KeyspaceWriter, Keyspaces,
+    KeyspacesWork, OpenOptions, Reached, Reader, Store, Writer,
 };
 
 pub(crate) struct Esker;
@@ -84,6 +84,14 @@ impl Engine for Esker {
                 pointer: "docs of Db::create_keyspace and Db::drop_keyspace",
             },
         ]
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        Some(AsyncCommits {
+            reached: Reached::System,
+            then: "synced every 100 ms by a thread",
+            pointer: "docs of esker::Durability::Buffered",
+        })
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {

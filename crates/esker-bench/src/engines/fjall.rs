@@ -15,7 +15,8 @@ use fjall::{
 };
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reader, Store, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
+    Reader, Store, Writer,
 };
 
 const KEYSPACE: &str = "default";
@@ -97,6 +98,14 @@ impl Engine for Fjall {
                 pointer: "docs of Database::keyspace, Database::delete_keyspace and DatabaseBuilder::max_journaling_size",
             },
         ]
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        Some(AsyncCommits {
+            reached: Reached::System,
+            then: "on the device once it has been flushed into tables",
+            pointer: "docs of PersistMode::Buffer",
+        })
     }
 
     fn isolation(&self) -> Isolation {

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use esker_bench_api::{Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Store};
+use esker_bench_api::{
+    AsyncCommits, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reached, Store,
+};
 use serde::Deserialize;
 
 /// Written by the Go program itself; its tests hold it against the adapters.
@@ -37,9 +39,17 @@ struct Described {
     name: String,
     module: String,
     isolation: String,
+    async_commits: Option<DescribedAsyncCommits>,
     cannot: BTreeMap<String, String>,
     options: Vec<DescribedOption>,
     suites: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct DescribedAsyncCommits {
+    reached: String,
+    then: String,
+    pointer: String,
 }
 
 #[derive(Deserialize)]
@@ -54,6 +64,7 @@ struct DescribedOption {
 struct Known {
     module: String,
     isolation: Isolation,
+    async_commits: Option<AsyncCommits>,
     cannot: BTreeMap<String, String>,
     options: Vec<EngineOption>,
     suites: Vec<String>,
@@ -76,6 +87,14 @@ impl Known {
                 .into_iter()
                 .find(|isolation| isolation.name() == engine.isolation)
                 .expect("a test asks every engine for it");
+        let async_commits = engine.async_commits.map(|said| AsyncCommits {
+            reached: [Reached::Process, Reached::System]
+                .into_iter()
+                .find(|reached| reached.name() == said.reached)
+                .expect("a test asks every engine for it"),
+            then: said.then.leak(),
+            pointer: said.pointer.leak(),
+        });
         let options = engine.options.into_iter().map(|o| EngineOption {
             option: o.option.leak(),
             value: o.value.leak(),
@@ -85,6 +104,7 @@ impl Known {
         Self {
             module: engine.module,
             isolation,
+            async_commits,
             cannot: engine.cannot,
             options: options.collect(),
             suites: engine.suites,
@@ -109,6 +129,10 @@ impl Engine for GoPeer {
 
     fn isolation(&self) -> Isolation {
         known(self.0).isolation
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        known(self.0).async_commits
     }
 
     fn cannot(&self, feature: Feature) -> Option<&'static str> {

@@ -30,7 +30,8 @@ use signet_libmdbx::{Database, Environment, EnvironmentFlags, Geometry, Mode, Sy
 
 use self::parked::Parked;
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reader, Store, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
+    Reader, Store, Writer,
 };
 
 /// Upper bound of the map: more than any scale of any suite writes. The file grows with the data.
@@ -144,6 +145,14 @@ impl Engine for Libmdbx {
                 pointer: "mdbx.h, MDBX_opt_max_db, mdbx_env_set_maxdbs, mdbx_dbi_open and mdbx_drop",
             },
         ]
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        Some(AsyncCommits {
+            reached: Reached::System,
+            then: "synced by the commit with which 64 MiB are reached",
+            pointer: "mdbx.h, MDBX_SAFE_NOSYNC and MDBX_opt_sync_bytes",
+        })
     }
 
     fn isolation(&self) -> Isolation {

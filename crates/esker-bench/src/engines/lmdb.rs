@@ -20,7 +20,8 @@ use heed::{
 };
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reader, Store, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
+    Reader, Store, Writer,
 };
 
 /// Address space of the map: more than any scale of any suite writes. It costs nothing until it is used.
@@ -105,6 +106,14 @@ impl Engine for Lmdb {
                 pointer: "lmdb.h, mdb_env_set_maxdbs, mdb_dbi_open and mdb_drop",
             },
         ]
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        Some(AsyncCommits {
+            reached: Reached::System,
+            then: "its data is on the device already, since each commit syncs it; its meta page follows with the next commit",
+            pointer: "lmdb.h, MDB_NOMETASYNC; mdb.c, mdb_env_write_meta",
+        })
     }
 
     fn syncs_unasked(&self) -> Option<&'static str> {

@@ -43,6 +43,8 @@ pub(crate) static ENGINES: &[&dyn Engine] = &[
     &Canary::Hang,
     &Canary::Debt,
     &Canary::Drop,
+    &Canary::Boast,
+    &Canary::Modest,
 ];
 
 /// The engine of that name, hidden ones included.
@@ -80,6 +82,17 @@ mod tests {
         for engine in default().filter(|engine| engine.cannot(Feature::LargeValues).is_none()) {
             println!("{}", engine.name());
             conformance::check_engine(engine, tempfile::tempdir().unwrap().path(), 4 << 10);
+        }
+    }
+
+    #[test]
+    fn every_engine_with_async_commits_says_what_they_have_done() {
+        for engine in shown() {
+            let said = engine.async_commits();
+            assert_eq!(said.is_some(), engine.cannot(Feature::AsyncCommits).is_none(), "{}", engine.name());
+            if let Some(said) = said {
+                assert!(!said.then.is_empty() && !said.pointer.is_empty(), "{}", engine.name());
+            }
         }
     }
 

@@ -19,8 +19,8 @@ use persy::{
 };
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Feature, Handles, Isolation, KeyspaceWriter, Keyspaces,
-    KeyspacesWork, OpenOptions, Reader, Store, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Handles, Isolation, KeyspaceWriter,
+    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Store, Writer,
 };
 
 const FILE: &str = "data.persy";
@@ -97,6 +97,14 @@ impl Engine for Persy {
                 pointer: "docs of Transaction::create_index and Transaction::drop_index",
             },
         ]
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        Some(AsyncCommits {
+            reached: Reached::System,
+            then: "synced by a thread as soon as it gets there",
+            pointer: "docs of TransactionConfig::set_background_sync; persy, src/background.rs",
+        })
     }
 
     fn syncs_unasked(&self) -> Option<&'static str> {

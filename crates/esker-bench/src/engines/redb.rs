@@ -16,8 +16,8 @@ use redb::{
 };
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Handles, Isolation, KeyspaceWriter, Keyspaces, KeyspacesWork,
-    OpenOptions, Reader, Store, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Handles, Isolation, KeyspaceWriter, Keyspaces,
+    KeyspacesWork, OpenOptions, Reached, Reader, Store, Writer,
 };
 
 type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
@@ -96,6 +96,14 @@ impl Engine for Redb {
                 pointer: "docs of WriteTransaction::open_table and WriteTransaction::delete_table",
             },
         ]
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        Some(AsyncCommits {
+            reached: Reached::Process,
+            then: "synced with every 1,000th commit, by the adapter",
+            pointer: "docs of redb::Durability::None",
+        })
     }
 
     /// One writer at a time, each on the newest state.

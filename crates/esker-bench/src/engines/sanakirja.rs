@@ -16,7 +16,8 @@ use sanakirja::btree::{self, Db_, page_unsized};
 use sanakirja::{Commit, Env, MutTxn, RootDb, Txn};
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store,
+    Writer,
 };
 
 const FILE: &str = "data.sanakirja";
@@ -90,6 +91,10 @@ impl Engine for Sanakirja {
                 pointer: "sanakirja, src/environment/muttxn.rs, set_root and root_page_mut",
             },
         ]
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        None
     }
 
     fn isolation(&self) -> Isolation {

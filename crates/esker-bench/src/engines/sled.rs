@@ -17,8 +17,8 @@ use sled::transaction::{ConflictableTransactionResult, Transactional, Transactio
 use sled::{Batch, Config, Db, IVec, Tree};
 
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Feature, Handles, Isolation, KeyspaceWriter, Keyspaces,
-    KeyspacesWork, OpenOptions, Reader, Store, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Handles, Isolation, KeyspaceWriter,
+    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Store, Writer,
 };
 
 /// sled 0.34 keeps its log in this one file.
@@ -83,6 +83,14 @@ impl Engine for Sled {
                 pointer: "docs of Db::open_tree, Db::drop_tree and sled::transaction",
             },
         ]
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        Some(AsyncCommits {
+            reached: Reached::Process,
+            then: "written and synced every 500 ms by a thread",
+            pointer: "docs of Config::flush_every_ms",
+        })
     }
 
     fn isolation(&self) -> Isolation {

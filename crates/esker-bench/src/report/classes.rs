@@ -56,6 +56,7 @@ mod tests {
             name: name.to_owned(),
             version: String::new(),
             isolation: isolation.name().to_owned(),
+            async_commits: None,
             options: Vec::new(),
             suites: Vec::new(),
         };

@@ -15,6 +15,7 @@ use clap::ValueEnum as _;
 
 use crate::context::EngineContext;
 use crate::published;
+use crate::report::async_commits::AsyncRows;
 use crate::report::limits::Limits;
 use crate::report::markup::{escape, place, push};
 use crate::report::runs::Runs;
@@ -161,6 +162,10 @@ fn suite(out: &mut String, summary: &Summary, limits: &Limits, looks: &Looks, ru
         ),
     );
     table(out, summary);
+    let async_rows = AsyncRows::of(summary, runs);
+    if let Some(rows) = &async_rows {
+        push(out, format_args!("<p class=\"soft\">{}</p>", escape(&rows.full())));
+    }
     failures(out, summary);
     let without = match limits::without(&summary.suite) {
         "" => String::new(),
@@ -191,7 +196,11 @@ fn suite(out: &mut String, summary: &Summary, limits: &Limits, looks: &Looks, ru
             ),
         );
         bars::draw(out, row, summary, limits, &classes);
-        out.push_str("</div><div class=\"times\">");
+        out.push_str("</div>");
+        if let Some(rows) = async_rows.as_ref().filter(|rows| rows.has(&row.name)) {
+            push(out, format_args!("<p class=\"soft\">{}</p>", escape(&rows.short())));
+        }
+        out.push_str("<div class=\"times\">");
         lines::draw(out, row, summary, looks, &classes);
         out.push_str("</div>");
         details::draw(out, row, summary);
@@ -292,8 +301,23 @@ fn setting(out: &mut String, runs: &Runs) {
                 escape(&of_suites(engine, &engines))
             ),
         );
+        let in_brackets = |pointer: &str| match pointer {
+            "" => String::new(),
+            pointer => format!(" [{}]", escape(pointer)),
+        };
+        if let Some(said) = &engine.async_commits {
+            push(
+                out,
+                format_args!(
+                    "<li>an async commit is, when it returns: {} <span class=\"soft\">- {}{}</span></li>",
+                    escape(&said.reached),
+                    escape(&said.then),
+                    in_brackets(&said.pointer)
+                ),
+            );
+        }
         for [option, value, reason, pointer] in &engine.options {
-            let pointer = if pointer.is_empty() { String::new() } else { format!(" [{}]", escape(pointer)) };
+            let pointer = in_brackets(pointer);
             push(
                 out,
                 format_args!(

@@ -6,6 +6,7 @@
 //! run.json -> Runs (which suite ran where, when, how) ---^
 //! ```
 
+mod async_commits;
 mod bars;
 mod classes;
 mod details;

@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use crate::published;
+use crate::report::async_commits::AsyncRows;
 use crate::report::details;
 use crate::report::runs::Runs;
 use crate::report::summary::{Cell, RowSummary, Summary, Verdict};
@@ -86,6 +87,7 @@ fn notes(summary: &Summary, of_totals: &[String], runs: &Runs) -> String {
         say(format!("failed: {failure} ({})", rows.join(", ")));
     }
     syncs_per_commit(summary).into_iter().for_each(&mut say);
+    AsyncRows::of(summary, runs).iter().map(AsyncRows::full).for_each(&mut say);
     for line in published::elsewhere(&summary.suite) {
         say(line);
     }

@@ -98,7 +98,7 @@ pub(super) fn hold_against_trace(record: &mut Record, job: &Job<'_>, syncs: Opti
             record.value = None;
             record.error = Some(format!("does not sync: {syncs:.2} syncs per commit where each must sync"));
         }
-        Commits::NoSync(_) if syncs >= UNASKED_SYNCS_MIN => {
+        Commits::Async(_) | Commits::NoSync(_) if syncs >= UNASKED_SYNCS_MIN => {
             let why = job.engine.syncs_unasked().unwrap_or(UNEXPLAINED);
             add_note(record, &format!("{syncs:.2} syncs per commit where none is asked for: {why}"));
         }

@@ -87,7 +87,7 @@ impl Suite for ChurnSuite {
     fn rows(&self, scale: Scale) -> Vec<Row> {
         let (seconds, items) = (budget(scale).time.as_secs(), live_items(scale));
         let rate = |group, name: &str, work: String| Row {
-            commits: Commits::NoSync(0),
+            commits: Commits::Async(0),
             weight: seconds + items / 50_000,
             group,
             ..Row::rate(Unit::OpsPerSecond, name, work)

@@ -116,7 +116,7 @@ impl Suite for KeyspacesSuite {
             },
             Row {
                 ops: items,
-                commits: Commits::NoSync(0),
+                commits: Commits::Async(0),
                 weight: 1 + items / 50_000,
                 ..Row::rate(
                     Unit::OpsPerSecond,
@@ -127,7 +127,7 @@ impl Suite for KeyspacesSuite {
                 )
             },
             Row {
-                commits: Commits::NoSync(0),
+                commits: Commits::Async(0),
                 weight: seconds,
                 ..Row::rate(
                     Unit::OpsPerSecond,

@@ -15,7 +15,7 @@ use esker_bench_api::generate::fill;
 use esker_bench_api::generate::order::Order;
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::results::Unit;
-use esker_bench_api::{Engine, EngineOption, Failure, Store};
+use esker_bench_api::{AsyncCommits, Engine, EngineOption, Failure, Store};
 
 use crate::engines::go;
 use crate::machine;
@@ -70,6 +70,10 @@ impl Engine for Machine {
 
     fn hidden(&self) -> bool {
         true
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        None
     }
 
     fn open(&self, _dir: &Path, _options: &esker_bench_api::OpenOptions) -> Result<Box<dyn Store>, Failure> {

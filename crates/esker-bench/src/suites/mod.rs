@@ -154,7 +154,10 @@ pub(crate) enum Commits {
     None,
     /// So many, each durable when it returns; 0 when the row counts them itself.
     Sync(u64),
-    /// So many, with no sync asked for; 0 when the row counts them itself.
+    /// So many of [`Durability::Async`](esker_bench_api::Durability::Async), or of what an engine without it has instead; 0 when the row counts
+    /// them itself.
+    Async(u64),
+    /// So many of [`Durability::NoSync`](esker_bench_api::Durability::NoSync).
     NoSync(u64),
 }
 
@@ -163,7 +166,7 @@ impl Commits {
     pub(crate) fn count(self) -> u64 {
         match self {
             Self::None => 0,
-            Self::Sync(count) | Self::NoSync(count) => count,
+            Self::Sync(count) | Self::Async(count) | Self::NoSync(count) => count,
         }
     }
 }

@@ -152,7 +152,7 @@ impl Suite for ObigstoreSuite {
             weight,
             ..Row::rate(Unit::OpsPerSecond, name, work)
         };
-        let (sync, no_sync) = (Commits::Sync(0), Commits::NoSync(0));
+        let (sync, no_sync) = (Commits::Sync(0), Commits::Async(0));
         let hotspot = |text| {
             format!("{} writes at 2^13 hotspots, half overwrite; 64 requests of 20, {text}{ends}", c.hotspot)
         };

@@ -166,7 +166,7 @@ impl Suite for RecordsSuite {
             rows.push(Row { group, ..Row::time(format!("get latency ({shown} records)"), work("get")) });
             rows.push(Row {
                 group,
-                commits: Commits::NoSync(0),
+                commits: Commits::Async(0),
                 ..Row::time(format!("put latency ({shown} records)"), work("async overwrite"))
             });
         }

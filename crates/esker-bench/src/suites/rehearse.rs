@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use esker_bench_api::engine::Work;
 use esker_bench_api::results::Record;
 use esker_bench_api::{
-    Durability, Engine, EngineOption, Failure, Feature, OpenOptions, Reader, Store, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, OpenOptions, Reader, Store, Writer,
 };
 
 use crate::engines;
@@ -87,6 +87,10 @@ impl Engine for Rehearsed {
 
     fn cannot(&self, feature: Feature) -> Option<&'static str> {
         (self.lacks_async && feature == Feature::AsyncCommits).then_some("has no such mode")
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        engines::find("redb").unwrap().async_commits()
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {

@@ -120,7 +120,7 @@ impl Suite for SizesSuite {
                 },
                 // The check is behind it.
                 Row {
-                    commits: Commits::NoSync(0),
+                    commits: Commits::Async(0),
                     weight: seconds + items / 200_000,
                     ..row(updates, format!("one overwrite a transaction, async; {of_items}"))
                 },

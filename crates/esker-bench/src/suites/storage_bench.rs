@@ -124,7 +124,7 @@ impl Suite for StorageBenchSuite {
             commits: if workload.durability == Durability::Sync {
                 Commits::Sync(0)
             } else {
-                Commits::NoSync(0)
+                Commits::Async(0)
             },
             weight: seconds + workload.loaded / 50_000,
             group,

@@ -98,7 +98,7 @@ fn budget_text(budget: Budget) -> String {
 }
 
 fn commits(durability: Durability) -> Commits {
-    if durability == Durability::Sync { Commits::Sync(0) } else { Commits::NoSync(0) }
+    if durability == Durability::Sync { Commits::Sync(0) } else { Commits::Async(0) }
 }
 
 impl Records for YcsbRecords {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::*;
+use crate::context::AsyncContext;
 use crate::context::tests::context;
 use crate::report::summary::tests::{record, record_over_time};
 use esker_bench_api::Isolation;
@@ -35,6 +36,7 @@ fn engine(name: &str, isolation: Isolation) -> EngineContext {
         name: name.to_owned(),
         version: "1.0".to_owned(),
         isolation: isolation.name().to_owned(),
+        async_commits: None,
         options: Vec::new(),
         suites: vec!["redb".to_owned()],
     }
@@ -53,6 +55,29 @@ fn lines_of_each_class_stand_in_a_chart_of_their_own() {
     assert!(!page.contains("data-lines=\"2\""), "no chart has both");
     assert!(page.contains("over time (serializable)") && page.contains("over time (snapshot isolation)"));
     assert_eq!(broken(&page), Vec::<String>::new());
+}
+
+#[test]
+fn async_rows_say_what_their_commits_have_done() {
+    let said = |name: &str| {
+        let async_commits = Some(AsyncContext::of(crate::engines::find(name).unwrap()));
+        EngineContext { async_commits, suites: vec!["ycsb".to_owned()], ..engine(name, Isolation::Snapshot) }
+    };
+    let of =
+        |row: &str, engine: &str| Record { suite: "ycsb".to_owned(), ..record(engine, row, 1, Some(1.0)) };
+    let rows = ["load (async)", "load (sync)"];
+    let records: Vec<_> = rows.iter().flat_map(|row| [of(row, "esker"), of(row, "redb")]).collect();
+    let mut of_ycsb = context("esker-bench run ycsb", vec![said("esker"), said("redb")]);
+    of_ycsb.suites = vec!["ycsb".to_owned()];
+    let page = page(&Summary::all(&records), &Runs::new(vec![of_ycsb]));
+    let told = "An async commit is, when it returns, in the process alone: redb";
+    assert_eq!(page.matches(&format!("{told} (synced with every 1,000th commit")).count(), 1, "{page}");
+    assert_eq!(page.matches(&format!("<p class=\"soft\">{told}; handed to")).count(), 1, "at its row");
+    assert_eq!(
+        page.matches("<li>an async commit is, when it returns: handed to").count(),
+        1,
+        "with the options"
+    );
 }
 
 #[test]

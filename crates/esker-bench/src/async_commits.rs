@@ -1,0 +1,202 @@
+//! Holds the adapters to what they say of their engines' async commits (AY1): kills a process that has just made some, and counts those that
+//! are there when the database is opened again.
+//!
+//! ```text
+//! check --starts--> async-writer: commits of one item each, `ready` --SIGKILL
+//!       --starts--> async-survivors: opens, reads everything, prints how many are there
+//! ```
+//!
+//! AS1. What is there are the first commits, byte for byte: none is there without those before it.
+//! AS2. A commit that was handed to the operating system is there. Of those that stay in the process some are lost, at one kill of [`KILLS_MAX`]
+//!      at the latest: a thread may have written just before.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use esker_bench_api::generate::items::Items;
+use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Reached};
+
+use crate::child::die_with_the_runner;
+
+const SEED: u64 = 29;
+const CACHE_BYTES: u64 = 64 << 20;
+/// No multiple of the number of commits after which any adapter syncs.
+const COMMITS: u64 = 1_500;
+const KILLS_MAX: usize = 5;
+const READY: &str = "ready";
+
+/// What was found of one engine.
+pub(crate) enum Found {
+    /// It has no async commits, and why.
+    NoSuchMode(&'static str),
+    /// What its adapter says, how many commits were there behind each kill, and whether that agrees.
+    Counted { said: Reached, there: Vec<u64>, agrees: bool },
+}
+
+impl Found {
+    /// For the terminal.
+    pub(crate) fn line(&self, engine: &str) -> String {
+        match self {
+            Self::NoSuchMode(why) => format!("{engine}: no such mode: {why}"),
+            Self::Counted { said, there, agrees } => {
+                let there: Vec<String> = there.iter().map(u64::to_string).collect();
+                let verdict = if *agrees { "as its adapter says" } else { "AGAINST what its adapter says" };
+                format!(
+                    "{engine}: {} of {COMMITS} there after a kill, {verdict}: {}",
+                    there.join(", "),
+                    said.name()
+                )
+            }
+        }
+    }
+
+    pub(crate) fn is_sound(&self) -> bool {
+        !matches!(self, Self::Counted { agrees: false, .. })
+    }
+}
+
+/// Kills processes of `engine` in directories under `dir`, which are removed.
+pub(crate) fn check(engine: &dyn Engine, dir: &Path) -> Result<Found, Failure> {
+    let Some(said) = engine.async_commits() else {
+        return Ok(Found::NoSuchMode(engine.cannot(Feature::AsyncCommits).unwrap_or_default()));
+    };
+    let program = match engine.program()? {
+        Some(program) => program,
+        None => std::env::current_exe().map_err(Failure::engine)?,
+    };
+    let mut there = Vec::new();
+    while agrees(said.reached, &there).is_none() {
+        there.push(survivors_of_a_kill(&program, engine.name(), dir)?);
+    }
+    let agrees = agrees(said.reached, &there).unwrap_or_default();
+    Ok(Found::Counted { said: said.reached, there, agrees })
+}
+
+/// Whether what was there behind each kill agrees with what is said; none as long as that is open (AS2).
+fn agrees(said: Reached, there: &[u64]) -> Option<bool> {
+    let is_lossy = there.iter().any(|count| *count < COMMITS);
+    match said {
+        Reached::System => (!there.is_empty()).then_some(!is_lossy),
+        Reached::Process if is_lossy => Some(true),
+        Reached::Process => (there.len() >= KILLS_MAX).then_some(false),
+    }
+}
+
+fn survivors_of_a_kill(program: &Path, engine: &str, dir: &Path) -> Result<u64, Failure> {
+    let database = Database::new(dir)?;
+    let mut writer = Command::new(program)
+        .args(["async-writer", engine, &COMMITS.to_string()])
+        .arg(&database.0)
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(Failure::engine)?;
+    let stdout = writer.stdout.take().ok_or_else(|| Failure::engine("a process without stdout"))?;
+    let is_ready = BufReader::new(stdout).lines().map_while(Result::ok).any(|line| line == READY);
+    writer.kill().map_err(Failure::engine)?;
+    let status = writer.wait().map_err(Failure::engine)?;
+    if !is_ready {
+        return Err(Failure::Engine(format!("the writing process of {engine} ended by itself ({status})")));
+    }
+    let mut reader = Command::new(program);
+    reader.args(["async-survivors", engine, &COMMITS.to_string()]).arg(&database.0);
+    let output = reader.output().map_err(Failure::engine)?;
+    let told = String::from_utf8_lossy(&output.stdout).trim().parse();
+    told.map_err(|_| {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        Failure::Engine(format!("{engine}, opened after a kill: {} ({})", stderr.trim(), output.status))
+    })
+}
+
+/// An empty directory that goes when this does.
+struct Database(PathBuf);
+
+impl Database {
+    fn new(dir: &Path) -> Result<Self, Failure> {
+        let path = dir.join("esker-bench-async-commits");
+        if path.exists() {
+            std::fs::remove_dir_all(&path).map_err(Failure::engine)?;
+        }
+        std::fs::create_dir_all(&path).map_err(Failure::engine)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // What is left is replaced by the next one.
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+fn options() -> OpenOptions {
+    OpenOptions { durability: Durability::Async, ..OpenOptions::with_cache(CACHE_BYTES) }
+}
+
+/// The process that is killed.
+pub(crate) fn write(engine: &dyn Engine, dir: &Path, commits: u64) -> Result<(), Failure> {
+    die_with_the_runner();
+    let (store, items) = (engine.open(dir, &options())?, Items::new(SEED));
+    for i in 0..commits {
+        store.write(&mut |writer| writer.put(&items.key(i), &items.value(i)))?;
+    }
+    println!("{READY}");
+    loop {
+        std::thread::park();
+    }
+}
+
+/// The process that looks at what is left: how many of the first `commits` are there (AS1).
+pub(crate) fn survivors(engine: &dyn Engine, dir: &Path, commits: u64) -> Result<u64, Failure> {
+    let (store, items) = (engine.open(dir, &options())?, Items::new(SEED));
+    let mut there = BTreeMap::new();
+    store.reader()?.range(&[], u64::MAX, &mut |key, value| {
+        there.insert(key.to_vec(), value.to_vec());
+    })?;
+    let is_there = |i: &u64| there.get(&items.key(*i)[..]).is_some_and(|value| value[..] == items.value(*i));
+    let first = (0..commits).take_while(is_there).count() as u64;
+    if first == there.len() as u64 {
+        return Ok(first);
+    }
+    Err(Failure::Wrong(format!("{} items are there, and only the first {first} commits", there.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engines;
+
+    #[test]
+    fn as2_what_was_there_is_held_against_what_is_said() {
+        let all = [COMMITS; KILLS_MAX];
+        assert_eq!(agrees(Reached::System, &[]), None);
+        assert_eq!(agrees(Reached::System, &all[..1]), Some(true));
+        assert_eq!(agrees(Reached::System, &[COMMITS - 1]), Some(false));
+        assert_eq!(agrees(Reached::Process, &all[..KILLS_MAX - 1]), None);
+        assert_eq!(agrees(Reached::Process, &all), Some(false));
+        assert_eq!(agrees(Reached::Process, &[COMMITS, COMMITS - 1]), Some(true));
+    }
+
+    #[test]
+    fn as1_a_commit_without_one_before_it_is_wrong() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, items) = (engines::find("redb").unwrap(), Items::new(SEED));
+        let put = |numbers: &[u64]| {
+            let sync = OpenOptions { durability: Durability::Sync, ..options() };
+            let store = engine.open(dir.path(), &sync).unwrap();
+            store
+                .write(&mut |writer| {
+                    numbers.iter().try_for_each(|i| writer.put(&items.key(*i), &items.value(*i)))
+                })
+                .unwrap();
+        };
+        put(&[0, 1]);
+        assert_eq!(survivors(engine, dir.path(), 4).unwrap(), 2);
+        put(&[3]);
+        let wrong = survivors(engine, dir.path(), 4).unwrap_err().to_string();
+        assert!(wrong.contains("3 items are there, and only the first 2 commits"), "{wrong}");
+        put(&[2]);
+        assert_eq!(survivors(engine, dir.path(), 4).unwrap(), 4);
+    }
+}

@@ -1,0 +1,121 @@
+//! What the async commits of a suite's engines have done when they return: rows of such commits are not of equal durability, and say so.
+//!
+//! AR1. It is told of the engines as they ran in this suite, by its own run.json; where that is of before this was noted, that is told instead.
+
+use clap::ValueEnum as _;
+
+use crate::context::{AsyncContext, EngineContext, NO_ASYNC_COMMITS};
+use crate::report::runs::Runs;
+use crate::report::summary::Summary;
+use crate::scale::Scale;
+use crate::suites::{self, Commits};
+use esker_bench_api::Reached;
+
+const NOT_NOTED: &str = "not noted in these results (docs/benchmarking.md has it)";
+/// From the weakest to the strongest.
+const LEVELS: [&str; 4] = [Reached::Process.name(), Reached::System.name(), NO_ASYNC_COMMITS, NOT_NOTED];
+
+/// The rows of a suite whose commits are async, and how far those of each engine have got.
+pub(super) struct AsyncRows {
+    rows: Vec<String>,
+    /// Engines with what comes then, under each of [`LEVELS`] that has some.
+    levels: Vec<(&'static str, Vec<(String, String)>)>,
+}
+
+impl AsyncRows {
+    /// `None` for a suite without such rows.
+    pub(super) fn of(summary: &Summary, runs: &Runs) -> Option<Self> {
+        let (suite, scale) = suites::find(&summary.suite).zip(Scale::from_str(&summary.scale, false).ok())?;
+        let rows = suite.rows(scale).into_iter().filter(|row| matches!(row.commits, Commits::Async(_)));
+        let measured = |name: &String| summary.rows.iter().any(|row| row.name == *name);
+        let rows: Vec<String> = rows.map(|row| row.name).filter(measured).collect();
+        let all = runs.engines();
+        let ran = |known: &&EngineContext| known.suites.is_empty() || known.suites.contains(&summary.suite);
+        let said = |engine: &str| -> Option<AsyncContext> {
+            all.iter().filter(ran).find(|known| known.name == engine)?.async_commits.clone()
+        };
+        let of_engines: Vec<_> = summary.engines.iter().map(|(name, _)| (name.clone(), said(name))).collect();
+        let at_level = |level: &'static str| {
+            let there = of_engines.iter().filter_map(|(name, said)| match said {
+                Some(said) => (said.reached == level).then(|| (name.clone(), said.then.clone())),
+                None => (level == NOT_NOTED).then(|| (name.clone(), String::new())),
+            });
+            (level, there.collect::<Vec<_>>())
+        };
+        let levels = LEVELS.map(at_level).into_iter().filter(|(_, engines)| !engines.is_empty()).collect();
+        (!rows.is_empty()).then_some(Self { rows, levels })
+    }
+
+    pub(super) fn has(&self, row: &str) -> bool {
+        self.rows.iter().any(|name| name == row)
+    }
+
+    /// The engines of each level in a line, as it stands at each row.
+    pub(super) fn short(&self) -> String {
+        let levels = self.levels.iter().map(|(level, engines)| {
+            let names: Vec<&str> = engines.iter().map(|(name, _)| name.as_str()).collect();
+            format!("{level}: {}", names.join(", "))
+        });
+        format!("An async commit is, when it returns, {}.", levels.collect::<Vec<_>>().join("; "))
+    }
+
+    /// The same with the rows, and with what comes then.
+    pub(super) fn full(&self) -> String {
+        let levels = self.levels.iter().map(|(level, engines)| {
+            let engines = engines.iter().map(|(name, then)| match then.as_str() {
+                "" => name.clone(),
+                then => format!("{name} ({then})"),
+            });
+            format!("{level}: {}", engines.collect::<Vec<_>>().join(", "))
+        });
+        format!(
+            "Rows of async commits ({}) are not of equal durability. An async commit is, when it returns, {}. What is in the process alone is lost if \
+             that is killed.",
+            self.rows.join(", "),
+            levels.collect::<Vec<_>>().join("; ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::tests::context;
+    use crate::engines;
+    use crate::report::summary::tests::record;
+    use esker_bench_api::results::Record;
+
+    fn of(suite: &str, rows: &[&str], engines: &[(&str, bool)]) -> Option<AsyncRows> {
+        let records = engines.iter().flat_map(|(engine, _)| {
+            rows.iter().map(|row| Record { suite: suite.to_owned(), ..record(engine, row, 1, Some(1.0)) })
+        });
+        let summary = Summary::new(&records.collect::<Vec<_>>());
+        let noted = engines.iter().map(|(name, is_noted)| EngineContext {
+            name: (*name).to_owned(),
+            version: String::new(),
+            isolation: String::new(),
+            async_commits: is_noted.then(|| AsyncContext::of(engines::find(name).unwrap())),
+            options: Vec::new(),
+            suites: vec![suite.to_owned()],
+        });
+        AsyncRows::of(&summary, &Runs::new(vec![context("", noted.collect())]))
+    }
+
+    #[test]
+    fn ar1_rows_of_async_commits_say_how_far_those_of_each_engine_get() {
+        let engines = [("esker", true), ("redb", true), ("sanakirja", true), ("lmdb", false)];
+        let rows = of("ycsb", &["load (async)", "C read only (async)", "load (sync)"], &engines).unwrap();
+        assert!(rows.has("load (async)") && !rows.has("load (sync)"));
+        let short = rows.short();
+        assert!(
+            short.contains("returns, in the process alone: redb; handed to the operating system: esker; no such mode: sanakirja; not noted"),
+            "{short}"
+        );
+        assert!(short.contains("docs/benchmarking.md has it): lmdb."), "{short}");
+        let full = rows.full();
+        assert!(full.contains("(load (async)) are not"), "{full}");
+        assert!(full.contains("esker (synced every 100 ms by a thread)"), "{full}");
+        assert!(of("int", &["bulk load"], &engines).is_none(), "none of its commits is async");
+        assert!(of("redb", &["nosync writes"], &engines).is_none(), "a mode of its own");
+    }
+}
