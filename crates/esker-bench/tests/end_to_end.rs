@@ -206,6 +206,45 @@ fn a_resumed_run_keeps_what_its_calls_were_and_retries_what_ran_out_of_time() {
     }
 }
 
+/// A program `strace` that stands before that of the machine: it notes the engine and the group that it is to trace, and traces nothing.
+#[cfg(unix)]
+#[test]
+fn n4_a_resumed_run_traces_only_what_it_runs() {
+    let out = tempfile::tempdir().unwrap();
+    let programs = out.path().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let traced = out.path().join("traced");
+    let script = format!(
+        "while [ $# -gt 0 ] && [ \"$1\" != child ]; do shift; done\n\
+         while [ $# -gt 0 ]; do case \"$1\" in --group) group=$2;; canary-*|esker|lmdb) engine=$1;; esac; shift; done\n\
+         [ -z \"$engine\" ] || echo \"$engine $group\" >> '{}'",
+        traced.display()
+    );
+    stand_in(&programs, "strace", &script);
+    let call = |more: &[&str]| {
+        std::fs::write(&traced, "").unwrap();
+        let arguments = ["run", "open", "--scale", "test", "--runs", "1"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_esker-bench"));
+        command.args(arguments).args(more).arg("--out").arg(out.path()).env("PATH", path_with(&programs));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        std::fs::read_to_string(&traced).unwrap()
+    };
+    let results = out.path().join("results.jsonl");
+    // Suite `redb` has rows that commit, and one group.
+    let all = call(&["redb", "--engine", "esker"]);
+    assert_eq!(all, "esker 0\n", "suite open has no row that commits");
+    let both = call(&["redb", "--engine", "esker", "--engine", "lmdb", "--resume"]);
+    assert_eq!(both, "lmdb 0\n", "what is finished is not traced again");
+    // Of ycsb's two groups one is lost.
+    let groups = call(&["ycsb", "--engine", "esker", "--resume"]);
+    assert_eq!(groups, "esker 0\nesker 1\n");
+    let text = std::fs::read_to_string(&results).unwrap();
+    let kept = text.lines().filter(|line| !line.contains("(sync)"));
+    std::fs::write(&results, kept.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    assert_eq!(call(&["ycsb", "--engine", "esker", "--resume"]), "esker 1\n");
+}
+
 #[test]
 fn made_data_is_loaded_and_results_are_compared() {
     let out = tempfile::tempdir().unwrap();
@@ -275,16 +314,27 @@ fn a_reader_who_has_gone_is_no_failure() {
     assert!(out_of_report.join("report.html").exists(), "the page is made all the same");
 }
 
+/// Writes a script that stands before a program of the machine for those who are given [`path_with`] its directory.
+#[cfg(unix)]
+fn stand_in(programs: &Path, name: &str, script: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let program = programs.join(name);
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[cfg(unix)]
+fn path_with(programs: &Path) -> String {
+    format!("{}:{}", programs.display(), std::env::var("PATH").unwrap())
+}
+
 /// A program `fstrim` that stands before that of the machine: it notes what it is given, and fails if told to.
 #[cfg(unix)]
 fn run_with_fstrim(script: &str, out: &Path) -> Output {
-    use std::os::unix::fs::PermissionsExt as _;
     let programs = out.join("programs");
     std::fs::create_dir(&programs).unwrap();
-    let program = programs.join("fstrim");
-    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    stand_in(&programs, "fstrim", script);
+    let path = path_with(&programs);
     let mut command = Command::new(env!("CARGO_BIN_EXE_esker-bench"));
     let arguments = ["run", "int", "--scale", "test", "--runs", "3", "--engine", "esker", "--no-trace"];
     command.args(arguments).args(["--trim", "--out"]).arg(out).env("PATH", path).output().unwrap()

@@ -13,7 +13,7 @@
 //! N2. A row whose commits must sync and were seen not to sync has an error instead of a value. One that asks for no sync and was
 //!     seen to sync at most of its commits has a note.
 //! N3. The scratch directory is empty before each child and gone after the run.
-//! N4. With `done`, what an earlier, interrupted run has finished is not run again. Of engines and runs that are to be retried a group is not finished
+//! N4. With `done`, what an earlier, interrupted run has finished is not run again, nor traced. Of engines and runs that are to be retried a group is not finished
 //!     in which time ended, a row was not run, or something failed that is the machine's; of others it stays as it is.
 //! N5. The time limit is that of one step: of what comes before the first row (a load), of each row, and of what follows it (its background work,
 //!     its check, the load of the next). A child is told of it, and no wait for background work takes more than a quarter of it. A row that was measured keeps its value when time ends in the step after it, with a note.
@@ -73,7 +73,7 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
     let syncs = if no_space.is_some() || todo.is_empty() {
         BTreeMap::new()
     } else {
-        trace_syncs(plan, &programs, &scratch, &progress)?
+        trace_syncs(plan, &todo, &programs, &scratch, &progress)?
     };
     for (run, group, engine) in todo {
         let memory_bytes_max = plan.suite.memory_bytes_max(group);
@@ -191,8 +191,11 @@ pub(crate) fn take_done(
     done
 }
 
-/// Run, group, engine: engines take turns within each group.
-fn todo(plan: &Plan) -> Vec<(u32, usize, &'static dyn Engine)> {
+/// Run, group, engine.
+type Todo = Vec<(u32, usize, &'static dyn Engine)>;
+
+/// Engines take turns within each group.
+fn todo(plan: &Plan) -> Todo {
     let mut todo = Vec::new();
     for run in 1..=plan.runs {
         for group in 0..plan.suite.groups(plan.scale) {

@@ -1,11 +1,11 @@
 //! Syncs per commit: counted by a tracer at the smallest scale, and held against what a row asks for (N2).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use super::process::{Mode, run_child};
 use super::scratch::Scratch;
-use super::{Plan, Programs};
+use super::{Plan, Programs, Todo};
 use crate::child::Job;
 use crate::progress::Progress;
 use crate::recorder::add_note;
@@ -22,9 +22,10 @@ const UNEXPLAINED: &str = "its adapter knows no reason";
 
 pub(super) type SyncsPerCommit = BTreeMap<String, f64>;
 
-/// Runs every engine once under a tracer at the smallest scale; no engine is listed where there is no tracer.
+/// Runs every engine once under a tracer at the smallest scale, as far as it has groups to run (N4); no engine is listed where there is no tracer.
 pub(super) fn trace_syncs(
     plan: &Plan,
+    todo: &Todo,
     programs: &Programs,
     scratch: &Scratch,
     progress: &Progress,
@@ -39,9 +40,17 @@ pub(super) fn trace_syncs(
     }
     let scale = Scale::Test;
     for engine in &plan.engines {
+        let groups: BTreeSet<usize> = todo
+            .iter()
+            .filter(|(_, _, other)| other.name() == engine.name())
+            .map(|(_, group, _)| *group)
+            .collect();
+        if groups.is_empty() {
+            continue;
+        }
         progress.now(&format!("counting the syncs of {}", engine.name()));
         let mut per_commit = SyncsPerCommit::new();
-        for group in 0..plan.suite.groups(scale) {
+        for group in groups {
             let Ok(program) = &programs[engine.name()] else { continue };
             scratch.clear()?;
             let trace = scratch.path.join("trace");
