@@ -251,12 +251,14 @@ func (r *Recorder) failed(name string, err error) error {
 }
 
 // sizeRow records what the files occupy; their lengths, which count the holes of sparse ones too, stand beside it.
-func (r *Recorder) sizeRow(name string) error {
+// liveBytes are those of the keys and values that are there.
+func (r *Recorder) sizeRow(name string, liveBytes uint64) error {
 	rec, err := r.begin(name)
 	if err != nil {
 		return err
 	}
 	rec.usage.size(r.dir)
+	rec.LiveBytes = liveBytes
 	value := float64(rec.DiskAllocatedBytes)
 	rec.Value = &value
 	rec.detailOf().figure("file length bytes", float64(rec.DiskBytes))

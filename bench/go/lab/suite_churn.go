@@ -96,7 +96,7 @@ func (s churnSuite) Run(engine Engine, scale string, group int, r *Recorder) err
 		if err := errors.Join(longReader(run, live, churnBudget(scale), r), store.Close()); err != nil {
 			return err
 		}
-		return settledSize(engine, options, churnAfterReader, r)
+		return settledSize(engine, options, churnAfterReader, live, r)
 	}
 	w := &window{items: items, store: store, tail: live, rng: generate.NewRng(churnSeed), val: make([]byte, churnValueBytes)}
 	row, kinds, work := "queue", []string{"push", "pop"}, w.queue
@@ -114,16 +114,16 @@ func (s churnSuite) Run(engine Engine, scale string, group int, r *Recorder) err
 	if err := errors.Join(r.check(w.check()), store.Close()); err != nil {
 		return err
 	}
-	return settledSize(engine, options, rowsOf(s, scale, group)[1].Name, r)
+	return settledSize(engine, options, rowsOf(s, scale, group)[1].Name, live, r)
 }
 
 // settledSize closes and opens the database: only then has each engine let go of what it keeps to write over, or has replaced.
-func settledSize(engine Engine, options OpenOptions, row string, r *Recorder) error {
+func settledSize(engine Engine, options OpenOptions, row string, live uint64, r *Recorder) error {
 	store, err := engine.Open(r.dir, options)
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.drain(store), r.sizeRow(row), store.Close())
+	return errors.Join(r.drain(store), r.sizeRow(row, live*churnItemBytes), store.Close())
 }
 
 // calls of the engine, each between two looks at the clock.
@@ -290,7 +290,7 @@ func longReader(run *mixed, live uint64, budget budget, r *Recorder) error {
 		expected += generate.Checksum(run.keyOf(i), run.val)
 	}
 	err = r.checkRow(fullScan(reader, live, expected))
-	err = errors.Join(err, r.sizeRow("size under a long reader"), reader.Close())
+	err = errors.Join(err, r.sizeRow("size under a long reader", live*churnItemBytes), reader.Close())
 	if err != nil {
 		return err
 	}

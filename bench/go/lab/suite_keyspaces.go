@@ -102,7 +102,7 @@ func (keyspacesSuite) Run(engine Engine, scale string, _ int, r *Recorder) error
 	if keyspaces, err = run.open(options); err != nil {
 		return err
 	}
-	return errors.Join(r.drain(keyspaces), r.sizeRow("size"), keyspaces.Close())
+	return errors.Join(r.drain(keyspaces), r.sizeRow("size", run.staying(run.count/2)*keyspacesItemBytes), keyspaces.Close())
 }
 
 // keyspaceItem is an item as it is written.
@@ -290,12 +290,8 @@ func (run *keyspacesRun) openAndGet(options OpenOptions, r *Recorder) (reopened 
 
 // drop removes half of the keyspaces and closes; the row's value is the time of one.
 func (run *keyspacesRun) drop(keyspaces Keyspaces, r *Recorder) error {
-	removed, stay := run.count/2, uint64(0)
-	for i := range run.itemCount() {
-		if run.items.Keyspace(i) >= removed {
-			stay++
-		}
-	}
+	removed := run.count / 2
+	stay := run.staying(removed)
 	err := r.row("drop", func() (outcome, error) {
 		start := time.Now()
 		err := keyspaces.RemoveKeyspaces(0, removed)
@@ -306,6 +302,16 @@ func (run *keyspacesRun) drop(keyspaces Keyspaces, r *Recorder) error {
 		return err
 	}
 	return errors.Join(r.check(run.check(keyspaces, removed)), keyspaces.Close())
+}
+
+// staying are the items that are in none of the first keyspaces.
+func (run *keyspacesRun) staying(removed uint32) (stay uint64) {
+	for i := range run.itemCount() {
+		if run.items.Keyspace(i) >= removed {
+			stay++
+		}
+	}
+	return stay
 }
 
 // check compares every byte of each keyspace with what must be there: nothing in the first ones, which were removed.

@@ -22,6 +22,7 @@ const (
 	redbReadPasses = 2
 	redbScanItems  = 10
 	redbCacheBytes = 4 << 30
+	redbItemBytes  = generate.ItemKeyBytes + generate.ItemValueBytes
 )
 
 var redbThreads = []struct {
@@ -144,8 +145,7 @@ func (run *redbRun) commits(count, size uint64) (outcome, error) {
 
 // written is the outcome of a row that wrote so many items.
 func (run *redbRun) written(items uint64) outcome {
-	const itemBytes = generate.ItemKeyBytes + generate.ItemValueBytes
-	return outcome{userWrittenBytes: items * itemBytes, liveBytes: run.next * itemBytes}
+	return outcome{userWrittenBytes: items * redbItemBytes, liveBytes: run.next * redbItemBytes}
 }
 
 func (run *redbRun) put(w Writer, from, to uint64) error {
@@ -333,7 +333,8 @@ func (run *redbRun) removalsAndCompaction(r *Recorder) error {
 			return r.check(run.fullCheck(reader, order.SkipTo(c.removals()), c.items()-c.removals()))
 		})
 	}
-	if err := r.sizeRow("size pre-compact"); err != nil {
+	liveBytes := (c.items() - c.removals()) * redbItemBytes
+	if err := r.sizeRow("size pre-compact", liveBytes); err != nil {
 		return err
 	}
 	if err := check(); err != nil {
@@ -350,7 +351,7 @@ func (run *redbRun) removalsAndCompaction(r *Recorder) error {
 	if err := cmp.Or(err, r.drain(run.store)); err != nil {
 		return err
 	}
-	if err := r.sizeRow("size after bench"); err != nil {
+	if err := r.sizeRow("size after bench", liveBytes); err != nil {
 		return err
 	}
 	return check()

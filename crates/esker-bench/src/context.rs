@@ -11,6 +11,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
+use crate::scale::Scale;
+use crate::suites::Suite;
 use esker_bench_api::results::Record;
 use esker_bench_api::{Engine, Failure, Feature};
 
@@ -30,9 +32,35 @@ pub(crate) struct Context {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) resumed: Vec<Call>,
     pub(crate) engines: Vec<EngineContext>,
+    /// What was run; none in results that were made before this was noted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) workloads: Vec<Workload>,
     /// The suites of the records beside run.json; empty until they are asked.
     #[serde(skip)]
     pub(crate) suites: Vec<String>,
+}
+
+/// A suite at one scale, with all that it takes to do the same work elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Workload {
+    pub(crate) suite: String,
+    pub(crate) scale: String,
+    /// What is made, and the generator with its seed and parameters.
+    pub(crate) streams: Vec<[String; 2]>,
+    /// Name and work, with its counts, of each row.
+    pub(crate) rows: Vec<[String; 2]>,
+}
+
+impl Workload {
+    pub(crate) fn of(suite: &dyn Suite, scale: Scale) -> Self {
+        let streams = suite.streams().into_iter();
+        Self {
+            suite: suite.name().to_owned(),
+            scale: scale.name().to_owned(),
+            streams: streams.map(|stream| [stream.what.to_owned(), stream.generator]).collect(),
+            rows: suite.rows(scale).into_iter().map(|row| [row.name, row.work]).collect(),
+        }
+    }
 }
 
 /// One call of the lab.
@@ -97,6 +125,9 @@ impl Context {
             self.device += &format!(", or {}", call.device);
         }
         add_engines(&mut self.engines, call.engines);
+        let new = call.workloads.into_iter().filter(|workload| !self.workloads.contains(workload));
+        let new: Vec<Workload> = new.collect();
+        self.workloads.extend(new);
         self.resumed.push(call.first);
         self.resumed.extend(call.resumed);
         Ok(self)
@@ -179,6 +210,7 @@ pub(crate) fn add_engines(all: &mut Vec<EngineContext>, more: Vec<EngineContext>
 pub(crate) mod tests {
     use super::*;
     use crate::report::summary::tests::record;
+    use crate::suites;
 
     /// A run of this machine, of suite `redb` for as long as nothing else is noted.
     pub(crate) fn context(command: &str, engines: Vec<EngineContext>) -> Context {
@@ -189,6 +221,7 @@ pub(crate) mod tests {
             first: Call { started_unix_s: 1_795_360_870, command: command.to_owned() },
             resumed: Vec::new(),
             engines,
+            workloads: Vec::new(),
             suites: vec!["redb".to_owned()],
         }
     }
@@ -209,13 +242,20 @@ pub(crate) mod tests {
         let first = context("lab run redb", vec![engine("esker", "1 GiB")]);
         let text = serde_json::to_string(&first).unwrap();
         assert!(text.contains("\"started_unix_s\":1795360870") && !text.contains("resumed"), "{text}");
-        let read: Context = serde_json::from_str(&text).unwrap();
+        assert!(!text.contains("workloads"), "as it was before they were noted: {text}");
+        let mut read: Context = serde_json::from_str(&text).unwrap();
+        read.workloads = vec![Workload::of(suites::find("redb").unwrap(), Scale::Test)];
         let mut second =
             context("lab run redb --resume", vec![engine("esker", "1 GiB"), engine("lmdb", "-")]);
         second.device = device(true);
         second.first.started_unix_s += 1;
+        let workload = |name: &str| Workload::of(suites::find(name).unwrap(), Scale::Test);
+        second.workloads = vec![workload("redb"), workload("int")];
         let both = read.resumed_by(second).unwrap();
         let both: Context = serde_json::from_str(&serde_json::to_string(&both).unwrap()).unwrap();
+        assert_eq!(both.workloads, [workload("redb"), workload("int")], "each once");
+        assert_eq!(both.workloads[0].streams[0], ["items", "items::Items, seed 3"]);
+        assert!(both.workloads[0].rows[0][1].contains("2000 items"), "{:?}", both.workloads[0].rows[0]);
         let calls: Vec<_> = both.calls().map(|call| (call.started_unix_s, call.command.as_str())).collect();
         assert_eq!(calls, [(1_795_360_870, "lab run redb"), (1_795_360_871, "lab run redb --resume")]);
         let engines: Vec<&str> = both.engines.iter().map(|engine| engine.name.as_str()).collect();

@@ -44,7 +44,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::cli::{ChildArguments, Cli, Command, FIRST_LOOK, RunArguments};
-use crate::context::{AsyncContext, Call, Context, EngineContext};
+use crate::context::{AsyncContext, Call, Context, EngineContext, Workload};
 use crate::machine::Machine;
 use crate::report::runs::Runs;
 use crate::report::summary::Summary;
@@ -194,6 +194,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         eprintln!("esker-bench: {warning}");
     }
     let mut context = context(&chosen, dir, arguments.trim);
+    context.workloads = suites.iter().map(|suite| Workload::of(*suite, arguments.scale)).collect();
     let results = arguments.out.join("results.jsonl");
     let mut records = if arguments.resume { read_results(&results)? } else { Vec::new() };
     if let Some(other) = records.iter().find(|record| record.commit != context.commit) {
@@ -363,6 +364,7 @@ fn context(chosen: &[&'static dyn Engine], dir: &Path, trim: bool) -> Context {
         first: Call { started_unix_s: machine::unix_seconds(), command: cli::command_of(&arguments) },
         resumed: Vec::new(),
         engines: engines.collect(),
+        workloads: Vec::new(),
         suites: Vec::new(),
     }
 }

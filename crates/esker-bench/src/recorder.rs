@@ -186,9 +186,10 @@ impl Recorder {
         Ok(false)
     }
 
-    /// Records what the files occupy on disk as the row `name`, with their lengths beside it: files may be sparse.
-    pub(crate) fn size_row(&mut self, name: &str) -> Result<(), Failure> {
-        let mut record = self.begin(name)?;
+    /// Records what the files occupy on disk as the row `name`, with their lengths beside it: files may be sparse. `live_bytes` are those of the keys
+    /// and values that are there.
+    pub(crate) fn size_row(&mut self, name: &str, live_bytes: u64) -> Result<(), Failure> {
+        let mut record = Record { live_bytes, ..self.begin(name)? };
         let disk = disk_bytes(&self.dir);
         record.usage.disk_bytes = disk.lengths;
         record.usage.disk_allocated_bytes = disk.allocated;

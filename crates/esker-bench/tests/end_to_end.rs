@@ -64,6 +64,10 @@ fn every_row_of_every_engine_is_measured() {
             assert_eq!(record["unit"], if row.starts_with("size") { "bytes" } else { "s" });
             assert!(!record["version"].as_str().unwrap().contains("unknown"), "{record}");
             assert!(record["disk_bytes"].as_u64().unwrap() > 0, "{record}");
+            if row.starts_with("size") {
+                // Half of the 2,000 + 20 + 5 x 100 + 100 items is left, of 24 + 150 bytes each.
+                assert_eq!(record["live_bytes"], 1_310 * 174, "{record}");
+            }
             for field in ["peak_rss_bytes", "written_bytes"] {
                 assert!(record[field].is_u64(), "{field} of {record}");
             }
@@ -77,6 +81,10 @@ fn every_row_of_every_engine_is_measured() {
         serde_json::from_str(&std::fs::read_to_string(out.path().join("run.json")).unwrap()).unwrap();
     assert_eq!(run["engines"].as_array().unwrap().len(), ENGINES.len());
     assert!(run["machine"]["cores"].as_u64().unwrap() > 0);
+    let workload = &run["workloads"][0];
+    assert_eq!((&workload["suite"], &workload["scale"]), (&"redb".into(), &"test".into()));
+    assert_eq!(workload["streams"][0], serde_json::json!(["items", "items::Items, seed 3"]));
+    assert_eq!(workload["rows"].as_array().unwrap().len(), ROWS.len());
     assert!(!out.path().join("esker-bench-data").exists(), "databases are removed");
 }
 
@@ -112,6 +120,8 @@ fn every_suite_runs_on_every_engine() {
         let of_suite: Vec<_> = records.iter().filter(|record| record["suite"] == suite).collect();
         assert!(!of_suite.is_empty(), "{suite}");
         for record in of_suite {
+            let is_size = record["unit"] == "bytes" && record["error"].is_null();
+            assert!(!is_size || record["live_bytes"].as_u64().unwrap() > 0, "{record}");
             match record["error"].as_str() {
                 None => assert!(record["value"].as_f64().unwrap() > 0.0, "{record}"),
                 Some(error) => {

@@ -167,6 +167,17 @@ fn suite(out: &mut String, summary: &Summary, limits: &Limits, looks: &Looks, ru
         push(out, format_args!("<p class=\"soft\">{}</p>", escape(&rows.full())));
     }
     failures(out, summary);
+    let streams = runs.streams(summary);
+    if !streams.is_empty() {
+        let streams = streams.iter().map(|line| escape(line)).collect::<Vec<_>>().join("<br>");
+        push(
+            out,
+            format_args!(
+                "<details><summary class=\"soft\">What the work is made of: generators of crates/esker-bench-api/src/generate</summary>\
+                 <p class=\"soft\">{streams}</p></details>"
+            ),
+        );
+    }
     let without = match limits::without(&summary.suite) {
         "" => String::new(),
         why => format!("<p class=\"soft\">{}.</p>", escape(why)),

@@ -81,6 +81,22 @@ impl Runs {
         read.filter(|call| call.suites.iter().any(|name| name == suite || name == "all")).collect()
     }
 
+    /// What the work of a suite was made of, each source in a line; none where that was not noted.
+    pub(super) fn streams(&self, summary: &Summary) -> Vec<String> {
+        let mut lines = Vec::new();
+        let workloads = self.of(&summary.suite).flat_map(|context| &context.workloads);
+        for workload in workloads.filter(|known| known.suite == summary.suite && known.scale == summary.scale)
+        {
+            for [what, generator] in &workload.streams {
+                let line = format!("{what}: {generator}");
+                if !lines.contains(&line) {
+                    lines.push(line);
+                }
+            }
+        }
+        lines
+    }
+
     /// What has to be known of a suite's runs: machine, kernel, disk, commit, dates, runs, time limit and how memory was limited (RN1).
     pub(super) fn lines(&self, summary: &Summary) -> Vec<String> {
         let mut lines = Vec::new();

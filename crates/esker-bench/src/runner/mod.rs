@@ -238,7 +238,7 @@ fn no_disk_space(plan: &Plan) -> Option<String> {
 mod tests {
     use super::*;
     use crate::recorder::Recorder;
-    use crate::suites::Row;
+    use crate::suites::{Row, Stream};
 
     /// A suite of two rows that needs more disk than there is.
     pub(super) struct Huge;
@@ -252,6 +252,9 @@ mod tests {
         }
         fn rows(&self, _scale: Scale) -> Vec<Row> {
             ["load", "reads"].map(|name| Row::time(name, "")).to_vec()
+        }
+        fn streams(&self) -> Vec<Stream> {
+            Vec::new()
         }
         fn disk_bytes_max(&self, _scale: Scale) -> u64 {
             u64::MAX

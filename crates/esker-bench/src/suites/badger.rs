@@ -28,7 +28,7 @@ use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
 use crate::suites::page_cache::{NOT_COLD, begins};
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Commits, Row, Suite, may_outgrow};
+use crate::suites::{Commits, Row, Stream, Suite, may_outgrow};
 use crate::track::Track;
 
 const SEED: u64 = 13;
@@ -88,6 +88,14 @@ impl Suite for BadgerSuite {
 
     fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
         Some(MEMORY_BYTES_MAX)
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        vec![
+            Stream::new("items", format!("badger::BadgerItems, seed {SEED}")),
+            Stream::new("keys that are written", "badger::BadgerItems::draws, below the key range"),
+            Stream::new("keys that are read", format!("rng::Rng, seed {}, below the key range", SEED + 1)),
+        ]
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {

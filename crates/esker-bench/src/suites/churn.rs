@@ -30,7 +30,7 @@ use crate::suites::calls::Calls;
 use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::storage_bench::VersionedItems;
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Commits, Row, Suite};
+use crate::suites::{Commits, Row, Stream, Suite};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 300;
@@ -78,6 +78,16 @@ impl Suite for ChurnSuite {
 
     fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
         Some(MEMORY_BYTES_MAX)
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        vec![
+            Stream::new(
+                "items",
+                format!("storage::StorageItems, seed {SEED}, sequential in the queue, else random"),
+            ),
+            Stream::new("draws", format!("rng::Rng, seed {SEED}; uniform")),
+        ]
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {
@@ -170,7 +180,7 @@ impl Suite for ChurnSuite {
         drop(store);
         let store = engine.open(&dir, &options)?;
         recorder.drain(&*store)?;
-        recorder.size_row(size)
+        recorder.size_row(size, live * ITEM_BYTES)
     }
 }
 
@@ -302,7 +312,7 @@ fn long_reader(
         }
         full_scan(&mut *reader, live, expected)
     })?;
-    recorder.size_row(size_under)?;
+    recorder.size_row(size_under, live * ITEM_BYTES)?;
     drop(reader);
     let later = Budget { ops: (live / LATER_PART).max(1), ..budget };
     mixed.run(UPDATES, &Distribution::Uniform, later, period, &dir)?;

@@ -13,7 +13,7 @@ use crate::suites::budget::Budget;
 use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::storage_bench::VersionedItems;
 
-const SEED: u64 = 37;
+pub(super) const SEED: u64 = 37;
 const VALUE_BYTES: usize = 8;
 const PERIOD: Duration = Duration::from_millis(250);
 /// Items that reads are drawn from.

@@ -8,7 +8,7 @@ use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
 use crate::suites::one_transaction::{cannot_be_large, in_one_transaction};
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Commits, Row, Suite};
+use crate::suites::{Commits, Row, Stream, Suite};
 
 const SEED: u64 = 5;
 const CACHE_BYTES: u64 = 4 << 30;
@@ -34,6 +34,10 @@ impl Suite for IntSuite {
 
     fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
         Some(2 * CACHE_BYTES)
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        vec![Stream::new("items", format!("int::Ints, seed {SEED}"))]
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {

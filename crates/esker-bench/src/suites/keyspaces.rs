@@ -28,7 +28,7 @@ use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::calls::Calls;
 use crate::suites::verify::{check_scan, expect};
-use crate::suites::{Commits, Row, Suite};
+use crate::suites::{Commits, Row, Stream, Suite};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 200;
@@ -98,6 +98,13 @@ impl Suite for KeyspacesSuite {
 
     fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
         Some(MEMORY_BYTES_MAX)
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        vec![
+            Stream::new("items", format!("keyspaces::KeyspaceItems, seed {SEED}")),
+            Stream::new("draws", format!("rng::Rng, seed {SEED}; uniform")),
+        ]
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {
@@ -218,7 +225,7 @@ impl Suite for KeyspacesSuite {
         drop(keyspaces);
         let keyspaces = run.open(&options)?;
         recorder.drain_by(|deadline| keyspaces.drain(deadline))?;
-        recorder.size_row(SIZE)
+        recorder.size_row(SIZE, run.staying(&removed) * ITEM_BYTES)
     }
 }
 
@@ -360,10 +367,14 @@ impl<'a> Run<'a> {
         Ok(outcome)
     }
 
+    /// Items that are not in any of the keyspaces `removed`.
+    fn staying(&self, removed: &Range<u32>) -> u64 {
+        (0..self.count()).filter(|i| !removed.contains(&self.items.keyspace(*i))).count() as u64
+    }
+
     /// The value is the time of one keyspace.
     fn remove(&self, keyspaces: &mut dyn Keyspaces, removed: Range<u32>) -> Result<Outcome, Failure> {
-        let stay = (0..self.count()).filter(|i| !removed.contains(&self.items.keyspace(*i))).count() as u64;
-        let count = removed.len();
+        let (stay, count) = (self.staying(&removed), removed.len());
         let start = Instant::now();
         keyspaces.remove_keyspaces(removed)?;
         let value = Some(start.elapsed().as_secs_f64() / count as f64);

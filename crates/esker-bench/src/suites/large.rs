@@ -10,7 +10,7 @@ use esker_bench_api::{Engine, Failure, Feature, OpenOptions};
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
 use crate::suites::verify::full_scan;
-use crate::suites::{Commits, Row, Suite};
+use crate::suites::{Commits, Row, Stream, Suite};
 
 const SMALL_SEED: u64 = 3;
 const LARGE_SEED: u64 = 4;
@@ -42,6 +42,14 @@ impl Suite for LargeSuite {
     /// Engines whose transactions live in memory hold 8 GB in one.
     fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
         None
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        vec![
+            Stream::new("large values", format!("pool::Pool, seed {LARGE_SEED}")),
+            Stream::new("their keys", format!("items::Items, seed {LARGE_SEED}")),
+            Stream::new("small items", format!("items::Items, seed {SMALL_SEED}")),
+        ]
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {

@@ -21,7 +21,7 @@ use crate::engines::go;
 use crate::machine;
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
-use crate::suites::{Row, Suite, echo};
+use crate::suites::{Row, Stream, Suite, echo};
 use crate::track::Track;
 
 const BLOCK: usize = 1 << 20;
@@ -49,6 +49,9 @@ const LAB_ROWS: [(&str, [u32; 5]); 2] =
 /// The same in the program with the peers in Go, and the kind of operation.
 const LAB_ROWS_IN_GO: [(&str, &str); 2] =
     [("the lab's own read, in Go", "read"), ("the lab's own write, in Go", "insert")];
+
+/// Of the order in which cache lines are visited.
+const CHASE_SEED: u64 = 17;
 
 pub(crate) struct LimitsSuite;
 
@@ -135,6 +138,20 @@ impl Suite for LimitsSuite {
     /// No engine, and a pointer chase that is larger than any cache.
     fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
         None
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        vec![
+            Stream::new("random blocks", "rng::Rng, seed: the number of the thread"),
+            Stream::new(
+                "dependent misses",
+                format!("order::Order from 0, shuffled by rng::Rng, seed {CHASE_SEED}"),
+            ),
+            Stream::new(
+                "the lab's own operations",
+                format!("storage::StorageItems, random, and rng::Rng, seed {} both; uniform", echo::SEED),
+            ),
+        ]
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {
@@ -384,7 +401,7 @@ fn chase(bytes: usize, steps: u64) -> Outcome {
     let lines = bytes / 64;
     let mut memory = vec![0_u64; lines * WORDS_PER_LINE];
     let mut order: Vec<u32> = Order::new(lines as u64, 0).map(|line| line as u32).take(lines).collect();
-    let mut rng = Rng::new(17);
+    let mut rng = Rng::new(CHASE_SEED);
     for i in (1..lines).rev() {
         order.swap(i, rng.below(i as u64 + 1) as usize);
     }

@@ -75,6 +75,10 @@ pub(crate) trait Suite: Sync {
     /// The rows in the order in which they run.
     fn rows(&self, scale: Scale) -> Vec<Row>;
 
+    /// Where bytes, orders and draws come from: generators of `esker_bench_api::generate` with their seeds and parameters, so that somebody else can
+    /// make them again.
+    fn streams(&self) -> Vec<Stream>;
+
     /// The most that any engine's files take on the way.
     fn disk_bytes_max(&self, scale: Scale) -> u64;
 
@@ -104,6 +108,21 @@ pub(crate) trait Suite: Sync {
     /// How many groups there are.
     fn groups(&self, scale: Scale) -> usize {
         self.rows(scale).iter().map(|row| row.group + 1).max().unwrap_or(0)
+    }
+}
+
+/// One source of a suite's work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stream {
+    /// What is made of it.
+    pub(crate) what: &'static str,
+    /// The generator, with its seed and its other parameters.
+    pub(crate) generator: String,
+}
+
+impl Stream {
+    pub(crate) fn new(what: &'static str, generator: impl Into<String>) -> Self {
+        Self { what, generator: generator.into() }
     }
 }
 
@@ -174,4 +193,21 @@ impl Commits {
 /// The suite of that name.
 pub(crate) fn find(name: &str) -> Option<&'static dyn Suite> {
     SUITES.iter().copied().find(|suite| suite.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_suite_says_what_its_work_is_made_of() {
+        for suite in SUITES {
+            let streams = suite.streams();
+            assert!(streams.iter().any(|stream| stream.generator.contains("seed ")), "{}", suite.name());
+            for stream in &streams {
+                let is_known = stream.generator.contains("::") || stream.generator.contains("seed");
+                assert!(is_known && !stream.what.is_empty(), "{}: {stream:?}", suite.name());
+            }
+        }
+    }
 }

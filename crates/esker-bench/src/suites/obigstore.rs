@@ -23,7 +23,7 @@ use crate::load::{KeySource, Load, Source, drive};
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Commits, Row, Suite};
+use crate::suites::{Commits, Row, Stream, Suite};
 use crate::track::Track;
 
 const SEED: u64 = 29;
@@ -127,6 +127,19 @@ impl Suite for ObigstoreSuite {
 
     fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
         Some(2 * CACHE_BYTES)
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        vec![
+            Stream::new(
+                "keys of hotspot writes",
+                format!("obigstore::Hotspots, seed {SEED}, stay {STAY}, 2^{SPOTS_LOG2} spots"),
+            ),
+            Stream::new("keys of sequential inserts, large payload and reads", "obigstore::sequential_key"),
+            Stream::new("keys of uniform random", format!("obigstore::random_key, seed {SEED}")),
+            Stream::new("values", "obigstore::value of the key"),
+            Stream::new("reads", format!("rng::Rng, seed {SEED} and the number of the thread")),
+        ]
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {

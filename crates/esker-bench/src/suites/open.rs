@@ -32,7 +32,7 @@ use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
 use crate::suites::page_cache::NOT_COLD;
 use crate::suites::verify::expect;
-use crate::suites::{Row, Suite};
+use crate::suites::{Row, Stream, Suite};
 
 const SEED: u64 = 23;
 const CACHE_BYTES: u64 = 512 << 20;
@@ -69,6 +69,10 @@ impl Suite for OpenSuite {
 
     fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
         Some(MEMORY_BYTES_MAX)
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        vec![Stream::new("items", format!("items::Items, seed {SEED}"))]
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {

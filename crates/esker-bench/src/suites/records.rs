@@ -24,7 +24,7 @@ use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::verify::{check_scan, expect};
-use crate::suites::{Commits, Row, Suite};
+use crate::suites::{Commits, Row, Stream, Suite};
 use esker_bench_api::generate::distribution::Distribution;
 use esker_bench_api::generate::ycsb::YcsbRecords;
 
@@ -119,6 +119,15 @@ impl Suite for RecordsSuite {
     /// A memtable of 2 GB is given the memory that it asks for.
     fn memory_bytes_max(&self, group: usize) -> Option<u64> {
         (group >= LATENCY_GROUP).then_some(2 * CACHE_BYTES)
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        vec![
+            Stream::new("records, values of tables and memtables", format!("pool::Pool, seed {SEED}")),
+            Stream::new("keys of memtables", format!("rng::Rng, seed {SEED}")),
+            Stream::new("records of get and put latency", format!("ycsb::YcsbRecords, seed {SEED}")),
+            Stream::new("draws of them", format!("rng::Rng, seed {SEED}; uniform")),
+        ]
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {

@@ -20,7 +20,7 @@ use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
 use crate::suites::one_transaction::{cannot_be_large, in_one_transaction};
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Commits, Row, Suite};
+use crate::suites::{Commits, Row, Stream, Suite};
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::items::{Items, KEY_BYTES, VALUE_BYTES};
 use esker_bench_api::generate::order::Order;
@@ -103,6 +103,17 @@ impl Suite for RedbSuite {
 
     fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
         Some(2 * CACHE_BYTES)
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        vec![
+            Stream::new("items", format!("items::Items, seed {SEED}")),
+            Stream::new(
+                "order of reads",
+                "order::Order from 0; several threads take stretches of one from 0",
+            ),
+            Stream::new("order of removals", "order::Order from a third of the items on"),
+        ]
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {
@@ -390,7 +401,8 @@ impl Run {
         })?;
         recorder.drain(&*self.store)?;
         let kept: Vec<u64> = order.skip(removals).take(c.items() as usize - removals).collect();
-        recorder.size_row("size pre-compact")?;
+        let live_bytes = written(0, kept.len() as u64).live_bytes;
+        recorder.size_row("size pre-compact", live_bytes)?;
         recorder.check(|| full_check(&mut *self.store.reader()?, self.items, kept.iter().copied()))?;
         recorder.row("compaction", || {
             let start = Instant::now();
@@ -400,7 +412,7 @@ impl Run {
             Ok(Outcome { seconds, rewrites: true, ..Outcome::default() })
         })?;
         recorder.drain(&*self.store)?;
-        recorder.size_row("size after bench")?;
+        recorder.size_row("size after bench", live_bytes)?;
         recorder.check(|| full_check(&mut *self.store.reader()?, self.items, kept.iter().copied()))
     }
 }

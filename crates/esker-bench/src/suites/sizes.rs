@@ -33,7 +33,7 @@ use crate::suites::budget::Budget;
 use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::page_cache::begins;
 use crate::suites::storage_bench::VersionedItems;
-use crate::suites::{Commits, Row, Suite};
+use crate::suites::{Commits, Row, Stream, Suite};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 200;
@@ -95,6 +95,14 @@ impl Suite for SizesSuite {
 
     fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
         Some(MEMORY_BYTES_MAX)
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        vec![
+            Stream::new("items", format!("storage::StorageItems, seed {SEED}, sequential")),
+            Stream::new("reads and updates", format!("rng::Rng, seed {SEED}; uniform")),
+            Stream::new("warm-up", format!("rng::Rng, seed {WARM_UP_SEED}; uniform")),
+        ]
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {

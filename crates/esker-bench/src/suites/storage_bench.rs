@@ -12,7 +12,7 @@ use crate::recorder::Recorder;
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::mixed::{Mix, Mixed, Records};
-use crate::suites::{Commits, Row, Suite, may_outgrow};
+use crate::suites::{Commits, Row, Stream, Suite, may_outgrow};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 300;
@@ -109,6 +109,21 @@ impl Suite for StorageBenchSuite {
 
     fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
         Some(MEMORY_BYTES_MAX)
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        vec![
+            Stream::new(
+                "items",
+                format!("storage::StorageItems, seed {SEED}, sequential in H seq, else random"),
+            ),
+            Stream::new(
+                "kinds of operations and items",
+                format!(
+                    "rng::Rng, seed {SEED}; distribution::Zipf, s = 1, over the most recent items; scans from there"
+                ),
+            ),
+        ]
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {

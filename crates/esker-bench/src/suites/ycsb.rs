@@ -19,7 +19,7 @@ use crate::recorder::Recorder;
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::mixed::{Mix, Mixed, Records};
-use crate::suites::{Commits, Row, Suite};
+use crate::suites::{Commits, Row, Stream, Suite};
 
 const SEED: u64 = 11;
 const CACHE_BYTES: u64 = 512 << 20;
@@ -130,6 +130,18 @@ impl Suite for YcsbSuite {
 
     fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
         Some(MEMORY_BYTES_MAX)
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        vec![
+            Stream::new("records", format!("ycsb::YcsbRecords, seed {SEED}")),
+            Stream::new(
+                "kinds of operations and records",
+                format!(
+                    "rng::Rng, seed {SEED}; distribution::Zipf, s = {ZIPF}, where a mix is zipfian or latest"
+                ),
+            ),
+        ]
     }
 
     fn disk_bytes_max(&self, scale: Scale) -> u64 {

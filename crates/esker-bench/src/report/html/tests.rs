@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::*;
-use crate::context::AsyncContext;
 use crate::context::tests::context;
+use crate::context::{AsyncContext, Workload};
 use crate::report::summary::tests::{record, record_over_time};
 use esker_bench_api::Isolation;
 use esker_bench_api::results::Record;
@@ -55,6 +55,17 @@ fn lines_of_each_class_stand_in_a_chart_of_their_own() {
     assert!(!page.contains("data-lines=\"2\""), "no chart has both");
     assert!(page.contains("over time (serializable)") && page.contains("over time (snapshot isolation)"));
     assert_eq!(broken(&page), Vec::<String>::new());
+}
+
+#[test]
+fn the_page_says_what_the_work_is_made_of() {
+    let of_work = |scale| {
+        let mut context = context("esker-bench run redb", Vec::new());
+        context.workloads = vec![Workload::of(suites::find("redb").unwrap(), scale)];
+        page(&Summary::all(&[record("esker", "bulk load", 1, Some(1.0))]), &Runs::new(vec![context]))
+    };
+    assert!(of_work(Scale::Test).contains("items: items::Items, seed 3<br>order of reads: "));
+    assert!(!of_work(Scale::Seed).contains("items::Items"), "of another scale");
 }
 
 #[test]
