@@ -152,6 +152,9 @@ pub(crate) struct RunArguments {
     /// Tell the device before each turn which blocks are free (`fstrim`, which takes a privilege), so that each engine finds it in one state
     #[arg(long)]
     pub(crate) trim: bool,
+    /// Begin no turn of an engine after so many minutes; --resume goes on with those that are left
+    #[arg(long, value_name = "MINUTES")]
+    pub(crate) stop_after: Option<u64>,
     /// Longest time for one row, or for a load; past it the engine is stopped, and this row and its later ones fail [default: by scale]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<u64>,

@@ -39,7 +39,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 
@@ -215,6 +215,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         &(serde_json::to_string_pretty(&context).map_err(Failure::engine)? + "\n"),
     )?;
     let mut kept = Vec::new();
+    let stop_at = arguments.stop_after.map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
     let plans: Vec<runner::Plan> = suites
         .iter()
         .map(|suite| {
@@ -232,6 +233,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
                 done,
                 trace: !arguments.no_trace,
                 trim: arguments.trim,
+                stop_at,
             }
         })
         .collect();

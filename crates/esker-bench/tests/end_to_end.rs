@@ -181,6 +181,23 @@ fn an_interrupted_run_goes_on() {
 }
 
 #[test]
+fn n6_a_sitting_that_is_over_leaves_its_turns_to_the_next() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = ["run", "int", "--scale", "test", "--runs", "2", "--engine", "esker", "--no-trace"];
+    let call = |more: &[&str]| {
+        let output = bench(&[&arguments[..], more].concat(), out.path());
+        assert!(output.status.success(), "{output:?}");
+        (records(out.path()).len(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (there, told) = call(&["--stop-after", "0"]);
+    assert_eq!(there, 0);
+    assert!(told.contains("suite int: 2 of 2 turns are left for --resume"), "{told}");
+    let (there, told) = call(&["--resume", "--stop-after", "60"]);
+    assert_eq!(there, 2);
+    assert!(!told.contains("are left"), "{told}");
+}
+
+#[test]
 fn a_resumed_run_keeps_what_its_calls_were_and_retries_what_ran_out_of_time() {
     let out = tempfile::tempdir().unwrap();
     let arguments = ["run", "redb", "--scale", "test", "--runs", "1", "--timeout", "1", "--no-trace"];

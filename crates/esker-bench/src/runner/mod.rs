@@ -17,6 +17,7 @@
 //!     in which time ended, a row was not run, or something failed that is the machine's; of others it stays as it is.
 //! N5. The time limit is that of one step: of what comes before the first row (a load), of each row, and of what follows it (its background work,
 //!     its check, the load of the next). A child is told of it, and no wait for background work takes more than a quarter of it. A row that was measured keeps its value when time ends in the step after it, with a note.
+//! N6. From `stop_at` on no turn begins: what has begun goes on to its end, and what is left is told, and has no record.
 
 mod process;
 mod records;
@@ -57,6 +58,15 @@ pub(crate) struct Plan {
     pub(crate) trace: bool,
     /// Whether the device is trimmed before each turn.
     pub(crate) trim: bool,
+    /// N6.
+    pub(crate) stop_at: Option<Instant>,
+}
+
+impl Plan {
+    /// N6.
+    fn is_over(&self) -> bool {
+        self.stop_at.is_some_and(|end| Instant::now() >= end)
+    }
 }
 
 /// Runs the plan; `keep` is handed every record as soon as it is known.
@@ -70,12 +80,18 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
     let mut progress = Progress::new(todo.iter().map(|(_, group, _)| weight(*group)).sum());
     let programs = programs(plan);
     let no_space = no_disk_space(plan);
-    let syncs = if no_space.is_some() || todo.is_empty() {
+    let syncs = if no_space.is_some() || todo.is_empty() || plan.is_over() {
         BTreeMap::new()
     } else {
         trace_syncs(plan, &todo, &programs, &scratch, &progress)?
     };
-    for (run, group, engine) in todo {
+    let turns = todo.len();
+    for (turn, (run, group, engine)) in todo.into_iter().enumerate() {
+        if plan.is_over() {
+            let (left, suite) = (turns - turn, plan.suite.name());
+            progress.note(&format!("suite {suite}: {left} of {turns} turns are left for --resume"), true);
+            break;
+        }
         let memory_bytes_max = plan.suite.memory_bytes_max(group);
         let limit = memory_bytes_max.map_or(Ok(None), Limit::new);
         let memory_limit = match (&limit, memory_bytes_max) {
@@ -283,6 +299,7 @@ mod tests {
             done: BTreeSet::new(),
             trace: true,
             trim: false,
+            stop_at: None,
         }
     }
 
