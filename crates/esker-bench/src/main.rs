@@ -137,7 +137,7 @@ fn list() -> Result<(), Failure> {
         text += &format!("\n  {} {}\n", engine.name(), engine.version());
         if let Some(said) = engine.async_commits() {
             let (reached, then, pointer) = (said.reached.name(), said.then, said.pointer);
-            text += &format!("    an async commit is, when it returns: {reached}; then {then} [{pointer}]\n");
+            text += &format!("    an async commit is, when it returns: {reached} - {then} [{pointer}]\n");
         }
         for option in engine.options() {
             let pointer =

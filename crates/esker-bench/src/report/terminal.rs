@@ -185,6 +185,18 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_async_commits_say_what_is_known_of_them() {
+        let of =
+            |suite: &str, row: &str| Record { suite: suite.to_owned(), ..record("esker", row, 1, Some(1.0)) };
+        let told = |records: &[Record]| {
+            table(&Summary::new(records), &runs(), false)
+                .contains("\nRows of async commits (load (async)) are")
+        };
+        assert!(told(&[of("ycsb", "load (async)"), of("ycsb", "load (sync)")]));
+        assert!(!told(&[of("redb", "nosync writes")]));
+    }
+
+    #[test]
     fn syncs_of_every_row_that_commits_are_told() {
         let of = |row: &str, commits, syncs_per_commit| Record {
             commits,
