@@ -58,8 +58,20 @@ pub struct ManifestLog {
 impl ManifestLog {
     /// Starts a new manifest that holds `state`, and makes it the one in force.
     pub fn create(env: &Env, dir: &Path, id: FileId, state: VersionEdit) -> Result<Self> {
+        Self::put_in_force(env, dir, id, state, recordio::Writer::sync)
+    }
+
+    /// `settle` makes the state durable.
+    fn put_in_force(
+        env: &Env,
+        dir: &Path,
+        id: FileId,
+        state: VersionEdit,
+        settle: fn(&mut recordio::Writer) -> Result<()>,
+    ) -> Result<Self> {
         let path = dir.join(manifest_name(id));
-        let writer = write_state(env, &path, &state).and_then(|writer| sync_dir(env, dir).map(|()| writer));
+        let writer =
+            write_state(env, &path, &state, settle).and_then(|writer| sync_dir(env, dir).map(|()| writer));
         let writer = writer.inspect_err(|_| {
             // Nothing names it. Tried again and again, they would fill the disk.
             let _ = env.fs.remove_file(&path);
@@ -156,7 +168,9 @@ impl ManifestLog {
         // Until CURRENT is switched the outcome is unknown, so nothing may be appended to the old file.
         self.writer = None;
         let old = self.dir.join(manifest_name(self.id));
-        let new = ManifestLog::create(&self.env, &self.dir, id, state)?;
+        let is_forgetful = canary::is_set(Canary::ReplacementNotSynced);
+        let settle = if is_forgetful { recordio::Writer::flush } else { recordio::Writer::sync };
+        let new = ManifestLog::put_in_force(&self.env, &self.dir, id, state, settle)?;
         *self = new.replaced_from(self.rewrite_bytes_min);
         // The old file is garbage now; if it cannot be removed, the next open does it.
         let _ = self.env.fs.remove_file(&old);
@@ -188,13 +202,18 @@ fn append_durably(writer: &mut recordio::Writer, edit: &[u8]) -> Result<()> {
 }
 
 /// Makes the file of a manifest that holds `state`.
-fn write_state(env: &Env, path: &Path, state: &VersionEdit) -> Result<recordio::Writer> {
+fn write_state(
+    env: &Env,
+    path: &Path,
+    state: &VersionEdit,
+    settle: fn(&mut recordio::Writer) -> Result<()>,
+) -> Result<recordio::Writer> {
     let mut writer = recordio::Writer::options().env(env).create(path)?;
     let mut header = MAGIC.to_vec();
     put_varint(&mut header, u64::from(FORMAT_VERSION));
     writer.append(&header)?;
     writer.append(&state.encode())?;
-    writer.sync()?;
+    settle(&mut writer)?;
     mark(&mut writer)?;
     Ok(writer)
 }

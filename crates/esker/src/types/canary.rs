@@ -62,6 +62,8 @@ pub enum Canary {
     ManifestGoesOn,
     /// `CURRENT` is renamed into place before its bytes are durable (ML2).
     CurrentNotSynced,
+    /// A manifest that replaces another is in force before its bytes are durable (ML2).
+    ReplacementNotSynced,
     /// Opening takes what it read from the manifest for durable (R5).
     ManifestTailTrusted,
     /// A merge removes its inputs before the manifest stops to name them (EX2).
@@ -85,7 +87,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 32] = [
+    pub const ALL: [Canary; 33] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -109,6 +111,7 @@ impl Canary {
         Canary::ManifestNotSynced,
         Canary::ManifestGoesOn,
         Canary::CurrentNotSynced,
+        Canary::ReplacementNotSynced,
         Canary::ManifestTailTrusted,
         Canary::TableRemovedEarly,
         Canary::TableNameFailureIgnored,

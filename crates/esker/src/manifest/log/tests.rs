@@ -60,6 +60,41 @@ fn ml3_after_a_failed_append_a_new_manifest_settles_it() {
     assert!(!env.fs.exists(&dir.join(manifest_name(FileId::new(1)))).unwrap());
 }
 
+/// A manifest is replaced, and ends at each call in turn: what a power loss leaves after each, in many ways.
+#[test]
+fn ml2_a_manifest_that_replaces_another_is_durable_before_it_is_named() {
+    let mut ended = 0;
+    for call in 1.. {
+        let (fs, _, dir) = world();
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let env = Env::simulated(Arc::new(faults.clone()), 1);
+        let log = ManifestLog::create(&env, &dir, FileId::new(1), wal_from(1)).unwrap();
+        let mut log = log.replaced_from(0);
+        let mut n = 1;
+        while log.writer.as_ref().unwrap().size() <= REWRITE_FACTOR * log.state_bytes {
+            n += 1;
+            log.append(wal_from(n), no_new_file).unwrap();
+        }
+        let fail = FaultAction::Fail(std::io::ErrorKind::Other);
+        faults.add(FaultRule::new(&OpKind::CHANGES, fail).nth(call).forever());
+        let replaced = log.append(wal_from(n + 1), || FileId::new(5));
+        // One in 32 has lost the name and nothing else.
+        for seed in 0..300 {
+            let left = recovered(fs.crash(seed), &dir);
+            let may_be = if replaced.is_ok() { n + 1..=n + 1 } else { n..=n + 1 };
+            assert!(
+                left.is_some_and(|left| may_be.contains(&left)),
+                "ML2: call {call}, seed {seed}: {left:?}"
+            );
+        }
+        if replaced.is_ok() && !log.is_broken() && faults.fired() == 0 {
+            break;
+        }
+        ended += 1;
+    }
+    assert!(ended >= 8, "{ended} calls");
+}
+
 #[test]
 fn a_long_log_is_replaced_by_its_state() {
     let (fs, env, dir) = world();
