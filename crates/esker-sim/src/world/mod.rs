@@ -45,6 +45,8 @@ use crate::op::{KeyspaceNo, NAMES, Op, Opening, Reader, Restart, SLOTS};
 
 /// Where the database lives in the simulated file system.
 pub const DIR: &str = "db";
+/// A batch of so many writes may have log segments of its own.
+const LARGE_COMMIT: usize = 14;
 
 /// What happened in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -297,6 +299,11 @@ impl World {
         self.begin_operation();
         self.dispatch(op);
         self.sight();
+        // Seeds are many, and each meets its own when its processes end, but for those of large commits, which flushes remove before.
+        let is_large = matches!(op, Op::Batch(writes, _) if writes.len() >= LARGE_COMMIT);
+        if self.swept || is_large {
+            self.sight_log();
+        }
         if self.is_dead() && !self.swept {
             let restart = self.armed.take().expect("what ends a process is armed");
             self.tally.inside_calls += 1;
@@ -318,10 +325,6 @@ impl World {
         ];
         sightings.into_iter().filter(|sighting| sighting.1).for_each(|(seen, _)| *seen = 1);
         self.sight_manifest();
-        // Seeds are many, and each meets its own when its processes end.
-        if self.swept {
-            self.sight_log();
-        }
     }
 
     fn dispatch(&mut self, op: &Op) {
