@@ -510,6 +510,7 @@ fn n2_a_crash_in_full_flight_keeps_what_was_acknowledged() {
 /// Keys are written and ranges removed, keyspaces come and go, memtables are flushed and tables merged, all while somebody checks.
 #[test]
 fn n6_a_check_finds_nothing_wrong_beside_those_who_write() {
+    const ROUNDS_MAX: u64 = 2000;
     on(Arc::new(MemFs::new()), |db| {
         let (end, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
@@ -540,9 +541,22 @@ fn n6_a_check_finds_nothing_wrong_beside_those_who_write() {
                 });
             }
             let _end = EndOnDrop(&end);
-            while rounds.load(Ordering::Relaxed) < 60 && !end.load(Ordering::Relaxed) {
+            // Checks in whose midst a flush ended, and a merge: on a slow machine the writers go on until there are some.
+            let (mut flushed, mut merged) = (0, 0);
+            let is_met = |flushed: u32, merged: u32| flushed >= 5 && merged >= 2;
+            while !end.load(Ordering::Relaxed) {
+                let rounds = rounds.load(Ordering::Relaxed);
+                if rounds >= ROUNDS_MAX || rounds >= 60 && is_met(flushed, merged) {
+                    break;
+                }
+                let before = db.stats();
                 assert_eq!(db.check().unwrap().problems, Vec::<String>::new(), "N6");
+                let after = db.stats();
+                flushed += u32::from(after.flushes > before.flushes);
+                merged += u32::from(after.merges > before.merges);
             }
+            let rounds = rounds.load(Ordering::Relaxed);
+            assert!(is_met(flushed, merged), "{flushed} flushes, {merged} merges in {rounds} rounds");
         });
     });
 }
