@@ -24,6 +24,11 @@ impl Failure {
         self.0.starts_with("no space left on the disk")
     }
 
+    /// Whether it says that there is no such keyspace.
+    pub(crate) fn is_of_gone_keyspace(&self) -> bool {
+        self.0.starts_with("no keyspace named")
+    }
+
     /// The failure with what was being done in front.
     pub(crate) fn during(self, what: &str) -> Self {
         Failure(format!("{what}: {}", self.0))

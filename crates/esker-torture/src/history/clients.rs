@@ -19,14 +19,16 @@ use std::time::Duration;
 
 use esker::{Db, Keyspace};
 use fastrand::Rng;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::Canary;
+use super::guests::Guests;
 use super::linear::Action;
 use super::list_store::ListStore;
 use super::lists::{Access, Element, Outcome};
 use super::notes::{Line, Notes};
-use super::transaction::{Tx, walk};
+use super::transaction::{Tx, Way, walk, wander};
 use crate::failure::{Failure, Result, or_injected};
 
 const ACCOUNTS: u8 = 6;
@@ -78,7 +80,9 @@ pub(crate) struct World {
     pub(crate) may_be_full: AtomicBool,
     /// Commits that failed for that.
     pub(crate) refused: AtomicU64,
-    canary: Option<Canary>,
+    pub(super) canary: Option<Canary>,
+    /// What the canary's keys held, by the name of their keyspace.
+    pub(super) ghosts: Mutex<BTreeMap<(usize, u64), Vec<u8>>>,
 }
 
 impl World {
@@ -97,7 +101,7 @@ impl World {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    fn unique(&self) -> u32 {
+    pub(super) fn unique(&self) -> u32 {
         // Only uniqueness is asked for.
         self.unique.fetch_add(1, Ordering::Relaxed)
     }
@@ -111,6 +115,7 @@ pub(crate) struct Places {
     bank: Keyspace,
     counter: Keyspace,
     forks: Keyspace,
+    pub(super) guests: Guests,
 }
 
 impl Places {
@@ -131,8 +136,22 @@ impl Places {
             bank,
             counter: db.keyspace("counter")?,
             forks: db.keyspace("forks")?,
+            guests: Guests::default(),
         })
     }
+
+    pub(super) fn registers(&self) -> &Keyspace {
+        &self.registers
+    }
+}
+
+/// What has become of writes.
+pub(super) enum Written {
+    Made,
+    /// Nothing, for want of space (FD1).
+    Refused,
+    /// Nothing, for there is no such keyspace.
+    Gone(Failure),
 }
 
 /// One client.
@@ -171,11 +190,13 @@ impl Client<'_> {
             if last_group.replace(group) != Some(group) {
                 self.fork(group)?;
             }
-            match self.rng.u8(0..18) {
+            match self.rng.u8(0..21) {
                 0..8 => self.register(n / 30 * REGISTERS)?,
                 8..14 => self.lists(n / 20 * 3)?,
                 14..16 => self.transfer()?,
                 16 => self.read_bank()?,
+                17 => self.read_lists(n / 20 * 3)?,
+                18 | 19 => self.visit_guest(n / 30 * REGISTERS)?,
                 _ => self.increment()?,
             }
             self.world.progress.fetch_add(1, Ordering::Relaxed);
@@ -191,7 +212,7 @@ impl Client<'_> {
         }
     }
 
-    fn record(&mut self, called: u64, event: Event) -> Result<()> {
+    pub(super) fn record(&mut self, called: u64, event: Event) -> Result<()> {
         let returned = self.world.tick();
         match self.notes {
             Some(notes) => Ok(notes.write(&Line::Returned { called, returned, event: Some(event) })?),
@@ -241,30 +262,48 @@ impl Client<'_> {
         }
     }
 
-    /// Makes some writes with one call, whose effect on each key is an operation of its own (H1).
-    fn write(
+    /// Makes some writes with one call, whose effect on each key is an operation of its own (H1), unless there is no space.
+    pub(super) fn write(
         &mut self,
         writes: &[(u64, Option<u64>)],
         call: impl FnOnce(&Places) -> Result<()>,
     ) -> Result<()> {
+        match self.try_write(writes, false, call)? {
+            Written::Gone(failure) => Err(failure),
+            Written::Made | Written::Refused => Ok(()),
+        }
+    }
+
+    /// The same where a keyspace may be gone.
+    pub(super) fn try_write(
+        &mut self,
+        writes: &[(u64, Option<u64>)],
+        may_be_gone: bool,
+        call: impl FnOnce(&Places) -> Result<()>,
+    ) -> Result<Written> {
         let mut events = Vec::new();
         for &(key, value) in writes {
             let (called, event) = (self.world.tick(), Event::Register(key, Action::Write(value)));
             self.announce(called, || event.clone())?;
             events.push((called, event));
         }
-        let replies_early = self.world.canary == Some(Canary::EarlyReply);
-        if !replies_early {
-            return match call(self.places) {
-                Ok(()) => events.into_iter().try_for_each(|(called, event)| self.record(called, event)),
-                Err(failure) if self.is_refused(&failure) => {
-                    events.into_iter().try_for_each(|(called, _)| self.take_back(called))
-                }
-                Err(failure) => self.leave_open(events, failure),
-            };
+        if self.world.canary == Some(Canary::EarlyReply) && !may_be_gone {
+            events.into_iter().try_for_each(|(called, event)| self.record(called, event))?;
+            return call(self.places).map(|()| Written::Made);
         }
-        events.into_iter().try_for_each(|(called, event)| self.record(called, event))?;
-        call(self.places)
+        let written = match call(self.places) {
+            Ok(()) => Written::Made,
+            Err(failure) if self.is_refused(&failure) => Written::Refused,
+            Err(failure) if failure.is_of_gone_keyspace() => Written::Gone(failure),
+            Err(failure) => return self.leave_open(events, failure).map(|()| Written::Refused),
+        };
+        for (called, event) in events {
+            match written {
+                Written::Made => self.record(called, event)?,
+                Written::Refused | Written::Gone(_) => self.take_back(called)?,
+            }
+        }
+        Ok(written)
     }
 
     fn put(&mut self, key: u64) -> Result<()> {
@@ -317,7 +356,10 @@ impl Client<'_> {
     /// Reads registers in one walk, which for each of them is a read of its own.
     fn walk_registers(&mut self, keys: Range<u64>) -> Result<()> {
         let called: Vec<u64> = keys.clone().map(|_| self.world.tick()).collect();
-        let found = walk(&keys, self.rng.bool(), |bounds| self.places.registers.range(bounds))?;
+        let found = match self.rng.bool() {
+            true => wander(self.places.registers.cursor()?, &keys, &mut self.rng)?,
+            false => walk(&keys, Way::draw(&mut self.rng), |bounds| self.places.registers.range(bounds))?,
+        };
         for (key, called) in keys.zip(called) {
             let value = found.get(&key).map(|value| number(value));
             self.record(called, Event::Register(key, Action::Read(value)))?;
@@ -335,8 +377,8 @@ impl Client<'_> {
             let key = self.rng.u64(keys.clone());
             match self.rng.u8(0..18) {
                 0..3 => {
-                    let backwards = self.rng.bool();
-                    let found = lists.walk(|keyspace| tx.walk(keyspace, &keys, backwards))?;
+                    let way = Way::draw(&mut self.rng);
+                    let found = lists.walk(|keyspace| tx.walk(keyspace, &keys, way))?;
                     accesses.extend(reads(keys.clone(), &found));
                 }
                 3 => lists.empty(&mut tx, key..self.rng.u64(key..keys.end) + 1, |key| {
@@ -368,6 +410,15 @@ impl Client<'_> {
             }
         };
         self.record(called, Event::Lists(accesses, outcome))
+    }
+
+    /// Reads lists in a transaction that writes nothing and is given up, with cursors that turn round.
+    fn read_lists(&mut self, first_key: u64) -> Result<()> {
+        let called = self.world.tick();
+        let mut tx = Tx::begin(self.places, self.world.canary);
+        let keys = first_key..first_key + LISTS;
+        let found = self.places.lists.walk(|keyspace| tx.wander(keyspace, &keys, &mut self.rng))?;
+        self.record(called, Event::Lists(reads(keys, &found).collect(), Outcome::Committed))
     }
 
     fn transfer(&mut self) -> Result<()> {
@@ -467,12 +518,13 @@ impl Client<'_> {
         self.record(called, Event::Lists(accesses, Outcome::Committed))?;
         let called = self.world.tick();
         let transaction = self.places.db.begin();
-        let backwards = self.rng.bool();
+        let way = Way::draw(&mut self.rng);
         let found = self
             .places
             .lists
-            .walk(|keyspace| walk(&keys, backwards, |bounds| transaction.range(keyspace, bounds)))?;
+            .walk(|keyspace| walk(&keys, way, |bounds| transaction.range(keyspace, bounds)))?;
         self.record(called, Event::Lists(reads(keys, &found).collect(), Outcome::Committed))?;
+        self.audit_guests()?;
         self.read_bank()?;
         let called = self.world.tick();
         let count = self.places.counter.get("n")?;
@@ -490,7 +542,7 @@ fn reads(keys: Range<u64>, found: &BTreeMap<u64, Vec<Element>>) -> impl Iterator
     keys.map(|key| Access::Read(key, found.get(&key).cloned().unwrap_or_default()))
 }
 
-fn number(bytes: &[u8]) -> u64 {
+pub(super) fn number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(u64::MAX, u64::from_le_bytes)
 }
 

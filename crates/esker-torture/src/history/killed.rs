@@ -123,8 +123,8 @@ impl HistoryJob {
         if hangs {
             return Err(Failure::new(format!("the child has written nothing down for {patience:?}")));
         }
-        // Clients, and the one that audits.
-        let told = Told::read(&self.notes, self.threads + 1)?;
+        // Clients, and the ones that audit and keep guests.
+        let told = Told::read(&self.notes, self.threads + 2)?;
         if !is_killed && !told.under_way.is_empty() {
             return Err(Failure::new("the child closed the database with calls under way"));
         }
@@ -161,7 +161,8 @@ pub fn run_history_child(job: &HistoryJob) -> Result<()> {
         notes: Some(&notes),
     };
     client(usize::MAX).audit(job.life * OPS)?;
-    let clients: Vec<_> = (0..job.threads).map(client).collect();
+    let clients: Vec<_> = (0..job.threads).map(&mut client).collect();
+    let keeper = client(job.threads);
     let churn_rng = rng.fork();
     std::thread::scope(|scope| {
         let ops = job.life * OPS..(job.life + 1) * OPS;
@@ -173,10 +174,11 @@ pub fn run_history_child(job: &HistoryJob) -> Result<()> {
             })
             .collect();
         let churner = scope.spawn(|| churn(&db, &world, churn_rng));
+        let keeper = scope.spawn(move || keeper.keep_guests());
         let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         world.stop.store(true, Ordering::Relaxed);
         churner.join().map_err(|_| Failure::new("the thread that flushes panicked"))??;
-        for outcome in outcomes {
+        for outcome in outcomes.into_iter().chain([keeper.join()]) {
             outcome.map_err(|_| Failure::new("a client panicked"))??;
         }
         Ok::<(), Failure>(())

@@ -24,6 +24,22 @@ pub enum Action {
     Read(Option<u64>),
     /// Found this number, which nothing is 0, and wrote the next, in one step.
     Increment(u64),
+    /// Found whether there is a value, whichever.
+    IsThere(bool),
+    /// Found another value than this, or none.
+    IsNot(u64),
+    /// Found some value, and wrote this one in its place.
+    Rename(u64),
+}
+
+impl Action {
+    /// Whether it has no effect, so that it says nothing if nobody knows its outcome.
+    pub fn only_reads(self) -> bool {
+        match self {
+            Action::Read(_) | Action::IsThere(_) | Action::IsNot(_) => true,
+            Action::Write(_) | Action::Increment(_) | Action::Rename(_) => false,
+        }
+    }
 }
 
 /// An operation on a register.
@@ -47,7 +63,7 @@ pub fn check(history: &[Operation]) -> Result<(), Vec<Operation>> {
     let mut keys: BTreeMap<u64, Vec<Operation>> = BTreeMap::new();
     for operation in history {
         // A read of unknown outcome says nothing.
-        if !(operation.maybe && matches!(operation.action, Action::Read(_))) {
+        if !(operation.maybe && operation.action.only_reads()) {
             keys.entry(operation.key).or_default().push(*operation);
         }
     }
@@ -66,6 +82,9 @@ fn step(value: Option<u64>, action: Action) -> Option<Option<u64>> {
         Action::Write(new) => Some(new),
         Action::Read(seen) => (seen == value).then_some(value),
         Action::Increment(from) => (from == value.unwrap_or(0)).then_some(Some(from + 1)),
+        Action::IsThere(is_there) => (value.is_some() == is_there).then_some(value),
+        Action::IsNot(other) => (value != Some(other)).then_some(value),
+        Action::Rename(new) => value.map(|_| Some(new)),
     }
 }
 
@@ -252,6 +271,35 @@ mod tests {
             !good(&[&lost[..], &[maybe, read(Some(3), 10, 11)]].concat()),
             "three are told of, and 3 it is"
         );
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_there_in_between_and_under_its_last_name() {
+        let made = |n, at| write(n, at, at + 1);
+        let gone = |at| op(Action::Write(None), at, at + 1);
+        let listed = |is_there, at| op(Action::IsThere(is_there), at, at + 1);
+        let refused = |n, at| op(Action::IsNot(n), at, at + 1);
+        assert!(good(&[
+            listed(false, 0),
+            made(7, 2),
+            listed(true, 4),
+            gone(6),
+            listed(false, 8),
+            refused(7, 10)
+        ]));
+        assert!(!good(&[made(7, 0), listed(false, 2)]), "not in the list");
+        assert!(!good(&[made(7, 0), gone(2), listed(true, 4)]), "still in the list");
+        assert!(!good(&[made(7, 0), refused(7, 2)]), "gone without a drop");
+        assert!(!good(&[made(7, 0), gone(2), made(8, 4), read(Some(7), 6, 7)]), "an old handle works");
+        assert!(good(&[made(7, 0), gone(2), made(8, 4), refused(7, 6), read(Some(8), 8, 9)]));
+        let renamed = |n, at| op(Action::Rename(n), at, at + 1);
+        assert!(good(&[made(7, 0), renamed(9, 2), read(Some(9), 4, 5)]));
+        assert!(!good(&[renamed(9, 0)]), "there is nothing");
+        assert!(!good(&[made(7, 0), gone(2), renamed(9, 4)]), "it has come back");
+        let maybe = Operation { maybe: true, ..gone(2) };
+        assert!(good(&[made(7, 0), maybe, renamed(9, 4)]) && good(&[made(7, 0), maybe, listed(false, 4)]));
+        let unknown = Operation { maybe: true, ..listed(false, 2) };
+        assert!(good(&[made(7, 0), unknown, listed(true, 4)]), "what nobody was told says nothing");
     }
 
     #[test]

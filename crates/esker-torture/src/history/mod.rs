@@ -6,7 +6,7 @@
 //!                                                                            `-> story.rs    bank, counter, forks
 //! ```
 //!
-//! H1. Single-key operations are linearizable.
+//! H1. Single-key operations are linearizable, also on keyspaces that come and go (`guests.rs`).
 //! H2. Transactions are snapshot isolated, and a snapshot is of the moment it was taken.
 //! H3. H1 and H2 hold over a power loss for a database that commits with `Sync`, and over a kill with `Buffered`: what was
 //!     acknowledged before it has happened, what was under way has happened or never will.
@@ -18,6 +18,7 @@
 mod clients;
 mod full_disk;
 mod graph;
+mod guests;
 mod killed;
 pub mod linear;
 mod list_store;
@@ -79,6 +80,10 @@ pub enum Canary {
     EarlyReply,
     /// Transactions that fail for want of space are made later all the same.
     LateCommit,
+    /// Keyspaces that are said to be dropped are there, under the handles that they had.
+    GhostKeyspace,
+    /// Keyspaces that are made again under an old name have the old one's keys.
+    GhostKeys,
     /// Background threads panic, in lives that a crash ends.
     Panic,
     /// A client waits for ever, in a process that can be killed.
@@ -87,7 +92,7 @@ pub enum Canary {
 
 impl Canary {
     /// All, with their names on the command line.
-    const ALL: [(&'static str, Canary); 9] = [
+    const ALL: [(&'static str, Canary); 11] = [
         ("no-conflict-check", Canary::NoConflictCheck),
         ("no-range-check", Canary::NoRangeCheck),
         ("no-snapshot", Canary::NoSnapshot),
@@ -95,6 +100,8 @@ impl Canary {
         ("forgetful-crash", Canary::ForgetfulCrash),
         ("early-reply", Canary::EarlyReply),
         ("late-commit", Canary::LateCommit),
+        ("ghost-keyspace", Canary::GhostKeyspace),
+        ("ghost-keys", Canary::GhostKeys),
         ("panic", Canary::Panic),
         ("hang", Canary::Hang),
     ];
@@ -382,6 +389,7 @@ impl HistoryCampaign {
         let crash_at = rng.u64(0..OPS * self.threads as u64 * 3 / 4);
         let clients: Vec<_> = (0..self.threads).map(|id| client(id, rng.fork())).collect();
         let (seed, churn_rng) = (rng.u64(..), rng.fork());
+        let keeper = client(self.threads, rng.fork());
         let (outcomes, churned, crash) = std::thread::scope(|scope| {
             let ops = life * OPS..(life + 1) * OPS;
             let threads: Vec<_> = clients
@@ -393,6 +401,7 @@ impl HistoryCampaign {
                     })
                 })
                 .collect();
+            let keeper = scope.spawn(move || keeper.keep_guests());
             let is_full = world.may_be_full.load(Ordering::Relaxed);
             let filler = is_full.then(|| scope.spawn(|| full_disk::fill(fs, world, Rng::with_seed(!seed))));
             let churner = scope.spawn(|| churn(db, world, churn_rng));
@@ -415,9 +424,11 @@ impl HistoryCampaign {
             };
             world.stop.store(true, Ordering::Relaxed);
             let has_room = || filler.as_ref().is_none_or(|filler| filler.is_finished());
-            self.wait_until(world, || all_are_finished() && churner.is_finished() && has_room());
+            let others_are_finished = || churner.is_finished() && keeper.is_finished() && has_room();
+            self.wait_until(world, || all_are_finished() && others_are_finished());
             let outcomes: Vec<_> = threads
                 .into_iter()
+                .chain([keeper])
                 .map(|t| t.join().map_err(|_| Failure::new("a client panicked")))
                 .collect();
             (outcomes, churner.join(), crash)

@@ -50,8 +50,8 @@ impl Story {
                 returned = cut.after;
             }
             match event {
-                Event::Register(_, Action::Read(_)) | Event::Counter(Action::Read(_)) | Event::Fork(..)
-                    if unknown => {}
+                Event::Register(_, action) | Event::Counter(action) if unknown && action.only_reads() => {}
+                Event::Fork(..) if unknown => {}
                 Event::Register(key, action) => {
                     self.operations.push(Operation { key, action, called, returned, maybe: unknown });
                 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use esker::{Error, Keyspace};
+use fastrand::Rng;
 
 use super::Canary;
 use super::clients::Places;
@@ -61,16 +62,31 @@ impl<'a> Tx<'a> {
         Ok(value)
     }
 
+    /// The same with a cursor that turns round; not for transactions that have written.
+    pub(super) fn wander(
+        &mut self,
+        keyspace: &Keyspace,
+        keys: &Range<u64>,
+        rng: &mut Rng,
+    ) -> Result<BTreeMap<u64, Vec<u8>>> {
+        if self.canary == Some(Canary::NoSnapshot) {
+            return self.walk(keyspace, keys, Way::Forwards);
+        }
+        assert!(self.own.is_empty(), "its cursor is the snapshot's, which does not know them");
+        self.linger();
+        wander(self.transaction.snapshot().cursor(keyspace)?, keys, rng)
+    }
+
     /// What is there of some keys, in one walk.
     pub(super) fn walk(
         &mut self,
         keyspace: &Keyspace,
         keys: &Range<u64>,
-        backwards: bool,
+        way: Way,
     ) -> Result<BTreeMap<u64, Vec<u8>>> {
         if self.canary != Some(Canary::NoSnapshot) {
             self.linger();
-            return walk(keys, backwards, |bounds| self.transaction.range(keyspace, bounds));
+            return walk(keys, way, |bounds| self.transaction.range(keyspace, bounds));
         }
         let mut found = BTreeMap::new();
         for key in keys.clone() {
@@ -89,7 +105,7 @@ impl<'a> Tx<'a> {
     pub(super) fn remove_range(&mut self, keyspace: &Keyspace, keys: Range<u64>) -> Result<()> {
         if self.canary == Some(Canary::NoRangeCheck) {
             // The canary removes what it sees there: what others put there meanwhile is no conflict.
-            for key in self.walk(keyspace, &keys, false)?.keys() {
+            for key in self.walk(keyspace, &keys, Way::Forwards)?.keys() {
                 self.transaction.remove(keyspace, key.to_be_bytes())?;
             }
         } else {
@@ -113,7 +129,7 @@ impl<'a> Tx<'a> {
             Err(Error::Conflict) => Ok(false),
             Err(error) => {
                 if self.canary == Some(Canary::LateCommit) && matches!(error, Error::NoSpace { .. }) {
-                    while commit_own(self.places, &self.own).is_err() {
+                    while commit_own(self.places, &self.own).is_err_and(|failure| failure.is_of_full_disk()) {
                         std::thread::yield_now();
                     }
                 }
@@ -135,23 +151,101 @@ fn commit_own(places: &Places, own: &BTreeMap<Name, (Keyspace, Option<Vec<u8>>)>
     Ok(batch.commit()?)
 }
 
-/// What a walk finds, in either direction: each key once, in order, and within the bounds.
+/// How a range is walked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Forwards,
+    Backwards,
+    /// From either end in turns, as they come.
+    BothEnds,
+}
+
+impl Way {
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        [Way::Forwards, Way::Backwards, Way::BothEnds][rng.usize(0..3)]
+    }
+}
+
+/// What a walk finds: each key once, in order, and within the bounds.
 pub(super) fn walk(
     keys: &Range<u64>,
-    backwards: bool,
+    way: Way,
     range: impl FnOnce(Range<[u8; 8]>) -> esker::Range,
 ) -> Result<BTreeMap<u64, Vec<u8>>> {
-    let entries = range(keys.start.to_be_bytes()..keys.end.to_be_bytes());
-    let entries = entries.map(|entry| entry.map(|(key, value)| (name(&key), value.to_vec())));
-    let found: esker::Result<Vec<(u64, Vec<u8>)>> =
-        if backwards { entries.rev().collect() } else { entries.collect() };
-    let mut found = found?;
-    if backwards {
-        found.reverse();
+    let mut entries = range(keys.start.to_be_bytes()..keys.end.to_be_bytes());
+    let (mut front, mut back) = (Vec::new(), Vec::new());
+    loop {
+        let from_back = way == Way::Backwards || way == Way::BothEnds && fastrand::bool();
+        let entry = if from_back { entries.next_back() } else { entries.next() };
+        let Some(entry) = entry else { break };
+        let (key, value) = entry?;
+        let found = if from_back { &mut back } else { &mut front };
+        found.push((name(&key), value.to_vec()));
     }
-    if !found.is_sorted_by(|a, b| a.0 < b.0) || !found.iter().all(|(key, _)| keys.contains(key)) {
+    front.extend(back.into_iter().rev());
+    in_order(front, keys).map_err(|failure| failure.during(&format!("{way:?}")))
+}
+
+/// What a cursor finds that turns round on its way, at any place, and goes on again: it passes the same entries, whichever way it
+/// goes, while others write.
+pub(super) fn wander(
+    mut cursor: esker::Cursor,
+    keys: &Range<u64>,
+    rng: &mut Rng,
+) -> Result<BTreeMap<u64, Vec<u8>>> {
+    let backwards = rng.bool();
+    let begin = |cursor: &mut esker::Cursor| match backwards {
+        true => cursor.seek_before(keys.end.to_be_bytes()),
+        false => cursor.seek(keys.start.to_be_bytes()),
+    };
+    // In the order of the walk, and where in it the cursor stands.
+    let (mut seen, mut at): (Vec<(u64, Vec<u8>)>, usize) = (Vec::new(), 0);
+    begin(&mut cursor)?;
+    loop {
+        let entry = cursor.valid().then(|| (name(cursor.key()), cursor.value().to_vec()));
+        let entry = entry.filter(|(key, _)| keys.contains(key));
+        if at < seen.len() && entry.as_ref() != Some(&seen[at]) {
+            return Err(Failure::new(format!(
+                "a cursor that turned round finds {entry:?} at {at} of {seen:?}, backwards: {backwards}"
+            )));
+        }
+        let Some(entry) = entry else { break };
+        if at == seen.len() {
+            seen.push(entry);
+        }
+        std::thread::yield_now();
+        let turns = rng.u8(0..3) == 0;
+        if turns == backwards {
+            cursor.next()?
+        } else {
+            cursor.prev()?
+        }
+        match (turns, at) {
+            (false, _) => at += 1,
+            (true, 1..) => at -= 1,
+            (true, 0) => {
+                if cursor.valid() && keys.contains(&name(cursor.key())) {
+                    let key = name(cursor.key());
+                    return Err(Failure::new(format!(
+                        "a cursor that turned round finds {key} before {seen:?}"
+                    )));
+                }
+                begin(&mut cursor)?;
+            }
+        }
+    }
+    if backwards {
+        seen.reverse();
+    }
+    in_order(seen, keys)
+}
+
+/// What was found, if each key is there once, in order, and within the bounds.
+fn in_order(found: Vec<(u64, Vec<u8>)>, keys: &Range<u64>) -> Result<BTreeMap<u64, Vec<u8>>> {
+    let is_in_order = found.is_sorted_by(|a, b| a.0 < b.0);
+    if !is_in_order || !found.iter().all(|(key, _)| keys.contains(key)) {
         let shown: Vec<u64> = found.iter().map(|(key, _)| *key).collect();
-        return Err(Failure::new(format!("a walk over {keys:?}, backwards: {backwards}, gives {shown:?}")));
+        return Err(Failure::new(format!("a walk over {keys:?} gives {shown:?}")));
     }
     Ok(found.into_iter().collect())
 }

@@ -1,0 +1,297 @@
+//! Guests: keyspaces that come and go while clients use them.
+//!
+//! ```text
+//!   keeper: create, list, drop --Guest: a handle, a number--> clients: put, get, walk, transactions   --Record--> linear.rs
+//! ```
+//!
+//! GU1. A guest's name is a register, and so is each of its keys: to create it writes its number, to drop it removes that and every
+//!      key. So one that is made again under an old name is empty, and no key of the old one comes back, over crashes too.
+//! GU2. What succeeds with a handle has found its guest there at a moment of the call; a read that is told that it is gone has
+//!      found it gone. Lists of the keyspaces are reads of the names.
+//! GU3. Writes are refused once a drop has begun, no sooner, and have done nothing then, in no keyspace.
+//! GU4. Handles and numbers are of one life: the next one gives a number of its own to what it finds.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use esker::Keyspace;
+use fastrand::Rng;
+use parking_lot::Mutex;
+
+use super::Canary;
+use super::clients::{Client, Event, Places, Record, Written, number};
+use super::linear::Action;
+use super::transaction::{Tx, Way, walk};
+use crate::failure::{Failure, Result, or_injected};
+
+/// The names of guests.
+const NAMES: [&str; 2] = ["guest", "other guest"];
+/// The keys of each.
+const KEYS: Range<u64> = 0..3;
+/// The registers of guests, apart from those of clients.
+const FIRST_REGISTER: u64 = 1 << 62;
+/// So many guests, of those that came last, are visited, though they may be gone.
+const VISITED: usize = 3;
+/// Calls of clients between two changes.
+const CALLS_BETWEEN: u64 = 12;
+/// How often the keeper looks how far the clients are.
+const LOOK_EVERY: Duration = Duration::from_micros(100);
+
+/// A keyspace that may be gone.
+pub(super) struct Guest {
+    keyspace: Keyspace,
+    /// Which of the names it has.
+    name: usize,
+    /// What the register of its name holds while it is there.
+    number: u64,
+    /// A drop of it has begun (GU3).
+    drop_began: AtomicBool,
+}
+
+impl Guest {
+    fn register(&self, key: u64) -> u64 {
+        key_register(self.name, key)
+    }
+}
+
+fn name_register(name: usize) -> u64 {
+    FIRST_REGISTER + name as u64 * (KEYS.end + 1)
+}
+
+fn key_register(name: usize, key: u64) -> u64 {
+    name_register(name) + 1 + key
+}
+
+/// The guests of one life that came last.
+#[derive(Default)]
+pub(super) struct Guests(Mutex<Vec<Arc<Guest>>>);
+
+impl Guests {
+    fn add(&self, guest: Guest) {
+        let mut guests = self.0.lock();
+        guests.push(Arc::new(guest));
+        if guests.len() > VISITED {
+            guests.remove(0);
+        }
+    }
+
+    fn any(&self, rng: &mut Rng) -> Option<Arc<Guest>> {
+        let guests = self.0.lock();
+        (!guests.is_empty()).then(|| guests[rng.usize(0..guests.len())].clone())
+    }
+
+    /// The one that has a name now, by what the keeper has done.
+    fn present(&self, name: usize) -> Option<Arc<Guest>> {
+        let guests = self.0.lock();
+        let last = guests.iter().rev().find(|guest| guest.name == name)?;
+        (!last.drop_began.load(Ordering::SeqCst)).then(|| last.clone())
+    }
+}
+
+impl Client<'_> {
+    /// Creates, lists and drops guests until told to end, or until an injected fault ends it (CL4).
+    pub(super) fn keep_guests(mut self) -> Result<Vec<Record>> {
+        or_injected(self.keep())?;
+        Ok(self.records)
+    }
+
+    fn keep(&mut self) -> Result<()> {
+        let mut due = 0;
+        while !self.world.stop.load(Ordering::Relaxed) {
+            if self.world.progress.load(Ordering::Relaxed) < due {
+                std::thread::sleep(LOOK_EVERY);
+                continue;
+            }
+            due += CALLS_BETWEEN;
+            let name = self.rng.usize(0..NAMES.len());
+            match self.places.guests.present(name) {
+                Some(guest) => self.drop_guest(&guest)?,
+                None => self.create_guest(name)?,
+            }
+            self.list_guests()?;
+        }
+        Ok(())
+    }
+
+    fn create_guest(&mut self, name: usize) -> Result<()> {
+        let number = u64::from(self.world.unique());
+        let mut made = None;
+        self.write(&[(name_register(name), Some(number))], |places| {
+            // The canary finds what it has not dropped.
+            let keyspace = places.db.keyspace(NAMES[name])?;
+            made = Some(keyspace);
+            Ok(())
+        })?;
+        let Some(keyspace) = made else { return Ok(()) };
+        if self.world.canary == Some(Canary::GhostKeys) {
+            for key in KEYS {
+                let ghost = self.world.ghosts.lock().get(&(name, key)).cloned();
+                ghost.map_or(Ok(()), |value| keyspace.put(key.to_be_bytes(), value))?;
+            }
+        }
+        self.places.guests.add(Guest { keyspace, name, number, drop_began: AtomicBool::new(false) });
+        Ok(())
+    }
+
+    fn drop_guest(&mut self, guest: &Guest) -> Result<()> {
+        let canary = self.world.canary;
+        if canary == Some(Canary::GhostKeys) {
+            for key in KEYS {
+                let value = guest.keyspace.get(key.to_be_bytes())?.map(|value| value.to_vec());
+                let mut ghosts = self.world.ghosts.lock();
+                value.map(|value| ghosts.insert((guest.name, key), value));
+            }
+        }
+        let keys = KEYS.map(|key| (guest.register(key), None));
+        let writes: Vec<_> = std::iter::once((name_register(guest.name), None)).chain(keys).collect();
+        let mut gone = false;
+        self.write(&writes, |places| {
+            guest.drop_began.store(true, Ordering::SeqCst);
+            if canary != Some(Canary::GhostKeyspace) {
+                places.db.drop_keyspace(NAMES[guest.name])?;
+            }
+            gone = true;
+            Ok(())
+        })?;
+        if !gone {
+            // For want of space; writes may have been refused for a moment.
+            let Guest { ref keyspace, name, number, .. } = *guest;
+            let drop_began = AtomicBool::new(false);
+            self.places.guests.add(Guest { keyspace: keyspace.clone(), name, number, drop_began });
+        }
+        Ok(())
+    }
+
+    /// Which of the names are there, all at one moment, which for each of them is a read of its own.
+    fn list_guests(&mut self) -> Result<Vec<usize>> {
+        let called = NAMES.map(|_| self.world.tick());
+        let listed = self.places.db.keyspaces();
+        let is_there = |name: &usize| listed.iter().any(|listed| listed == NAMES[*name]);
+        for (name, called) in called.into_iter().enumerate() {
+            let found = Action::IsThere(is_there(&name));
+            self.record(called, Event::Register(name_register(name), found))?;
+        }
+        Ok((0..NAMES.len()).filter(is_there).collect())
+    }
+
+    /// Lists the guests with nobody else at work, reads all that is in them, and takes them into this life (GU4).
+    pub(super) fn audit_guests(&mut self) -> Result<()> {
+        for name in self.list_guests()? {
+            let (called, number) = (self.world.tick(), u64::from(self.world.unique()));
+            let keyspace = self.places.db.open_keyspace(NAMES[name])?;
+            self.record(called, Event::Register(name_register(name), Action::Rename(number)))?;
+            let guest = Guest { keyspace, name, number, drop_began: AtomicBool::new(false) };
+            for key in KEYS {
+                self.read_guest(&guest, key..key + 1, |keyspace, keys| {
+                    let value = keyspace.get(keys.start.to_be_bytes())?;
+                    Ok(value.map(|value| (keys.start, value.to_vec())).into_iter().collect())
+                })?;
+            }
+            self.places.guests.add(guest);
+        }
+        Ok(())
+    }
+
+    /// Does something with a guest that may be gone.
+    pub(super) fn visit_guest(&mut self, first_register: u64) -> Result<()> {
+        let Some(guest) = self.places.guests.any(&mut self.rng) else { return Ok(()) };
+        let key = self.rng.u64(KEYS);
+        match self.rng.u8(0..8) {
+            0 | 1 => {
+                let value = u64::from(self.world.unique());
+                self.write_guest(&guest, &[(guest.register(key), Some(value))], |_| {
+                    Ok(guest.keyspace.put(key.to_be_bytes(), value.to_le_bytes())?)
+                })
+            }
+            2 => self.write_guest(&guest, &[(guest.register(key), None)], |_| {
+                Ok(guest.keyspace.remove(key.to_be_bytes())?)
+            }),
+            3 => self.write_both(&guest, key, first_register),
+            4 => self.read_in_transaction(&guest),
+            5 | 6 => {
+                let way = Way::draw(&mut self.rng);
+                self.read_guest(&guest, KEYS, |keyspace, keys| {
+                    walk(&keys, way, |bounds| keyspace.range(bounds))
+                })
+            }
+            _ => self.read_guest(&guest, key..key + 1, |keyspace, keys| {
+                let value = keyspace.get(keys.start.to_be_bytes())?;
+                Ok(value.map(|value| (keys.start, value.to_vec())).into_iter().collect())
+            }),
+        }
+    }
+
+    /// A transaction over the guest and a keyspace that stays.
+    fn write_both(&mut self, guest: &Guest, key: u64, register: u64) -> Result<()> {
+        let values = [(); 2].map(|()| u64::from(self.world.unique()));
+        let writes = [(guest.register(key), Some(values[0])), (register, Some(values[1]))];
+        let canary = self.world.canary;
+        let write = |places: &Places| loop {
+            let mut tx = Tx::begin(places, canary);
+            tx.put(places.registers(), &register.to_be_bytes(), values[1].to_le_bytes().to_vec())?;
+            tx.put(&guest.keyspace, &key.to_be_bytes(), values[0].to_le_bytes().to_vec())?;
+            if tx.commit()? {
+                return Ok(());
+            }
+        };
+        self.write_guest(guest, &writes, write)
+    }
+
+    /// Writes that a drop may forestall (GU2, GU3).
+    fn write_guest(
+        &mut self,
+        guest: &Guest,
+        writes: &[(u64, Option<u64>)],
+        call: impl FnOnce(&Places) -> Result<()>,
+    ) -> Result<()> {
+        let called = self.world.tick();
+        match self.try_write(writes, true, call)? {
+            Written::Made => self.saw_guest(called, guest),
+            Written::Refused => Ok(()),
+            Written::Gone(_) if guest.drop_began.load(Ordering::SeqCst) => Ok(()),
+            Written::Gone(failure) => {
+                Err(Failure::new(format!("GU3: refused, and no drop of it has begun: {failure}")))
+            }
+        }
+    }
+
+    /// The guest was there at a moment since `called`.
+    fn saw_guest(&mut self, called: u64, guest: &Guest) -> Result<()> {
+        self.record(called, Event::Register(name_register(guest.name), Action::Read(Some(guest.number))))
+    }
+
+    /// Reads some keys of a guest, which for each of them is a read of its own, unless it is gone (GU2).
+    fn read_guest(
+        &mut self,
+        guest: &Guest,
+        keys: Range<u64>,
+        read: impl FnOnce(&Keyspace, Range<u64>) -> Result<BTreeMap<u64, Vec<u8>>>,
+    ) -> Result<()> {
+        let name_called = self.world.tick();
+        let called: Vec<u64> = keys.clone().map(|_| self.world.tick()).collect();
+        match read(&guest.keyspace, keys.clone()) {
+            Err(failure) if failure.is_of_gone_keyspace() => {
+                let gone = Action::IsNot(guest.number);
+                self.record(name_called, Event::Register(name_register(guest.name), gone))
+            }
+            Err(failure) => Err(failure),
+            Ok(found) => {
+                for (key, called) in keys.zip(called) {
+                    let value = found.get(&key).map(|value| number(value));
+                    self.record(called, Event::Register(guest.register(key), Action::Read(value)))?;
+                }
+                self.saw_guest(name_called, guest)
+            }
+        }
+    }
+
+    /// All keys in one snapshot, in a transaction that writes nothing and is given up.
+    fn read_in_transaction(&mut self, guest: &Guest) -> Result<()> {
+        let (places, canary) = (self.places, self.world.canary);
+        let way = Way::draw(&mut self.rng);
+        self.read_guest(guest, KEYS, |keyspace, keys| Tx::begin(places, canary).walk(keyspace, &keys, way))
+    }
+}
