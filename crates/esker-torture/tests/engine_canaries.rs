@@ -36,6 +36,11 @@ fn power_finds_faults_of_the_engine() {
 }
 
 #[test]
+fn p4_power_finds_a_timed_sync_that_does_nothing() {
+    caught("TimedSyncSkipped", &["power", "--runs", "0"]);
+}
+
+#[test]
 fn history_finds_faults_of_the_engine() {
     for canary in ["ConflictCheckSkipped", "WalSyncSkipped"] {
         caught(canary, &["history", "--histories", "100"]);

@@ -13,10 +13,11 @@ fn campaign(dir: &Path, seed: u64, runs: u64) -> PowerCampaign {
 }
 
 #[test]
-fn p1_p2_p3_power_losses_take_nothing_that_was_promised() {
+fn p1_p2_p3_p4_power_losses_take_nothing_that_was_promised() {
     let dir = tempfile::tempdir().unwrap();
     let summary = campaign(dir.path(), 1, 4).run().unwrap();
     assert!(summary.losses > 20 && summary.after_kill > 0 && summary.lost > 0, "{summary}");
+    assert!(!summary.timed_sync.is_zero(), "P4: {summary}");
     assert!(summary.merges > 0 && summary.tiered > 0 && summary.recycled > 0, "{summary}");
 }
 

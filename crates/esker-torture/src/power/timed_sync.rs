@@ -1,0 +1,73 @@
+//! The timed sync, in real time: what was committed without waiting for the disk is soon durable, though nobody asks for it.
+//!
+//! ```text
+//!   commits: None, Buffered --steps--> Disk --power losses, again and again--> one after which all is there, within BOUND
+//! ```
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use esker::{Db, Durability};
+use esker_env::Env;
+use fastrand::Rng;
+
+use super::disk::{Disk, Files};
+use super::files;
+use super::recorder::RecordFs;
+use crate::failure::{Failure, Result};
+
+/// The pause between two syncs that is promised, and what a busy machine may take longer for the second.
+const BOUND: Duration = Duration::from_millis(100 + 6000);
+/// How often what is durable is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Losses that all commits must survive to count as durable.
+const LOSSES: usize = 4;
+const ROUNDS: u64 = 3;
+const COMMITS: u64 = 20;
+
+/// Commits, and waits until no power loss takes anything; the longest wait (P4).
+pub(super) fn longest_wait(dir: &Path, left: &Path, seed: u64) -> Result<Duration> {
+    let mut rng = Rng::with_seed(seed);
+    let mut disk = Disk::default();
+    files::write(dir, &Files::new())?;
+    let fs = RecordFs::new(dir, &disk, None);
+    let db = Db::builder().env(Env::with_fs(Arc::new(fs.clone()))).open(dir)?;
+    let keyspace = db.default_keyspace();
+    let mut longest = Duration::ZERO;
+    for round in 1..=ROUNDS {
+        for n in 0..COMMITS {
+            let mut batch = db.batch();
+            batch.put(&keyspace, (round * COMMITS + n).to_be_bytes(), "")?;
+            batch.commit_with([Durability::None, Durability::Buffered][n as usize % 2])?;
+        }
+        let since = Instant::now();
+        loop {
+            let waited = since.elapsed();
+            fs.take().iter().for_each(|step| disk.apply(step));
+            let kept = (0..LOSSES).map(|_| commits_left(&disk.power_loss(&mut rng), left));
+            let kept = kept.collect::<Result<Vec<u64>>>()?.into_iter().min().unwrap_or_default();
+            if kept == round * COMMITS {
+                longest = longest.max(waited);
+                break;
+            }
+            if waited > BOUND {
+                let made = round * COMMITS;
+                return Err(Failure::new(format!(
+                    "P4: of {made} commits, the last of them {waited:?} old, a power loss leaves {kept}"
+                )));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+    db.close()?;
+    Ok(longest)
+}
+
+fn commits_left(files: &Files, left: &Path) -> Result<u64> {
+    files::write(left, files)?;
+    let db = Db::builder().open(left)?;
+    let commits = db.default_keyspace().len()?;
+    db.close()?;
+    Ok(commits)
+}
