@@ -86,6 +86,8 @@ enum Command {
         #[arg(long)]
         sync: bool,
         #[arg(long)]
+        full: bool,
+        #[arg(long)]
         has_money: bool,
         #[arg(long)]
         canary: Option<String>,
@@ -183,9 +185,20 @@ fn run(command: Command) -> Result<()> {
             let canary = canary.as_deref().and_then(Canary::named);
             run_child(&ChildJob { dir, seed, scratch, canary })
         }
-        Command::HistoryChild { dir, notes, seed, life, clock, threads, sync, has_money, canary } => {
+        Command::HistoryChild { dir, notes, seed, life, clock, threads, sync, full, has_money, canary } => {
             let canary = canary.as_deref().and_then(history::Canary::named);
-            run_history_child(&HistoryJob { dir, notes, seed, life, clock, threads, sync, has_money, canary })
+            run_history_child(&HistoryJob {
+                dir,
+                notes,
+                seed,
+                life,
+                clock,
+                threads,
+                sync,
+                full,
+                has_money,
+                canary,
+            })
         }
     }
 }

@@ -240,10 +240,12 @@ impl Client<'_> {
     }
 
     /// Whether a commit has failed for want of space only: then it was not made (FD1).
-    fn is_refused(&self, failure: &Failure) -> bool {
+    pub(super) fn is_refused(&self, failure: &Failure) -> bool {
         let is_refused = self.world.may_be_full.load(Ordering::Relaxed) && failure.is_of_full_disk();
         if is_refused {
             self.world.refused.fetch_add(1, Ordering::Relaxed);
+            // If this cannot be written, no later note can.
+            let _ = self.notes.map(|notes| notes.write(&Line::Refused));
             std::thread::sleep(FULL_PAUSE);
         }
         is_refused

@@ -1,7 +1,8 @@
 //! A disk that is full again and again while clients work.
 //!
 //! ```text
-//!   in some lives in memory: fill, make room, fill --commits that fail for want of space--> Client: not made
+//!   in some lives in memory: fill, make room, fill -----------.
+//!   in some processes that are killed: refuse, grant, refuse --`--commits that fail for want of space--> Client: not made
 //! ```
 //!
 //! FD1. A commit that fails for want of space has not been made and never will be, over crashes too: it counts as aborted.
@@ -11,7 +12,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use esker_env::MemFs;
+use esker_env::{FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 use fastrand::Rng;
 
 use super::clients::World;
@@ -20,6 +21,10 @@ use super::clients::World;
 const LEFT: u64 = 2000;
 /// For how long, at most, there is space, or none.
 const MICROS: u64 = 2000;
+/// The same on real files, which are slower.
+const FILE_MICROS: u64 = 20_000;
+/// In the names of files that are written anew, never over.
+const TABLE: &str = ".sst";
 
 /// Fills the disk and makes room until the clients are to end; then there is room.
 pub(super) fn fill(fs: &MemFs, world: &World, mut rng: Rng) {
@@ -28,5 +33,17 @@ pub(super) fn fill(fs: &MemFs, world: &World, mut rng: Rng) {
         fs.set_capacity(Some(fs.used_bytes() + rng.u64(0..LEFT)));
         std::thread::sleep(Duration::from_micros(rng.u64(0..MICROS)));
         fs.set_capacity(None);
+    }
+}
+
+/// The same on real files: nothing new can be taken, what is there can be written over. At first there is none.
+pub(super) fn refuse(faults: &FaultFs, world: &World, mut rng: Rng) {
+    while !world.stop.load(Ordering::Relaxed) {
+        let refused = |kinds: &[OpKind]| FaultRule::new(kinds, FaultAction::NoSpace).forever();
+        faults.add(refused(&[OpKind::Create, OpKind::SetLen, OpKind::Allocate]));
+        faults.add(refused(&[OpKind::Write]).on_path(TABLE));
+        std::thread::sleep(Duration::from_micros(rng.u64(0..FILE_MICROS)));
+        faults.clear();
+        std::thread::sleep(Duration::from_micros(rng.u64(0..FILE_MICROS)));
     }
 }

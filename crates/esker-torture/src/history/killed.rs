@@ -18,13 +18,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use esker::Durability;
-use esker_env::Env;
+use esker_env::{Env, FaultFs, RealFs};
 use fastrand::Rng;
 
 use super::clients::{Client, Places, Record, World};
 use super::notes::{Notes, Told};
 use super::story::Cut;
-use super::{Canary, LOOK_EVERY, OPS, churn};
+use super::{Canary, LOOK_EVERY, OPS, churn, full_disk};
 use crate::failure::{Failure, Result};
 use crate::panicky::PanickyThreads;
 use crate::shape::Shape;
@@ -52,6 +52,8 @@ pub struct HistoryJob {
     pub threads: usize,
     /// Whether commits are synced, or only handed to the operating system.
     pub sync: bool,
+    /// Whether the disk is full at times.
+    pub full: bool,
     /// Whether the money was seen in a life before.
     pub has_money: bool,
     /// What goes wrong.
@@ -61,6 +63,8 @@ pub struct HistoryJob {
 /// What a life of another process was.
 pub(super) struct Killed {
     pub(super) records: Vec<Record>,
+    /// Commits that failed for want of space.
+    pub(super) refused: u64,
     /// None if the child did all its work and closed the database.
     pub(super) cut: Option<Cut>,
     /// A tick after all of it.
@@ -87,6 +91,7 @@ impl HistoryJob {
         command.arg("history-child").arg(&self.dir).arg(&self.notes);
         command.args([self.seed, self.life, self.clock, self.threads as u64].map(|n| n.to_string()));
         command.args(self.sync.then_some("--sync"));
+        command.args(self.full.then_some("--full"));
         command.args(self.has_money.then_some("--has-money"));
         command.args(self.canary.map(|canary| format!("--canary={}", canary.name())));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -133,7 +138,7 @@ impl HistoryJob {
         let under_way = told.under_way.into_iter();
         let under_way = under_way.map(|(called, event)| Record { called, returned: cut.after, event });
         let records = told.returned.into_iter().chain(under_way).collect();
-        Ok(Killed { records, cut: is_killed.then_some(cut), clock: cut.after + 1 })
+        Ok(Killed { records, refused: told.refused, cut: is_killed.then_some(cut), clock: cut.after + 1 })
     }
 }
 
@@ -144,7 +149,8 @@ impl HistoryJob {
 pub fn run_history_child(job: &HistoryJob) -> Result<()> {
     let notes = Notes::append(&job.notes)?;
     let durability = if job.sync { Durability::Sync } else { Durability::Buffered };
-    let mut env = Env::real();
+    let faults = FaultFs::new(Arc::new(RealFs::new()));
+    let mut env = if job.full { Env::with_fs(Arc::new(faults.clone())) } else { Env::real() };
     if job.canary == Some(Canary::Panic) {
         env.threads = Arc::new(PanickyThreads);
     }
@@ -163,7 +169,9 @@ pub fn run_history_child(job: &HistoryJob) -> Result<()> {
     client(usize::MAX).audit(job.life * OPS)?;
     let clients: Vec<_> = (0..job.threads).map(&mut client).collect();
     let keeper = client(job.threads);
-    let churn_rng = rng.fork();
+    let mut last = client(usize::MAX);
+    let (churn_rng, full_rng) = (rng.fork(), rng.fork());
+    world.may_be_full.store(job.full, Ordering::Relaxed);
     std::thread::scope(|scope| {
         let ops = job.life * OPS..(job.life + 1) * OPS;
         let threads: Vec<_> = clients
@@ -175,14 +183,21 @@ pub fn run_history_child(job: &HistoryJob) -> Result<()> {
             .collect();
         let churner = scope.spawn(|| churn(&db, &world, churn_rng));
         let keeper = scope.spawn(move || keeper.keep_guests());
+        let filler = job.full.then(|| scope.spawn(|| full_disk::refuse(&faults, &world, full_rng)));
         let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         world.stop.store(true, Ordering::Relaxed);
+        let filled = filler.map_or(Ok(()), |filler| filler.join());
+        filled.map_err(|_| Failure::new("the thread that fills the disk panicked"))?;
         churner.join().map_err(|_| Failure::new("the thread that flushes panicked"))??;
         for outcome in outcomes.into_iter().chain([keeper.join()]) {
             outcome.map_err(|_| Failure::new("a client panicked"))??;
         }
         Ok::<(), Failure>(())
     })?;
+    if world.may_be_full.swap(false, Ordering::Relaxed) {
+        last.write_after_full(job.life * OPS)?;
+    }
+    drop(last);
     drop(places);
     Ok(db.close()?)
 }

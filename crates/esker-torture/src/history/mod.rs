@@ -56,7 +56,7 @@ const FAILS_EVERY: u8 = 4;
 const FAILS_WITHIN: u64 = 40;
 /// In the names of its files once they are in use.
 const LOG: &str = ".wal";
-/// In one of so many lives in memory whose log does not fail the disk is full at times.
+/// In one of so many lives in memory whose log does not fail the disk is full at times; it is in every other process.
 const FULL_EVERY: u8 = 4;
 /// How long syncs of a log take that will fail: others commit meanwhile, and fail together.
 const SLOW_SYNC: Duration = Duration::from_micros(100);
@@ -150,6 +150,8 @@ pub struct HistorySummary {
     pub refused: u64,
     /// Processes killed within them.
     pub processes_killed: u64,
+    /// Of these, the ones in which commits failed for want of space.
+    pub full_processes: u64,
     /// Merges beside the clients, in memory.
     pub merges: u64,
     /// Lives in memory that ended with tier runs: merges went through tiers.
@@ -181,6 +183,7 @@ impl std::fmt::Display for HistorySummary {
         writeln!(f, "lives in memory with a full disk     {:>10}", self.full_lives)?;
         writeln!(f, "  commits that it refused            {:>10}", self.refused)?;
         writeln!(f, "  processes killed within            {:>10}", self.processes_killed)?;
+        writeln!(f, "  of these, with a full disk          {:>10}", self.full_processes)?;
         writeln!(f, "merges beside them, in memory        {:>10}", self.merges)?;
         writeln!(f, "  lives that ended with tier runs    {:>10}", self.tiered)?;
         writeln!(f, "operations on single keys            {:>10}", self.operations)?;
@@ -242,7 +245,7 @@ impl HistoryCampaign {
         let on_files = match self.canary {
             // In memory the loss is certain; a kill rarely meets one.
             Some(Canary::ForgetfulCrash) => false,
-            // Only there the disk is full.
+            // There the disk is full more often.
             Some(Canary::LateCommit) => false,
             // Only a process that ends in the midst of a write shows it, or only a process can be ended.
             Some(Canary::EarlyReply | Canary::Hang) => true,
@@ -278,6 +281,8 @@ impl HistoryCampaign {
         summary: &mut HistorySummary,
     ) -> Result<()> {
         let dir = place.join("db");
+        // Apart, so that the lives of a seed do not depend on it.
+        let mut fulls = Rng::with_seed(seed.rotate_left(32));
         let mut clock = 0;
         for life in 0..lives {
             let job = HistoryJob {
@@ -288,11 +293,15 @@ impl HistoryCampaign {
                 clock,
                 threads: self.threads,
                 sync: rng.bool(),
+                // What this canary has acknowledged must not be refused.
+                full: fulls.bool() && self.canary != Some(Canary::EarlyReply),
                 has_money: story.has_money(),
                 canary: self.canary,
             };
             let killed = job.run(&self.program, rng)?;
             summary.processes_killed += u64::from(killed.cut.is_some());
+            summary.full_processes += u64::from(killed.cut.is_some() && killed.refused > 0);
+            summary.refused += killed.refused;
             story.add(killed.records, killed.cut);
             clock = killed.clock;
         }

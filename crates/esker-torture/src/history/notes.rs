@@ -26,6 +26,8 @@ pub(crate) enum Line {
     Called { called: u64, event: Event },
     /// A call has returned; none: it took no effect.
     Returned { called: u64, returned: u64, event: Option<Event> },
+    /// A commit has failed for want of space.
+    Refused,
 }
 
 /// The file that is written.
@@ -53,6 +55,8 @@ pub(crate) struct Told {
     pub(crate) returned: Vec<Record>,
     /// When each of the other calls began, and what it may have done.
     pub(crate) under_way: Vec<(u64, Event)>,
+    /// Commits that have failed for want of space.
+    pub(crate) refused: u64,
     /// The last tick that was told.
     pub(crate) last_tick: u64,
 }
@@ -78,6 +82,7 @@ impl Told {
                     under_way.remove(&called);
                     told.returned.extend(event.map(|event| Record { called, returned, event }));
                 }
+                Ok(Line::Refused) => told.refused += 1,
                 Err(_) => cut += 1,
             }
         }
@@ -109,11 +114,13 @@ mod tests {
         line(Line::Returned { called: 1, returned: 5, event: Some(INCREMENT) });
         line(Line::Returned { called: 3, returned: 4, event: None });
         (&notes.0).write_all(b"\n{\"Returned\":{\"called\":2").unwrap();
+        line(Line::Refused);
         line(Line::Returned { called: 6, returned: 7, event: Some(Event::Bank(1)) });
         let record = |called, returned, event| Record { called, returned, event };
         let expected = Told {
             returned: vec![record(1, 5, INCREMENT), record(6, 7, Event::Bank(1))],
             under_way: vec![(2, INCREMENT)],
+            refused: 1,
             last_tick: 7,
         };
         assert_eq!(Told::read(&path, 1).unwrap(), expected);
