@@ -46,7 +46,7 @@ fn sw2_lost_syncs() {
 
 #[test]
 fn sw2_calls_that_fail_in_recovery() {
-    let total = short(Kind::FailsInRecovery, 3);
+    let total = short(Kind::FailsInRecovery, 6);
     assert!(total.faults > 200, "{total:?}");
 }
 

@@ -251,6 +251,24 @@ fn bg1_failing_flushes_pause_however_many_commits_there_are() {
 }
 
 #[test]
+fn wr3_a_transaction_that_has_only_read_commits_on_a_full_disk() {
+    let fs = MemFs::new();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
+    let db = db.unwrap();
+    faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
+    let (_, error) = put_until_it_fails(&db);
+    assert!(matches!(error, Error::NoSpace { .. }), "{error:?}");
+    fs.set_capacity(Some(fs.used_bytes()));
+    let map = db.default_keyspace();
+    let items = map.len().unwrap();
+    let reader = db.begin();
+    assert_eq!(reader.iter(&map).count() as u64, items);
+    reader.commit().unwrap();
+    assert!(matches!(map.put("refused", ""), Err(Error::NoSpace { .. })), "the disk was not full");
+}
+
+#[test]
 fn bg7_the_first_commit_after_a_full_disk_has_the_flush_tried_again() {
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));

@@ -44,7 +44,7 @@ pub enum Kind {
     FailsForever,
     /// Each sync of a file fails once, and what it was to write is never written, although readers see it.
     LostSyncs,
-    /// The process dies at some of the changes, and each call of the recovery fails once.
+    /// The process dies at some of the changes, and some calls of each recovery fail, one at a time.
     FailsInRecovery,
     /// Each write is cut short.
     ShortWrites,
@@ -58,8 +58,10 @@ pub enum Kind {
 
 /// Operations with a failed call before it is mended.
 const PATIENCE: u32 = 8;
-/// Of so many changes, one is a death after which each call of the recovery fails.
-const DEATHS_STRIDE: u64 = 16;
+/// Of so many changes, one is a death after which calls of the recovery fail.
+const DEATHS_STRIDE: u64 = 4;
+/// Of so many calls of a recovery one fails; which ones changes from death to death.
+const RECOVERY_STRIDE: u32 = 4;
 /// The calls that take space.
 const GROWING: [OpKind; 4] = [OpKind::Create, OpKind::Write, OpKind::SetLen, OpKind::Allocate];
 
@@ -304,7 +306,8 @@ fn deaths_in_recovery(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -
 fn fails_in_recovery(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
     let mut world = dead(at, broken, done);
     let mut tally = world.tally();
-    for nth in 1.. {
+    let first = 1 + (at.call / DEATHS_STRIDE) as u32 % RECOVERY_STRIDE;
+    for nth in (first..).step_by(RECOVERY_STRIDE as usize) {
         let mut failed = false;
         for end in [End::Kill, End::Power(Loss::Seed(at.call))] {
             let fault = Fault { calls: Calls::All, nth, times: 1, failure: op::Failure::Error };

@@ -7,6 +7,7 @@
 //! WR1. A key or value that is too long is refused before anything is written.
 //! WR2. A writer waits while too many memtables wait for their flush, or merges are far behind; never without
 //!      somebody at work on it: without threads it does the work itself.
+//! WR3. A commit that writes nothing, such as that of a transaction that has only read, waits for no room.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -170,8 +171,10 @@ impl Core {
     fn submit(&self, request: CommitRequest) -> Result<()> {
         self.check_open()?;
         self.signal.check_alive()?;
-        self.make_room()?;
-        self.pay_debt(request.set.byte_len() as u64);
+        if !request.set.is_empty() {
+            self.make_room()?;
+            self.pay_debt(request.set.byte_len() as u64);
+        }
         self.pipeline.commit(request).map(drop)
     }
 
