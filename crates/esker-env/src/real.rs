@@ -12,6 +12,8 @@
 //!     lock to read.
 //! R3. Only regular files are opened; others are refused without being touched. Opening a named pipe would wait for its
 //!     other end.
+//! R4. Only the file that has the name is locked: whoever held the lock may have removed the file after we had opened it, and the
+//!     next one makes a new file, which a lock of the old one says nothing of.
 #![expect(unsafe_code, reason = "mapping a file")]
 
 #[cfg(not(unix))]
@@ -87,23 +89,7 @@ impl Fs for RealFs {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
-        refuse_special(path).map_err(LockError::Io)?;
-        // Not cut on open: until the lock is ours, the content belongs to the holder.
-        let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let file = file.map_err(LockError::Io)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                // R2: if it can be shared, those who hold it only read, and the id in the file is that of an earlier holder.
-                let pid = if file.try_lock_shared().is_ok() { None } else { read_pid(&file) };
-                return Err(LockError::Held { path: path.to_owned(), pid });
-            }
-            Err(fs::TryLockError::Error(e)) => return Err(LockError::Io(e)),
-        }
-        let pid = format!("{}\n", std::process::id());
-        // R2: a full disk is no reason to refuse the lock; at worst a loser's message lacks the id.
-        let _ = file.set_len(0).and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
-        Ok(Box::new(RealLock { file, path: path.to_owned() }))
+        lock_with(path, || ())
     }
 
     fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
@@ -121,6 +107,34 @@ impl Fs for RealFs {
             // A file system without locks: then nobody else has it locked either.
             Err(fs::TryLockError::Error(_)) => Ok(None),
         }
+    }
+}
+
+/// Locks the file at `path`, which is made if it is not there; `opened` is called between its opening and its locking.
+fn lock_with(path: &Path, mut opened: impl FnMut()) -> Result<Box<dyn FileLock>, LockError> {
+    loop {
+        refuse_special(path).map_err(LockError::Io)?;
+        // Not cut on open: until the lock is ours, the content belongs to the holder.
+        let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(LockError::Io)?;
+        opened();
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                // R2: if it can be shared, those who hold it only read, and the id in the file is that of an earlier holder.
+                let pid = if file.try_lock_shared().is_ok() { None } else { read_pid(&file) };
+                return Err(LockError::Held { path: path.to_owned(), pid });
+            }
+            Err(fs::TryLockError::Error(e)) => return Err(LockError::Io(e)),
+        }
+        if !sys::has_name(&file, path).map_err(LockError::Io)? {
+            // R4: each time round somebody else has held the lock and removed its file.
+            continue;
+        }
+        let pid = format!("{}\n", std::process::id());
+        // R2: a full disk is no reason to refuse the lock; at worst a loser's message lacks the id.
+        let _ = file.set_len(0).and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
+        return Ok(Box::new(RealLock { file, path: path.to_owned() }));
     }
 }
 
@@ -303,5 +317,30 @@ mod tests {
         assert!(again.is_ok(), "{:?}", again.err());
         drop(inherited);
         fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn r4_a_file_that_was_removed_before_it_is_locked_is_no_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        // The holder goes, and removes the file, while we are between its opening and its locking.
+        let mut rounds = 0;
+        let lock = lock_with(&path, || {
+            rounds += 1;
+            if rounds == 1 {
+                fs::remove_file(&path).unwrap();
+            }
+        });
+        assert!(lock.is_ok() && path.exists() && rounds == 2, "R4: {rounds} rounds");
+        drop(lock);
+        // And somebody else comes: there is one holder, not two.
+        let mut other = None;
+        let mine = lock_with(&path, || {
+            if other.is_none() {
+                fs::remove_file(&path).unwrap();
+                other = Some(RealFs.lock(&path).unwrap());
+            }
+        });
+        assert!(matches!(mine, Err(LockError::Held { .. })), "R4");
     }
 }

@@ -20,6 +20,11 @@ pub(super) fn write_at(file: &File, buf: &[u8], offset: u64) -> io::Result<usize
     file.seek_write(buf, offset)
 }
 
+/// Windows keeps the name of a file for as long as it is open.
+pub(super) fn has_name(_file: &File, _path: &Path) -> io::Result<bool> {
+    Ok(true)
+}
+
 pub(super) fn make_direct(_file: &File) -> io::Result<bool> {
     Ok(false)
 }
