@@ -12,6 +12,8 @@ use esker_sim::damage::{Edit, Files, Harm, Kind as HarmKind, Twist, run};
 use esker_sim::runner::{Failure, Sabotage, run_seed};
 use esker_sim::sweep::{Kind, sample};
 
+mod own_process;
+
 /// Seeds in which a fault must show, or else within so many positions of one of these sweeps.
 const SEEDS: u64 = 200;
 /// Seeds before the sweeps, which find in seconds what seeds hardly ever do; the others come behind them.
@@ -203,21 +205,25 @@ fn row(name: &str, breaks: &str, found: &str, ops: u64, failure: &Failure) -> St
 
 #[test]
 fn every_deliberate_fault_is_found() {
-    let listed = |canary| ENGINE.iter().chain(DAMAGED).filter(|fault| fault.canary == canary).count();
-    let unlisted = Canary::ALL.into_iter().find(|canary| listed(*canary) != 1);
-    assert_eq!(unlisted, None, "a fault without a row would not be tried");
-    let engine = ENGINE.iter().map(|fault| {
-        let sabotage = Sabotage { engine: Some(fault.turn_on), ..Sabotage::default() };
-        hunt(fault.name, fault.breaks, sabotage)
+    own_process::run(|| {
+        let listed = |canary| ENGINE.iter().chain(DAMAGED).filter(|fault| fault.canary == canary).count();
+        let unlisted = Canary::ALL.into_iter().find(|canary| listed(*canary) != 1);
+        assert_eq!(unlisted, None, "a fault without a row would not be tried");
+        let engine = ENGINE.iter().map(|fault| {
+            let sabotage = Sabotage { engine: Some(fault.turn_on), ..Sabotage::default() };
+            hunt(fault.name, fault.breaks, sabotage)
+        });
+        let disk = DISK.iter().map(|&(disk, name, breaks)| {
+            hunt(name, breaks, Sabotage { disk: Some(disk), ..Sabotage::default() })
+        });
+        let rows: Vec<_> = engine.chain(DAMAGED.iter().map(hunt_damaged)).chain(disk).collect();
+        println!(
+            "| canary | what it breaks | found by | operations until then | as |\n|---|---|---|---|---|"
+        );
+        rows.iter().flatten().for_each(|row| println!("{row}"));
+        let missed: Vec<_> = rows.iter().filter_map(|row| row.as_ref().err()).collect();
+        assert!(missed.is_empty(), "{missed:#?}");
     });
-    let disk = DISK.iter().map(|&(disk, name, breaks)| {
-        hunt(name, breaks, Sabotage { disk: Some(disk), ..Sabotage::default() })
-    });
-    let rows: Vec<_> = engine.chain(DAMAGED.iter().map(hunt_damaged)).chain(disk).collect();
-    println!("| canary | what it breaks | found by | operations until then | as |\n|---|---|---|---|---|");
-    rows.iter().flatten().for_each(|row| println!("{row}"));
-    let missed: Vec<_> = rows.iter().filter_map(|row| row.as_ref().err()).collect();
-    assert!(missed.is_empty(), "{missed:#?}");
 }
 
 /// What the sweeps are not asked for: their script has no transactions in conflict; a tear inside a payload, and a kill and
@@ -265,13 +271,15 @@ fn sweep(name: &str, sabotage: Sabotage) -> Result<String, String> {
 
 #[test]
 fn sweeps_find_deliberate_faults_by_themselves() {
-    let asked_for = ENGINE.iter().filter(|fault| !NOT_BY_SWEEPS.contains(&fault.canary));
-    let engine =
-        asked_for.map(|fault| (fault.name, Sabotage { engine: Some(fault.turn_on), ..Sabotage::default() }));
-    let disk =
-        DISK.iter().map(|&(disk, name, _)| (name, Sabotage { disk: Some(disk), ..Sabotage::default() }));
-    let rows: Vec<_> = engine.chain(disk).map(|(name, sabotage)| sweep(name, sabotage)).collect();
-    rows.iter().flatten().for_each(|row| println!("{row}"));
-    let missed: Vec<_> = rows.iter().filter_map(|row| row.as_ref().err()).collect();
-    assert!(missed.is_empty(), "{missed:#?}");
+    own_process::run(|| {
+        let asked_for = ENGINE.iter().filter(|fault| !NOT_BY_SWEEPS.contains(&fault.canary));
+        let engine = asked_for
+            .map(|fault| (fault.name, Sabotage { engine: Some(fault.turn_on), ..Sabotage::default() }));
+        let disk =
+            DISK.iter().map(|&(disk, name, _)| (name, Sabotage { disk: Some(disk), ..Sabotage::default() }));
+        let rows: Vec<_> = engine.chain(disk).map(|(name, sabotage)| sweep(name, sabotage)).collect();
+        rows.iter().flatten().for_each(|row| println!("{row}"));
+        let missed: Vec<_> = rows.iter().filter_map(|row| row.as_ref().err()).collect();
+        assert!(missed.is_empty(), "{missed:#?}");
+    });
 }

@@ -5,6 +5,8 @@ use esker_sim::runner::Sabotage;
 use esker_sim::sweep::{Kind, sample};
 use esker_sim::world::Tally;
 
+mod own_process;
+
 fn short(kind: Kind, size: u64) -> Tally {
     let n = kind.positions().unwrap_or_else(|failure| panic!("{}", failure.cause));
     assert!(n > size, "{n} positions: the script does too little");
@@ -20,54 +22,74 @@ fn short(kind: Kind, size: u64) -> Tally {
 
 #[test]
 fn sw1_deaths() {
-    let total = short(Kind::Deaths, 60);
-    assert!(total.inspected >= 6 * 60 && total.unheard >= 60, "{total:?}");
+    own_process::run(|| {
+        let total = short(Kind::Deaths, 60);
+        assert!(total.inspected >= 6 * 60 && total.unheard >= 60, "{total:?}");
+    });
 }
 
 #[test]
 fn sw1_deaths_in_recovery() {
-    short(Kind::DeathsInRecovery, 6);
+    own_process::run(|| {
+        short(Kind::DeathsInRecovery, 6);
+    });
 }
 
 #[test]
 fn sw2_calls_that_fail_once() {
-    short(Kind::FailsOnce, 100);
+    own_process::run(|| {
+        short(Kind::FailsOnce, 100);
+    });
 }
 
 #[test]
 fn sw2_calls_that_fail_for_ever() {
-    short(Kind::FailsForever, 50);
+    own_process::run(|| {
+        short(Kind::FailsForever, 50);
+    });
 }
 
 #[test]
 fn sw2_lost_syncs() {
-    short(Kind::LostSyncs, 60);
+    own_process::run(|| {
+        short(Kind::LostSyncs, 60);
+    });
 }
 
 #[test]
 fn sw2_calls_that_fail_in_recovery() {
-    let total = short(Kind::FailsInRecovery, 6);
-    assert!(total.faults > 200, "{total:?}");
+    own_process::run(|| {
+        let total = short(Kind::FailsInRecovery, 6);
+        assert!(total.faults > 200, "{total:?}");
+    });
 }
 
 #[test]
 fn sw2_short_writes() {
-    short(Kind::ShortWrites, 40);
+    own_process::run(|| {
+        short(Kind::ShortWrites, 40);
+    });
 }
 
 #[test]
 fn sw2_syncs_of_directories_that_fail() {
-    let total = short(Kind::DirSyncs, 24);
-    assert!(total.kills >= 24, "each is followed by the end of the process: {total:?}");
+    own_process::run(|| {
+        let total = short(Kind::DirSyncs, 24);
+        assert!(total.kills >= 24, "each is followed by the end of the process: {total:?}");
+    });
 }
 
 #[test]
 fn sw2_reads_that_give_wrong_bytes() {
-    short(Kind::Misreads, 30);
+    own_process::run(|| {
+        short(Kind::Misreads, 30);
+    });
 }
 
 #[test]
 fn sw3_full_disks() {
-    let total = short(Kind::DiskFull, 40);
-    assert!(total.refused > 40, "{total:?}");
+    own_process::run(|| {
+        let total = short(Kind::DiskFull, 40);
+        assert!(total.refused > 40, "{total:?}");
+    });
 }
