@@ -1,8 +1,8 @@
 //! Runs a suite: a fresh process and a fresh directory per engine and run, engines taking turns.
 //!
 //! ```text
-//! traced once:          esker lmdb redb            -> syncs per commit
-//! run 1..N, each group: esker lmdb redb, esker ... -> Record lines
+//! traced once:          esker lmdb redb                  -> syncs per commit
+//! run 1..N, each group: esker lmdb redb, lmdb redb esker -> Record lines
 //! ```
 //!
 //! To read the source: this file says what runs when; `process.rs` starts a child and follows what it tells; `records.rs` makes
@@ -13,11 +13,15 @@
 //! N2. A row whose commits must sync and were seen not to sync has an error instead of a value. One that asks for no sync and was
 //!     seen to sync at most of its commits has a note.
 //! N3. The scratch directory is empty before each child and gone after the run.
-//! N4. With `done`, what an earlier, interrupted run has finished is not run again, nor traced. Of engines and runs that are to be retried a group is not finished
-//!     in which time ended, a row was not run, or something failed that is the machine's; of others it stays as it is.
+//! N4. With `done`, what an earlier, interrupted run has finished is not run again, nor traced. A group is never finished whose turn was refused, for want of
+//!     disk space or of a control group: nothing of it ran. Of engines and runs that are to be retried none is finished in which time ended, a row was
+//!     not run, or the disk was filled; of others it stays as it is.
 //! N5. The time limit is that of one step: of what comes before the first row (a load), of each row, and of what follows it (its background work,
 //!     its check, the load of the next). A child is told of it, and no wait for background work takes more than a quarter of it. A row that was measured keeps its value when time ends in the step after it, with a note.
+//!     A step under the tracer, which does almost no work, has no more than scale `test` gives. A child that is done has a minute to end.
 //! N6. From `stop_at` on no turn begins: what has begun goes on to its end, and what is left is told, and has no record.
+//! N7. Engines take turns within each group of a run, and another of them is the first in each: by the numbers of run and group alone, so that a run that was
+//!     interrupted goes on in the same order.
 
 mod process;
 mod records;
@@ -79,8 +83,8 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
     };
     let mut progress = Progress::new(todo.iter().map(|(_, group, _)| weight(*group)).sum());
     let programs = programs(plan);
-    let no_space = no_disk_space(plan);
-    let syncs = if no_space.is_some() || todo.is_empty() || plan.is_over() {
+    let has_space = todo.iter().any(|(_, group, _)| no_disk_space(plan, *group).is_none());
+    let syncs = if !has_space || plan.is_over() {
         BTreeMap::new()
     } else {
         trace_syncs(plan, &todo, &programs, &scratch, &progress)?
@@ -123,15 +127,15 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
             })?;
         }
         let limit = limit.map_err(|error| format!("{NOT_LIMITED}: {error}"));
-        let ready = match (&programs[engine.name()], limit, &no_space) {
-            (_, _, Some(why)) => Err(why.clone()),
+        let ready = match (&programs[engine.name()], limit, no_disk_space(plan, group)) {
+            (_, _, Some(why)) => Err(why),
             (Err(why), _, _) => Err(why.clone()),
             (_, Err(why), _) => Err(why),
             (Ok(program), Ok(limit), None) => Ok((program, limit)),
         };
         let told = match ready {
             Ok((program, limit)) => {
-                let mode = Mode { trace: None, limit: limit.as_ref(), memory_bytes_max };
+                let mode = Mode { trace: None, limit: limit.as_ref(), memory_bytes_max, step: plan.timeout };
                 run_child(plan, &job, &scratch, program, mode, Some(&mut progress))?
             }
             Err(why) => {
@@ -162,8 +166,10 @@ const OUT_OF_TIME: &str = "out of time";
 const NO_DISK_SPACE: &str = "the disk has";
 const DISK_FILLED: &str = "filled the disk";
 const NOT_LIMITED: &str = "its memory could not be limited";
-/// Errors that say nothing of the engine, or not all: with more time, or on a machine with more room, there may be a value.
-const MAY_PASS: [&str; 5] = [OUT_OF_TIME, NOT_RUN, NO_DISK_SPACE, DISK_FILLED, NOT_LIMITED];
+/// Errors that do not say all of the engine: with more time, or on a machine with more room, there may be a value.
+const MAY_PASS: [&str; 3] = [OUT_OF_TIME, NOT_RUN, DISK_FILLED];
+/// Errors of a turn that was refused, which say nothing of the engine.
+const REFUSED: [&str; 2] = [NO_DISK_SPACE, NOT_LIMITED];
 
 /// Takes from `records` what a run has finished of this suite: keeps its whole groups and forgets the rest (N4). What is `retried`
 /// are engines, in the first so many runs.
@@ -177,10 +183,12 @@ pub(crate) fn take_done(
     let group_of = |row: &str| rows.iter().find(|known| known.name == row).map(|known| known.group);
     let is_ours = |record: &Record| record.suite == suite.name() && record.scale == scale.name();
     let is_retried = |record: &Record| {
-        let error = record.error.as_deref().unwrap_or_default();
-        MAY_PASS.iter().any(|begin| error.starts_with(begin))
-            && retried.0.iter().any(|engine| engine.name() == record.engine)
-            && record.run <= retried.1
+        let begins = |known: &[&str]| {
+            record.error.as_ref().is_some_and(|error| known.iter().any(|begin| error.starts_with(begin)))
+        };
+        let is_asked_for =
+            retried.0.iter().any(|engine| engine.name() == record.engine) && record.run <= retried.1;
+        begins(&REFUSED) || (is_asked_for && begins(&MAY_PASS))
     };
     let mut seen: BTreeMap<(String, u32, usize), usize> = BTreeMap::new();
     let mut again = BTreeSet::new();
@@ -210,13 +218,18 @@ pub(crate) fn take_done(
 /// Run, group, engine.
 type Todo = Vec<(u32, usize, &'static dyn Engine)>;
 
-/// Engines take turns within each group.
+/// Engines take turns within each group (N7).
 fn todo(plan: &Plan) -> Todo {
     let mut todo = Vec::new();
     for run in 1..=plan.runs {
         for group in 0..plan.suite.groups(plan.scale) {
-            let engines = plan.engines.iter().copied();
-            let left = engines.filter(|engine| !plan.done.contains(&(engine.name().to_owned(), run, group)));
+            let mut engines = plan.engines.clone();
+            // N7
+            let turned = (run as usize - 1 + group) % engines.len().max(1);
+            engines.rotate_left(turned);
+            let left = engines
+                .into_iter()
+                .filter(|engine| !plan.done.contains(&(engine.name().to_owned(), run, group)));
             todo.extend(left.map(|engine| (run, group, engine)));
         }
     }
@@ -239,12 +252,12 @@ fn programs(plan: &Plan) -> Programs {
     engines.map(program).collect()
 }
 
-/// Why the disk is too small for this suite; `None` where it is not.
-fn no_disk_space(plan: &Plan) -> Option<String> {
-    let needed = plan.suite.disk_bytes_max(plan.scale);
+/// Why the disk is too small for this group now; `None` where it is not.
+fn no_disk_space(plan: &Plan, group: usize) -> Option<String> {
+    let needed = plan.suite.disk_bytes_max(plan.scale, group);
     let free = machine::disk_bytes_free(&plan.dir).filter(|free| *free < needed)?;
     Some(format!(
-        "{NO_DISK_SPACE} {} MB free; this scale may need {} MB. Choose another directory with --dir, or a smaller --scale",
+        "{NO_DISK_SPACE} {} MB free; this part of the suite may need {} MB. Choose another directory with --dir, or a smaller --scale",
         free / 1_000_000,
         needed / 1_000_000
     ))
@@ -256,7 +269,7 @@ mod tests {
     use crate::recorder::Recorder;
     use crate::suites::{Row, Stream};
 
-    /// A suite of two rows that needs more disk than there is.
+    /// A suite of two rows, in a group that needs more disk than there is; the rest of its groups have no rows and need none.
     pub(super) struct Huge;
 
     impl Suite for Huge {
@@ -272,8 +285,8 @@ mod tests {
         fn streams(&self) -> Vec<Stream> {
             Vec::new()
         }
-        fn disk_bytes_max(&self, _scale: Scale) -> u64 {
-            u64::MAX
+        fn disk_bytes_max(&self, _scale: Scale, group: usize) -> u64 {
+            if group == 0 { u64::MAX } else { 0 }
         }
         fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
             None
@@ -320,6 +333,41 @@ mod tests {
     }
 
     #[test]
+    fn a_group_is_asked_for_the_disk_space_that_it_needs_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = plan(dir.path());
+        assert!(no_disk_space(&plan, 0).unwrap().starts_with(NO_DISK_SPACE));
+        assert_eq!(no_disk_space(&plan, 1), None);
+        let badger = crate::suites::find("badger").unwrap();
+        let [large, small] = [0, 1].map(|group| badger.disk_bytes_max(Scale::Seed, group));
+        assert!(small < large, "{small} of 1 KB, {large} of 16 KB");
+    }
+
+    #[test]
+    fn n7_another_engine_is_the_first_in_each_group_and_run_and_a_resumed_run_keeps_the_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let engines = ["esker", "lmdb", "redb"].map(|name| crate::engines::find(name).unwrap()).to_vec();
+        let suite = crate::suites::find("ycsb").unwrap();
+        let whole = Plan { suite, engines, runs: 3, ..plan(dir.path()) };
+        assert_eq!(suite.groups(whole.scale), 2);
+        let names = |plan: &Plan| -> Vec<_> {
+            todo(plan).into_iter().map(|(run, group, engine)| (run, group, engine.name())).collect()
+        };
+        let order: Vec<_> = names(&whole).iter().map(|(.., name)| *name).collect();
+        let [a, b, c] = ["esker", "lmdb", "redb"];
+        let [first, second, third] = [[a, b, c], [b, c, a], [c, a, b]];
+        assert_eq!(order, [first, second, second, third, third, first].concat());
+        let turn = |run, group, name| (run, group, name);
+        assert_eq!(names(&whole)[3..6], [turn(1, 1, b), turn(1, 1, c), turn(1, 1, a)]);
+        let is_done = |turn: &(u32, usize, &str)| turn.2 == b || *turn == (2, 1, a);
+        let done = names(&whole).into_iter().filter(is_done);
+        let done = done.map(|(run, group, name)| (name.to_owned(), run, group)).collect();
+        let mut left = names(&whole);
+        left.retain(|turn| !is_done(turn));
+        assert_eq!(names(&Plan { done, ..whole }), left);
+    }
+
+    #[test]
     fn n4_what_ran_out_of_time_is_run_again_if_it_is_asked_for() {
         let record = |engine: &str, run, row: &str, error: Option<&str>| Record {
             suite: "huge".to_owned(),
@@ -336,10 +384,12 @@ mod tests {
             record("lmdb", 1, "load", Some("out of time after 2 s")),
             record("lmdb", 1, "reads", Some("not run: load failed")),
             record("lmdb", 2, "load", None),
-            record("redb", 1, "load", Some("the disk has 7 MB free; this scale may need 9 MB")),
-            record("redb", 1, "reads", Some("filled the disk and was stopped")),
+            record("redb", 1, "load", Some("the disk has 7 MB free; this part of the suite may need 9 MB")),
+            record("redb", 1, "reads", Some("the disk has 7 MB free; this part of the suite may need 9 MB")),
             record("redb", 2, "load", Some("its memory could not be limited: no")),
             record("redb", 2, "reads", Some("its memory could not be limited: no")),
+            record("redb", 3, "load", Some("filled the disk and was stopped")),
+            record("redb", 3, "reads", Some("not run: load failed")),
         ];
         let kept = |retried: &[&dyn Engine], runs| {
             let mut records = all.to_vec();
@@ -349,13 +399,14 @@ mod tests {
         };
         let key = |engine: &str, run| (engine.to_owned(), run);
         let redb = crate::engines::find("redb").unwrap();
-        let [lmdb, of_redb] = [[key("lmdb", 1)].to_vec(), [key("redb", 1), key("redb", 2)].to_vec()];
+        // Of redb the runs 1 and 2 were refused.
+        let [lmdb, of_redb] = [[key("lmdb", 1)].to_vec(), [key("redb", 3)].to_vec()];
         let whole = [[1, 2, 3].map(|run| key("esker", run)).to_vec(), lmdb.clone(), of_redb.clone()].concat();
-        assert_eq!(kept(&[], 3), (whole, 12));
+        assert_eq!(kept(&[], 3), (whole, 10));
         let left = [[key("esker", 3)].to_vec(), lmdb.clone(), of_redb.clone()].concat();
-        assert_eq!(kept(&[esker()], 3), (left, 8), "a failure is none of time");
+        assert_eq!(kept(&[esker()], 3), (left, 6), "a failure is none of time");
         let left = [[key("esker", 2), key("esker", 3)].to_vec(), lmdb.clone(), of_redb].concat();
-        assert_eq!(kept(&[esker()], 1), (left, 10), "what is not run now stays");
+        assert_eq!(kept(&[esker()], 1), (left, 8), "what is not run now stays");
         let left = [[1, 2, 3].map(|run| key("esker", run)).to_vec(), lmdb].concat();
         assert_eq!(kept(&[redb], 3), (left, 8));
     }

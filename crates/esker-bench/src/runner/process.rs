@@ -20,6 +20,7 @@ use crate::child::{self, Job};
 use crate::limit::Limit;
 use crate::machine;
 use crate::progress::Progress;
+use crate::recorder::add_note;
 use crate::syncs;
 use esker_bench_api::Failure;
 use esker_bench_api::results::{Message, Record};
@@ -32,6 +33,10 @@ const COLLECTOR_SHARE: f64 = 5.0 / 8.0;
 /// What is left of the disk when an engine is stopped, or a quarter of what was free when it began.
 const DISK_BYTES_KEPT: u64 = 2 << 30;
 const STDERR_BYTES_SHOWN: usize = 600;
+/// How long a child that is done may take to end, where a step may take as long: what its rows wrote is closed by then.
+const END_MAX: Duration = Duration::from_secs(60);
+/// How often a child is looked at that is about to end.
+const END_LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// How a child is run.
 #[derive(Clone, Copy)]
@@ -39,6 +44,15 @@ pub(super) struct Mode<'a> {
     pub(super) trace: Option<&'a Path>,
     pub(super) limit: Option<&'a Limit>,
     pub(super) memory_bytes_max: Option<u64>,
+    /// How long one step may take (N5).
+    pub(super) step: Duration,
+}
+
+impl Mode<'_> {
+    /// How long the child may take to end when it is done: a tracer makes that long, too.
+    fn end_max(&self) -> Duration {
+        if self.trace.is_some() { self.step } else { self.step.min(END_MAX) }
+    }
 }
 
 /// What one child told before it ended, and how it ended.
@@ -81,11 +95,22 @@ pub(super) fn run_child(
     mode: Mode<'_>,
     progress: Option<&mut Progress>,
 ) -> Result<Told, Failure> {
-    let stderr_path = scratch.path.join("stderr");
-    let stderr = File::create(&stderr_path).map_err(Failure::engine)?;
     let dir = scratch.path.join("db");
     fs::create_dir(&dir).map_err(Failure::engine)?;
-    let mut command = command(plan, job, program, &dir, mode.trace);
+    follow(command(job, program, &dir, mode), plan, job, scratch, mode, progress)
+}
+
+/// Starts the child and stays with it until it has ended.
+fn follow(
+    mut command: Command,
+    plan: &Plan,
+    job: &Job<'_>,
+    scratch: &Scratch,
+    mode: Mode<'_>,
+    progress: Option<&mut Progress>,
+) -> Result<Told, Failure> {
+    let stderr_path = scratch.path.join("stderr");
+    let stderr = File::create(&stderr_path).map_err(Failure::engine)?;
     if let Some(bytes) = mode.memory_bytes_max {
         command.env("GOMEMLIMIT", format!("{:.0}", bytes as f64 * COLLECTOR_SHARE));
     }
@@ -96,7 +121,7 @@ pub(super) fn run_child(
         .spawn()
         .map_err(Failure::engine)?;
     let mut told = match mode.limit.map_or(Ok(()), |limit| limit.take_in(child.id())) {
-        Ok(()) => listen(plan, job, &mut child, progress)?,
+        Ok(()) => listen(plan, job, &mut child, mode.step, progress)?,
         Err(error) => {
             let failure = Some(format!("{NOT_LIMITED}: {error}"));
             Told { failure, was_stopped: true, ..Told::default() }
@@ -105,6 +130,13 @@ pub(super) fn run_child(
     if told.failure.is_some() {
         // Already dead, or past its time: either way nothing it still does counts.
         drop(child.kill());
+    } else if !ends_within(&mut child, mode.end_max())? {
+        // What it told is whole: only its own end hangs.
+        drop(child.kill());
+        if let Some(last) = told.records.last_mut() {
+            let seconds = mode.end_max().as_secs();
+            add_note(last, &format!("behind it the process did not end within {seconds} s, and was killed"));
+        }
     }
     let status = child.wait().map_err(Failure::engine)?;
     if told.failure.is_some() && mode.limit.is_some_and(Limit::has_killed) {
@@ -118,16 +150,28 @@ pub(super) fn run_child(
     Ok(told)
 }
 
-fn command(plan: &Plan, job: &Job<'_>, program: &Path, dir: &Path, trace: Option<&Path>) -> Command {
-    let mut command = match trace {
+/// Whether the child ends in time.
+fn ends_within(child: &mut Child, most: Duration) -> Result<bool, Failure> {
+    let start = Instant::now();
+    while child.try_wait().map_err(Failure::engine)?.is_none() {
+        if start.elapsed() >= most {
+            return Ok(false);
+        }
+        thread::sleep(END_LOOK_EVERY);
+    }
+    Ok(true)
+}
+
+fn command(job: &Job<'_>, program: &Path, dir: &Path, mode: Mode<'_>) -> Command {
+    let mut command = match mode.trace {
         None => Command::new(program),
         Some(trace) => syncs::traced(program.as_os_str(), trace),
     };
     command.args(["child", job.suite.name(), job.engine.name(), job.scale.name()]);
     command.arg(job.run.to_string()).arg(dir).args(["--commit", job.commit]);
-    command.env(child::STEP_SECONDS, plan.timeout.as_secs().to_string());
+    command.env(child::STEP_SECONDS, mode.step.as_secs().to_string());
     command.args(["--group", &job.group.to_string(), "--memory-limit", job.memory_limit]);
-    if trace.is_some() {
+    if mode.trace.is_some() {
         command.arg("--traced");
     }
     command
@@ -138,6 +182,7 @@ fn listen(
     plan: &Plan,
     job: &Job<'_>,
     child: &mut Child,
+    step: Duration,
     mut progress: Option<&mut Progress>,
 ) -> Result<Told, Failure> {
     let stdout = child.stdout.take().ok_or_else(|| Failure::engine("a child without stdout"))?;
@@ -151,7 +196,7 @@ fn listen(
     });
     let weights: BTreeMap<_, _> = job.rows().into_iter().map(|row| (row.name, row.weight)).collect();
     // N5
-    let mut deadline = Instant::now() + plan.timeout;
+    let mut deadline = Instant::now() + step;
     let mut told = Told::default();
     let mut weight_left: u64 = weights.values().sum();
     let mut looked = Instant::now();
@@ -170,7 +215,7 @@ fn listen(
         }
         if message.as_ref().is_ok_and(|message| !matches!(message, Message::Progress(_))) {
             told.how_far = None;
-            deadline = Instant::now() + plan.timeout;
+            deadline = Instant::now() + step;
         }
         match message {
             Ok(Message::Begin(row)) => {
@@ -198,7 +243,7 @@ fn listen(
             Ok(Message::Done) => break,
             Err(RecvTimeoutError::Timeout) if left > WATCH_PERIOD => {}
             Err(RecvTimeoutError::Timeout) => {
-                told.failure = Some(out_of_time(plan.timeout, told.how_far.as_deref()));
+                told.failure = Some(out_of_time(step, told.how_far.as_deref()));
                 told.was_stopped = true;
                 break;
             }
@@ -245,9 +290,8 @@ mod tests {
         assert_eq!(values, [("load", None), ("reads", Some(2.0))]);
     }
 
-    #[test]
-    fn n5_a_child_is_told_how_long_a_step_may_take() {
-        let job = Job {
+    fn job() -> Job<'static> {
+        Job {
             suite: &Huge,
             engine: esker(),
             scale: Scale::Test,
@@ -255,9 +299,50 @@ mod tests {
             group: 0,
             commit: "",
             memory_limit: "",
-        };
-        let plan = Plan { timeout: Duration::from_secs(150), ..plan(Path::new("data")) };
-        let command = command(&plan, &job, Path::new("lab"), Path::new("db"), None);
+        }
+    }
+
+    fn mode(step: Duration) -> Mode<'static> {
+        Mode { trace: None, limit: None, memory_bytes_max: None, step }
+    }
+
+    /// What a child tells that runs this script.
+    #[cfg(unix)]
+    fn told_by(script: &str, step: Duration) -> Told {
+        let dir = tempfile::tempdir().unwrap();
+        let (plan, scratch) = (plan(dir.path()), Scratch::new(dir.path()).unwrap());
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        follow(command, &plan, &job(), &scratch, mode(step), None).unwrap()
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn n5_a_child_that_is_done_and_does_not_end_is_killed() {
+        let row =
+            Message::Row(Box::new(Record { value: Some(1.0), ..record("esker", "load", 1, Some(1.0)) }));
+        let [row, done] = [row, Message::Done].map(|message| serde_json::to_string(&message).unwrap());
+        let says = format!("echo '{row}'; echo '{done}'; ");
+        let start = Instant::now();
+        let told = told_by(&(says.clone() + "exec sleep 600"), Duration::from_secs(1));
+        assert!(start.elapsed() < Duration::from_secs(300), "it was waited for to its end");
+        assert!(told.failure.is_none() && told.records[0].value == Some(1.0));
+        assert!(told.records[0].note.contains("did not end within 1 s"), "{}", told.records[0].note);
+        let told = told_by(&(says + "exec sleep 0.1"), Duration::from_secs(120));
+        assert_eq!((told.records.len(), told.records[0].note.as_str()), (1, ""), "one that ends is let end");
+    }
+
+    #[test]
+    fn the_end_of_a_child_is_short_unless_it_is_traced() {
+        let mode = mode(Duration::from_secs(3600));
+        assert_eq!(mode.end_max(), END_MAX);
+        assert_eq!(Mode { trace: Some(Path::new("trace")), ..mode }.end_max(), mode.step);
+        assert_eq!(Mode { step: Duration::from_secs(2), ..mode }.end_max(), Duration::from_secs(2));
+    }
+
+    #[test]
+    fn n5_a_child_is_told_how_long_a_step_may_take() {
+        let command = command(&job(), Path::new("lab"), Path::new("db"), mode(Duration::from_secs(150)));
         let told = command.get_envs().find(|(name, _)| *name == child::STEP_SECONDS).unwrap().1;
         assert_eq!(told.unwrap(), "150");
     }

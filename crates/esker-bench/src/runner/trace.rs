@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::time::Duration;
 
 use super::process::{Mode, run_child};
 use super::scratch::Scratch;
@@ -22,7 +23,7 @@ const UNEXPLAINED: &str = "its adapter knows no reason";
 
 pub(super) type SyncsPerCommit = BTreeMap<String, f64>;
 
-/// Runs every engine once under a tracer at the smallest scale, as far as it has groups to run (N4); no engine is listed where there is no tracer.
+/// Runs every engine once under a tracer at the smallest scale, as far as it has groups to run (N4) and time (N6); no engine is listed where there is no tracer.
 pub(super) fn trace_syncs(
     plan: &Plan,
     todo: &Todo,
@@ -39,6 +40,7 @@ pub(super) fn trace_syncs(
         return Ok(found);
     }
     let scale = Scale::Test;
+    let step = traced_step(plan.timeout);
     for engine in &plan.engines {
         let groups: BTreeSet<usize> = todo
             .iter()
@@ -52,6 +54,9 @@ pub(super) fn trace_syncs(
         let mut per_commit = SyncsPerCommit::new();
         for group in groups {
             let Ok(program) = &programs[engine.name()] else { continue };
+            if plan.is_over() {
+                return Ok(found);
+            }
             scratch.clear()?;
             let trace = scratch.path.join("trace");
             let job = Job {
@@ -71,9 +76,12 @@ pub(super) fn trace_syncs(
                 &job,
                 scratch,
                 program,
-                Mode { trace: Some(&trace), limit: None, memory_bytes_max: None },
+                Mode { trace: Some(&trace), limit: None, memory_bytes_max: None, step },
                 None,
             )?;
+            if let Some(failure) = told.failure.filter(|_| told.was_stopped) {
+                progress.note(&format!("not all syncs of {} were counted: {failure}", engine.name()), true);
+            }
             let syncs = syncs::parse(&fs::read_to_string(&trace).unwrap_or_default());
             for record in told.records.iter().filter(|record| record.commits > 0 && record.error.is_none()) {
                 if let Some(syncs) = syncs.get(&record.row) {
@@ -84,6 +92,11 @@ pub(super) fn trace_syncs(
         found.insert(engine.name(), per_commit);
     }
     Ok(found)
+}
+
+/// How long a step may take under the tracer where one of the run may take `step` (N5).
+fn traced_step(step: Duration) -> Duration {
+    step.min(Duration::from_secs(Scale::Test.seconds_max()))
 }
 
 /// The row of the traced scale that stands for this one: some names tell counts, which differ by scale.
@@ -112,5 +125,17 @@ pub(super) fn hold_against_trace(record: &mut Record, job: &Job<'_>, syncs: Opti
             add_note(record, &format!("{syncs:.2} syncs per commit where none is asked for: {why}"));
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn n5_a_traced_step_has_the_time_of_the_scale_that_it_is_of() {
+        let seconds = |scale: Scale| Duration::from_secs(scale.seconds_max());
+        assert_eq!(traced_step(seconds(Scale::Seed)), seconds(Scale::Test));
+        assert_eq!(traced_step(Duration::from_secs(7)), Duration::from_secs(7));
     }
 }

@@ -98,12 +98,8 @@ impl Suite for BadgerSuite {
         ]
     }
 
-    fn disk_bytes_max(&self, scale: Scale) -> u64 {
-        (0..SIZES.len())
-            .map(|group| counts(scale, group).0 * (SIZES[group].0 as u64 + 200) * 5 / 2)
-            .max()
-            .unwrap_or(0)
-            + (1 << 30)
+    fn disk_bytes_max(&self, scale: Scale, group: usize) -> u64 {
+        counts(scale, group).0 * (SIZES[group].0 as u64 + 200) * 5 / 2 + (1 << 30)
     }
 
     fn rows(&self, scale: Scale) -> Vec<Row> {

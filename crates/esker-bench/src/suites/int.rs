@@ -40,7 +40,7 @@ impl Suite for IntSuite {
         vec![Stream::new("items", format!("int::Ints, seed {SEED}"))]
     }
 
-    fn disk_bytes_max(&self, scale: Scale) -> u64 {
+    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
         u64::from(items(scale)) * DISK_BYTES_PER_ITEM_MAX
     }
 

@@ -107,7 +107,7 @@ impl Suite for KeyspacesSuite {
         ]
     }
 
-    fn disk_bytes_max(&self, scale: Scale) -> u64 {
+    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
         if scale == Scale::Test { 1 << 30 } else { 20 << 30 }
     }
 

@@ -52,7 +52,7 @@ impl Suite for LargeSuite {
         ]
     }
 
-    fn disk_bytes_max(&self, scale: Scale) -> u64 {
+    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
         let (large, small) = counts(scale);
         DISK_FACTOR_MAX * large * LARGE_BYTES as u64 + small * 4000
     }

@@ -154,7 +154,7 @@ impl Suite for LimitsSuite {
         ]
     }
 
-    fn disk_bytes_max(&self, scale: Scale) -> u64 {
+    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
         sizes(scale).file_bytes * 2 + (1 << 30)
     }
 

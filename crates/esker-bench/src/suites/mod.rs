@@ -79,8 +79,8 @@ pub(crate) trait Suite: Sync {
     /// make them again.
     fn streams(&self) -> Vec<Stream>;
 
-    /// The most that any engine's files take on the way.
-    fn disk_bytes_max(&self, scale: Scale) -> u64;
+    /// The most that any engine's files take on the way in a group.
+    fn disk_bytes_max(&self, scale: Scale, group: usize) -> u64;
 
     /// The memory that an engine may use in all for a group, page cache of its files included; `None` for a group that needs whatever the
     /// machine has. An engine that keeps to the suite's cache has as much again and more for all else.

@@ -142,7 +142,7 @@ impl Suite for ObigstoreSuite {
         ]
     }
 
-    fn disk_bytes_max(&self, scale: Scale) -> u64 {
+    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
         let counts = counts(scale);
         (counts.uniform * 400).max(counts.large * LARGE_BYTES as u64 * 3) + (1 << 30)
     }

@@ -75,7 +75,7 @@ impl Suite for OpenSuite {
         vec![Stream::new("items", format!("items::Items, seed {SEED}"))]
     }
 
-    fn disk_bytes_max(&self, scale: Scale) -> u64 {
+    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
         items(scale) * 2000
     }
 

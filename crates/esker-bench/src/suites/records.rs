@@ -130,7 +130,7 @@ impl Suite for RecordsSuite {
         ]
     }
 
-    fn disk_bytes_max(&self, scale: Scale) -> u64 {
+    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
         4 * sizes(scale).table_bytes + (8 << 30)
     }
 

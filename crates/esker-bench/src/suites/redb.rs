@@ -116,7 +116,7 @@ impl Suite for RedbSuite {
         ]
     }
 
-    fn disk_bytes_max(&self, scale: Scale) -> u64 {
+    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
         Counts::of(scale).items() * DISK_BYTES_PER_ITEM_MAX
     }
 

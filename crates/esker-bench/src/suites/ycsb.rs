@@ -144,7 +144,7 @@ impl Suite for YcsbSuite {
         ]
     }
 
-    fn disk_bytes_max(&self, scale: Scale) -> u64 {
+    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
         records(scale, Durability::Async) * (1 + WRITES_PER_RECORD_MAX) * (KEY_BYTES + VALUE_BYTES) as u64 * 3
             + (1 << 30)
     }
