@@ -401,6 +401,34 @@ fn sync_rows_are_seen_to_sync() {
     }
 }
 
+/// sled keeps large pages in files of their own, which only a sync of the file system reaches.
+#[cfg(target_os = "linux")]
+#[test]
+fn sync_commits_of_large_values_sync_the_file_system_below_sled() {
+    let out = tempfile::tempdir().unwrap();
+    let trace = out.path().join("trace");
+    if !Command::new("strace").arg("-V").output().is_ok_and(|output| output.status.success()) {
+        println!("strace is not installed");
+        return;
+    }
+    // Suite `badger` writes values of 16 KB, 1 KB and 128 B, each size in a group.
+    let syncs_of = |group: &str| {
+        let dir = out.path().join(group);
+        std::fs::create_dir(&dir).unwrap();
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-e", "trace=syncfs,fdatasync", "-o"]).arg(&trace);
+        command.arg(env!("CARGO_BIN_EXE_esker-bench")).args(["child", "badger", "sled", "test", "1"]);
+        let output = command.arg(&dir).args(["--group", group, "--traced"]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let trace = std::fs::read_to_string(&trace).unwrap();
+        ["syncfs(", "fdatasync("].map(|call| trace.matches(call).count())
+    };
+    // 300 items in batches of 20.
+    assert!(syncs_of("0")[0] >= 15, "{:?}", std::fs::read_to_string(&trace));
+    let [of_file_system, of_log] = syncs_of("2");
+    assert!(of_file_system == 0 && of_log >= 50, "{of_file_system} {of_log}");
+}
+
 #[test]
 fn canary_a_wrong_value_fails_its_row() {
     let out = tempfile::tempdir().unwrap();

@@ -1,14 +1,18 @@
 //! sled, set up as redb's benchmark sets it up, except that a write is an atomic batch there and here.
 //!
-//!   Store::write -> insert or remove of one item, Batch and apply_batch of several; in mode Sync then flush and an fdatasync of its log
+//!   Store::write -> insert or remove of one item, Batch and apply_batch of several; in mode Sync then flush and an fdatasync of its log, or a syncfs (SL2)
 //!   Reader       -> the tree itself: sled has no snapshots
 //!   Keyspaces    -> trees: a write is a transaction over those that it needs, the one way to write to several at once
+//!
+//! SL2. Pages over some 128 KiB are files of their own below `blobs`, which sled writes and never syncs. Where values are large a sync commit ends with a sync of the
+//!      file system that they are on.
 //!
 //! SL1. A transaction of one operation is as atomic alone as in a batch, and spares the two synced rolls of the log that a batch takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
@@ -23,6 +27,8 @@ use esker_bench_api::{
 
 /// sled 0.34 keeps its log in this one file.
 const LOG_FILE: &str = "db";
+/// Values from which on pages may come to be files of their own (SL2).
+const LARGE_VALUE_BYTES: u64 = 8 << 10;
 
 const NO_SNAPSHOTS: &str = "sled has no snapshots: a reader sees what is committed meanwhile";
 const NO_COMPACTION: &str = "sled has no call that compacts; it reuses space as it writes";
@@ -60,9 +66,9 @@ impl Engine for Sled {
             },
             EngineOption {
                 option: "sync commits",
-                value: "flush, then fdatasync of the file db",
-                reason: "flush alone ends with sync_file_range on Linux, which is not durable",
-                pointer: "spacejam/sled issue 1351; redb's benchmarks synced every file of the directory",
+                value: "flush, then fdatasync of the file db; where values are of 8 KiB and more, flush, then syncfs",
+                reason: "flush alone ends with sync_file_range on Linux, which is not durable; pages over some 128 KiB are files of their own, which sled never syncs and which have no handle",
+                pointer: "spacejam/sled issue 1351, src/pagecache/blob_io.rs; redb's benchmarks synced every file of the directory",
             },
             EngineOption {
                 option: "async and nosync commits",
@@ -136,16 +142,51 @@ impl Engine for Sled {
 
 struct SledStore {
     db: Db,
-    log: File,
+    synced: Synced,
     sync: bool,
+}
+
+/// What a sync commit syncs behind its flush.
+enum Synced {
+    Log(File),
+    /// The file system of this directory (SL2).
+    FileSystem(File),
+}
+
+impl Synced {
+    fn open(dir: &Path, value_bytes: u64) -> io::Result<Self> {
+        if value_bytes < LARGE_VALUE_BYTES {
+            File::open(dir.join(LOG_FILE)).map(Self::Log)
+        } else {
+            File::open(dir).map(Self::FileSystem)
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        match self {
+            Self::Log(log) => log.sync_data(),
+            Self::FileSystem(dir) => sync_file_system(dir),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn sync_file_system(dir: &File) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(dir)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync_file_system(_dir: &File) -> io::Result<()> {
+    rustix::fs::sync();
+    Ok(())
 }
 
 impl SledStore {
     fn open(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
         let config = Config::new().path(dir).cache_capacity(options.cache_bytes);
         let db = config.open().map_err(Failure::engine)?;
-        let log = File::open(dir.join(LOG_FILE)).map_err(Failure::engine)?;
-        Ok(Self { db, log, sync: options.durability == Durability::Sync })
+        let synced = Synced::open(dir, options.value_bytes).map_err(Failure::engine)?;
+        Ok(Self { db, synced, sync: options.durability == Durability::Sync })
     }
 
     /// What a write in this mode ends with.
@@ -155,7 +196,7 @@ impl SledStore {
 
     fn sync(&self) -> Result<(), Failure> {
         self.db.flush().map_err(Failure::engine)?;
-        self.log.sync_data().map_err(Failure::engine)
+        self.synced.sync().map_err(Failure::engine)
     }
 }
 
