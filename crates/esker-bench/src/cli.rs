@@ -143,7 +143,7 @@ pub(crate) struct RunArguments {
     /// Go on with the run that was interrupted and left its results in --out
     #[arg(long)]
     pub(crate) resume: bool,
-    /// With --resume: run again what ended out of time or was not run for what failed before it, of the engines that are asked for
+    /// With --resume: run again what ended out of time, filled the disk, or was not run for what failed before it, of the engines that are asked for
     #[arg(long, requires = "resume")]
     pub(crate) retry_failed: bool,
     /// Do not count syncs under strace first; sync rows are then believed, and the report says so
@@ -152,6 +152,9 @@ pub(crate) struct RunArguments {
     /// Tell the device before each turn which blocks are free (`fstrim`, which takes a privilege), so that each engine finds it in one state
     #[arg(long)]
     pub(crate) trim: bool,
+    /// Begin at scale seed or full, too, where the device reads ahead more than the kernel's default of 128 KiB
+    #[arg(long)]
+    pub(crate) any_read_ahead: bool,
     /// Begin no turn of an engine after so many minutes; --resume goes on with those that are left
     #[arg(long, value_name = "MINUTES")]
     pub(crate) stop_after: Option<u64>,
@@ -250,7 +253,7 @@ mod tests {
         );
         assert!(read.trim && read.resume && read.timeout == Some(7));
         // A flag takes no value: the suite behind it is one.
-        let flags = "esker-bench run --no-trace --trim --resume --retry-failed ycsb";
+        let flags = "esker-bench run --no-trace --trim --resume --retry-failed --any-read-ahead ycsb";
         assert_eq!(run_arguments(flags).unwrap().suites, ["ycsb"]);
         assert_eq!(run_arguments(&command_of(&[])).unwrap().engines, ["esker", "lmdb", "redb"]);
         assert!(run_arguments("esker-bench run redb --of-another-version").is_none());

@@ -113,6 +113,12 @@ impl Context {
     /// What the earlier calls left, with `call`, which goes on with them (CX1).
     pub(crate) fn resumed_by(mut self, call: Self) -> Result<Self, Failure> {
         if !self.machine.may_be(&call.machine) {
+            if self.machine.may_be_but_for_the_disk(&call.machine) {
+                return Err(Failure::Engine(format!(
+                    "the results to resume are of another disk or another setting of it ({}), this is {}; nothing else of the machine differs",
+                    self.machine.disk, call.machine.disk
+                )));
+            }
             return Err(Failure::Engine(format!(
                 "the results to resume are of another machine ({}), this is {}",
                 self.machine.line(),
@@ -260,6 +266,13 @@ pub(crate) mod tests {
         assert_eq!(calls, [(1_795_360_870, "lab run redb"), (1_795_360_871, "lab run redb --resume")]);
         let engines: Vec<&str> = both.engines.iter().map(|engine| engine.name.as_str()).collect();
         assert_eq!((engines, both.device), (vec!["esker", "lmdb"], format!("{NOT_TRIMMED}, or {TRIMMED}")));
+        let mut read_ahead = context("lab run redb --resume", Vec::new());
+        let mut there = first.clone();
+        "ext4 on vda, read-ahead 8192 KiB".clone_into(&mut there.machine.disk);
+        "ext4 on vda, read-ahead 128 KiB".clone_into(&mut read_ahead.machine.disk);
+        let refused = there.resumed_by(read_ahead).unwrap_err().to_string();
+        assert!(!refused.contains("another machine") && refused.contains("nothing else"), "{refused}");
+        assert!(refused.contains("read-ahead 8192 KiB") && refused.contains("128 KiB"), "{refused}");
         let mut elsewhere = context("lab run redb --resume", Vec::new());
         elsewhere.machine.cpu = "another".to_owned();
         assert!(first.resumed_by(elsewhere).unwrap_err().to_string().contains("of another machine"));

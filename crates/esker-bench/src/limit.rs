@@ -7,12 +7,20 @@
 //!
 //! L1. The group is empty again and gone when the limit is dropped after the child's end. One that stays behind, since the kernel had not emptied
 //!     it yet, is in nobody's way: no two groups of a lab have the same name.
+//! L3. A group that is there already, of an earlier process with this one's number, is passed by. Those of labs that have ended go when a run begins.
 //! L2. A machine without groups is told from one where making a group fails: the first runs without a limit and says so, the second is an error.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where groups are: of v2, of v1.
+const ROOTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"];
+/// How the name of a group begins, before the number of the process that made it and its own.
+const NAME: &str = "esker-bench-";
+/// Groups of earlier processes that are passed by before it counts as a failure.
+const PASSED_BY_MAX: u32 = 10_000;
 
 /// A control group for one child.
 pub(crate) struct Limit {
@@ -28,17 +36,14 @@ impl Limit {
     pub(crate) fn new(bytes: u64) -> std::io::Result<Option<Self>> {
         /// Groups made so far; a plain count, so `Relaxed` is enough.
         static MADE: AtomicU64 = AtomicU64::new(0);
-        let name = format!("esker-bench-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let v2 = (Path::new("/sys/fs/cgroup"), "memory.max", "memory.events", "cgroup v2");
-        let v1 =
-            (Path::new("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.oom_control", "cgroup v1");
+        let v2 = (ROOTS[0], "memory.max", "memory.events", "cgroup v2");
+        let v1 = (ROOTS[1], "memory.limit_in_bytes", "memory.oom_control", "cgroup v1");
         for (root, file, events, version) in [v2, v1] {
-            let dir = root.join(&name);
-            match fs::create_dir(&dir) {
-                Ok(()) => {}
+            let dir = match make_group(Path::new(root), &MADE) {
+                Ok(dir) => dir,
                 Err(error) if is_refusal(error.kind()) => continue,
                 Err(error) => return Err(error),
-            }
+            };
             let limit = Self {
                 dir,
                 events,
@@ -64,6 +69,40 @@ impl Limit {
         let events = fs::read_to_string(self.dir.join(self.events)).unwrap_or_default();
         let kills = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
         kills.and_then(|kills| kills.trim().parse().ok()).is_some_and(|kills: u64| kills > 0)
+    }
+}
+
+/// Makes the group of the next number that is free under `root` (L3).
+fn make_group(root: &Path, made: &AtomicU64) -> std::io::Result<PathBuf> {
+    let mut passed_by = 0;
+    loop {
+        let number = made.fetch_add(1, Ordering::Relaxed);
+        let dir = root.join(format!("{NAME}{}-{number}", std::process::id()));
+        match fs::create_dir(&dir) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && passed_by < PASSED_BY_MAX => {
+                passed_by += 1
+            }
+            made => return made.map(|()| dir),
+        }
+    }
+}
+
+/// Removes the groups that no living lab owns (L3).
+pub(crate) fn remove_stale() {
+    ROOTS.iter().for_each(|root| remove_stale_of(Path::new(root)));
+}
+
+fn remove_stale_of(root: &Path) {
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let numbers = name.to_str().and_then(|name| name.strip_prefix(NAME)?.split_once('-'));
+        let Some((process, _)) = numbers.filter(|(process, _)| process.parse::<u32>().is_ok()) else {
+            continue;
+        };
+        if !Path::new("/proc").join(process).exists() {
+            // One that is busy, or not this process's to remove, stays.
+            drop(fs::remove_dir(entry.path()));
+        }
     }
 }
 
@@ -105,6 +144,36 @@ mod tests {
         thread::sleep(Duration::from_millis(100));
         drop(limit);
         assert!(!dir.exists());
+    }
+
+    #[test]
+    fn l3_a_group_that_is_there_is_passed_by() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |number| root.path().join(format!("{NAME}{}-{number}", std::process::id()));
+        [0, 1, 3].into_iter().for_each(|number| fs::create_dir(path(number)).unwrap());
+        let made = AtomicU64::new(0);
+        assert_eq!(make_group(root.path(), &made).unwrap(), path(2));
+        assert_eq!(make_group(root.path(), &made).unwrap(), path(4));
+        let error = make_group(&root.path().join("missing"), &made).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn l3_groups_of_labs_that_have_ended_go() {
+        let root = tempfile::tempdir().unwrap();
+        // No process has so large a number.
+        let ended = format!("{NAME}{}-0", u32::MAX);
+        let alive = format!("{NAME}{}-0", std::process::id());
+        let others =
+            [format!("{NAME}data-0"), format!("other-{}-0", u32::MAX), format!("{NAME}{}", u32::MAX)];
+        [&ended, &alive]
+            .into_iter()
+            .chain(&others)
+            .for_each(|name| fs::create_dir(root.path().join(name)).unwrap());
+        remove_stale_of(root.path());
+        assert!(!root.path().join(ended).exists());
+        assert!([&alive].into_iter().chain(&others).all(|name| root.path().join(name).exists()));
     }
 
     #[test]

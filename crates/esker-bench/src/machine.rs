@@ -7,13 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use esker_bench_api::Failure;
 use serde::{Deserialize, Serialize};
+
+use crate::scale::Scale;
 
 /// Where Linux says how far a device reads ahead, in KiB.
 const READ_AHEAD: &str = "read_ahead_kb";
 /// Its default.
 const READ_AHEAD_KIB: u64 = 128;
-/// A device that reads ahead more than this makes reads at random through a map another workload.
+/// A device that reads ahead more than this makes reads at random through a map another workload; of what is published none may read ahead more than
+/// the default.
 const READ_AHEAD_KIB_MAX: u64 = 512;
 
 /// The machine.
@@ -62,27 +66,46 @@ impl Machine {
     pub(crate) fn may_be(&self, other: &Self) -> bool {
         // The file system and the device come first, and how far it reads ahead was noted last.
         let disks = self.disk.starts_with(&other.disk) || other.disk.starts_with(&self.disk);
+        disks && self.may_be_but_for_the_disk(other)
+    }
+
+    /// The same without a look at the disk and its settings.
+    pub(crate) fn may_be_but_for_the_disk(&self, other: &Self) -> bool {
         let gib = |machine: &Self| machine.memory_bytes.saturating_add(1 << 29) >> 30;
         let clocks = [&self.clock, &other.clock];
         self.cpu == other.cpu
             && self.cores == other.cores
             && gib(self) == gib(other)
             && self.kernel == other.kernel
-            && disks
             && (clocks.iter().any(|clock| clock.is_empty()) || clocks[0] == clocks[1])
     }
 }
 
-/// What to tell whoever runs the lab of the device below `dir` where it reads ahead too far.
-pub(crate) fn read_ahead_warning(dir: &Path) -> Option<String> {
-    let queue = Queue::of(&mount_of(dir)?.0)?;
-    warning_of(&queue.setting(READ_AHEAD)?, &queue.device)
+/// What to tell whoever runs the lab of the device below `dir` where it reads ahead too far: as an error where the run is of a scale whose figures
+/// are published, unless `any` read-ahead will do.
+pub(crate) fn judge_read_ahead(dir: &Path, scale: Scale, any: bool) -> Result<Option<String>, Failure> {
+    let queue = mount_of(dir).and_then(|(device, _)| Queue::of(&device));
+    let Some(queue) = queue else { return Ok(None) };
+    let Some(kib) = queue.setting(READ_AHEAD) else { return Ok(None) };
+    judge(&kib, &queue.device, scale, any)
 }
 
 /// The same of what a device called `name` says that it reads ahead.
-fn warning_of(kib: &str, name: &str) -> Option<String> {
+fn judge(kib: &str, name: &str, scale: Scale, any: bool) -> Result<Option<String>, Failure> {
+    let is_published = matches!(scale, Scale::Seed | Scale::Full);
+    if !is_published || any {
+        return Ok(warning_of(kib, name, READ_AHEAD_KIB_MAX));
+    }
+    warning_of(kib, name, READ_AHEAD_KIB).map_or(Ok(None), |why| {
+        Err(Failure::Engine(format!(
+            "{why}. With --any-read-ahead the run begins all the same, and says what it was"
+        )))
+    })
+}
+
+fn warning_of(kib: &str, name: &str, most: u64) -> Option<String> {
     let kib: u64 = kib.parse().ok()?;
-    (kib > READ_AHEAD_KIB_MAX).then(|| {
+    (kib > most).then(|| {
         format!(
             "{name} reads {kib} KiB ahead: engines that map their file and never advise (Badger, sanakirja) read so much for each page that is missing. \
              The kernel's default: echo {READ_AHEAD_KIB} > /sys/block/{name}/queue/{READ_AHEAD} (as root)"
@@ -238,17 +261,31 @@ mod tests {
     #[test]
     fn a_device_that_reads_far_ahead_is_warned_of() {
         for kib in ["0", "128", "512", "unknown"] {
-            assert_eq!(warning_of(kib, "vda"), None, "{kib}");
+            assert_eq!(judge(kib, "vda", Scale::Quick, false).unwrap(), None, "{kib}");
         }
-        let warning = warning_of("4096", "vda").unwrap();
+        let warning = judge("4096", "vda", Scale::Quick, false).unwrap().unwrap();
         let command = "echo 128 > /sys/block/vda/queue/read_ahead_kb (as root)";
         assert!(warning.starts_with("vda reads 4096 KiB ahead") && warning.ends_with(command), "{warning}");
         // The description tells what the warning is held against.
         let dir = std::env::temp_dir();
         let described = Machine::describe(&dir).disk;
         let ahead = described.split("read-ahead ").nth(1).and_then(|ahead| ahead.strip_suffix(" KiB"));
-        let warned = read_ahead_warning(&dir).is_some();
+        let warned = judge_read_ahead(&dir, Scale::Quick, false).unwrap().is_some();
         assert_eq!(warned, ahead.is_some_and(|kib| kib.parse::<u64>().unwrap() > READ_AHEAD_KIB_MAX));
+    }
+
+    #[test]
+    fn a_scale_that_is_published_is_refused_on_a_device_that_reads_further_ahead_than_by_default() {
+        for scale in [Scale::Seed, Scale::Full] {
+            for kib in ["0", "128", "unknown"] {
+                assert_eq!(judge(kib, "vda", scale, false).unwrap(), None, "{kib}");
+            }
+            let refusal = judge("256", "vda", scale, false).unwrap_err().to_string();
+            let command = "echo 128 > /sys/block/vda/queue/read_ahead_kb (as root)";
+            assert!(refusal.contains(command) && refusal.contains("--any-read-ahead"), "{refusal}");
+            assert_eq!(judge("256", "vda", scale, true).unwrap(), None);
+            assert!(judge("4096", "vda", scale, true).unwrap().unwrap().contains(command));
+        }
     }
 
     #[test]

@@ -190,7 +190,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         fs::create_dir_all(directory)
             .map_err(|error| Failure::Engine(format!("{}: {error}", directory.display())))?;
     }
-    if let Some(warning) = machine::read_ahead_warning(dir) {
+    if let Some(warning) = machine::judge_read_ahead(dir, arguments.scale, arguments.any_read_ahead)? {
         eprintln!("esker-bench: {warning}");
     }
     let mut context = context(&chosen, dir, arguments.trim);
@@ -214,6 +214,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         "run.json",
         &(serde_json::to_string_pretty(&context).map_err(Failure::engine)? + "\n"),
     )?;
+    limit::remove_stale();
     let mut kept = Vec::new();
     let stop_at = arguments.stop_after.map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
     let plans: Vec<runner::Plan> = suites
