@@ -114,6 +114,7 @@ type watch struct {
 	period time.Duration
 	dir    string
 	before uint64
+	files  walks
 	stop   chan struct{}
 	once   sync.Once
 	ended  chan struct{}
@@ -149,7 +150,7 @@ func (w *watch) run() {
 
 func (w *watch) look() sample {
 	memory := procFields("/proc/self/status")["VmRSS"] * 1024
-	return sample{memory, diskBytes(w.dir).allocated, procFields("/proc/self/io")["write_bytes"] - w.before}
+	return sample{memory, w.files.size(w.dir), procFields("/proc/self/io")["write_bytes"] - w.before}
 }
 
 func (w *watch) end() {

@@ -141,3 +141,22 @@ func TestDeviceNumbersAreTakenApart(t *testing.T) {
 		}
 	}
 }
+
+func TestM4BetweenTwoWalksLiesTwentyTimesTheFirst(t *testing.T) {
+	var files walks
+	now, walked := time.Now(), uint64(0)
+	for _, look := range []struct {
+		after time.Duration
+		want  uint64
+	}{{0, 1}, {500, 1}, {5000, 1}, {499, 1}, {1, 2}, {5999, 2}, {1, 3}} {
+		now = now.Add(look.after * time.Millisecond)
+		got := files.walked(func() time.Time { return now }, func() uint64 {
+			now = now.Add(300 * time.Millisecond)
+			walked++
+			return walked
+		})
+		if got != look.want || walked != look.want {
+			t.Fatalf("%d walks, the last %d, after %d ms; want %d", walked, got, look.after, look.want)
+		}
+	}
+}

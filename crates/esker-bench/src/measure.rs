@@ -4,6 +4,8 @@
 //!
 //! M1. Only `work` is timed: counters are read before the clock starts and after it has stopped.
 //! M2. The peak of resident memory is that of this piece of work: the kernel's mark is reset before it, where it can be.
+//! M3. Whoever looks at the files while work goes on spends little of its time with that, however many they are: between two walks lies 20 times
+//!     what the first took, and its figure stands for as long.
 
 use std::fs;
 use std::path::Path;
@@ -18,6 +20,8 @@ use esker_bench_api::results::Usage;
 const WATCH_EVERY: Duration = Duration::from_millis(50);
 /// Every so many looks at the process one at the files.
 const LOOKS_PER_WALK: u32 = 10;
+/// M3.
+const REST_PER_WALK: u32 = 20;
 const IDLE_WINDOWS: u32 = 3;
 /// Part of a window that may be spent computing by a process at rest.
 const IDLE_SHARE: f64 = 0.03;
@@ -128,16 +132,41 @@ impl Drop for Stop<'_> {
 
 fn watch(dir: &Path, stop: &AtomicBool) -> Peaks {
     let mut peaks = Peaks { anon_bytes: status_bytes().anon, disk_bytes: 0 };
+    let mut walks = Walks::default();
     let mut looks = 0;
     while !stop.load(Ordering::Relaxed) {
         thread::park_timeout(WATCH_EVERY);
         peaks.anon_bytes = peaks.anon_bytes.max(status_bytes().anon);
         looks += 1;
         if looks % LOOKS_PER_WALK == 0 {
-            peaks.disk_bytes = peaks.disk_bytes.max(disk_bytes(dir).allocated);
+            peaks.disk_bytes = peaks.disk_bytes.max(walks.allocated(dir));
         }
     }
     peaks
+}
+
+/// Walks through a directory whose engine is at work (M3).
+#[derive(Default)]
+pub(crate) struct Walks {
+    allocated: u64,
+    not_before: Option<Instant>,
+}
+
+impl Walks {
+    /// What the files under `dir` occupy, as the last walk saw it.
+    fn allocated(&mut self, dir: &Path) -> u64 {
+        self.walked(Instant::now, || disk_bytes(dir).allocated)
+    }
+
+    fn walked(&mut self, now: impl Fn() -> Instant, walk: impl FnOnce() -> u64) -> u64 {
+        let start = now();
+        if self.not_before.is_none_or(|time| start >= time) {
+            self.allocated = walk();
+            let end = now();
+            self.not_before = Some(end + (end - start) * REST_PER_WALK);
+        }
+        self.allocated
+    }
 }
 
 /// A look at the process and its database.
@@ -148,12 +177,12 @@ pub(crate) struct Sample {
     pub(crate) written_bytes: u64,
 }
 
-/// Looks now.
-pub(crate) fn sample(dir: &Path) -> Sample {
+/// Looks now; at the files as often as `walks` allows.
+pub(crate) fn sample(dir: &Path, walks: &mut Walks) -> Sample {
     let status = status_bytes();
     Sample {
         rss_bytes: status.anon + status.file,
-        disk_bytes: disk_bytes(dir).allocated,
+        disk_bytes: walks.allocated(dir),
         written_bytes: io_bytes().written,
     }
 }
@@ -296,6 +325,27 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert!(measured.usage.peak_rss_bytes > 32 << 20);
         }
+    }
+
+    #[test]
+    fn m3_between_two_walks_lies_twenty_times_the_first() {
+        use std::cell::Cell;
+        let (start, at_ms, walked) = (Instant::now(), Cell::new(0), Cell::new(0));
+        let mut walks = Walks::default();
+        let mut look = |after_ms: u64| {
+            at_ms.set(at_ms.get() + after_ms);
+            let now = || start + Duration::from_millis(at_ms.get());
+            let seen = walks.walked(now, || {
+                at_ms.set(at_ms.get() + 300);
+                walked.set(walked.get() + 1);
+                walked.get()
+            });
+            (seen, walked.get())
+        };
+        assert_eq!(look(0), (1, 1));
+        assert_eq!([look(500), look(5_000), look(499)], [(1, 1); 3], "the last figure stands");
+        assert_eq!(look(1), (2, 2));
+        assert_eq!([look(5_999), look(1)], [(2, 2), (3, 3)]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use esker_bench_api::Failure;
 use esker_bench_api::results::{Detail, Latency};
 use hdrhistogram::Histogram;
 
-use crate::measure::{Sample, sample};
+use crate::measure::{Sample, Walks, sample};
 
 const NS: f64 = 1e-9;
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
@@ -152,7 +152,8 @@ struct Sampler {
 
 impl Sampler {
     fn start(dir: &Path, period: Duration) -> Self {
-        let (dir, before) = (dir.to_path_buf(), sample(dir));
+        let mut walks = Walks::default();
+        let (dir, before) = (dir.to_path_buf(), sample(dir, &mut walks));
         let (stop, stopped) = mpsc::channel();
         let start = Instant::now();
         let thread = thread::spawn(move || {
@@ -161,7 +162,7 @@ impl Sampler {
             loop {
                 let left = period_ends.saturating_duration_since(Instant::now());
                 let is_over = stopped.recv_timeout(left) != Err(RecvTimeoutError::Timeout);
-                samples.push(sample(&dir));
+                samples.push(sample(&dir, &mut walks));
                 if is_over {
                     return samples;
                 }
