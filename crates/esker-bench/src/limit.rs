@@ -7,8 +7,8 @@
 //!
 //! L1. The group is empty again and gone when the limit is dropped after the child's end. One that stays behind, since the kernel had not emptied
 //!     it yet, is in nobody's way: no two groups of a lab have the same name.
-//! L3. A group that is there already, of an earlier process with this one's number, is passed by. Those of labs that have ended go when a run begins.
 //! L2. A machine without groups is told from one where making a group fails: the first runs without a limit and says so, the second is an error.
+//! L3. A group that is there already, of an earlier process with this one's number, is passed by. Those of labs that have ended go when a run begins.
 
 use std::fs;
 use std::io::ErrorKind;

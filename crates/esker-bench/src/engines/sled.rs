@@ -4,10 +4,9 @@
 //!   Reader       -> the tree itself: sled has no snapshots
 //!   Keyspaces    -> trees: a write is a transaction over those that it needs, the one way to write to several at once
 //!
+//! SL1. A transaction of one operation is as atomic alone as in a batch, and spares the two synced rolls of the log that a batch takes.
 //! SL2. Pages over some 128 KiB are files of their own below `blobs`, which sled writes and never syncs. Where values are large a sync commit ends with a sync of the
 //!      file system that they are on.
-//!
-//! SL1. A transaction of one operation is as atomic alone as in a batch, and spares the two synced rolls of the log that a batch takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
