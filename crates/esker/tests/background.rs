@@ -8,7 +8,8 @@
 //! BG2. After a panic of a thread writes fail with an error that says so; none waits for it.
 //! BG4. The timed sync waits for no flush.
 //! BG5. A database whose threads cannot all be started is closed again.
-//! BG7. After a full disk the first commit has the flush tried again that found no space.
+//! BG7. After a full disk the first commit has the flush tried again that found no space; none has where the space that is free could
+//!      not be used.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
 
 mod common;
@@ -293,6 +294,35 @@ fn bg7_the_first_commit_after_a_full_disk_has_the_flush_tried_again() {
     // The pause is of a second and more by now.
     fs.set_capacity(None);
     faults.clear();
+    map.put("first", "").unwrap();
+    assert_eq!(map.len().unwrap(), u64::from(written) + 1);
+    drop(map);
+    db.close().unwrap();
+}
+
+#[test]
+fn bg7_space_that_a_flush_could_not_use_holds_up_no_commit() {
+    // As of a quota: the disk tells of room.
+    let fs = MemFs::new();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
+    let db = db.unwrap();
+    faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
+    let (written, error) = put_until_it_fails(&db);
+    assert!(matches!(error, Error::NoSpace { .. }), "{error:?}");
+    let map = db.default_keyspace();
+    let before = db.stats().flushes_failed;
+    let started = Instant::now();
+    let mut refused = 0;
+    while started.elapsed() < Duration::from_millis(1500) {
+        let put = map.put("refused", "");
+        assert!(matches!(put, Err(Error::NoSpace { .. })), "{put:?}");
+        refused += 1;
+    }
+    let tried = db.stats().flushes_failed - before;
+    assert!(tried <= 8 && refused > 100, "BG7: {tried} tries, {refused} commits");
+    faults.clear();
+    db.flush().unwrap();
     map.put("first", "").unwrap();
     assert_eq!(map.len().unwrap(), u64::from(written) + 1);
     drop(map);

@@ -10,8 +10,13 @@
 //!      next look at it, within seconds, finds that: writers who wait for merges wait no longer than before.
 //! RO2. Nothing is known of room after any merge that has found some.
 
-/// An eighth of what a merge reads is clearly more room than before.
+/// An eighth of what is to be written anew is clearly more room than before.
 const MORE_PART: u64 = 8;
+
+/// Whether clearly more is free than before, for work on so many bytes.
+pub(crate) fn is_more(before: u64, free: u64, bytes: u64) -> bool {
+    free.saturating_sub(before) > bytes / MORE_PART
+}
 
 /// What is known of the room for merges.
 #[derive(Debug, Default)]
@@ -33,8 +38,7 @@ impl Room {
 
     /// Whether a merge of so many bytes may find room, with so much free (RO1).
     pub(crate) fn may_suffice(&self, bytes: u64, free: u64) -> bool {
-        let is_more = |before: u64| free.saturating_sub(before) > bytes / MORE_PART;
-        self.free_at_failure.is_none_or(|before| free >= bytes || is_more(before))
+        self.free_at_failure.is_none_or(|before| free >= bytes || is_more(before, free, bytes))
     }
 }
 

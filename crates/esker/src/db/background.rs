@@ -15,9 +15,10 @@
 //! BG5. Either all threads run, or none does.
 //! BG6. How a flush ended, whoever made it, is noted before the next one can begin: the last word is the last flush's. With
 //!      nothing left to flush no failure is outstanding. Those of closing are not noted: nobody is left to wait or to pause.
-//! BG7. A writer who finds that the last flush found no space, and that there is room for it now, has it tried again, whatever is left of its
-//!      pause, and waits for the end of that try. Where there is no room he is told so at once: a full disk is not filled to the last
-//!      byte for each commit. However many writers ask, tries are a while apart.
+//! BG7. A writer who finds that the last flush found no space, and that there is room for it now and clearly more than then, has it tried
+//!      again, whatever is left of its pause, and waits for the end of that try. Where there is no room, or none that could be used then (a
+//!      quota), he is told so at once: a full disk is not filled to the last byte for each commit. However many writers ask, tries are a
+//!      while apart.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -66,6 +67,8 @@ struct SignalState {
     steps: u64,
     /// The last flush failed with this, and none has succeeded since.
     failure: Option<Arc<Error>>,
+    /// What was free when it had failed for want of space, and removed what it had written.
+    free_at_failure: Option<u64>,
     /// Counts those who have asked for another try of a flush (BG7).
     asked: u64,
     /// Those of them whose try has ended.
@@ -150,10 +153,16 @@ impl Signal {
         if self.dead_flag.load(Ordering::Relaxed) { self.state.lock().check_alive() } else { Ok(()) }
     }
 
-    /// Notes the end of a flush (BG6).
-    fn note(&self, outcome: Result<(), Arc<Error>>) {
+    /// What was free when the last flush had found no space, as far as that could be found out.
+    pub(crate) fn free_at_failure(&self) -> Option<u64> {
+        self.state.lock().free_at_failure
+    }
+
+    /// Notes the end of a flush (BG6), and what is free if it has found no space (BG7).
+    fn note(&self, outcome: Result<(), Arc<Error>>, free: Option<u64>) {
         let mut state = self.state.lock();
         state.steps += 1;
+        state.free_at_failure = free;
         let was_failing = state.failure.is_some();
         state.failure = outcome.err();
         let is_over = was_failing && state.failure.is_none();
@@ -331,7 +340,9 @@ impl Core {
             add(&self.counters.flushes_failed, 1);
             self.counters.note_error(error);
         }
-        self.signal.note(flushed.as_ref().map(drop).map_err(|error| Arc::new(error.duplicate())));
+        let is_lack = matches!(flushed, Err(Error::NoSpace { .. }));
+        let free = if is_lack { self.env.fs.free_bytes(&self.dir).ok() } else { None };
+        self.signal.note(flushed.as_ref().map(drop).map_err(|error| Arc::new(error.duplicate())), free);
     }
 
     /// If it failed because an input could not be read, merges go on without that one for a while; if it could not be written, nobody's
@@ -397,7 +408,7 @@ mod tests {
         faults.clear();
         assert!(core.flush_step().unwrap());
         assert_eq!(noted(core), (2, false));
-        core.signal.note(Err(Arc::new(Error::Conflict)));
+        core.signal.note(Err(Arc::new(Error::Conflict)), None);
         assert!(!core.flush_step().unwrap(), "there is nothing to flush");
         assert_eq!(noted(core), (4, false));
     }

@@ -19,6 +19,7 @@ use super::core::Core;
 use super::maintenance::MERGE_BYTES_PER_SECOND;
 use super::options::{Background, SEALED_MAX};
 use super::stats::add;
+use crate::compaction::room::is_more;
 use crate::compaction::{pacing, picker};
 use crate::read::visible::Bounds;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
@@ -210,10 +211,13 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the disk has as much space as the memtables hold that wait for their flush. Their tables may take less.
+    /// Whether the disk has as much space as the memtables hold that wait for their flush, and clearly more than when the last flush
+    /// found none (BG7). Their tables may take less.
     fn has_space_to_flush(&self) -> bool {
         let waiting: u64 = self.view.get().immutables.iter().map(|m| m.bytes_used() as u64).sum();
-        self.env.fs.free_bytes(&self.dir).is_ok_and(|free| free > waiting)
+        let is_more =
+            |free| self.signal.free_at_failure().is_none_or(|before| is_more(before, free, waiting));
+        self.env.fs.free_bytes(&self.dir).is_ok_and(|free| free > waiting && is_more(free))
     }
 
     /// Slows writers down, smoothly, while merging is behind.
