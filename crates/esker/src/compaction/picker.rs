@@ -135,6 +135,13 @@ pub(crate) struct Plan {
     pub range: KeyRange,
 }
 
+impl Plan {
+    /// All inputs.
+    pub(crate) fn files(&self) -> BTreeSet<FileId> {
+        self.inputs.iter().flat_map(|input| &input.files).copied().collect()
+    }
+}
+
 /// The piece of merging that is due and pays most; none if the shape is good.
 pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let limits = &input.limits;

@@ -1,14 +1,20 @@
 //! Room on the disk for merges that have found none.
 //!
 //! ```text
-//!   a merge finds no space --note--> what is free then --may_suffice--> is one that has failed to be tried again now?
+//!   a merge finds no space --note--> what is free then, by table --may_suffice--> is one that has failed to be tried again now?
 //! ```
 //!
-//! RO1. While the tables of a merge are put off (PA1) it is tried again only if there is more room: as much as it reads, so
-//!      that it cannot but fit, or clearly more than when the last one failed, since many write less than they read. So a full disk is
-//!      not filled to the last byte every few seconds for as long as it is full; and when files are deleted, by whomever, the
-//!      next look at it, within seconds, finds that: writers who wait for merges wait no longer than before.
-//! RO2. Nothing is known of room after any merge that has found some.
+//! RO1. While the tables of a merge are put off (PA1) it is tried again only if there is more room than when the last one failed: as
+//!      much as it reads, where there was less, so that it cannot but fit, or clearly more, since many write less than they read. So a
+//!      full disk is not filled to the last byte every few seconds for as long as it is full; and when files are deleted, by whomever,
+//!      the next look at it, within seconds, finds that. Where there was as much as it reads, and yet no space (a quota), as much is no
+//!      reason.
+//! RO2. What was free is known of each table by the last merge that read it. What others find says nothing of it: a move needs no room,
+//!      and a small merge little.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::types::FileId;
 
 /// An eighth of what is to be written anew is clearly more room than before.
 const MORE_PART: u64 = 8;
@@ -21,24 +27,31 @@ pub(crate) fn is_more(before: u64, free: u64, bytes: u64) -> bool {
 /// What is known of the room for merges.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    /// What was free when a merge had failed, and removed what it had written.
-    free_at_failure: Option<u64>,
+    /// For each table: what was free when a merge of it had failed, and removed what it had written.
+    free_at_failure: BTreeMap<FileId, u64>,
 }
 
 impl Room {
-    /// A merge has found no space; so much is free, as far as that can be found out.
-    pub(crate) fn note_lack(&mut self, free: Option<u64>) {
-        self.free_at_failure = free;
+    /// How the last merge of `files` ended: if it has found no space, so much is free, as far as that can be found out.
+    pub(crate) fn note(&mut self, files: &BTreeSet<FileId>, lack: Option<u64>) {
+        for file in files {
+            match lack {
+                Some(free) => self.free_at_failure.insert(*file, free),
+                None => self.free_at_failure.remove(file),
+            };
+        }
     }
 
-    /// A merge has been written (RO2).
-    pub(crate) fn note_success(&mut self) {
-        self.free_at_failure = None;
+    /// Forgets the tables that are not there any more.
+    pub(crate) fn retain(&mut self, is_there: impl Fn(FileId) -> bool) {
+        self.free_at_failure.retain(|file, _| is_there(*file));
     }
 
-    /// Whether a merge of so many bytes may find room, with so much free (RO1).
-    pub(crate) fn may_suffice(&self, bytes: u64, free: u64) -> bool {
-        self.free_at_failure.is_none_or(|before| free >= bytes || is_more(before, free, bytes))
+    /// Whether a merge of `files`, of so many bytes, may find room, with so much free (RO1).
+    pub(crate) fn may_suffice(&self, files: &BTreeSet<FileId>, bytes: u64, free: u64) -> bool {
+        let before = files.iter().filter_map(|file| self.free_at_failure.get(file)).max();
+        let fits_now = |before| before < bytes && free >= bytes;
+        before.is_none_or(|before| is_more(*before, free, bytes) || fits_now(*before))
     }
 }
 
@@ -46,20 +59,43 @@ impl Room {
 mod tests {
     use super::*;
 
+    fn files(numbers: &[u64]) -> BTreeSet<FileId> {
+        numbers.iter().map(|number| FileId::new(*number)).collect()
+    }
+
     #[test]
     fn ro1_a_merge_is_tried_again_with_more_room_and_not_with_the_same() {
         let mut room = Room::default();
-        assert!(room.may_suffice(800, 0), "RO2: nothing has failed");
-        room.note_lack(Some(300));
+        let merge = files(&[1, 2]);
+        assert!(room.may_suffice(&merge, 800, 0), "nothing has failed");
+        room.note(&merge, Some(300));
         for (free, suffices) in [(0, false), (300, false), (400, false), (401, true), (800, true)] {
-            assert_eq!(room.may_suffice(800, free), suffices, "RO1: {free} free");
+            assert_eq!(room.may_suffice(&merge, 800, free), suffices, "RO1: {free} free");
         }
-        // It reads less than what is free: there is no telling why it found none.
-        assert!(room.may_suffice(300, 300), "RO1");
-        room.note_lack(None);
-        assert!(room.may_suffice(800, 0), "what is free is not known");
-        room.note_lack(Some(0));
-        room.note_success();
-        assert!(room.may_suffice(800, 0), "RO2");
+        room.note(&merge, Some(799));
+        for (free, suffices) in [(799, false), (800, true)] {
+            assert_eq!(room.may_suffice(&merge, 800, free), suffices, "RO1: it fits with {free} free");
+        }
+        // There was as much as it reads, and it could not be used.
+        room.note(&merge, Some(900));
+        for (free, suffices) in [(800, false), (900, false), (1000, false), (1001, true)] {
+            assert_eq!(room.may_suffice(&merge, 800, free), suffices, "RO1: {free} free, not all for us");
+        }
+        room.note(&merge, None);
+        assert!(room.may_suffice(&merge, 800, 0), "what is free is not known");
+    }
+
+    #[test]
+    fn ro2_what_others_find_changes_nothing() {
+        let mut room = Room::default();
+        room.note(&files(&[1, 2]), Some(300));
+        room.note(&files(&[3]), Some(900));
+        room.note(&files(&[4]), None);
+        assert!(!room.may_suffice(&files(&[1, 2]), 800, 400), "RO2");
+        assert!(room.may_suffice(&files(&[1, 2]), 800, 800), "RO2");
+        assert!(!room.may_suffice(&files(&[2, 3]), 800, 800), "the last failure of either");
+        assert!(room.may_suffice(&files(&[4]), 800, 0));
+        room.retain(|file| file != FileId::new(3));
+        assert!(room.may_suffice(&files(&[2, 3]), 800, 800), "it is gone");
     }
 }

@@ -345,19 +345,21 @@ impl Core {
         self.signal.note(flushed.as_ref().map(drop).map_err(|error| Arc::new(error.duplicate())), free);
     }
 
+    /// Shows it in the statistics (BG3).
+    pub(super) fn count_failed_merge(&self, error: &Error) {
+        add(&self.counters.merges_failed, 1);
+        self.counters.note_error(error);
+    }
+
     /// If it failed because an input could not be read, merges go on without that one for a while; if it could not be written, nobody's
     /// writing is no reason for it for a while, and nothing is if there is no more space.
     pub(super) fn note_failed_merge(&self, plan: &Plan, error: &Error) {
-        add(&self.counters.merges_failed, 1);
-        self.counters.note_error(error);
+        self.count_failed_merge(error);
         let now = self.env.clock.monotonic();
         if let Some(file) = self.unreadable_input(plan, error) {
             self.unreadable.lock().note(file, now);
             self.account_debt();
         } else {
-            if matches!(error, Error::NoSpace { .. }) {
-                self.merge_room.lock().note_lack(self.env.fs.free_bytes(&self.dir).ok());
-            }
             let mut put_off = self.put_off.lock();
             plan.inputs.iter().flat_map(|input| &input.files).for_each(|file| put_off.note(*file, now));
         }

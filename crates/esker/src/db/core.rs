@@ -165,6 +165,7 @@ impl Core {
         let version = self.version();
         let is_there = |file| version.tables().any(|(_, table)| table.file == file);
         self.put_off.lock().retain(is_there);
+        self.merge_room.lock().retain(is_there);
         let unreadable = {
             let mut unreadable = self.unreadable.lock();
             unreadable.retain(is_there);

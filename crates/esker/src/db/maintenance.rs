@@ -9,6 +9,8 @@
 //! MT2. A failed step leaves the version as it was.
 //! MT3. A step holds its turn until it has ended, and does nothing in a closed database (CL1).
 //! MT4. A merge that policy wants waits for room if it has found none, for longer and longer (RO1 of compaction/room.rs, PA1).
+//! MT5. Tables that the manifest may name or not, since its append failed, are removed as soon as a new manifest can be written, whatever
+//!      merges are put off: they may be what fills the disk.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -82,6 +84,10 @@ impl Core {
     pub(crate) fn merge_step(&self, idle: bool) -> Result<bool> {
         let _turn = self.merge_turn.lock();
         self.check_open()?;
+        // MT5
+        if !self.disowned.lock().is_empty() {
+            self.heal_manifest().inspect_err(|error| self.count_failed_merge(error))?;
+        }
         let version = self.version();
         let lost_ns = self.read_cost.lost_ns();
         if self.readers_want_one_run(&version, lost_ns, idle) {
@@ -114,14 +120,14 @@ impl Core {
 
     /// Whether a merge that is put off is still without the room that it did not find. A move needs none.
     fn lacks_room(&self, version: &Version, plan: &picker::Plan, put_off: &BTreeSet<FileId>) -> bool {
-        let is_input = |file: FileId| plan.inputs.iter().any(|input| input.files.contains(&file));
-        if plan.kind == picker::PlanKind::TrivialMove || !put_off.iter().any(|file| is_input(*file)) {
+        let files = plan.files();
+        if plan.kind == picker::PlanKind::TrivialMove || put_off.is_disjoint(&files) {
             return false;
         }
-        let read = version.tables().filter(|(_, table)| is_input(table.file));
+        let read = version.tables().filter(|(_, table)| files.contains(&table.file));
         let bytes = read.map(|(_, table)| table.meta.file_bytes).sum();
         let free = self.env.fs.free_bytes(&self.dir);
-        free.is_ok_and(|free| !self.merge_room.lock().may_suffice(bytes, free))
+        free.is_ok_and(|free| !self.merge_room.lock().may_suffice(&files, bytes, free))
     }
 
     /// Whether the time that readers lost to the memtable has paid for flushing it and merging it with the tables. With
@@ -136,6 +142,13 @@ impl Core {
         lost_ns >= cost_ns / IDLE_DISCOUNT
     }
 
+    /// Notes what is free after a merge that has found no space, and left nothing behind (RO1); that nothing is known after others.
+    fn note_room(&self, plan: &picker::Plan, error: Option<&Error>) {
+        let is_lack = matches!(error, Some(Error::NoSpace { .. }));
+        let lack = if is_lack { self.env.fs.free_bytes(&self.dir).ok() } else { None };
+        self.merge_room.lock().note(&plan.files(), lack);
+    }
+
     /// Executes a plan; false if it was cancelled because the database closes.
     fn merge(&self, plan: picker::Plan) -> Result<bool> {
         self.execute(&plan).inspect_err(|error| self.note_failed_merge(&plan, error))
@@ -146,9 +159,12 @@ impl Core {
         let version = self.version();
         let new_file = || self.new_file();
         let context = self.compaction_context(&new_file, self.signal.stop_flag());
-        let built = execute::merge(&context, plan, &version, self.published.horizons(), || self.new_run())?;
-        let Some(Built { added, removed, opened, stats }) = built else { return Ok(false) };
-        self.merge_room.lock().note_success();
+        let built = execute::merge(&context, plan, &version, self.published.horizons(), || self.new_run());
+        // Now, since of what fails later the output is still there, until the manifest has been healed.
+        if plan.kind == picker::PlanKind::Merge {
+            self.note_room(plan, built.as_ref().err());
+        }
+        let Some(Built { added, removed, opened, stats }) = built? else { return Ok(false) };
         add(&self.counters.merges, 1);
         add(&self.counters.moves, u64::from(plan.kind == picker::PlanKind::TrivialMove));
         add(&self.counters.merge_bytes_read, stats.bytes_read);
@@ -234,143 +250,4 @@ impl Core {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use esker_env::{Env, FaultAction, FaultFs, FaultRule, ManualClock, MemFs, OpKind};
-
-    use crate::{Db, Error};
-
-    #[test]
-    fn a_flush_does_not_work_for_those_who_write_meanwhile() {
-        let env = Env::simulated(Arc::new(MemFs::new()), 1);
-        let db = Db::builder().stepped().env(env).open(Path::new("db")).unwrap();
-        let (map, core) = (db.keyspace("map").unwrap(), &db.handle.core);
-        let fill = || map.put("a", "1").and_then(|()| core.pipeline.seal());
-        fill().unwrap();
-        let mut steps = 0;
-        let flushed = core.flush_sealed(|| {
-            steps += 1;
-            let done = core.flush_step()?;
-            fill()?;
-            if steps < 10 {
-                Ok(done)
-            } else {
-                Err(Error::Invalid("it goes on as long as somebody writes".into()))
-            }
-        });
-        assert!(flushed.is_ok(), "{flushed:?}");
-        assert_eq!((steps, core.pipeline.sealed_len()), (1, 1));
-    }
-
-    #[test]
-    fn what_a_snapshot_held_is_given_back_when_it_is_gone_and_nobody_writes() {
-        let env = Env::simulated(Arc::new(MemFs::new()), 1);
-        let db = Db::builder().stepped().env(env).open(Path::new("db")).unwrap();
-        let map = db.keyspace("map").unwrap();
-        for n in 0..1000_u32 {
-            map.put(n.to_be_bytes(), [0; 100]).unwrap();
-        }
-        db.compact().unwrap();
-        let snapshot = db.snapshot();
-        map.clear().unwrap();
-        db.flush().unwrap();
-        let settle = || while db.handle.core.merge_step(true).unwrap() {};
-        settle();
-        assert!(db.stats().table_bytes > 1000, "the snapshot needs it");
-        assert_eq!((snapshot.len(&map).unwrap(), map.len().unwrap()), (1000, 0));
-        drop(snapshot);
-        settle();
-        assert!(db.stats().table_bytes < 1000, "nobody needs it");
-        assert_eq!(map.first().unwrap(), None);
-    }
-
-    #[test]
-    fn pk5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_nothing_else_to_do() {
-        let faults = FaultFs::new(Arc::new(MemFs::new()));
-        let clock = Arc::new(ManualClock::new());
-        let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(faults.clone()), 1) };
-        let db = Db::builder().stepped().env(env).open(Path::new("db")).unwrap();
-        let map = db.default_keyspace();
-        map.put("a", "1").unwrap();
-        db.compact().unwrap();
-        let snapshot = db.snapshot();
-        map.remove("a").unwrap();
-        map.put("b", "2").unwrap();
-        db.flush().unwrap();
-        while db.handle.core.merge_step(true).unwrap() {}
-        drop(snapshot);
-        faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
-        let mut failed = 0;
-        // An hour in the steps of the merge thread's longest pause.
-        for _ in 0..720 {
-            match db.handle.core.merge_step(true) {
-                Err(Error::NoSpace { .. }) => failed += 1,
-                step => assert!(!step.unwrap()),
-            }
-            clock.advance(Duration::from_secs(5));
-        }
-        assert!((8..=12).contains(&failed), "PK5: {failed} times");
-        assert_eq!(db.stats().merges_failed, failed);
-        // What keeps the tables in shape is not put off.
-        for _ in 0..5 {
-            map.put("c", "3").unwrap();
-            db.flush().unwrap_err();
-            faults.clear();
-            db.flush().unwrap();
-            faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
-        }
-        for _ in 0..3 {
-            assert!(matches!(db.handle.core.merge_step(false), Err(Error::NoSpace { .. })));
-        }
-        faults.clear();
-        assert!(db.handle.core.merge_step(false).unwrap());
-        while db.handle.core.merge_step(true).unwrap() {}
-        assert_eq!(db.check().unwrap().entries, 2, "the tombstone is gone");
-    }
-
-    #[test]
-    fn mt4_a_merge_that_is_due_is_tried_on_a_full_disk_less_and_less_often_and_soon_when_there_is_more_room()
-    {
-        let disk = MemFs::new();
-        let clock = Arc::new(ManualClock::new());
-        let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(disk.clone()), 1) };
-        let db = Db::builder().stepped().env(env).open(Path::new("db")).unwrap();
-        let map = db.default_keyspace();
-        let mut bytes = fastrand::Rng::with_seed(1);
-        for _ in 0..6 {
-            for key in 0..20_u8 {
-                map.put([key], std::iter::repeat_with(|| bytes.u8(..)).take(5000).collect::<Vec<_>>())
-                    .unwrap();
-            }
-            db.flush().unwrap();
-        }
-        let core = &db.handle.core;
-        let merge = || core.merge_step(false);
-        // Six runs of 100 KB, of which one is left.
-        assert_eq!(core.version().runs().len(), 6);
-        disk.set_capacity(Some(disk.used_bytes() + 1000));
-        let mut failed = 0;
-        // An hour in the steps of the merge thread's longest pause.
-        for _ in 0..720 {
-            match merge() {
-                Err(Error::NoSpace { .. }) => failed += 1,
-                step => assert!(!step.unwrap()),
-            }
-            clock.advance(Duration::from_secs(5));
-        }
-        assert!((8..=13).contains(&failed), "MT4: {failed} times");
-        // A little more room is no reason to try, more is, and it may not be enough.
-        disk.set_capacity(Some(disk.used_bytes() + 10_000));
-        assert!(!merge().unwrap(), "MT4");
-        disk.set_capacity(Some(disk.used_bytes() + 80_000));
-        assert!(matches!(merge(), Err(Error::NoSpace { .. })), "MT4");
-        assert!(!merge().unwrap(), "MT4");
-        disk.set_capacity(Some(disk.used_bytes() + 200_000));
-        assert!(merge().unwrap(), "MT4: at once");
-        assert_eq!(core.version().runs().len(), 1);
-        assert!(core.merge_room.lock().may_suffice(u64::MAX, 0), "RO2");
-    }
-}
+mod tests;

@@ -1,0 +1,204 @@
+//! Steps that fail, find no space, or have nothing to do.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, ManualClock, MemFs, OpKind};
+
+use crate::{Db, Error};
+
+/// A database of six runs of 100 KB, of which merging leaves one.
+fn six_runs(clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
+    let disk = MemFs::new();
+    let faults = FaultFs::new(Arc::new(disk.clone()));
+    let env = Env { clock, ..Env::simulated(Arc::new(faults.clone()), 1) };
+    let db = Db::builder().stepped().table_bytes(1 << 20).env(env).open(Path::new("db")).unwrap();
+    let map = db.default_keyspace();
+    let mut bytes = fastrand::Rng::with_seed(1);
+    for _ in 0..6 {
+        for key in 0..20_u8 {
+            map.put([key], std::iter::repeat_with(|| bytes.u8(..)).take(5000).collect::<Vec<_>>()).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    assert_eq!(db.handle.core.version().runs().len(), 6);
+    (db, disk, faults)
+}
+
+#[test]
+fn a_flush_does_not_work_for_those_who_write_meanwhile() {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let db = Db::builder().stepped().env(env).open(Path::new("db")).unwrap();
+    let (map, core) = (db.keyspace("map").unwrap(), &db.handle.core);
+    let fill = || map.put("a", "1").and_then(|()| core.pipeline.seal());
+    fill().unwrap();
+    let mut steps = 0;
+    let flushed = core.flush_sealed(|| {
+        steps += 1;
+        let done = core.flush_step()?;
+        fill()?;
+        if steps < 10 {
+            Ok(done)
+        } else {
+            Err(Error::Invalid("it goes on as long as somebody writes".into()))
+        }
+    });
+    assert!(flushed.is_ok(), "{flushed:?}");
+    assert_eq!((steps, core.pipeline.sealed_len()), (1, 1));
+}
+
+#[test]
+fn what_a_snapshot_held_is_given_back_when_it_is_gone_and_nobody_writes() {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let db = Db::builder().stepped().env(env).open(Path::new("db")).unwrap();
+    let map = db.keyspace("map").unwrap();
+    for n in 0..1000_u32 {
+        map.put(n.to_be_bytes(), [0; 100]).unwrap();
+    }
+    db.compact().unwrap();
+    let snapshot = db.snapshot();
+    map.clear().unwrap();
+    db.flush().unwrap();
+    let settle = || while db.handle.core.merge_step(true).unwrap() {};
+    settle();
+    assert!(db.stats().table_bytes > 1000, "the snapshot needs it");
+    assert_eq!((snapshot.len(&map).unwrap(), map.len().unwrap()), (1000, 0));
+    drop(snapshot);
+    settle();
+    assert!(db.stats().table_bytes < 1000, "nobody needs it");
+    assert_eq!(map.first().unwrap(), None);
+}
+
+#[test]
+fn pk5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_nothing_else_to_do() {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let clock = Arc::new(ManualClock::new());
+    let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(faults.clone()), 1) };
+    let db = Db::builder().stepped().env(env).open(Path::new("db")).unwrap();
+    let map = db.default_keyspace();
+    map.put("a", "1").unwrap();
+    db.compact().unwrap();
+    let snapshot = db.snapshot();
+    map.remove("a").unwrap();
+    map.put("b", "2").unwrap();
+    db.flush().unwrap();
+    while db.handle.core.merge_step(true).unwrap() {}
+    drop(snapshot);
+    faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
+    let mut failed = 0;
+    // An hour in the steps of the merge thread's longest pause.
+    for _ in 0..720 {
+        match db.handle.core.merge_step(true) {
+            Err(Error::NoSpace { .. }) => failed += 1,
+            step => assert!(!step.unwrap()),
+        }
+        clock.advance(Duration::from_secs(5));
+    }
+    assert!((8..=12).contains(&failed), "PK5: {failed} times");
+    assert_eq!(db.stats().merges_failed, failed);
+    // What keeps the tables in shape is put off only while there is no more space than there was, by what the disk tells.
+    clock.advance(Duration::from_secs(3600));
+    let failure = FaultAction::Fail(std::io::ErrorKind::Other);
+    let fail = || faults.add(FaultRule::new(&[OpKind::Create], failure).on_path(".sst").forever());
+    faults.clear();
+    fail();
+    for _ in 0..5 {
+        map.put("c", "3").unwrap();
+        db.flush().unwrap_err();
+        faults.clear();
+        db.flush().unwrap();
+        fail();
+    }
+    for _ in 0..3 {
+        assert!(matches!(db.handle.core.merge_step(false), Err(Error::Io { .. })));
+    }
+    faults.clear();
+    faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
+    assert!(matches!(db.handle.core.merge_step(false), Err(Error::NoSpace { .. })));
+    assert!(!db.handle.core.merge_step(false).unwrap(), "RO1: it knows of no more space");
+    clock.advance(Duration::from_secs(3600));
+    faults.clear();
+    assert!(db.handle.core.merge_step(false).unwrap());
+    while db.handle.core.merge_step(true).unwrap() {}
+    assert_eq!(db.check().unwrap().entries, 2, "the tombstone is gone");
+}
+
+#[test]
+fn mt4_a_merge_that_is_due_is_tried_on_a_full_disk_less_and_less_often_and_soon_when_there_is_more_room() {
+    let clock = Arc::new(ManualClock::new());
+    let (db, disk, _) = six_runs(clock.clone());
+    let core = &db.handle.core;
+    let merge = || core.merge_step(false);
+    disk.set_capacity(Some(disk.used_bytes() + 1000));
+    let mut failed = 0;
+    // An hour in the steps of the merge thread's longest pause.
+    for _ in 0..720 {
+        match merge() {
+            Err(Error::NoSpace { .. }) => failed += 1,
+            step => assert!(!step.unwrap()),
+        }
+        clock.advance(Duration::from_secs(5));
+    }
+    assert!((8..=13).contains(&failed), "MT4: {failed} times");
+    // A little more room is no reason to try, more is, and it may not be enough.
+    disk.set_capacity(Some(disk.used_bytes() + 10_000));
+    assert!(!merge().unwrap(), "MT4");
+    disk.set_capacity(Some(disk.used_bytes() + 80_000));
+    assert!(matches!(merge(), Err(Error::NoSpace { .. })), "MT4");
+    assert!(!merge().unwrap(), "MT4");
+    disk.set_capacity(Some(disk.used_bytes() + 200_000));
+    assert!(merge().unwrap(), "MT4: at once");
+    assert_eq!(core.version().runs().len(), 1);
+}
+
+#[test]
+fn mt4_what_other_merges_find_is_no_reason_to_fill_a_full_disk_again() {
+    let (db, disk, _) = six_runs(Arc::new(ManualClock::new()));
+    let core = &db.handle.core;
+    let merge = || core.merge_step(false);
+    let fill = || disk.set_capacity(Some(disk.used_bytes() + 20_000));
+    fill();
+    assert!(matches!(merge(), Err(Error::NoSpace { .. })));
+    assert!(!merge().unwrap(), "MT4");
+    // Beside those that are put off: what overlaps nothing is moved.
+    disk.set_capacity(None);
+    db.default_keyspace().put([200], [1; 5000]).unwrap();
+    db.flush().unwrap();
+    fill();
+    let moves = db.stats().moves;
+    assert!(merge().unwrap());
+    assert_eq!(db.stats().moves, moves + 1);
+    assert!(!merge().unwrap(), "RO2");
+    assert_eq!(db.stats().merges_failed, 1, "RO2");
+}
+
+#[test]
+fn mt5_the_table_of_a_merge_that_could_not_be_named_does_not_keep_the_disk_full() {
+    let (db, disk, faults) = six_runs(Arc::new(ManualClock::new()));
+    let core = &db.handle.core;
+    let no_space = || FaultRule::new(&[OpKind::Write], FaultAction::NoSpace).on_path("MANIFEST").forever();
+    let names = || disk.list_dir(Path::new("db")).unwrap();
+    let tables = || names().into_iter().filter(|name| name.ends_with(".sst")).count();
+    disk.set_capacity(Some(disk.used_bytes() + 150_000));
+    faults.add(no_space());
+    assert!(matches!(core.merge_step(false), Err(Error::NoSpace { .. })));
+    assert_eq!(tables(), 7, "it was written, and may be named");
+    assert!(matches!(core.merge_step(false), Err(Error::NoSpace { .. })), "MT5: the manifest is tried");
+    faults.clear();
+    assert!(core.merge_step(false).unwrap(), "MT5: its table filled the disk");
+    assert_eq!(tables(), 1);
+    // The same where there is nothing to merge but what nobody's writing is no reason for, for a while.
+    disk.set_capacity(None);
+    db.default_keyspace().put([0], "").unwrap();
+    db.flush().unwrap();
+    faults.add(no_space());
+    let failed = db.stats().merges_failed;
+    for tries in 1..4 {
+        assert!(matches!(core.merge_step(true), Err(Error::NoSpace { .. })));
+        assert_eq!((tables(), db.stats().merges_failed), (3, failed + tries), "MT5");
+    }
+    faults.clear();
+    assert!(!core.merge_step(true).unwrap(), "PK5");
+    assert_eq!(tables(), 2, "MT5");
+}
