@@ -19,6 +19,7 @@
 //!      again, whatever is left of its pause, and waits for the end of that try. Where there is no room, or none that could be used then (a
 //!      quota), he is told so at once: a full disk is not filled to the last byte for each commit. However many writers ask, tries are a
 //!      while apart.
+//! BG8. The merge thread pauses, too, while what is due waits for room, a second at the most: how much is free is not asked with each commit.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use esker_env::{ThreadHandle, panic_text};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::core::Core;
+use super::maintenance::MergeStep;
 use super::stats::add;
 use crate::compaction::picker::Plan;
 use crate::manifest::file_name::table_path;
@@ -42,6 +44,8 @@ const SYNC_EVERY: Duration = Duration::from_millis(100);
 const IDLE_TICKS: u32 = 5;
 /// The longest pause after repeated failures.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The longest pause while a merge waits for room (BG8).
+const PUT_OFF_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The shortest pause after a failed flush, whoever asks for another (BG7).
 const ASKED_PAUSE: Duration = Duration::from_millis(100);
 
@@ -271,7 +275,7 @@ impl Core {
         }
     }
 
-    fn merge_loop(&self) {
+    pub(super) fn merge_loop(&self) {
         let mut seen = 0;
         let mut pause = TICK;
         let (mut last_seq, mut quiet_ticks) = (SeqNo::ZERO, 0);
@@ -280,16 +284,23 @@ impl Core {
             quiet_ticks = if seq == last_seq { quiet_ticks + 1 } else { 0 };
             last_seq = seq;
             let idle = quiet_ticks >= IDLE_TICKS;
-            let is_failed = loop {
+            let ended = loop {
                 // Whoever writes again does not wait until all that was due to nobody's writing has been done.
-                match self.merge_step(idle && self.published.visible() == last_seq) {
-                    Ok(true) if !self.signal.stopping() => pause = TICK,
-                    Ok(_) => break false,
-                    Err(_) => break true,
+                match self.try_merge(idle && self.published.visible() == last_seq) {
+                    Ok(MergeStep::Done) if !self.signal.stopping() => pause = TICK,
+                    ended => break ended,
                 }
             };
-            pause = if is_failed { (pause * 2).min(PAUSE_MAX) } else { TICK };
-            if is_failed && !self.signal.pause(pause) {
+            let pause_max = match ended {
+                Ok(MergeStep::Done | MergeStep::Nothing) => {
+                    pause = TICK;
+                    continue;
+                }
+                Ok(MergeStep::PutOff) => PUT_OFF_PAUSE_MAX,
+                Err(_) => PAUSE_MAX,
+            };
+            pause = (pause * 2).min(PAUSE_MAX);
+            if !self.signal.pause(pause.min(pause_max)) {
                 return;
             }
         }

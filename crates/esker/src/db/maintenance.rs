@@ -32,6 +32,23 @@ pub(crate) const MERGE_BYTES_PER_SECOND: u64 = 800 << 20;
 /// What merging costs less while nobody writes.
 const IDLE_DISCOUNT: u64 = 4;
 
+/// How a step of merging ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MergeStep {
+    /// Something was done.
+    Done,
+    /// There was nothing to do.
+    Nothing,
+    /// What policy wants waits for room (MT4).
+    PutOff,
+}
+
+impl MergeStep {
+    fn done(is_done: bool) -> Self {
+        if is_done { MergeStep::Done } else { MergeStep::Nothing }
+    }
+}
+
 impl Core {
     /// Flushes all sealed memtables into one run; false if there are none.
     pub(crate) fn flush_step(&self) -> Result<bool> {
@@ -80,8 +97,13 @@ impl Core {
         Ok(true)
     }
 
-    /// Does the merge that policy wants most; false if it wants none.
+    /// Does the merge that policy wants most; false if it wants none, or that one waits for room.
     pub(crate) fn merge_step(&self, idle: bool) -> Result<bool> {
+        self.try_merge(idle).map(|step| step == MergeStep::Done)
+    }
+
+    /// Does the merge that policy wants most, if there is one and it need not wait.
+    pub(crate) fn try_merge(&self, idle: bool) -> Result<MergeStep> {
         let _turn = self.merge_turn.lock();
         self.check_open()?;
         // MT5
@@ -94,7 +116,7 @@ impl Core {
             // One run and a memtable: readers have paid for merging the two.
             self.read_cost.reset();
             self.pipeline.seal()?;
-            return self.flush_step();
+            return self.flush_step().map(MergeStep::done);
         }
         let now = self.env.clock.monotonic();
         let input = PickInput {
@@ -106,16 +128,16 @@ impl Core {
             put_off: self.put_off.lock().now(now),
             oldest_horizon: self.published.oldest_horizon(),
         };
-        let Some(plan) = picker::pick(&version, &input) else { return Ok(false) };
+        let Some(plan) = picker::pick(&version, &input) else { return Ok(MergeStep::Nothing) };
         // MT4
         if self.lacks_room(&version, &plan, &input.put_off) {
-            return Ok(false);
+            return Ok(MergeStep::PutOff);
         }
         let done = self.merge(plan)?;
         if self.version().runs().len() <= 1 {
             self.read_cost.reset();
         }
-        Ok(done)
+        Ok(MergeStep::done(done))
     }
 
     /// Whether a merge that is put off is still without the room that it did not find. A move needs none.

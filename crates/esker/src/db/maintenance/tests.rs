@@ -174,6 +174,28 @@ fn mt4_what_other_merges_find_is_no_reason_to_fill_a_full_disk_again() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
+fn bg8_the_merge_thread_does_not_ask_for_room_with_each_commit() {
+    // The clock stands still, and so the merge is put off for good.
+    let (db, disk, faults) = six_runs(Arc::new(ManualClock::new()));
+    let core = &db.handle.core;
+    disk.set_capacity(Some(disk.used_bytes() + 1000));
+    assert!(matches!(core.merge_step(false), Err(Error::NoSpace { .. })));
+    let asked = faults.count(OpKind::Stat);
+    std::thread::scope(|scope| {
+        scope.spawn(|| core.merge_loop());
+        for _ in 0..300 {
+            core.signal.wake();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        core.signal.stop();
+    });
+    let asked = faults.count(OpKind::Stat) - asked;
+    assert!((1..=10).contains(&asked), "BG8: {asked} times");
+    assert_eq!(db.stats().merges_failed, 1);
+}
+
+#[test]
 fn mt5_the_table_of_a_merge_that_could_not_be_named_does_not_keep_the_disk_full() {
     let (db, disk, faults) = six_runs(Arc::new(ManualClock::new()));
     let core = &db.handle.core;
