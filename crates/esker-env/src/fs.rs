@@ -94,7 +94,7 @@ pub trait Fs: Send + Sync + Debug + 'static {
     fn file_size(&self, path: &Path) -> io::Result<u64>;
     /// Bytes that can still be written to the file system that holds `path`, `u64::MAX` if unknown.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
-    /// Takes the exclusive lock file at `path` (created if missing, never removed: the lock is the operating
+    /// Takes the exclusive lock file at `path` (created if missing; the lock is the operating
     /// system's, not the file's presence) and writes this process's id into it. Held until the handle drops.
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError>;
     /// Keeps others from taking the lock file at `path`, without changing anything; fails if somebody has it. `None` if

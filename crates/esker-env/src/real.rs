@@ -30,6 +30,9 @@ use std::sync::Arc;
 
 use crate::{AlignedBuf, File, FileLock, Fs, LockError, Mapping, OpenOptions};
 
+/// How often a lock file is opened that is another one once it is locked (R4).
+const LOCK_ROUNDS: u32 = 100;
+
 /// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealFs;
@@ -112,7 +115,7 @@ impl Fs for RealFs {
 
 /// Locks the file at `path`, which is made if it is not there; `opened` is called between its opening and its locking.
 fn lock_with(path: &Path, mut opened: impl FnMut()) -> Result<Box<dyn FileLock>, LockError> {
-    loop {
+    for _ in 0..LOCK_ROUNDS {
         refuse_special(path).map_err(LockError::Io)?;
         // Not cut on open: until the lock is ours, the content belongs to the holder.
         let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
@@ -136,6 +139,7 @@ fn lock_with(path: &Path, mut opened: impl FnMut()) -> Result<Box<dyn FileLock>,
         let _ = file.set_len(0).and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
         return Ok(Box::new(RealLock { file, path: path.to_owned() }));
     }
+    Err(LockError::Io(io::Error::other("the lock file is another one each time it is looked at")))
 }
 
 /// Opens a file; `make_direct` switches it to unbuffered I/O, if it can.

@@ -292,8 +292,8 @@ fn bg7_the_first_commit_after_a_full_disk_has_the_flush_tried_again() {
     let tried = db.stats().flushes_failed - before;
     assert!(tried <= 8 && refused > 100, "BG7: {tried} tries, {refused} commits");
     // The pause is of a second and more by now.
-    fs.set_capacity(None);
     faults.clear();
+    fs.set_capacity(Some(1 << 40));
     map.put("first", "").unwrap();
     assert_eq!(map.len().unwrap(), u64::from(written) + 1);
     drop(map);
@@ -304,6 +304,7 @@ fn bg7_the_first_commit_after_a_full_disk_has_the_flush_tried_again() {
 fn bg7_space_that_a_flush_could_not_use_holds_up_no_commit() {
     // As of a quota: the disk tells of room.
     let fs = MemFs::new();
+    fs.set_capacity(Some(1 << 40));
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
     let db = db.unwrap();

@@ -352,7 +352,7 @@ impl Core {
             self.counters.note_error(error);
         }
         let is_lack = matches!(flushed, Err(Error::NoSpace { .. }));
-        let free = if is_lack { self.env.fs.free_bytes(&self.dir).ok() } else { None };
+        let free = if is_lack { self.free_bytes() } else { None };
         self.signal.note(flushed.as_ref().map(drop).map_err(|error| Arc::new(error.duplicate())), free);
     }
 

@@ -8,12 +8,14 @@
 //! MT1. Memtables and their log are released only after the manifest names the tables that replace them.
 //! MT2. A failed step leaves the version as it was.
 //! MT3. A step holds its turn until it has ended, and does nothing in a closed database (CL1).
-//! MT4. A merge that policy wants waits for room if it has found none, for longer and longer (RO1 of compaction/room.rs, PA1).
+//! MT4. A merge that policy wants waits for room if it has found none, for longer and longer (RO1 of compaction/room.rs, PA1), and
+//!      keeps no other from being done.
 //! MT5. Tables that the manifest may name or not, since its append failed, are removed as soon as a new manifest can be written, whatever
 //!      merges are put off: they may be what fills the disk.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
@@ -21,6 +23,7 @@ use super::core::Core;
 use super::stats::add;
 use crate::compaction::execute::{self, Built, Context};
 use crate::compaction::picker::{self, PickInput};
+use crate::compaction::room::Lack;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
 use crate::manifest::version::{Level, Version};
@@ -119,7 +122,7 @@ impl Core {
             return self.flush_step().map(MergeStep::done);
         }
         let now = self.env.clock.monotonic();
-        let input = PickInput {
+        let mut input = PickInput {
             limits: self.limits(),
             idle,
             wasted_seek_ns: lost_ns,
@@ -128,11 +131,18 @@ impl Core {
             put_off: self.put_off.lock().now(now),
             oldest_horizon: self.published.oldest_horizon(),
         };
-        let Some(plan) = picker::pick(&version, &input) else { return Ok(MergeStep::Nothing) };
-        // MT4
-        if self.lacks_room(&version, &plan, &input.put_off) {
-            return Ok(MergeStep::PutOff);
-        }
+        let mut is_put_off = false;
+        let plan = loop {
+            let Some(plan) = picker::pick(&version, &input) else {
+                return Ok(if is_put_off { MergeStep::PutOff } else { MergeStep::Nothing });
+            };
+            // MT4
+            if !self.lacks_room(&version, &plan, &input.put_off, now) {
+                break plan;
+            }
+            is_put_off = true;
+            input.unreadable.extend(plan.files());
+        };
         let done = self.merge(plan)?;
         if self.version().runs().len() <= 1 {
             self.read_cost.reset();
@@ -141,15 +151,20 @@ impl Core {
     }
 
     /// Whether a merge that is put off is still without the room that it did not find. A move needs none.
-    fn lacks_room(&self, version: &Version, plan: &picker::Plan, put_off: &BTreeSet<FileId>) -> bool {
+    fn lacks_room(
+        &self,
+        version: &Version,
+        plan: &picker::Plan,
+        put_off: &BTreeSet<FileId>,
+        now: Duration,
+    ) -> bool {
         let files = plan.files();
         if plan.kind == picker::PlanKind::TrivialMove || put_off.is_disjoint(&files) {
             return false;
         }
         let read = version.tables().filter(|(_, table)| files.contains(&table.file));
         let bytes = read.map(|(_, table)| table.meta.file_bytes).sum();
-        let free = self.env.fs.free_bytes(&self.dir);
-        free.is_ok_and(|free| !self.merge_room.lock().may_suffice(&files, bytes, free))
+        self.free_bytes().is_some_and(|free| !self.merge_room.lock().may_suffice(&files, bytes, free, now))
     }
 
     /// Whether the time that readers lost to the memtable has paid for flushing it and merging it with the tables. With
@@ -167,8 +182,9 @@ impl Core {
     /// Notes what is free after a merge that has found no space, and left nothing behind (RO1); that nothing is known after others.
     fn note_room(&self, plan: &picker::Plan, error: Option<&Error>) {
         let is_lack = matches!(error, Some(Error::NoSpace { .. }));
-        let lack = if is_lack { self.env.fs.free_bytes(&self.dir).ok() } else { None };
-        self.merge_room.lock().note(&plan.files(), lack);
+        let free = if is_lack { self.free_bytes() } else { None };
+        let now = self.env.clock.monotonic();
+        self.merge_room.lock().note(&plan.files(), free.map(|free| Lack { free, at: now }));
     }
 
     /// Executes a plan; false if it was cancelled because the database closes.

@@ -217,7 +217,12 @@ impl Core {
         let waiting: u64 = self.view.get().immutables.iter().map(|m| m.bytes_used() as u64).sum();
         let is_more =
             |free| self.signal.free_at_failure().is_none_or(|before| is_more(before, free, waiting));
-        self.env.fs.free_bytes(&self.dir).is_ok_and(|free| free > waiting && is_more(free))
+        self.free_bytes().is_some_and(|free| free > waiting && is_more(free))
+    }
+
+    /// What is free on the disk, if that can be found out.
+    pub(super) fn free_bytes(&self) -> Option<u64> {
+        self.env.fs.free_bytes(&self.dir).ok().filter(|free| *free < u64::MAX)
     }
 
     /// Slows writers down, smoothly, while merging is behind.
