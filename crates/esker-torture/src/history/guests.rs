@@ -74,7 +74,9 @@ impl Guests {
         let mut guests = self.0.lock();
         guests.push(Arc::new(guest));
         if guests.len() > VISITED {
-            guests.remove(0);
+            // One that is there stays, or it would get another number while clients are on their way to it.
+            let gone = guests.iter().position(|guest| guest.drop_began.load(Ordering::SeqCst));
+            gone.map(|gone| guests.remove(gone));
         }
     }
 
@@ -295,5 +297,36 @@ impl Client<'_> {
         let (places, canary) = (self.places, self.world.canary);
         let way = Way::draw(&mut self.rng);
         self.read_guest(guest, KEYS, |keyspace, keys| Tx::begin(places, canary).walk(keyspace, &keys, way))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker::Db;
+    use esker_env::{Env, MemFs};
+
+    use super::*;
+
+    fn database() -> Db {
+        Db::builder().env(Env::with_fs(Arc::new(MemFs::new()))).open("db").unwrap()
+    }
+
+    #[test]
+    fn guests_that_are_there_stay_however_often_others_come_and_go() {
+        let keyspace = database().keyspace("any").unwrap();
+        let guests = Guests::default();
+        let add = |name, number| {
+            let drop_began = AtomicBool::new(false);
+            guests.add(Guest { keyspace: keyspace.clone(), name, number, drop_began });
+        };
+        add(0, 0);
+        for number in 1..10 {
+            add(1, number);
+            assert_eq!(guests.present(0).map(|guest| guest.number), Some(0), "after {number} others");
+            let other = guests.present(1).unwrap();
+            assert_eq!(other.number, number);
+            other.drop_began.store(true, Ordering::SeqCst);
+            assert!(guests.present(1).is_none() && guests.0.lock().len() <= VISITED);
+        }
     }
 }
