@@ -4,8 +4,9 @@
 //!   keeper: create, list, drop --Guest: a handle, a number--> clients: put, get, walk, transactions   --Record--> linear.rs
 //! ```
 //!
-//! GU1. A guest's name is a register, and so is each of its keys: to create it writes its number, to drop it removes that and every
-//!      key. So one that is made again under an old name is empty, and no key of the old one comes back, over crashes too.
+//! GU1. A guest's name is a register, and so is each of its keys: to create it writes its number and removes every key, to drop
+//!      it removes both. So one that is made again under an old name is empty, and no key of the old one comes back, over crashes
+//!      too: of a drop that a crash caught under way each removal is unknown by itself, and what creates it anew makes up for it.
 //! GU2. What succeeds with a handle has found its guest there at a moment of the call; a read that is told that it is gone has
 //!      found it gone. Lists of the keyspaces are reads of the names.
 //! GU3. Writes are refused once a drop has begun, no sooner, and have done nothing then, in no keyspace.
@@ -65,6 +66,12 @@ fn key_register(name: usize, key: u64) -> u64 {
     name_register(name) + 1 + key
 }
 
+/// What it writes to create a guest with this number, or to drop one (GU1).
+fn keeper_writes(name: usize, number: Option<u64>) -> Vec<(u64, Option<u64>)> {
+    let keys = KEYS.map(|key| (key_register(name, key), None));
+    std::iter::once((name_register(name), number)).chain(keys).collect()
+}
+
 /// The guests of one life that came last.
 #[derive(Default)]
 pub(super) struct Guests(Mutex<Vec<Arc<Guest>>>);
@@ -121,7 +128,7 @@ impl Client<'_> {
     fn create_guest(&mut self, name: usize) -> Result<()> {
         let number = u64::from(self.world.unique());
         let mut made = None;
-        self.write(&[(name_register(name), Some(number))], |places| {
+        self.write(&keeper_writes(name, Some(number)), |places| {
             // The canary finds what it has not dropped.
             let keyspace = places.db.keyspace(NAMES[name])?;
             made = Some(keyspace);
@@ -149,10 +156,8 @@ impl Client<'_> {
                 value.map(|value| ghosts.insert((guest.name, key), value));
             }
         }
-        let keys = KEYS.map(|key| (guest.register(key), None));
-        let writes: Vec<_> = std::iter::once((name_register(guest.name), None)).chain(keys).collect();
         let mut gone = false;
-        self.write(&writes, |places| {
+        self.write(&keeper_writes(guest.name, None), |places| {
             guest.drop_began.store(true, Ordering::SeqCst);
             if canary != Some(Canary::GhostKeyspace) {
                 places.db.drop_keyspace(NAMES[guest.name])?;
@@ -305,6 +310,8 @@ mod tests {
     use esker::Db;
     use esker_env::{Env, MemFs};
 
+    use super::super::clients::World;
+    use super::super::story::{Cut, Story};
     use super::*;
 
     fn database() -> Db {
@@ -328,5 +335,38 @@ mod tests {
             other.drop_began.store(true, Ordering::SeqCst);
             assert!(guests.present(1).is_none() && guests.0.lock().len() <= VISITED);
         }
+    }
+
+    /// A drop that a crash catches under way and that has happened, the guest made again in the next life, and an audit.
+    fn dropped_in_a_crash_and_made_again(canary: Option<Canary>) -> Result<()> {
+        let (db, world, mut story) = (database(), World::new(canary), Story::default());
+        let places = [false, true].map(|has_money| Places::new(&db, has_money).unwrap());
+        let client = |places| {
+            let rng = Rng::with_seed(1);
+            Client { world: &world, places, id: 0, rng, records: Vec::new(), notes: None }
+        };
+        let mut keeper = client(&places[0]);
+        keeper.create_guest(0)?;
+        let guest = places[0].guests.present(0).unwrap();
+        keeper.write_guest(&guest, &[(guest.register(1), Some(9))], |_| {
+            Ok(guest.keyspace.put(1u64.to_be_bytes(), 9u64.to_le_bytes())?)
+        })?;
+        let before = world.tick();
+        keeper.drop_guest(&guest)?;
+        story.add(keeper.records, Some(Cut { before, after: world.tick() }));
+        let mut keeper = client(&places[1]);
+        keeper.audit_guests()?;
+        keeper.create_guest(0)?;
+        keeper.audit_guests()?;
+        story.add(keeper.records, None);
+        story.check()
+    }
+
+    #[test]
+    fn gu1_keys_that_outlive_a_drop_in_a_crash_are_caught() {
+        dropped_in_a_crash_and_made_again(None).unwrap();
+        let error = dropped_in_a_crash_and_made_again(Some(Canary::GhostKeys)).unwrap_err().to_string();
+        assert!(error.contains("not linearizable"), "{error}");
+        assert!(error.contains(&format!("key: {}", key_register(0, 1))), "{error}");
     }
 }
