@@ -22,7 +22,6 @@ use super::footer::{FOOTER_BYTES, Footer};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
 use super::search;
-use super::search::FoundParts;
 use super::stored::{self, Fingerprint, Salt, TRAILER_BYTES};
 use super::table::read_footer;
 use crate::encoding::bloom::BlockedBloom;
@@ -172,11 +171,8 @@ impl SalvageTable {
             None => {
                 let salts = [Salt::of_file(&self.path), Salt::NONE];
                 let found = salts.map(|salt| search::parts(&*self.file, self.file_bytes, end, salt));
-                let by_bytes = |found: &FoundParts| {
-                    found.blocks.iter().map(|block| block.end - block.start).sum::<u64>()
-                };
                 let [named, unsalted] = found;
-                if by_bytes(&unsalted) > by_bytes(&named) { unsalted } else { named }
+                if unsalted.bytes > named.bytes { unsalted } else { named }
             }
         };
         self.salt = found.salt;

@@ -10,6 +10,9 @@
 //!      included, and one block is held in memory.
 //! SE3. What cannot be read is asked for once, since each answer may take a disk seconds, and costs no more than a piece of
 //!      [`PIECE_BYTES`].
+//! SE4. Nothing stored says what a part is, and the bytes of one kind may decode as another: a part is what its place allows, by
+//!      the part before it and the blocks found. Behind damage one that could be several is none.
+//! SE5. Nothing is missing only if the properties were met and count as much as was found.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -51,17 +54,41 @@ pub(super) struct FoundParts {
     pub properties: Option<Properties>,
     /// Stretches that are no part.
     pub gaps: Vec<Range<u64>>,
-    /// The properties were met behind the blocks without a gap: no block and no range tombstones are missing there.
+    /// Bytes of all parts.
+    pub bytes: u64,
+    /// The properties were met behind the blocks without a gap, and count as much as was found (SE5): no block and no range
+    /// tombstones are missing there.
     pub complete: bool,
+}
+
+impl FoundParts {
+    /// SE5. With gaps between the blocks their number says nothing: the gaps are what is missing.
+    fn is_complete(&self) -> bool {
+        let Some(properties) = &self.properties else { return false };
+        let has_gap_behind = self.gaps.iter().any(|gap| gap.end > self.blocks_end);
+        let all_blocks = !self.gaps.is_empty() || properties.blocks == self.blocks.len() as u64;
+        let all_tombstones = properties.range_tombstones == self.tombstones.fragments().len() as u64;
+        !has_gap_behind && all_blocks && all_tombstones
+    }
 }
 
 /// What a part turned out to be.
 enum Part {
     Block,
     Tombstones(RangeTombstones),
+    Filter,
     Index,
     Properties(Box<Properties>),
+}
+
+/// What stands directly before a part, in the order of a file; blocks stand at the start.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Before {
+    Blocks,
+    Tombstones,
     Filter,
+    Index,
+    Damage,
 }
 
 /// Looks for parts before `end` whose checksums begin with this salt.
@@ -74,37 +101,53 @@ pub(super) fn parts(file: &dyn File, file_bytes: u64, end: u64, salt: Salt) -> F
     };
     let mut found = FoundParts { salt, ..FoundParts::default() };
     let (mut at, mut gap_start) = (0, None);
-    while at < end && search.work > 0 {
+    let mut before = Before::Blocks;
+    while at < end && search.work > 0 && found.properties.is_none() {
         let limit = if gap_start.is_some() { end.min(at.saturating_add(RESUMED_BYTES_MAX)) } else { end };
         let part = match gap_start {
             Some(_) if !search.may_begin(at) => None,
-            _ => search.part_at(at, limit, &found),
+            _ => search.part_at(at, limit, &found, before),
         };
         let Some((part, part_end)) = part else {
             gap_start.get_or_insert(at);
+            before = Before::Damage;
             at += 1;
             continue;
         };
         if let Some(start) = gap_start.take() {
             found.gaps.push(start..at);
         }
-        match part {
+        before = match part {
             Part::Block => {
                 found.blocks.push(at..part_end);
                 found.blocks_end = part_end;
+                Before::Blocks
             }
-            Part::Tombstones(tombstones) => found.tombstones = tombstones,
-            Part::Properties(properties) => found.properties = Some(*properties),
-            Part::Filter | Part::Index => {}
-        }
+            Part::Tombstones(tombstones) => {
+                found.tombstones = tombstones;
+                Before::Tombstones
+            }
+            Part::Filter => Before::Filter,
+            Part::Index => Before::Index,
+            // What follows is the footer.
+            Part::Properties(properties) => {
+                found.properties = Some(*properties);
+                before
+            }
+        };
+        found.bytes += part_end - at;
         at = part_end;
     }
-    // What follows the properties is the footer.
     let rest = gap_start.unwrap_or(at);
     if rest < end && found.properties.is_none() {
         found.gaps.push(rest..end);
     }
-    found.complete = found.properties.is_some() && found.gaps.iter().all(|gap| gap.end <= found.blocks_end);
+    found.complete = found.is_complete();
+    let stated = found.properties.as_ref().map(|properties| properties.range_tombstones);
+    if stated.is_some_and(|stated| stated != found.tombstones.fragments().len() as u64) {
+        // Something else that could be read so: it must hide nothing.
+        found.tombstones = RangeTombstones::default();
+    }
     found
 }
 
@@ -116,7 +159,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// The part that starts at `at` and ends by `limit`, and its end.
-    fn part_at(&mut self, at: u64, limit: u64, found: &FoundParts) -> Option<(Part, u64)> {
+    fn part_at(&mut self, at: u64, limit: u64, found: &FoundParts, before: Before) -> Option<(Part, u64)> {
         let mut crc = self.salt.at(at);
         // The part is [payload][codec][crc]: with `covered` bytes of payload and codec, the checksum follows.
         for covered_end in at + 1..limit.saturating_sub(3) {
@@ -133,7 +176,7 @@ impl Search<'_> {
             self.spend(end - at)?;
             let stored = read_range(self.bytes.file, at, (end - at) as usize).ok()?;
             let payload = stored::open(&stored, self.salt, at).ok();
-            if let Some(part) = payload.and_then(|payload| recognise(payload, at, found)) {
+            if let Some(part) = payload.and_then(|payload| recognise(payload, at, found, before)) {
                 return Some((part, end));
             }
             if last != Compression::None.id() {
@@ -162,22 +205,42 @@ impl Search<'_> {
     }
 }
 
-/// What the payload of a part at `at` is (SE1).
-fn recognise(payload: PageBuf, at: u64, found: &FoundParts) -> Option<Part> {
-    if let Ok(properties) = Properties::decode(&payload) {
-        return Some(Part::Properties(Box::new(properties)));
+/// What the payload of a part at `at` is (SE1, SE4).
+fn recognise(payload: PageBuf, at: u64, found: &FoundParts, before: Before) -> Option<Part> {
+    let mut could_be = Vec::new();
+    if before >= Before::Index
+        && let Ok(properties) = Properties::decode(&payload)
+    {
+        could_be.push(Part::Properties(Box::new(properties)));
     }
-    if Index::decode(&payload).is_ok_and(|index| index.blocks_end() <= at) {
-        return Some(Part::Index);
+    if before != Before::Index && Index::decode(&payload).is_ok_and(|index| is_of(&index, at, found)) {
+        could_be.push(Part::Index);
     }
-    if let Ok(tombstones) = decode_tombstones(&payload) {
-        return Some(Part::Tombstones(tombstones));
+    if (before == Before::Blocks || before == Before::Damage)
+        && let Ok(tombstones) = decode_tombstones(&payload)
+    {
+        could_be.push(Part::Tombstones(tombstones));
     }
-    let is_filter = !found.blocks.is_empty() && BlockedBloom::decode(&payload).is_ok();
-    if Block::parse(payload).is_ok() {
-        return Some(Part::Block);
+    let may_be_filter = before <= Before::Tombstones || before == Before::Damage;
+    let is_filter = may_be_filter && !found.blocks.is_empty() && BlockedBloom::decode(&payload).is_ok();
+    if (before == Before::Blocks || before == Before::Damage) && Block::parse(payload).is_ok() {
+        could_be.push(Part::Block);
     }
-    is_filter.then_some(Part::Filter)
+    // Most bytes of the right length are one.
+    if could_be.is_empty() && is_filter {
+        could_be.push(Part::Filter);
+    }
+    if before == Before::Damage && could_be.len() > 1 {
+        return None;
+    }
+    could_be.into_iter().next()
+}
+
+/// Whether an index at `at` is of the table whose blocks were found: it knows all of them, and no others if there is no gap.
+fn is_of(index: &Index, at: u64, found: &FoundParts) -> bool {
+    let mut extents = (0..index.len()).map(|block| index.extent(block));
+    let knows_all = found.blocks.iter().all(|block| extents.any(|extent| extent == *block));
+    knows_all && index.blocks_end() <= at && (!found.gaps.is_empty() || index.len() == found.blocks.len())
 }
 
 /// The bytes of a file, read in chunks, and in pieces where a chunk cannot be read.
@@ -242,6 +305,8 @@ mod tests {
     use esker_env::{FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions};
 
     use super::*;
+    use crate::types::SeqNo;
+    use crate::types::key_range::{End, KeyRange};
 
     /// A file of these bytes, in a file system that counts.
     fn file_of(bytes: &[u8]) -> (FaultFs, Arc<dyn File>) {
@@ -249,6 +314,38 @@ mod tests {
         let file = fs.open(Path::new("7.sst"), OpenOptions::create_new()).unwrap();
         file.write_all_at(bytes, 0).unwrap();
         (fs, file)
+    }
+
+    #[test]
+    fn se5_all_is_found_only_if_the_properties_count_as_much() {
+        let properties = |blocks, range_tombstones| Properties {
+            entries: 3,
+            keys: 3,
+            tombstones: 0,
+            range_tombstones,
+            key_bytes: 9,
+            value_bytes: 9,
+            min_seq: SeqNo::new(1),
+            max_seq: SeqNo::new(3),
+            range: KeyRange { start: b"a".to_vec(), end: End::Included(b"b".to_vec()) },
+            compression: Compression::None,
+            blocks,
+            fingerprint: None,
+        };
+        let found = |gaps: &[Range<u64>], properties: Option<Properties>| FoundParts {
+            blocks: vec![0..100, 150..200],
+            blocks_end: 200,
+            gaps: gaps.to_vec(),
+            properties,
+            ..FoundParts::default()
+        };
+        assert!(found(&[], Some(properties(2, 0))).is_complete());
+        assert!(found(&[100..150], Some(properties(3, 0))).is_complete(), "the gap tells");
+        assert!(!found(&[], None).is_complete());
+        assert!(!found(&[], Some(properties(3, 0))).is_complete());
+        assert!(!found(&[], Some(properties(2, 1))).is_complete());
+        assert!(!found(&[100..150], Some(properties(2, 1))).is_complete());
+        assert!(!found(&[200..210], Some(properties(2, 0))).is_complete());
     }
 
     #[test]

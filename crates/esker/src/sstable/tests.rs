@@ -4,6 +4,7 @@ mod corruption;
 mod full;
 mod golden;
 mod model;
+mod salvage;
 
 use std::path::Path;
 use std::sync::Arc;

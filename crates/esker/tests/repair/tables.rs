@@ -6,7 +6,7 @@ use esker::{KeyspaceId, LostKeys, TableCompression};
 use esker_env::{FaultFs, Fs, FsRef, MemFs, OpKind};
 
 use crate::common::contents::{difference, dump_sound};
-use crate::common::damage::{Golden, blocks, cut, overwrite, path, replace, table_range};
+use crate::common::damage::{Golden, blocks, cut, overwrite, path, read, replace, table_range};
 use crate::common::{dir, simulated};
 use crate::judge::{
     assert_not_overreported, builder, failing, files, judge, place, repair, target, unexplained,
@@ -154,6 +154,39 @@ fn q4_lost_range_tombstones_cost_keys_of_their_table_alone() {
     assert_eq!(report.losses.len(), 1, "{report:#?}");
     let may_hold = |n: u8| report.losses[0].keys.may_hold(KeyspaceId::DEFAULT, &[n]);
     assert!((20..40).all(may_hold) && !(0..20).chain(41..90).any(may_hold), "{report:#?}");
+}
+
+#[test]
+fn q2_range_tombstones_that_could_be_another_part_are_honoured() {
+    // Without a footer nothing says what a part is: the stored form of this one is that of properties, too.
+    let removed = 6..9_u64;
+    for is_last_sector_lost in [false, true] {
+        let fs = MemFs::new();
+        let db = builder(&fs).open(dir()).unwrap();
+        let all = db.default_keyspace();
+        (0..20_u64).for_each(|n| all.put(n.to_be_bytes(), "value").unwrap());
+        db.flush().unwrap();
+        all.remove_range(removed.start.to_be_bytes()..removed.end.to_be_bytes()).unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let table =
+            fs.list_dir(dir()).unwrap().into_iter().filter(|name| name.ends_with(".sst")).max().unwrap();
+        assert!(blocks(&fs, &table).is_empty(), "range tombstones alone");
+        let len = read(&fs, &table).len();
+        if is_last_sector_lost {
+            // With the properties.
+            overwrite(&fs, &table, len - 100, &[0; 100]);
+        } else {
+            overwrite(&fs, &table, len - 1, b"?");
+        }
+        let (report, found) = repair(&fs).unwrap();
+        let map = &found["default"];
+        assert!(removed.clone().all(|n| !map.contains_key(&n.to_be_bytes()[..])), "keys are back: {report:#?}");
+        assert_eq!(map.len(), 17, "{report:#?}");
+        if !is_last_sector_lost {
+            assert!(report.losses.is_empty(), "{report:#?}");
+        }
+    }
 }
 
 #[test]

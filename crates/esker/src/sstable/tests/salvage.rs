@@ -1,0 +1,103 @@
+//! Tables that have lost their footer: what a part is follows from its place, and nothing is forgotten in silence.
+
+use super::*;
+use crate::encoding::Compression;
+use crate::sstable::footer::FOOTER_BYTES;
+use crate::sstable::index::Index;
+use crate::sstable::properties::{Properties, encode_tombstones};
+use crate::sstable::stored::{Salt, TRAILER_BYTES, trailer};
+use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
+
+/// Range tombstones whose stored form can be read as that of another part.
+fn of_two_meanings() -> Vec<RangeTombstone> {
+    let number = |keyspace: u8, n: u64| [&[keyspace][..], &n.to_be_bytes()].concat();
+    let short = |keyspace: u8, n: u32| [&[keyspace][..], &n.to_be_bytes()].concat();
+    let one = |start: Vec<u8>, end: Vec<u8>, seq| RangeTombstone { start, end, seq: SeqNo::new(seq) };
+    let all = vec![
+        one(number(1, 6), number(1, 9), 100),
+        one(number(1, 7), number(1, 200), 300),
+        one(short(1, 0), short(1, 4), 20_000),
+        one(short(2, 266), short(2, 512), 20_000),
+    ];
+    for tombstone in &all {
+        let mut bytes = Vec::new();
+        encode_tombstones(&RangeTombstones::new([tombstone.clone()]), &mut bytes);
+        let other = Properties::decode(&bytes).is_ok() || Index::decode(&bytes).is_ok();
+        assert!(other, "{tombstone:?} has one meaning");
+    }
+    all
+}
+
+/// A table of so many entries, which the range tombstone does not touch.
+fn table(env: &Env, entries: u8, tombstone: &RangeTombstone) {
+    let options = TableOptions { compression: TableCompression::None, block_bytes: 200, ..TableOptions::default() };
+    let mut writer = TableWriter::create(env, Path::new(PATH), options).unwrap();
+    (0..entries).for_each(|n| writer.add(Entry::put([0, n], 7, [n; 30]).borrowed()).unwrap());
+    writer.add_range_tombstone(tombstone);
+    writer.finish(None).unwrap();
+}
+
+/// Damages a byte.
+fn flip(env: &Env, at: usize) {
+    let mut bytes = file_bytes(env);
+    bytes[at] ^= 1;
+    put_file(env, &bytes);
+}
+
+fn loses_tombstones(table: &SalvageTable) -> bool {
+    table.damage.iter().any(|damage| damage.lost == LostContent::RangeTombstones)
+}
+
+#[test]
+fn se4_range_tombstones_without_a_footer_are_those_that_were_written() {
+    for tombstone in of_two_meanings() {
+        for entries in [0, 1, 40] {
+            let env = memory();
+            table(&env, entries, &tombstone);
+            flip(&env, file_bytes(&env).len() - 1);
+            let found = SalvageTable::open(&env, Path::new(PATH)).unwrap();
+            let expected = RangeTombstones::new([tombstone.clone()]);
+            assert_eq!(found.tombstones, expected, "SE4: {entries} entries");
+            assert!(!loses_tombstones(&found), "SE4: {tombstone:?}: {:?}", found.damage);
+            let properties = found.properties.as_ref().expect("SE4: they are sound");
+            assert_eq!((properties.entries, properties.range_tombstones), (u64::from(entries), 1), "SE4");
+            assert_eq!(found.found_entries, Some(u64::from(entries)), "SE4");
+        }
+    }
+}
+
+#[test]
+fn se4_behind_damage_what_could_be_several_parts_is_none() {
+    for tombstone in of_two_meanings() {
+        let env = memory();
+        table(&env, 40, &tombstone);
+        let sound = SalvageTable::open(&env, Path::new(PATH)).unwrap();
+        let last = sound.extent(sound.blocks() - 1);
+        flip(&env, last.end as usize - 1);
+        flip(&env, file_bytes(&env).len() - 1);
+        let found = SalvageTable::open(&env, Path::new(PATH)).unwrap();
+        let whole = found.tombstones == RangeTombstones::new([tombstone.clone()]);
+        assert!(whole || loses_tombstones(&found), "SE4: {tombstone:?}: {:?}", found.damage);
+    }
+}
+
+#[test]
+fn a_table_of_range_tombstones_alone_without_salt_is_found_too() {
+    let env = memory();
+    table(&env, 0, &of_two_meanings()[0]);
+    // As formats 1 and 2 had it: checksums that know neither file nor place.
+    let parts = SalvageTable::open(&env, Path::new(PATH)).unwrap().parts();
+    let mut bytes = file_bytes(&env);
+    for (name, part) in parts.iter().filter(|(name, part)| *name != "footer" && !part.is_empty()) {
+        let (start, end) = (part.start as usize, part.end as usize);
+        assert_eq!(bytes[end - TRAILER_BYTES], Compression::None.id(), "{name}");
+        let unsalted = trailer(&bytes[start..end - TRAILER_BYTES], Compression::None, Salt::NONE, part.start);
+        bytes[end - TRAILER_BYTES..end].copy_from_slice(&unsalted);
+    }
+    let footer = bytes.len() - FOOTER_BYTES;
+    bytes[footer..].fill(0);
+    put_file(&env, &bytes);
+    let found = SalvageTable::open(&env, Path::new(PATH)).unwrap();
+    assert_eq!(found.tombstones.fragments().len(), 1);
+    assert!(!loses_tombstones(&found), "{:?}", found.damage);
+}
