@@ -7,6 +7,7 @@
 //!
 //! SC1. Every block whose entries are given was verified; the cache is neither filled nor reordered.
 //! SC2. Entries come in order: a block whose ends do not fit its place is damage, with file and offset.
+//! SC3. What cannot be read costs the blocks that it lies in, not those that would have been read with them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(crate) struct TableScan {
     window: PageBuf,
     /// The part of the file that the window holds.
     window_extent: Range<u64>,
+    /// Where the last window ends that could not be read: blocks before it are read alone (SC3).
+    alone_until: u64,
     key: Vec<u8>,
 }
 
@@ -46,6 +49,7 @@ impl TableScan {
             next_entry: 0,
             window: PageBuf::default(),
             window_extent: 0..0,
+            alone_until: 0,
             key: Vec::new(),
         }
     }
@@ -129,9 +133,16 @@ impl TableScan {
         let extent = self.table.index().extent(number);
         if extent.start < self.window_extent.start || extent.end > self.window_extent.end {
             // A failed read leaves the old window as it was: a check goes on with the next block.
-            let wanted = extent.start..self.window_end(number);
-            self.window = self.table.read_extent(wanted.clone())?;
-            self.window_extent = wanted;
+            let all = extent.start..self.window_end(number);
+            let (window, read) = match self.table.read_extent(all.clone()) {
+                Ok(window) => (window, all),
+                Err(_) if all != extent => {
+                    self.alone_until = all.end;
+                    (self.table.read_extent(extent.clone())?, extent.clone())
+                }
+                Err(error) => return Err(error),
+            };
+            (self.window, self.window_extent) = (window, read);
         }
         let start = (extent.start - self.window_extent.start) as usize;
         Ok(start..start + (extent.end - extent.start) as usize)
@@ -141,6 +152,9 @@ impl TableScan {
     fn window_end(&self, number: usize) -> u64 {
         let index = self.table.index();
         let Range { start, mut end } = index.extent(number);
+        if start < self.alone_until {
+            return end;
+        }
         for next in number + 1..index.len() {
             let next_end = index.extent(next).end;
             if next_end - start > WINDOW_BYTES {

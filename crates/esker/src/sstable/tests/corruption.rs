@@ -1,5 +1,7 @@
 //! Damaged tables: a typed error or the right answer.
 
+use esker_env::{FaultAction, FaultFs, FaultRule, OpKind};
+
 use super::*;
 use crate::encoding::Compression;
 use crate::encoding::hash::key_hash;
@@ -106,6 +108,30 @@ fn every_other_length_is_noticed() {
         put_file(&env, &[&good[..], b"x"].concat());
         assert!(!read_all(&env, &entries));
     }
+}
+
+#[test]
+fn sc3_a_sector_that_cannot_be_read_hides_no_other_block() {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let env = Env::simulated(Arc::new(faults.clone()), 1);
+    let options =
+        TableOptions { block_bytes: 4096, compression: TableCompression::None, ..TableOptions::default() };
+    let entries: Vec<_> = (0..60).map(|n| Entry::put(vec![b'k', n], 7, vec![n; 4000])).collect();
+    write(&env, &options, &entries);
+    let table = open(&env, &cache(0)).unwrap();
+    let extents: Vec<_> = (0..table.index().len()).map(|number| table.index().extent(number)).collect();
+    assert!(extents.len() > 50 && extents[0].end < 8000, "{extents:?}");
+    let mut bad = file_bytes(&env);
+    bad[extents[35].start as usize + 50] ^= 1;
+    put_file(&env, &bad);
+    let sector = extents[40].start + 100..extents[40].start + 200;
+    let fails = FaultRule::new(&[OpKind::Read], FaultAction::Fail(std::io::ErrorKind::Other));
+    faults.add(fails.on_bytes(sector).forever());
+    let mut problems = Vec::new();
+    let checked = table.verify_all(&mut |error| problems.push(error.to_string()));
+    assert_eq!((problems.len(), checked.blocks), (2, extents.len() as u64 - 2), "SC3: {problems:#?}");
+    assert!(problems[0].contains("checksum"), "SC3: {problems:#?}");
+    assert_eq!(faults.fired(), 2, "SC3: once with others, once alone");
 }
 
 #[test]
