@@ -2,10 +2,9 @@
 //!
 //! CS1. A row takes no more memory than a legal key and value can need: a quote that nobody closes ends the import, since
 //!      where the next row starts is not known then.
+//! CS2. The same holds where the file ends inside of quotes: the rows behind the quote would be its text, and the row a cut one.
 
-use std::cell::Cell;
 use std::io::{self, BufRead, Read, Write};
-use std::rc::Rc;
 
 use csv::{ByteRecord, QuoteStyle, Reader, ReaderBuilder, Writer, WriterBuilder};
 
@@ -19,9 +18,7 @@ use crate::text::ByteForm;
 
 /// Reads CSV.
 pub(super) struct CsvReader {
-    reader: Reader<Limited>,
-    /// What may still be read for a row.
-    left: Rc<Cell<u64>>,
+    reader: Reader<Lines>,
     row_bytes_max: u64,
     record: ByteRecord,
     form: ByteForm,
@@ -45,27 +42,30 @@ impl CsvReader {
         row_bytes_max: u64,
     ) -> Result<Self> {
         let header = options.header.unwrap_or(true);
-        let left = Rc::new(Cell::new(row_bytes_max));
-        let input = Limited { input, left: left.clone() };
+        let input = Lines::new(input, row_bytes_max);
         let mut reader = ReaderBuilder::new().has_headers(header).flexible(true).from_reader(input);
         let (key, value) = if header {
-            let names = reader.byte_headers().map_err(header_failure)?;
+            let names = reader.byte_headers().map_err(header_failure)?.clone();
+            if !names.is_empty() && reader.get_ref().ended {
+                return Err(header_failure(open_quote(reader.get_ref().row_line)));
+            }
             resolve(options, Some(&names.iter().collect::<Vec<_>>()))?
         } else {
             resolve(options, None)?
         };
         let record = ByteRecord::new();
-        Ok(CsvReader { reader, left, row_bytes_max, record, form, key, value, rest: Vec::new() })
+        Ok(CsvReader { reader, row_bytes_max, record, form, key, value, rest: Vec::new() })
     }
 }
 
 impl RowReader for CsvReader {
     fn read(&mut self, row: &mut Row) -> io::Result<Step> {
-        self.left.set(self.row_bytes_max);
+        self.reader.get_mut().begin_row(self.row_bytes_max);
         match self.reader.read_byte_record(&mut self.record) {
+            Ok(true) if self.reader.get_ref().ended => return Err(open_quote(self.line())),
             Ok(true) => {}
             Ok(false) => return Ok(Step::End),
-            Err(_) if self.left.get() == 0 => {
+            Err(_) if self.reader.get_ref().left == 0 => {
                 let reason = too_long("row", self.row_bytes_max);
                 return Err(io::Error::other(format!("line {}: {reason}", self.line())));
             }
@@ -93,26 +93,77 @@ impl RowReader for CsvReader {
     }
 
     fn line(&self) -> u64 {
-        self.record.position().map_or(0, csv::Position::line)
+        self.reader.get_ref().row_line
     }
 }
 
-/// Input that ends in an error where too much is read for one row (CS1).
-struct Limited {
-    input: Box<dyn BufRead>,
-    left: Rc<Cell<u64>>,
+/// CS2.
+fn open_quote(line: u64) -> io::Error {
+    io::Error::other(format!("line {line}: the file ends inside of quotes: is one missing, or is the file cut?"))
 }
 
-impl Read for Limited {
+/// Input that is given line by line, the last with its end, too, so that it tells on which line a row starts, and that a row
+/// which takes more than its lines is not closed (CS2). It ends in an error where too much is read for one row (CS1).
+struct Lines {
+    input: Box<dyn BufRead>,
+    /// What may still be read for a row.
+    left: u64,
+    /// Line ends that were given.
+    line_ends: u64,
+    /// The last byte that was given.
+    last: u8,
+    /// Whether a row has begun since it was asked for: blank lines before it are none.
+    row_begun: bool,
+    /// The line, from 1, on which the last row starts.
+    row_line: u64,
+    /// Whether the reader was told that nothing follows.
+    ended: bool,
+}
+
+impl Lines {
+    fn new(input: Box<dyn BufRead>, row_bytes_max: u64) -> Self {
+        let left = row_bytes_max;
+        Lines { input, left, line_ends: 0, last: b'\n', row_begun: false, row_line: 0, ended: false }
+    }
+
+    /// To be called before each row.
+    fn begin_row(&mut self, row_bytes_max: u64) {
+        (self.left, self.row_begun) = (row_bytes_max, false);
+    }
+
+    /// Takes note of bytes that are given.
+    fn give(&mut self, bytes: &[u8]) {
+        if !self.row_begun && bytes.iter().any(|byte| !b"\r\n".contains(byte)) {
+            (self.row_begun, self.row_line) = (true, self.line_ends + 1);
+        }
+        self.last = bytes.last().copied().unwrap_or(self.last);
+        self.line_ends += u64::from(self.last == b'\n');
+    }
+}
+
+impl Read for Lines {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.left.get();
-        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let wanted = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         if wanted == 0 && !buffer.is_empty() {
             return Err(io::Error::other("the row is too long"));
         }
-        let length = self.input.read(&mut buffer[..wanted])?;
-        self.left.set(left - length as u64);
-        Ok(length)
+        let bytes = self.input.fill_buf()?;
+        let bytes = &bytes[..bytes.len().min(wanted)];
+        let length = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
+        buffer[..length].copy_from_slice(&bytes[..length]);
+        self.input.consume(length);
+        if length > 0 {
+            self.left -= length as u64;
+            self.give(&buffer[..length]);
+            return Ok(length);
+        }
+        let Some(first) = buffer.first_mut().filter(|_| self.last != b'\n') else {
+            self.ended = !buffer.is_empty();
+            return Ok(0);
+        };
+        *first = b'\n';
+        self.give(b"\n");
+        Ok(1)
     }
 }
 
@@ -195,5 +246,49 @@ mod tests {
         assert_eq!((&row.key[..], &row.value[..]), (&b"b"[..], &b"2\n3"[..]));
         let error = reader.read(&mut row).unwrap_err().to_string();
         assert!(error.contains("line 5: the row is longer than 100000 bytes"), "CS1: {error}");
+    }
+
+    /// The rows of a file without header, or why it has an end.
+    fn rows(text: &[u8]) -> std::result::Result<Vec<(u64, String)>, String> {
+        let options = ReadOptions { form: None, key: None, value: None, header: Some(false) };
+        let mut reader = CsvReader::new(Box::new(io::Cursor::new(text.to_vec())), &options).expect("no header");
+        let (mut row, mut found) = (Row::default(), Vec::new());
+        loop {
+            match reader.read(&mut row).map_err(|error| error.to_string())? {
+                Step::Row => found.push((reader.line(), row.value.escape_ascii().to_string())),
+                Step::Bad(reason) => found.push((reader.line(), reason)),
+                Step::End => return Ok(found),
+            }
+        }
+    }
+
+    #[test]
+    fn cs2_a_file_that_ends_inside_of_quotes_is_refused() {
+        let values = |text: &str| rows(text.as_bytes()).map(|rows| rows.into_iter().map(|row| row.1).collect::<Vec<_>>());
+        for open in ["a,1\nb,\"2\nc,3\nd,4\n", "a,1\nb,\"2\nc,3", "a,1\nb,\"", "a,1\nb,\"2\r\n", "a,1\nb,\"2\"\"\n"] {
+            let error = values(open).unwrap_err();
+            assert!(error.starts_with("line 2: the file ends inside of quotes"), "CS2: {open:?}: {error}");
+        }
+        for closed in ["a,\"1\n\"", "a,\"1\n\"\r", "a,\"1\n\"\r\n", "a,\"1\n\"\n\n\r\n"] {
+            assert_eq!(values(closed), Ok(vec!["1\\n".to_owned()]), "CS2: {closed:?}");
+        }
+        assert_eq!(values(""), Ok(vec![]));
+        assert_eq!(values("\n\r\n"), Ok(vec![]));
+        let header = ReadOptions { form: None, key: None, value: None, header: None };
+        let refused = CsvReader::new(Box::new(io::Cursor::new(b"\"k,v\na,1\n".to_vec())), &header);
+        let error = refused.err().expect("CS2: an open header").to_string();
+        assert!(error.contains("line 1: the file ends inside of quotes"), "CS2: {error}");
+    }
+
+    #[test]
+    fn f2_rows_have_the_number_of_the_line_on_which_they_start() {
+        let lines = |text: &str| rows(text.as_bytes()).unwrap().into_iter().map(|row| row.0).collect::<Vec<_>>();
+        for end in ["\n", "\r\n"] {
+            let text = format!("a,1{end}{end}{end}bad{end}\"c{end}{end}\",\"{end}3\"{end}d,4");
+            assert_eq!(lines(&text), [1, 4, 5, 9], "F2: {text:?}");
+        }
+        // Longer than a reader's buffer.
+        let long = "x".repeat(100_000);
+        assert_eq!(lines(&format!("\n\na,{long}\r\n\r\nb,\"{long}\r\n\"\nc,1\n")), [3, 5, 7], "F2");
     }
 }

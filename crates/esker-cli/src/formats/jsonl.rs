@@ -33,7 +33,7 @@ impl JsonlReader {
     pub(super) fn new(input: Box<dyn BufRead>, options: &ReadOptions) -> Result<Self> {
         check_form(options.form)?;
         if options.header == Some(true) {
-            return Err(Failure::message("JSON lines have no header: each object names its fields"));
+            return Err(no_header());
         }
         let name = |column: &Option<Column>, default: &str| {
             column.as_ref().map_or_else(|| default.to_owned(), |column| column.0.clone())

@@ -146,8 +146,9 @@ pub(crate) fn writer<'a>(
     Ok(match format {
         FileFormat::Tsv => Box::new(TsvWriter::new(output, escaped, options.header.unwrap_or(false))?),
         FileFormat::Csv => Box::new(csv::CsvWriter::new(output, options)?),
+        FileFormat::Jsonl if options.header == Some(true) => return Err(jsonl::no_header()),
         FileFormat::Jsonl => Box::new(JsonlWriter::new(output, options.form)?),
-        FileFormat::Words => Box::new(WordsWriter::new(output, escaped)),
+        FileFormat::Words => Box::new(WordsWriter::new(output, escaped).with_header(options.header)?),
     })
 }
 

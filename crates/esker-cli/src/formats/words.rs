@@ -59,6 +59,14 @@ impl<'a> WordsWriter<'a> {
         WordsWriter { output, form, line: Vec::new(), strict: true }
     }
 
+    /// Writes the line before the keys, if it is asked for.
+    pub(super) fn with_header(mut self, header: Option<bool>) -> Result<Self> {
+        if header == Some(true) {
+            self.output.write_all(b"key\n")?;
+        }
+        Ok(self)
+    }
+
     /// For eyes, not for `import`: raw line ends inside keys are let through.
     pub(crate) fn lenient(mut self) -> Self {
         self.strict = false;
