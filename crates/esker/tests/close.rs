@@ -1,4 +1,5 @@
-//! Closing a database lets go of everything, so that its directory can be unmounted, moved or deleted; and leaves little to replay.
+//! Closing a database lets go of everything, so that its directory can be unmounted, moved or deleted; and leaves little to replay,
+//! however often it is opened.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test that looks at the real process")]
 
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use common::contents::dump_sound;
+use common::contents::{Map, dump_sound};
 use common::{dir, simulated};
 use esker::{Db, Error};
 use esker_env::{File, FileLock, Fs, LockError, MemFs, OpenOptions};
@@ -68,6 +69,48 @@ fn what_takes_long_to_replay_is_flushed_and_a_short_run_costs_no_table() {
     let db = open();
     assert_eq!((db.stats().recovered_commits, db.check().unwrap().tables), (3, 1));
     assert_eq!(db.default_keyspace().len().unwrap(), 103);
+}
+
+/// Many processes, each of which puts one key and ends; `end` gives the disk that it leaves to the next.
+fn short_lives(end: fn(Db, MemFs) -> MemFs) {
+    let open = |disk: &MemFs| {
+        // Nothing is flushed for its size.
+        simulated(Arc::new(disk.clone())).memtable_bytes(256 << 10).open(dir()).unwrap()
+    };
+    let segments = |disk: &MemFs| {
+        let names = disk.list_dir(dir()).unwrap();
+        names.iter().filter(|name| name.ends_with(".wal")).count()
+    };
+    let (mut disk, mut most) = (MemFs::new(), 0);
+    for life in 0..100u8 {
+        let db = open(&disk);
+        db.default_keyspace().put([life], [life; 10]).unwrap();
+        most = most.max(segments(&disk));
+        disk = end(db, disk);
+        most = most.max(segments(&disk));
+    }
+    assert!((20..=40).contains(&most), "MT6: {most} segments");
+    let db = open(&disk);
+    let expected: Map = (0..100u8).map(|life| (vec![life], vec![life; 10])).collect();
+    assert!(dump_sound(&db).unwrap()["default"] == expected);
+}
+
+#[test]
+fn mt6_processes_that_are_closed_soon_leave_no_long_log() {
+    short_lives(|db, disk| {
+        db.close().unwrap();
+        disk
+    });
+}
+
+#[test]
+fn mt6_processes_that_are_killed_soon_leave_no_long_log() {
+    short_lives(|db, disk| {
+        let left = disk.kill();
+        // It closes what nobody sees any more.
+        drop(db);
+        left
+    });
 }
 
 /// A file system that stops the caller of `sync_dir`, once, when it is told to.

@@ -313,6 +313,8 @@ impl Core {
             ("esker-merge", Core::merge_loop),
             ("esker-sync", Core::sync_loop),
         ];
+        // They look at once for what earlier processes have left to do: this one may not last for a tick either.
+        self.signal.wake();
         let mut threads = Vec::new();
         for (name, body) in loops {
             let core = self.clone();

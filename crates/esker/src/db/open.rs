@@ -158,6 +158,7 @@ fn open_dir(options: Options, dir: &Path, lock: Arc<dyn FileLock>) -> Result<Db>
     });
     add(&core.counters.recovered_commits, replayed.commits);
     core.counters.recovered_torn_bytes.store(torn_bytes, Ordering::Relaxed);
+    core.seal_long_log()?;
     let threads = match core.options.background() {
         Background::Threads => core.start_threads()?,
         Background::Writers | Background::Steps => Vec::new(),

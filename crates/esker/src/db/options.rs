@@ -168,8 +168,8 @@ impl Builder {
         self.table_bytes = bytes;
         self
     }
-    /// How much in memtables `close` leaves in the log for the next opening to replay, in bytes; what is more is flushed. Default
-    /// 4 MiB.
+    /// How much in memtables `close` leaves in the log for the next opening to replay, in bytes; what is more is flushed, and so is
+    /// what is in more than 32 files of the log. Default 4 MiB.
     pub fn replay_bytes(mut self, bytes: u64) -> Self {
         self.replay_bytes = bytes;
         self

@@ -304,6 +304,11 @@ impl Pipeline {
         }
     }
 
+    /// The segment of the log that the next commit goes to, or starts in.
+    pub fn current_segment(&self) -> Result<u64> {
+        self.state.lock().wal().map(|wal| wal.current_segment())
+    }
+
     /// Makes all commits so far durable.
     pub fn sync(&self) -> Result<()> {
         let mut state = self.state.lock();
