@@ -13,6 +13,9 @@
 //! OP4. Every message about damage says what can be done about it.
 //! OP4. The name of a new database's directory is durable before anything in it is.
 //! OP5. A directory that a repair has not finished filling is refused (UF1 of unfinished.rs).
+//! OP6. A leftover that cannot be removed is no reason to refuse the database, and keeps no other from being removed: the numbers of tables
+//!      and manifests are not given out again (`first_number`), and what replaces a file writes over what was left under its temporary
+//!      name. Not so those of the log that R8 of wal/recovery.rs names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -397,7 +400,7 @@ pub(super) fn first_number(env: &Env, dir: &Path, state: &VersionEdit) -> Result
     }
 }
 
-/// Removes files of ours that nothing names any more (OP3).
+/// Removes files of ours that nothing names any more (OP3), all that it can (OP6).
 fn remove_leftovers(env: &Env, dir: &Path, version: &Version, manifest: FileId) -> Result<()> {
     for name in list(env, dir)? {
         let needed = match file_name::parse(&name) {
@@ -407,12 +410,7 @@ fn remove_leftovers(env: &Env, dir: &Path, version: &Version, manifest: FileId) 
             FileKind::Other => true,
         };
         if !needed {
-            let path = dir.join(&name);
-            match env.fs.remove_file(&path) {
-                // A reader that outlived the handle that was closed before has let its last table go just now.
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                removed => removed.map_err(|e| Error::io("remove", &path, e))?,
-            }
+            let _ = env.fs.remove_file(&dir.join(&name));
         }
     }
     Ok(())
@@ -469,5 +467,35 @@ mod tests {
         faults.clear();
         db.flush().unwrap();
         assert!(!env.fs.exists(&obsolete).unwrap(), "R8: a flush removes it");
+    }
+
+    #[test]
+    fn op6_opening_passes_by_a_leftover_that_it_cannot_remove() {
+        let faults = FaultFs::new(Arc::new(MemFs::new()));
+        let env = Env::simulated(Arc::new(faults.clone()), 1);
+        let dir = Path::new("db");
+        let open = || Db::builder().stepped().env(env.clone()).open(dir).unwrap();
+        let db = open();
+        db.default_keyspace().put("a", "1").unwrap();
+        db.flush().unwrap();
+        let stray = table_path(dir, db.handle.core.version().tables().next().unwrap().1.file);
+        let never = FaultAction::Fail(std::io::ErrorKind::PermissionDenied);
+        faults.add(FaultRule::new(&[OpKind::Remove], never).on_file(&stray).forever());
+        db.default_keyspace().put("a", "2").unwrap();
+        db.compact().unwrap();
+        assert!(db.handle.core.version().tables().all(|(_, table)| table_path(dir, table.file) != stray));
+        db.close().unwrap();
+        for _ in 0..2 {
+            let db = open();
+            assert_eq!(db.default_keyspace().get("a").unwrap().as_deref(), Some(&b"2"[..]));
+            db.close().unwrap();
+            let is_manifest = |name: &&String| matches!(file_name::parse(name), FileKind::Manifest(_));
+            let names = list(&env, dir).unwrap();
+            assert_eq!(names.iter().filter(is_manifest).count(), 1, "OP6: {names:?}");
+            assert!(env.fs.exists(&stray).unwrap());
+        }
+        faults.clear();
+        open().close().unwrap();
+        assert!(!env.fs.exists(&stray).unwrap(), "OP6: it goes when it can");
     }
 }
