@@ -442,6 +442,10 @@ impl Fs for FaultFs {
         answer((), partial, OpKind::SyncDir, &[path])
     }
 
+    fn dir_above(&self, path: &Path) -> Option<PathBuf> {
+        self.0.inner.dir_above(path)
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.0.check(OpKind::Stat, &[path])?;
         self.0.inner.exists(path)

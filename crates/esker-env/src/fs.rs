@@ -88,6 +88,11 @@ pub trait Fs: Send + Sync + Debug + 'static {
             synced => synced,
         }
     }
+    /// The directory that has the name of the directory at `path`, and is to be synced to make that name durable; `None` if nothing
+    /// is above it. What the path says, which is right without links, and without `.` and `..`.
+    fn dir_above(&self, path: &Path) -> Option<PathBuf> {
+        path.parent().map(Path::to_owned)
+    }
     /// Whether a file or directory of this name exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// The length of a file in bytes.

@@ -79,6 +79,11 @@ impl Fs for RealFs {
         sys::sync_dir(if path.as_os_str().is_empty() { Path::new(".") } else { path })
     }
 
+    /// The system knows it, whatever links, `.` and `..` the path has. Above the root it is the root.
+    fn dir_above(&self, path: &Path) -> Option<PathBuf> {
+        Some(path.join(".."))
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         path.try_exists()
     }

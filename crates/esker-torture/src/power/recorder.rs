@@ -136,6 +136,9 @@ impl Fs for RecordFs {
         }
         Ok(())
     }
+    fn dir_above(&self, path: &Path) -> Option<PathBuf> {
+        self.0.inner.dir_above(path)
+    }
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.0.inner.exists(path)
     }

@@ -234,9 +234,9 @@ pub(super) fn is_data(name: &str) -> bool {
 
 /// A new database is no more durable than the name of its directory, which its owner may have made just now (OP4).
 fn sync_parent(env: &Env, dir: &Path) -> Result<()> {
-    let parent = dir.parent().filter(|_| !canary::is_set(Canary::ParentNotSynced));
-    let Some(parent) = parent else { return Ok(()) };
-    env.fs.sync_dir_if_readable(parent).map_err(|e| Error::io("sync directory", parent, e))
+    let above = env.fs.dir_above(dir).filter(|_| !canary::is_set(Canary::ParentNotSynced));
+    let Some(above) = above else { return Ok(()) };
+    env.fs.sync_dir_if_readable(&above).map_err(|e| Error::io("sync directory", &above, e))
 }
 
 fn list(env: &Env, dir: &Path) -> Result<Vec<String>> {
@@ -467,6 +467,28 @@ mod tests {
         faults.clear();
         db.flush().unwrap();
         assert!(!env.fs.exists(&obsolete).unwrap(), "R8: a flush removes it");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn op4_the_directory_above_is_synced_whatever_the_path_says() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let faults = FaultFs::new(Arc::new(esker_env::RealFs::new()));
+        let env = Env::simulated(Arc::new(faults.clone()), 1);
+        let (above, elsewhere) = (root.join("above"), root.join("elsewhere"));
+        let (db, link) = (above.join("db"), elsewhere.join("link"));
+        env.fs.create_dir_all(&db.join("sub")).unwrap();
+        env.fs.create_dir_all(&elsewhere).unwrap();
+        std::os::unix::fs::symlink(&db, &link).unwrap();
+        for path in [db.clone(), db.join("."), db.join("sub/.."), link] {
+            // The first sync of a directory tells, as it fails, which one it is.
+            let failure = FaultAction::Fail(std::io::ErrorKind::Other);
+            faults.add(FaultRule::new(&[OpKind::SyncDir], failure));
+            let opened = Db::builder().stepped().env(env.clone()).open(&path);
+            let Err(Error::Io { path: synced, .. }) = &opened else { panic!("OP4: {opened:?}") };
+            assert_eq!(synced.canonicalize().unwrap(), above, "OP4: {}", path.display());
+        }
     }
 
     #[test]
