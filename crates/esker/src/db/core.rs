@@ -8,6 +8,9 @@
 //!
 //! Lock order: `merge_turn`, `flush_turn`, then the pipeline's state, then the log pool's numbers, then `manifest` (which
 //! names a log segment before it is put to use), then the view's, then the published state's. No I/O under the last two.
+//!
+//! CO1. An edit that does not fit the tables that there are never reaches the manifest: the version after it is made first, with all that
+//!      versions assert. No version takes the place of another but under the manifest's lock.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -119,26 +122,29 @@ impl Core {
         let mut manifest = self.manifest.lock();
         edit.next_file = Some(FileId::new(self.next_file.load(Ordering::Relaxed)));
         edit.next_run = Some(RunId(self.next_run.load(Ordering::Relaxed)));
+        let mut files: Vec<_> = opened.keys().copied().collect();
+        // CO1
+        let before = self.version();
+        let version = Arc::new(before.apply(&edit, opened));
         if let Err(error) = manifest.append(edit.clone(), || self.new_file()) {
-            let mut files: Vec<_> = opened.keys().copied().collect();
             // In the order of their numbers, so that a simulation repeats itself.
             files.sort_unstable();
             self.disowned.lock().extend(files);
             return Err(error);
         }
-        let mut gone = Vec::new();
         self.view.update(|old| {
-            let version = Arc::new(old.version.apply(&edit, opened));
+            assert!(Arc::ptr_eq(&old.version, &before), "CO1: the version changed under the manifest's lock");
             let stays = |m: &&Arc<Memtable>| !flushed.iter().any(|f| Arc::ptr_eq(f, m));
-            let removed = old.version.tables().filter(|(_, t)| edit.removed.contains(&t.file));
-            let moved = |file: FileId| edit.added.iter().any(|a| a.file == file);
-            gone.extend(removed.map(|(_, t)| t.clone()).filter(|t| !moved(t.file)));
             ReadView {
                 active: old.active.clone(),
                 immutables: old.immutables.iter().filter(stays).cloned().collect(),
                 version,
             }
         });
+        let removed = before.tables().filter(|(_, t)| edit.removed.contains(&t.file));
+        let moved = |file: FileId| edit.added.iter().any(|a| a.file == file);
+        let gone: Vec<_> = removed.map(|(_, t)| t.clone()).filter(|t| !moved(t.file)).collect();
+        drop(before);
         for table in gone {
             table.table.mark_obsolete();
         }
@@ -246,6 +252,7 @@ impl Drop for Handle {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::path::Path;
 
     use esker_env::{FaultAction, FaultFs, FaultRule, MemFs, OpKind};
@@ -278,5 +285,26 @@ mod tests {
         db.close().unwrap();
         let left = env.fs.list_dir(dir).unwrap();
         assert!(left.iter().all(|name| !name.ends_with(".wal-next")), "{left:?}");
+    }
+
+    #[test]
+    fn co1_an_edit_that_does_not_fit_never_reaches_the_manifest() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let dir = Path::new("db");
+        let open = || Db::builder().stepped().env(env.clone()).open(dir).unwrap();
+        let recovered = || ManifestLog::recover(&env, dir).unwrap().unwrap().1;
+        let db = open();
+        db.default_keyspace().put("a", "1").unwrap();
+        db.flush().unwrap();
+        let before = recovered();
+        let core = &db.handle.core;
+        let edit = VersionEdit { removed: vec![FileId::new(1000)], ..VersionEdit::default() };
+        let installed = catch_unwind(AssertUnwindSafe(|| core.install(edit, HashMap::new(), &[])));
+        assert!(installed.is_err(), "it removes a table that is not there");
+        assert_eq!(recovered(), before, "CO1");
+        db.close().unwrap();
+        let db = open();
+        assert_eq!(db.default_keyspace().get("a").unwrap().as_deref(), Some(&b"1"[..]));
+        assert!(db.check().unwrap().problems.is_empty());
     }
 }
