@@ -9,7 +9,7 @@
 //!
 //! BG1. A step that fails changes nothing that readers see; it is tried again later, with growing pauses.
 //! BG2. Writers that wait for background work learn of its failure instead of waiting for ever. After a panic of a thread
-//!      there are no more writes: nobody would do its work, and what state it left is unknown.
+//!      there are no more writes, flushes and merges, whoever asks for them: nobody would do its work, and what state it left is unknown.
 //! BG3. Every failure shows in the statistics.
 //! BG4. The timed sync waits for no flush and no merge.
 //! BG5. Either all threads run, or none does.
@@ -390,7 +390,7 @@ impl Core {
 mod tests {
     use std::path::Path;
 
-    use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
+    use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind};
 
     use super::*;
     use crate::Db;
@@ -426,6 +426,30 @@ mod tests {
         core.signal.note(Err(Arc::new(Error::Conflict)), None);
         assert!(!core.flush_step().unwrap(), "there is nothing to flush");
         assert_eq!(noted(core), (4, false));
+    }
+
+    #[test]
+    fn bg2_after_a_panic_of_a_thread_nobody_flushes_or_merges() {
+        let (fs, dir) = (Arc::new(MemFs::new()), Path::new("db"));
+        let builder = Db::builder().background(false).replay_bytes(0);
+        let db = builder.env(Env::simulated(fs.clone(), 1)).open(dir).unwrap();
+        db.default_keyspace().put("a", "1").unwrap();
+        let core = &db.handle.core;
+        core.pipeline.seal().unwrap();
+        let files = || -> Vec<_> {
+            let names = fs.list_dir(dir).unwrap();
+            names.into_iter().map(|name| (fs.file_size(&dir.join(&name)).unwrap(), name)).collect()
+        };
+        let before = files();
+        core.signal.die(Arc::new(Error::Conflict));
+        for refused in
+            [db.flush(), db.compact(), core.flush_step().map(drop), core.try_merge(true).map(drop)]
+        {
+            assert!(matches!(refused, Err(Error::Poisoned(_))), "BG2: {refused:?}");
+        }
+        assert_eq!(files(), before, "BG2");
+        db.close().unwrap();
+        assert!(files().iter().all(|(_, name)| !name.ends_with(".sst")), "BG2: closing flushes nothing");
     }
 
     #[test]

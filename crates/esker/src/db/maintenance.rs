@@ -7,7 +7,7 @@
 //!
 //! MT1. Memtables and their log are released only after the manifest names the tables that replace them.
 //! MT2. A failed step leaves the version as it was.
-//! MT3. A step holds its turn until it has ended, and does nothing in a closed database (CL1).
+//! MT3. A step holds its turn until it has ended, and does nothing in a closed database (CL1), nor after a panic of a thread (BG2).
 //! MT4. A merge that policy wants waits for room if it has found none, for longer and longer (RO1 of compaction/room.rs, PA1), and
 //!      keeps no other from being done.
 //! MT5. Tables that the manifest may name or not, since its append failed, are removed as soon as a new manifest can be written, whatever
@@ -57,10 +57,16 @@ impl MergeStep {
 }
 
 impl Core {
+    /// Refuses what changes tables when closed, and once a thread has panicked (MT3).
+    fn check_able(&self) -> Result<()> {
+        self.check_open()?;
+        self.signal.check_alive()
+    }
+
     /// Flushes all sealed memtables into one run; false if there are none.
     pub(crate) fn flush_step(&self) -> Result<bool> {
         let turn = self.flush_turn.lock();
-        self.check_open()?;
+        self.check_able()?;
         let flushed = self.flush_in_turn(&turn);
         self.note_flush(&turn, &flushed);
         flushed
@@ -112,7 +118,7 @@ impl Core {
     /// Does the merge that policy wants most, if there is one and it need not wait.
     pub(crate) fn try_merge(&self, idle: bool) -> Result<MergeStep> {
         let _turn = self.merge_turn.lock();
-        self.check_open()?;
+        self.check_able()?;
         // MT5
         if !self.disowned.lock().is_empty() {
             self.heal_manifest().inspect_err(|error| self.count_failed_merge(error))?;
@@ -222,7 +228,7 @@ impl Core {
 
     /// Flushes all memtables that there are, not what others write meanwhile. If the flush thread is at it, this waits.
     pub(crate) fn flush_all(&self) -> Result<()> {
-        self.check_open()?;
+        self.check_able()?;
         self.pipeline.seal()?;
         self.flush_sealed(|| self.flush_step())
     }
@@ -237,6 +243,7 @@ impl Core {
     /// Flushes all memtables if the next opening would have to replay too much, or too many segments. For closing, which holds the
     /// turn.
     pub(crate) fn shorten_replay(&self, turn: &MutexGuard<'_, ()>) -> Result<()> {
+        self.signal.check_alive()?;
         let bytes: usize = self.view.get().memtables().map(|m| m.bytes_used()).sum();
         if bytes as u64 > self.options.replay_bytes() || self.has_many_segments()? {
             self.pipeline.seal()?;
@@ -263,7 +270,7 @@ impl Core {
         let _turn = self.merge_turn.lock();
         let mut progress = picker::ManualProgress::default();
         loop {
-            self.check_open()?;
+            self.check_able()?;
             let version = self.version();
             let Some(plan) = picker::pick_manual(&version, &self.limits(), &mut progress) else { break };
             if !self.merge(plan)? {
