@@ -1,8 +1,11 @@
-//! The memory of the process keeps to what the database was given, whichever threads read and write: alone in its process, which it measures.
+//! The memory of the process keeps to what the database was given, whichever threads read and write, and however much one call does. The tests
+//! measure their process: they take turns, and nothing else is in it.
 //!
 //! Not with sanitizers, which have a memory of their own.
 #![cfg(all(target_os = "linux", not(esker_plain_pages)))]
 #![expect(clippy::unwrap_used, reason = "helpers of a test")]
+
+use std::sync::{Mutex, PoisonError};
 
 use esker::{Db, Durability, Keyspace};
 
@@ -13,9 +16,16 @@ const BESIDE: u64 = 80 << 20;
 const VALUE_BYTES: usize = 4000;
 const ITEMS: u64 = 4 * BUDGET / VALUE_BYTES as u64;
 const THREADS: u64 = 4;
+/// With a small key beside it, it fills a block.
+const BLOCK_VALUE_BYTES: usize = 8000;
+const BLOCKS: u64 = 4 * BUDGET / BLOCK_VALUE_BYTES as u64;
+
+/// Held by the test that measures.
+static TURN: Mutex<()> = Mutex::new(());
 
 #[test]
 fn reading_and_writing_threads_keep_to_the_budget() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let before = anonymous_bytes();
     let open = || {
@@ -40,6 +50,51 @@ fn reading_and_writing_threads_keep_to_the_budget() {
     let taken = samples[samples.len() * 9 / 10].saturating_sub(before);
     assert!(taken > BUDGET / 2, "the work is to fill the budget: {} MiB", taken >> 20);
     assert!(taken < BUDGET + BESIDE, "{} MiB of memory, {} MiB given", taken >> 20, BUDGET >> 20);
+}
+
+#[test]
+fn p2_calls_that_look_up_a_key_in_every_block_keep_to_the_budget() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let before = anonymous_bytes();
+    let builder = Db::builder().background(false).memory(BUDGET).durability(Durability::None);
+    let db = builder.open(dir.path()).unwrap();
+    let map = db.keyspace("map").unwrap();
+    let value = vec![0_u8; BLOCK_VALUE_BYTES];
+    let marks: Vec<Vec<u8>> = (0..BLOCKS).map(|n| [&n.to_be_bytes()[..], b"mark"].concat()).collect();
+    for marks in marks.chunks(10) {
+        let mut batch = db.batch();
+        for mark in marks {
+            batch.put(&map, &mark[..8], &value).unwrap();
+            batch.put(&map, mark, "").unwrap();
+        }
+        batch.commit().unwrap();
+    }
+    db.flush().unwrap();
+    // The values of marks are empty: whoever has them holds no block.
+    let look_up = || assert!(map.multi_get(&marks).unwrap().iter().all(Option::is_some));
+    let looking_up = most_memory_during(look_up).saturating_sub(before);
+    assert!(db.stats().cache_bytes > BUDGET / 2, "it is to fill the cache: {:?}", db.stats());
+    assert!(looking_up < BUDGET + BESIDE, "multi_get: {} MiB, {} MiB given", looking_up >> 20, BUDGET >> 20);
+    let mut batch = db.batch();
+    for mark in &marks {
+        batch.remove(&map, mark).unwrap();
+    }
+    let removing = most_memory_during(|| batch.commit().unwrap()).saturating_sub(before);
+    assert_eq!(map.len().unwrap(), BLOCKS, "the marks are gone");
+    assert!(removing < BUDGET + BESIDE, "commit: {} MiB, {} MiB given", removing >> 20, BUDGET >> 20);
+}
+
+/// Does it in a thread, and looks at the memory meanwhile.
+fn most_memory_during(work: impl FnOnce() + Send) -> u64 {
+    std::thread::scope(|scope| {
+        let working = scope.spawn(work);
+        let mut most = 0;
+        while !working.is_finished() {
+            most = most.max(anonymous_bytes());
+        }
+        most.max(anonymous_bytes())
+    })
 }
 
 /// Samples of the memory.

@@ -8,7 +8,7 @@ use super::core::{Core, Handle};
 use super::key_handle::Key;
 use super::range::{Cursor, Range, ReadSource};
 use super::write::{Writes, check_key, encode_bounds, prefix_bounds};
-use crate::read::point::{Presence, ValueOf, Want};
+use crate::read::point::{LOOKUPS_PER_PIN, Presence, ValueOf, Want};
 use crate::txn::commit::Durability;
 use crate::txn::snapshots::SnapshotGuard;
 use crate::types::key::KeyBuf;
@@ -218,12 +218,15 @@ impl ReadSource {
         keyspace: &KeyspaceState,
         keys: &[K],
     ) -> Result<Vec<Option<Value>>> {
-        let guard = crossbeam_epoch::pin();
-        let find = |key: &K| {
+        let mut guard = crossbeam_epoch::pin();
+        let find = |(n, key): (usize, &K)| {
             check_key(key.as_ref())?;
+            if n.is_multiple_of(LOOKUPS_PER_PIN) {
+                guard.repin();
+            }
             self.view.find::<ValueOf>(&KeyBuf::new(keyspace.id, key.as_ref()), self.at, &guard)
         };
-        keys.iter().map(find).collect()
+        keys.iter().enumerate().map(find).collect()
     }
 }
 

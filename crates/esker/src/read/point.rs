@@ -7,6 +7,8 @@
 //! P1. The first version found not newer than `at` is the newest (RV1). It counts unless a range tombstone of that
 //!     source or of a newer one, visible at `at`, has a larger sequence number (RT2): older sources hold only older
 //!     tombstones over that key.
+//! P2. Whoever looks many keys up in one call repins after every [`LOOKUPS_PER_PIN`]: what look-ups evict from the
+//!     block cache stays in memory for as long as their pin.
 
 use crossbeam_epoch::Guard;
 
@@ -16,6 +18,9 @@ use crate::sstable::Table;
 use crate::types::canary::{self, Canary};
 use crate::types::entry::Kind;
 use crate::types::{Result, SeqNo, Value};
+
+/// So many keys are looked up under one pin (P2).
+pub const LOOKUPS_PER_PIN: usize = 16;
 
 /// What is to be known of a key.
 pub trait Want {

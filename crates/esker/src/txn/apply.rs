@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use super::write_set::{CountDeltas, WriteSet};
 use crate::memtable::{Applier, Memtable};
-use crate::read::point::Presence;
+use crate::read::point::{LOOKUPS_PER_PIN, Presence};
 use crate::read::source::Nothing;
 use crate::read::view::ReadView;
 use crate::read::visible::{Bounds, VisibleCursor};
@@ -34,8 +34,11 @@ pub fn count_deltas(
             deltas.add(keyspace, -(live as i64));
         }
     }
-    let guard = crossbeam_epoch::pin();
-    for entry in set.entries(SeqNo::MAX) {
+    let mut guard = crossbeam_epoch::pin();
+    for (n, entry) in set.entries(SeqNo::MAX).enumerate() {
+        if n.is_multiple_of(LOOKUPS_PER_PIN) {
+            guard.repin();
+        }
         let live = !set.in_removed_range(entry.key)
             && view.find::<Presence>(entry.key, SeqNo::MAX, &guard)?.is_some();
         let change = i64::from(entry.kind == Kind::Put) - i64::from(live);
