@@ -24,7 +24,7 @@ use super::background::Signal;
 use super::catalog::Catalog;
 use super::options::Options;
 use super::stats::Counters;
-use crate::cache::Reservation;
+use crate::cache::{self, Reservation};
 use crate::compaction::pacing::Debt;
 use crate::compaction::pauses::Pauses;
 use crate::compaction::picker;
@@ -183,10 +183,12 @@ impl Core {
         debt
     }
 
-    /// Counts the memtables against the memory budget, as large as they are now.
+    /// Counts the memtables against the memory budget, as large as they are now, and has cached blocks make room for them, and for
+    /// tables that were opened (MB2): otherwise they would wait for the next read that misses.
     pub(crate) fn account_memtables(&self) {
         let bytes = self.view.get().memtables().map(|m| m.bytes_used() as u64).sum();
         self.memtable_memory.lock().resize(bytes);
+        self.cache.shrink(&cache::pin());
     }
 
     /// Bytes of all tables.
@@ -259,6 +261,41 @@ mod tests {
 
     use super::*;
     use crate::Db;
+
+    #[test]
+    fn mb2_cached_blocks_make_room_for_memtables_while_no_read_misses() {
+        const BUDGET: u64 = 16 << 20;
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let open = || {
+            let builder = Db::builder().stepped().memory(BUDGET).env(env.clone());
+            builder.open(Path::new("db")).unwrap()
+        };
+        let db = open();
+        let map = db.default_keyspace();
+        for n in 0..5000_u32 {
+            map.put(n.to_be_bytes(), [0; 4000]).unwrap();
+        }
+        db.compact().unwrap();
+        db.close().unwrap();
+        let db = open();
+        let (map, core) = (db.default_keyspace(), &db.handle.core);
+        for n in 0..5000_u32 {
+            assert!(map.contains(n.to_be_bytes()).unwrap());
+        }
+        let before = db.stats();
+        assert!(before.cache_bytes > BUDGET / 8 * 7, "{before:?}");
+        // Less than a memtable.
+        for n in 5000..5400_u32 {
+            map.put(n.to_be_bytes(), [0; 4000]).unwrap();
+        }
+        // What the flush thread does with each tick.
+        core.account_memtables();
+        let after = db.stats();
+        assert_eq!((after.flushes, after.merges), (before.flushes, before.merges));
+        assert!(after.memtable_bytes > before.memtable_bytes + (1 << 20), "{after:?}");
+        assert!(after.cache_bytes + after.memtable_bytes <= BUDGET, "MB2: {after:?}");
+        assert!(after.cache_bytes > BUDGET / 4 * 3, "no more than that: {after:?}");
+    }
 
     #[test]
     fn ww6_spare_files_that_cannot_be_removed_do_not_keep_closing_from_noting_where_the_log_ends() {
