@@ -323,6 +323,28 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a real thread, and real time for it to look")]
+    fn a_keyspace_that_others_create_and_drop_meanwhile_is_there_in_the_end() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+        let map = db.create_keyspace("map").unwrap();
+        // Gone for those who open it and there for those who create it, as for one who always comes too late.
+        map.state.dropping.store(true, Ordering::Release);
+        map.state.dropped.store(true, Ordering::Release);
+        assert!(matches!(db.open_keyspace("map"), Err(Error::KeyspaceNotFound(_))));
+        assert!(matches!(db.create_keyspace("map"), Err(Error::KeyspaceExists(_))));
+        let made = std::thread::scope(|scope| {
+            let making = scope.spawn(|| db.keyspace("map"));
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            db.handle.core.catalog.names.write().remove("map");
+            making.join().unwrap()
+        });
+        let made = made.unwrap();
+        made.put("a", "1").unwrap();
+        assert!(made.state.id > map.state.id, "CT2: another one");
+    }
+
+    #[test]
     fn ct4_a_keyspace_that_is_being_renamed_is_listed_under_one_of_its_names() {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
         let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();

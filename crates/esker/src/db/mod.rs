@@ -108,13 +108,16 @@ impl Db {
 
     /// The keyspace of this name, created if there is none.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        match self.open_keyspace(name) {
-            Err(Error::KeyspaceNotFound(_)) => {}
-            found => return found,
-        }
-        match self.create_keyspace(name) {
-            Err(Error::KeyspaceExists(_)) => self.open_keyspace(name),
-            other => other,
+        // Others may create it and drop it again in between, any number of times.
+        loop {
+            match self.open_keyspace(name) {
+                Err(Error::KeyspaceNotFound(_)) => {}
+                found => return found,
+            }
+            match self.create_keyspace(name) {
+                Err(Error::KeyspaceExists(_)) => {}
+                created => return created,
+            }
         }
     }
 
