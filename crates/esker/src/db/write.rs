@@ -9,6 +9,7 @@
 //!      somebody at work on it: without threads it does the work itself.
 //! WR3. A commit that writes nothing, such as that of a transaction that has only read, waits for no room.
 
+use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,6 +32,9 @@ use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// Shorter waits are saved up: the system's timers are too coarse for them.
 const DELAY_MIN: Duration = Duration::from_millis(1);
+
+/// So many keyspaces of a commit are no longer looked through for each write to another one than the last, but looked up.
+const LOOKED_UP_KEYSPACES_MIN: usize = 8;
 
 /// Refuses a key that is too long (WR1).
 #[inline]
@@ -101,17 +105,39 @@ fn removal(bounds: Bounds) -> (Vec<u8>, Vec<u8>) {
 #[derive(Clone, Default)]
 pub(crate) struct Writes {
     pub(crate) set: Arc<WriteSet>,
+    /// Each once.
     keyspaces: Vec<(KeyspaceId, KeyspaceLife)>,
+    /// The ids of `keyspaces`, if they are more than a few.
+    ids: BTreeSet<KeyspaceId>,
+    /// The keyspace of the last write.
+    last: Option<KeyspaceId>,
 }
 
 impl Writes {
     fn touch(&mut self, keyspace: &KeyspaceState) -> Result<&mut WriteSet> {
         keyspace.check_alive()?;
-        if self.keyspaces.iter().all(|(id, _)| *id != keyspace.id) {
-            self.keyspaces.push((keyspace.id, keyspace.life()));
+        if self.last != Some(keyspace.id) {
+            self.note(keyspace);
         }
         // An iterator of the transaction may still read the set as it was: then this copies.
         Ok(Arc::make_mut(&mut self.set))
+    }
+
+    /// Takes the keyspace of a write into the list, if it is not there.
+    fn note(&mut self, keyspace: &KeyspaceState) {
+        let id = keyspace.id;
+        let is_new = if self.keyspaces.len() < LOOKED_UP_KEYSPACES_MIN {
+            self.keyspaces.iter().all(|(noted, _)| *noted != id)
+        } else {
+            if self.ids.is_empty() {
+                self.ids.extend(self.keyspaces.iter().map(|(noted, _)| *noted));
+            }
+            self.ids.insert(id)
+        };
+        if is_new {
+            self.keyspaces.push((id, keyspace.life()));
+        }
+        self.last = Some(id);
     }
 
     pub(crate) fn put(&mut self, keyspace: &KeyspaceState, key: &[u8], value: &[u8]) -> Result<()> {
@@ -252,7 +278,40 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use esker_env::{Env, MemFs};
+
     use super::*;
+    use crate::Db;
+
+    #[test]
+    fn each_keyspace_of_a_commit_is_counted_and_may_refuse_it_however_many_there_are() {
+        const MIN: usize = LOOKED_UP_KEYSPACES_MIN;
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+        let mut rng = fastrand::Rng::with_seed(1);
+        for count in [1, MIN - 1, MIN, MIN + 1, 50] {
+            let name = |n: usize| format!("{n} of {count}");
+            let maps: Vec<_> = (0..count).map(|n| db.create_keyspace(&name(n)).unwrap()).collect();
+            let mut order: Vec<usize> = (0..4).flat_map(|_| 0..count).collect();
+            rng.shuffle(&mut order);
+            let mut writes = Writes::default();
+            for (key, &n) in order.iter().enumerate() {
+                writes.put(&maps[n].state, &key.to_be_bytes(), b"").unwrap();
+            }
+            let mut noted: Vec<_> = writes.keyspaces.iter().map(|(id, _)| *id).collect();
+            noted.sort_unstable();
+            assert_eq!(noted, maps.iter().map(|map| map.state.id).collect::<Vec<_>>(), "each once");
+            db.handle.core.commit(writes.clone(), Durability::Sync, None).unwrap();
+            assert!(maps.iter().all(|map| map.len().unwrap() == 4), "A1");
+            let dropped = name(rng.usize(..count));
+            db.drop_keyspace(&dropped).unwrap();
+            let refused = db.handle.core.commit(writes, Durability::Sync, None);
+            let is_named = matches!(&refused, Err(Error::KeyspaceNotFound(gone)) if *gone == dropped);
+            assert!(is_named, "CT3: {refused:?}");
+        }
+    }
 
     #[test]
     fn prefix_bounds_hold_the_prefix_and_nothing_else() {

@@ -47,8 +47,7 @@ pub fn count_deltas(
             deltas.add(keyspace, change);
         }
     }
-    deltas.0.retain(|d| d.1 != 0);
-    Ok(deltas.0)
+    Ok(deltas.sums())
 }
 
 /// Puts a write set into the memtable as commit `seq` (A2).
@@ -62,15 +61,31 @@ pub fn apply(set: &WriteSet, seq: SeqNo, memtable: &Memtable, applier: &mut Appl
     }
 }
 
+/// Changes as they are found: those of ranges by keyspace, then those of keys by keyspace.
 #[derive(Default)]
 struct Deltas(CountDeltas);
 
 impl Deltas {
     fn add(&mut self, keyspace: KeyspaceId, change: i64) {
-        match self.0.iter_mut().rev().find(|d| d.0 == keyspace) {
-            Some(delta) => delta.1 += change,
-            None => self.0.push((keyspace, change)),
+        match self.0.last_mut() {
+            Some(last) if last.0 == keyspace => last.1 += change,
+            _ => self.0.push((keyspace, change)),
         }
+    }
+
+    /// One change per keyspace, by keyspace, without those that are zero.
+    fn sums(self) -> CountDeltas {
+        let mut sums = self.0;
+        sums.sort_by_key(|d| d.0);
+        sums.dedup_by(|next, sum| {
+            let is_same = next.0 == sum.0;
+            if is_same {
+                sum.1 += next.1;
+            }
+            is_same
+        });
+        sums.retain(|d| d.1 != 0);
+        sums
     }
 }
 
@@ -125,6 +140,18 @@ mod tests {
         let range = |s: &str, e: &str| (s.as_bytes().to_vec(), e.as_bytes().to_vec());
         let union = disjoint(&[range("m", "p"), range("a", "c"), range("b", "d"), range("d", "e")]);
         assert_eq!(union, [range("a", "e"), range("m", "p")]);
+    }
+
+    #[test]
+    fn changes_by_ranges_and_by_keys_are_summed_per_keyspace() {
+        let by_ranges = [(1, -2), (3, -1), (5, -4), (7, -1)];
+        let by_keys = [(2, 1), (2, 1), (3, 1), (5, 1), (6, 9)];
+        let mut deltas = Deltas::default();
+        for (keyspace, change) in by_ranges.into_iter().chain(by_keys) {
+            deltas.add(KeyspaceId::new(keyspace), change);
+        }
+        let expected = [(1, -2_i64), (2, 2), (5, -3), (6, 9), (7, -1)];
+        assert_eq!(deltas.sums(), expected.map(|(keyspace, sum)| (KeyspaceId::new(keyspace), sum)));
     }
 
     #[test]
