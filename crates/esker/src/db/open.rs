@@ -11,11 +11,11 @@
 //! OP3. Only files that the engine itself names, and that the manifest does not need, are removed; and no table that holds commits
 //!      that neither manifest nor log knows, or is of a newer format (UT1, UT2 of unnamed.rs).
 //! OP4. Every message about damage says what can be done about it.
-//! OP4. The name of a new database's directory is durable before anything in it is.
 //! OP5. A directory that a repair has not finished filling is refused (UF1 of unfinished.rs).
 //! OP6. A leftover that cannot be removed is no reason to refuse the database, and keeps no other from being removed: the numbers of tables
 //!      and manifests are not given out again (`first_number`), and what replaces a file writes over what was left under its temporary
 //!      name. Not so those of the log that R8 of wal/recovery.rs names.
+//! OP7. The name of a new database's directory is durable before anything in it is.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -232,7 +232,7 @@ pub(super) fn is_data(name: &str) -> bool {
     matches!(file_name::parse(name), FileKind::Table(_)) || wal::file_name::parse_segment(name).is_some()
 }
 
-/// A new database is no more durable than the name of its directory, which its owner may have made just now (OP4).
+/// A new database is no more durable than the name of its directory, which its owner may have made just now (OP7).
 fn sync_parent(env: &Env, dir: &Path) -> Result<()> {
     let above = env.fs.dir_above(dir).filter(|_| !canary::is_set(Canary::ParentNotSynced));
     let Some(above) = above else { return Ok(()) };
@@ -471,7 +471,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn op4_the_directory_above_is_synced_whatever_the_path_says() {
+    fn op7_the_directory_above_is_synced_whatever_the_path_says() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         let faults = FaultFs::new(Arc::new(esker_env::RealFs::new()));
@@ -486,8 +486,8 @@ mod tests {
             let failure = FaultAction::Fail(std::io::ErrorKind::Other);
             faults.add(FaultRule::new(&[OpKind::SyncDir], failure));
             let opened = Db::builder().stepped().env(env.clone()).open(&path);
-            let Err(Error::Io { path: synced, .. }) = &opened else { panic!("OP4: {opened:?}") };
-            assert_eq!(synced.canonicalize().unwrap(), above, "OP4: {}", path.display());
+            let Err(Error::Io { path: synced, .. }) = &opened else { panic!("OP7: {opened:?}") };
+            assert_eq!(synced.canonicalize().unwrap(), above, "OP7: {}", path.display());
         }
     }
 

@@ -19,7 +19,7 @@ use crate::txn::snapshots::SnapshotGuard;
 use crate::txn::write_set::WriteSet;
 use crate::txn::write_set_cursor::WriteSetCursor;
 use crate::types::key::{decode_key, encode_key};
-use crate::types::range_tombstone::RangeTombstone;
+use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
 
 /// What an iterator reads from.
@@ -64,23 +64,19 @@ impl Walk {
                     seq: SeqNo::MAX,
                 };
                 let removals: Vec<_> = set.ranges().iter().map(own).collect();
-                let (reader, tombstones) = own_tombstones(view, *at, removals);
+                // At the largest number, where the transaction's own are seen, and of the view's those that it could see before.
+                let tombstones = own_tombstones(view, *at, removals);
                 let sources = view.sources(*at, &bounds, Some(WriteSetCursor::new(set.clone())));
-                Walk::Own(VisibleCursor::new(sources, tombstones, reader, bounds))
+                Walk::Own(VisibleCursor::new(sources, tombstones, SeqNo::MAX, bounds))
             }
         }
     }
 }
 
-/// The view's tombstones that a reader at `at` sees, and the transaction's own; to be read at the returned number.
-fn own_tombstones(
-    view: &ReadView,
-    at: SeqNo,
-    own: Vec<RangeTombstone>,
-) -> (SeqNo, crate::types::range_tombstone::RangeTombstones) {
+/// The view's tombstones that a reader at `at` sees, and the transaction's own.
+fn own_tombstones(view: &ReadView, at: SeqNo, own: Vec<RangeTombstone>) -> RangeTombstones {
     let seen = view.tombstones(Vec::new());
-    let all = seen.iter().filter(|t| t.seq <= at).chain(own);
-    (SeqNo::MAX, crate::types::range_tombstone::RangeTombstones::new(all))
+    RangeTombstones::new(seen.iter().filter(|t| t.seq <= at).chain(own))
 }
 
 /// Entries in key order, from either end. Made by `range`, `prefix` and `iter`.

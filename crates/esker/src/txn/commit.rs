@@ -248,7 +248,6 @@ impl Pipeline {
     fn seal_active(&self, state: &mut WriteState) -> Result<()> {
         let wal_from = match state.wal()?.rotate() {
             Ok(segment) => segment,
-            Err(error @ Error::NoSpace { .. }) => return Err(error),
             Err(error) => return Err(state.poison(error)),
         };
         let memtable = Arc::new(Memtable::new(self.memtable_bytes));
@@ -269,7 +268,7 @@ impl Pipeline {
     pub fn seal(&self) -> Result<()> {
         let mut state = self.state.lock();
         state.check()?;
-        if state.active.is_empty() && !state.active.has_range_tombstones() {
+        if state.active.is_empty() {
             return Ok(());
         }
         self.seal_active(&mut state)

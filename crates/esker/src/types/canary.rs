@@ -72,7 +72,7 @@ pub enum Canary {
     TableNameFailureIgnored,
     /// The parts of tables are taken whatever their checksums say (ST1).
     TableChecksumIgnored,
-    /// A new database is made in a directory whose own name is not durable (OP4).
+    /// A new database is made in a directory whose own name is not durable (OP7).
     ParentNotSynced,
     /// A log that has lost its end is taken as it is (R7).
     WalEndTrusted,
