@@ -99,7 +99,9 @@ impl RowReader for CsvReader {
 
 /// CS2.
 fn open_quote(line: u64) -> io::Error {
-    io::Error::other(format!("line {line}: the file ends inside of quotes: is one missing, or is the file cut?"))
+    io::Error::other(format!(
+        "line {line}: the file ends inside of quotes: is one missing, or is the file cut?"
+    ))
 }
 
 /// Input that is given line by line, the last with its end, too, so that it tells on which line a row starts, and that a row
@@ -251,7 +253,8 @@ mod tests {
     /// The rows of a file without header, or why it has an end.
     fn rows(text: &[u8]) -> std::result::Result<Vec<(u64, String)>, String> {
         let options = ReadOptions { form: None, key: None, value: None, header: Some(false) };
-        let mut reader = CsvReader::new(Box::new(io::Cursor::new(text.to_vec())), &options).expect("no header");
+        let mut reader =
+            CsvReader::new(Box::new(io::Cursor::new(text.to_vec())), &options).expect("no header");
         let (mut row, mut found) = (Row::default(), Vec::new());
         loop {
             match reader.read(&mut row).map_err(|error| error.to_string())? {
@@ -264,8 +267,12 @@ mod tests {
 
     #[test]
     fn cs2_a_file_that_ends_inside_of_quotes_is_refused() {
-        let values = |text: &str| rows(text.as_bytes()).map(|rows| rows.into_iter().map(|row| row.1).collect::<Vec<_>>());
-        for open in ["a,1\nb,\"2\nc,3\nd,4\n", "a,1\nb,\"2\nc,3", "a,1\nb,\"", "a,1\nb,\"2\r\n", "a,1\nb,\"2\"\"\n"] {
+        let values = |text: &str| {
+            rows(text.as_bytes()).map(|rows| rows.into_iter().map(|row| row.1).collect::<Vec<_>>())
+        };
+        for open in
+            ["a,1\nb,\"2\nc,3\nd,4\n", "a,1\nb,\"2\nc,3", "a,1\nb,\"", "a,1\nb,\"2\r\n", "a,1\nb,\"2\"\"\n"]
+        {
             let error = values(open).unwrap_err();
             assert!(error.starts_with("line 2: the file ends inside of quotes"), "CS2: {open:?}: {error}");
         }
@@ -282,7 +289,8 @@ mod tests {
 
     #[test]
     fn f2_rows_have_the_number_of_the_line_on_which_they_start() {
-        let lines = |text: &str| rows(text.as_bytes()).unwrap().into_iter().map(|row| row.0).collect::<Vec<_>>();
+        let lines =
+            |text: &str| rows(text.as_bytes()).unwrap().into_iter().map(|row| row.0).collect::<Vec<_>>();
         for end in ["\n", "\r\n"] {
             let text = format!("a,1{end}{end}{end}bad{end}\"c{end}{end}\",\"{end}3\"{end}d,4");
             assert_eq!(lines(&text), [1, 4, 5, 9], "F2: {text:?}");

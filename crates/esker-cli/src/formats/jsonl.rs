@@ -160,6 +160,11 @@ impl RowWriter for JsonlWriter<'_> {
     }
 }
 
+/// Why neither side takes `--header yes`.
+pub(super) fn no_header() -> Failure {
+    Failure::message("JSON lines have no header: each object names its fields")
+}
+
 fn check_form(form: Option<ByteForm>) -> Result<()> {
     match form {
         Some(ByteForm::Raw) => {

@@ -442,8 +442,7 @@ mod tests {
         };
         let before = files();
         core.signal.die(Arc::new(Error::Conflict));
-        for refused in
-            [db.flush(), db.compact(), core.flush_step().map(drop), core.try_merge(true).map(drop)]
+        for refused in [db.flush(), db.compact(), core.flush_step().map(drop), core.try_merge(true).map(drop)]
         {
             assert!(matches!(refused, Err(Error::Poisoned(_))), "BG2: {refused:?}");
         }

@@ -305,8 +305,10 @@ mod tests {
     use esker_env::{FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions};
 
     use super::*;
+    use crate::sstable::properties::encode_tombstones;
     use crate::types::SeqNo;
     use crate::types::key_range::{End, KeyRange};
+    use crate::types::range_tombstone::RangeTombstone;
 
     /// A file of these bytes, in a file system that counts.
     fn file_of(bytes: &[u8]) -> (FaultFs, Arc<dyn File>) {
@@ -314,6 +316,26 @@ mod tests {
         let file = fs.open(Path::new("7.sst"), OpenOptions::create_new()).unwrap();
         file.write_all_at(bytes, 0).unwrap();
         (fs, file)
+    }
+
+    #[test]
+    fn se4_the_place_decides_between_two_meanings() {
+        let key = |n: u64| [&[1][..], &n.to_be_bytes()].concat();
+        let removed = RangeTombstone { start: key(6), end: key(9), seq: SeqNo::new(100) };
+        let mut bytes = Vec::new();
+        encode_tombstones(&RangeTombstones::new([removed]), &mut bytes);
+        let found = FoundParts::default();
+        let part = |before| match recognise(PageBuf::copy_of(&bytes), 0, &found, before) {
+            Some(Part::Tombstones(_)) => "range tombstones",
+            Some(Part::Properties(_)) => "properties",
+            Some(_) => "other",
+            None => "none",
+        };
+        assert_eq!(part(Before::Blocks), "range tombstones");
+        assert_eq!(part(Before::Index), "properties");
+        assert_eq!(part(Before::Tombstones), "none");
+        assert_eq!(part(Before::Filter), "none");
+        assert_eq!(part(Before::Damage), "none", "it may be both");
     }
 
     #[test]
@@ -332,20 +354,20 @@ mod tests {
             blocks,
             fingerprint: None,
         };
-        let found = |gaps: &[Range<u64>], properties: Option<Properties>| FoundParts {
+        let found = |gap: Option<Range<u64>>, properties: Option<Properties>| FoundParts {
             blocks: vec![0..100, 150..200],
             blocks_end: 200,
-            gaps: gaps.to_vec(),
+            gaps: gap.into_iter().collect(),
             properties,
             ..FoundParts::default()
         };
-        assert!(found(&[], Some(properties(2, 0))).is_complete());
-        assert!(found(&[100..150], Some(properties(3, 0))).is_complete(), "the gap tells");
-        assert!(!found(&[], None).is_complete());
-        assert!(!found(&[], Some(properties(3, 0))).is_complete());
-        assert!(!found(&[], Some(properties(2, 1))).is_complete());
-        assert!(!found(&[100..150], Some(properties(2, 1))).is_complete());
-        assert!(!found(&[200..210], Some(properties(2, 0))).is_complete());
+        assert!(found(None, Some(properties(2, 0))).is_complete());
+        assert!(found(Some(100..150), Some(properties(3, 0))).is_complete(), "the gap tells");
+        assert!(!found(None, None).is_complete());
+        assert!(!found(None, Some(properties(3, 0))).is_complete());
+        assert!(!found(None, Some(properties(2, 1))).is_complete());
+        assert!(!found(Some(100..150), Some(properties(2, 1))).is_complete());
+        assert!(!found(Some(200..210), Some(properties(2, 0))).is_complete());
     }
 
     #[test]

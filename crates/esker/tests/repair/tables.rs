@@ -181,7 +181,10 @@ fn q2_range_tombstones_that_could_be_another_part_are_honoured() {
         }
         let (report, found) = repair(&fs).unwrap();
         let map = &found["default"];
-        assert!(removed.clone().all(|n| !map.contains_key(&n.to_be_bytes()[..])), "keys are back: {report:#?}");
+        assert!(
+            removed.clone().all(|n| !map.contains_key(&n.to_be_bytes()[..])),
+            "keys are back: {report:#?}"
+        );
         assert_eq!(map.len(), 17, "{report:#?}");
         if !is_last_sector_lost {
             assert!(report.losses.is_empty(), "{report:#?}");
