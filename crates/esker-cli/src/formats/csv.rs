@@ -42,7 +42,7 @@ impl CsvReader {
         row_bytes_max: u64,
     ) -> Result<Self> {
         let header = options.header.unwrap_or(true);
-        let input = Lines::new(input, row_bytes_max);
+        let input = Lines::new(without_mark(input)?, row_bytes_max);
         let mut reader = ReaderBuilder::new().has_headers(header).flexible(true).from_reader(input);
         let (key, value) = if header {
             let names = reader.byte_headers().map_err(header_failure)?.clone();
@@ -102,6 +102,16 @@ fn open_quote(line: u64) -> io::Error {
     io::Error::other(format!(
         "line {line}: the file ends inside of quotes: is one missing, or is the file cut?"
     ))
+}
+
+/// What some programs write before a text.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Input without its mark: of one that comes alone, through a pipe, the reader would make an empty file.
+fn without_mark(mut input: Box<dyn BufRead>) -> io::Result<Box<dyn BufRead>> {
+    let mut head = Vec::new();
+    (&mut input).take(BYTE_ORDER_MARK.len() as u64).read_to_end(&mut head)?;
+    Ok(if head == BYTE_ORDER_MARK { input } else { Box::new(io::Cursor::new(head).chain(input)) })
 }
 
 /// Input that is given line by line, the last with its end, too, so that it tells on which line a row starts, and that a row
@@ -285,6 +295,27 @@ mod tests {
         let refused = CsvReader::new(Box::new(io::Cursor::new(b"\"k,v\na,1\n".to_vec())), &header);
         let error = refused.err().expect("CS2: an open header").to_string();
         assert!(error.contains("line 1: the file ends inside of quotes"), "CS2: {error}");
+    }
+
+    #[test]
+    fn a_byte_order_mark_that_comes_alone_is_no_empty_file() {
+        for header in [false, true] {
+            for text in [&b"\xEF\xBB\xBFa,1\nb,2\n"[..], b"a,1\nb,2\n"] {
+                for first in 0..4 {
+                    let (start, rest) = text.split_at(first);
+                    let options = ReadOptions { form: None, key: None, value: None, header: Some(header) };
+                    let input =
+                        Box::new(io::Cursor::new(start.to_vec()).chain(io::Cursor::new(rest.to_vec())));
+                    let mut reader = CsvReader::new(input, &options).expect("a header");
+                    let (mut row, mut keys) = (Row::default(), Vec::new());
+                    while reader.read(&mut row).unwrap() == Step::Row {
+                        keys.push(row.key.clone());
+                    }
+                    let expected = [b"a".to_vec(), b"b".to_vec()];
+                    assert_eq!(keys, expected[usize::from(header)..], "{text:?}, first {first} bytes");
+                }
+            }
+        }
     }
 
     #[test]

@@ -213,7 +213,8 @@ fn recognise(payload: PageBuf, at: u64, found: &FoundParts, before: Before) -> O
     {
         could_be.push(Part::Properties(Box::new(properties)));
     }
-    if before != Before::Index && Index::decode(&payload).is_ok_and(|index| is_of(&index, at, found)) {
+    if before != Before::Index && Index::decode(&payload).is_ok_and(|index| is_of(&index, at, found, before))
+    {
         could_be.push(Part::Index);
     }
     if (before == Before::Blocks || before == Before::Damage)
@@ -236,11 +237,13 @@ fn recognise(payload: PageBuf, at: u64, found: &FoundParts, before: Before) -> O
     could_be.into_iter().next()
 }
 
-/// Whether an index at `at` is of the table whose blocks were found: it knows all of them, and no others if there is no gap.
-fn is_of(index: &Index, at: u64, found: &FoundParts) -> bool {
+/// Whether an index at `at` is of the table whose blocks were found: it knows all of them, and no others if nothing is damaged.
+fn is_of(index: &Index, at: u64, found: &FoundParts, before: Before) -> bool {
+    // A gap that the index ends is none yet.
+    let has_gap = before == Before::Damage || !found.gaps.is_empty();
     let mut extents = (0..index.len()).map(|block| index.extent(block));
     let knows_all = found.blocks.iter().all(|block| extents.any(|extent| extent == *block));
-    knows_all && index.blocks_end() <= at && (!found.gaps.is_empty() || index.len() == found.blocks.len())
+    knows_all && index.blocks_end() <= at && (has_gap || index.len() == found.blocks.len())
 }
 
 /// The bytes of a file, read in chunks, and in pieces where a chunk cannot be read.

@@ -87,3 +87,24 @@ fn a_table_of_range_tombstones_alone_without_salt_is_found_too() {
     assert_eq!(found.tombstones.fragments().len(), 1);
     assert!(!loses_tombstones(&found), "{:?}", found.damage);
 }
+
+#[test]
+fn an_index_ends_the_damage_of_the_last_block() {
+    for entries in [5, 250] {
+        let env = memory();
+        let key = |n: u64| [&[1][..], &n.to_be_bytes()].concat();
+        let entries: Vec<_> = (0..entries).map(|n| Entry::put(key(n), n + 1, b"")).collect();
+        let options =
+            TableOptions { compression: TableCompression::None, block_bytes: 200, ..TableOptions::default() };
+        write(&env, &options, &entries);
+        let sound = SalvageTable::open(&env, Path::new(PATH)).unwrap();
+        let index = sound.parts().into_iter().find(|(name, _)| *name == "index").unwrap().1;
+        flip(&env, sound.extent(sound.blocks() - 1).end as usize - 1);
+        flip(&env, file_bytes(&env).len() - 1);
+        let found = SalvageTable::open(&env, Path::new(PATH)).unwrap();
+        assert_eq!(found.properties, sound.properties, "they stand behind the index");
+        let ends = found.damage.iter().filter(|damage| damage.start < index.start);
+        assert!(ends.clone().all(|damage| damage.start + damage.bytes <= index.start), "{:?}", found.damage);
+        assert!(ends.count() > 0 && loses_tombstones(&found), "{:?}", found.damage);
+    }
+}
