@@ -98,11 +98,11 @@ impl super::core::Core {
         let view = self.view.get();
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
-        let ids = self.catalog.ids();
+        let keyspaces = self.catalog.all();
         Stats {
-            items: ids.iter().map(|&id| self.published.counter(id).now()).sum(),
+            items: keyspaces.iter().map(|(_, keyspace)| keyspace.counter.now()).sum(),
             seqno: self.published.visible().get(),
-            keyspaces: ids.len() as u64,
+            keyspaces: keyspaces.len() as u64,
             memtable_bytes: view.memtables().map(|m| m.bytes_used() as u64).sum(),
             memtables_sealed: view.immutables.len() as u64,
             tables: view.version.tables().count() as u64,

@@ -16,6 +16,8 @@
 //!     `Sealed::wal_from`.
 //! T5. A sealed memtable is offered to the flush only once the view has it among its immutable ones: a flush that came first would
 //!     find nothing to take out, and the memtable would hide for ever what came after it.
+//! T6. A memtable is sealed, too, if its part of the log is [`LOG_FACTOR`] times as large as a full memtable: the log has all that a commit
+//!     wrote, the memtable only what it did not overwrite itself.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,6 +40,10 @@ use crate::wal::WalWriter;
 
 /// A commit of this many bytes starts its WAL write before it goes into the memtable, so that both overlap.
 const OVERLAP_BYTES: usize = 32 << 10;
+
+/// How much longer the log of a memtable may become than a full memtable is (T6). Where no commit overwrites what it wrote itself, the
+/// log is the shorter one.
+const LOG_FACTOR: u64 = 4;
 
 /// When a commit may be acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,6 +108,8 @@ pub struct WriteState {
     wal: Option<WalWriter>,
     active: Arc<Memtable>,
     applier: Applier,
+    /// Written to the log since it was begun (T6).
+    logged_bytes: u64,
     last_seq: SeqNo,
     poisoned: Option<Arc<Error>>,
     /// A commit is in the log and not yet published. Seen by others only if its thread has panicked.
@@ -129,6 +137,7 @@ impl Pipeline {
                 wal: Some(wal),
                 active,
                 applier,
+                logged_bytes: 0,
                 last_seq,
                 poisoned: None,
                 is_halfway: false,
@@ -190,10 +199,12 @@ impl Pipeline {
         outcomes
     }
 
-    /// Refuses when poisoned; seals the memtable when it is full.
+    /// Refuses when poisoned; seals the memtable when it is full, or its log long (T6).
     fn make_ready(&self, state: &mut WriteState) -> Result<()> {
         state.check()?;
-        if state.active.bytes_used() >= self.memtable_bytes { self.seal_active(state) } else { Ok(()) }
+        let is_full = state.active.bytes_used() >= self.memtable_bytes;
+        let is_long = state.logged_bytes / LOG_FACTOR >= self.memtable_bytes as u64 && !state.active.is_empty();
+        if is_full || is_long { self.seal_active(state) } else { Ok(()) }
     }
 
     /// Checks one commit and puts it into the WAL's buffer and the memtable, not yet visible.
@@ -221,7 +232,8 @@ impl Pipeline {
         let count = |id| self.published.counter(id).now().saturating_add_signed(pending(id));
         let own = count_deltas(set, &view, count)?;
         let header = encode_header(&own);
-        state.wal()?.reserve((header.len() + set.byte_len()) as u64)?;
+        let bytes = (header.len() + set.byte_len()) as u64;
+        state.wal()?.reserve(bytes)?;
         let seq = state.last_seq.next();
         state.is_halfway = true;
         let mut log = || {
@@ -239,6 +251,7 @@ impl Pipeline {
             return Err(state.poison(error));
         }
         apply(set, seq, &state.active, &mut state.applier);
+        state.logged_bytes += bytes;
         state.last_seq = seq;
         deltas.extend(own);
         Ok(seq)
@@ -253,6 +266,7 @@ impl Pipeline {
         let memtable = Arc::new(Memtable::new(self.memtable_bytes));
         let full = std::mem::replace(&mut state.active, memtable.clone());
         state.applier = memtable.applier();
+        state.logged_bytes = 0;
         let (last_seq, counts) = (state.last_seq, self.published.counts());
         // T5: whoever flushes finds it in the view, and takes it out.
         self.view.update(|old| {
@@ -439,5 +453,29 @@ mod tests {
         db.flush().unwrap();
         assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"2"[..]));
         assert_eq!(core.view.get().memtables().count(), 1, "no memtable stays behind");
+    }
+
+    #[test]
+    fn t6_a_log_much_longer_than_its_memtable_is_not_kept() {
+        let fs = MemFs::new();
+        let sealed = |commits: u32, writes: u32, keys: u32| {
+            let env = Env::simulated(Arc::new(fs.clone()), 1);
+            let path = format!("{commits} {writes} {keys}");
+            let db = Db::builder().background(false).memtable_bytes(64 << 10).env(env).open(&path).unwrap();
+            let map = db.default_keyspace();
+            for commit in 0..commits {
+                let mut batch = db.batch();
+                for write in 0..writes {
+                    let key = (commit * writes + write) % keys;
+                    batch.put(&map, key.to_be_bytes(), [write as u8; 1_000]).unwrap();
+                }
+                batch.commit().unwrap();
+            }
+            let stats = db.stats();
+            stats.flushes + stats.memtables_sealed
+        };
+        assert_eq!(sealed(10, 100, 1), 3, "T6: after 300 kB each, in memtables of 3 kB");
+        assert_eq!(sealed(2, 100, 1), 0);
+        assert_eq!(sealed(50, 1, 50), 0, "a log as long as its memtable");
     }
 }
