@@ -1,25 +1,47 @@
-//! One line chart as SVG: axes, a grid, and a path for each line.
+//! One line chart as SVG: axes, a grid, and a path for each line. plotters draws it with a pen of ours, so that the page's style
+//! sheet gives everything its looks, in the light and in the dark.
 //!
 //! ```text
-//! points in seconds and values -> places in a frame of 660 by 360 -> those that cannot be seen apart merged -> path d="M110 320l9-3 ..."
+//! points in seconds and values -> plotters: places in a frame of 660 by 360 -> the pen: those that cannot be seen apart merged
+//!                                                                             -> path d="M110 320l9-3 ..."
 //! ```
 //!
 //! PL1. A frame is drawn half as wide on a phone as it is in its own units: letters are of 11 pixels there, and a unit is half a pixel.
 //! PL2. A point is left out only if the line without it passes within half a unit of it.
+//! PL3. Of an element plotters tells its pen the colour alone: that of a line says which of the lines it is, any other is the grid's.
+//! PL4. A chart that plotters refuses to draw says so, and the page's check finds its lines missing.
+
+use std::convert::Infallible;
+
+use plotters::chart::ChartBuilder;
+use plotters::drawing::{DrawingAreaErrorKind, IntoDrawingArea};
+use plotters::series::LineSeries;
+use plotters::style::{RGBColor, TRANSPARENT};
+use plotters_backend::text_anchor::HPos;
+use plotters_backend::{
+    BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingBackend, DrawingErrorKind,
+};
 
 use crate::report::markup::{escape, push};
 use crate::report::units;
 
 /// PL1.
-const FRAME: (f64, f64) = (660.0, 360.0);
-const LEFT: f64 = 112.0;
-const RIGHT: f64 = 620.0;
-const TOP: f64 = 12.0;
-const BOTTOM: f64 = 322.0;
-/// Where letters end, left of the plot.
-const LABELS: f64 = LEFT - 8.0;
+const FRAME: (u32, u32) = (660, 360);
+/// From the edges of the frame to the plot.
+const LEFT: u32 = 112;
+const RIGHT: u32 = 40;
+const TOP: u32 = 12;
+const BOTTOM: u32 = 38;
+const TICK: u32 = 4;
+/// From a label's middle, and from its upper edge, to the line on which its letters stand.
+const MIDDLE_TO_BASELINE: i32 = 7;
+const TOP_TO_BASELINE: i32 = 20;
+/// On each axis, at most.
+const LABELS: usize = 5;
 /// PL2: in units of the frame.
 const UNSEEN: f64 = 0.5;
+/// PL3.
+const GRID: RGBColor = RGBColor(255, 255, 255);
 
 /// A line and the class of its look.
 pub(super) struct Curve<'a> {
@@ -28,61 +50,140 @@ pub(super) struct Curve<'a> {
 }
 
 /// Draws the curves over `0..end` seconds and `0..top` of what `name` has.
-pub(super) fn draw(out: &mut String, title: &str, name: &str, curves: &[Curve<'_>], (end, top): (f64, f64)) {
-    let (end, top) = (end.max(1e-9), (top * 1.05).max(1e-12));
-    let x = |seconds: f64| LEFT + (RIGHT - LEFT) * seconds / end;
-    let y = |value: f64| BOTTOM - (BOTTOM - TOP) * value / top;
+pub(super) fn draw(out: &mut String, title: &str, name: &str, curves: &[Curve<'_>], ends: (f64, f64)) {
+    let mut drawn = Elements::default();
+    if let Err(error) = chart(Pen { drawn: &mut drawn, curves }, name, curves, ends) {
+        push(out, format_args!("<p class=\"bad\">not drawn: {}</p>", escape(&error.to_string())));
+    }
     let (width, height) = FRAME;
+    let Elements { grid, texts, lines } = drawn;
     push(
         out,
-        format_args!("<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">", escape(title)),
+        format_args!(
+            "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\
+             <path class=\"grid\" d=\"{grid}\"/>{texts}{lines}</svg>",
+            escape(title)
+        ),
     );
-    let (mut grid, mut texts) = (String::new(), String::new());
-    for value in ticks(top, scale(name, top), 4.0) {
-        let (line, baseline) = (y(value), y(value) + 7.0);
-        push(&mut grid, format_args!("M{LEFT} {line:.0}H{RIGHT}"));
-        push(
-            &mut texts,
-            format_args!("<text class=\"y\" x=\"{LABELS}\" y=\"{baseline:.0}\">{}</text>", tick(value, name)),
-        );
-    }
-    for seconds in ticks(end, 1.0, 4.0) {
-        let baseline = BOTTOM + 28.0;
-        push(&mut grid, format_args!("M{:.0} {BOTTOM}v8", x(seconds)));
-        push(
-            &mut texts,
-            format_args!(
-                "<text class=\"x\" x=\"{:.0}\" y=\"{baseline}\">{}</text>",
-                x(seconds),
-                plain(units::seconds(seconds))
-            ),
-        );
-    }
-    push(out, format_args!("<path class=\"grid\" d=\"{grid}\"/>{texts}"));
-    for curve in curves {
-        let places: Vec<(f64, f64)> =
-            curve.points.iter().map(|(seconds, value)| (x(*seconds).round(), y(*value).round())).collect();
-        push(out, format_args!("<path class=\"line {}\" d=\"{}\"/>", curve.class, path(&seen(&places))));
-    }
-    out.push_str("</svg>");
 }
 
-/// What the steps of an axis are multiples of.
-fn scale(name: &str, top: f64) -> f64 {
+fn chart(
+    pen: Pen<'_>,
+    name: &str,
+    curves: &[Curve<'_>],
+    (end, top): (f64, f64),
+) -> Result<(), DrawingAreaErrorKind<Infallible>> {
+    let (end, top) = (end.max(1e-9), (top * 1.05).max(1e-12));
+    // So that plotters' round figures are round in the unit of the labels.
+    let unit = unit(name, top);
+    let area = pen.into_drawing_area();
+    let mut chart = ChartBuilder::on(&area)
+        .margin_top(TOP)
+        .margin_right(RIGHT)
+        .y_label_area_size(LEFT)
+        .x_label_area_size(BOTTOM)
+        .build_cartesian_2d(0.0..end, 0.0..top / unit)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_labels(LABELS)
+        .y_labels(LABELS)
+        .set_all_tick_mark_size(TICK)
+        .axis_style(GRID)
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .x_label_formatter(&|seconds| plain(units::seconds(*seconds)))
+        .y_label_formatter(&|value| tick(*value * unit, name))
+        .draw()?;
+    for (n, curve) in (0_u8..).zip(curves) {
+        let points = curve.points.iter().map(|(seconds, value)| (*seconds, value / unit));
+        chart.draw_series(LineSeries::new(points, RGBColor(0, 0, n)))?;
+    }
+    area.present()
+}
+
+/// What has been drawn: the data of the grid's path, and elements.
+#[derive(Default)]
+struct Elements {
+    grid: String,
+    texts: String,
+    lines: String,
+}
+
+/// What plotters draws with.
+struct Pen<'a> {
+    drawn: &'a mut Elements,
+    curves: &'a [Curve<'a>],
+}
+
+type Drawn = Result<(), DrawingErrorKind<Infallible>>;
+
+impl DrawingBackend for Pen<'_> {
+    type ErrorType = Infallible;
+
+    fn get_size(&self) -> (u32, u32) {
+        FRAME
+    }
+
+    fn ensure_prepared(&mut self) -> Drawn {
+        Ok(())
+    }
+
+    fn present(&mut self) -> Drawn {
+        Ok(())
+    }
+
+    /// Nothing in these charts is made of pixels.
+    fn draw_pixel(&mut self, _: BackendCoord, _: BackendColor) -> Drawn {
+        Ok(())
+    }
+
+    fn draw_line<S: BackendStyle>(&mut self, from: BackendCoord, to: BackendCoord, style: &S) -> Drawn {
+        self.draw_path([from, to], style)
+    }
+
+    fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
+        &mut self,
+        places: I,
+        style: &S,
+    ) -> Drawn {
+        let color = style.color();
+        if color.alpha == 0.0 {
+            return Ok(());
+        }
+        let places: Vec<BackendCoord> = places.into_iter().collect();
+        let (_, _, n) = color.rgb;
+        // PL3.
+        match self.curves.get(usize::from(n)).filter(|_| color.rgb == (0, 0, n)) {
+            Some(curve) => push(
+                &mut self.drawn.lines,
+                format_args!("<path class=\"line {}\" d=\"{}\"/>", curve.class, path(&seen(&places))),
+            ),
+            None => self.drawn.grid.push_str(&path(&places)),
+        }
+        Ok(())
+    }
+
+    fn draw_text<S: BackendTextStyle>(&mut self, text: &str, style: &S, (x, y): BackendCoord) -> Drawn {
+        let (class, baseline) = match style.anchor().h_pos {
+            HPos::Right => ("y", y + MIDDLE_TO_BASELINE),
+            HPos::Left | HPos::Center => ("x", y + TOP_TO_BASELINE),
+        };
+        push(
+            &mut self.drawn.texts,
+            format_args!("<text class=\"{class}\" x=\"{x}\" y=\"{baseline}\">{}</text>", escape(text)),
+        );
+        Ok(())
+    }
+}
+
+/// The unit in which an axis has round figures.
+fn unit(name: &str, top: f64) -> f64 {
     match (name.ends_with("bytes"), top >= f64::from(1 << 20)) {
         (true, true) => f64::from(1 << 20),
         (true, false) => 1024.0,
         _ => 1.0,
     }
-}
-
-/// Round figures from 0 to `top`, about as many as are wanted.
-fn ticks(top: f64, scale: f64, wanted: f64) -> Vec<f64> {
-    let least = top / scale / wanted;
-    let magnitude = 10_f64.powf(least.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].map(|step| step * magnitude);
-    let step = step.into_iter().find(|step| *step >= least * 0.999).unwrap_or(10.0 * magnitude) * scale;
-    (0_u32..=10).map(|n| f64::from(n) * step).take_while(|value| *value <= top * 1.000_001).collect()
 }
 
 fn tick(value: f64, name: &str) -> String {
@@ -104,17 +205,17 @@ fn plain(text: String) -> String {
 }
 
 /// PL2: of places that go from left to right, those that make the line (Ramer, Douglas and Peucker, with the distance upwards).
-fn seen(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
+fn seen(places: &[BackendCoord]) -> Vec<BackendCoord> {
     let Some(((first, last), between)) =
         places.split_first().and_then(|(first, rest)| Some(((first, rest.last()?), &rest[..rest.len() - 1])))
     else {
         return places.to_vec();
     };
-    let on_the_line = |x: f64| {
-        let part = if last.0 > first.0 { (x - first.0) / (last.0 - first.0) } else { 0.0 };
-        first.1 + part * (last.1 - first.1)
+    let on_the_line = |x: i32| {
+        let part = if last.0 > first.0 { f64::from(x - first.0) / f64::from(last.0 - first.0) } else { 0.0 };
+        f64::from(first.1) + part * f64::from(last.1 - first.1)
     };
-    let distances = between.iter().map(|(x, y)| (y - on_the_line(*x)).abs()).enumerate();
+    let distances = between.iter().map(|(x, y)| (f64::from(*y) - on_the_line(*x)).abs()).enumerate();
     let farthest = distances.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, distance)| *distance > UNSEEN);
     match farthest {
         Some((at, _)) => {
@@ -128,16 +229,16 @@ fn seen(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 /// From the first place, steps to each next one.
-fn path(places: &[(f64, f64)]) -> String {
+fn path(places: &[BackendCoord]) -> String {
     let mut out = String::new();
-    let mut before: Option<(f64, f64)> = None;
+    let mut before: Option<BackendCoord> = None;
     for (x, y) in places {
         match before {
             None => push(&mut out, format_args!("M{x} {y}l")),
             Some((was_x, was_y)) => {
                 let (right, down) = (x - was_x, y - was_y);
                 let space = if out.ends_with('l') { "" } else { " " };
-                let between = if down < 0.0 { "" } else { " " };
+                let between = if down < 0 { "" } else { " " };
                 push(&mut out, format_args!("{space}{right}{between}{down}"));
             }
         }
@@ -152,11 +253,11 @@ mod tests {
 
     #[test]
     fn pl2_only_what_cannot_be_seen_is_left_out() {
-        let straight: Vec<(f64, f64)> = (0..100).map(|n| (f64::from(n), f64::from(n / 2))).collect();
+        let straight: Vec<BackendCoord> = (0..100).map(|n| (n, n / 2)).collect();
         assert!(seen(&straight).len() < 4, "{:?}", seen(&straight));
         let mut spike = straight;
-        spike[40].1 += 1.0;
-        spike[70].1 = 300.0;
+        spike[40].1 += 1;
+        spike[70].1 = 300;
         let kept = seen(&spike);
         assert!(
             kept.contains(&spike[70]) && kept.contains(&spike[69]) && kept.contains(&spike[71]),
@@ -165,25 +266,45 @@ mod tests {
         for (x, y) in &spike {
             let at = kept.partition_point(|(kept_x, _)| kept_x < x).max(1);
             let (from, to) = (kept[at - 1], kept[at]);
-            let drawn = from.1 + (x - from.0) / (to.0 - from.0) * (to.1 - from.1);
-            assert!((drawn - y).abs() <= UNSEEN, "{x} {y} {drawn}");
+            let part = f64::from(x - from.0) / f64::from(to.0 - from.0);
+            let drawn = f64::from(from.1) + part * f64::from(to.1 - from.1);
+            assert!((drawn - f64::from(*y)).abs() <= UNSEEN, "{x} {y} {drawn}");
         }
         assert_eq!((seen(&[]).len(), seen(&spike[..1]).len(), seen(&spike[..2]).len()), (0, 1, 2));
     }
 
     #[test]
     fn steps_are_told_from_the_place_before() {
-        assert_eq!(path(&[(112.0, 300.0), (120.0, 290.0), (121.0, 290.0)]), "M112 300l8-10 1 0");
+        assert_eq!(path(&[(112, 300), (120, 290), (121, 290)]), "M112 300l8-10 1 0");
+    }
+
+    #[test]
+    fn pl3_each_line_has_its_class_and_the_rest_is_grid() {
+        let curves = [[(0.0, 1.0), (2.0, 3.0)], [(0.0, 2.0), (2.0, 2.0)]];
+        let curves: Vec<_> = curves.iter().zip(["k", "k0"]).map(|(points, class)| Curve { class: class.to_owned(), points }).collect();
+        let mut out = String::new();
+        draw(&mut out, "<title>", "ops/s", &curves, (2.0, 3.0));
+        let classes: Vec<&str> =
+            out.split("class=\"").skip(1).filter_map(|part| part.split('"').next()).filter(|class| class.len() > 1).collect();
+        assert_eq!(classes, ["grid", "line k", "line k0"], "{out}");
+        assert!(out.contains("aria-label=\"&lt;title&gt;\""), "{out}");
+        // From the left end of the plot to the right one; the second line is level.
+        let level = out.split("line k0\" d=\"M112 ").nth(1).unwrap();
+        assert!(level.split('"').next().unwrap().ends_with("l507 0"), "{out}");
     }
 
     #[test]
     fn axes_have_round_figures() {
-        let told = |top, name| -> Vec<String> {
-            ticks(top, scale(name, top), 4.0).into_iter().map(|value| tick(value, name)).collect()
+        let told = |top, name: &str| -> Vec<String> {
+            let mut out = String::new();
+            let curve = Curve { class: "k".to_owned(), points: &[(0.0, 0.0), (10.0, top)] };
+            draw(&mut out, "", name, &[curve], (10.0, top));
+            let labels = out.split("<text class=\"y\"").skip(1);
+            labels.filter_map(|text| text.split(['>', '<']).nth(1).map(str::to_owned)).collect()
         };
-        assert_eq!(told(21_000.0, "ops/s"), ["0", "10 k", "20 k"]);
-        assert_eq!(told(4.2e-3, "read p99 s"), ["0", "2 ms", "4 ms"]);
-        assert_eq!(told(900.0 * 1024.0 * 1024.0, "memory bytes"), ["0", "500 MiB"]);
+        assert_eq!(told(20_000.0, "ops/s"), ["0", "5 k", "10 k", "15 k", "20 k"]);
+        assert_eq!(told(4.0e-3, "read p99 s"), ["0", "1 ms", "2 ms", "3 ms", "4 ms"]);
+        assert_eq!(told(900.0 * 1024.0 * 1024.0, "memory bytes"), ["0", "200 MiB", "400 MiB", "600 MiB", "800 MiB"]);
         assert_eq!(told(8.0 * 1024.0 * 1024.0, "memory bytes"), ["0", "2 MiB", "4 MiB", "6 MiB", "8 MiB"]);
     }
 }
