@@ -290,7 +290,7 @@ pub(crate) struct Scan {
     /// Stop after this many entries
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) limit: Option<usize>,
-    /// Leave out the values, which are then not even read
+    /// Leave out the values; they are read from the disk all the same
     #[arg(long)]
     pub(crate) keys_only: bool,
 }

@@ -84,7 +84,8 @@ pub struct Range {
     walks: Walks,
 }
 
-/// Keys in key order, from either end, without reading values. Made by [`Range::keys`].
+/// Keys in key order, from either end. Blocks of tables are read and checked as wholes, values included; what is spared is the making of
+/// [`Value`]s. Made by [`Range::keys`].
 pub struct Keys {
     walks: Walks,
 }
@@ -214,7 +215,7 @@ impl Range {
         Range { walks: Walks { source, bounds, front: None, back: None, ended: false, failed } }
     }
 
-    /// The keys alone: values are not touched.
+    /// The keys alone. The same is read from the disk; see [`Keys`].
     pub fn keys(self) -> Keys {
         Keys { walks: self.walks }
     }

@@ -25,8 +25,8 @@ pub struct TableOptions {
     pub compression: TableCompression,
     /// Bits of filter for each key: 10 let one absent key in a hundred pass; 0 means no filter.
     pub filter_bits_per_key: u32,
-    /// Blocks whose values have a larger mean size, in bytes, keep keys and values apart, so that a scan of
-    /// keys does not touch values.
+    /// Blocks whose values have a larger mean size, in bytes, keep keys and values apart, so that searches and walks over keys
+    /// find the keys side by side in memory. A block is read and checked as a whole all the same.
     pub split_values_over: usize,
     /// Write past the operating system's page cache where it allows it.
     pub direct_io: bool,

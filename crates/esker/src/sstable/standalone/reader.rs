@@ -87,7 +87,7 @@ impl Reader {
         Ok(found.filter(|f| self.is_live(key, f.seq, f.kind)).map(|f| f.value))
     }
 
-    /// Whether there is such a key. Cheaper than `get`: the value is not touched.
+    /// Whether there is such a key. Cheaper than `get`: no [`Value`] is made, though the block is read and checked as a whole.
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         let pin = cache::pin();
         let found = self.table.find_version(key, key_hash(key), SeqNo::MAX, &pin)?;
