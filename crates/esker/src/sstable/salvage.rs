@@ -159,7 +159,11 @@ impl SalvageTable {
             let decoded = stored::open(&stored, self.salt, extent.start).and_then(|payload| decode(&payload));
             decoded.map_err(|e| e.in_file(what, &self.path, extent.start))
         });
-        read.map_err(|error| self.note(error, extent.end - extent.start, lost)).ok()
+        let damage = |error| {
+            let bytes = extent.end - extent.start;
+            self.damage.push(TableDamage { error, start: extent.start, bytes, lost });
+        };
+        read.map_err(damage).ok()
     }
 
     /// The footer or the index is lost: looks for stored parts from the start of the file.

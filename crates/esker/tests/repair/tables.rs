@@ -6,7 +6,7 @@ use esker::{KeyspaceId, LostKeys, TableCompression};
 use esker_env::{FaultFs, Fs, FsRef, MemFs, OpKind};
 
 use crate::common::contents::{difference, dump_sound};
-use crate::common::damage::{Golden, blocks, cut, overwrite, path, read, replace, table_range};
+use crate::common::damage::{Golden, blocks, cut, overwrite, parts, path, read, replace, table_range};
 use crate::common::{dir, simulated};
 use crate::judge::{
     assert_not_overreported, builder, failing, files, judge, place, repair, target, unexplained,
@@ -126,6 +126,10 @@ fn q4_a_damaged_block_costs_its_keys_alone() {
                 continue;
             }
             assert!(block.keys.iter().all(|key| holds(&key)), "{what}: {report:#?}");
+            let of_table = report.losses.iter().filter(|loss| loss.path == path(table));
+            let lost: Vec<_> = of_table.map(|loss| (loss.offset, loss.offset + loss.bytes)).collect();
+            let (start, end) = (block.start as u64, block.end as u64);
+            assert_eq!(lost, [(start, end)], "{what}: the block, and nothing else: {report:#?}");
             // The bounds are those of the index: a key of each neighbour may be one.
             let named = blocks.iter().flat_map(|block| &block.keys).filter(holds).count();
             assert!(named <= block.keys.len() + 2, "{what}: {named} keys named: {report:#?}");
@@ -148,10 +152,15 @@ fn q4_lost_range_tombstones_cost_keys_of_their_table_alone() {
     let table = fs.list_dir(dir()).unwrap().into_iter().filter(|name| name.ends_with(".sst")).max().unwrap();
     assert!(blocks(&fs, &table).is_empty(), "range tombstones alone");
     // They come first in a table without blocks.
+    let part = parts(&fs, &table)[0].clone();
+    assert!(part.contains(&2), "{part:?}");
     overwrite(&fs, &table, 2, b"?");
     let (report, found) = repair(&fs).unwrap();
     assert_eq!(found["default"].len(), 90, "keys are back");
     assert_eq!(report.losses.len(), 1, "{report:#?}");
+    let loss = &report.losses[0];
+    let lost = loss.offset as usize..(loss.offset + loss.bytes) as usize;
+    assert_eq!(lost, part, "the part, not from its checksum on: {report:#?}");
     let may_hold = |n: u8| report.losses[0].keys.may_hold(KeyspaceId::DEFAULT, &[n]);
     assert!((20..40).all(may_hold) && !(0..20).chain(41..90).any(may_hold), "{report:#?}");
 }

@@ -18,7 +18,7 @@ use super::report::{Loss, LostKeys, RepairReport};
 use super::sources::Sources;
 use super::target::Target;
 use crate::txn::payload;
-use crate::types::{Result, SeqNo};
+use crate::types::{Error, Result, SeqNo};
 use crate::wal::{self, LogPiece};
 
 /// Applies the log's commits to the target.
@@ -65,7 +65,8 @@ pub(super) fn salvage(
                         target.apply(set)?;
                     }
                     Err(e) => {
-                        let error = e.in_file("commit", path, offset);
+                        let detail = format!("at byte {} of its payload: {}", e.offset, e.detail);
+                        let error = Error::corrupt("commit", path, offset, detail);
                         report.lose(error, payload.len() as u64, LostKeys::Any);
                     }
                 }

@@ -35,14 +35,18 @@ impl RepairReport {
         self.keyspaces.iter().map(|keyspace| keyspace.keys).sum()
     }
 
+    /// A loss of so many bytes from where the error is.
     pub(super) fn lose(&mut self, error: Error, bytes: u64, keys: LostKeys) {
-        let (path, offset, detail) = match error {
-            Error::Corrupt { what, path, offset, detail } => (path, offset, format!("{what}: {detail}")),
-            Error::Io { path, .. } | Error::NoSpace { path, .. } => {
-                let detail = "it cannot be read".to_owned();
-                (path, 0, detail)
-            }
-            other => (PathBuf::new(), 0, other.to_string()),
+        let start = if let Error::Corrupt { offset, .. } = error { offset } else { 0 };
+        self.lose_from(start, error, bytes, keys);
+    }
+
+    /// A loss of so many bytes from `offset` on; the error may be of a place behind it.
+    pub(super) fn lose_from(&mut self, offset: u64, error: Error, bytes: u64, keys: LostKeys) {
+        let (path, detail) = match error {
+            Error::Corrupt { what, path, detail, .. } => (path, format!("{what}: {detail}")),
+            Error::Io { path, .. } | Error::NoSpace { path, .. } => (path, "it cannot be read".to_owned()),
+            other => (PathBuf::new(), other.to_string()),
         };
         self.losses.push(Loss { path, offset, bytes, detail, keys, commits: None });
     }
@@ -65,9 +69,10 @@ pub struct RepairedKeyspace {
 pub struct Loss {
     /// The file.
     pub path: PathBuf,
-    /// Where in it, in bytes.
+    /// Where in it what is lost begins, in bytes. What is wrong may have been seen further on: of a block of a table, at its checksum.
     pub offset: u64,
-    /// How many bytes; 0 if that is not known, or if bytes are not what is missing.
+    /// How many bytes, from there on; 0 if that is not known, or if bytes are not what is missing. Of a commit that cannot be used although
+    /// its records, or some of them, are sound, only their payloads count, not their headers.
     pub bytes: u64,
     /// What is wrong there.
     pub detail: String,

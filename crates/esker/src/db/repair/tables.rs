@@ -178,14 +178,12 @@ fn tell(damage: &TableDamage, found: bool, range: Option<&KeyRange>, report: &mu
             let low = low.as_deref().or(range.map(|range| range.start.as_slice()));
             let high = high.as_deref().or(range.map(|range| range.end.key()));
             let keys = LostKeys::between(low, high);
-            report.lose(damage.error.duplicate(), damage.bytes, keys);
-            if let Some(loss) = report.losses.last_mut() {
-                loss.offset = damage.start;
-            }
+            report.lose_from(damage.start, damage.error.duplicate(), damage.bytes, keys);
         }
         // Keys that were removed by range may be back: those of the table's range, which covers its range tombstones.
         LostContent::RangeTombstones => {
-            report.lose(damage.error.duplicate(), damage.bytes, LostKeys::of_table(range));
+            let keys = LostKeys::of_table(range);
+            report.lose_from(damage.start, damage.error.duplicate(), damage.bytes, keys);
         }
     }
 }
