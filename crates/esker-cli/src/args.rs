@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Answer in JSON
     #[arg(long, global = true, help_heading = COMMON)]
     pub(crate) json: bool,
-    /// How safe a write is when the command ends
+    /// What each commit waits for; when the command ends, closing has made all of them durable
     #[arg(long, global = true, help_heading = COMMON, value_name = "LEVEL", default_value = "sync")]
     pub(crate) durability: Durability,
     #[command(subcommand)]
@@ -76,11 +76,11 @@ impl Args {
 /// When a commit counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Durability {
-    /// On the disk
+    /// The disk
     Sync,
-    /// With the operating system; a power failure may lose the last moments
+    /// The operating system; a power failure before the command ends may lose the last moments
     Buffered,
-    /// In memory; a crash may lose what was not flushed
+    /// Nothing; a kill or a power failure before the command ends may lose the last moments
     None,
 }
 
@@ -102,8 +102,7 @@ pub(crate) enum Command {
 Examples:
   esker put ann 'Ann Smith'
   esker put 'line\\x00two' 'a\\tb'        with escapes
-  esker put photo < photo.jpg            the value from standard input, byte by byte
-  esker put --durability none k v        do not wait for the disk")]
+  esker put photo < photo.jpg            the value from standard input, byte by byte")]
     Put(Put),
     /// Print the value of a key; exit code 1 if there is none
     #[command(after_help = "\
@@ -157,6 +156,7 @@ Examples:
   esker import users.csv --key email --value name
   esker import table.tsv --key 2 --value 5 --skip-bad
   esker import events.jsonl --key id           each whole line becomes the value of its id
+  esker import --durability none big.tsv       batches wait for nothing, the end for the disk
   esker -d a export | esker -d b import        copy a keyspace")]
     Import(Import),
     /// Write entries to a file or to standard output, in a form that `import` reads back exactly
