@@ -67,10 +67,9 @@ pub enum Error {
         /// The holder, if known.
         pid: Option<u32>,
     },
-    /// Another transaction changed something this one depends on. Run it again.
-    #[error(
-        "transaction conflict: another commit changed a key that this transaction depends on; run it again"
-    )]
+    /// Since this transaction began, another commit has put or removed a key that it writes, or anything in a range that it removes. What
+    /// it has only read does not count. Nothing of it was written: run it again.
+    #[error("transaction conflict: another commit has written what this transaction writes; run it again")]
     Conflict,
     /// An earlier write or sync failed, or background work panicked, so writes are refused; reads go on. Reopen the
     /// database to write again.
