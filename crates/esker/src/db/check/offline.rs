@@ -35,7 +35,8 @@ const CACHE_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// [`Error::Locked`] if it is open elsewhere ([`Db::check`](crate::Db::check) checks an open one), [`Error::NotFound`],
-/// [`Error::UnsupportedVersion`] if it was written by a newer version.
+/// [`Error::UnsupportedVersion`] if the manifest or a segment of the log is of a newer format: nothing is known of the rest then. A table
+/// of a newer format is a problem in the report, as damage is.
 pub fn check_offline(dir: impl AsRef<Path>) -> Result<CheckReport> {
     Builder::default().check_offline(dir)
 }
