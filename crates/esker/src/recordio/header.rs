@@ -133,6 +133,14 @@ mod tests {
         };
         let newer = decode(&reseal(8, 2)).unwrap_err();
         assert!(matches!(newer, Error::UnsupportedVersion { found: 2, supported: 1, .. }), "{newer}");
+        assert!(newer.to_string().contains("version 2; this build reads up to 1"), "{newer}");
+        // Flags are those of a newer version, too: that repair must not pass the file by as damaged.
+        for at in [10, 11] {
+            let flags = decode(&reseal(at, 1)).unwrap_err();
+            assert!(matches!(flags, Error::UnsupportedVersion { found: 1, supported: 1, .. }), "{flags}");
+            let text = flags.to_string();
+            assert!(text.contains("does not know") && !text.contains("reads up to"), "{text}");
+        }
         assert!(matches!(decode(&reseal(9, 99)), Err(Error::Invalid(_))));
     }
 

@@ -42,13 +42,13 @@ pub enum Error {
         detail: String,
     },
     /// A file was written by a newer version of Esker.
-    #[error("{what} {} has format version {found}; this build reads up to {supported}: use a newer esker", .path.display())]
+    #[error("{what} {} has format version {found}{}: use a newer esker", .path.display(), not_read(*.found, *.supported))]
     UnsupportedVersion {
         /// The kind of file.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// The version found.
+        /// The version found. Not above `supported`: the file says that it has in it what this build does not know, or says 0.
         found: u32,
         /// The newest version this build reads.
         supported: u32,
@@ -99,6 +99,14 @@ pub enum Error {
     /// The database was closed.
     #[error("the database is closed")]
     Closed,
+}
+
+/// Why a file of this version is not read.
+fn not_read(found: u32, supported: u32) -> String {
+    match found > supported {
+        true => format!("; this build reads up to {supported}"),
+        false => " and in it what this build does not know".to_owned(),
+    }
 }
 
 /// A result with the engine's error.
