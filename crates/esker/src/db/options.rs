@@ -108,7 +108,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The memory for everything together, in bytes: cache, indexes, filters, memtables. Default 1 GiB.
+    /// The memory for everything together, in bytes: cache, indexes, filters, memtables. Default 1 GiB. The cache has what the others
+    /// leave, but at least a 16th of it: if they take more than the rest, all together take more than this.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = bytes;
         self
@@ -153,7 +154,8 @@ impl Builder {
         self.background = Background::Steps;
         self
     }
-    /// Size of a memtable before it is flushed, in bytes, at most 16 GiB. Default an eighth of the memory, 64 MiB at the most.
+    /// Size of a memtable before it is flushed, in bytes, at most 16 GiB. Default an eighth of the memory, 64 MiB at the most. Three full
+    /// ones may be in memory at a time, and take it from the cache: larger ones than a quarter of the memory leave it little.
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = Some(bytes);
         self
@@ -254,7 +256,9 @@ impl Options {
     pub(crate) fn replay_bytes(&self) -> u64 {
         self.given.replay_bytes
     }
-    /// What is left for blocks, indexes and filters when all memtables are full (O1).
+    /// What is left for blocks, indexes and filters when all memtables are full (O1), but at least a quarter of the memory: more data
+    /// counts as beyond the cache where merges are chosen. The cache itself gives way to memtables further than that, if they are large
+    /// (cache/budget.rs).
     pub(crate) fn cache_bytes(&self) -> u64 {
         let memtables = (SEALED_MAX as u64 + 1) * self.memtable_bytes as u64;
         let rest = self.given.memory.saturating_sub(memtables).max(self.given.memory / 4);
