@@ -221,7 +221,12 @@ impl Db {
         self.handle.core.flush_all()
     }
 
-    /// Merges everything into one sorted run without garbage, and shrinks the log. Reads and writes go on meanwhile.
+    /// Merges everything into one sorted run without garbage, and shrinks the log. Reads and writes go on meanwhile. Versions that a
+    /// snapshot or a transaction still sees are no garbage: they stay until they are merged again after its end.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Poisoned`], and those of a flush or merge that failed: [`Error::NoSpace`], [`Error::Io`],
+    /// [`Error::Corrupt`].
     pub fn compact(&self) -> Result<()> {
         self.handle.core.compact_all()
     }
@@ -239,7 +244,8 @@ impl Db {
         self.handle.core.check()
     }
 
-    /// The options in force, given and derived: names and values.
+    /// The options in force, given and derived: names and values. `cache_bytes` is what full memtables leave of the memory, but at least
+    /// a quarter of it: merges go by it where they ask what fits into the cache, which itself may have less if memtables are large.
     pub fn info(&self) -> Vec<(String, String)> {
         self.handle.core.options.describe()
     }
