@@ -229,7 +229,7 @@ pub(super) fn check_header(header: &[u8], path: &Path, offset: u64) -> Result<()
         return Err(Error::corrupt("manifest", path, offset, "the first record is not a manifest's"));
     };
     let found = ByteReader::new(rest).varint().map_err(|e| e.in_file("manifest", path, offset))?;
-    if found > u64::from(FORMAT_VERSION) {
+    if found == 0 || found > u64::from(FORMAT_VERSION) {
         return Err(Error::UnsupportedVersion {
             what: "manifest",
             path: path.to_path_buf(),

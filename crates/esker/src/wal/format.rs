@@ -95,7 +95,7 @@ impl SegmentHeader {
             return corrupt("checksum mismatch".into());
         }
         // After the checksum, whose place is the same in every version: damage does not pass for a newer format.
-        if version > VERSION {
+        if version == 0 || version > VERSION {
             let path = path.to_owned();
             return Err(Error::UnsupportedVersion {
                 what: "WAL segment",
@@ -338,12 +338,14 @@ mod tests {
             bad[at] ^= 1;
             assert!(decode(&bad, 7).unwrap_err().is_corrupt(), "byte {at}");
         }
-        let mut newer = good;
-        newer[8] = 3;
-        let crc = crc32c(&newer[..SEGMENT_CRC_AT]);
-        newer[SEGMENT_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
-        let err = decode(&newer, 7).unwrap_err();
-        assert!(matches!(err, Error::UnsupportedVersion { found: 3, supported: VERSION, .. }), "{err}");
+        for version in [0, 3] {
+            let other = header.encode_as(version);
+            assert_eq!(other[8], version as u8);
+            match decode(&other, 7) {
+                Err(Error::UnsupportedVersion { found, supported: VERSION, .. }) => assert_eq!(found, version),
+                outcome => panic!("{version}: {outcome:?}"),
+            }
+        }
         assert!(decode(&good[..31], 7).unwrap_err().is_corrupt());
         assert!(header.is_foreign(Some(8)) && !header.is_foreign(Some(9)) && !header.is_foreign(None));
         assert!(header.is_cut(4095) && !header.is_cut(4096));

@@ -234,13 +234,20 @@ fn version_1_is_read_and_the_next_manifest_is_version_3() {
 }
 
 #[test]
-fn a_newer_format_is_refused() {
-    let (_, env, dir) = world();
-    drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(0)).unwrap());
-    let mut writer =
-        recordio::Writer::options().env(&env).create(dir.join(manifest_name(FileId::new(1)))).unwrap();
-    writer.append(b"esker manifest\x04").unwrap();
-    writer.finish().unwrap();
-    let error = ManifestLog::recover(&env, &dir).unwrap_err();
-    assert!(matches!(error, Error::UnsupportedVersion { found: 4, supported: 3, .. }), "{error}");
+fn a_newer_format_and_format_0_are_refused() {
+    for version in [0_u8, 4] {
+        let (_, env, dir) = world();
+        drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(0)).unwrap());
+        let path = dir.join(manifest_name(FileId::new(1)));
+        let mut writer = recordio::Writer::options().env(&env).create(&path).unwrap();
+        writer.append(&[&b"esker manifest"[..], &[version]].concat()).unwrap();
+        writer.append(&wal_from(5).encode()).unwrap();
+        writer.finish().unwrap();
+        for error in [ManifestLog::recover(&env, &dir).unwrap_err(), salvage(&env, &path).unwrap_err()] {
+            match error {
+                Error::UnsupportedVersion { found, supported: 3, .. } => assert_eq!(found, u32::from(version)),
+                error => panic!("{version}: {error}"),
+            }
+        }
+    }
 }
