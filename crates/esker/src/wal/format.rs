@@ -342,7 +342,9 @@ mod tests {
             let other = header.encode_as(version);
             assert_eq!(other[8], version as u8);
             match decode(&other, 7) {
-                Err(Error::UnsupportedVersion { found, supported: VERSION, .. }) => assert_eq!(found, version),
+                Err(Error::UnsupportedVersion { found, supported: VERSION, .. }) => {
+                    assert_eq!(found, version);
+                }
                 outcome => panic!("{version}: {outcome:?}"),
             }
         }

@@ -245,7 +245,9 @@ fn a_newer_format_and_format_0_are_refused() {
         writer.finish().unwrap();
         for error in [ManifestLog::recover(&env, &dir).unwrap_err(), salvage(&env, &path).unwrap_err()] {
             match error {
-                Error::UnsupportedVersion { found, supported: 3, .. } => assert_eq!(found, u32::from(version)),
+                Error::UnsupportedVersion { found, supported: 3, .. } => {
+                    assert_eq!(found, u32::from(version));
+                }
                 error => panic!("{version}: {error}"),
             }
         }
