@@ -22,16 +22,27 @@ impl WriteBatch {
     }
 
     /// Sets a key to a value.
+    ///
+    /// # Errors
+    /// [`KeyTooLong`](crate::Error::KeyTooLong), [`ValueTooLong`](crate::Error::ValueTooLong),
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped, [`Invalid`](crate::Error::Invalid) if it is one
+    /// of another database. The batch stays as it was then.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.writes.put(keyspace.state_in(&self.handle)?, key.as_ref(), value.as_ref())
     }
 
     /// Removes a key.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put), but for the value's.
     pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         self.writes.remove(keyspace.state_in(&self.handle)?, key.as_ref())
     }
 
     /// Removes all keys of a range, except those that the batch puts later.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put), but for the value's; the bounds are keys.
     pub fn remove_range<K: AsRef<[u8]>>(
         &mut self,
         keyspace: &Keyspace,
@@ -57,12 +68,24 @@ impl WriteBatch {
     }
 
     /// Makes the writes durable and visible, all or none.
+    ///
+    /// # Errors
+    /// [`Poisoned`](crate::Error::Poisoned): the log cannot be written or synced, now or since an earlier failure. If now, the next opening
+    /// of the database shows whether the writes are there; until then nobody sees them.
+    ///
+    /// After any other error none of them is there: [`NoSpace`](crate::Error::NoSpace);
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if one was dropped meanwhile; [`Closed`](crate::Error::Closed);
+    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if old values of the keys cannot be looked up, or if no memtable can be
+    /// flushed to make room.
     pub fn commit(self) -> Result<()> {
         let durability = super::keyspace::default_durability(&self.handle.core);
         self.commit_with(durability)
     }
 
     /// [`commit`](Self::commit) with a durability of its own.
+    ///
+    /// # Errors
+    /// Those of [`commit`](Self::commit).
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         self.handle.core.commit(self.writes, durability, None)
     }

@@ -62,8 +62,8 @@ impl Keyspace {
     ///
     /// # Errors
     /// [`KeyTooLong`](crate::Error::KeyTooLong), [`ValueTooLong`](crate::Error::ValueTooLong),
-    /// [`NoSpace`](crate::Error::NoSpace), [`Poisoned`](crate::Error::Poisoned),
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if it was dropped.
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if it was dropped, and those of
+    /// [`WriteBatch::commit`](crate::WriteBatch::commit).
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let mut writes = Writes::default();
         writes.put(&self.state, key.as_ref(), value.as_ref())?;
@@ -71,6 +71,9 @@ impl Keyspace {
     }
 
     /// Removes a key. A key that is not there is no error.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put), but for the value's.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<()> {
         let mut writes = Writes::default();
         writes.remove(&self.state, key.as_ref())?;
@@ -79,6 +82,9 @@ impl Keyspace {
 
     /// Removes all keys of a range, in one commit. What is stored is one range tombstone; the live keys are walked
     /// once to keep [`len`](Self::len) exact.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put), but for the value's; the bounds are keys.
     pub fn remove_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         let mut writes = Writes::default();
         writes.remove_range(&self.state, &range)?;
@@ -98,7 +104,8 @@ impl Keyspace {
     /// The value of a key.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::Error::Corrupt) with file and offset, if the bytes on disk are damaged.
+    /// [`Corrupt`](crate::Error::Corrupt) with file and offset, if the bytes on disk are damaged; [`Io`](crate::Error::Io) if they cannot be
+    /// read; [`KeyTooLong`](crate::Error::KeyTooLong); [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.core().find_now::<ValueOf>(&self.state, key.as_ref())

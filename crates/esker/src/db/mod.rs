@@ -51,7 +51,7 @@ use crate::types::key::{encode_key, keyspace_end};
 use crate::types::{Error, Result};
 
 /// An open database. A handle: cloning is cheap, and all clones are the same database. The last one that drops, with
-/// all keyspaces, snapshots and transactions made from it, closes the database.
+/// all keyspaces, snapshots, batches and transactions made from it, closes the database.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {
@@ -107,6 +107,9 @@ impl Db {
     }
 
     /// The keyspace of this name, created if there is none.
+    ///
+    /// # Errors
+    /// Those of [`create_keyspace`](Self::create_keyspace), but for [`Error::KeyspaceExists`].
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         // Others may create it and drop it again in between, any number of times.
         loop {
@@ -135,7 +138,8 @@ impl Db {
     /// A new keyspace. Costs bytes, not megabytes: have as many as you like.
     ///
     /// # Errors
-    /// [`Error::KeyspaceExists`]; [`Error::Invalid`] for an empty name or one of more than 1024 bytes.
+    /// [`Error::KeyspaceExists`]; [`Error::Invalid`] for an empty name or one of more than 1024 bytes; those of a commit, see
+    /// [`WriteBatch::commit`].
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
         let core = &self.handle.core;
         let mut turn = core.catalog.lock();
@@ -159,6 +163,10 @@ impl Db {
     }
 
     /// Drops a keyspace with all it holds. Its handles fail from then on, those of snapshots too.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceNotFound`]; [`Error::Invalid`] for `default`, which can only be cleared; those of a commit, see
+    /// [`WriteBatch::commit`].
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         let core = &self.handle.core;
         let mut turn = core.catalog.lock();
@@ -171,6 +179,10 @@ impl Db {
     }
 
     /// Gives a keyspace another name. Its handles stay good.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceNotFound`]; [`Error::KeyspaceExists`] if another one has the new name; [`Error::Invalid`] for `default`, and for a
+    /// new name that is empty or of more than 1024 bytes; those of a commit, see [`WriteBatch::commit`].
     pub fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
         let core = &self.handle.core;
         let mut turn = core.catalog.lock();
@@ -187,10 +199,11 @@ impl Db {
         Transaction::new(self.handle.clone())
     }
 
-    /// Runs `body` in a transaction and commits it; on a conflict, runs it again with a new one.
+    /// Runs `body` in a transaction and commits it; on a conflict, runs it again with a new one. [`Error::Conflict`] from `body` itself
+    /// counts as one: it is run again, too.
     ///
     /// # Errors
-    /// Those of `body`, which roll back, and those of the commit other than a conflict.
+    /// Those of `body`, which roll back, and those of the commit, other than a conflict.
     pub fn transact<T>(&self, mut body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         loop {
             let mut transaction = self.begin();

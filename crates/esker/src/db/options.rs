@@ -129,7 +129,7 @@ impl Builder {
         self.create_if_missing = yes;
         self
     }
-    /// Whether to refuse a directory that holds a database. Default no.
+    /// Whether to refuse a directory that holds a database, with [`Error::Invalid`]. Default no.
     pub fn error_if_exists(mut self, yes: bool) -> Self {
         self.error_if_exists = yes;
         self

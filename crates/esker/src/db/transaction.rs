@@ -113,7 +113,8 @@ impl Transaction {
     /// Makes the writes durable and visible, all or none.
     ///
     /// # Errors
-    /// [`Error::Conflict`](crate::Error::Conflict): begin again; [`Db::transact`](crate::Db::transact) does so.
+    /// [`Error::Conflict`](crate::Error::Conflict): begin again; [`Db::transact`](crate::Db::transact) does so. And those of
+    /// [`WriteBatch::commit`](crate::WriteBatch::commit).
     pub fn commit(self) -> Result<()> {
         let durability = super::keyspace::default_durability(&self.handle.core);
         self.commit_with(durability)

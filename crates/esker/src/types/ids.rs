@@ -44,7 +44,7 @@ pub struct KeyspaceId(u32);
 impl KeyspaceId {
     /// The engine's own keyspace, which maps names of keyspaces to ids.
     pub const CATALOG: KeyspaceId = KeyspaceId(0);
-    /// The keyspace that `Db::put` and friends use; it always exists, under the name `default`.
+    /// The keyspace of [`Db::default_keyspace`](crate::Db::default_keyspace); it always exists, under the name `default`.
     pub const DEFAULT: KeyspaceId = KeyspaceId(1);
 }
 
