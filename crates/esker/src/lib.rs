@@ -1,4 +1,57 @@
 //! Esker: an embedded, ordered, transactional key-value storage engine.
+//!
+//! A database is a directory, and holds keyspaces: named, ordered maps of byte strings. A read sees the state of one commit, transactions
+//! span keyspaces, and nothing that was acknowledged as durable is lost to a crash. Inside it is a log-structured merge tree, laid out for
+//! reading.
+//!
+//! ```
+//! # fn main() -> esker::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path();
+//! let db = esker::Db::open(path)?;
+//! let users = db.keyspace("users")?;
+//! users.put("ann", "1")?; // durable when it returns
+//! assert_eq!(users.get("ann")?.as_deref(), Some(&b"1"[..]));
+//!
+//! // Reads a snapshot, and is run again after a conflict.
+//! db.transact(|t| {
+//!     let n = t.get(&users, "ann")?.map_or(0, |value| value.len());
+//!     t.put(&users, "bob", n.to_string())
+//! })?;
+//!
+//! let snapshot = db.snapshot();
+//! users.remove_range("b"..)?;
+//! for entry in users.range("a".."c").rev() {
+//!     let (key, value) = entry?;
+//!     println!("{key:?} = {value:?}");
+//! }
+//! assert_eq!((users.len()?, snapshot.len(&users)?), (1, 2));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`Db`]: an open database; [`Builder`] has its options. [`Keyspace`]: one of its maps.
+//! - [`WriteBatch`]: writes that are committed together; [`Transaction`]: the same with reads, under snapshot isolation.
+//! - [`Snapshot`]: all keyspaces as of one commit; [`Range`], [`Keys`] and [`Cursor`] walk through one keyspace.
+//! - [`check_offline`], [`repair`] and [`dump`]: for databases that cannot be opened; [`Db::check`]: for those that can.
+//! - [`recordio`]: files of checksummed records, [`sstable`]: sorted tables; both of use without a database.
+//!
+//! # Durability
+//! - [`Durability::Sync`], the default: a commit waits until it is on the disk.
+//! - [`Durability::Buffered`]: until the operating system has it; a power loss may take the last 100 ms or so.
+//! - [`Durability::None`]: for nothing; a kill may take the last ones, too. [`Db::sync`] and [`Db::close`] make all of them durable.
+//!
+//! # Errors
+//! After [`Error::Conflict`] run the transaction again; after [`Error::NoSpace`] make room and try again; after [`Error::Poisoned`] open the
+//! database again: until then it is read only. [`Error::Corrupt`] names the file and the place of damage: restore a backup, or save what can
+//! be read with [`repair`]. The others say what to do in their messages.
+//!
+//! # Features
+//! `zstd` (default): the codec of that name. Without it no C compiler is needed, and tables that are compressed with it cannot be read.
+//!
+//! # Limits
+//! Keys have up to [`KEY_BYTES_MAX`] bytes, values up to [`VALUE_BYTES_MAX`]. Transactions and batches are in memory until they commit. Write
+//! skew is possible. One process has a database open at a time.
 
 pub mod recordio;
 pub mod sstable;
