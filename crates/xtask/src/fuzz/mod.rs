@@ -21,9 +21,10 @@ use self::plan::Plan;
 use self::report::Report;
 use crate::cargo;
 
-/// Inputs are no longer than this; operations do not look at more than a little.
+/// Inputs are no longer than this; of those of `operations` the simulator takes no more than so many bytes
+/// (`INPUT_BYTES_MAX` of esker-sim/src/generate.rs).
 const INPUT_BYTES_MAX: usize = 65_536;
-const OPERATIONS_BYTES_MAX: usize = 2_048;
+const OPERATIONS_BYTES_MAX: usize = 4_096;
 /// In the tree there are only small ones, and not many for each target.
 const KEPT_BYTES_MAX: usize = 8_192;
 const KEPT_INPUTS_MAX: usize = 40;
