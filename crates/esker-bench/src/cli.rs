@@ -31,7 +31,7 @@ A run prints a table and leaves in --out:
 Build with --release: figures of any other build mean nothing. Leave the machine alone while it runs.
 docs/benchmarking.md says how the figures are made and how to add an engine or a suite.";
 
-/// What runs when nothing is asked for: a minute or two, for a first look.
+/// What runs when nothing is asked for: about three minutes, for a first look.
 pub(crate) const FIRST_LOOK: [&str; 9] =
     ["esker-bench", "run", "redb", "--engine", "esker", "--engine", "lmdb", "--engine", "redb"];
 
@@ -125,7 +125,7 @@ pub(crate) struct RunArguments {
     /// Suites to run, or `all`; `esker-bench list` names them
     #[arg(default_value = "redb")]
     pub(crate) suites: Vec<String>,
-    /// Engine to run, repeatable; all of them when left out
+    /// Engine to run, repeatable; when left out, all but those in Go, which have to be named
     #[arg(long = "engine", value_name = "NAME")]
     pub(crate) engines: Vec<String>,
     /// How much work

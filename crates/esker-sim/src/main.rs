@@ -29,7 +29,7 @@ Examples:
   esker-sim run --seeds 1000..2000        these seeds
   esker-sim run --ops 5000 --seeds 0..50  fewer, longer ones
   esker-sim replay 17 --ops 500           one seed again; a failure is made as short as it can be
-  esker-sim sweep                         everything at every call: some minutes
+  esker-sim sweep                         everything at every call: an hour or two
   esker-sim sweep deaths --sample 500     one kind, 500 positions
   esker-sim sweep deaths --at 17          one position again
   esker-sim damage --seconds 60           databases with harmed files, as many as fit into a minute
@@ -69,7 +69,7 @@ enum Command {
     /// Something wrong at each single call of a workload that touches every kind of file.
     Sweep {
         /// Which: deaths, deaths-in-recovery, fails-once, fails-forever, lost-syncs, fails-in-recovery, short-writes,
-        /// disk-full. Default all.
+        /// disk-full, dir-syncs, misreads. Default all.
         #[arg(value_name = "KIND", value_parser = kind)]
         kinds: Vec<Kind>,
         /// So many positions of each kind instead of all.

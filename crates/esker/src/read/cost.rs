@@ -1,4 +1,5 @@
-//! What readers lose to extra sources: the evidence for merging early (ski rental, DESIGN D1).
+//! What readers lose to extra sources: the evidence for merging early, as a ski rental: it is weighed against what
+//! a merge costs (compaction/picker.rs).
 //!
 //! RD1. Counting costs a reader about a nanosecond: each thread counts for itself and adds up rarely.
 

@@ -1,7 +1,7 @@
 //! The engine's modules use only what stands below them.
 //!
 //! ```text
-//!   sync < types < encoding < recordio, cache < wal, memtable, sstable, blob < manifest < read < compaction < txn < db
+//!   sync < types < encoding < recordio, cache < wal, memtable, sstable < manifest < read < compaction < txn < db
 //! ```
 //!
 //! Read from every `crate::NAME` outside tests. A name that `lib.rs` re-exports counts as its module.
@@ -20,7 +20,7 @@ const STEPS: &[&[&str]] = &[
     &["types"],
     &["encoding"],
     &["recordio", "cache"],
-    &["wal", "memtable", "sstable", "blob"],
+    &["wal", "memtable", "sstable"],
     &["manifest"],
     &["read"],
     &["compaction"],
