@@ -29,9 +29,7 @@ pub trait Engine: Sync {
     fn options(&self) -> &'static [EngineOption];
 
     /// What its transactions guarantee: rows of different classes are not compared in silence.
-    fn isolation(&self) -> Isolation {
-        Isolation::Snapshot
-    }
+    fn isolation(&self) -> Isolation;
 
     /// Why the engine cannot do this, or `None` when it can. Rows that need the feature carry the reason.
     fn cannot(&self, _feature: Feature) -> Option<&'static str> {

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use super::lmdb::Lmdb;
 use super::redb::Redb;
 use esker_bench_api::{
-    AsyncCommits, Durability, Engine, EngineOption, Failure, OpenOptions, Reached, Reader, Store, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reached, Reader, Store,
+    Writer,
 };
 
 const REOPENING: Duration = Duration::from_millis(500);
@@ -54,6 +55,10 @@ impl Engine for Canary {
 
     fn options(&self) -> &'static [EngineOption] {
         &[]
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Snapshot
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {

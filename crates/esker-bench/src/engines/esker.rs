@@ -10,7 +10,7 @@ use std::path::Path;
 use esker::{Cursor, Db, Durability as EskerDurability, Keyspace, Snapshot, Transaction};
 
 use esker_bench_api::{
-    AsyncCommits, Durability, Engine, EngineOption, Failure, Handles, KeyspaceWriter, Keyspaces,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Handles, Isolation, KeyspaceWriter, Keyspaces,
     KeyspacesWork, OpenOptions, Reached, Reader, Store, Writer,
 };
 
@@ -84,6 +84,10 @@ impl Engine for Esker {
                 pointer: "docs of Db::create_keyspace and Db::drop_keyspace",
             },
         ]
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Snapshot
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {

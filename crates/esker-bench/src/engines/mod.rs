@@ -96,6 +96,24 @@ mod tests {
         }
     }
 
+    /// Of rows with several engines too, which have one class each. An engine that the page does not have cannot differ from it.
+    #[test]
+    fn the_page_on_peers_has_the_classes_that_the_adapters_state() {
+        let mut compared = Vec::new();
+        for line in include_str!("../../../../docs/peers.md").lines() {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            // | engine | version | transactions | build | in |
+            let [_, names, _, classes, _, _, _] = cells[..] else { continue };
+            for (name, class) in names.split(", ").zip(classes.split(", ")) {
+                let name = name.split(" (").next().unwrap();
+                let Some(engine) = shown().find(|engine| engine.name() == name) else { continue };
+                assert_eq!(class, engine.isolation().name(), "{name}");
+                compared.push(name);
+            }
+        }
+        assert!(["esker", "persy", "goleveldb"].iter().all(|name| compared.contains(name)), "{compared:?}");
+    }
+
     #[test]
     fn names_are_unique_and_versions_known() {
         for engine in ENGINES {

@@ -73,6 +73,12 @@ impl Engine for Persy {
                 pointer: "docs of Persy::begin: read committed",
             },
             EngineOption {
+                option: "TxStrategy",
+                value: "LastWin",
+                reason: "the default; with it and read committed a transaction is an atomic batch, no more",
+                pointer: "docs of Persy::begin and persy::TxStrategy",
+            },
+            EngineOption {
                 option: "sync commits",
                 value: "prepare and commit",
                 reason: "the default",
@@ -121,8 +127,9 @@ impl Engine for Persy {
         }
     }
 
+    /// Read committed, where the last writer wins: what a transaction reads is of no one moment, and a conflict is not told.
     fn isolation(&self) -> Isolation {
-        Isolation::Snapshot
+        Isolation::Batch
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {

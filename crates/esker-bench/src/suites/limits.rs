@@ -15,7 +15,7 @@ use esker_bench_api::generate::fill;
 use esker_bench_api::generate::order::Order;
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::results::Unit;
-use esker_bench_api::{AsyncCommits, Engine, EngineOption, Failure, Store};
+use esker_bench_api::{AsyncCommits, Engine, EngineOption, Failure, Isolation, Store};
 
 use crate::engines::go;
 use crate::machine;
@@ -73,6 +73,10 @@ impl Engine for Machine {
 
     fn hidden(&self) -> bool {
         true
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Operation
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use esker_bench_api::engine::Work;
 use esker_bench_api::results::Record;
 use esker_bench_api::{
-    AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, OpenOptions, Reader, Store, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store,
+    Writer,
 };
 
 use crate::engines;
@@ -87,6 +88,10 @@ impl Engine for Rehearsed {
 
     fn cannot(&self, feature: Feature) -> Option<&'static str> {
         (self.lacks_async && feature == Feature::AsyncCommits).then_some("has no such mode")
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Serializable
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {
