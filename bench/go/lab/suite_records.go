@@ -96,7 +96,7 @@ func (s recordsSuite) Run(engine Engine, scale string, group int, r *Recorder) e
 	if cannotPut != "" {
 		err = cmp.Or(err, r.failed(put, Unsupported{cannotPut}))
 	} else {
-		err = cmp.Or(err, row(put, [5]uint64{0, 0, 100, 0, 0}, "update"))
+		err = cmp.Or(err, row(put, [5]uint64{0, 0, 100, 0, 0}, "update"), r.drain(store))
 	}
 	if err != nil {
 		return err

@@ -223,6 +223,14 @@ func TestAtSeedAMixOfYcsbTakesItsTimeAndElsewhereHasACount(t *testing.T) {
 	}
 }
 
+func TestPutsOfRecordsAreDrained(t *testing.T) {
+	for _, rec := range groupOf(t, recordsSuite{}, recordsLatencyGroup, Memory{}) {
+		if isPut := strings.HasPrefix(rec.Row, "put "); rec.Detail == nil || (rec.Detail.DrainS != nil) != isPut {
+			t.Error(rec.Row, rec.Detail)
+		}
+	}
+}
+
 func TestTheLabItselfCostsSomething(t *testing.T) {
 	for _, kind := range []string{"read", "insert"} {
 		out := &bytes.Buffer{}

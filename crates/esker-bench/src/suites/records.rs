@@ -378,7 +378,10 @@ fn latencies(
     let put = format!("put latency ({shown} records)");
     match cannot_put {
         Some(why) => recorder.cannot(&put, why),
-        None => row([0, 0, 100, 0, 0], put, "update", recorder),
+        None => {
+            row([0, 0, 100, 0, 0], put, "update", recorder)?;
+            recorder.drain(mixed.store)
+        }
     }?;
     recorder.check(|| mixed.full_check())
 }
@@ -386,6 +389,7 @@ fn latencies(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suites::rehearse::Rehearsed;
 
     /// The value of item `i`, the middle byte of the item numbered `wrong` flipped.
     fn value(pool: &Pool, i: u64, wrong: Option<u64>) -> Vec<u8> {
@@ -429,5 +433,15 @@ mod tests {
             is_found(check_flushed(&map, &pool, COUNT));
             db.close().unwrap();
         }
+    }
+
+    #[test]
+    fn puts_are_drained_as_the_load_is() {
+        let engine = Rehearsed::default();
+        let records = engine.records(&RecordsSuite, LATENCY_GROUP, |recorder| {
+            RecordsSuite.run(&engine, Scale::Test, LATENCY_GROUP, recorder)
+        });
+        assert!(records.iter().all(|record| record.error.is_none()), "{records:?}");
+        assert_eq!((records.len(), *engine.drained.lock().unwrap()), (2, 2));
     }
 }
