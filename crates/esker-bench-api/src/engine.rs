@@ -144,6 +144,32 @@ pub enum Feature {
     Snapshots,
 }
 
+impl Feature {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::SyncCommits,
+        Self::AsyncCommits,
+        Self::NoSyncCommits,
+        Self::LargeTransactions,
+        Self::LargeValues,
+        Self::Compaction,
+        Self::Snapshots,
+    ];
+
+    /// For lists.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SyncCommits => "sync commits",
+            Self::AsyncCommits => "async commits",
+            Self::NoSyncCommits => "nosync commits",
+            Self::LargeTransactions => "large transactions",
+            Self::LargeValues => "large values",
+            Self::Compaction => "compaction",
+            Self::Snapshots => "snapshots",
+        }
+    }
+}
+
 /// What the transactions of an engine guarantee, as the adapter uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {

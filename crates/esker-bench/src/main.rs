@@ -51,7 +51,7 @@ use crate::report::summary::Summary;
 use crate::scale::Scale;
 use crate::suites::{SUITES, Suite};
 use esker_bench_api::results::Record;
-use esker_bench_api::{Engine, Failure};
+use esker_bench_api::{Engine, Failure, Feature};
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
@@ -138,6 +138,11 @@ fn list() -> Result<(), Failure> {
         if let Some(said) = engine.async_commits() {
             let (reached, then, pointer) = (said.reached.name(), said.then, said.pointer);
             text += &format!("    an async commit is, when it returns: {reached} - {then} [{pointer}]\n");
+        }
+        for feature in Feature::ALL {
+            if let Some(why) = engine.cannot(feature) {
+                text += &format!("    cannot: {} - {why}\n", feature.name());
+            }
         }
         for option in engine.options() {
             let pointer =
