@@ -1,21 +1,33 @@
-//! Hands the versions of the peers' crates, as Cargo.lock pins them, to the adapters: `env!("VERSION_REDB")`.
+//! Hands the versions of the lab's dependencies, as Cargo.lock pins them, to the adapters: `env!("VERSION_REDB")`.
 
 use std::path::Path;
-
-const PEERS: &[&str] =
-    &["bf-tree", "canopydb", "fjall", "heed", "persy", "redb", "sanakirja", "signet-libmdbx", "sled"];
 
 fn main() {
     let manifest_dir = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it for build scripts");
     let lock = Path::new(&manifest_dir).join("../../Cargo.lock");
     println!("cargo::rerun-if-changed={}", lock.display());
-    let text = std::fs::read_to_string(&lock).unwrap_or_default();
-    for peer in PEERS {
-        let version = text
-            .split("[[package]]")
-            .find(|package| package.contains(&format!("name = \"{peer}\"\n")))
-            .and_then(|package| package.split("version = \"").nth(1)?.split('"').next())
-            .unwrap_or("unknown");
-        println!("cargo::rustc-env=VERSION_{}={version}", peer.to_uppercase().replace('-', "_"));
+    let text = std::fs::read_to_string(&lock).expect("cargo writes it before it builds");
+    let package = |name: &str| {
+        let line = format!("name = \"{name}\"\n");
+        text.split("[[package]]").find(|package| package.contains(&line)).expect("the lock file is whole")
+    };
+    let lab = package("esker-bench");
+    let (_, dependencies) = lab.split_once("dependencies = [").expect("the lab has peers");
+    for dependency in dependencies.lines().filter_map(quoted) {
+        // A name, and its version where the lock file has several of them.
+        let (name, version) = match dependency.split_once(' ') {
+            Some((name, rest)) => (name, rest.split(' ').next()),
+            None => {
+                let mut lines = package(dependency).lines();
+                (dependency, lines.find_map(|line| quoted(line.strip_prefix("version = ")?)))
+            }
+        };
+        let variable = name.to_uppercase().replace('-', "_");
+        println!("cargo::rustc-env=VERSION_{variable}={}", version.unwrap_or("unknown"));
     }
+}
+
+/// What stands between the first two quotation marks.
+fn quoted(text: &str) -> Option<&str> {
+    text.split('"').nth(1)
 }

@@ -24,15 +24,12 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/go");
 const PROGRAM: &str = "esker-bench-go";
 
 /// An engine in Go, by its name.
-pub(crate) struct GoPeer(&'static str);
+pub(crate) struct GoPeer(pub(crate) &'static str);
 
-pub(crate) static BADGER: GoPeer = GoPeer("badger");
-pub(crate) static PEBBLE: GoPeer = GoPeer("pebble");
-pub(crate) static BBOLT: GoPeer = GoPeer("bbolt");
-pub(crate) static GOLEVELDB: GoPeer = GoPeer("goleveldb");
-
-/// Of all of them.
-pub(crate) const NAMES: [&str; 4] = ["badger", "pebble", "bbolt", "goleveldb"];
+/// Whether the engine of this name is one of them.
+pub(crate) fn is_peer(name: &str) -> bool {
+    all().contains_key(name)
+}
 
 #[derive(Deserialize)]
 struct Described {
@@ -70,14 +67,17 @@ struct Known {
     suites: Vec<String>,
 }
 
-fn known(name: &str) -> &'static Known {
-    static KNOWN: OnceLock<BTreeMap<String, Known>> = OnceLock::new();
-    let all = KNOWN.get_or_init(|| {
+fn all() -> &'static BTreeMap<String, Known> {
+    static ALL: OnceLock<BTreeMap<String, Known>> = OnceLock::new();
+    ALL.get_or_init(|| {
         let described: Vec<Described> =
             serde_json::from_str(ENGINES).expect("engines.json is compiled in, and a test reads it");
         described.into_iter().map(|engine| (engine.name.clone(), Known::new(engine))).collect()
-    });
-    all.get(name).expect("a test holds the names against engines.json")
+    })
+}
+
+fn known(name: &str) -> &'static Known {
+    all().get(name).expect("a test holds the names against engines.json")
 }
 
 impl Known {
@@ -197,14 +197,16 @@ fn build() -> Result<PathBuf, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engines;
 
     #[test]
     fn every_peer_in_go_is_described() {
         let described: Vec<Described> = serde_json::from_str(ENGINES).unwrap();
         let names: Vec<&str> = described.iter().map(|engine| engine.name.as_str()).collect();
-        assert_eq!(names, NAMES);
-        for name in NAMES {
-            let peer = GoPeer(name);
+        let listed = engines::shown().map(|engine| engine.name()).filter(|name| is_peer(name));
+        assert_eq!(listed.collect::<Vec<_>>(), names);
+        for name in names {
+            let peer = engines::find(name).unwrap();
             assert!(peer.version().contains('.'), "{name}");
             assert!(peer.options().iter().all(|option| !option.reason.is_empty()), "{name}");
             assert_ne!(peer.isolation(), Isolation::Operation);

@@ -34,10 +34,10 @@ pub(crate) static ENGINES: &[&dyn Engine] = &[
     &bf_tree::BfTree,
     #[cfg(feature = "rocksdb")]
     &esker_bench_rocksdb::RocksDb,
-    &go::BADGER,
-    &go::PEBBLE,
-    &go::BBOLT,
-    &go::GOLEVELDB,
+    &go::GoPeer("badger"),
+    &go::GoPeer("pebble"),
+    &go::GoPeer("bbolt"),
+    &go::GoPeer("goleveldb"),
     &Canary::Wrong,
     &Canary::Crash,
     &Canary::Hang,
@@ -59,7 +59,7 @@ pub(crate) fn shown() -> impl Iterator<Item = &'static dyn Engine> {
 
 /// The engines that run when none is named: all but those in Go, which have to be built first.
 pub(crate) fn default() -> impl Iterator<Item = &'static dyn Engine> {
-    shown().filter(|engine| !go::NAMES.contains(&engine.name()))
+    shown().filter(|engine| !go::is_peer(engine.name()))
 }
 
 #[cfg(test)]
