@@ -55,6 +55,7 @@ func measure(dir string, work func() error) (float64, usage, error) {
 	u.reach(peaks())
 	status := procFields("/proc/self/status")
 	u.PeakRssBytes, u.RssAnonBytes, u.RssFileBytes = status["VmHWM"]*1024, status["RssAnon"]*1024, status["RssFile"]*1024
+	u.PeakAnonBytes, u.PeakFileBytes = max(u.PeakAnonBytes, u.RssAnonBytes), max(u.PeakFileBytes, u.RssFileBytes)
 	u.size(dir)
 	return seconds, u, err
 }
@@ -66,11 +67,12 @@ func (u *usage) size(dir string) {
 	u.PeakDiskBytes = max(u.PeakDiskBytes, disk.allocated)
 }
 
-// peaks are the most that was seen: of anonymous memory, and of what the files occupied.
-type peaks struct{ anon, disk uint64 }
+// peaks are the most that was seen: of anonymous memory, of mapped file pages, and of what the files occupied.
+type peaks struct{ anon, file, disk uint64 }
 
 func (u *usage) reach(p peaks) {
-	u.PeakAnonBytes, u.PeakDiskBytes = max(u.PeakAnonBytes, p.anon), max(u.PeakDiskBytes, p.disk)
+	u.PeakAnonBytes, u.PeakFileBytes = max(u.PeakAnonBytes, p.anon), max(u.PeakFileBytes, p.file)
+	u.PeakDiskBytes = max(u.PeakDiskBytes, p.disk)
 }
 
 // counters only grow while a process works.
@@ -106,7 +108,8 @@ func watchPeaks(dir string) func() peaks {
 		var seen peaks
 		var files walks
 		for looks := 1; ; looks++ {
-			seen.anon = max(seen.anon, procFields("/proc/self/status")["RssAnon"]*1024)
+			status := procFields("/proc/self/status")
+			seen.anon, seen.file = max(seen.anon, status["RssAnon"]*1024), max(seen.file, status["RssFile"]*1024)
 			if looks%looksPerWalk == 0 {
 				seen.disk = max(seen.disk, files.size(dir))
 			}

@@ -358,7 +358,7 @@ func rowOnly(err error) bool {
 // combine sums what adds up and keeps the highest or latest of the rest.
 func combine(a, b usage) usage {
 	b.PeakRssBytes = max(a.PeakRssBytes, b.PeakRssBytes)
-	b.reach(peaks{a.PeakAnonBytes, a.PeakDiskBytes})
+	b.reach(peaks{a.PeakAnonBytes, a.PeakFileBytes, a.PeakDiskBytes})
 	b.WrittenBytes += a.WrittenBytes
 	b.ReadBytes += a.ReadBytes
 	b.DeviceWrittenBytes += a.DeviceWrittenBytes

@@ -11,6 +11,7 @@ import (
 type usage struct {
 	PeakRssBytes       uint64  `json:"peak_rss_bytes"`
 	PeakAnonBytes      uint64  `json:"peak_anon_bytes"`
+	PeakFileBytes      uint64  `json:"peak_file_bytes"`
 	RssAnonBytes       uint64  `json:"rss_anon_bytes"`
 	RssFileBytes       uint64  `json:"rss_file_bytes"`
 	DiskBytes          uint64  `json:"disk_bytes"`

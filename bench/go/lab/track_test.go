@@ -103,6 +103,9 @@ func TestUsageIsOfTheWorkAndItsDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if used.RssFileBytes == 0 || used.PeakFileBytes < used.RssFileBytes {
+		t.Errorf("%+v", used)
+	}
 	if used.PeakAnonBytes < 64<<20 || used.CPUSeconds <= 0 || used.DiskAllocatedBytes < 8<<20 || used.PeakDiskBytes < 8<<20 {
 		t.Errorf("%+v", used)
 	}

@@ -77,6 +77,9 @@ pub struct Usage {
     /// Highest resident anonymous memory that was seen while the row ran, by sampling.
     #[serde(default)]
     pub peak_anon_bytes: u64,
+    /// Most resident file pages (memory maps) that were seen while the row ran, by sampling; 0 in results that were made before this was noted.
+    #[serde(default)]
+    pub peak_file_bytes: u64,
     /// Resident anonymous memory when the row ended.
     pub rss_anon_bytes: u64,
     /// Resident file pages (memory maps) when the row ended.

@@ -62,6 +62,7 @@ pub(crate) fn measure<T>(dir: &Path, work: impl FnOnce() -> T) -> Measured<T> {
         disk_bytes: disk.lengths,
         disk_allocated_bytes: disk.allocated,
         peak_anon_bytes: peaks.anon_bytes.max(status.anon),
+        peak_file_bytes: peaks.file_bytes.max(status.file),
         peak_disk_bytes: peaks.disk_bytes.max(disk.allocated),
         ..usage
     };
@@ -93,12 +94,21 @@ impl Usages {
 }
 
 /// The most that was seen.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Peaks {
-    /// Anonymous memory.
+    /// Resident anonymous memory.
     pub(crate) anon_bytes: u64,
+    /// Resident file pages.
+    pub(crate) file_bytes: u64,
     /// What the files occupied.
     pub(crate) disk_bytes: u64,
+}
+
+impl Peaks {
+    fn see(&mut self, status: &Status) {
+        self.anon_bytes = self.anon_bytes.max(status.anon);
+        self.file_bytes = self.file_bytes.max(status.file);
+    }
 }
 
 /// Runs `work` and looks at the process, and at the files under `dir`, now and then meanwhile.
@@ -112,7 +122,7 @@ pub(crate) fn watched<T>(dir: &Path, work: impl FnOnce() -> T) -> (T, Peaks) {
             let _guard = Stop { mark: &stop, watcher: watcher.thread() };
             work()
         };
-        let peaks = watcher.join().unwrap_or(Peaks { anon_bytes: 0, disk_bytes: 0 });
+        let peaks = watcher.join().unwrap_or_default();
         (result, peaks)
     })
 }
@@ -131,12 +141,13 @@ impl Drop for Stop<'_> {
 }
 
 fn watch(dir: &Path, stop: &AtomicBool) -> Peaks {
-    let mut peaks = Peaks { anon_bytes: status_bytes().anon, disk_bytes: 0 };
+    let mut peaks = Peaks::default();
+    peaks.see(&status_bytes());
     let mut walks = Walks::default();
     let mut looks = 0;
     while !stop.load(Ordering::Relaxed) {
         thread::park_timeout(WATCH_EVERY);
-        peaks.anon_bytes = peaks.anon_bytes.max(status_bytes().anon);
+        peaks.see(&status_bytes());
         looks += 1;
         if looks % LOOKS_PER_WALK == 0 {
             peaks.disk_bytes = peaks.disk_bytes.max(walks.allocated(dir));
@@ -324,6 +335,8 @@ mod tests {
         assert_eq!(measured.usage.disk_bytes, 1 << 20);
         if cfg!(target_os = "linux") {
             assert!(measured.usage.peak_rss_bytes > 32 << 20);
+            let usage = measured.usage;
+            assert!(usage.rss_file_bytes > 0 && usage.peak_file_bytes >= usage.rss_file_bytes, "{usage:?}");
         }
     }
 

@@ -298,6 +298,7 @@ impl Recorder {
             usage.disk_allocated_bytes = disk.allocated;
             usage.peak_disk_bytes = usage.peak_disk_bytes.max(peaks.disk_bytes).max(disk.allocated);
             usage.peak_anon_bytes = usage.peak_anon_bytes.max(peaks.anon_bytes);
+            usage.peak_file_bytes = usage.peak_file_bytes.max(peaks.file_bytes);
         }
     }
 
@@ -428,6 +429,7 @@ fn combine(a: Usage, b: Usage) -> Usage {
     Usage {
         peak_rss_bytes: a.peak_rss_bytes.max(b.peak_rss_bytes),
         peak_anon_bytes: a.peak_anon_bytes.max(b.peak_anon_bytes),
+        peak_file_bytes: a.peak_file_bytes.max(b.peak_file_bytes),
         peak_disk_bytes: a.peak_disk_bytes.max(b.peak_disk_bytes),
         written_bytes: a.written_bytes + b.written_bytes,
         read_bytes: a.read_bytes + b.read_bytes,

@@ -141,10 +141,10 @@ fn what_the_drain_uses_is_the_rows() {
     let measured = recorder.pending.as_ref().unwrap().usage.cpu_s;
     let (before, start) = (Usages::now(dir.path()), Instant::now());
     while start.elapsed() < Duration::from_secs(1) {}
-    let peaks = Peaks { anon_bytes: 0, disk_bytes: 1 << 40 };
+    let peaks = Peaks { anon_bytes: 0, file_bytes: 1 << 39, disk_bytes: 1 << 40 };
     recorder.add_drain(1.0, &before, peaks);
     let record = recorder.pending.unwrap();
-    assert_eq!(record.usage.peak_disk_bytes, 1 << 40);
+    assert_eq!((record.usage.peak_file_bytes, record.usage.peak_disk_bytes), (1 << 39, 1 << 40));
     // A busy machine may give the loop little of its time, but never nothing of a second.
     assert!(record.usage.cpu_s > measured + 0.02);
     assert_eq!(record.detail.unwrap().drain_s, Some(1.0));

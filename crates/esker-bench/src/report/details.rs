@@ -46,7 +46,7 @@ pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary) {
         out,
         format_args!(
             "<div class=\"wide\"><table><thead><tr><th>engine</th><th>written to the device</th><th>write amp. (device)</th>\
-             <th>written by the process</th><th>read by the process</th><th>on disk</th><th>at most</th><th>space amp.</th><th>peak anonymous memory</th><th>mapped file pages</th><th>processor</th>\
+             <th>written by the process</th><th>read by the process</th><th>on disk</th><th>at most</th><th>space amp.</th><th>peak anonymous memory</th><th>peak mapped file pages</th><th>mapped file pages</th><th>processor</th>\
              <th>processor/op</th><th>syncs per commit</th><th>drain</th>\
              <th>longest stall</th><th>latency of</th><th>count</th><th>mean</th><th>50</th><th>90</th><th>95</th><th>99</th><th>99.9</th>\
              <th>99.99</th><th>max</th><th>notes</th></tr></thead><tbody>"
@@ -63,7 +63,7 @@ fn engine(out: &mut String, cell: &Cell, name: &str) {
         let Cell::Error(error) = cell else { return };
         push(
             out,
-            format_args!("<tr><td>{}</td><td colspan=\"25\">{}</td></tr>", escape(name), escape(error)),
+            format_args!("<tr><td>{}</td><td colspan=\"26\">{}</td></tr>", escape(name), escape(error)),
         );
         return;
     };
@@ -93,6 +93,7 @@ fn engine(out: &mut String, cell: &Cell, name: &str) {
         told_bytes(|usage| usage.peak_disk_bytes),
         over(|record| (record.usage.disk_allocated_bytes, record.live_bytes)),
         all_bytes(|usage| usage.peak_anon_bytes),
+        told_bytes(|usage| usage.peak_file_bytes),
         all_bytes(|usage| usage.rss_file_bytes),
         or_dash(value.median_of(|record| Some(record.usage.cpu_s)).map(seconds)),
         // D2
@@ -112,7 +113,7 @@ fn engine(out: &mut String, cell: &Cell, name: &str) {
         let head = if n == 0 {
             head.clone()
         } else {
-            format!("<td>{}</td>{}", escape(name), "<td></td>".repeat(14))
+            format!("<td>{}</td>{}", escape(name), "<td></td>".repeat(15))
         };
         let note = if n == 0 { note.as_str() } else { "<td></td>" };
         let of_kind = |pick: fn(&Latency) -> f64| of_detail(&|detail| detail.latency.get(kind).map(pick));
@@ -248,6 +249,9 @@ mod tests {
             disk_bytes: 9_000,
             disk_allocated_bytes: 3_000,
             peak_disk_bytes: 5_000,
+            peak_anon_bytes: 7_168,
+            peak_file_bytes: 6_144,
+            rss_file_bytes: 1_024,
             cpu_s: 1.0,
             ..Usage::default()
         };
@@ -256,6 +260,7 @@ mod tests {
         draw(&mut page, &summary.rows[0], &summary);
         assert!(page.contains("<td>6.35 KiB</td><td>6.50</td><td>257 KiB</td>"), "{page}");
         assert!(page.contains("<td>2.93 KiB</td><td>4.88 KiB</td><td>3.00</td>"), "{page}");
+        assert!(page.contains("<td>7.00 KiB</td><td>6.00 KiB</td><td>1.00 KiB</td>"), "{page}");
         // The operations are the record's 10.
         assert!(page.contains("<td>1.00 s</td><td>100 ms</td><td>1.00</td>"), "D2: {page}");
         let (head, rows) = page.split_once("</thead>").unwrap();

@@ -317,7 +317,7 @@ fn totals(engine: &str, records: &[Record]) -> Totals {
         let usage = &record.usage;
         let run = runs.entry(record.run).or_default();
         run.peak_anon_bytes = run.peak_anon_bytes.max(usage.peak_anon_bytes.max(usage.rss_anon_bytes) as f64);
-        run.file_bytes = run.file_bytes.max(usage.rss_file_bytes as f64);
+        run.file_bytes = run.file_bytes.max(usage.peak_file_bytes.max(usage.rss_file_bytes) as f64);
         run.device_written_bytes += usage.device_written_bytes as f64;
         run.cpu_s += usage.cpu_s;
     }
