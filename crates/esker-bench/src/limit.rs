@@ -9,6 +9,7 @@
 //!     it yet, is in nobody's way: no two groups of a lab have the same name.
 //! L2. A machine without groups is told from one where making a group fails: the first runs without a limit and says so, the second is an error.
 //! L3. A group that is there already, of an earlier process with this one's number, is passed by. Those of labs that have ended go when a run begins.
+//! L4. Where there is swap, it is no way around the limit.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -36,9 +37,11 @@ impl Limit {
     pub(crate) fn new(bytes: u64) -> std::io::Result<Option<Self>> {
         /// Groups made so far; a plain count, so `Relaxed` is enough.
         static MADE: AtomicU64 = AtomicU64::new(0);
-        let v2 = (ROOTS[0], "memory.max", "memory.events", "cgroup v2");
-        let v1 = (ROOTS[1], "memory.limit_in_bytes", "memory.oom_control", "cgroup v1");
-        for (root, file, events, version) in [v2, v1] {
+        let v2 = (ROOTS[0], "memory.max", ("memory.swap.max", 0), "memory.events", "cgroup v2");
+        // In v1 the second limit is that of memory and swap together.
+        let both = ("memory.memsw.limit_in_bytes", bytes);
+        let v1 = (ROOTS[1], "memory.limit_in_bytes", both, "memory.oom_control", "cgroup v1");
+        for (root, file, (swap, swap_bytes), events, version) in [v2, v1] {
             let dir = match make_group(Path::new(root), &MADE) {
                 Ok(dir) => dir,
                 Err(error) if is_refusal(error.kind()) => continue,
@@ -53,6 +56,11 @@ impl Limit {
             // A directory in a tree without the memory controller has no such file, and writing must not make one.
             if path.exists() {
                 fs::write(path, bytes.to_string())?;
+                // L4. A kernel that does not count swap has no such file.
+                let swap = limit.dir.join(swap);
+                if swap.exists() {
+                    fs::write(swap, swap_bytes.to_string())?;
+                }
                 return Ok(Some(limit));
             }
         }
@@ -144,6 +152,20 @@ mod tests {
         thread::sleep(Duration::from_millis(100));
         drop(limit);
         assert!(!dir.exists());
+    }
+
+    #[test]
+    fn l4_swap_is_no_way_around_the_limit() {
+        let Some(limit) = Limit::new(16 << 20).unwrap() else {
+            println!("no control group can be made here");
+            return;
+        };
+        for (file, most) in [("memory.swap.max", 0_u64), ("memory.memsw.limit_in_bytes", 16 << 20)] {
+            match fs::read_to_string(limit.dir.join(file)) {
+                Ok(text) => assert_eq!(text.trim().parse(), Ok(most), "{file}"),
+                Err(_) => println!("no {file} here"),
+            }
+        }
     }
 
     #[test]
