@@ -281,11 +281,19 @@ mod tests {
     #[test]
     fn pl3_each_line_has_its_class_and_the_rest_is_grid() {
         let curves = [[(0.0, 1.0), (2.0, 3.0)], [(0.0, 2.0), (2.0, 2.0)]];
-        let curves: Vec<_> = curves.iter().zip(["k", "k0"]).map(|(points, class)| Curve { class: class.to_owned(), points }).collect();
+        let curves: Vec<_> = curves
+            .iter()
+            .zip(["k", "k0"])
+            .map(|(points, class)| Curve { class: class.to_owned(), points })
+            .collect();
         let mut out = String::new();
         draw(&mut out, "<title>", "ops/s", &curves, (2.0, 3.0));
-        let classes: Vec<&str> =
-            out.split("class=\"").skip(1).filter_map(|part| part.split('"').next()).filter(|class| class.len() > 1).collect();
+        let classes: Vec<&str> = out
+            .split("class=\"")
+            .skip(1)
+            .filter_map(|part| part.split('"').next())
+            .filter(|class| class.len() > 1)
+            .collect();
         assert_eq!(classes, ["grid", "line k", "line k0"], "{out}");
         assert!(out.contains("aria-label=\"&lt;title&gt;\""), "{out}");
         // From the left end of the plot to the right one; the second line is level.
@@ -304,7 +312,10 @@ mod tests {
         };
         assert_eq!(told(20_000.0, "ops/s"), ["0", "5 k", "10 k", "15 k", "20 k"]);
         assert_eq!(told(4.0e-3, "read p99 s"), ["0", "1 ms", "2 ms", "3 ms", "4 ms"]);
-        assert_eq!(told(900.0 * 1024.0 * 1024.0, "memory bytes"), ["0", "200 MiB", "400 MiB", "600 MiB", "800 MiB"]);
+        assert_eq!(
+            told(900.0 * 1024.0 * 1024.0, "memory bytes"),
+            ["0", "200 MiB", "400 MiB", "600 MiB", "800 MiB"]
+        );
         assert_eq!(told(8.0 * 1024.0 * 1024.0, "memory bytes"), ["0", "2 MiB", "4 MiB", "6 MiB", "8 MiB"]);
     }
 }

@@ -203,7 +203,8 @@ impl Pipeline {
     fn make_ready(&self, state: &mut WriteState) -> Result<()> {
         state.check()?;
         let is_full = state.active.bytes_used() >= self.memtable_bytes;
-        let is_long = state.logged_bytes / LOG_FACTOR >= self.memtable_bytes as u64 && !state.active.is_empty();
+        let is_long =
+            state.logged_bytes / LOG_FACTOR >= self.memtable_bytes as u64 && !state.active.is_empty();
         if is_full || is_long { self.seal_active(state) } else { Ok(()) }
     }
 
