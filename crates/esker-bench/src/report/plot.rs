@@ -75,7 +75,7 @@ fn chart(
 ) -> Result<(), DrawingAreaErrorKind<Infallible>> {
     let (end, top) = (end.max(1e-9), (top * 1.05).max(1e-12));
     // So that plotters' round figures are round in the unit of the labels.
-    let unit = unit(name, top);
+    let (unit, bytes) = unit(name, top);
     let area = pen.into_drawing_area();
     let mut chart = ChartBuilder::on(&area)
         .margin_top(TOP)
@@ -93,7 +93,7 @@ fn chart(
         .bold_line_style(GRID)
         .light_line_style(TRANSPARENT)
         .x_label_formatter(&|seconds| plain(units::seconds(*seconds)))
-        .y_label_formatter(&|value| tick(*value * unit, name))
+        .y_label_formatter(&|value| tick(*value, name, bytes))
         .draw()?;
     for (n, curve) in (0_u8..).zip(curves) {
         let points = curve.points.iter().map(|(seconds, value)| (*seconds, value / unit));
@@ -177,22 +177,22 @@ impl DrawingBackend for Pen<'_> {
     }
 }
 
-/// The unit in which an axis has round figures.
-fn unit(name: &str, top: f64) -> f64 {
-    match (name.ends_with("bytes"), top >= f64::from(1 << 20)) {
-        (true, true) => f64::from(1 << 20),
-        (true, false) => 1024.0,
-        _ => 1.0,
+/// The unit in which an axis has round figures, and its name where it is one of bytes.
+fn unit(name: &str, top: f64) -> (f64, &'static str) {
+    if !name.ends_with("bytes") {
+        return (1.0, "");
     }
+    let units = [(f64::from(1 << 30), "GiB"), (f64::from(1 << 20), "MiB")];
+    units.into_iter().find(|(unit, _)| top >= *unit).unwrap_or((1024.0, "KiB"))
 }
 
-fn tick(value: f64, name: &str) -> String {
+fn tick(value: f64, name: &str, bytes: &str) -> String {
     plain(if name.ends_with(" s") {
         units::seconds(value)
-    } else if name.ends_with("bytes") {
-        units::bytes(value)
-    } else {
+    } else if bytes.is_empty() {
         units::count(value)
+    } else {
+        format!("{value:.3} {bytes}")
     })
 }
 
@@ -310,12 +310,14 @@ mod tests {
             let labels = out.split("<text class=\"y\"").skip(1);
             labels.filter_map(|text| text.split(['>', '<']).nth(1).map(str::to_owned)).collect()
         };
-        assert_eq!(told(20_000.0, "ops/s"), ["0", "5 k", "10 k", "15 k", "20 k"]);
+        assert_eq!(told(20_000.0, "ops/s"), ["0", "5000", "10 k", "15 k", "20 k"]);
         assert_eq!(told(4.0e-3, "read p99 s"), ["0", "1 ms", "2 ms", "3 ms", "4 ms"]);
         assert_eq!(
             told(900.0 * 1024.0 * 1024.0, "memory bytes"),
             ["0", "200 MiB", "400 MiB", "600 MiB", "800 MiB"]
         );
+        assert_eq!(told(18.0 * 1024.0 * 1024.0 * 1024.0, "disk bytes"), ["0", "5 GiB", "10 GiB", "15 GiB"]);
+        assert_eq!(told(1.1 * 1024.0 * 1024.0 * 1024.0, "disk bytes"), ["0", "0.5 GiB", "1 GiB"]);
         assert_eq!(told(8.0 * 1024.0 * 1024.0, "memory bytes"), ["0", "2 MiB", "4 MiB", "6 MiB", "8 MiB"]);
     }
 }
