@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   offset 0 --grow the part a byte at a time until its checksum fits--> a part; the next starts behind it
-//!            `-no checksum fits: damage--> try later offsets where a block may begin
+//!            `-no checksum fits: damage--> try later offsets where a block may begin; behind the last block, those of other parts
 //! ```
 //!
 //! SE1. A part counts only if its checksum fits and its content decodes: chance does not make one.
@@ -13,13 +13,15 @@
 //! SE4. Nothing stored says what a part is, and the bytes of one kind may decode as another: a part is what its place allows, by
 //!      the part before it and the blocks found. Behind damage one that could be several is none.
 //! SE5. Nothing is missing only if the properties were met and count as much as was found.
+//! SE6. Behind damage blocks come first, and each is looked for no further than what would be its header allows: the bytes of a damaged
+//!      block look like headers at many places, which together must not cost the work that the blocks behind it need.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use esker_env::{File, PageBuf, read_range};
 
-use super::block::Block;
+use super::block::{self, ALL_VISIBLE, Block, FIXED_KEYS, FIXED_VALUES, HEAD_BYTES, HEADER_BYTES};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
 use super::stored::{self, COMPRESSED_BYTES_MAX, Salt, TRAILER_BYTES};
@@ -34,6 +36,9 @@ const WORK_FACTOR: u64 = 64;
 const WORK_BYTES_MIN: u64 = 16 << 20;
 /// A block behind damage is looked for up to this length; one that is longer is lost with the damage.
 const RESUMED_BYTES_MAX: u64 = 1 << 20;
+/// No compressed block begins with a lower byte, behind its length: LZ4 begins with literals, whose number is in the upper half of the
+/// byte; zstd and gzip have bytes of their own there, and Snappy has the length again.
+const PACKED_BYTE_MIN: u8 = 16;
 /// Bytes read at a time.
 const CHUNK_BYTES: u64 = 64 << 10;
 /// The same in a chunk that cannot be read as a whole (SE3).
@@ -100,14 +105,27 @@ pub(super) fn parts(file: &dyn File, file_bytes: u64, end: u64, salt: Salt) -> F
         salt,
     };
     let mut found = FoundParts { salt, ..FoundParts::default() };
-    let (mut at, mut gap_start) = (0, None);
+    let (mut at, mut gap_start) = (0, None::<u64>);
     let mut before = Before::Blocks;
+    let mut is_behind_blocks = false;
     while at < end && search.work > 0 && found.properties.is_none() {
-        let limit = if gap_start.is_some() { end.min(at.saturating_add(RESUMED_BYTES_MAX)) } else { end };
-        let part = match gap_start {
-            Some(_) if !search.may_begin(at) => None,
-            _ => search.part_at(at, limit, &found, before),
+        let limit = match gap_start {
+            None => Some(end),
+            Some(_) if !is_behind_blocks => search.block_ends_by(at),
+            Some(_) if search.may_begin(at) => Some(at.saturating_add(RESUMED_BYTES_MAX)),
+            Some(_) => None,
         };
+        let part = limit.and_then(|limit| search.part_at(at, limit.min(end), &found, before));
+        let is_block = matches!(part, Some((Part::Block, _)));
+        if let Some(start) = gap_start
+            && !is_behind_blocks
+            && !is_block
+            && (part.is_some() || at + 1 == end)
+        {
+            // No block follows: this stretch is searched once more, for all kinds of parts (SE6).
+            (is_behind_blocks, at) = (true, start + 1);
+            continue;
+        }
         let Some((part, part_end)) = part else {
             gap_start.get_or_insert(at);
             before = Before::Damage;
@@ -194,7 +212,19 @@ impl Search<'_> {
         left.map(|_| ())
     }
 
-    /// Whether a block may begin here: its header, or the length before a compressed one, makes sense.
+    /// By where a block that begins here ends, trailer included, going by its header, or by the length before a compressed one, which is
+    /// shorter than that (ST3). None if neither makes sense.
+    fn block_ends_by(&mut self, at: u64) -> Option<u64> {
+        self.work = self.work.saturating_sub(1);
+        let (first, second) = (self.bytes.u32(at)?, self.bytes.u32(at + 4)?);
+        let (third, fourth) = (self.bytes.u32(at + 8)?, self.bytes.u32(at + 12)?);
+        let is_packed = (16..=RESUMED_BYTES_MAX as u32).contains(&first) && second as u8 >= PACKED_BYTE_MIN;
+        let packed = is_packed.then_some(u64::from(first));
+        let bytes = block_bytes_max([first, second, third, fourth]).max(packed)?;
+        Some(at.saturating_add((bytes + TRAILER_BYTES as u64).min(RESUMED_BYTES_MAX)))
+    }
+
+    /// Whether a part may begin here: as the header of a block, or as the length before a compressed one, its first bytes make sense.
     fn may_begin(&mut self, at: u64) -> bool {
         self.work = self.work.saturating_sub(1);
         let (Some(first), Some(packed)) = (self.bytes.u32(at), self.bytes.u32(at + 4)) else { return false };
@@ -203,6 +233,25 @@ impl Search<'_> {
         let packed = (16..=RESUMED_BYTES_MAX as u32).contains(&first);
         raw || packed
     }
+}
+
+/// The most bytes of a block with this header; none if it is no header, or that of a block which is too long to be looked for.
+fn block_bytes_max([count, packed, rest_len, value_len]: [u32; 4]) -> Option<u64> {
+    let (flags, prefix_len) = (packed as u8, packed >> 8);
+    let has = |flag: u8| flags & flag != 0;
+    let entry_bytes = HEAD_BYTES + if has(ALL_VISIBLE) { 0 } else { block::TRAILER_BYTES };
+    let bytes_min = HEADER_BYTES as u64 + u64::from(count) * entry_bytes as u64 + u64::from(prefix_len);
+    let has_meaning = count > 0 && flags < 64 && prefix_len < 1 << 16;
+    // A length that not all have is stored as 0.
+    let lengths_fit = (has(FIXED_KEYS) || rest_len == 0) && (has(FIXED_VALUES) || value_len == 0);
+    if !has_meaning || !lengths_fit || bytes_min > RESUMED_BYTES_MAX {
+        return None;
+    }
+    if !has(FIXED_KEYS) || !has(FIXED_VALUES) {
+        return Some(RESUMED_BYTES_MAX);
+    }
+    let bytes = bytes_min + u64::from(count) * (u64::from(rest_len) + u64::from(value_len));
+    (bytes <= RESUMED_BYTES_MAX).then_some(bytes)
 }
 
 /// What the payload of a part at `at` is (SE1, SE4).
@@ -253,21 +302,39 @@ struct Chunks<'a> {
     /// Where the bytes in memory begin.
     base: u64,
     chunk: Vec<u8>,
+    /// Those that were in use before: what crosses a border of chunks goes back and forth between two.
+    other: (u64, Vec<u8>),
     /// The chunks and the pieces that cannot be read: how long they are, and where they begin.
     bad: BTreeSet<(u64, u64)>,
 }
 
 impl<'a> Chunks<'a> {
     fn new(file: &'a dyn File, file_bytes: u64) -> Self {
-        Chunks { file, file_bytes, base: 0, chunk: Vec::new(), bad: BTreeSet::new() }
+        Chunks { file, file_bytes, base: 0, chunk: Vec::new(), other: (0, Vec::new()), bad: BTreeSet::new() }
     }
 
     #[inline]
     fn get(&mut self, at: u64) -> Option<u8> {
-        if at < self.base || at - self.base >= self.chunk.len() as u64 {
-            self.load(at, CHUNK_BYTES).or_else(|| self.load(at, PIECE_BYTES))?;
+        if !self.holds(at) {
+            self.turn_to(at)?;
         }
         self.chunk.get((at - self.base) as usize).copied()
+    }
+
+    #[inline]
+    fn holds(&self, at: u64) -> bool {
+        at >= self.base && at - self.base < self.chunk.len() as u64
+    }
+
+    /// Has the byte at `at` in memory, and with it those that were in use last.
+    #[cold]
+    fn turn_to(&mut self, at: u64) -> Option<()> {
+        std::mem::swap(&mut self.base, &mut self.other.0);
+        std::mem::swap(&mut self.chunk, &mut self.other.1);
+        if self.holds(at) {
+            return Some(());
+        }
+        self.load(at, CHUNK_BYTES).or_else(|| self.load(at, PIECE_BYTES))
     }
 
     #[inline]
@@ -284,7 +351,6 @@ impl<'a> Chunks<'a> {
     }
 
     /// Reads the aligned stretch of so many bytes that holds the one at `at`; none if it cannot be read (SE3).
-    #[cold]
     fn load(&mut self, at: u64, bytes: u64) -> Option<()> {
         let start = at / bytes * bytes;
         if at >= self.file_bytes || self.bad.contains(&(bytes, start)) {
@@ -392,6 +458,26 @@ mod tests {
             let most = (len * WORK_FACTOR).max(WORK_BYTES_MIN) + CHUNK_BYTES;
             assert!(fs.read_bytes() <= most, "{codec:?}: {} bytes read", fs.read_bytes());
         }
+    }
+
+    #[test]
+    fn se6_a_block_ends_by_what_its_header_allows() {
+        let ends_by = |words: [u32; 4]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let (_fs, file) = file_of(&bytes);
+            let mut search = Search { bytes: Chunks::new(&*file, 16), work: 100, salt: Salt::NONE };
+            search.block_ends_by(0)
+        };
+        let fixed = u32::from(FIXED_KEYS | FIXED_VALUES);
+        assert_eq!(ends_by([3, fixed | 5 << 8, 2, 7]), Some(16 + 3 * (4 + 8) + 5 + 3 * 9 + 5));
+        assert_eq!(ends_by([3, fixed, 2, 1 << 20]), None, "too long");
+        assert_eq!(ends_by([3, u32::from(FIXED_KEYS), 2, 0]), Some(RESUMED_BYTES_MAX), "values differ");
+        assert_eq!(ends_by([3, u32::from(FIXED_KEYS), 2, 1]), None, "a length that not all have");
+        assert_eq!(ends_by([90_000, 0, 0, 0]), None, "heads and trailers alone are too much");
+        assert_eq!(ends_by([90_000, u32::from(ALL_VISIBLE), 0, 0]), Some(RESUMED_BYTES_MAX));
+        assert_eq!(ends_by([8_192, 0x6161_61F0, 1, 1]), Some(8_192 + 5), "compressed");
+        assert_eq!(ends_by([8_192, 0x6161_6100, 1, 1]), None, "nothing compressed begins so");
+        assert_eq!(ends_by([2 << 20, 0x6161_61F0, 1, 1]), None);
     }
 
     #[test]

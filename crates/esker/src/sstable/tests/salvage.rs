@@ -88,6 +88,31 @@ fn a_table_of_range_tombstones_alone_without_salt_is_found_too() {
     assert!(!loses_tombstones(&found), "{:?}", found.damage);
 }
 
+/// A table of 1 MiB whose entries have kept their numbers, around 100,000; the extents of its blocks.
+fn table_of_numbers(env: &Env) -> Vec<std::ops::Range<u64>> {
+    let key = |n: u64| [&[1][..], &n.to_be_bytes()].concat();
+    let entries: Vec<_> = (0..20_000).map(|n| Entry::put(key(n), 100_000 + n, [b'v'; 40])).collect();
+    let options = TableOptions { compression: TableCompression::None, ..TableOptions::default() };
+    write(env, &options, &entries);
+    let table = SalvageTable::open(env, Path::new(PATH)).unwrap();
+    assert!(table.damage.is_empty() && table.blocks() > 100);
+    (0..table.blocks()).map(|number| table.extent(number)).collect()
+}
+
+#[test]
+fn se6_one_damaged_block_does_not_cost_those_behind_it() {
+    let env = memory();
+    let mut extents = table_of_numbers(&env);
+    flip(&env, extents[5].start as usize + 20);
+    flip(&env, file_bytes(&env).len() - 1);
+    let found = SalvageTable::open(&env, Path::new(PATH)).unwrap();
+    let gap = extents.remove(5);
+    let blocks: Vec<_> = (0..found.blocks()).map(|number| found.extent(number)).collect();
+    assert!(blocks == extents, "SE6: {} of {} blocks", blocks.len(), extents.len());
+    assert_eq!(found.damage.len(), 2, "SE6: the footer, and the block: {:?}", found.damage);
+    assert_eq!((found.damage[1].start, found.damage[1].bytes), (gap.start, gap.end - gap.start), "SE6");
+}
+
 #[test]
 fn an_index_ends_the_damage_of_the_last_block() {
     for entries in [5, 250] {
