@@ -171,13 +171,12 @@ impl SalvageTable {
         let end = self.footer.as_ref().map_or(self.file_bytes, |footer| footer.tombstones.start);
         let found = match self.footer {
             Some(Footer { salt, .. }) => search::parts(&*self.file, self.file_bytes, end, salt),
-            // The footer would tell the salt: that of this file's name, unless it was renamed, or is of an earlier format.
-            None => {
-                let salts = [Salt::of_file(&self.path), Salt::NONE];
-                let found = salts.map(|salt| search::parts(&*self.file, self.file_bytes, end, salt));
-                let [named, unsalted] = found;
-                if unsalted.bytes > named.bytes { unsalted } else { named }
-            }
+            // The footer would tell the salt: that of this file's name, unless it was renamed, or is of an earlier format. A search
+            // that finds nothing costs all the work that it may do.
+            None => match search::parts(&*self.file, self.file_bytes, end, Salt::of_file(&self.path)) {
+                found if found.bytes > 0 => found,
+                _ => search::parts(&*self.file, self.file_bytes, end, Salt::NONE),
+            },
         };
         self.salt = found.salt;
         if self.footer.is_none() {

@@ -1,5 +1,7 @@
 //! Tables that have lost their footer: what a part is follows from its place, and nothing is forgotten in silence.
 
+use esker_env::FaultFs;
+
 use super::*;
 use crate::encoding::Compression;
 use crate::sstable::footer::FOOTER_BYTES;
@@ -111,6 +113,20 @@ fn se6_one_damaged_block_does_not_cost_those_behind_it() {
     assert!(blocks == extents, "SE6: {} of {} blocks", blocks.len(), extents.len());
     assert_eq!(found.damage.len(), 2, "SE6: the footer, and the block: {:?}", found.damage);
     assert_eq!((found.damage[1].start, found.damage[1].bytes), (gap.start, gap.end - gap.start), "SE6");
+}
+
+#[test]
+fn parts_that_are_found_are_not_searched_for_by_another_salt() {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let env = Env::simulated(Arc::new(faults.clone()), 1);
+    let extents = table_of_numbers(&env);
+    let bytes = file_bytes(&env).len() as u64;
+    flip(&env, bytes as usize - 1);
+    let before = faults.read_bytes();
+    let found = SalvageTable::open(&env, Path::new(PATH)).unwrap();
+    assert_eq!((found.blocks(), found.damage.len()), (extents.len(), 1));
+    let read = faults.read_bytes() - before;
+    assert!(read <= 5 * bytes, "{read} bytes read of a file of {bytes}");
 }
 
 #[test]
