@@ -179,6 +179,8 @@ impl SalvageTable {
             },
         };
         self.salt = found.salt;
+        // A sound footer knows where the blocks end.
+        let fills = self.footer.is_some() && found.gaps.is_empty() && found.blocks_end == end;
         if self.footer.is_none() {
             self.properties = found.properties;
             self.tombstones = found.tombstones;
@@ -197,7 +199,7 @@ impl SalvageTable {
             let high = after.and_then(|extent| self.edge_keys(extent).map(|keys| keys.0));
             self.note(error, gap.end - gap.start, LostContent::Keys(low, high));
         }
-        if !found.complete {
+        if !found.complete && !fills {
             let last = found.blocks.last().and_then(|extent| self.edge_keys(extent));
             let detail = "more blocks may have been here, and may be lost";
             let error = Error::corrupt("table", &self.path, found.blocks_end, detail);

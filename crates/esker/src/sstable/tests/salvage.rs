@@ -130,6 +130,23 @@ fn parts_that_are_found_are_not_searched_for_by_another_salt() {
 }
 
 #[test]
+fn nothing_is_missing_if_the_blocks_end_where_the_footer_says() {
+    let env = memory();
+    let extents = table_of_numbers(&env);
+    let parts = SalvageTable::open(&env, Path::new(PATH)).unwrap().parts();
+    let index = &parts.iter().find(|(name, _)| *name == "index").unwrap().1;
+    flip(&env, index.end as usize - 1);
+    let found = SalvageTable::open(&env, Path::new(PATH)).unwrap();
+    assert_eq!((found.blocks(), found.found_entries), (extents.len(), Some(20_000)));
+    let damage: Vec<_> = found.damage.iter().map(|damage| (damage.start, &damage.lost)).collect();
+    assert_eq!(damage, [(index.start, &LostContent::Nothing)], "{:?}", found.damage);
+    // The last block missing is a gap.
+    flip(&env, extents[extents.len() - 1].end as usize - 1);
+    let found = SalvageTable::open(&env, Path::new(PATH)).unwrap();
+    assert!(found.blocks() == extents.len() - 1 && found.damage.len() > 1, "{:?}", found.damage);
+}
+
+#[test]
 fn an_index_ends_the_damage_of_the_last_block() {
     for entries in [5, 250] {
         let env = memory();
