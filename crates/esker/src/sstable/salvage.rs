@@ -23,7 +23,7 @@ use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
 use super::search;
 use super::stored::{self, Fingerprint, Salt, TRAILER_BYTES};
-use super::table::read_footer;
+use super::table::{placed, read_footer};
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::bytes::Decoded;
 use crate::types::entry::EntryRef;
@@ -104,7 +104,11 @@ impl SalvageTable {
                 table.footer = Some(footer);
             }
             Err(error @ Error::UnsupportedVersion { .. }) => return Err(error),
-            Err(error) => table.note(error, FOOTER_BYTES as u64, LostContent::Nothing),
+            Err(error) => {
+                let bytes = FOOTER_BYTES as u64;
+                let start = file_bytes.saturating_sub(bytes);
+                table.damage.push(TableDamage { error, start, bytes, lost: LostContent::Nothing });
+            }
         }
         if !matches!(table.layout, Layout::Indexed(_)) {
             table.search_parts();
@@ -300,7 +304,8 @@ impl SalvageTable {
         let Some(len) = len.and_then(|len| usize::try_from(len).ok()) else {
             return Err(Error::corrupt("table", &self.path, extent.start, "a part beyond the file's end"));
         };
-        read_range(&*self.file, extent.start, len).map_err(|e| Error::io("read", &self.path, e))
+        let read = read_range(&*self.file, extent.start, len);
+        read.map_err(|e| Error::io("read", &self.path, placed(e, extent.start, len)))
     }
 
     /// The keys that a block may hold.

@@ -157,9 +157,14 @@ impl Output<'_> {
 
     /// An item for what is wrong.
     fn damage(&mut self, error: &Error) {
+        self.damage_of(0, error);
+    }
+
+    /// Damage of what begins at `start`; an error that knows the place better says it.
+    fn damage_of(&mut self, start: u64, error: &Error) {
         let (offset, what, detail) = match error {
             Error::Corrupt { what, offset, detail, .. } => (*offset, *what, detail.clone()),
-            other => (0, "file", other.to_string()),
+            other => (start, "file", other.to_string()),
         };
         self.item(offset, "damage", vec![("what", what.into()), ("detail", detail.into())]);
     }

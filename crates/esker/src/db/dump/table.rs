@@ -11,7 +11,7 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
     let table = SalvageTable::open(out.env, path)?;
     for damage in table.damage.iter().filter(|damage| damage.lost == LostContent::Nothing || damage.bytes > 0)
     {
-        out.damage(&damage.error);
+        out.damage_of(damage.start, &damage.error);
     }
     for (name, part) in table.parts() {
         let bytes = part.end - part.start;
@@ -50,7 +50,7 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
     loop {
         let more = scan.advance();
         for damage in scan.damage.drain(..) {
-            out.damage(&damage.error);
+            out.damage_of(damage.start, &damage.error);
         }
         let upto = if more { scan.block_number() + 1 } else { blocks.len() };
         for (extent, separator) in &blocks[shown..upto] {

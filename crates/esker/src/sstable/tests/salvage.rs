@@ -1,6 +1,8 @@
 //! Tables that have lost their footer: what a part is follows from its place, and nothing is forgotten in silence.
 
-use esker_env::FaultFs;
+use std::io::ErrorKind;
+
+use esker_env::{FaultAction, FaultFs, FaultRule, OpKind};
 
 use super::*;
 use crate::encoding::Compression;
@@ -144,6 +146,37 @@ fn nothing_is_missing_if_the_blocks_end_where_the_footer_says() {
     flip(&env, extents[extents.len() - 1].end as usize - 1);
     let found = SalvageTable::open(&env, Path::new(PATH)).unwrap();
     assert!(found.blocks() == extents.len() - 1 && found.damage.len() > 1, "{:?}", found.damage);
+}
+
+#[test]
+fn what_cannot_be_read_is_told_with_its_place() {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let env = Env::simulated(Arc::new(faults.clone()), 1);
+    table(&env, 40, &of_two_meanings()[0]);
+    let footer = (file_bytes(&env).len() - FOOTER_BYTES) as u64;
+    let sound = SalvageTable::open(&env, Path::new(PATH)).unwrap();
+    let opened = open(&env, &cache(0)).unwrap();
+    let block = sound.extent(2);
+    let fails = |at: u64| {
+        let fails = FaultRule::new(&[OpKind::Read], FaultAction::Fail(ErrorKind::PermissionDenied));
+        fails.on_bytes(at..at + 1).forever()
+    };
+    faults.add(fails(block.start + 1));
+    let pin = crate::cache::pin();
+    let failed = opened.block(2, false, &pin).err().expect("it cannot be read");
+    let mut scan = sound.scan();
+    while scan.advance() {}
+    faults.clear();
+    faults.add(fails(footer + 1));
+    let mut found = SalvageTable::open(&env, Path::new(PATH)).unwrap();
+    let (of_block, of_footer) = (scan.damage.remove(0), found.damage.remove(0));
+    assert_eq!((of_block.start, of_footer.start), (block.start, footer));
+    for (error, at) in [(failed, block.start), (of_block.error, block.start), (of_footer.error, footer)] {
+        let text = error.to_string();
+        assert!(text.contains("injected fault") && text.contains(&format!(" at offset {at})")), "{text}");
+        let crate::Error::Io { source, .. } = error else { panic!("{text}") };
+        assert_eq!(source.kind(), ErrorKind::PermissionDenied);
+    }
 }
 
 #[test]
