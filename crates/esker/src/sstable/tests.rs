@@ -4,6 +4,7 @@ mod corruption;
 mod full;
 mod golden;
 mod model;
+mod probing;
 mod salvage;
 
 use std::path::Path;

@@ -21,7 +21,7 @@ use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer};
 use super::index::{self, IndexEntry, IndexRoom, shortest_separator};
 use super::options::{TableCompression, TableOptions};
 use super::properties::{Properties, empty_range, encode_tombstones};
-use super::stored::{Fingerprint, Salt, pack, trailer};
+use super::stored::{COMPRESSED_BYTES_MAX, Fingerprint, Salt, pack, trailer};
 use super::{BlockCache, Table};
 use crate::encoding::Compression;
 use crate::encoding::bloom::BlockedBloom;
@@ -34,6 +34,8 @@ use crate::types::{Error, Result, SeqNo};
 
 /// Blocks that `TableCompression::Auto` looks at.
 const PROBED_BLOCKS: usize = 4;
+/// It looks at fewer if they have so many bytes: they are in memory until the codec is chosen.
+const PROBED_BYTES: usize = COMPRESSED_BYTES_MAX;
 /// It compresses if LZ4 takes at most this many percent of them.
 const PROBE_PERCENT_MAX: usize = 88;
 const WRITE_BUFFER_BYTES: usize = 1 << 20;
@@ -315,24 +317,34 @@ impl TableWriter {
                 self.raw = raw;
                 done
             }
+            // It is stored raw whatever the codec is (ST2), so that it says nothing about which one pays.
+            Codec::Probing { waiting, .. } if self.raw.len() > COMPRESSED_BYTES_MAX => {
+                if !waiting.is_empty() {
+                    self.choose_codec(self.index.len() - 1)?;
+                }
+                let raw = std::mem::take(&mut self.raw);
+                self.write_block(self.index.len() - 1, &raw, Compression::None)
+            }
             Codec::Probing { waiting, raw_bytes, packed_bytes } => {
                 let packed = pack(&self.raw, Compression::Lz4, &mut self.scratch);
                 *packed_bytes += packed.map_err(|e| Error::io("compress", &self.path, e))?.0.len();
                 *raw_bytes += self.raw.len();
                 waiting.push(std::mem::take(&mut self.raw));
-                if waiting.len() >= PROBED_BLOCKS { self.choose_codec() } else { Ok(()) }
+                let is_enough = waiting.len() >= PROBED_BLOCKS || *raw_bytes >= PROBED_BYTES;
+                if is_enough { self.choose_codec(self.index.len()) } else { Ok(()) }
             }
         }
     }
 
-    /// Ends the probing and writes the blocks that waited for it.
-    fn choose_codec(&mut self) -> Result<()> {
+    /// Ends the probing and writes the blocks that waited for it, which end before block `end`.
+    fn choose_codec(&mut self, end: usize) -> Result<()> {
         let Codec::Probing { waiting, raw_bytes, packed_bytes } = &mut self.codec else { return Ok(()) };
         let pays = *packed_bytes * 100 <= *raw_bytes * PROBE_PERCENT_MAX && *raw_bytes > 0;
         let codec = if pays { Compression::Lz4 } else { Compression::None };
         let waiting = std::mem::take(waiting);
         self.codec = Codec::Chosen(codec);
-        waiting.iter().enumerate().try_for_each(|(block, raw)| self.write_block(block, raw, codec))
+        let first = end - waiting.len();
+        (first..).zip(&waiting).try_for_each(|(block, raw)| self.write_block(block, raw, codec))
     }
 
     fn write_block(&mut self, block: usize, raw: &[u8], codec: Compression) -> Result<()> {
@@ -375,7 +387,7 @@ impl TableWriter {
         if !self.builder.is_empty() {
             self.finish_block()?;
         }
-        self.choose_codec()?;
+        self.choose_codec(self.index.len())?;
         let Codec::Chosen(codec) = self.codec else { unreachable!("choose_codec has chosen") };
         let tombstones = RangeTombstones::from_overlapping(std::mem::take(&mut self.tombstones));
         self.complete_properties(codec, &tombstones, range);
