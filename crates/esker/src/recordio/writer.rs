@@ -176,6 +176,7 @@ impl WriteOptions {
             path: path.to_path_buf(),
             header,
             scratch: Vec::new(),
+            scratch_bytes_max: self.buffer_bytes,
             records: 0,
             cut_tail: Tail::Clean,
         }
@@ -212,7 +213,9 @@ pub struct Writer {
     out: AppendWriter,
     path: PathBuf,
     header: FileHeader,
+    /// Room for a compressed record; it keeps no more than this many bytes from one record to the next.
     scratch: Vec<u8>,
+    scratch_bytes_max: usize,
     records: u64,
     cut_tail: Tail,
 }
@@ -251,6 +254,11 @@ impl Writer {
                 self.write(&frame.encode(&self.header, offset))?;
                 self.write(payload)
             });
+        if scratch.capacity() > self.scratch_bytes_max {
+            // One huge record must not keep its memory for the life of the writer.
+            scratch.clear();
+            scratch.shrink_to(self.scratch_bytes_max);
+        }
         self.scratch = scratch;
         written?;
         self.records += 1;
@@ -304,5 +312,31 @@ impl Writer {
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.out.write(bytes).map_err(|e| Error::io("write", &self.path, e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use esker_env::MemFs;
+
+    use super::*;
+
+    #[test]
+    fn a_huge_record_does_not_keep_its_memory() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let options = Writer::options().env(&env).compression(Compression::Lz4).buffer_bytes(4096);
+        let mut writer = options.create_new("f").unwrap();
+        writer.append(&[b'a'; 1000]).unwrap();
+        let usual = writer.scratch.capacity();
+        assert!(usual > 0 && usual <= 4096);
+        writer.append(&[b'a'; 100_000]).unwrap();
+        assert!(writer.scratch.capacity() <= 4096, "{} bytes", writer.scratch.capacity());
+        // Of a size that fits it stays, so that not each record allocates.
+        writer.append(&[b'a'; 1000]).unwrap();
+        let kept = writer.scratch.capacity();
+        writer.append(&[b'a'; 1000]).unwrap();
+        assert!(kept > 0 && kept == writer.scratch.capacity());
     }
 }
