@@ -23,7 +23,7 @@ use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
 use super::search;
 use super::stored::{self, Fingerprint, Salt, TRAILER_BYTES};
-use super::table::{placed, read_footer};
+use super::table::{parse_block, placed, read_footer};
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::bytes::Decoded;
 use crate::types::entry::EntryRef;
@@ -294,7 +294,7 @@ impl SalvageTable {
     fn block_at(&self, extent: Range<u64>) -> Result<Block> {
         let start = extent.start;
         let stored = self.read(extent)?;
-        let block = stored::open(&stored, self.salt, start).and_then(Block::parse);
+        let block = parse_block(stored::open(&stored, self.salt, start), stored::is_packed(&stored));
         block.map_err(|e| e.in_file("block", &self.path, start))
     }
 

@@ -117,6 +117,12 @@ pub(super) fn open_owned(mut stored: PageBuf, salt: Salt, offset: u64) -> Decode
     unpack(&stored[..len], codec)
 }
 
+/// Whether the part with this stored form is compressed, so that places in its payload are none in the file.
+pub(super) fn is_packed(stored: &[u8]) -> bool {
+    let codec = stored.len().checked_sub(TRAILER_BYTES).map(|len| stored[len]);
+    codec.is_some_and(|codec| codec != Compression::None.id())
+}
+
 /// What is stored, and its codec (ST1).
 fn verify(stored: &[u8], salt: Salt, offset: u64) -> Decoded<(&[u8], Compression)> {
     let Some(len) = stored.len().checked_sub(TRAILER_BYTES) else {

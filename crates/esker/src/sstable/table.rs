@@ -29,7 +29,7 @@ use super::stored::{self, Salt};
 use super::{BlockCache, TableMeta};
 use crate::cache::{self, BudgetKind, CacheItem, CachedBlocks, Guard, Pinned, Reservation};
 use crate::encoding::bloom::BlockedBloom;
-use crate::encoding::bytes::Decoded;
+use crate::encoding::bytes::{DecodeError, Decoded};
 use crate::types::entry::{Found, Kind};
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, Result, SeqNo, Value};
@@ -299,7 +299,8 @@ impl Table {
     fn load(&self, number: usize, fill: bool, pin: &Guard) -> Result<Arc<Block>> {
         let extent = self.index.extent(number);
         let stored = read_stored(&*self.file, &self.path, extent.clone())?;
-        let block = stored::open_owned(stored, self.salt, extent.start).and_then(Block::parse);
+        let packed = stored::is_packed(&stored);
+        let block = parse_block(stored::open_owned(stored, self.salt, extent.start), packed);
         let block = Arc::new(block.map_err(|e| e.in_file("block", &self.path, extent.start))?);
         if fill {
             self.blocks.insert(number, &block, true, pin);
@@ -314,7 +315,7 @@ impl Table {
 
     /// Checks the stored form of the block at `offset`.
     pub(super) fn decode_block(&self, stored: &[u8], offset: u64) -> Result<Block> {
-        let block: Decoded<Block> = stored::open(stored, self.salt, offset).and_then(Block::parse);
+        let block = parse_block(stored::open(stored, self.salt, offset), stored::is_packed(stored));
         block.map_err(|e| e.in_file("block", &self.path, offset))
     }
 
@@ -394,6 +395,12 @@ pub(super) fn read_footer(file: &dyn File, path: &Path, file_bytes: u64) -> Resu
             supported: FORMAT_VERSION,
         },
     })
+}
+
+/// The block of this payload. What is wrong in one that was packed is told at the start of the block.
+pub(super) fn parse_block(payload: Decoded<PageBuf>, packed: bool) -> Decoded<Block> {
+    let in_file = |error: DecodeError| if packed { DecodeError { offset: 0, ..error } } else { error };
+    Block::parse(payload?).map_err(in_file)
 }
 
 /// Reads the parts of a table besides its blocks.

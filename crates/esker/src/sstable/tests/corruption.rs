@@ -111,6 +111,44 @@ fn every_other_length_is_noticed() {
 }
 
 #[test]
+fn what_is_wrong_in_a_packed_block_is_told_at_its_start() {
+    let entries: Vec<_> = (0..40).map(|n| Entry::put(format!("key{n:02}"), 7, b"abcd".repeat(9))).collect();
+    for (compression, inside) in [(TableCompression::None, 16), (TableCompression::Lz4, 0)] {
+        let env = memory();
+        let options = TableOptions { block_bytes: 400, compression, ..TableOptions::default() };
+        write(&env, &options, &entries);
+        let extent = open(&env, &cache(0)).unwrap().index().extent(1);
+        let mut bytes = file_bytes(&env);
+        let (start, end) = (extent.start as usize, extent.end as usize);
+        let codec = Compression::from_id(bytes[end - TRAILER_BYTES]).unwrap();
+        assert_eq!(codec != Compression::None, inside == 0);
+        // The number of entries begins the block; of a packed one, it is the first literal behind length and token.
+        let count = match codec {
+            Compression::None => start,
+            _ if bytes[start + 4] < 0xF0 => start + 5,
+            _ => start + 6,
+        };
+        assert!(bytes[count] < 40);
+        bytes[count] = 0xFF;
+        let salt = Salt::of_file(Path::new(PATH));
+        let sealed = trailer(&bytes[start..end - TRAILER_BYTES], codec, salt, extent.start);
+        bytes[end - TRAILER_BYTES..end].copy_from_slice(&sealed);
+        put_file(&env, &bytes);
+        let table = open(&env, &cache(0)).unwrap();
+        let pin = crate::cache::pin();
+        let loaded = table.block(1, false, &pin).err().expect("there are no 255 entries");
+        let decoded = table.decode_block(&bytes[start..end], extent.start).expect_err("the same");
+        let mut scan = SalvageTable::open(&env, Path::new(PATH)).unwrap().scan();
+        while scan.advance() {}
+        for error in [loaded, decoded, scan.damage.remove(0).error] {
+            let crate::Error::Corrupt { what, offset, detail, .. } = &error else { panic!("{error}") };
+            assert_eq!((*what, *offset), ("block", extent.start + inside), "{detail}");
+            assert!(detail.contains("bytes expected"), "{detail}");
+        }
+    }
+}
+
+#[test]
 fn sc3_a_sector_that_cannot_be_read_hides_no_other_block() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
