@@ -7,6 +7,8 @@
 //!
 //! MS1. Nothing is changed, and no bytes make this panic.
 //! MS2. `complete` is true only if every edit that ever counted is in the state.
+//! MS3. Bytes that cannot be read cost the edits of the 4 KiB around them, those that begin or end there too; the first 4 KiB cost
+//!      the manifest.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -43,13 +45,15 @@ pub(crate) enum ManifestPiece {
     Edit(Box<VersionEdit>),
     /// An empty record, the sign that the edit before it counted.
     Marker,
-    /// A record that is no edit, or bytes that are no record, with valid ones behind them.
+    /// A record that is no edit, or bytes that are no record, with valid ones behind them, or with some that cannot be read among
+    /// them.
     Damage(Error),
     /// What follows the last record.
     Tail(Tail),
 }
 
-/// Calls `each` with the offset of every piece of the manifest, in order. Fails if the file cannot be read.
+/// Calls `each` with the offset of every piece of the manifest, in order. Fails if the file cannot be opened, or not read at its
+/// start.
 pub(crate) fn walk(env: &Env, path: &Path, each: &mut dyn FnMut(u64, ManifestPiece)) -> Result<()> {
     let mut reader = recordio::Reader::options().env(env).salvage().uncompressed().open(path)?;
     if let Some(error) = reader.header_damage() {
@@ -63,8 +67,7 @@ pub(crate) fn walk(env: &Env, path: &Path, each: &mut dyn FnMut(u64, ManifestPie
         let skipped = reader.skipped_bytes() - skipped_before;
         // Also behind the last one: a record may have its checksums and yet not be one.
         if skipped > 0 {
-            let detail = format!("{skipped} bytes are no valid record");
-            each(end, ManifestPiece::Damage(Error::corrupt("manifest", path, end, detail)));
+            each(end, ManifestPiece::Damage(reader.skipped_damage("manifest", end, skipped)));
         }
         end = reader.position();
         let Some(record) = record else { break };

@@ -73,7 +73,8 @@ impl ReadOptions {
     }
 
     /// Reads a file whose header is damaged, too, as if what is needed of it were right: if it is not, no record proves
-    /// valid. [`Reader::header_damage`] tells. Includes `resync`.
+    /// valid. [`Reader::header_damage`] tells. What the system does not give is damage, too, 4 KiB at a time; but for the first
+    /// 4 KiB, without which the file is not opened. Includes `resync`.
     pub(crate) fn salvage(mut self) -> Self {
         (self.salvage, self.resync) = (true, true);
         self
@@ -91,6 +92,9 @@ impl ReadOptions {
         let path = path.as_ref();
         let file = self.env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
         let mut window = Window::new(file, path, self.buffer_bytes)?;
+        if self.salvage {
+            window = window.patient();
+        }
         let bytes = window.at(0, HEADER_BYTES as u64)?;
         let mut header_damage = None;
         let header = match (FileHeader::decode(bytes, path), FileHeader::guess(bytes)) {
@@ -238,6 +242,15 @@ impl Reader {
         self.header_damage.take()
     }
 
+    /// The damage of so many bytes that were skipped. Tells if the system does not give all of them.
+    pub(crate) fn skipped_damage(&self, what: &'static str, offset: u64, bytes: u64) -> Error {
+        let mut detail = format!("{bytes} bytes are no valid record");
+        if let Some(error) = self.window.unreadable(offset..offset + bytes) {
+            detail = format!("{detail}, and not all of them can be read: {error}");
+        }
+        Error::corrupt(what, self.window.path(), offset, detail)
+    }
+
     pub(super) fn header(&self) -> FileHeader {
         self.header
     }
@@ -267,6 +280,13 @@ impl Reader {
                 Ok(Some(frame))
             }
             Some(_) => Err(damage.in_file(self.window.path(), self.position)),
+            // Records may have been there, so this is damage, and no tail that a crash explains (R2).
+            None if self.window.unreadable(self.position..self.window.size()).is_some() => {
+                self.skipped_bytes += self.window.size() - self.position;
+                self.position = self.window.size();
+                self.tail = Some(Tail::Clean);
+                Ok(None)
+            }
             None => {
                 let tail = scan::tail(&mut self.window, self.position)?;
                 if self.strict_tail && matches!(tail, Tail::Torn { .. }) {
@@ -299,7 +319,8 @@ impl Reader {
     fn end_without_header(&mut self) -> Result<()> {
         let size = self.window.size();
         let torn = Tail::Torn { offset: 0, bytes: size };
-        let foreign = size >= HEADER_BYTES as u64 && scan::tail(&mut self.window, 0)? == torn;
+        let is_other = size >= HEADER_BYTES as u64 && scan::tail(&mut self.window, 0)? == torn;
+        let foreign = is_other || self.window.unreadable(0..size).is_some();
         if foreign || self.strict_tail {
             return FileHeader::require(&[], self.window.path()).map(drop);
         }

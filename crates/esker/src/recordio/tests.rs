@@ -158,6 +158,36 @@ fn short_and_interrupted_reads_change_nothing() {
 }
 
 #[test]
+fn w2_salvage_passes_over_the_pieces_that_cannot_be_read() {
+    let records: Vec<Vec<u8>> = (0..100).map(|i| vec![i; 300]).collect();
+    let (bytes, offsets) = file_of(Compression::None, &records);
+    let (size, record_size) = (bytes.len() as u64, 300 + FRAME_BYTES as u64);
+    let faulty = FaultFs::new(env_of(&bytes).fs);
+    let env = Env::simulated(Arc::new(faulty.clone()), 1);
+    for bad in [10_000, size - 1] {
+        faulty.clear();
+        let fails = FaultAction::Fail(std::io::ErrorKind::Other);
+        faulty.add(FaultRule::new(&[OpKind::Read], fails).on_bytes(bad..bad + 1).forever());
+        let before = faulty.fired();
+        let (found, end) = read(&env, &Reader::options().salvage());
+        assert_eq!(faulty.fired() - before, 2, "W2: as a part of more, and as a piece");
+        let piece = bad / 4096 * 4096..(bad + 1).next_multiple_of(4096);
+        let is_kept = |at: u64| at + record_size <= piece.start || at >= piece.end;
+        let kept = records.iter().zip(&offsets).filter(|(_, at)| is_kept(**at));
+        assert!(found.iter().eq(kept.map(|(record, _)| record)), "W2: {bad}");
+        let skipped = size - HEADER_BYTES as u64 - found.len() as u64 * record_size;
+        assert_eq!(end.unwrap(), (Tail::Clean, skipped), "W2: {bad}");
+        for strict in [Reader::options(), Reader::options().resync(true)] {
+            assert!(matches!(read(&env, &strict).1, Err(Error::Io { .. })), "W2: {bad}");
+        }
+    }
+    faulty.clear();
+    let fails = FaultAction::Fail(std::io::ErrorKind::Other);
+    faulty.add(FaultRule::new(&[OpKind::Read], fails).on_bytes(0..1).forever());
+    assert!(matches!(read(&env, &Reader::options().salvage()).1, Err(Error::Io { .. })), "W2");
+}
+
+#[test]
 fn writers_of_every_buffer_and_direct_io_make_the_same_file() {
     let records = edge_records();
     let (expected, _) = file_of(Compression::None, &records);

@@ -5,8 +5,11 @@
 //! ```
 //!
 //! W1. A window allocates no more than the larger of its buffer and the bytes that the file really has there.
+//! W2. A patient window takes what the system does not give for zeros, in pieces of 4 KiB, and remembers which and why. Without
+//!     the first piece, where the file's header is, no record could be told from noise: that is an error all the same.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +21,20 @@ use super::scan::{STEP_BYTES, Source};
 
 /// The smallest buffer; smaller wishes are raised to it.
 pub(super) const BUFFER_BYTES_MIN: usize = 2 * STEP_BYTES as usize;
+
+/// Bytes read at a time of a file that cannot be read as a whole (W2).
+const PIECE_BYTES: u64 = 4 << 10;
+
+/// How a window reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// As much as there is room for.
+    Strict,
+    /// The same, until something cannot be read.
+    Patient,
+    /// A piece at a time (W2).
+    InPieces,
+}
 
 /// Bytes of a file around the place where its reader stands.
 #[derive(Debug)]
@@ -32,6 +49,9 @@ pub(super) struct Window {
     /// Where the buffer's first byte stands in the file, and how many bytes are valid.
     base: u64,
     filled: usize,
+    reading: Reading,
+    /// What could not be read so far, and why (W2).
+    holes: Vec<(Range<u64>, io::Error)>,
 }
 
 impl Window {
@@ -42,7 +62,28 @@ impl Window {
 
     pub(super) fn with_size(file: Arc<dyn File>, path: &Path, size: u64, buffer_bytes: usize) -> Window {
         let buffer_bytes = buffer_bytes.max(BUFFER_BYTES_MIN);
-        Window { file, path: path.to_path_buf(), size, buffer_bytes, buf: Vec::new(), base: 0, filled: 0 }
+        Window {
+            file,
+            path: path.to_path_buf(),
+            size,
+            buffer_bytes,
+            buf: Vec::new(),
+            base: 0,
+            filled: 0,
+            reading: Reading::Strict,
+            holes: Vec::new(),
+        }
+    }
+
+    /// The same, passing over what cannot be read (W2).
+    pub(super) fn patient(self) -> Window {
+        Window { reading: Reading::Patient, ..self }
+    }
+
+    /// Why some of these bytes, which were looked at, could not be read; `None` if all could.
+    pub(super) fn unreadable(&self, bytes: Range<u64>) -> Option<&io::Error> {
+        let overlaps = |hole: &Range<u64>| hole.start < bytes.end && bytes.start < hole.end;
+        self.holes.iter().find(|(hole, _)| overlaps(hole)).map(|(_, error)| error)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -68,10 +109,23 @@ impl Window {
             self.buf.shrink_to_fit();
         }
         while self.filled < len {
-            match self.file.read_at(&mut self.buf[self.filled..], offset + self.filled as u64) {
+            let at = offset + self.filled as u64;
+            let end = match self.reading {
+                Reading::Strict | Reading::Patient => self.buf.len(),
+                Reading::InPieces => {
+                    self.buf.len().min(self.filled + (PIECE_BYTES - at % PIECE_BYTES) as usize)
+                }
+            };
+            match self.file.read_at(&mut self.buf[self.filled..end], at) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(n) => self.filled += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) if self.reading == Reading::Patient => self.reading = Reading::InPieces,
+                Err(e) if self.reading == Reading::InPieces && at > 0 => {
+                    self.buf[self.filled..end].fill(0);
+                    self.holes.push((at..at + (end - self.filled) as u64, e));
+                    self.filled = end;
+                }
                 Err(e) => return Err(e),
             }
         }

@@ -50,7 +50,7 @@ pub(super) fn dump_records(out: &mut Output<'_>, path: &Path) -> Result<()> {
         let skipped = reader.skipped_bytes() - skipped;
         // Also behind the last one: a record may have its checksums and yet not be one.
         if skipped > 0 {
-            out.damage(&Error::corrupt("record", path, end, format!("{skipped} bytes are no valid record")));
+            out.damage(&reader.skipped_damage("record", end, skipped));
         }
         end = reader.position();
         let Some(record) = record else { break };

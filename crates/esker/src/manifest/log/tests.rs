@@ -213,6 +213,47 @@ fn ms2_a_last_record_that_is_none_is_damage_and_no_torn_end() {
 }
 
 #[test]
+fn ms3_edits_outside_of_the_pieces_that_cannot_be_read_are_kept() {
+    let (fs, _, dir) = world();
+    let faults = FaultFs::new(Arc::new(fs));
+    let env = Env::simulated(Arc::new(faults.clone()), 1);
+    let mut log = ManifestLog::create(&env, &dir, FileId::new(1), wal_from(0)).unwrap();
+    let mut ends = vec![log.writer.as_ref().unwrap().size()];
+    for n in 1..600 {
+        let edit = VersionEdit { removed: vec![FileId::new(n)], ..wal_from(n) };
+        log.append(edit, no_new_file).unwrap();
+        ends.push(log.writer.as_ref().unwrap().size());
+    }
+    let path = log.path();
+    drop(log);
+    let sound = salvage(&env, &path).unwrap();
+    assert_eq!((sound.complete, sound.edits, sound.removed.len()), (true, 600, 599));
+    for lost in [400_usize, 599] {
+        let (start, end) = (ends[lost - 1], ends[lost]);
+        let fails = FaultAction::Fail(std::io::ErrorKind::Other);
+        faults.add(FaultRule::new(&[OpKind::Read], fails).on_bytes(start..end).forever());
+        assert!(matches!(ManifestLog::recover(&env, &dir), Err(Error::Io { .. })));
+        let found = salvage(&env, &path).unwrap();
+        faults.clear();
+        // The marker, which ends each, may be among what is lost.
+        let marker = 20;
+        let pieces = start / 4096 * 4096..end.next_multiple_of(4096);
+        let is_kept = |n: &usize| ends[*n] - marker <= pieces.start || ends[*n - 1] >= pieces.end;
+        let kept: Vec<u64> = (1..600).filter(is_kept).map(|n| n as u64).collect();
+        assert!(kept.len() > 300 && !kept.contains(&(lost as u64)), "{lost}: {}", kept.len());
+        let removed: Vec<u64> = found.removed.iter().map(|file| file.get()).collect();
+        assert_eq!(removed, kept, "MS3: {lost}");
+        assert_eq!(found.state.unwrap().wal_from, kept.last().copied(), "MS3: {lost}");
+        assert_eq!((found.complete, found.damage.len(), found.torn), (false, 1, None), "MS2: {lost}");
+        let told = found.damage[0].to_string();
+        assert!(told.contains("can be read: injected fault"), "{told}");
+    }
+    let fails = FaultAction::Fail(std::io::ErrorKind::Other);
+    faults.add(FaultRule::new(&[OpKind::Read], fails).on_bytes(0..1).forever());
+    assert!(matches!(salvage(&env, &path), Err(Error::Io { .. })), "MS3");
+}
+
+#[test]
 fn version_1_is_read_and_the_next_manifest_is_version_3() {
     let (fs, env, dir) = world();
     drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(0)).unwrap());
