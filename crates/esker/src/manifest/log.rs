@@ -107,7 +107,7 @@ impl ManifestLog {
         let Some(header) = reader.next()?.map(<[u8]>::to_vec) else {
             return Err(Error::corrupt("manifest", &path, 0, "it has no records"));
         };
-        check_header(&header, &path, reader.record_offset())?;
+        check_header(&header, &path, reader.content_offset())?;
         let mut state: Option<VersionEdit> = None;
         while let Some(record) = reader.next()? {
             // A marker (ML5) says nothing, and does not stand for the state that must come first.
@@ -115,7 +115,7 @@ impl ManifestLog {
                 continue;
             }
             let decoded = VersionEdit::decode(record);
-            let edit = decoded.map_err(|e| e.in_file("version edit", &path, reader.record_offset()))?;
+            let edit = decoded.map_err(|e| e.in_file("version edit", &path, reader.content_offset()))?;
             match &mut state {
                 Some(state) => state.merge(edit),
                 None => state = Some(edit),
@@ -224,11 +224,13 @@ fn mark(writer: &mut recordio::Writer) -> Result<()> {
     writer.flush()
 }
 
+/// Checks the content of the first record, which stands at `offset` of the file.
 pub(super) fn check_header(header: &[u8], path: &Path, offset: u64) -> Result<()> {
     let Some(rest) = header.strip_prefix(MAGIC) else {
         return Err(Error::corrupt("manifest", path, offset, "the first record is not a manifest's"));
     };
-    let found = ByteReader::new(rest).varint().map_err(|e| e.in_file("manifest", path, offset))?;
+    let version_at = offset + MAGIC.len() as u64;
+    let found = ByteReader::new(rest).varint().map_err(|e| e.in_file("manifest", path, version_at))?;
     if found == 0 || found > u64::from(FORMAT_VERSION) {
         return Err(Error::UnsupportedVersion {
             what: "manifest",

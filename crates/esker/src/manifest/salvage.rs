@@ -71,9 +71,9 @@ pub(crate) fn walk(env: &Env, path: &Path, each: &mut dyn FnMut(u64, ManifestPie
         }
         end = reader.position();
         let Some(record) = record else { break };
-        let offset = reader.record_offset();
+        let (offset, content_offset) = (reader.record_offset(), reader.content_offset());
         if std::mem::take(&mut first) {
-            let header = check_header(&record, path, offset);
+            let header = check_header(&record, path, content_offset);
             let is_edit = skipped > 0 && header.as_ref().is_err_and(Error::is_corrupt);
             // The header itself may be what was skipped: then this is an edit.
             if !is_edit {
@@ -86,7 +86,7 @@ pub(crate) fn walk(env: &Env, path: &Path, each: &mut dyn FnMut(u64, ManifestPie
             match VersionEdit::decode(&record) {
                 Ok(_) if record.is_empty() => ManifestPiece::Marker,
                 Ok(edit) => ManifestPiece::Edit(Box::new(edit)),
-                Err(error) => ManifestPiece::Damage(error.in_file("version edit", path, offset)),
+                Err(error) => ManifestPiece::Damage(error.in_file("version edit", path, content_offset)),
             },
         );
     }

@@ -17,7 +17,7 @@ use esker_env::{Env, OpenOptions};
 use crate::encoding::Compression;
 use crate::types::{Error, Result};
 
-use super::frame::Frame;
+use super::frame::{FRAME_BYTES, Frame};
 use super::header::{FileHeader, HEADER_BYTES};
 use super::scan::{self, Check, Source, Tail, WHAT};
 use super::window::Window;
@@ -220,6 +220,11 @@ impl Reader {
     /// The offset of the record returned or passed over last; 0 before the first.
     pub fn record_offset(&self) -> u64 {
         self.record_offset
+    }
+
+    /// The offset of that record's bytes, if it is not compressed: they stand behind its header.
+    pub(crate) fn content_offset(&self) -> u64 {
+        self.record_offset + FRAME_BYTES as u64
     }
 
     /// The offset at which the next record is looked for.

@@ -254,6 +254,34 @@ fn ms3_edits_outside_of_the_pieces_that_cannot_be_read_are_kept() {
 }
 
 #[test]
+fn errors_tell_where_in_the_file_the_damaged_field_is() {
+    let (_, env, dir) = world();
+    drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(0)).unwrap());
+    let path = dir.join(manifest_name(FileId::new(1)));
+    // Behind a sound field one of which nothing is known.
+    let unknown = [&wal_from(4).encode()[..], &[99]].concat();
+    // The content of the first record stands behind the headers of the file and of the record, 20 bytes each.
+    let cases: [(&[u8], &[u8], u64); 3] = [
+        (b"something else", b"", 40),
+        // A number that does not end.
+        (b"esker manifest\x80", b"", 40 + 15),
+        (b"esker manifest\x03", &unknown, 40 + 15 + 20 + unknown.len() as u64),
+    ];
+    for (header, edit, expected) in cases {
+        let mut writer = recordio::Writer::options().env(&env).create(&path).unwrap();
+        writer.append(header).unwrap();
+        writer.append(edit).unwrap();
+        writer.finish().unwrap();
+        let refused = ManifestLog::recover(&env, &dir).unwrap_err();
+        let found = salvage(&env, &path).unwrap();
+        for error in [&refused, &found.damage[0]] {
+            let is_there = matches!(error, Error::Corrupt { offset, .. } if *offset == expected);
+            assert!(is_there, "{expected}: {error}");
+        }
+    }
+}
+
+#[test]
 fn version_1_is_read_and_the_next_manifest_is_version_3() {
     let (fs, env, dir) = world();
     drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(0)).unwrap());
