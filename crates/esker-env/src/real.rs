@@ -101,20 +101,7 @@ impl Fs for RealFs {
     }
 
     fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
-        refuse_special(path).map_err(LockError::Io)?;
-        let file = match fs::File::open(path) {
-            Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(LockError::Io(e)),
-        };
-        match file.try_lock_shared() {
-            Ok(()) => Ok(Some(Box::new(RealLock { file, path: path.to_owned() }))),
-            Err(fs::TryLockError::WouldBlock) => {
-                Err(LockError::Held { path: path.to_owned(), pid: read_pid(&file) })
-            }
-            // A file system without locks: then nobody else has it locked either.
-            Err(fs::TryLockError::Error(_)) => Ok(None),
-        }
+        lock_to_read_with(path, || ())
     }
 }
 
@@ -144,7 +131,38 @@ fn lock_with(path: &Path, mut opened: impl FnMut()) -> Result<Box<dyn FileLock>,
         let _ = file.set_len(0).and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
         return Ok(Box::new(RealLock { file, path: path.to_owned() }));
     }
-    Err(LockError::Io(io::Error::other("the lock file is another one each time it is looked at")))
+    Err(never_the_same())
+}
+
+/// Keeps others from locking the file at `path`, if there is one; `opened` is called between its opening and its locking.
+fn lock_to_read_with(path: &Path, mut opened: impl FnMut()) -> Result<Option<Box<dyn FileLock>>, LockError> {
+    for _ in 0..LOCK_ROUNDS {
+        refuse_special(path).map_err(LockError::Io)?;
+        let file = match fs::File::open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(LockError::Io(e)),
+        };
+        opened();
+        match file.try_lock_shared() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(LockError::Held { path: path.to_owned(), pid: read_pid(&file) });
+            }
+            // A file system without locks: then nobody else has it locked either.
+            Err(fs::TryLockError::Error(_)) => return Ok(None),
+        }
+        if sys::has_name(&file, path).map_err(LockError::Io)? {
+            return Ok(Some(Box::new(RealLock { file, path: path.to_owned() })));
+        }
+        // R4: somebody has removed the file meanwhile.
+    }
+    Err(never_the_same())
+}
+
+/// After so many rounds of R4.
+fn never_the_same() -> LockError {
+    LockError::Io(io::Error::other("the lock file is another one each time it is looked at"))
 }
 
 /// Opens a file; `make_direct` switches it to unbuffered I/O, if it can.
@@ -351,5 +369,33 @@ mod tests {
             }
         });
         assert!(matches!(mine, Err(LockError::Held { .. })), "R4");
+    }
+
+    #[test]
+    fn r4_a_file_that_was_removed_before_it_is_locked_to_read_keeps_nobody_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        // It is removed while we are between its opening and its locking, and there is none any more.
+        drop(RealFs.lock(&path).unwrap());
+        let none = lock_to_read_with(&path, || fs::remove_file(&path).unwrap());
+        assert!(matches!(none, Ok(None)), "R4: {none:?}");
+        // Or somebody makes a new one: held, it keeps us out; else it is the one to hold.
+        for is_held in [true, false] {
+            drop(RealFs.lock(&path).unwrap());
+            let (mut rounds, mut other) = (0, None);
+            let mine = lock_to_read_with(&path, || {
+                rounds += 1;
+                if rounds == 1 {
+                    fs::remove_file(&path).unwrap();
+                    other = Some(RealFs.lock(&path).unwrap()).filter(|_| is_held);
+                }
+            });
+            assert_eq!((rounds, other.is_some()), (2, is_held), "R4");
+            match mine {
+                Err(LockError::Held { .. }) => assert!(is_held, "R4"),
+                Ok(Some(_)) => assert!(!is_held && RealFs.lock(&path).is_err(), "R4"),
+                mine => panic!("R4: {mine:?}"),
+            }
+        }
     }
 }
