@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// What the failures of writes begin with.
+const OF_WRITE: &str = "a write failed: ";
+
 /// A failure, as a text for people: what is wrong, what is kept, and the command that tries again.
 #[derive(Debug)]
 pub struct Failure(pub(crate) String);
@@ -24,6 +27,11 @@ impl Failure {
         self.0.starts_with("no space left on the disk")
     }
 
+    /// Whether it says that no more writes are accepted until the database is opened again.
+    pub(crate) fn is_of_stopped_writes(&self) -> bool {
+        self.0.contains("writes stopped by an earlier failure")
+    }
+
     /// Whether it says that there is no such keyspace.
     pub(crate) fn is_of_gone_keyspace(&self) -> bool {
         self.0.starts_with("no keyspace named")
@@ -33,12 +41,22 @@ impl Failure {
     pub(crate) fn during(self, what: &str) -> Self {
         Failure(format!("{what}: {}", self.0))
     }
+
+    /// The failure of a call that writes: [`or_stopped`] excuses no other.
+    pub(crate) fn of_write(self) -> Self {
+        Failure(format!("{OF_WRITE}{}", self.0))
+    }
 }
 
-/// A success in place of a fault that the harness has put in.
-pub(crate) fn or_injected(outcome: Result<()>) -> Result<()> {
+/// A success in place of a write that was refused, or failed, since a fault that the harness has put in has stopped all writes. Reads
+/// meet no such fault, and go on when writes have stopped: they have no excuse.
+pub(crate) fn or_stopped(outcome: Result<()>) -> Result<()> {
     match outcome {
-        Err(failure) if failure.is_injected() => Ok(()),
+        Err(failure)
+            if failure.0.starts_with(OF_WRITE) && failure.is_of_stopped_writes() && failure.is_injected() =>
+        {
+            Ok(())
+        }
         other => other,
     }
 }
@@ -64,5 +82,28 @@ impl From<esker::Error> for Failure {
 impl From<String> for Failure {
     fn from(text: String) -> Self {
         Failure(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn only_writes_that_an_injected_fault_has_stopped_are_excused() {
+        let failed = |what: &str| esker::Error::Invalid(format!("{what} fault: SyncData db/000001.wal"));
+        let stopped = |what| Failure::from(esker::Error::Poisoned(Arc::new(failed(what))));
+        or_stopped(Err(stopped("injected").of_write())).unwrap();
+        or_stopped(Err(stopped("injected").during("flushing").of_write())).unwrap();
+        for (unexcused, why) in [
+            (stopped("injected"), "a read"),
+            (Failure::from(failed("injected")), "a read that fails itself"),
+            (Failure::from(failed("injected")).of_write(), "nothing says that writes have stopped"),
+            (stopped("real").of_write(), "nobody has put it in"),
+        ] {
+            assert!(or_stopped(Err(unexcused)).is_err(), "{why}");
+        }
     }
 }

@@ -21,6 +21,7 @@ fn h1_h2_h3_histories_are_linearizable_and_snapshot_isolated() {
     assert!(summary.power_losses > 0 && summary.kills > 0 && summary.unknown > 0, "{summary}");
     assert!(summary.processes_killed > 0 && summary.log_failures > 0 && summary.merges > 0, "{summary}");
     assert!(summary.tiered > 0 && summary.full_lives > 0 && summary.full_processes > 0, "{summary}");
+    assert!(summary.faulty_lives > 0 && summary.not_made > 0, "{summary}");
 }
 
 /// Runs until the canary is caught; it must be.

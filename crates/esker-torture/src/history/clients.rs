@@ -9,8 +9,8 @@
 //! CL2. Keys change as the clients go on, so that each has a short history of many clients at once.
 //!      Clients come to the two keys of a group at about the same moment.
 //! CL3. In a process that will be killed, what may take effect is written down before it can, and what was seen after it was.
-//! CL4. Where faults are injected, a call that fails is recorded as one that never returned, and the client ends: the crash that
-//!      follows decides whether it took effect.
+//! CL4. Where faults are injected, a write that fails since all writes have stopped is recorded as one that never returned, and the
+//!      client ends: the crash that follows decides whether it took effect. A read has no excuse.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,7 +29,7 @@ use super::list_store::ListStore;
 use super::lists::{Access, Element, Outcome};
 use super::notes::{Line, Notes};
 use super::transaction::{Tx, Way, walk, wander};
-use crate::failure::{Failure, Result, or_injected};
+use crate::failure::{Failure, Result, or_stopped};
 
 const ACCOUNTS: u8 = 6;
 const DEPOSIT: u64 = 100;
@@ -41,8 +41,8 @@ const REGISTERS: u64 = 3;
 const LISTS: u64 = 4;
 /// After so many calls of all clients they go on to the next group of two keys.
 const GROUP_CALLS: u64 = 32;
-/// How long a client waits when the disk is full.
-const FULL_PAUSE: Duration = Duration::from_micros(100);
+/// How long a client waits when a commit was refused: the disk is full, or fails.
+const REFUSED_PAUSE: Duration = Duration::from_micros(100);
 /// All the money there is.
 pub(crate) const MONEY: u64 = ACCOUNTS as u64 * DEPOSIT;
 
@@ -78,7 +78,9 @@ pub(crate) struct World {
     pub(crate) stop: AtomicBool,
     /// The disk is full at times (FD1).
     pub(crate) may_be_full: AtomicBool,
-    /// Commits that failed for that.
+    /// Writes of tables, of the manifest and of names may fail (FT1).
+    pub(super) may_fail: AtomicBool,
+    /// Commits that failed for one of the two.
     pub(crate) refused: AtomicU64,
     pub(super) canary: Option<Canary>,
     /// What the canary's keys held, by the name of their keyspace.
@@ -99,6 +101,13 @@ impl World {
     /// The next moment. Sequentially consistent: this is what orders the calls of different threads (CL1).
     pub(crate) fn tick(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// Whether a call that writes may fail like this, and has done nothing then (FD1, FT1).
+    pub(super) fn excuses(&self, failure: &Failure) -> bool {
+        let is_of_disk = failure.is_injected() && !failure.is_of_stopped_writes();
+        self.may_be_full.load(Ordering::Relaxed) && failure.is_of_full_disk()
+            || self.may_fail.load(Ordering::Relaxed) && is_of_disk
     }
 
     pub(super) fn unique(&self) -> u32 {
@@ -148,7 +157,7 @@ impl Places {
 /// What has become of writes.
 pub(super) enum Written {
     Made,
-    /// Nothing, for want of space (FD1).
+    /// Nothing, for want of space (FD1) or of a table, a manifest or a name (FT1).
     Refused,
     /// Nothing, for there is no such keyspace.
     Gone(Failure),
@@ -166,9 +175,9 @@ pub(crate) struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Works until told to end, until `ops` are done, or until an injected fault ends it (CL4).
+    /// Works until told to end, until `ops` are done, or until an injected fault has stopped all writes (CL4).
     pub(crate) fn run(mut self, ops: Range<u64>) -> Result<Vec<Record>> {
-        or_injected(self.work(ops))?;
+        or_stopped(self.work(ops))?;
         Ok(self.records)
     }
 
@@ -232,23 +241,28 @@ impl Client<'_> {
         }
     }
 
-    /// After calls that failed: nobody knows whether they took effect (CL4).
+    /// After writes that failed: nobody knows whether they took effect (CL4).
     fn leave_open(&mut self, calls: Vec<(u64, Event)>, failure: Failure) -> Result<()> {
         let open = calls.into_iter().map(|(called, event)| Record { called, returned: u64::MAX, event });
         self.records.extend(open);
-        Err(failure)
+        Err(failure.of_write())
     }
 
-    /// Whether a commit has failed for want of space only: then it was not made (FD1).
+    /// Whether a commit has failed, and was not made (FD1, FT1).
     pub(super) fn is_refused(&self, failure: &Failure) -> bool {
-        let is_refused = self.world.may_be_full.load(Ordering::Relaxed) && failure.is_of_full_disk();
+        let is_refused = self.world.excuses(failure);
         if is_refused {
             self.world.refused.fetch_add(1, Ordering::Relaxed);
             // If this cannot be written, no later note can.
             let _ = self.notes.map(|notes| notes.write(&Line::Refused));
-            std::thread::sleep(FULL_PAUSE);
+            std::thread::sleep(REFUSED_PAUSE);
         }
         is_refused
+    }
+
+    /// A success in place of a commit that was refused, of which there is no record.
+    pub(super) fn or_refused(&self, failure: Failure) -> Result<()> {
+        if self.is_refused(&failure) { Ok(()) } else { Err(failure.of_write()) }
     }
 
     fn register(&mut self, first_key: u64) -> Result<()> {
@@ -264,7 +278,7 @@ impl Client<'_> {
         }
     }
 
-    /// Makes some writes with one call, whose effect on each key is an operation of its own (H1), unless there is no space.
+    /// Makes some writes with one call, whose effect on each key is an operation of its own (H1), unless it is refused.
     pub(super) fn write(
         &mut self,
         writes: &[(u64, Option<u64>)],
@@ -433,10 +447,7 @@ impl Client<'_> {
         let amount = self.rng.u64(0..=had);
         tx.put(&bank, &[from], (had - amount).to_le_bytes().to_vec())?;
         tx.put(&bank, &[to], (has + amount).to_le_bytes().to_vec())?;
-        match tx.commit() {
-            Err(failure) if !self.is_refused(&failure) => Err(failure),
-            _ => Ok(()),
-        }
+        tx.commit().map(drop).or_else(|failure| self.or_refused(failure))
     }
 
     fn read_bank(&mut self) -> Result<()> {
@@ -472,7 +483,7 @@ impl Client<'_> {
         for n in 0..=snapshots {
             if writes_at == Some(n) {
                 let put = self.places.forks.put(fork_key(group, self.id), "").map_err(Failure::from);
-                put.or_else(|failure| if self.is_refused(&failure) { Ok(()) } else { Err(failure) })?;
+                put.or_else(|failure| self.or_refused(failure))?;
             }
             if n < snapshots {
                 self.read_fork(group)?;
@@ -497,6 +508,22 @@ impl Client<'_> {
         let flushed = self.places.db.flush().map_err(Failure::from);
         flushed.map_err(|failure| failure.during("flushing when there is space again"))?;
         self.put(ops / 30 * REGISTERS).map_err(|failure| failure.during("writing when there is space again"))
+    }
+
+    /// Flushes and writes when nothing fails any more: that must succeed (FT2). If the log `may_have_stopped`, both may say so instead;
+    /// returns whether they do.
+    pub(super) fn write_after_faults(&mut self, ops: u64, may_have_stopped: bool) -> Result<bool> {
+        let flushed = self.places.db.flush().map_err(|error| Failure::from(error).of_write());
+        let is_stopped = may_have_stopped && flushed.as_ref().is_err_and(Failure::is_of_stopped_writes);
+        let flushed = if is_stopped { or_stopped(flushed) } else { flushed };
+        flushed.map_err(|failure| failure.during("flushing when nothing fails any more"))?;
+        let put = self.put(ops / 30 * REGISTERS);
+        if is_stopped && put.is_ok() {
+            return Err(Failure::new("FT2: a write succeeds although a flush says that writes have stopped"));
+        }
+        let put = if is_stopped { or_stopped(put) } else { put };
+        put.map_err(|failure| failure.during("writing when nothing fails any more"))?;
+        Ok(is_stopped)
     }
 
     /// Reads everything that clients of `ops` calls each may have written, with nobody else at work.
@@ -552,9 +579,82 @@ pub(super) fn number(bytes: &[u8]) -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use esker_env::{Env, MemFs};
+    use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 
     use super::*;
+
+    const FAILURE: FaultAction = FaultAction::Fail(std::io::ErrorKind::Other);
+
+    /// A database that does nothing by itself, on a file system that can fail.
+    fn failing(faults: &FaultFs) -> Places {
+        let env = Env::with_fs(Arc::new(faults.clone()));
+        let db = Db::builder().background(false).block_bytes(128).env(env).open("db").unwrap();
+        Places::new(&db, false).unwrap()
+    }
+
+    fn client<'a>(world: &'a World, places: &'a Places) -> Client<'a> {
+        Client { world, places, id: 2, rng: Rng::with_seed(1), records: Vec::new(), notes: None }
+    }
+
+    #[test]
+    fn cl4_a_read_that_fails_has_no_excuse() {
+        let faults = FaultFs::new(Arc::new(MemFs::new()));
+        let world = World::new(None);
+        let places = failing(&faults);
+        let mut writer = client(&world, &places);
+        for key in 0..1000 {
+            writer.put(key).unwrap();
+        }
+        places.db.flush().unwrap();
+        places.db.close().unwrap();
+        // Of the registers nothing is cached.
+        let places = failing(&faults);
+        world.may_fail.store(true, Ordering::Relaxed);
+        faults.add(FaultRule::new(&[OpKind::Read], FAILURE).on_path(".sst").forever());
+        let failure = client(&world, &places).read_register(500).unwrap_err();
+        assert!(failure.is_injected(), "{failure}");
+        let worked = client(&world, &places).run(5000..5200);
+        assert!(worked.is_err_and(|failure| failure.is_injected()), "CL4");
+    }
+
+    #[test]
+    fn ft1_a_commit_that_fails_while_the_log_goes_on_has_not_been_made() {
+        let faults = FaultFs::new(Arc::new(MemFs::new()));
+        let world = World::new(None);
+        let places = failing(&faults);
+        places.db.flush().unwrap();
+        // The next commit needs another segment, whose name cannot be made durable.
+        faults.add(FaultRule::new(&[OpKind::SyncDir], FAILURE).forever());
+        let mut client = client(&world, &places);
+        assert!(client.put(0).unwrap_err().is_injected(), "no fault is expected");
+        world.may_fail.store(true, Ordering::Relaxed);
+        client.records.clear();
+        client.put(0).unwrap();
+        assert!(client.records.is_empty() && world.refused.load(Ordering::Relaxed) == 1, "FT1");
+        assert!(places.registers.get(0_u64.to_be_bytes()).unwrap().is_none(), "FT1");
+        world.may_fail.store(false, Ordering::Relaxed);
+        let failure = client.write_after_faults(0, true).unwrap_err();
+        assert!(failure.is_injected(), "FT2: it still fails, and says nothing of stopped writes: {failure}");
+        faults.clear();
+        assert!(!client.write_after_faults(0, true).unwrap(), "FT2");
+        assert!(places.registers.get(0_u64.to_be_bytes()).unwrap().is_some());
+    }
+
+    #[test]
+    fn ft2_writes_may_be_stopped_only_if_the_log_may_have_failed() {
+        let faults = FaultFs::new(Arc::new(MemFs::new()));
+        let world = World::new(None);
+        let places = failing(&faults);
+        world.may_fail.store(true, Ordering::Relaxed);
+        faults.add(FaultRule::new(&[OpKind::Write], FAILURE).on_path(".wal"));
+        let mut client = client(&world, &places);
+        assert!(client.put(0).unwrap_err().is_of_stopped_writes(), "it does not count as refused");
+        assert_eq!(world.refused.load(Ordering::Relaxed), 0);
+        faults.clear();
+        let failure = client.write_after_faults(0, false).unwrap_err();
+        assert!(failure.is_of_stopped_writes(), "FT2: {failure}");
+        assert!(client.write_after_faults(0, true).unwrap(), "FT2");
+    }
 
     #[test]
     fn money_that_was_seen_and_is_gone_is_not_deposited_again() {

@@ -26,7 +26,7 @@ use super::Canary;
 use super::clients::{Client, Event, Places, Record, Written, number};
 use super::linear::Action;
 use super::transaction::{Tx, Way, walk};
-use crate::failure::{Failure, Result, or_injected};
+use crate::failure::{Failure, Result, or_stopped};
 
 /// The names of guests.
 const NAMES: [&str; 2] = ["guest", "other guest"];
@@ -101,9 +101,9 @@ impl Guests {
 }
 
 impl Client<'_> {
-    /// Creates, lists and drops guests until told to end, or until an injected fault ends it (CL4).
+    /// Creates, lists and drops guests until told to end, or until an injected fault has stopped all writes (CL4).
     pub(super) fn keep_guests(mut self) -> Result<Vec<Record>> {
-        or_injected(self.keep())?;
+        or_stopped(self.keep())?;
         Ok(self.records)
     }
 
@@ -140,7 +140,7 @@ impl Client<'_> {
                 let ghost = self.world.ghosts.lock().get(&(name, key)).cloned();
                 let put = ghost.map_or(Ok(()), |value| keyspace.put(key.to_be_bytes(), value));
                 let put = put.map_err(Failure::from);
-                put.or_else(|failure| if self.is_refused(&failure) { Ok(()) } else { Err(failure) })?;
+                put.or_else(|failure| self.or_refused(failure))?;
             }
         }
         self.places.guests.add(Guest { keyspace, name, number, drop_began: AtomicBool::new(false) });
@@ -166,7 +166,7 @@ impl Client<'_> {
             Ok(())
         })?;
         if !gone {
-            // For want of space; writes may have been refused for a moment.
+            // It was refused, and so may writes have been for a moment.
             let Guest { ref keyspace, name, number, .. } = *guest;
             let drop_began = AtomicBool::new(false);
             self.places.guests.add(Guest { keyspace: keyspace.clone(), name, number, drop_began });

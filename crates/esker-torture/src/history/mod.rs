@@ -12,10 +12,12 @@
 //!     acknowledged before it has happened, what was under way has happened or never will.
 //!     So it is where a write or a sync of the log fails before: what was acknowledged has happened, what failed has or never
 //!     will.
-//!     And so it is where the disk is full at times (`full_disk.rs`).
+//!     And so it is where the disk is full at times (`full_disk.rs`), or fails to write tables, the manifest and names
+//!     (`failing_disk.rs`).
 //! H4. No thread panics and none waits for ever, in a life that is cut short neither.
 
 mod clients;
+mod failing_disk;
 mod full_disk;
 mod graph;
 mod guests;
@@ -33,7 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use esker::{Builder, Db, Durability, Error};
+use esker::{Builder, Db, Durability};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 use fastrand::Rng;
 
@@ -41,7 +43,7 @@ use self::clients::{Client, Places, Record, World};
 pub use self::killed::{HistoryJob, run_history_child};
 use self::story::{Cut, Story};
 use crate::budget::{Budget, Progress};
-use crate::failure::{Failure, Result, or_injected};
+use crate::failure::{Failure, Result, or_stopped};
 use crate::panicky::PanickyThreads;
 use crate::shape::Shape;
 use crate::watch::{PATIENCE, Watch};
@@ -58,6 +60,8 @@ const FAILS_WITHIN: u64 = 40;
 const LOG: &str = ".wal";
 /// In one of so many lives in memory whose log does not fail the disk is full at times; it is in every other process.
 const FULL_EVERY: u8 = 4;
+/// In one of so many lives in memory in which neither is so the disk fails to write other files than the log.
+const FAULTY_EVERY: u8 = 2;
 /// How long syncs of a log take that will fail: others commit meanwhile, and fail together.
 const SLOW_SYNC: Duration = Duration::from_micros(100);
 /// How often whoever waits for clients looks how far they have come.
@@ -148,6 +152,12 @@ pub struct HistorySummary {
     pub full_lives: u64,
     /// Those commits.
     pub refused: u64,
+    /// Lives in memory in which a call about a table, the manifest or a name failed.
+    pub faulty_lives: u64,
+    /// Commits that failed for that, and were not made.
+    pub not_made: u64,
+    /// Of these lives, the ones whose log stopped for that, and said so.
+    pub stopped_lives: u64,
     /// Processes killed within them.
     pub processes_killed: u64,
     /// Of these, the ones in which commits failed for want of space.
@@ -182,6 +192,9 @@ impl std::fmt::Display for HistorySummary {
         writeln!(f, "  of these, with a log that failed   {:>10}", self.log_failures)?;
         writeln!(f, "lives in memory with a full disk     {:>10}", self.full_lives)?;
         writeln!(f, "  commits that it refused            {:>10}", self.refused)?;
+        writeln!(f, "lives in memory with calls that fail {:>10}", self.faulty_lives)?;
+        writeln!(f, "  commits that were not made for it  {:>10}", self.not_made)?;
+        writeln!(f, "  of these, with a log that stopped  {:>10}", self.stopped_lives)?;
         writeln!(f, "  processes killed within            {:>10}", self.processes_killed)?;
         writeln!(f, "  of these, with a full disk          {:>10}", self.full_processes)?;
         writeln!(f, "merges beside them, in memory        {:>10}", self.merges)?;
@@ -205,11 +218,39 @@ enum End {
     PowerLoss,
 }
 
+/// What goes wrong in a life in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    Nothing,
+    /// A write or a sync of the log fails.
+    Log,
+    /// There is no space at times.
+    FullDisk,
+    /// Calls about tables, the manifest and names fail.
+    FailingDisk,
+}
+
+/// The disk of a life.
+struct Disk {
+    memory: MemFs,
+    /// What the database sees of it.
+    faults: FaultFs,
+}
+
+impl Disk {
+    fn new(memory: MemFs) -> Self {
+        let faults = FaultFs::new(Arc::new(memory.clone()));
+        Disk { memory, faults }
+    }
+}
+
 /// What one life of a database was.
 struct Lived {
     records: Vec<Record>,
     /// What the crash left.
     crash: Option<(MemFs, Cut)>,
+    /// In the end the database has said that writes are stopped, and was allowed to (FT2).
+    is_stopped: bool,
 }
 
 impl HistoryCampaign {
@@ -309,7 +350,7 @@ impl HistoryCampaign {
         let world = World::resumed(canary, clock, lives);
         let db = Shape::of(seed).builder().durability(Durability::Sync).open(&dir)?;
         let places = Places::new(&db, story.has_money())?;
-        let lived = self.life(places, &world, rng, lives, End::Close, &MemFs::new())?;
+        let lived = self.life(places, &world, rng, lives, End::Close, &Disk::new(MemFs::new()))?;
         db.close()?;
         story.add(lived.records, None);
         Ok(())
@@ -327,6 +368,7 @@ impl HistoryCampaign {
         let mut fs = MemFs::new();
         // Apart, so that the lives of a seed do not depend on them.
         let (mut troubles, mut fulls) = (Rng::with_seed(!seed), Rng::with_seed(seed.rotate_left(32)));
+        let mut failings = Rng::with_seed(seed.rotate_left(16));
         for life in 0..=lives {
             let end = match rng.u8(0..3) {
                 _ if life == lives => End::Close,
@@ -342,30 +384,49 @@ impl HistoryCampaign {
                 Some(Canary::ForgetfulCrash) => Durability::None,
                 _ => kept,
             };
-            let faults = FaultFs::new(Arc::new(fs.clone()));
-            let mut env = Env::with_fs(Arc::new(faults.clone()));
+            let disk = Disk::new(fs.clone());
+            let mut env = Env::with_fs(Arc::new(disk.faults.clone()));
             if self.canary == Some(Canary::Panic) && end != End::Close {
                 env.threads = Arc::new(PanickyThreads);
             }
             let builder: Builder = Shape::of(seed).builder().env(env);
             let db = builder.durability(durability).open("db")?;
             let places = Places::new(&db, life > 0)?;
-            if troubles.u8(0..FAILS_EVERY) == 0 && end != End::Close {
-                log_will_fail(&faults, &mut troubles);
+            let trouble = if troubles.u8(0..FAILS_EVERY) == 0 && end != End::Close {
+                log_will_fail(&disk.faults, &mut troubles);
+                Trouble::Log
+            } else if fulls.u8(0..FULL_EVERY) == 0 {
+                Trouble::FullDisk
+            } else if failings.u8(0..FAULTY_EVERY) == 0 {
+                failing_disk::will_fail(&disk.faults, &mut failings, end != End::Close);
+                Trouble::FailingDisk
             } else {
-                world.may_be_full.store(fulls.u8(0..FULL_EVERY) == 0, Ordering::Relaxed);
-            }
-            let Lived { records, crash } = self.life(places, world, rng, life, end, &fs)?;
+                Trouble::Nothing
+            };
+            world.may_be_full.store(trouble == Trouble::FullDisk, Ordering::Relaxed);
+            world.may_fail.store(trouble == Trouble::FailingDisk, Ordering::Relaxed);
+            let Lived { records, crash, is_stopped } = self.life(places, world, rng, life, end, &disk)?;
             let refused = world.refused.swap(0, Ordering::Relaxed);
-            summary.refused += refused;
-            summary.full_lives += u64::from(refused > 0);
+            if trouble == Trouble::FailingDisk {
+                summary.faulty_lives += u64::from(disk.faults.fired() > 0);
+                summary.not_made += refused;
+                summary.stopped_lives += u64::from(is_stopped);
+            } else {
+                summary.refused += refused;
+                summary.full_lives += u64::from(refused > 0);
+            }
             // After a crash it has lived on beside what the crash left, and must be well (H4).
             let stats = db.stats();
             summary.merges += stats.merges;
             summary.tiered += u64::from(stats.tier_runs > 0);
-            let closed = db.close().map_err(Failure::from);
-            summary.log_failures += u64::from(closed.as_ref().is_err_and(Failure::is_injected));
-            or_injected(closed)?;
+            let closed = db.close().map_err(|error| Failure::from(error).of_write());
+            if trouble == Trouble::Log || is_stopped {
+                let is_log_failure = closed.as_ref().is_err_and(Failure::is_injected);
+                summary.log_failures += u64::from(is_log_failure && trouble == Trouble::Log);
+                or_stopped(closed)?;
+            } else {
+                closed?;
+            }
             story.add(records, crash.as_ref().map(|(_, cut)| *cut));
             match end {
                 End::Close => {}
@@ -387,9 +448,9 @@ impl HistoryCampaign {
         rng: &mut Rng,
         life: u64,
         end: End,
-        fs: &MemFs,
+        disk: &Disk,
     ) -> Result<Lived> {
-        let db = &places.db;
+        let (db, fs) = (&places.db, &disk.memory);
         let client = |id, rng| Client { world, places: &places, id, rng, records: Vec::new(), notes: None };
         let mut auditor = client(usize::MAX, rng.fork());
         auditor.audit(life * OPS)?;
@@ -442,9 +503,15 @@ impl HistoryCampaign {
                 .collect();
             (outcomes, churner.join(), crash)
         });
-        or_injected(churned.map_err(|_| Failure::new("the thread that flushes panicked"))?)?;
+        or_stopped(churned.map_err(|_| Failure::new("the thread that flushes panicked"))?)?;
         if world.may_be_full.swap(false, Ordering::Relaxed) {
             auditor.write_after_full(life * OPS)?;
+        }
+        let mut is_stopped = false;
+        if world.may_fail.swap(false, Ordering::Relaxed) {
+            disk.faults.clear();
+            let may_be_stopped = failing_disk::may_have_stopped_log(&disk.faults.fired_after(0));
+            is_stopped = auditor.write_after_faults(life * OPS, may_be_stopped)?;
         }
         if crash.is_none() {
             auditor.audit((life + 1) * OPS)?;
@@ -453,7 +520,7 @@ impl HistoryCampaign {
         for outcome in outcomes {
             records.extend(outcome??);
         }
-        Ok(Lived { records, crash })
+        Ok(Lived { records, crash, is_stopped })
     }
 
     /// Waits for something that clients at work bring about. Threads that wait for ever cannot be ended, so if the clients
@@ -497,9 +564,9 @@ fn churn(db: &Db, world: &World, mut rng: Rng) -> Result<()> {
             0 => (db.compact(), "merging beside the clients"),
             _ => (db.flush(), "flushing beside the clients"),
         };
-        match outcome {
-            Err(Error::NoSpace { .. }) if world.may_be_full.load(Ordering::Relaxed) => {}
-            other => other.map_err(|e| Failure::from(e).during(what))?,
+        match outcome.map_err(Failure::from) {
+            Err(failure) if world.excuses(&failure) => {}
+            other => other.map_err(|failure| failure.during(what).of_write())?,
         }
         std::thread::sleep(Duration::from_millis(1));
     }

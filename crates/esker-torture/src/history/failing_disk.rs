@@ -1,0 +1,134 @@
+//! A disk that fails to write tables, the manifest and names while clients work, once, a few times or from then on.
+//!
+//! ```text
+//!   a table | the manifest | CURRENT ---------------------------------.-- commits that fail, and no more --> Client: not made
+//!   before a crash also: a rename | syncs of the directory --faults --`-- or the log stops --> Client: ends (CL4)
+//! ```
+//!
+//! FT1. A commit that fails, and does not say that writes are stopped, has not been made and never will be, over crashes too: it counts
+//!      as aborted.
+//! FT2. When nothing fails any more, a flush succeeds, and commits behind it: whoever flushes or merges has healed the manifest. Only if a
+//!      sync of the directory failed, or a segment of the log got no name, writes may be stopped until the database is opened again; then
+//!      both say so. In a life that ends with a close neither of these two fails.
+
+use std::io::ErrorKind;
+
+use esker_env::{FaultAction, FaultFs, FaultRule, Fired, OpKind};
+use fastrand::Rng;
+
+/// The most faults of one life.
+const FAULTS: u64 = 3;
+/// A fault begins with one of so many calls that it is about.
+const WITHIN: u64 = 30;
+/// The same where there are fewer calls.
+const FEW_WITHIN: u64 = 10;
+/// One that does not last fails so many calls at the most.
+const TIMES: u64 = 4;
+/// Calls that make a file and fill it.
+const FILLING: &[OpKind] =
+    &[OpKind::Create, OpKind::Write, OpKind::SyncData, OpKind::SetLen, OpKind::Allocate];
+/// Calls that put `CURRENT` in place.
+const REPLACING: &[OpKind] = &[OpKind::Create, OpKind::Write, OpKind::SyncData, OpKind::Rename];
+/// In the names of the files.
+const TABLE: &str = ".sst";
+const MANIFEST: &str = "MANIFEST";
+const CURRENT: &str = "CURRENT";
+/// What the name of a segment of the log ends with once it is in use.
+const SEGMENT: &str = "wal";
+
+/// From now on some calls will fail. `may_stop_log`: those, too, after which the log may go on no more.
+pub(super) fn will_fail(faults: &FaultFs, rng: &mut Rng, may_stop_log: bool) {
+    for _ in 0..rng.u64(1..=FAULTS) {
+        match rng.u8(0..if may_stop_log { 7 } else { 4 }) {
+            0 | 1 => faults.add(fault(FILLING, WITHIN, rng).on_path(TABLE)),
+            2 => faults.add(fault(FILLING, WITHIN, rng).on_path(MANIFEST)),
+            3 => {
+                // It is replaced where the manifest has failed.
+                faults.add(fault(FILLING, WITHIN, rng).on_path(MANIFEST));
+                faults.add(fault(REPLACING, FEW_WITHIN, rng).on_path(CURRENT));
+            }
+            4 => faults.add(fault(&[OpKind::Rename], FEW_WITHIN, rng)),
+            5 => faults.add(fault(&[OpKind::SyncDir], FEW_WITHIN, rng)),
+            _ => {
+                let fail = FaultRule::new(&[OpKind::SyncDir], FaultAction::Fail(ErrorKind::Other));
+                faults.add(fail.nth(rng.u64(1..=FEW_WITHIN)).forever());
+            }
+        }
+    }
+}
+
+/// A few of these calls fail, in one way, from one of the first `within` on.
+fn fault(calls: &[OpKind], within: u64, rng: &mut Rng) -> FaultRule {
+    let action = match rng.u8(0..3) {
+        0 => FaultAction::DoneThenFail(ErrorKind::Other),
+        // Calls other than syncs of files just fail.
+        1 => FaultAction::LostSync,
+        _ => FaultAction::Fail(ErrorKind::Other),
+    };
+    let times = rng.u64(1..=TIMES);
+    FaultRule { times, ..FaultRule::new(calls, action).nth(rng.u64(1..=within)) }
+}
+
+/// Whether the log may have stopped since these calls failed (FT2). Whose name a sync of the directory was for is not known for certain.
+pub(super) fn may_have_stopped_log(fired: &[Fired]) -> bool {
+    fired.iter().any(|call| match call.kind {
+        OpKind::SyncDir => true,
+        OpKind::Rename => call.path.extension().is_some_and(|end| end == SEGMENT),
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+
+    use esker_env::{Fs, MemFs, OpenOptions};
+
+    use super::*;
+
+    #[test]
+    fn ft2_only_names_of_segments_and_syncs_of_the_directory_stop_the_log() {
+        let may_stop = |kind, path: &str| {
+            let action = FaultAction::Fail(ErrorKind::Other);
+            may_have_stopped_log(&[Fired { kind, path: PathBuf::from(path), action }])
+        };
+        assert!(may_stop(OpKind::SyncDir, "db/000003.sst"));
+        assert!(may_stop(OpKind::Rename, "db/000003.wal"));
+        assert!(!may_stop(OpKind::Rename, "db/000003.wal-next"), "it is not in use");
+        assert!(!may_stop(OpKind::Rename, "db/CURRENT"));
+        assert!(!may_stop(OpKind::SyncData, "db/MANIFEST-000001"));
+    }
+
+    #[test]
+    fn ft2_before_a_close_nothing_fails_that_stops_the_log_and_else_everything_does() {
+        let all_fail = |may_stop_log| {
+            let faults = FaultFs::new(Arc::new(MemFs::new()));
+            faults.create_dir_all(Path::new("db")).unwrap();
+            for seed in 0..100 {
+                will_fail(&faults, &mut Rng::with_seed(seed), may_stop_log);
+            }
+            for n in 0..WITHIN {
+                let path = |name: &str| PathBuf::from(format!("db/{name}-{n}"));
+                for name in ["log", MANIFEST, "CURRENT.tmp", "table.sst"] {
+                    let Ok(file) = faults.open(&path(name), OpenOptions::create()) else { continue };
+                    let _ = file.write_all_at(b"bytes", 0).and_then(|()| file.sync_data());
+                }
+                let _ = faults.rename(&path("log"), Path::new("db/000001.wal"));
+                let _ = faults.rename(&path("CURRENT.tmp"), Path::new("db/CURRENT"));
+                let _ = faults.sync_dir(Path::new("db"));
+            }
+            faults.fired_after(0)
+        };
+        let harmless = all_fail(false);
+        assert!(!may_have_stopped_log(&harmless), "FT2: {harmless:?}");
+        let failed = |fired: &[Fired], kind: OpKind, name: &str| {
+            fired.iter().any(|call| call.kind == kind && call.path.to_string_lossy().contains(name))
+        };
+        for name in [TABLE, MANIFEST, CURRENT] {
+            assert!(failed(&harmless, OpKind::Create, name), "{name}: {harmless:?}");
+        }
+        let all = all_fail(true);
+        assert!(failed(&all, OpKind::Rename, ".wal") && failed(&all, OpKind::SyncDir, ""), "{all:?}");
+    }
+}
