@@ -46,3 +46,9 @@ fn history_finds_faults_of_the_engine() {
         caught(canary, &["history", "--histories", "100"]);
     }
 }
+
+/// The loss takes a sync of the directory that fails, a table that counts all the same, and a power loss right behind it.
+#[test]
+fn history_finds_tables_whose_names_are_not_durable() {
+    caught("TableNameFailureIgnored", &["history", "--histories", "2000"]);
+}
