@@ -27,6 +27,8 @@ use super::scan::Tail;
 
 /// The longest record, in bytes.
 const RECORD_BYTES_MAX: u32 = u32::MAX;
+/// The room for a compressed record that a writer keeps at least, whatever its buffer.
+const SCRATCH_BYTES: usize = 1 << 20;
 
 /// How to write a record file.
 #[derive(Clone, Debug)]
@@ -176,7 +178,7 @@ impl WriteOptions {
             path: path.to_path_buf(),
             header,
             scratch: Vec::new(),
-            scratch_bytes_max: self.buffer_bytes,
+            scratch_bytes_max: self.buffer_bytes.max(SCRATCH_BYTES),
             records: 0,
             cut_tail: Tail::Clean,
         }
@@ -326,13 +328,13 @@ mod tests {
     #[test]
     fn a_huge_record_does_not_keep_its_memory() {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
-        let options = Writer::options().env(&env).compression(Compression::Lz4).buffer_bytes(4096);
+        let options = Writer::options().env(&env).compression(Compression::Lz4);
         let mut writer = options.create_new("f").unwrap();
         writer.append(&[b'a'; 1000]).unwrap();
         let usual = writer.scratch.capacity();
-        assert!(usual > 0 && usual <= 4096);
-        writer.append(&[b'a'; 100_000]).unwrap();
-        assert!(writer.scratch.capacity() <= 4096, "{} bytes", writer.scratch.capacity());
+        assert!(usual > 0 && usual <= SCRATCH_BYTES);
+        writer.append(&vec![b'a'; 8 * SCRATCH_BYTES]).unwrap();
+        assert!(writer.scratch.capacity() <= SCRATCH_BYTES, "{} bytes", writer.scratch.capacity());
         // Of a size that fits it stays, so that not each record allocates.
         writer.append(&[b'a'; 1000]).unwrap();
         let kept = writer.scratch.capacity();
