@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   seed, bytes --generate.rs--> ops --world/--> Db on FaultFs(MemFs)     crashes inside calls, kills, faults, full disks
+//!     `-----setting.rs: disk, directory --^
 //!                                        `-----> model/                   what the database must hold
 //!     on a mismatch: report.rs --> the seed, the command that replays it, the shortest failing part found
 //!   script --sweep/--> the same world, with a crash or a fault at each single call
@@ -22,6 +23,7 @@ pub mod model;
 pub mod op;
 pub mod report;
 pub mod runner;
+mod setting;
 pub mod shrink;
 pub mod sweep;
 pub mod world;

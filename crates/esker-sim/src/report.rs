@@ -4,7 +4,8 @@
 
 use crate::generate::{from_bytes, generate};
 use crate::op::{Op, Opening};
-use crate::runner::{BYTES_SEED, Failure, Sabotage, run_inspected};
+use crate::runner::{Failure, Sabotage, run_inspected};
+use crate::setting;
 use crate::shrink::shrink;
 use crate::sweep::Kind;
 
@@ -24,7 +25,7 @@ pub fn describe(seed: u64, ops: usize, failure: &Failure) -> String {
 pub fn describe_bytes(bytes: &[u8], failure: &Failure) -> String {
     let (first, all) = from_bytes(bytes);
     let head = format!("fails after {} of {} operations: {}\n", failure.ops, all.len(), failure.cause);
-    head + &shortest(BYTES_SEED, first, &all, failure)
+    head + &shortest(setting::seed_of_bytes(bytes), first, &all, failure)
 }
 
 /// Describes the failure of a position of a sweep.

@@ -9,6 +9,7 @@ use esker_env::BrokenSync;
 
 use crate::generate::{from_bytes, generate};
 use crate::op::{End, Op, Opening, Restart};
+use crate::setting;
 use crate::world::{Tally, World};
 
 /// Why a run failed.
@@ -35,10 +36,6 @@ thread_local! {
 }
 
 const THREAD_NAME: &str = "simulation";
-/// Of so many seeds one, the second, has a disk without direct I/O, on which reads are short.
-const PLAIN_STRIDE: u64 = 4;
-/// The seed of what the engine itself draws, where the operations come from bytes.
-pub(crate) const BYTES_SEED: u64 = 0;
 
 /// Panics of simulations are kept instead of printed.
 fn keep_panics() {
@@ -131,7 +128,7 @@ pub(crate) fn run_inspected(
 /// The world of a seed, before its first process.
 fn new_world(seed: u64, broken: Option<BrokenSync>) -> World {
     let world = World::new(seed, broken);
-    if seed % PLAIN_STRIDE == 1 {
+    if setting::has_plain_disk(seed) {
         world.be_plain();
     }
     world
@@ -152,7 +149,7 @@ pub fn run_seed(seed: u64, ops: usize, sabotage: Sabotage) -> Result<Tally, Fail
 /// Anything disagreed with the model.
 pub fn run_bytes(bytes: &[u8], sabotage: Sabotage) -> Result<Tally, Failure> {
     let (first, ops) = from_bytes(bytes);
-    run_ops(BYTES_SEED, first, ops, sabotage)
+    run_ops(setting::seed_of_bytes(bytes), first, ops, sabotage)
 }
 
 #[cfg(test)]
@@ -160,8 +157,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_seed_in_four_has_no_direct_files() {
-        let is_direct = |seed| new_world(seed, None).gives_direct_files();
-        assert_eq!([0, 1, 2, 3, 4, 5].map(is_direct), [true, false, true, true, true, false]);
+    fn se1_one_seed_in_four_has_no_direct_files() {
+        let is_plain = |seed: &u64| !new_world(*seed, None).gives_direct_files();
+        assert_eq!((0..16).filter(is_plain).collect::<Vec<_>>(), [1, 6, 11, 12]);
+    }
+
+    #[test]
+    fn se2_what_bytes_make_runs_in_the_world_of_their_number() {
+        let bytes = [0; 6];
+        let (first, ops) = from_bytes(&bytes);
+        let of_seed = |seed| run_ops(seed, first, ops.clone(), Sabotage::default());
+        let of_bytes = run_bytes(&bytes, Sabotage::default());
+        assert_eq!(of_bytes, of_seed(6));
+        assert_ne!(of_bytes, of_seed(0));
     }
 }

@@ -42,6 +42,7 @@ use crate::model::history::History;
 use crate::model::keys::bounds;
 use crate::model::state::{Id, Map, State};
 use crate::op::{KeyspaceNo, NAMES, Op, Opening, Reader, Restart, SLOTS};
+use crate::setting;
 
 /// Where the database lives in the simulated file system.
 pub const DIR: &str = "db";
@@ -181,7 +182,7 @@ impl World {
     pub fn new(seed: u64, broken: Option<BrokenSync>) -> Self {
         let disk = MemFs::new();
         disk.leave_noise();
-        if seed % 2 == 1 {
+        if setting::has_unsynced_dir(seed) {
             // Its owner has made the directory, and not synced its parent.
             disk.make_dir(DIR.as_ref()).expect("it is new");
         }

@@ -19,11 +19,7 @@ use super::{DIR, World, read};
 use crate::model::history::{History, Reach};
 use crate::op::{End, Loss, Mishap, Opening, Restart};
 use crate::runner::settle_garbage;
-
-/// Of so many seeds one has used up the short numbers of keyspaces.
-const LONG_IDS_STRIDE: u64 = 16;
-/// Which one of them.
-const LONG_IDS_AT: u64 = 6;
+use crate::setting;
 
 impl World {
     pub(super) fn builder(&self, opening: Opening) -> Builder {
@@ -45,7 +41,7 @@ impl World {
     /// The same for a seed: in some, keyspaces made later have numbers of several bytes.
     pub(crate) fn start_seed(&mut self, opening: Opening) {
         self.start(opening);
-        if self.seed % LONG_IDS_STRIDE == LONG_IDS_AT {
+        if setting::has_long_ids(self.seed) {
             self.use_up_short_ids();
         }
     }

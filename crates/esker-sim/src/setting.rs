@@ -1,0 +1,62 @@
+//! What a seed says of its world, beside the operations that it makes.
+//!
+//! ```text
+//!   bytes --their number--> seed --one question each--> the disk, the directory, the keyspaces
+//! ```
+//!
+//! SE1. Each property has a share of the seeds, and within it and outside of it each other one has its share, too: the
+//!      place that has it moves on from one row of seeds to the next. So any two meet, and a few hundred seeds in a row have all of it.
+//! SE2. Byte strings have all properties, too: their number of bytes decides, and what they make stays what it is.
+
+/// The seed of what does not come from the bytes, where the operations do (SE2).
+pub(crate) fn seed_of_bytes(bytes: &[u8]) -> u64 {
+    bytes.len() as u64
+}
+
+/// The database's directory is found made, by somebody who has not synced its parent: one seed in two.
+pub(crate) fn has_unsynced_dir(seed: u64) -> bool {
+    seed % 2 == 1
+}
+
+/// The disk has no direct I/O, and reads are short: one seed in four.
+pub(crate) fn has_plain_disk(seed: u64) -> bool {
+    is_at(seed, 4, 1)
+}
+
+/// The short numbers of keyspaces are used up: one seed in sixteen.
+pub(crate) fn has_long_ids(seed: u64) -> bool {
+    is_at(seed, 16, 6)
+}
+
+/// Whether a seed is the one of its row of so many: the one at `place` in the first row, one further in each that follows (SE1).
+fn is_at(seed: u64, row: u64, place: u64) -> bool {
+    (seed - seed / row) % row == place
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The share of each, as one in so many.
+    const PROPERTIES: [(fn(u64) -> bool, u64); 3] =
+        [(has_unsynced_dir, 2), (has_plain_disk, 4), (has_long_ids, 16)];
+
+    #[test]
+    fn se1_each_property_has_its_share_and_any_two_meet() {
+        for (has, row) in PROPERTIES {
+            assert_eq!((0..4096).filter(|seed| has(*seed)).count() as u64, 4096 / row);
+        }
+        let all: BTreeSet<_> = (0..256).map(|seed| PROPERTIES.map(|(has, _)| has(seed))).collect();
+        assert_eq!(all.len(), 8, "{all:?}");
+    }
+
+    #[test]
+    fn se2_byte_strings_meet_all_of_it() {
+        let bytes = [0; 256];
+        let of = |len| PROPERTIES.map(|(has, _)| has(seed_of_bytes(&bytes[..len])));
+        let all: BTreeSet<_> = (0..256).map(of).collect();
+        assert_eq!(all.len(), 8, "{all:?}");
+    }
+}
