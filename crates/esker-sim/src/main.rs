@@ -68,7 +68,7 @@ enum Command {
     },
     /// Something wrong at each single call of a workload that touches every kind of file.
     Sweep {
-        /// Which: deaths, deaths-in-recovery, fails-once, fails-forever, lost-syncs, fails-in-recovery, short-writes,
+        /// Which: deaths, deaths-in-recovery, fails-once, fails-forever, fails-late, lost-syncs, fails-in-recovery, short-writes,
         /// disk-full, dir-syncs, misreads. Default all.
         #[arg(value_name = "KIND", value_parser = kind)]
         kinds: Vec<Kind>,

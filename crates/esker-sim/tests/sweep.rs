@@ -50,6 +50,14 @@ fn sw2_calls_that_fail_for_ever() {
 }
 
 #[test]
+fn sw2_calls_that_fail_after_they_were_made() {
+    own_process::run(|| {
+        let total = short(Kind::FailsLate, 60);
+        assert!(total.faults >= 60 && total.kills >= 60, "each is followed by the end of the process: {total:?}");
+    });
+}
+
+#[test]
 fn sw2_lost_syncs() {
     own_process::run(|| {
         short(Kind::LostSyncs, 60);

@@ -8,9 +8,11 @@
 //! ```
 //!
 //! SW1. After a death at any change the database opens with a state that the history allows, and carries on.
-//! SW2. A call that fails, once or for ever, gives a typed error, and so does a wrong byte that is read and matters; reads go
+//! SW2. A call that fails, once, for ever, or after it was made, gives a typed error, and so does a wrong byte that is read and matters; reads go
 //!      on; nothing acknowledged is lost, even if the machine loses power right after it.
 //! SW3. A disk that is full at any write loses nothing; with space again the database goes on, or does after opening.
+//!
+//! Whoever opens the database behind a death or a failure does so as the workload does.
 //!
 //! The positions of a sweep are those of the workload without compression, then those with it on a disk without direct I/O whose reads
 //! are short, then those with all data beyond the cache and small files.
@@ -42,6 +44,8 @@ pub enum Kind {
     FailsOnce,
     /// Each call fails, and all after it.
     FailsForever,
+    /// Each change fails once after it has been made, as when an answer is lost.
+    FailsLate,
     /// Each sync of a file fails once, and what it was to write is never written, although readers see it.
     LostSyncs,
     /// The process dies at some of the changes, and some calls of each recovery fail, one at a time.
@@ -67,11 +71,12 @@ const GROWING: [OpKind; 4] = [OpKind::Create, OpKind::Write, OpKind::SetLen, OpK
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Deaths,
         Kind::DeathsInRecovery,
         Kind::FailsOnce,
         Kind::FailsForever,
+        Kind::FailsLate,
         Kind::LostSyncs,
         Kind::FailsInRecovery,
         Kind::ShortWrites,
@@ -87,6 +92,7 @@ impl Kind {
             Kind::DeathsInRecovery => "deaths-in-recovery",
             Kind::FailsOnce => "fails-once",
             Kind::FailsForever => "fails-forever",
+            Kind::FailsLate => "fails-late",
             Kind::LostSyncs => "lost-syncs",
             Kind::FailsInRecovery => "fails-in-recovery",
             Kind::ShortWrites => "short-writes",
@@ -98,7 +104,9 @@ impl Kind {
 
     fn kinds(self) -> &'static [OpKind] {
         match self {
-            Kind::Deaths | Kind::DeathsInRecovery | Kind::FailsInRecovery => &OpKind::CHANGES,
+            Kind::Deaths | Kind::DeathsInRecovery | Kind::FailsInRecovery | Kind::FailsLate => {
+                &OpKind::CHANGES
+            }
             Kind::FailsOnce | Kind::FailsForever => &OpKind::ALL,
             Kind::LostSyncs => &[OpKind::SyncData],
             Kind::ShortWrites => &[OpKind::Write],
@@ -158,6 +166,9 @@ impl Kind {
                 Kind::FailsForever => {
                     fails(at, self, FaultAction::Fail(std::io::ErrorKind::Other), u64::MAX, done)
                 }
+                Kind::FailsLate => {
+                    fails(at, self, FaultAction::DoneThenFail(std::io::ErrorKind::Other), 1, done)
+                }
                 Kind::LostSyncs => fails(at, self, FaultAction::LostSync, 1, done),
                 Kind::FailsInRecovery => fails_in_recovery(at, sabotage.disk, done),
                 Kind::ShortWrites => {
@@ -178,6 +189,13 @@ struct Place {
     call: u64,
     /// How the workload's database is opened.
     opening: Opening,
+}
+
+impl Place {
+    /// The end of a process that had the database open like this, and of the next, which has, too.
+    fn restart(self, end: End) -> Restart {
+        Restart { end, mishaps: Vec::new(), opening: self.opening }
+    }
 }
 
 /// How often the workload makes each kind of call.
@@ -227,18 +245,14 @@ fn run_script(world: &mut World, opening: Opening, done: &AtomicU64) -> usize {
     script.len()
 }
 
-fn restart(end: End) -> Restart {
-    Restart { end, mishaps: Vec::new(), opening: opening(Way::Plain) }
-}
-
 /// What recovery left must carry further writes, and survive a power loss of its own.
-fn go_on(world: &mut World) {
+fn go_on(world: &mut World, at: Place) {
     let put = |no| (KeyspaceNo(no), Write::Put(KeyNo(500 + u16::from(no)), ValueNo::new(9, 77)));
     world.perform(&Op::Batch(vec![put(0), put(1)], Durability::Sync));
-    world.perform(&Op::Restart(restart(End::Power(Loss::All))));
+    world.perform(&Op::Restart(at.restart(End::Power(Loss::All))));
     world.perform(&Op::Write(KeyspaceNo(0), Write::Remove(KeyNo(500))));
     world.perform(&Op::Flush);
-    world.perform(&Op::Restart(restart(End::Close)));
+    world.perform(&Op::Restart(at.restart(End::Close)));
     world.perform(&Op::Check);
 }
 
@@ -272,9 +286,9 @@ fn deaths(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
     let losses = [Loss::All, Loss::Nothing].into_iter().chain(seeds).map(End::Power);
     let unheard = End::KillUnheard { seed: at.call, evicted: false };
     for end in losses.chain([End::Kill, unheard]) {
-        let mut fork = world.fork(&restart(end));
+        let mut fork = world.fork(&at.restart(end));
         fork.inspects_all = false;
-        go_on(&mut fork);
+        go_on(&mut fork, at);
         tally.add(&fork.tally());
     }
     tally
@@ -291,9 +305,9 @@ fn deaths_in_recovery(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -
         // What a killed process has left unsynced can still be lost while the next one relies on it.
         for (first, second) in [(End::Kill, seeds.1), (seeds.0, second)] {
             let mishap = Mishap::End { after, keep: [0, 7, u32::MAX][n as usize % 3], end: second };
-            let mut fork = world.fork(&Restart { mishaps: vec![mishap], ..restart(first) });
+            let mut fork = world.fork(&Restart { mishaps: vec![mishap], ..at.restart(first) });
             died |= fork.tally().while_opening > 0;
-            go_on(&mut fork);
+            go_on(&mut fork, at);
             tally.add(&fork.tally());
         }
         if !died {
@@ -311,9 +325,9 @@ fn fails_in_recovery(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) ->
         let mut failed = false;
         for end in [End::Kill, End::Power(Loss::Seed(at.call))] {
             let fault = Fault { calls: Calls::All, nth, times: 1, failure: op::Failure::Error };
-            let mut fork = world.fork(&Restart { mishaps: vec![Mishap::Fault(fault)], ..restart(end) });
+            let mut fork = world.fork(&Restart { mishaps: vec![Mishap::Fault(fault)], ..at.restart(end) });
             failed |= fork.tally().faults > 0;
-            go_on(&mut fork);
+            go_on(&mut fork, at);
             tally.add(&fork.tally());
         }
         if !failed {
@@ -362,8 +376,8 @@ fn disk_full(at: Place, kind: Kind, done: &AtomicU64) -> Tally {
 fn end_here(world: &mut World, at: Place) -> Tally {
     let mut tally = Tally::default();
     for end in [End::Kill, End::Power(Loss::All), End::Power(Loss::Seed(at.call))] {
-        let mut fork = world.fork(&restart(end));
-        go_on(&mut fork);
+        let mut fork = world.fork(&at.restart(end));
+        go_on(&mut fork, at);
         tally.add(&fork.tally());
     }
     tally
@@ -392,14 +406,14 @@ fn endure(mut world: World, at: Place, filling: Option<Filling>, done: &AtomicU6
         if since == PATIENCE {
             world.mend();
             if world.is_poisoned() {
-                world.perform(&Op::Restart(restart(End::Close)));
+                world.perform(&Op::Restart(at.restart(End::Close)));
             }
         }
     }
     world.swept = false;
-    world.perform(&Op::Mend(restart(End::Close)));
+    world.perform(&Op::Mend(at.restart(End::Close)));
     world.perform(&Op::Check);
-    go_on(&mut world);
+    go_on(&mut world, at);
     tally.add(&world.tally());
     tally
 }
@@ -440,6 +454,19 @@ mod tests {
         let (plain, compressed, beyond) = ((false, false), (true, false), (false, true));
         let expected = [(1, plain), (n, plain), (1, compressed), (m, compressed), (1, beyond), (o, beyond)];
         assert_eq!(places, expected.map(|(call, (compressed, beyond))| (call, compressed, beyond)));
+    }
+
+    #[test]
+    fn what_a_process_left_is_opened_as_it_was_before() {
+        for way in Way::ALL {
+            let at = Place { call: 40, opening: opening(way) };
+            let opened = alone(move |done| {
+                let mut fork = dead(at, None, done).fork(&at.restart(End::Kill));
+                go_on(&mut fork, at);
+                format!("{:?}", fork.opening())
+            });
+            assert_eq!(opened.unwrap(), format!("{:?}", Some(at.opening)));
+        }
     }
 
     #[test]

@@ -223,6 +223,12 @@ impl World {
         self.disk.be_plain();
     }
 
+    /// How the present process has opened the database.
+    #[cfg(test)]
+    pub(crate) fn opening(&self) -> Option<Opening> {
+        self.opening
+    }
+
     /// Whether a file is direct for who asks for it.
     #[cfg(test)]
     pub(crate) fn gives_direct_files(&self) -> bool {
