@@ -19,12 +19,15 @@ const SEEDS: u64 = 200;
 /// Seeds before the sweeps, which find in seconds what seeds hardly ever do; the others come behind them.
 const FIRST_SEEDS: u64 = 60;
 const POSITIONS: u64 = 150;
-const SWEEPS: [Kind; 3] = [Kind::DirSyncs, Kind::Misreads, Kind::DeathsInRecovery];
+const SWEEPS: [Kind; 4] = [Kind::DirSyncs, Kind::Misreads, Kind::FailsLate, Kind::DeathsInRecovery];
 const OPS: usize = 400;
 /// Positions of each sweep in which a fault is looked for by sweeps alone.
 const SWEPT: u64 = 16;
 /// The same of misreads, which are cheap, and alone find what passes wrong bytes by.
 const MISREADS_SWEPT: u64 = 24;
+/// Changes within which the first opening has put its manifest in force, and calls of every kind.
+const FIRST_CHANGES: u64 = 20;
+const FIRST_CALLS: u64 = 60;
 
 /// A deliberate fault of the engine.
 struct Fault {
@@ -70,6 +73,7 @@ const ENGINE: &[Fault] = engine! {
     ManifestGoesOn: "the manifest goes on in the same file after a failed append",
     CurrentNotSynced: "CURRENT is renamed into place before it is synced",
     ReplacementNotSynced: "a manifest that replaces another is in force before its bytes are durable",
+    ManifestTakenBack: "a manifest is removed when the rename to CURRENT fails, which may have been made",
     ManifestTailTrusted: "opening deletes log segments on the word of an edit that is not durable",
     TableRemovedEarly: "a merge removes tables that the manifest still names",
     TableNameFailureIgnored: "tables count although the sync of their names has failed",
@@ -242,6 +246,7 @@ fn swept() -> Vec<(Kind, Vec<u64>)> {
         // Syncs that are missing show for some calls only.
         (Kind::Deaths, (1..=1000).step_by(61).collect()),
         some(Kind::FailsOnce, SWEPT),
+        (Kind::FailsLate, (1..=FIRST_CHANGES).collect()),
     ];
     swept.extend(Kind::ALL.map(|kind| some(kind, SWEPT)));
     swept
@@ -281,5 +286,16 @@ fn sweeps_find_deliberate_faults_by_themselves() {
         rows.iter().flatten().for_each(|row| println!("{row}"));
         let missed: Vec<_> = rows.iter().filter_map(|row| row.as_ref().err()).collect();
         assert!(missed.is_empty(), "{missed:#?}");
+    });
+}
+
+#[test]
+fn a_failure_that_comes_late_shows_what_one_that_has_no_effect_does_not() {
+    own_process::run(|| {
+        let engine: fn() = || set(Some(Canary::ManifestTakenBack));
+        let sabotage = Sabotage { engine: Some(engine), ..Sabotage::default() };
+        let finds = |kind: Kind, n: u64| (1..=n).filter(|at| kind.run(*at, sabotage).is_err()).count();
+        assert!(finds(Kind::FailsLate, FIRST_CHANGES) > 0);
+        assert_eq!(finds(Kind::FailsOnce, FIRST_CALLS), 0);
     });
 }

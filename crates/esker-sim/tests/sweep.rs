@@ -53,7 +53,7 @@ fn sw2_calls_that_fail_for_ever() {
 fn sw2_calls_that_fail_after_they_were_made() {
     own_process::run(|| {
         let total = short(Kind::FailsLate, 60);
-        assert!(total.faults >= 60 && total.kills >= 60, "each is followed by the end of the process: {total:?}");
+        assert!(total.faults >= 60 && total.kills >= 60, "{total:?}");
     });
 }
 

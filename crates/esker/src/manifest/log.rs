@@ -76,7 +76,13 @@ impl ManifestLog {
             // Nothing names it. Tried again and again, they would fill the disk.
             let _ = env.fs.remove_file(&path);
         })?;
-        write_current(env, dir, id)?;
+        // CURRENT may name it from here on, also if this fails.
+        write_current(env, dir, id).inspect_err(|error| {
+            let is_rename = matches!(error, Error::Io { op: "rename", .. });
+            if is_rename && canary::is_set(Canary::ManifestTakenBack) {
+                let _ = env.fs.remove_file(&path);
+            }
+        })?;
         let state_bytes = writer.size();
         Ok(ManifestLog {
             env: env.clone(),

@@ -64,6 +64,8 @@ pub enum Canary {
     CurrentNotSynced,
     /// A manifest that replaces another is in force before its bytes are durable (ML2).
     ReplacementNotSynced,
+    /// A manifest is removed if the rename that puts its name into `CURRENT` fails (ML2).
+    ManifestTakenBack,
     /// Opening takes what it read from the manifest for durable (R5).
     ManifestTailTrusted,
     /// A merge removes its inputs before the manifest stops to name them (EX2).
@@ -87,7 +89,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 33] = [
+    pub const ALL: [Canary; 34] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -112,6 +114,7 @@ impl Canary {
         Canary::ManifestGoesOn,
         Canary::CurrentNotSynced,
         Canary::ReplacementNotSynced,
+        Canary::ManifestTakenBack,
         Canary::ManifestTailTrusted,
         Canary::TableRemovedEarly,
         Canary::TableNameFailureIgnored,
