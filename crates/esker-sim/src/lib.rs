@@ -26,4 +26,5 @@ pub mod runner;
 mod setting;
 pub mod shrink;
 pub mod sweep;
+mod watch;
 pub mod world;

@@ -4,7 +4,7 @@
 
 use crate::generate::{from_bytes, generate};
 use crate::op::{Op, Opening};
-use crate::runner::{Failure, Sabotage, run_inspected};
+use crate::runner::{Failure, Sabotage, run_ops};
 use crate::setting;
 use crate::shrink::shrink;
 use crate::sweep::Kind;
@@ -43,7 +43,8 @@ fn shortest(seed: u64, first: Opening, all: &[Op], failure: &Failure) -> String 
     let gist = gist(&failure.cause);
     // Which openings are inspected depends on those before: what an inspection has found is looked for in all of them.
     let inspects_all = gist.contains(": OL");
-    let run = |ops: &[Op]| run_inspected(seed, first, ops.to_vec(), Sabotage::default(), inspects_all);
+    let name = format!("a part of what fails, in the world of seed {seed},");
+    let run = |ops: &[Op]| run_ops(&name, seed, first, ops.to_vec(), Sabotage::default(), inspects_all);
     let fails = |ops: &[Op]| run(ops).is_err_and(|failure| self::gist(&failure.cause) == gist);
     let all = &all[..all.len().min(failure.ops as usize)];
     if !fails(all) {

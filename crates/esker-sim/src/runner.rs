@@ -1,8 +1,11 @@
-//! Runs simulations, each in a thread of its own (SIM2), and turns panics into failures.
+//! Runs simulations, each in a thread of its own (SIM2), and turns panics into failures. One that gets nowhere ends the process
+//! (watch.rs): it cannot be stopped, and another one cannot begin beside it.
 
 use std::cell::RefCell;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, Once};
 
 use esker_env::BrokenSync;
@@ -10,6 +13,7 @@ use esker_env::BrokenSync;
 use crate::generate::{from_bytes, generate};
 use crate::op::{End, Op, Opening, Restart};
 use crate::setting;
+use crate::watch::{PATIENCE, Stuck, wait};
 use crate::world::{Tally, World};
 
 /// Why a run failed.
@@ -57,23 +61,38 @@ fn keep_panics() {
     });
 }
 
-/// Runs `work` alone in a new thread. `done` counts for the message.
+/// Runs `work` alone in a new thread. `done` counts for the message. `name` says of a run that never ends which it is.
 ///
 /// # Errors
 /// It panicked.
-pub fn alone<T: Send + 'static>(work: impl FnOnce(&AtomicU64) -> T + Send + 'static) -> Result<T, Failure> {
+pub fn alone<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce(&AtomicU64) -> T + Send + 'static,
+) -> Result<T, Failure> {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     keep_panics();
     let done = Arc::new(AtomicU64::new(0));
     let count = done.clone();
+    let (sender, receiver) = channel();
     let body = move || {
         settle_garbage();
-        caught(|| work(&count))
+        let outcome = caught(|| work(&count));
+        sender.send(outcome).unwrap_or_else(|_| unreachable!("it is waited for"));
     };
     let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(body);
-    let outcome = thread.expect("a thread for the simulation").join().expect("panics are caught inside");
+    let thread = thread.expect("a thread for the simulation");
+    let outcome = wait(name, &receiver, || done.load(Ordering::Relaxed), PATIENCE);
+    let outcome = outcome.unwrap_or_else(|stuck| give_up(&stuck));
+    // SIM2: all that belongs to the thread is gone before the next one begins.
+    thread.join().expect("panics are caught inside");
     outcome.map_err(|cause| Failure { cause, ops: done.load(Ordering::Relaxed) })
+}
+
+/// Ends the process. Not by a panic, which the thread would outlive, nor with a macro, whose text a test keeps for itself.
+fn give_up(stuck: &Stuck) -> ! {
+    let _ignored = writeln!(std::io::stderr(), "{stuck}");
+    std::process::abort()
 }
 
 /// Runs `work` in a simulation's thread; a panic becomes what it said, and where.
@@ -89,23 +108,20 @@ pub(crate) fn settle_garbage() {
     }
 }
 
-/// Runs these operations, and ends with a check, a clean close and an opening.
+/// Runs these operations, and ends with a check, a clean close and an opening. `inspects_all`: the tools that read files are
+/// tried before every opening.
 ///
 /// # Errors
 /// Anything disagreed with the model.
-pub fn run_ops(seed: u64, first: Opening, ops: Vec<Op>, sabotage: Sabotage) -> Result<Tally, Failure> {
-    run_inspected(seed, first, ops, sabotage, false)
-}
-
-/// The same; `inspects_all`: the tools that read files are tried before every opening.
-pub(crate) fn run_inspected(
+pub(crate) fn run_ops(
+    name: &str,
     seed: u64,
     first: Opening,
     ops: Vec<Op>,
     sabotage: Sabotage,
     inspects_all: bool,
 ) -> Result<Tally, Failure> {
-    alone(move |done| {
+    alone(name, move |done| {
         if let Some(engine) = sabotage.engine {
             engine();
         }
@@ -139,8 +155,9 @@ fn new_world(seed: u64, broken: Option<BrokenSync>) -> World {
 /// # Errors
 /// Anything disagreed with the model.
 pub fn run_seed(seed: u64, ops: usize, sabotage: Sabotage) -> Result<Tally, Failure> {
+    let name = format!("seed {seed} (esker-sim replay {seed} --ops {ops})");
     let (first, ops) = generate(seed, ops);
-    run_ops(seed, first, ops, sabotage)
+    run_ops(&name, seed, first, ops, sabotage, false)
 }
 
 /// Runs what these bytes stand for, as many as there are.
@@ -149,7 +166,8 @@ pub fn run_seed(seed: u64, ops: usize, sabotage: Sabotage) -> Result<Tally, Fail
 /// Anything disagreed with the model.
 pub fn run_bytes(bytes: &[u8], sabotage: Sabotage) -> Result<Tally, Failure> {
     let (first, ops) = from_bytes(bytes);
-    run_ops(setting::seed_of_bytes(bytes), first, ops, sabotage)
+    let name = format!("byte string {}", bytes.escape_ascii());
+    run_ops(&name, setting::seed_of_bytes(bytes), first, ops, sabotage, false)
 }
 
 #[cfg(test)]
@@ -166,7 +184,7 @@ mod tests {
     fn se2_what_bytes_make_runs_in_the_world_of_their_number() {
         let bytes = [0; 6];
         let (first, ops) = from_bytes(&bytes);
-        let of_seed = |seed| run_ops(seed, first, ops.clone(), Sabotage::default());
+        let of_seed = |seed| run_ops("a test", seed, first, ops.clone(), Sabotage::default(), false);
         let of_bytes = run_bytes(&bytes, Sabotage::default());
         assert_eq!(of_bytes, of_seed(6));
         assert_ne!(of_bytes, of_seed(0));

@@ -138,7 +138,7 @@ pub fn run(seed: u64, ops: usize, twist: Twist) -> Result<Figures, Failure> {
 /// Runs a plan with the harms of its seed, of the twist, or these.
 fn try_plan(plan: Plan, ops: usize, twist: Twist, harms: Option<Vec<Harm>>) -> Result<Figures, Failure> {
     let done = plan.ops.len() as u64;
-    let judged = alone(move |done| {
+    let judged = alone(&name_of(plan.seed, ops), move |done| {
         let mut subject = plan.subject(done);
         let donor = Donor::of(plan.seed, ops);
         let harms = match (harms, twist.harms) {
@@ -169,5 +169,9 @@ fn try_plan(plan: Plan, ops: usize, twist: Twist, harms: Option<Vec<Harm>>) -> R
 /// The database disagrees with the model before it is damaged.
 pub fn harms(seed: u64, ops: usize) -> Result<Vec<Harm>, Failure> {
     let plan = Plan::of(seed, ops);
-    alone(move |done| plan.harms(&plan.subject(done), &Donor::of(seed, ops)))
+    alone(&name_of(seed, ops), move |done| plan.harms(&plan.subject(done), &Donor::of(seed, ops)))
+}
+
+fn name_of(seed: u64, ops: usize) -> String {
+    format!("damage of seed {seed} (esker-sim damage {seed} --ops {ops})")
 }

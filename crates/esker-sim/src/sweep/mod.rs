@@ -152,8 +152,9 @@ impl Kind {
     /// # Errors
     /// Anything disagreed with the model.
     pub fn run(self, at: u64, sabotage: Sabotage) -> Result<Tally, Failure> {
+        let name = format!("{0} at {at} (esker-sim sweep {0} --at {at})", self.name());
         let at = self.place(at)?;
-        alone(move |done| {
+        alone(&name, move |done| {
             if let Some(engine) = sabotage.engine {
                 engine();
             }
@@ -214,7 +215,7 @@ fn calls() -> Result<[CallCounts; Way::ALL.len()], Failure> {
 
 /// The calls of the workload with nothing wrong, and what it meets.
 fn undisturbed(way: Way) -> Result<(CallCounts, Tally), Failure> {
-    alone(move |done| {
+    alone("the workload of the sweeps", move |done| {
         let mut world = new_world(0, opening(way), None);
         world.start(opening(way));
         run_script(&mut world, opening(way), done);
@@ -429,7 +430,7 @@ mod tests {
     #[test]
     fn the_positions_are_of_each_way_in_turn() {
         let used_bytes = |way| {
-            alone(move |done| {
+            alone("a test", move |done| {
                 let mut world = World::new(0, None);
                 world.start(opening(way));
                 run_script(&mut world, opening(way), done);
@@ -460,7 +461,7 @@ mod tests {
     fn what_a_process_left_is_opened_as_it_was_before() {
         for way in Way::ALL {
             let at = Place { call: 40, opening: opening(way) };
-            let opened = alone(move |done| {
+            let opened = alone("a test", move |done| {
                 let mut fork = dead(at, None, done).fork(&at.restart(End::Kill));
                 go_on(&mut fork, at);
                 format!("{:?}", fork.opening())
@@ -480,7 +481,7 @@ mod tests {
     #[test]
     fn sw3_disks_get_full_at_the_call() {
         // Where it takes space, it is refused.
-        let refused = alone(|done| disk_full(place(200), Kind::DiskFull, done).refused).unwrap();
+        let refused = alone("a test", |done| disk_full(place(200), Kind::DiskFull, done).refused).unwrap();
         assert!(refused > 0);
     }
 }

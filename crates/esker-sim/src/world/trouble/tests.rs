@@ -9,7 +9,7 @@ use crate::runner::alone;
 
 /// Whether the error is taken for one that may be, in a world in this state.
 fn is_excused(prepare: impl FnOnce(&mut World) + Send + 'static, error: fn() -> Error) -> bool {
-    alone(move |_| {
+    alone("a test", move |_| {
         let mut world = World::new(0, None);
         prepare(&mut world);
         world.excused::<()>(Err(error()));
@@ -83,7 +83,7 @@ fn w6_reads_go_on_when_the_log_has_failed_and_when_the_disk_is_full() {
             prepare(&mut world);
             world.read::<()>(Err(error()))
         };
-        alone(read).is_err()
+        alone("a test", read).is_err()
     };
     assert!(fails(|world| world.poisoned = true, poisoned) && fails(|world| world.fill_disk(0), no_space));
     assert!(
@@ -146,7 +146,7 @@ fn w4_hints_and_removals_that_fail_are_no_reason() {
     assert!(!is_excused(fails(OpKind::Hint, "a", IO), injected));
     assert!(!is_excused(fails(OpKind::Remove, "a", IO), injected));
     let tidying = |kind| {
-        alone(move |_| {
+        alone("a test", move |_| {
             let mut world = World::new(0, None);
             fails(kind, "a", IO)(&mut world);
             world.excused_tidying::<()>(Err(injected()));
