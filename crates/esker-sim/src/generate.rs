@@ -16,16 +16,24 @@ use crate::choices::Choices;
 use crate::model::keys::{self, KeyBounds, KeyNo};
 use crate::model::values::ValueNo;
 use crate::op::{
-    Calls, End, Failure, Fault, KeyspaceNo, Loss, Mishap, Move, NAMES, Op, Opening, Read, Reader, Restart,
-    SLOTS, Write,
+    Calls, DRAWN_NAMES, End, Failure, Fault, KeyspaceNo, Loss, Mishap, Move, NAMES, Op, Opening, Read, Reader,
+    Restart, SLOTS, Write,
 };
+use crate::setting;
 
 /// The sequence of a seed: how the database is first opened, and what follows. A longer sequence begins with the
 /// shorter one.
 pub fn generate(seed: u64, ops: usize) -> (Opening, Vec<Op>) {
     let mut generator = Generator::new(Choices::Seed(Rng::with_seed(seed)), u64::MAX);
     let first = generator.opening();
-    (first, (0..ops).map(|_| generator.op()).collect())
+    let drawn = std::iter::repeat_with(|| generator.op());
+    (first, beginning(seed).into_iter().chain(drawn).take(ops).collect())
+}
+
+/// What comes before the operations that are drawn: in some seeds many keyspaces.
+fn beginning(seed: u64) -> Vec<Op> {
+    let names = if setting::has_many_keyspaces(seed) { DRAWN_NAMES..NAMES.len() as u8 } else { 0..0 };
+    names.map(Op::Create).collect()
 }
 
 /// Of a byte string no more than this counts.
@@ -37,10 +45,11 @@ const PAYLOAD_BYTES_MAX: u64 = 4 << 20;
 
 /// The sequence that these bytes stand for (GE1). Any bytes stand for one; more bytes, for a longer one.
 pub fn from_bytes(bytes: &[u8]) -> (Opening, Vec<Op>) {
+    let seed = setting::seed_of_bytes(bytes);
     let bytes = &bytes[..bytes.len().min(INPUT_BYTES_MAX)];
     let mut generator = Generator::new(Choices::Bytes(bytes), PAYLOAD_BYTES_MAX);
     let first = generator.opening();
-    let mut ops = Vec::new();
+    let mut ops = beginning(seed);
     while !generator.choices.are_used_up() && ops.len() < OPS_MAX {
         ops.push(generator.op());
     }
@@ -348,8 +357,8 @@ impl<'a> Generator<'a> {
                 Op::Batch(writes, self.durability())
             }
             380 if self.one_in(3) => Op::Batch(self.bulk(), self.durability()),
-            380..392 => Op::Create(self.choices.u8(0..NAMES.len() as u8)),
-            392..398 => Op::Rename(self.keyspace(), self.choices.u8(0..NAMES.len() as u8)),
+            380..392 => Op::Create(self.choices.u8(0..DRAWN_NAMES)),
+            392..398 => Op::Rename(self.keyspace(), self.choices.u8(0..DRAWN_NAMES)),
             398..403 => Op::Drop(self.keyspace()),
             403..433 => Op::Begin(self.slot()),
             433..503 => Op::TransactionWrite(self.slot(), self.keyspace(), self.write()),
@@ -393,6 +402,13 @@ mod tests {
         let (short, long) = (generate(7, 300).1, generate(7, 400).1);
         assert_eq!(text(&short), text(&long[..300]));
         assert_ne!(text(&short), text(&generate(8, 300).1));
+    }
+
+    #[test]
+    fn some_seeds_and_byte_strings_begin_with_more_keyspaces_than_are_drawn() {
+        let creates = |ops: Vec<Op>| ops.iter().take_while(|op| matches!(op, Op::Create(5..))).count();
+        assert_eq!([3, 4].map(|seed| creates(generate(seed, 50).1)), [0, 8]);
+        assert_eq!([3, 4].map(|len| creates(from_bytes(&vec![1; len]).1)), [0, 8]);
     }
 
     #[test]

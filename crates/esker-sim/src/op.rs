@@ -7,7 +7,23 @@ use crate::model::keys::{KeyBounds, KeyNo};
 use crate::model::values::ValueNo;
 
 /// Names that keyspaces can get.
-pub const NAMES: [&str; 5] = ["users", "a", "long name \u{e9} with / and spaces", "zz", "tmp"];
+pub const NAMES: [&str; 13] = [
+    "users",
+    "a",
+    "long name \u{e9} with / and spaces",
+    "zz",
+    "tmp",
+    "b0",
+    "b1",
+    "b2",
+    "b3",
+    "b4",
+    "b5",
+    "b6",
+    "b7",
+];
+/// So many of them, the first, are drawn. The others are those of seeds that begin with many keyspaces.
+pub const DRAWN_NAMES: u8 = 5;
 /// Slots for transactions, snapshots, iterators and cursors held over time.
 pub const SLOTS: usize = 3;
 

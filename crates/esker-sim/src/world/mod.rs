@@ -96,6 +96,8 @@ pub struct Tally {
     pub bulky: u64,
     /// Runs in which a manifest that had grown too long was replaced.
     pub rewritten: u64,
+    /// Runs in which a commit wrote to more keyspaces than operations make.
+    pub scattered: u64,
     /// Calls of the file system.
     pub fs_calls: u64,
     /// A number that two runs share if they did the same.
@@ -127,6 +129,7 @@ impl Tally {
         self.grown += other.grown;
         self.bulky += other.bulky;
         self.rewritten += other.rewritten;
+        self.scattered += other.scattered;
         self.fs_calls += other.fs_calls;
         self.fingerprint = self.fingerprint.rotate_left(1) ^ other.fingerprint;
     }

@@ -1,5 +1,7 @@
 //! Writes, batches, transactions.
 
+use std::collections::BTreeSet;
+
 use esker::{Durability, Error, Result, Transaction};
 
 use super::World;
@@ -7,6 +9,9 @@ use crate::model::footprint::Footprint;
 use crate::model::keys::{bounds, key};
 use crate::model::state::{Commit, Id, State};
 use crate::op::{KeyspaceNo, Write};
+
+/// From so many keyspaces on a commit looks them up instead of comparing each with each.
+const MANY_KEYSPACES: usize = 9;
 
 /// A transaction and what it must see.
 pub(super) struct HeldTransaction {
@@ -87,6 +92,7 @@ impl World {
         match self.excused(outcome) {
             Some(()) => {
                 self.tally.commits += 1;
+                self.sight_commit(&commit);
                 self.history.push(commit, footprint, durability);
                 true
             }
@@ -96,6 +102,16 @@ impl World {
                 }
                 false
             }
+        }
+    }
+
+    /// Takes note of what is rare in commits.
+    fn sight_commit(&mut self, commit: &Commit) {
+        let Commit::Writes(writes) = commit else { return };
+        // Most are small.
+        if writes.len() >= MANY_KEYSPACES {
+            let ids: BTreeSet<_> = writes.iter().map(|(id, _)| *id).collect();
+            self.tally.scattered |= u64::from(ids.len() >= MANY_KEYSPACES);
         }
     }
 
