@@ -7,7 +7,7 @@
 //!
 //! GE1. What bytes make is bounded: in operations, and in bytes of long keys and values.
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use esker::{BackgroundStep, Durability, FileSizes};
 use fastrand::Rng;
@@ -24,9 +24,9 @@ use crate::setting;
 /// The sequence of a seed: how the database is first opened, and what follows. A longer sequence begins with the
 /// shorter one.
 pub fn generate(seed: u64, ops: usize) -> (Opening, Vec<Op>) {
-    let mut generator = Generator::new(Choices::Seed(Rng::with_seed(seed)), u64::MAX);
+    let mut generator = Generator::new(Choices::Seed(Rng::with_seed(seed)), seed, u64::MAX);
     let first = generator.opening();
-    let drawn = std::iter::repeat_with(|| generator.op());
+    let drawn = std::iter::repeat_with(|| generator.next_op());
     (first, beginning(seed).into_iter().chain(drawn).take(ops).collect())
 }
 
@@ -43,15 +43,23 @@ const OPS_MAX: usize = 500;
 /// Bytes of values and of long keys that a byte string makes at most. What remains are short ones.
 const PAYLOAD_BYTES_MAX: u64 = 4 << 20;
 
+/// Bytes of large values, which come and go, in seeds that have them: reading them all the time would cost too much.
+pub(crate) const LARGE_VALUE_BYTES: Range<u32> = 1_000_000..3_000_000;
+/// Operations from one to the next.
+const LARGE_VALUES_STRIDE: usize = 200;
+/// Of these the one that puts it, and the one that removes it.
+const LARGE_VALUE_COMES_AT: usize = 60;
+const LARGE_VALUE_GOES_AT: usize = 100;
+
 /// The sequence that these bytes stand for (GE1). Any bytes stand for one; more bytes, for a longer one.
 pub fn from_bytes(bytes: &[u8]) -> (Opening, Vec<Op>) {
     let seed = setting::seed_of_bytes(bytes);
     let bytes = &bytes[..bytes.len().min(INPUT_BYTES_MAX)];
-    let mut generator = Generator::new(Choices::Bytes(bytes), PAYLOAD_BYTES_MAX);
+    let mut generator = Generator::new(Choices::Bytes(bytes), seed, PAYLOAD_BYTES_MAX);
     let first = generator.opening();
     let mut ops = beginning(seed);
     while !generator.choices.are_used_up() && ops.len() < OPS_MAX {
-        ops.push(generator.op());
+        ops.push(generator.next_op());
     }
     (first, ops)
 }
@@ -79,10 +87,14 @@ struct Generator<'a> {
     stamp: u32,
     /// Bytes of values and long keys that may still be made.
     room: u64,
+    /// Whether some values are large.
+    large_values: bool,
+    /// Operations made.
+    made: usize,
 }
 
 impl<'a> Generator<'a> {
-    fn new(mut choices: Choices<'a>, room: u64) -> Self {
+    fn new(mut choices: Choices<'a>, seed: u64, room: u64) -> Self {
         let mut keys: Vec<_> = (0..keys::count()).map(KeyNo).collect();
         choices.shuffle(&mut keys);
         // Some sequences use few keys, so that versions pile up.
@@ -99,6 +111,8 @@ impl<'a> Generator<'a> {
             stepped: choices.u8(0..4) > 0,
             stamp: 0,
             room,
+            large_values: setting::has_large_values(seed),
+            made: 0,
             choices,
         }
     }
@@ -348,6 +362,21 @@ impl<'a> Generator<'a> {
         }
     }
 
+    /// The next one: drawn, or one with a large value.
+    fn next_op(&mut self) -> Op {
+        self.made += 1;
+        let key = self.hot[0];
+        match self.made % LARGE_VALUES_STRIDE {
+            LARGE_VALUE_COMES_AT if self.large_values => {
+                let span = LARGE_VALUE_BYTES.end - LARGE_VALUE_BYTES.start;
+                let len = LARGE_VALUE_BYTES.start + self.stamp.wrapping_mul(700_001) % span;
+                Op::Write(KeyspaceNo(0), Write::Put(key, self.stamped(len)))
+            }
+            LARGE_VALUE_GOES_AT if self.large_values => Op::Write(KeyspaceNo(0), Write::Remove(key)),
+            _ => self.op(),
+        }
+    }
+
     fn op(&mut self) -> Op {
         match self.choices.u16(0..1000) {
             0..280 => Op::Write(self.keyspace(), self.write()),
@@ -412,6 +441,17 @@ mod tests {
     }
 
     #[test]
+    fn some_seeds_and_byte_strings_have_large_values() {
+        let is_large = |op: &&Op| match op {
+            Op::Write(_, Write::Put(_, value)) => LARGE_VALUE_BYTES.contains(&value.len),
+            _ => false,
+        };
+        let large = |ops: Vec<Op>| ops.iter().filter(is_large).count();
+        assert_eq!([34, 35].map(|seed| large(generate(seed, 400).1)), [0, 2]);
+        assert_eq!([1985, 1986].map(|len| large(from_bytes(&vec![0; len]).1)), [0, 1]);
+    }
+
+    #[test]
     fn bytes_make_the_same_operations_again_and_all_kinds_of_them() {
         let mut kinds = std::collections::BTreeSet::new();
         for seed in 0..200 {
@@ -426,8 +466,9 @@ mod tests {
 
     #[test]
     fn ge1_what_bytes_make_is_bounded() {
-        for byte in 0..=255 {
-            let ops = from_bytes(&[byte; 3 * INPUT_BYTES_MAX]).1;
+        // The second has large values.
+        for (byte, len) in (0..=255).flat_map(|byte| [(byte, 3 * INPUT_BYTES_MAX), (byte, 1986)]) {
+            let ops = from_bytes(&vec![byte; len]).1;
             let bytes = |write: &Write| match write {
                 Write::Put(key, value) => keys::key(*key).len() + value.len as usize,
                 _ => 0,

@@ -33,6 +33,11 @@ pub(crate) fn has_many_keyspaces(seed: u64) -> bool {
     is_at(seed, 8, 4)
 }
 
+/// Some values have millions of bytes: one seed in 64.
+pub(crate) fn has_large_values(seed: u64) -> bool {
+    is_at(seed, 64, 35)
+}
+
 /// Whether a seed is the one of its row of so many: the one at `place` in the first row, one further in each that follows (SE1).
 fn is_at(seed: u64, row: u64, place: u64) -> bool {
     (seed - seed / row) % row == place
@@ -45,8 +50,13 @@ mod tests {
     use super::*;
 
     /// The share of each, as one in so many.
-    const PROPERTIES: [(fn(u64) -> bool, u64); 4] =
-        [(has_unsynced_dir, 2), (has_plain_disk, 4), (has_long_ids, 16), (has_many_keyspaces, 8)];
+    const PROPERTIES: [(fn(u64) -> bool, u64); 5] = [
+        (has_unsynced_dir, 2),
+        (has_plain_disk, 4),
+        (has_long_ids, 16),
+        (has_many_keyspaces, 8),
+        (has_large_values, 64),
+    ];
 
     /// How many of the outcomes of any two properties there are, with these seeds.
     fn pairs(seeds: impl Iterator<Item = u64>) -> usize {
@@ -62,12 +72,12 @@ mod tests {
         for (has, row) in PROPERTIES {
             assert_eq!((0..4096).filter(|seed| has(*seed)).count() as u64, 4096 / row);
         }
-        assert_eq!(pairs(0..256), 6 * 4);
+        assert_eq!(pairs(0..4096), 10 * 4);
     }
 
     #[test]
     fn se2_byte_strings_meet_all_of_it() {
-        let bytes = [0; 256];
-        assert_eq!(pairs((0..256).map(|len| seed_of_bytes(&bytes[..len]))), 6 * 4);
+        let bytes = [0; 4096];
+        assert_eq!(pairs((0..4096).map(|len| seed_of_bytes(&bytes[..len]))), 10 * 4);
     }
 }

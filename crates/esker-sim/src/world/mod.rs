@@ -98,6 +98,8 @@ pub struct Tally {
     pub rewritten: u64,
     /// Runs in which a commit wrote to more keyspaces than operations make.
     pub scattered: u64,
+    /// Runs in which a value of a million bytes or more was committed.
+    pub large: u64,
     /// Calls of the file system.
     pub fs_calls: u64,
     /// A number that two runs share if they did the same.
@@ -130,6 +132,7 @@ impl Tally {
         self.bulky += other.bulky;
         self.rewritten += other.rewritten;
         self.scattered += other.scattered;
+        self.large += other.large;
         self.fs_calls += other.fs_calls;
         self.fingerprint = self.fingerprint.rotate_left(1) ^ other.fingerprint;
     }

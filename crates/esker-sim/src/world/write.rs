@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use esker::{Durability, Error, Result, Transaction};
 
 use super::World;
+use crate::generate::LARGE_VALUE_BYTES;
 use crate::model::footprint::Footprint;
 use crate::model::keys::{bounds, key};
 use crate::model::state::{Commit, Id, State};
@@ -108,6 +109,7 @@ impl World {
     /// Takes note of what is rare in commits.
     fn sight_commit(&mut self, commit: &Commit) {
         let Commit::Writes(writes) = commit else { return };
+        self.tally.large |= u64::from(writes.iter().any(|(_, write)| is_large(write)));
         // Most are small.
         if writes.len() >= MANY_KEYSPACES {
             let ids: BTreeSet<_> = writes.iter().map(|(id, _)| *id).collect();
@@ -165,4 +167,8 @@ impl World {
             Err(_) => drop(self.committed(outcome, Commit::Writes(writes), footprint, durability)),
         }
     }
+}
+
+fn is_large(write: &Write) -> bool {
+    matches!(write, Write::Put(_, value) if value.len >= LARGE_VALUE_BYTES.start)
 }
