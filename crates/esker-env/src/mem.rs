@@ -53,7 +53,7 @@ struct Shared {
     broken: AtomicU8,
     /// Whether lost bytes may be noise.
     noisy: AtomicBool,
-    /// Whether there is no direct I/O, and reads are short.
+    /// Whether there is no direct I/O, reads are short, and no space can be reserved.
     plain: AtomicBool,
 }
 
@@ -168,7 +168,8 @@ impl MemFs {
         self.0.noisy.store(true, Ordering::Relaxed);
     }
 
-    /// From now on, here and in what crashes leave, no file that is opened is direct, and no read gives more than a thousand bytes.
+    /// From now on, here and in what crashes leave, no file that is opened is direct, no read gives more than a thousand bytes,
+    /// and no space can be reserved.
     pub fn be_plain(&self) {
         self.0.plain.store(true, Ordering::Relaxed);
     }
@@ -542,6 +543,9 @@ impl File for MemFile {
     }
 
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        if self.shared.plain.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let end = offset.checked_add(len).ok_or(io::ErrorKind::FileTooLarge)?;
         self.change(
             |inode| {

@@ -143,7 +143,7 @@ pub(crate) fn run_ops(
 
 /// The world of a seed, before its first process.
 fn new_world(seed: u64, broken: Option<BrokenSync>) -> World {
-    let world = World::new(seed, broken);
+    let mut world = World::new(seed, broken);
     if setting::has_plain_disk(seed) {
         world.be_plain();
     }

@@ -18,7 +18,7 @@ pub(crate) fn has_unsynced_dir(seed: u64) -> bool {
     seed % 2 == 1
 }
 
-/// The disk has no direct I/O, and reads are short: one seed in four.
+/// The disk has no direct I/O, reads are short, and no space can be reserved: one seed in four.
 pub(crate) fn has_plain_disk(seed: u64) -> bool {
     is_at(seed, 4, 1)
 }

@@ -63,6 +63,20 @@ fn a_plain_file_system_has_no_direct_files_and_short_reads_whatever_happens_to_i
 }
 
 #[test]
+fn a_plain_file_system_reserves_no_space_whatever_happens_to_it() {
+    let (fs, _) = durable(b"abc");
+    let reserve = |fs: &MemFs| {
+        let file = fs.open(Path::new("/f"), OpenOptions::write()).unwrap();
+        (file.allocate(0, 10).map_err(|e| e.kind()), file.len().unwrap())
+    };
+    assert_eq!(reserve(&fs.kill()), (Ok(()), 10));
+    fs.be_plain();
+    for left in [fs.kill(), fs.crash(1), fs] {
+        assert_eq!(reserve(&left), (Err(io::ErrorKind::Unsupported), 3));
+    }
+}
+
+#[test]
 fn each_unsynced_write_is_kept_or_lost_by_itself() {
     let (fs, file) = durable(b"....");
     file.write_all_at(b"a", 0).unwrap();

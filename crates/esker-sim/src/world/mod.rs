@@ -94,6 +94,8 @@ pub struct Tally {
     pub grown: u64,
     /// Runs in which a commit filled several log segments of its own.
     pub bulky: u64,
+    /// Of these, the ones whose disk reserves no space.
+    pub unreserved: u64,
     /// Runs in which a manifest that had grown too long was replaced.
     pub rewritten: u64,
     /// Runs in which a commit wrote to more keyspaces than operations make.
@@ -130,6 +132,7 @@ impl Tally {
         self.recycled += other.recycled;
         self.grown += other.grown;
         self.bulky += other.bulky;
+        self.unreserved += other.unreserved;
         self.rewritten += other.rewritten;
         self.scattered += other.scattered;
         self.large += other.large;
@@ -145,6 +148,8 @@ pub struct World {
     faults: FaultFs,
     clock: Arc<ManualClock>,
     seed: u64,
+    /// The disk is one without direct I/O.
+    plain: bool,
     db: Option<Db>,
     keyspaces: BTreeMap<Id, Keyspace>,
     next_id: u32,
@@ -198,6 +203,7 @@ impl World {
             disk,
             clock: Arc::new(ManualClock::new()),
             seed,
+            plain: false,
             db: None,
             keyspaces: BTreeMap::new(),
             next_id: 0,
@@ -224,9 +230,10 @@ impl World {
         }
     }
 
-    /// From now on no file is direct, and reads are short.
-    pub(crate) fn be_plain(&self) {
+    /// From now on no file is direct, reads are short, and no space can be reserved.
+    pub(crate) fn be_plain(&mut self) {
         self.disk.be_plain();
+        self.plain = true;
     }
 
     /// How the present process has opened the database.

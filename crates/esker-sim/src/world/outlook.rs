@@ -27,6 +27,7 @@ impl World {
         let max = opening.segment_bytes_max();
         self.tally.grown |= u64::from(sizes.range(..=max).count() > 1);
         self.tally.bulky |= u64::from(own.filter(|name| self.len(name) > max).count() > 1);
+        self.tally.unreserved |= self.tally.bulky * u64::from(self.plain);
     }
 
     pub(super) fn names(&self) -> Vec<String> {

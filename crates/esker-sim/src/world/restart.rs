@@ -236,6 +236,7 @@ impl World {
     /// If the end is not a kill or a power loss.
     pub(crate) fn fork(&mut self, restart: &Restart) -> World {
         let mut fork = World::new(self.seed, None);
+        fork.plain = self.plain;
         self.openings += 1;
         fork.openings = self.openings;
         fork.inspects_all = self.inspects_all;
