@@ -84,7 +84,8 @@ struct State {
 enum Crash {
     Strict,
     KeepAll,
-    Random { rng: Rng, noisy: bool },
+    /// Blocks that were never written may hold what these files hold there, or noise; without any, zeros.
+    Random { rng: Rng, old: Option<Vec<Pages>> },
 }
 
 impl MemFs {
@@ -123,8 +124,9 @@ impl MemFs {
     /// changes of a file's length survive as a prefix; operations on names survive as a prefix or as a subset that
     /// respects the order on each name. No lock is held in the result.
     pub fn crash(&self, seed: u64) -> MemFs {
-        let noisy = self.0.noisy.load(Ordering::Relaxed);
-        self.crash_as(Crash::Random { rng: Rng::with_seed(seed), noisy })
+        let contents = || self.0.state.read().names.files().map(|inode| inode.lock().current().clone()).collect();
+        let old = self.0.noisy.load(Ordering::Relaxed).then(contents);
+        self.crash_as(Crash::Random { rng: Rng::with_seed(seed), old })
     }
 
     /// The crash that keeps nothing but what was synced.
@@ -162,8 +164,8 @@ impl MemFs {
         self.0.broken.fetch_or(which as u8, Ordering::Relaxed);
     }
 
-    /// From now on, here and in what crashes leave, bytes that a crash loses where the file's length is kept are noise in one
-    /// file in four, as blocks are that were never written, and not zeros.
+    /// From now on, here and in what crashes leave, bytes that a crash loses where the file's length is kept are no zeros in one
+    /// file in four, but noise, or what stands there in another file: blocks that were never written keep what they held.
     pub fn leave_noise(&self) {
         self.0.noisy.store(true, Ordering::Relaxed);
     }

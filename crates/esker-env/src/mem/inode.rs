@@ -8,7 +8,7 @@
 //! I1. `current` is `synced` with all of `pending` applied in order, but for the bytes that a failed sync or write-back forgot.
 //! I2. A crash keeps every synced byte that no pending change touches.
 //! I3. Changes of the length survive a crash as a prefix, as a journal would keep them; bytes survive independently
-//!     of it. A kept length over lost bytes shows zeros, or, if asked for, noise.
+//!     of it. A kept length over lost bytes shows zeros, or, if asked for, noise or bytes of another file.
 
 use fastrand::Rng;
 
@@ -134,7 +134,7 @@ impl Inode {
     pub(super) fn fail_writeback(&mut self, seed: u64, evicted: bool) {
         if !self.pending.is_empty() {
             let len = self.current.len();
-            self.synced = self.crash_randomly(&mut Rng::with_seed(seed), false);
+            self.synced = self.crash_randomly(&mut Rng::with_seed(seed), None);
             self.pending = Vec::from_iter((self.synced.len() != len).then_some(Change::SetLen(len)));
             self.forgetful = true;
         }
@@ -166,11 +166,11 @@ impl Inode {
             Crash::Strict => self.synced.clone(),
             Crash::KeepAll => self.all_kept(),
             Crash::Random { .. } if self.pending.is_empty() => self.synced.clone(),
-            Crash::Random { rng, noisy } => self.crash_randomly(rng, *noisy),
+            Crash::Random { rng, old } => self.crash_randomly(rng, old.as_deref()),
         }
     }
 
-    fn crash_randomly(&self, rng: &mut Rng, noisy: bool) -> Pages {
+    fn crash_randomly(&self, rng: &mut Rng, old: Option<&[Pages]>) -> Pages {
         // Pure chance per write would make whole losses and clean prefixes too rare: each file draws a mood first.
         let changes = self.pending.len();
         let prefix = match rng.u8(0..8) {
@@ -187,7 +187,8 @@ impl Inode {
             (None, _) => rng.usize(0..=changes),
         };
         let mut noise = Rng::with_seed(rng.get_seed() ^ NOISE);
-        let noisy = noisy && noise.u8(0..4) == 0;
+        let old = old.filter(|_| noise.u8(0..4) == 0);
+        let other = old.filter(|_| noise.bool()).and_then(|old| noise.choice(old));
         let mut left = self.synced.clone();
         for (i, change) in self.pending.iter().enumerate() {
             let keep_length = i < lengths_kept;
@@ -195,13 +196,16 @@ impl Inode {
                 Change::SetLen(len) if keep_length => left.set_len(*len),
                 Change::SetLen(_) => {}
                 Change::Write { offset, bytes } => {
-                    let (old, end) = (left.len(), offset + bytes.len() as u64);
-                    if keep_length && old < end {
+                    let (len, end) = (left.len(), offset + bytes.len() as u64);
+                    if keep_length && len < end {
                         left.set_len(end);
-                        if noisy {
-                            let from = old.max(*offset);
+                        if old.is_some() {
+                            let from = len.max(*offset);
                             let mut before = vec![0; (end - from) as usize];
                             noise.fill(&mut before);
+                            if let Some(other) = other {
+                                other.read(&mut before, from);
+                            }
                             left.write_within(&before, from);
                         }
                     }

@@ -121,6 +121,20 @@ fn lost_bytes_of_a_kept_length_may_be_noise() {
 }
 
 #[test]
+fn lost_bytes_of_a_kept_length_may_be_those_of_another_file() {
+    let (fs, file) = durable(b"ab");
+    let other = open(&fs, "/g");
+    other.write_all_at(b"ghijk", 0).unwrap();
+    file.write_all_at(b"cdef", 2).unwrap();
+    let is_mixed = |fs: &MemFs| outcomes(fs).iter().any(|left| left.len() == 6 && left.starts_with(b"abijk"));
+    assert!(!is_mixed(&fs));
+    fs.leave_noise();
+    for fs in [fs.kill(), fs] {
+        assert!(is_mixed(&fs), "I3");
+    }
+}
+
+#[test]
 fn writes_tear_at_sectors() {
     let (fs, file) = durable(&[0; 16_384]);
     file.write_all_at(&[1; 8192], 100).unwrap();

@@ -149,10 +149,6 @@ impl<'a> Drawing<'a> {
     fn copy(&mut self) -> Option<Harm> {
         let (file, bytes) = self.target()?;
         let (from, source) = if self.rng.bool() { (file.clone(), bytes) } else { self.target()? };
-        // Simulated openings all draw the same numbers, so two manifests may have one salt, which real ones never have.
-        if from != file && [&from, &file].iter().all(|name| Role::of(name) == Role::Manifest) {
-            return None;
-        }
         let at = self.place(bytes);
         let start = if self.rng.u8(0..4) == 0 { at } else { self.place(source) };
         let room = (bytes.len() - at).min(source.len().checked_sub(start).filter(|rest| *rest > 0)?);

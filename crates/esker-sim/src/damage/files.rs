@@ -82,12 +82,12 @@ pub(super) fn env_with_holes(disk: &MemFs, seed: u64, holes: &[(String, Range<u6
         let rule = FaultRule::new(&[OpKind::Read, OpKind::Map], FaultAction::Fail(ErrorKind::Other));
         faulty.add(rule.on_file(&path(name)).on_bytes(bytes.clone()).forever());
     }
-    Env::simulated(Arc::new(faulty), seed)
+    Env::simulated(Arc::new(faulty), !seed)
 }
 
-/// The world of a database on this disk.
+/// The world of a database on this disk. It draws other numbers than the one that made the database.
 pub(super) fn env(disk: &MemFs, seed: u64) -> Env {
-    Env::simulated(Arc::new(disk.clone()), seed)
+    Env::simulated(Arc::new(disk.clone()), !seed)
 }
 
 #[cfg(test)]

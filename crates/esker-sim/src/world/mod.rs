@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{Db, Durability, Keyspace, Snapshot};
-use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs};
+use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs, SeededRandom};
 
 pub(crate) use self::restart::{Left, builder};
 
@@ -181,6 +181,8 @@ pub struct World {
     armed: Option<Restart>,
     /// Faults stay across restarts, and the caller decides what follows an end inside a call.
     pub(crate) swept: bool,
+    /// One sequence for all processes, which so draw other numbers than those before them.
+    random: Arc<SeededRandom>,
     /// Openings and forks so far: they decide which openings are inspected.
     openings: u64,
     /// All openings are inspected.
@@ -224,6 +226,7 @@ impl World {
             is_tidy: false,
             armed: None,
             swept: false,
+            random: Arc::new(SeededRandom::new(seed)),
             openings: 0,
             inspects_all: false,
             tally: Tally::default(),

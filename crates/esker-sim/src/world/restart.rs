@@ -26,7 +26,7 @@ impl World {
         let env = Env {
             fs: Arc::new(self.faults.clone()),
             clock: self.clock.clone(),
-            random: Arc::new(SeededRandom::new(self.seed)),
+            random: self.random.clone(),
             threads: Arc::new(SystemThreads),
         };
         builder(env, opening)
@@ -240,6 +240,8 @@ impl World {
         self.openings += 1;
         fork.openings = self.openings;
         fork.inspects_all = self.inspects_all;
+        // No two processes draw the same numbers.
+        fork.random = Arc::new(SeededRandom::new(self.seed ^ self.openings.rotate_left(32)));
         let reach = match restart.end {
             End::Kill => {
                 fork.disk = self.disk.kill();
