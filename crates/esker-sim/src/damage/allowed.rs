@@ -7,7 +7,8 @@
 //! Where the files do not say that more was there, the newest state cannot be asked for:
 //!
 //! AL1. The last segment of a log that was not closed: what follows the last place that something behind it proves to be
-//!      durable looks like a write that a crash tore. The commits that end in that segment may be missing, newest first.
+//!      durable looks like a write that a crash tore. Its commits that do not end before the damage may be missing, newest first;
+//!      none if something behind it that is whole still proves it (tail.rs).
 //! AL2. A manifest, or CURRENT: no other file says where the manifest ends or which one is in force. One that was cut
 //!      behind a record, or is an earlier one or another database's, may describe what is there. Then the state is one that
 //!      the database had, or the other one had. Mostly what it describes is not there, and opening refuses.
@@ -33,8 +34,8 @@ pub(super) struct Change {
     pub(super) is_new: bool,
     /// The manifest in force is another, or another one is in force (AL2).
     manifest: bool,
-    /// The log's end is another.
-    tail: bool,
+    /// What stands in the place of the log's last segment, if that is another; nothing if it is gone.
+    tail: Option<Vec<u8>>,
 }
 
 impl Change {
@@ -42,10 +43,11 @@ impl Change {
         let is_other = |name: &&String| before.get(*name) != after.get(*name);
         let names: BTreeSet<String> = before.keys().chain(after.keys()).filter(is_other).cloned().collect();
         let holds_data = |name: &String| matches!(Role::of(name), Role::Table | Role::Segment);
+        let now = |name: &str| after.get(name).cloned().unwrap_or_default();
         Change {
             is_new: !after.contains_key("CURRENT") && !after.keys().any(holds_data),
             manifest: ["CURRENT", in_force(before)].iter().any(|name| names.contains(*name)),
-            tail: last_segment(before).is_some_and(|name| names.contains(name)),
+            tail: last_segment(before).filter(|name| names.contains(*name)).map(now),
             names,
             unreadable: unreadable.collect(),
         }
@@ -101,15 +103,22 @@ impl Change {
     /// The states of its own that the files may stand for, newest first.
     pub(super) fn states<'a>(&self, subject: &'a Subject) -> Vec<&'a State> {
         if self.manifest {
-            std::iter::once(&subject.newest).chain(subject.chronicle.iter().rev()).collect()
-        } else if self.tail && !subject.closed {
-            // What the last opening found may stand in the same segment.
-            let earlier = subject.chronicle.iter().rev().take(subject.tail_commits + 1);
-            let earlier = earlier.filter(|_| subject.recent.len() <= subject.tail_commits);
-            subject.recent.iter().take(subject.tail_commits + 1).chain(earlier).collect()
-        } else {
-            vec![&subject.newest]
+            return std::iter::once(&subject.newest).chain(subject.chronicle.iter().rev()).collect();
         }
+        let tail = self.tail.as_ref().filter(|_| !subject.closed);
+        let at_stake = tail.map_or(0, |now| subject.tail.commits_at_stake(now));
+        if at_stake == 0 {
+            return vec![&subject.newest];
+        }
+        // A state may come back: the files may end at any time when it was the newest one.
+        let newest = subject.newest.digest();
+        let end = subject.recent.iter().rposition(|state| state.digest() == newest).unwrap_or(0);
+        let most = subject.tail.commits();
+        let back = most.min(end + at_stake);
+        // What the last opening found may stand in the same segment.
+        let earlier = subject.chronicle.iter().rev().take(most + 1);
+        let earlier = earlier.filter(|_| subject.recent.len() <= back);
+        subject.recent.iter().take(back + 1).chain(earlier).collect()
     }
 
     /// The states of another database that they may stand for.

@@ -19,6 +19,7 @@ mod reading;
 mod repaired;
 pub mod report;
 mod subject;
+mod tail;
 
 use std::collections::BTreeMap;
 use std::fmt;

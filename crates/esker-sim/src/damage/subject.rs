@@ -11,12 +11,13 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use esker::{DumpOptions, DumpValue, KeyspaceId};
+use esker::KeyspaceId;
 use fastrand::Rng;
 
 use super::draw::Drawing;
-use super::files::{Files, disk, env, last_segment, path, read};
+use super::files::{Files, disk, env, read};
 use super::harm::Harm;
+use super::tail::Tail;
 use crate::generate::generate;
 use crate::model::state::{Id, State};
 use crate::op::{End, Mishap, Op, Opening, Restart};
@@ -102,7 +103,6 @@ impl Plan {
         chronicle.add(&newest);
 
         let files = read(&left.disk);
-        let tail_commits = last_segment(&files).map_or(0, |name| commits_in(&files, name));
         Subject {
             seed: self.seed,
             opening: self.opening,
@@ -111,7 +111,7 @@ impl Plan {
             newest,
             recent,
             chronicle: chronicle.states,
-            tail_commits,
+            tail: Tail::of(&files),
             files,
             moments,
         }
@@ -155,19 +155,6 @@ fn ids(plan: &Plan, files: &Files, newest: &State) -> BTreeMap<Id, KeyspaceId> {
     report.keyspaces.iter().filter_map(number).collect()
 }
 
-/// How many commits end in a segment.
-fn commits_in(files: &Files, segment: &str) -> usize {
-    let ends = |value: &DumpValue| matches!(value, DumpValue::Text(kind) if kind == "full" || kind == "last");
-    let disk = disk(files);
-    let mut commits = 0;
-    let shown = DumpOptions::default().env(env(&disk, 0)).entries(false).dump(path(segment), |item| {
-        let ends_commit = item.fields.iter().any(|(name, value)| *name == "kind" && ends(value));
-        commits += usize::from(item.kind == "record" && ends_commit);
-    });
-    shown.unwrap_or_else(|error| panic!("SU1: dump of the undamaged log: {error}"));
-    commits
-}
-
 /// All states that a database had, each once, oldest first.
 struct Chronicle {
     states: Vec<State>,
@@ -205,8 +192,8 @@ pub(super) struct Subject {
     pub(super) chronicle: Vec<State>,
     /// The log has an end, and the manifest knows it.
     pub(super) closed: bool,
-    /// Commits that end in the log's last segment.
-    pub(super) tail_commits: usize,
+    /// The log's last segment.
+    pub(super) tail: Tail,
     /// The numbers of the newest state's keyspaces.
     pub(super) ids: BTreeMap<Id, KeyspaceId>,
 }

@@ -1,0 +1,150 @@
+//! The log's last segment, and how many of its commits other bytes in its place may cost.
+//!
+//! ```text
+//!   undamaged segment --dump--> records --bytes now--> the first damaged one --> is there proof behind it? --> commits
+//! ```
+//!
+//! TL1. A record proves that those before it were durable which it says so of (docs/formats/wal.md). As long as it is whole, damage to
+//!      one of them costs nothing: it is told from what a crash tore.
+//! TL2. Without proof the log ends at the first damaged record, and no commit is missing that ends before it.
+
+use std::ops::Range;
+
+use esker::{DumpItem, DumpOptions, DumpValue};
+
+use super::files::{Files, disk, env, last_segment, path};
+
+/// Of the header of a record.
+const RECORD_HEADER_BYTES: usize = 24;
+
+/// A record of the segment.
+struct TailRecord {
+    /// Where it lies, without the zeros that fill it up.
+    bytes: Range<usize>,
+    /// Bytes of the segment that were durable when it was made.
+    synced_to: usize,
+    /// It is a whole commit, or the last part of one.
+    ends_commit: bool,
+}
+
+/// The undamaged last segment of a log.
+#[derive(Default)]
+pub(super) struct Tail {
+    bytes: Vec<u8>,
+    records: Vec<TailRecord>,
+    /// Behind them stands an `End`.
+    is_finished: bool,
+}
+
+impl Tail {
+    /// Of these files; one without records if there is no log.
+    pub(super) fn of(files: &Files) -> Tail {
+        let Some(name) = last_segment(files) else { return Tail::default() };
+        let mut tail = Tail { bytes: files[name].clone(), ..Tail::default() };
+        let options = DumpOptions::default().env(env(&disk(files), 0)).entries(false);
+        let shown = options.dump(path(name), |item| tail.add(&item));
+        shown.unwrap_or_else(|error| panic!("SU1: dump of the undamaged log: {error}"));
+        tail
+    }
+
+    fn add(&mut self, item: &DumpItem) {
+        use DumpValue::{Number, Text};
+        let field = |name: &str| item.fields.iter().find(|field| field.0 == name).map(|field| &field.1);
+        match (item.kind, field("kind"), field("bytes"), field("synced_to")) {
+            ("record", Some(Text(kind)), Some(Number(payload)), Some(Number(synced_to))) => {
+                let start = item.offset as usize;
+                self.records.push(TailRecord {
+                    bytes: start..start + RECORD_HEADER_BYTES + *payload as usize,
+                    synced_to: *synced_to as usize,
+                    ends_commit: kind == "full" || kind == "last",
+                });
+            }
+            ("end", ..) => self.is_finished = true,
+            _ => {}
+        }
+    }
+
+    /// How many commits end in it.
+    pub(super) fn commits(&self) -> usize {
+        self.commits_from(0)
+    }
+
+    /// How many end in this record or behind it.
+    fn commits_from(&self, record: usize) -> usize {
+        self.records[record..].iter().filter(|record| record.ends_commit).count()
+    }
+
+    /// How many of the newest may be missing when these bytes stand in its place.
+    pub(super) fn commits_at_stake(&self, now: &[u8]) -> usize {
+        let is_whole =
+            |record: &TailRecord| now.get(record.bytes.clone()) == self.bytes.get(record.bytes.clone());
+        let damaged = self.records.iter().position(|record| !is_whole(record));
+        let is_proven = damaged.is_some_and(|damaged| {
+            let start = self.records[damaged].bytes.start;
+            self.records[damaged..].iter().any(|later| is_whole(later) && later.synced_to > start)
+        });
+        match damaged {
+            // TL1
+            _ if is_proven => 0,
+            // A recovery has finished it. What it was before held commits that were not there any more.
+            _ if self.is_finished => self.commits(),
+            // TL2
+            Some(damaged) => self.commits_from(damaged),
+            None => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two groups of two records that were synced as one, and a record behind them; each has 30 bytes at a multiple of 32.
+    fn tail(is_finished: bool) -> Tail {
+        let record = |(at, synced_to): (usize, usize)| TailRecord {
+            bytes: at..at + 30,
+            synced_to,
+            ends_commit: true,
+        };
+        let records = [(32, 32), (64, 32), (96, 96), (128, 96), (160, 160)].map(record);
+        Tail { bytes: (0..192).collect(), records: records.into(), is_finished }
+    }
+
+    /// What is at stake when these bytes are others.
+    fn at_stake(tail: &Tail, others: &[usize]) -> usize {
+        let mut now = tail.bytes.clone();
+        others.iter().for_each(|at| now[*at] ^= 1);
+        tail.commits_at_stake(&now)
+    }
+
+    #[test]
+    fn tl1_damage_that_a_later_record_proves_costs_nothing() {
+        for tail in [tail(false), tail(true)] {
+            let harms: [&[usize]; 7] =
+                [&[40], &[70], &[100], &[130], &[40, 70, 100], &[40, 100, 130], &[100, 130]];
+            for others in harms {
+                assert_eq!(at_stake(&tail, others), 0, "TL1: {others:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn tl2_damage_without_proof_costs_what_does_not_end_before_it() {
+        let tail = tail(false);
+        // The last are in the segment's header and in the zeros behind records.
+        let harms: [(&[usize], usize); 5] = [
+            (&[165], 1),
+            (&[130, 165], 2),
+            (&[100, 165], 3),
+            (&[40, 100, 130, 165], 5),
+            (&[0, 62, 126, 191], 0),
+        ];
+        for (others, commits) in harms {
+            assert_eq!(at_stake(&tail, others), commits, "TL2: {others:?}");
+        }
+        assert_eq!((tail.commits(), tail.commits_at_stake(&[])), (5, 5));
+        assert_eq!(tail.commits_at_stake(&tail.bytes[..150]), 2, "TL2: a part of it");
+        let finished = self::tail(true);
+        assert_eq!(at_stake(&finished, &[191]), 5, "it may be what it was before it was finished");
+    }
+}
