@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use esker::canary::{Canary, set};
 use esker::recordio::{Reader, Writer};
+use esker::{DumpOptions, DumpValue};
 use esker_env::{BrokenSync, Env, MemFs, OpenOptions, read_range};
 use esker_sim::damage::{Edit, Files, Harm, Kind as HarmKind, Twist, run};
 use esker_sim::runner::{Failure, Sabotage, run_seed};
@@ -85,6 +86,7 @@ const ENGINE: &[Fault] = engine! {
 /// Faults of those who deal with damage: there is none in the simulation, so they are looked for in the damage campaign.
 const DAMAGED: &[Fault] = engine! {
     WalEndTrusted: "a log that has lost its end is taken as it is",
+    EvidenceShort: "of the records behind a damaged one only the first is asked for proof of damage",
     CountsUnchecked: "a check does not compare keys with their count",
     RepairLossForgotten: "a repair does not tell of the keys of a damaged block",
 };
@@ -129,10 +131,12 @@ fn hunt(name: &str, breaks: &str, sabotage: Sabotage) -> Result<String, String> 
 
 /// The same for a fault that only damage shows.
 fn hunt_damaged(fault: &Fault) -> Result<String, String> {
-    // Harms that are drawn rarely do just this: make counts wrong and leave everything else right; cut a log that was closed.
+    // Harms that are drawn rarely do just this: make counts wrong and leave everything else right; cut a log that was closed; leave
+    // whole what proves it.
     let harms: Option<fn(&Files) -> Vec<Harm>> = match fault.canary {
         Canary::CountsUnchecked => Some(miscounted),
         Canary::WalEndTrusted => Some(shortened),
+        Canary::EvidenceShort => Some(flipped_in_a_group),
         _ => None,
     };
     let mut ops = 0;
@@ -156,6 +160,36 @@ fn shortened(files: &Files) -> Vec<Harm> {
         Harm::new(HarmKind::Cut, format!("half of {name}"), Edit::Cut(name.clone(), bytes.len() / 2))
     };
     files.iter().rev().find(|(name, _)| name.ends_with(".wal")).map(cut).into_iter().collect()
+}
+
+/// A record of the log's last segment has a flipped bit. The one behind it does not tell that it was durable, but a later one does.
+fn flipped_in_a_group(files: &Files) -> Vec<Harm> {
+    let Some((name, bytes)) = files.iter().rev().find(|(name, _)| name.ends_with(".wal")) else {
+        return Vec::new();
+    };
+    let env = Env::simulated(Arc::new(MemFs::new()), 0);
+    let file = env.fs.open(name.as_ref(), OpenOptions::create()).expect("memory");
+    file.write_all_at(bytes, 0).expect("memory");
+    // Where each begins, and how many bytes were durable when it was made.
+    let mut records: Vec<(u64, u64)> = Vec::new();
+    let shown = DumpOptions::default().env(env).entries(false).dump(name, |item| {
+        let synced_to = item.fields.iter().find_map(|(field, value)| match value {
+            DumpValue::Number(n) if *field == "synced_to" => Some(*n),
+            _ => None,
+        });
+        records.extend(synced_to.map(|synced_to| (item.offset, synced_to)));
+    });
+    shown.expect("an undamaged segment");
+    let is_in_a_group = |at: &usize| {
+        let start = records[*at].0;
+        let Some((next, later)) = records[at + 1..].split_first() else { return false };
+        next.1 <= start && later.iter().any(|(_, synced_to)| *synced_to > start)
+    };
+    let flip = |at: usize| {
+        let text = format!("the header of record {at} of {name}");
+        Harm::new(HarmKind::Flip, text, Edit::Flip(name.clone(), records[at].0 as usize, 0))
+    };
+    (0..records.len()).find(is_in_a_group).map(flip).into_iter().collect()
 }
 
 /// The manifest says of a keyspace that it has one key more or less, under fitting checksums.

@@ -8,9 +8,9 @@
 //! D1. Damage gives the right data or a typed error that names a damaged file, and in tables and the log the block, record or
 //!     other part that is damaged; no panic, no wrong data, also where only `check` sees the damage, and after everything
 //!     was merged.
-//! D2. The exception is a log that was not closed: damage to the last record of its last segment, and zeros up to its end,
-//!     look like a write that a crash tore. It then counts as never made: the data is that of the commits before it, to the
-//!     commit.
+//! D2. The exception is a log that was not closed: damage to the last record of its last segment, or to one that was synced together
+//!     with it, and zeros up to its end, look like a write that a crash tore. It then counts as never made: the data is that of the
+//!     commits before it, to the commit.
 //! D3. Files that hold no data (LOCK, OPTIONS) do no harm.
 //! D4. Checking offline finds something wrong exactly if opening refuses the database or checking it online does; a
 //!     dump shows any database.
@@ -260,6 +260,35 @@ fn d1_a_flipped_bit_in_each_record_of_the_log() {
             }
         }
     }
+}
+
+#[test]
+fn d1_a_flipped_bit_in_a_group_of_commits_that_was_synced_as_one_is_refused() {
+    let (tally, golden) = (Tally::new("a flipped bit of a group"), Golden::grouped());
+    let name = golden.last_segment();
+    let (bytes, records) = (golden.read(name), records(&golden.fs, name));
+    let mut passed_by = Vec::new();
+    for (i, record) in records.iter().enumerate() {
+        // How many records that prove nothing stand before one that was made when this one was durable.
+        let unproven = records[i + 1..].iter().position(|later| later.synced_to > record.start);
+        passed_by.push(unproven);
+        let missing = golden.commits_behind(name, record.start);
+        let allowed = unproven.map_or(Allowed::Exactly(missing), |_| Allowed::Newest);
+        for at in [record.start, record.start + 13, record.start + 23, record.end - 1] {
+            let (what, part) = (format!("byte {at}"), Some(record.start..record.end));
+            let flip = |fs: &MemFs| overwrite(fs, name, at, &[bytes[at] ^ 4]);
+            if unproven.is_some() {
+                let fs = golden.copy();
+                flip(&fs);
+                refused(&golden, &fs, name, &what);
+            }
+            judge_part(&golden, &tally, &what, &[name], part, allowed, flip);
+        }
+    }
+    // Three groups with another one behind them, and the last.
+    let group = [Some(2), Some(1), Some(0)];
+    let expected: Vec<Option<usize>> = [group, group, group, [None; 3]].concat();
+    assert_eq!(passed_by, expected);
 }
 
 #[test]

@@ -78,6 +78,8 @@ pub enum Canary {
     ParentNotSynced,
     /// A log that has lost its end is taken as it is (R7).
     WalEndTrusted,
+    /// Of the records behind a damaged one only the first is asked for proof of damage (R1).
+    EvidenceShort,
     /// A check does not compare the keys with their count (CK2).
     CountsUnchecked,
     /// A repair does not tell of the keys that a damaged block held (RP3).
@@ -121,6 +123,7 @@ impl Canary {
         Canary::TableChecksumIgnored,
         Canary::ParentNotSynced,
         Canary::WalEndTrusted,
+        Canary::EvidenceShort,
         Canary::CountsUnchecked,
         Canary::RepairLossForgotten,
         Canary::RepairTombstoneIgnored,

@@ -78,6 +78,9 @@ impl<'a> SegmentBytes<'a> {
                 remains_end = remains_end.max(end_of(at, later));
                 if later.synced_to as usize > offset {
                     proof_of_damage = Some(at);
+                }
+                // One that proves nothing may stand before others that do: several records may share a sync.
+                if proof_of_damage.is_some() || canary::is_set(Canary::EvidenceShort) {
                     break;
                 }
             }

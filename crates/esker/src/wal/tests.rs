@@ -15,6 +15,7 @@ use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind, Open
 use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
 use super::recovery::{Recovered, verify};
 use super::{LogExtent, Register, WalOptions, WalPool, WalWriter, file_name, recover};
+use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 
 const DIR: &str = "db";
@@ -297,6 +298,73 @@ fn damage_to_durable_records_is_told_with_its_place_and_damage_to_the_tail_is_tr
             }
             (other, _) => panic!("byte {at}: {other:?}"),
         }
+    }
+}
+
+/// A log of three groups of three records that was not closed: the first two groups were synced, each as one, the last was written.
+fn groups_of_three() -> Vec<u8> {
+    let (_, env) = mem();
+    let mut log = writer(&env, 4096);
+    for seq in 1..=9 {
+        append(&mut log, seq, 32).unwrap();
+        match seq {
+            3 | 6 => log.sync().unwrap(),
+            9 => log.write().unwrap(),
+            _ => {}
+        }
+    }
+    bytes_of(&env, 1)
+}
+
+/// What recovery makes of this log with a flipped bit, or with zeros for some records, where that is wrong.
+fn misjudged_groups() -> Vec<String> {
+    let whole = groups_of_three();
+    let record = RECORD_HEADER_BYTES + 32;
+    let start = |n: usize| SEGMENT_HEADER_BYTES + n * record;
+    // The records from `first` to before `behind` are damaged.
+    let judge = |bytes: &[u8], first: usize, behind: usize| {
+        // The last record was made when the first two groups were durable; it proves that if nothing else does.
+        let is_proven = first < 6 && behind < 9;
+        let found = replayed(&env_with(&[(1, bytes)]), 1).map(|(records, _)| records.len());
+        let is_right = match &found {
+            Ok(records) => !is_proven && *records == first,
+            Err(Error::Corrupt { path: found, offset, .. }) => {
+                is_proven && (found, *offset) == (&path(1), start(first) as u64)
+            }
+            Err(_) => false,
+        };
+        (!is_right).then(|| format!("records {first}..{behind}: {found:?}"))
+    };
+    let mut wrong = Vec::new();
+    for at in start(0)..start(9) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        let first = (at - start(0)) / record;
+        wrong.extend(judge(&bytes, first, first + 1));
+    }
+    for first in 0..9 {
+        for behind in first + 1..=9 {
+            let mut bytes = whole.clone();
+            bytes[start(first)..start(behind)].fill(0);
+            wrong.extend(judge(&bytes, first, behind));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn r1_proof_of_damage_is_looked_for_behind_records_that_prove_nothing() {
+    assert_eq!(misjudged_groups(), Vec::<String>::new());
+}
+
+#[test]
+fn r1_if_only_the_next_record_is_asked_for_proof_damage_passes_for_a_torn_tail() {
+    canary::set(Some(Canary::EvidenceShort));
+    let wrong = misjudged_groups();
+    canary::set(None);
+    // A synced record with one of its own group behind it.
+    for damaged in ["records 0..1: Ok(0)", "records 4..5: Ok(4)"] {
+        assert!(wrong.iter().any(|text| text == damaged), "{damaged} would not be noticed: {wrong:#?}");
     }
 }
 

@@ -118,6 +118,14 @@ impl Golden {
         golden
     }
 
+    /// A log that a killed process has left, of several records a sync: of each three commits one waits for nothing, one for the
+    /// operating system, and one for the disk.
+    pub fn grouped() -> Golden {
+        const GROUP: [Durability; 3] = [Durability::None, Durability::Buffered, Durability::Sync];
+        let logged = (0..12u8).map(|n| put_with(n, GROUP[usize::from(n % 3)])).collect();
+        Self::of(|fs| simulated(fs).memtable_bytes(64 << 10), vec![put(100)], logged, false)
+    }
+
     /// Everything in tables, and no log.
     pub fn flushed() -> Golden {
         Self::tables(vec![put(1), put(2), Step::Flush, put(3)])
@@ -230,7 +238,11 @@ impl Golden {
 
 /// A commit of one key.
 fn put(n: u8) -> Step {
-    Step::Commit(vec![("default", Change::Put(vec![n], vec![n; 30]))], Durability::Sync)
+    put_with(n, Durability::Sync)
+}
+
+fn put_with(n: u8, durability: Durability) -> Step {
+    Step::Commit(vec![("default", Change::Put(vec![n], vec![n; 30]))], durability)
 }
 
 /// The keys of some states.
@@ -252,6 +264,8 @@ pub struct Record {
     pub end: usize,
     /// The number of its commit.
     pub seq: u64,
+    /// Bytes of the segment that were durable when it was made.
+    pub synced_to: usize,
     /// It is a whole commit, or the last part of one.
     pub ends_commit: bool,
 }
@@ -265,7 +279,8 @@ pub fn records(fs: &MemFs, segment: &str) -> Vec<Record> {
             let (start, bytes) = (item.offset as usize, number(&item, "bytes") as usize);
             let ends_commit = ["full", "last"].contains(&&*text(&item, "kind"));
             let end = start + HEADER_BYTES + bytes;
-            records.push(Record { start, end, seq: number(&item, "seq"), ends_commit });
+            let (seq, synced_to) = (number(&item, "seq"), number(&item, "synced_to") as usize);
+            records.push(Record { start, end, seq, synced_to, ends_commit });
         }
     });
     records
