@@ -11,7 +11,8 @@
 //!      none if something behind it that is whole still proves it (tail.rs).
 //! AL2. A manifest, or CURRENT: no other file says where the manifest ends or which one is in force. One that was cut
 //!      behind a record, or is an earlier one or another database's, may describe what is there. Then the state is one that
-//!      the database had, or the other one had. Mostly what it describes is not there, and opening refuses.
+//!      the database had, or the other one had. Mostly what it describes is not there, and opening refuses; so it does, whatever is
+//!      there, where a record behind the damage proves it (manifest.rs).
 //! AL3. A directory without CURRENT, tables and log segments is that of a new database.
 
 use std::collections::BTreeSet;
@@ -20,6 +21,7 @@ use std::path::Path;
 use esker::{DumpOptions, DumpValue, Error, KeyspaceId, Loss, LostKeys};
 
 use super::files::{Files, Role, disk, env, last_segment, path};
+use super::manifest::is_unmistakable;
 use super::subject::Subject;
 use crate::model::state::State;
 use crate::world::DIR;
@@ -32,8 +34,10 @@ pub(super) struct Change {
     unreadable: BTreeSet<String>,
     /// There is nothing of a database, as far as opening is concerned (AL3).
     pub(super) is_new: bool,
-    /// The manifest in force is another, or another one is in force (AL2).
+    /// The manifest in force is another, or another one is in force.
     manifest: bool,
+    /// What is in force now may describe another state (AL2).
+    is_mistakable: bool,
     /// What stands in the place of the log's last segment, if that is another; nothing if it is gone.
     tail: Option<Vec<u8>>,
 }
@@ -44,9 +48,12 @@ impl Change {
         let names: BTreeSet<String> = before.keys().chain(after.keys()).filter(is_other).cloned().collect();
         let holds_data = |name: &String| matches!(Role::of(name), Role::Table | Role::Segment);
         let now = |name: &str| after.get(name).cloned().unwrap_or_default();
+        let manifest = in_force(before);
+        let (current, described) = (names.contains("CURRENT"), names.contains(manifest));
         Change {
             is_new: !after.contains_key("CURRENT") && !after.keys().any(holds_data),
-            manifest: ["CURRENT", in_force(before)].iter().any(|name| names.contains(*name)),
+            manifest: current || described,
+            is_mistakable: current || (described && !is_unmistakable(before, manifest, &now(manifest))),
             tail: last_segment(before).filter(|name| names.contains(*name)).map(now),
             names,
             unreadable: unreadable.collect(),
@@ -94,17 +101,25 @@ impl Change {
         subject: &'a Subject,
         donor: Option<&'a Subject>,
     ) -> Vec<&'a State> {
-        match self.is_new {
-            true => subject.chronicle.iter().take(1).collect(),
-            false => [self.states(subject), self.foreign_states(donor)].concat(),
+        if self.is_new {
+            subject.chronicle.iter().take(1).collect()
+        } else if self.is_mistakable {
+            [self.states(subject), self.foreign_states(donor)].concat()
+        } else {
+            self.states_of_log(subject)
         }
     }
 
-    /// The states of its own that the files may stand for, newest first.
+    /// The states of its own that a repair may go by, newest first. It reads another manifest where nothing is left of this one.
     pub(super) fn states<'a>(&self, subject: &'a Subject) -> Vec<&'a State> {
-        if self.manifest {
-            return std::iter::once(&subject.newest).chain(subject.chronicle.iter().rev()).collect();
+        match self.manifest {
+            true => std::iter::once(&subject.newest).chain(subject.chronicle.iter().rev()).collect(),
+            false => self.states_of_log(subject),
         }
+    }
+
+    /// The states that the log may end with (AL1), newest first.
+    fn states_of_log<'a>(&self, subject: &'a Subject) -> Vec<&'a State> {
         let tail = self.tail.as_ref().filter(|_| !subject.closed);
         let at_stake = tail.map_or(0, |now| subject.tail.commits_at_stake(now));
         if at_stake == 0 {
@@ -140,8 +155,10 @@ impl Change {
         };
         let Some(name) = path.strip_prefix(DIR).ok().and_then(Path::to_str) else { return false };
         match Role::of(name) {
-            Role::Table => self.names.contains(name) || self.manifest,
-            Role::Segment | Role::Prepared => self.touches(&[Role::Segment, Role::Prepared]) || self.manifest,
+            Role::Table => self.names.contains(name) || self.is_mistakable,
+            Role::Segment | Role::Prepared => {
+                self.touches(&[Role::Segment, Role::Prepared]) || self.is_mistakable
+            }
             Role::Manifest | Role::Current => self.manifest,
             Role::Other => false,
         }
@@ -199,6 +216,11 @@ fn in_force(files: &Files) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use esker::Db;
+    use esker::recordio::Reader;
+    use esker_env::MemFs;
+
+    use super::super::files::read;
     use super::*;
 
     fn files(list: &[(&str, &str)]) -> Files {
@@ -224,6 +246,43 @@ mod tests {
         assert!(explained(&["CURRENT"], "000004.sst") && !explained(&["LOCK"], "LOCK"));
         assert!(!change(&["CURRENT"]).explains(&Error::Closed));
         assert!(!change(&["CURRENT"]).explains(&Error::corrupt("x", "elsewhere/000003.sst", 0, "damaged")));
+    }
+
+    #[test]
+    fn al2_a_manifest_that_proves_its_damage_describes_no_other_state() {
+        let made = MemFs::new();
+        let db = Db::builder().env(env(&made, 1)).background(false).memory(1 << 20).open(DIR).unwrap();
+        db.default_keyspace().put("a", "b").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let before = read(&made);
+        let name = in_force(&before);
+        let mut reader = Reader::options().env(&env(&made, 1)).open(path(name)).unwrap();
+        let mut places = Vec::new();
+        while reader.next().unwrap().is_some() {
+            places.push(reader.record_offset() as usize);
+        }
+        let (bytes, end) = (&before[name], reader.position() as usize);
+        let last = *places.last().unwrap();
+        assert!(places.len() > 3 && last < end, "{places:?}, {end}");
+        let change = |now: Vec<u8>| {
+            let mut after = before.clone();
+            after.insert(name.to_owned(), now);
+            Change::between(&before, &after, std::iter::empty())
+        };
+        let table = Error::corrupt("x", path("999999.sst"), 0, "damaged");
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1;
+            let flipped = change(flipped);
+            assert_eq!(flipped.is_mistakable, (last..end).contains(&at), "AL2: byte {at}");
+            assert_eq!(flipped.explains(&table), flipped.is_mistakable, "AL2: byte {at}");
+            assert_eq!(change(bytes[..at].to_vec()).is_mistakable, at < end, "AL2: cut to {at}");
+        }
+        // Another one in this place may have records in common with it.
+        let mut other = bytes.clone();
+        other[places[1]..places[2]].fill(7);
+        assert!(change(other).is_mistakable, "AL2");
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod draw;
 mod files;
 mod harm;
 mod judge;
+mod manifest;
 mod reading;
 mod repaired;
 pub mod report;

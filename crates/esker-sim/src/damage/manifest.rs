@@ -1,0 +1,43 @@
+//! The manifest in force, and whether other bytes in its place may describe an earlier state.
+//!
+//! ```text
+//!   undamaged manifest --dump--> records --bytes now--> is one whole behind the first damaged one?
+//! ```
+//!
+//! MF1. A record is valid in its file and at its place alone (docs/formats/recordio.md), so one that is whole behind damage proves it, a
+//!      marker, too. Where no record is damaged, what follows them is no edit.
+//! MF2. That goes for bytes that are still this manifest. Simulated openings all draw the same numbers, so another manifest may have
+//!      the same salt, and records in common; but not the first state, which has the next file number: each is begun with a new one.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use esker::DumpOptions;
+
+use super::files::{Files, disk, env, path};
+
+/// Of the header of a record.
+const FRAME_BYTES: usize = 20;
+
+/// Whether these bytes in the place of a manifest describe what it describes, or tell that they are damaged.
+pub(super) fn is_unmistakable(before: &Files, name: &str, now: &[u8]) -> bool {
+    let Some(bytes) = before.get(name) else { return false };
+    // Each piece begins where the one before ends: the file's header, the records, what is behind them.
+    let mut places = BTreeSet::new();
+    let options = DumpOptions::default().env(env(&disk(before), 0)).entries(false);
+    let shown = options.dump(path(name), |item| {
+        places.insert(item.offset as usize);
+    });
+    shown.unwrap_or_else(|error| panic!("SU1: dump of the undamaged manifest: {error}"));
+    let places: Vec<usize> = places.into_iter().collect();
+    let parts: Vec<Range<usize>> = places.windows(2).map(|ends| ends[0]..ends[1]).collect();
+    let is_whole = |part: &Range<usize>| now.get(part.clone()) == bytes.get(part.clone());
+    let Some(damaged) = parts.iter().position(|part| !is_whole(part)) else { return true };
+    // Behind the two headers. Its own one has a checksum of its content.
+    let Some(state) = parts.get(2) else { return false };
+    let content = state.start + FRAME_BYTES;
+    // MF2
+    let is_this = is_whole(&(state.start..content)) || is_whole(&(content..state.end));
+    // MF1
+    is_this && parts[damaged..].iter().any(is_whole)
+}
