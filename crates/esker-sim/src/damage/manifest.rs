@@ -5,9 +5,7 @@
 //! ```
 //!
 //! MF1. A record is valid in its file and at its place alone (docs/formats/recordio.md), so one that is whole behind damage proves it, a
-//!      marker, too. Where no record is damaged, what follows them is no edit.
-//! MF2. That goes for bytes that are still this manifest. Simulated openings all draw the same numbers, so another manifest may have
-//!      the same salt, and records in common; but not the first state, which has the next file number: each is begun with a new one.
+//!      marker, too. Where no record is damaged, what follows them is no edit. Another manifest has another salt.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,9 +13,6 @@ use std::ops::Range;
 use esker::DumpOptions;
 
 use super::files::{Files, disk, env, path};
-
-/// Of the header of a record.
-const FRAME_BYTES: usize = 20;
 
 /// Whether these bytes in the place of a manifest describe what it describes, or tell that they are damaged.
 pub(super) fn is_unmistakable(before: &Files, name: &str, now: &[u8]) -> bool {
@@ -33,11 +28,6 @@ pub(super) fn is_unmistakable(before: &Files, name: &str, now: &[u8]) -> bool {
     let parts: Vec<Range<usize>> = places.windows(2).map(|ends| ends[0]..ends[1]).collect();
     let is_whole = |part: &Range<usize>| now.get(part.clone()) == bytes.get(part.clone());
     let Some(damaged) = parts.iter().position(|part| !is_whole(part)) else { return true };
-    // Behind the two headers. Its own one has a checksum of its content.
-    let Some(state) = parts.get(2) else { return false };
-    let content = state.start + FRAME_BYTES;
-    // MF2
-    let is_this = is_whole(&(state.start..content)) || is_whole(&(content..state.end));
     // MF1
-    is_this && parts[damaged..].iter().any(is_whole)
+    parts[damaged..].iter().any(is_whole)
 }
