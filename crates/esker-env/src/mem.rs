@@ -85,7 +85,10 @@ enum Crash {
     Strict,
     KeepAll,
     /// Blocks that were never written may hold what these files hold there, or noise; without any, zeros.
-    Random { rng: Rng, old: Option<Vec<Pages>> },
+    Random {
+        rng: Rng,
+        old: Option<Vec<Pages>>,
+    },
 }
 
 impl MemFs {
@@ -124,7 +127,8 @@ impl MemFs {
     /// changes of a file's length survive as a prefix; operations on names survive as a prefix or as a subset that
     /// respects the order on each name. No lock is held in the result.
     pub fn crash(&self, seed: u64) -> MemFs {
-        let contents = || self.0.state.read().names.files().map(|inode| inode.lock().current().clone()).collect();
+        let contents =
+            || self.0.state.read().names.files().map(|inode| inode.lock().current().clone()).collect();
         let old = self.0.noisy.load(Ordering::Relaxed).then(contents);
         self.crash_as(Crash::Random { rng: Rng::with_seed(seed), old })
     }

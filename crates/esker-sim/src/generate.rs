@@ -16,8 +16,8 @@ use crate::choices::Choices;
 use crate::model::keys::{self, KeyBounds, KeyNo};
 use crate::model::values::ValueNo;
 use crate::op::{
-    Calls, DRAWN_NAMES, End, Failure, Fault, KeyspaceNo, Loss, Mishap, Move, NAMES, Op, Opening, Read, Reader,
-    Restart, SLOTS, Write,
+    Calls, DRAWN_NAMES, End, Failure, Fault, KeyspaceNo, Loss, Mishap, Move, NAMES, Op, Opening, Read,
+    Reader, Restart, SLOTS, Write,
 };
 use crate::setting;
 

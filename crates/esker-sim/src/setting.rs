@@ -49,8 +49,11 @@ mod tests {
 
     use super::*;
 
+    /// Whether a seed has a property.
+    type Has = fn(u64) -> bool;
+
     /// The share of each, as one in so many.
-    const PROPERTIES: [(fn(u64) -> bool, u64); 5] = [
+    const PROPERTIES: [(Has, u64); 5] = [
         (has_unsynced_dir, 2),
         (has_plain_disk, 4),
         (has_long_ids, 16),

@@ -101,11 +101,8 @@ mod tests {
 
     /// Two groups of two records that were synced as one, and a record behind them; each has 30 bytes at a multiple of 32.
     fn tail(is_finished: bool) -> Tail {
-        let record = |(at, synced_to): (usize, usize)| TailRecord {
-            bytes: at..at + 30,
-            synced_to,
-            ends_commit: true,
-        };
+        let record =
+            |(at, synced_to): (usize, usize)| TailRecord { bytes: at..at + 30, synced_to, ends_commit: true };
         let records = [(32, 32), (64, 32), (96, 96), (128, 96), (160, 160)].map(record);
         Tail { bytes: (0..192).collect(), records: records.into(), is_finished }
     }
