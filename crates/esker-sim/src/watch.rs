@@ -73,6 +73,20 @@ mod tests {
     }
 
     #[test]
+    fn wt1_one_that_stands_still_after_a_while_is_told() {
+        let (end, outcome) = channel();
+        let mut looks = 0;
+        let progress = || {
+            looks += 1;
+            if looks == 6 {
+                end.send(()).expect("somebody waits");
+            }
+            looks.min(3)
+        };
+        assert_eq!(wait("seed 17", &outcome, progress, SHORT).unwrap_err().ops, 3);
+    }
+
+    #[test]
     fn wt1_one_that_goes_on_is_waited_for() {
         let (end, outcome) = channel();
         let (mut looks, mut end) = (0, Some(end));
