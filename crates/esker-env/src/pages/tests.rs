@@ -93,32 +93,6 @@ fn pg2_what_is_warm_follows_what_is_used() {
     assert!(pool.take_warm(3).is_some() && pool.take_warm(7).is_none());
 }
 
-/// Memory of the process, as the system tells.
-#[cfg(all(target_os = "linux", not(miri), not(esker_plain_pages)))]
-fn resident_bytes() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * PAGE_BYTES
-}
-
-#[test]
-#[cfg(all(target_os = "linux", not(miri), not(esker_plain_pages)))]
-fn pg2_what_is_given_up_goes_back() {
-    if !sys::has_pages() {
-        return; // Another size of page: the allocator's memory, which is its own affair.
-    }
-    let mut before = resident_bytes();
-    for len in [8 << 10, 300 << 10, 4 << 20, 8 << 20] {
-        let mut held: Vec<PageBuf> = (0..(64 << 20) / len).map(|_| PageBuf::new(len)).collect();
-        held.iter_mut().for_each(|buffer| buffer.fill(1));
-        assert!(resident_bytes() > before + (32 << 20), "{len}: all of it was touched");
-        drop(held);
-        // The other tests need some MiB at the same time.
-        let after = resident_bytes();
-        assert!(after < before + (24 << 20), "PG2: {len}: {before} bytes before, {after} after");
-        before = before.min(after);
-    }
-}
-
 #[test]
 fn an_observer_hears_of_each_byte_that_is_not_from_the_allocator() {
     use std::cell::Cell;

@@ -1,0 +1,31 @@
+//! Memory of the process, as the system tells. Alone in its program: any other test beside it would count, too.
+#![cfg(all(target_os = "linux", target_arch = "x86_64", not(miri), not(esker_plain_pages)))]
+#![expect(clippy::unwrap_used, reason = "a test that looks at the real process")]
+
+use esker_env::PageBuf;
+
+const PAGE_BYTES: usize = 4096;
+/// What is kept of buffers that were freed: the least that stays warm, and the program's own lists.
+const KEPT_BYTES_MAX: usize = 8 << 20;
+
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * PAGE_BYTES
+}
+
+#[test]
+fn pg2_what_is_given_up_goes_back() {
+    let before = resident_bytes();
+    for len in [8 << 10, 300 << 10, 4 << 20, 8 << 20] {
+        let mut held: Vec<PageBuf> = (0..(64 << 20) / len).map(|_| PageBuf::new(len)).collect();
+        held.iter_mut().for_each(|buffer| buffer.fill(1));
+        let between = resident_bytes();
+        assert!(
+            between > before + (60 << 20),
+            "{len}: all of it was touched: {before} bytes before, then {between}"
+        );
+        drop(held);
+        let after = resident_bytes();
+        assert!(after < before + KEPT_BYTES_MAX, "PG2: {len}: {before} bytes before, {after} after");
+    }
+}
