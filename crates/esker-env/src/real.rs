@@ -333,7 +333,8 @@ mod tests {
 
     #[test]
     fn r2_a_lock_ends_with_its_handle_although_a_descriptor_of_it_is_left() {
-        let path = std::env::temp_dir().join(format!("esker-lock-{}", std::process::id()));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
         let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.unwrap();
         file.try_lock().unwrap();
@@ -343,7 +344,6 @@ mod tests {
         let again = RealFs.lock(&path);
         assert!(again.is_ok(), "{:?}", again.err());
         drop(inherited);
-        fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -186,19 +186,24 @@ fn x2_a_process_may_die_inside_a_write() {
 
 #[test]
 fn a_delayed_call_takes_its_time_and_holds_up_no_other() {
-    let (fs, file) = setup();
     let pause = Duration::from_millis(500);
-    fs.add(rule(OpKind::SyncData, FaultAction::Delay(pause)));
-    let clock = SystemClock::new();
-    std::thread::scope(|scope| {
-        scope.spawn(|| file.sync_data().unwrap());
-        while fs.fired() == 0 {
-            std::thread::yield_now();
-        }
-        file.write_all_at(b"x", 0).unwrap();
-        assert!(clock.monotonic() < pause, "the write did not wait for the sync");
-    });
-    assert!(clock.monotonic() >= pause);
+    let is_written_meanwhile = || {
+        let (fs, file) = setup();
+        fs.add(rule(OpKind::SyncData, FaultAction::Delay(pause)));
+        let clock = SystemClock::new();
+        let is_in_time = std::thread::scope(|scope| {
+            scope.spawn(|| file.sync_data().unwrap());
+            while fs.fired() == 0 {
+                std::thread::yield_now();
+            }
+            file.write_all_at(b"x", 0).unwrap();
+            clock.monotonic() < pause
+        });
+        assert!(clock.monotonic() >= pause);
+        is_in_time
+    };
+    // A machine that stalls may be late by itself, but not each time.
+    assert!((0..20).any(|_| is_written_meanwhile()), "the write did not wait for the sync");
 }
 
 #[test]
