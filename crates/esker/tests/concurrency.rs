@@ -264,11 +264,13 @@ fn n1_cursors_turn_round_while_others_write() {
         let walked = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for writer in 0..2u64 {
-                let (keyspace, writing, end) = (&keyspace, &writing, &end);
+                let (keyspace, writing, end, walked) = (&keyspace, &writing, &end, &walked);
                 scope.spawn(move || {
                     let guard = EndOnDrop(end);
                     let mut rng = fastrand::Rng::with_seed(writer);
-                    for n in 0..WRITES {
+                    // On a slow machine they go on until somebody has walked.
+                    let is_over = || walked.load(Ordering::Relaxed) > 3 || end.load(Ordering::Relaxed);
+                    for n in (0u64..).take_while(|n| *n < WRITES || !is_over()) {
                         let key = name(rng.u64(0..KEYS));
                         let removes = rng.u8(0..4) == 0;
                         let mut batch = db.batch();
@@ -410,7 +412,8 @@ fn n3_len_equals_a_scan_of_the_snapshot() {
 
 #[test]
 fn n3_len_equals_a_scan_of_the_snapshot_where_commits_come_in_groups() {
-    in_groups(|db| assert!(count_and_scan(db) > 0, "transactions conflict"));
+    // Threads that took turns by chance met no conflict, but they do not each time.
+    in_groups(|db| assert!((0..20).any(|_| count_and_scan(db) > 0), "transactions conflict"));
 }
 
 #[test]
@@ -510,7 +513,7 @@ fn n2_a_crash_in_full_flight_keeps_what_was_acknowledged() {
 /// Keys are written and ranges removed, keyspaces come and go, memtables are flushed and tables merged, all while somebody checks.
 #[test]
 fn n6_a_check_finds_nothing_wrong_beside_those_who_write() {
-    const ROUNDS_MAX: u64 = 2000;
+    const ROUNDS_MAX: u64 = 20_000;
     on(Arc::new(MemFs::new()), |db| {
         let (end, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
