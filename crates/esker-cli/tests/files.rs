@@ -108,7 +108,7 @@ mod targets {
             let pipe = esker.path("pipe");
             move || fs::read(pipe)
         });
-        while !reader.is_finished() && start.elapsed().as_secs() < 30 {
+        while !reader.is_finished() && start.elapsed().as_secs() < 300 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         assert!(reader.is_finished(), "TG2: nobody has opened the pipe");
@@ -414,13 +414,14 @@ fn i3_rows_that_may_be_lost_are_not_said_to_be_in() {
         input.write_all(rows(0).as_bytes()).expect("it reads");
         let (log, start) = (esker.path("db/000001.wal"), Instant::now());
         while !log.exists() {
-            assert!(start.elapsed().as_secs() < 60, "the first rows are committed");
+            assert!(start.elapsed().as_secs() < 300, "the first rows are committed");
             std::thread::sleep(Duration::from_millis(2));
         }
         // From here on no file of its can be written behind its first bytes.
         let limit = Rlimit { current: Some(512), ..getrlimit(Resource::Fsize) };
         prlimit(Some(Pid::from_child(&child)), Resource::Fsize, limit).expect("it is our child");
-        input.write_all((rows(100) + end).as_bytes()).expect("it reads");
+        // Where the limit came before the first of these rows were written it may have stopped already.
+        let _ignored = input.write_all((rows(100) + end).as_bytes());
         drop(input);
         let output = child.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&output.stderr);
