@@ -39,6 +39,15 @@ pub const LOGGED: usize = 8;
 /// What a check says behind the name of a file that nothing needs.
 const LEFTOVER: &str = " is not needed: the next open removes it";
 
+/// Replaced tables go when no thread of another test has a pin of their time any more: in this copy of the files they are gone.
+pub fn remove_replaced(builder: Builder, fs: &MemFs) {
+    let report = builder.check_offline(dir()).expect("it can be checked");
+    let leftovers = report.notes.iter().filter_map(|note| note.strip_suffix(LEFTOVER));
+    for name in leftovers.filter(|name| name.ends_with(".sst")) {
+        fs.remove_file(&path(name)).expect("it is there");
+    }
+}
+
 impl Golden {
     /// One run of merged tables, and a log.
     pub fn merged() -> Golden {
@@ -184,12 +193,7 @@ impl Golden {
             script.close().expect("no faults");
         }
         let fs = fs.crash_keep_all();
-        // Replaced tables go when no thread of another test has a pin of their time any more: here they are gone.
-        let report = builder(Arc::new(fs.clone())).check_offline(dir()).expect("it can be checked");
-        let leftovers = report.notes.iter().filter_map(|note| note.strip_suffix(LEFTOVER));
-        for name in leftovers.filter(|name| name.ends_with(".sst")) {
-            fs.remove_file(&path(name)).expect("it is there");
-        }
+        remove_replaced(builder(Arc::new(fs.clone())), &fs);
         let history: Vec<Contents> =
             script.journal.history().iter().map(|s| s.first().expect("one").clone()).collect();
         let mut earlier = history[flushed - 1..].to_vec();

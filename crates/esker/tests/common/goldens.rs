@@ -13,7 +13,7 @@ use esker::{BackgroundStep, Db, Result, TableCompression};
 use esker_env::{Fs, MemFs};
 
 use super::contents::{Contents, dump};
-use super::damage::read;
+use super::damage::{read, remove_replaced};
 use super::{dir, simulated};
 
 /// The file of a golden directory that says what the database holds. Not a part of it.
@@ -52,6 +52,7 @@ pub fn make(name: &str) -> Result<BTreeMap<String, Vec<u8>>> {
         db.close()?;
         fs.crash_keep_all()
     };
+    remove_replaced(simulated(Arc::new(fs.clone())), &fs);
     let names = fs.list_dir(dir()).expect("it is there");
     // The lock file holds a process id.
     let mut files: BTreeMap<_, _> =
