@@ -430,6 +430,29 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
+    fn bg1_a_pause_is_over_as_soon_as_a_flush_succeeds_whoever_makes_it() {
+        let (db, faults) = failing();
+        let core = &db.handle.core;
+        core.flush_step().unwrap_err();
+        let (is_pausing, is_over) = std::thread::scope(|scope| {
+            let pause = scope.spawn(|| core.signal.pause_flushing(Duration::from_secs(3600)));
+            // Longer than it waits whoever asks for another try.
+            std::thread::sleep(ASKED_PAUSE * 3);
+            let is_pausing = !pause.is_finished();
+            faults.clear();
+            let is_flushed = core.flush_step().is_ok_and(|flushed| flushed);
+            for _ in (0..60_000).take_while(|_| is_flushed && !pause.is_finished()) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let is_over = pause.is_finished();
+            core.signal.stop();
+            (is_pausing, is_over)
+        });
+        assert!(is_pausing && is_over, "BG1: {is_pausing}, {is_over}");
+    }
+
+    #[test]
     fn bg2_after_a_panic_of_a_thread_nobody_flushes_or_merges() {
         let (fs, dir) = (Arc::new(MemFs::new()), Path::new("db"));
         let builder = Db::builder().background(false).replay_bytes(0);
