@@ -259,12 +259,13 @@ impl KillCampaign {
             Moment::Working(after) => (after, false),
             Moment::Answered(after) => (after, true),
         };
-        let patience = if self.canary == Some(Canary::Hang) { PATIENCE_WITH_CANARY } else { PATIENCE };
-        if ear.wait(patience, |heard| !heard.is_empty()) == Waited::InVain {
-            return Err(Failure::new(format!("the child has not opened the database in {patience:?}")));
+        if ear.wait(PATIENCE, |heard| !heard.is_empty()) == Waited::InVain {
+            return Err(Failure::new(format!("the child has not opened the database in {PATIENCE:?}")));
         }
         std::thread::sleep(after);
         if answered {
+            // The canary hangs when the database is open.
+            let patience = if self.canary == Some(Canary::Hang) { PATIENCE_WITH_CANARY } else { PATIENCE };
             let before = protocol::acks(&ear.heard(), writers);
             let is_answered = |heard: &[u8]| {
                 protocol::acks(heard, writers).iter().zip(&before).all(|(now, before)| now > before)
