@@ -25,16 +25,16 @@ pub(crate) struct Host {
 
 /// How often a busy mount is asked to go, and how long to wait in between: a loop device lets go of its file a little later
 /// than `losetup` returns, and files of replaced tables stay open while another thread of this process reads a database.
-const PATIENCE: (u32, Duration) = (300, Duration::from_millis(10));
+const PATIENCE: (u32, Duration) = (6000, Duration::from_millis(10));
 
 fn unmount(path: &Path) -> Result<()> {
     let mut umount = Command::new("umount");
-    umount.arg(path);
+    umount.env("LC_ALL", "C").arg(path);
     for _ in 0..PATIENCE.0 {
-        if run(&mut umount).is_ok() {
-            return Ok(());
+        match run(&mut umount) {
+            Err(failure) if failure.to_string().contains("busy") => std::thread::sleep(PATIENCE.1),
+            other => return other.map(drop),
         }
-        std::thread::sleep(PATIENCE.1);
     }
     run(&mut umount).map(drop)
 }
