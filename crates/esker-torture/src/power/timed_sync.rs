@@ -1,7 +1,7 @@
 //! The timed sync, in real time: what was committed without waiting for the disk is soon durable, though nobody asks for it.
 //!
 //! ```text
-//!   commits: None, Buffered --steps--> Disk --power losses, again and again--> one after which all is there, within BOUND
+//!   commits: None, Buffered --steps--> Disk --power losses, again and again--> one after which all is there, within BOUND and LOOKS_MIN
 //! ```
 
 use std::path::Path;
@@ -19,6 +19,9 @@ use crate::failure::{Failure, Result};
 
 /// The pause between two syncs that is promised, and what a busy machine may take longer for the second.
 const BOUND: Duration = Duration::from_millis(100 + 6000);
+/// So many looks at what is durable come before it counts as never: each opens databases, which syncs files of the same disk, so where
+/// that stands still for a while, they do too.
+const LOOKS_MIN: u32 = 20;
 /// How often what is durable is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Losses that all commits must survive to count as durable.
@@ -42,7 +45,7 @@ pub(super) fn longest_wait(dir: &Path, left: &Path, seed: u64) -> Result<Duratio
             batch.commit_with([Durability::None, Durability::Buffered][n as usize % 2])?;
         }
         let since = Instant::now();
-        loop {
+        for look in 1_u32.. {
             let waited = since.elapsed();
             fs.take().iter().for_each(|step| disk.apply(step));
             let kept = (0..LOSSES).map(|_| commits_left(&disk.power_loss(&mut rng), left));
@@ -51,7 +54,7 @@ pub(super) fn longest_wait(dir: &Path, left: &Path, seed: u64) -> Result<Duratio
                 longest = longest.max(waited);
                 break;
             }
-            if waited > BOUND {
+            if waited > BOUND && look >= LOOKS_MIN {
                 let made = round * COMMITS;
                 return Err(Failure::new(format!(
                     "P4: of {made} commits, the last of them {waited:?} old, a power loss leaves {kept}"
