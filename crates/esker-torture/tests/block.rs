@@ -10,7 +10,7 @@ use esker_torture::Budget;
 use esker_torture::block::{BlockCampaign, Canary};
 
 fn campaign(dir: &Path, seed: u64, runs: u64) -> BlockCampaign {
-    let budget = Budget { rounds: Some(runs), time: Some(Duration::from_secs(60)) };
+    let budget = Budget { rounds: Some(runs), time: Some(Duration::from_secs(1800)) };
     BlockCampaign { dir: dir.to_owned(), seed, budget, moments: 4, canary: None }
 }
 
