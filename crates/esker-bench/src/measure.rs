@@ -328,9 +328,10 @@ mod tests {
         let measured = measure(dir.path(), || {
             let block = vec![1_u8; 32 << 20];
             fs::write(dir.path().join("inner/file"), &block[..1 << 20]).unwrap();
-            block.len()
+            // It lives on until all is measured: other tests of this process reset the peak.
+            block
         });
-        assert_eq!(measured.result, 32 << 20);
+        assert_eq!(measured.result.len(), 32 << 20);
         assert!(measured.seconds > 0.0 && measured.usage.cpu_s > 0.0);
         assert_eq!(measured.usage.disk_bytes, 1 << 20);
         if cfg!(target_os = "linux") {
@@ -365,14 +366,17 @@ mod tests {
     fn what_was_on_disk_for_a_while_is_seen() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
-        let measured = measure(dir.path(), || {
-            fs::write(&file, vec![1_u8; 8 << 20]).unwrap();
-            // Two walks of the watch, and time to spare for a busy machine.
-            thread::sleep(WATCH_EVERY * LOOKS_PER_WALK * 4);
-            fs::remove_file(&file).unwrap();
-        });
-        assert_eq!(measured.usage.disk_allocated_bytes, 0);
-        assert!(measured.usage.peak_disk_bytes >= 8 << 20);
+        let is_seen = |walks: u32| {
+            let measured = measure(dir.path(), || {
+                fs::write(&file, vec![1_u8; 8 << 20]).unwrap();
+                thread::sleep(WATCH_EVERY * LOOKS_PER_WALK * walks);
+                fs::remove_file(&file).unwrap();
+            });
+            assert_eq!(measured.usage.disk_allocated_bytes, 0);
+            measured.usage.peak_disk_bytes >= 8 << 20
+        };
+        // On a busy machine the watch looks seldom, and a walk that is slow is followed by a long rest (M3).
+        assert!([4, 40, 400].into_iter().any(is_seen));
     }
 
     #[test]
@@ -394,10 +398,14 @@ mod tests {
     #[test]
     fn m2_the_peak_is_that_of_the_row() {
         let dir = tempfile::tempdir().unwrap();
-        let big = measure(dir.path(), || drop(std::hint::black_box(vec![1_u8; 256 << 20])));
-        let small = measure(dir.path(), || ());
+        let is_so = || {
+            let big = measure(dir.path(), || drop(std::hint::black_box(vec![1_u8; 256 << 20])));
+            let small = measure(dir.path(), || ());
+            small.usage.peak_rss_bytes + (128 << 20) < big.usage.peak_rss_bytes
+        };
         if cfg!(target_os = "linux") {
-            assert!(small.usage.peak_rss_bytes + (128 << 20) < big.usage.peak_rss_bytes);
+            // Other tests of this process reset the mark, too, at times just before it is read. Were it never reset, it would never be so.
+            assert!((0..100).any(|_| is_so()));
         }
     }
 }
