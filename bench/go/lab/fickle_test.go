@@ -125,16 +125,25 @@ const coldRow = "iterate keys only, cold (128 B)"
 
 func TestBadgerOpensAnewForEachPartAndOpeningCountsToTheColdRowOnly(t *testing.T) {
 	pageCache(t, true)
-	engine := newFickle()
-	engine.opening = 500 * time.Millisecond
-	for _, rec := range engine.records(t, badgerSuite{}, 2) {
-		if rec.Value == nil || (*rec.Value >= 0.5) != (rec.Row == coldRow) || rec.Note != "" {
-			t.Error(rec.Row, rec.Value, rec.Error, rec.Note)
+	// A row may be held up on a busy machine for as long as an opening takes, but not each time.
+	for range 10 {
+		engine, areShort := newFickle(), true
+		engine.opening = 500 * time.Millisecond
+		for _, rec := range engine.records(t, badgerSuite{}, 2) {
+			isCold := rec.Row == coldRow
+			if rec.Value == nil || isCold && *rec.Value < 0.5 || rec.Note != "" {
+				t.Fatal(rec.Row, rec.Value, rec.Error, rec.Note)
+			}
+			areShort = areShort && (isCold || *rec.Value < 0.5)
+		}
+		if expected := []string{"", "populate (128 B)", coldRow, coldRow, "random read (128 B)"}; !slices.Equal(*engine.opened, expected) {
+			t.Fatal(*engine.opened)
+		}
+		if areShort {
+			return
 		}
 	}
-	if expected := []string{"", "populate (128 B)", coldRow, coldRow, "random read (128 B)"}; !slices.Equal(*engine.opened, expected) {
-		t.Error(*engine.opened)
-	}
+	t.Error("opening counts to another row")
 }
 
 func TestBadgerSaysThatThePageCacheCannotBeDropped(t *testing.T) {
@@ -276,11 +285,11 @@ func TestTheColdRowOfOpenOpensAnewAndRowsSayWhatWasNotSo(t *testing.T) {
 }
 
 func TestTheWriterOfOpenWaitsForRestAndSaysWhenThereWasNone(t *testing.T) {
-	for _, window := range []time.Duration{10 * time.Millisecond, time.Second} {
-		t.Setenv(stepSeconds, "1")
+	for window, step := range map[time.Duration]string{50 * time.Millisecond: "2000", time.Second: "1"} {
+		t.Setenv(stepSeconds, step)
 		start := time.Now()
 		left, err := openLoadAndClose(newFickle(), t.TempDir(), 50, window)
-		expected := openReady
+		expected := openReady // in minutes it rests for three windows
 		if window == time.Second { // three windows do not fit
 			expected = openReadyRestless
 		}

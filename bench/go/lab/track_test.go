@@ -65,23 +65,31 @@ func TestT2PercentilesAreWithinAThousandth(t *testing.T) {
 }
 
 func TestT3FilesAreSeenWhileARowGoesOn(t *testing.T) {
-	dir := t.TempDir()
-	track := newTrack([]string{"read"}, 20*time.Millisecond, dir)
-	for n := range 10 {
-		if n == 5 {
-			if err := os.WriteFile(filepath.Join(dir, "file"), make([]byte, 1<<20), 0o600); err != nil {
-				t.Fatal(err)
+	// On a busy machine a look may come late, and a walk that is slow is followed by a long rest (M4).
+	var disk []float64
+	for _, period := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 5 * time.Second} {
+		dir := t.TempDir()
+		track := newTrack([]string{"read"}, period, dir)
+		for n := range 10 {
+			if n == 5 {
+				if err := os.WriteFile(filepath.Join(dir, "file"), make([]byte, 1<<20), 0o600); err != nil {
+					t.Fatal(err)
+				}
 			}
+			from := time.Now()
+			time.Sleep(period)
+			track.record(0, from, time.Now(), 1)
 		}
-		from := time.Now()
-		time.Sleep(20 * time.Millisecond)
-		track.record(0, from, time.Now(), 1)
+		disk = track.finish("closed").Series["disk bytes"]
+		track.abandon() // once more does nothing
+		if len(disk) < 9 {
+			t.Fatal(disk)
+		}
+		if disk[0] == 0 && disk[len(disk)-1] >= 1<<20 {
+			return
+		}
 	}
-	disk := track.finish("closed").Series["disk bytes"]
-	if len(disk) < 9 || disk[0] != 0 || disk[len(disk)-1] < 1<<20 {
-		t.Error(disk)
-	}
-	track.abandon() // once more does nothing
+	t.Error(disk)
 }
 
 func TestUsageIsOfTheWorkAndItsDrain(t *testing.T) {

@@ -355,16 +355,21 @@ mod tests {
 
     #[test]
     fn ba1_ba2_each_part_opens_anew_and_opening_counts_to_the_cold_row_only() {
-        let engine = Rehearsed { opening: Duration::from_millis(500), ..Rehearsed::default() };
-        let records = records(&engine, true);
         let in_cold = "iterate keys only, cold (128 B)";
-        assert_eq!(engine.opened_in(), ["", POPULATE, in_cold, in_cold, "random read (128 B)"]);
-        // How long the syncs of `populate` take, the machine decides.
-        for record in &records[1..] {
-            let is_cold = record.row == in_cold;
-            assert_eq!(record.value.unwrap() >= 0.5, is_cold, "{}: {:?}", record.row, record.value);
-            assert_eq!(record.note, "");
-        }
+        // Of the others, whether each takes less than an opening.
+        let are_short = || {
+            let engine = Rehearsed { opening: Duration::from_millis(500), ..Rehearsed::default() };
+            let records = records(&engine, true);
+            assert_eq!(engine.opened_in(), ["", POPULATE, in_cold, in_cold, "random read (128 B)"]);
+            assert!(records.iter().skip(1).all(|record| record.note.is_empty()));
+            // How long the syncs of `populate` take, the machine decides.
+            let (cold, others): (Vec<_>, Vec<_>) =
+                records.into_iter().skip(1).partition(|record| record.row == in_cold);
+            assert!(cold.len() == 1 && cold[0].value.unwrap() >= 0.5, "{:?}", cold[0].value);
+            others.iter().all(|record| record.value.unwrap() < 0.5)
+        };
+        // One may be held up for as long on a busy machine, but not each time.
+        assert!((0..10).any(|_| are_short()));
     }
 
     #[test]
