@@ -6,7 +6,7 @@
 //!
 //! D1. No input makes a decoder panic. (The entries also check that what was decoded encodes to the same.)
 //! D2. No input makes a decoder allocate more than [`MEMORY_BYTES_MAX`].
-//! D3. No input keeps a decoder busy for longer than [`TIME_MAX`].
+//! D3. No input keeps a decoder busy for longer than [`TIME_MAX`], each time.
 //!
 //! The long form: docs/fuzzing.md
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
@@ -95,8 +95,18 @@ fn check(target: &Target, input: &[u8], what: &str) {
     let start = Instant::now();
     let peak = memory::peak_of(|| (target.run)(input));
     assert!(peak <= MEMORY_BYTES_MAX, "D2: {peak} bytes allocated");
-    assert!(start.elapsed() <= TIME_MAX, "D3: {:?}", start.elapsed());
+    let took = start.elapsed();
+    assert!(took <= TIME_MAX || is_in_time(target, input), "D3: {took:?}");
     std::mem::forget(report);
+}
+
+/// Whether one more try is: a machine may stand still for as long, but not each time.
+fn is_in_time(target: &Target, input: &[u8]) -> bool {
+    (0..3).any(|_| {
+        let start = Instant::now();
+        (target.run)(input);
+        start.elapsed() <= TIME_MAX
+    })
 }
 
 /// Names the input if the test panics while it lives.
