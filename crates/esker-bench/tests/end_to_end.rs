@@ -124,7 +124,9 @@ fn every_suite_runs_on_every_engine() {
             match record["error"].as_str() {
                 None => assert!(record["value"].as_f64().unwrap() > 0.0, "{record}"),
                 Some(error) => {
-                    assert!(record["engine"] != "esker", "{record}");
+                    // Not every process may drop the page cache.
+                    let is_not_cold = error.contains("the page cache could not be dropped");
+                    assert!(is_not_cold || record["engine"] != "esker", "{record}");
                     assert!(LACKS.iter().any(|lack| error.starts_with(lack)), "{record}");
                 }
             }

@@ -131,7 +131,7 @@ impl Suite for RecordsSuite {
     }
 
     fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
-        4 * sizes(scale).table_bytes + (8 << 30)
+        4 * sizes(scale).table_bytes + if scale == Scale::Test { 1 << 30 } else { 8 << 30 }
     }
 
     fn rows(&self, scale: Scale) -> Vec<Row> {

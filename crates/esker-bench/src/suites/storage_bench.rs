@@ -128,7 +128,8 @@ impl Suite for StorageBenchSuite {
 
     fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
         match scale {
-            Scale::Quick | Scale::Test => 4 << 30,
+            Scale::Test => 1 << 30,
+            Scale::Quick => 4 << 30,
             Scale::Seed | Scale::Full => 30 << 30,
         }
     }
