@@ -317,7 +317,11 @@ mod tests {
         let store = Canopydb.open(dir.path(), &OpenOptions::with_cache(16 << 20)).unwrap();
         store.write(&mut |writer| writer.put(b"key", &[7; 1000])).unwrap();
         assert!(has_wal(dir.path()).unwrap());
-        store.drain(Instant::now() + TRIM_WAIT_MAX).unwrap();
-        assert!(!has_wal(dir.path()).unwrap());
+        // Its thread may take longer on a busy machine than a drain waits for it.
+        let is_trimmed = || {
+            store.drain(Instant::now() + TRIM_WAIT_MAX).unwrap();
+            !has_wal(dir.path()).unwrap()
+        };
+        assert!((0..20).any(|_| is_trimmed()));
     }
 }
