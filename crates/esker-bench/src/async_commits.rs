@@ -166,6 +166,7 @@ pub(crate) fn survivors(engine: &dyn Engine, dir: &Path, commits: u64) -> Result
 mod tests {
     use super::*;
     use crate::engines;
+    use crate::gate;
 
     #[test]
     fn as2_what_was_there_is_held_against_what_is_said() {
@@ -180,6 +181,7 @@ mod tests {
 
     #[test]
     fn as1_a_commit_without_one_before_it_is_wrong() {
+        let _open = gate::no_child_starts();
         let dir = tempfile::tempdir().unwrap();
         let (engine, items) = (engines::find("redb").unwrap(), Items::new(SEED));
         let put = |numbers: &[u64]| {

@@ -128,11 +128,17 @@ impl Drop for Limit {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
+    use std::process::{Child, Command, Stdio};
     use std::thread;
     use std::time::Duration;
 
     use super::*;
+    use crate::gate;
+
+    fn started(command: &mut Command) -> Child {
+        let _shut = gate::no_database_is_open();
+        command.spawn().unwrap()
+    }
 
     #[test]
     fn l1_a_process_beyond_its_limit_is_killed_and_the_group_goes() {
@@ -145,7 +151,7 @@ mod tests {
             assert!(!limit.has_killed());
             // It begins when it is told to, in its group. tail keeps what it will print: far more than the limit.
             let hungry = "read go; head -c 300m /dev/zero | tail -c 200m > /dev/null";
-            let mut child = Command::new("sh").args(["-c", hungry]).stdin(Stdio::piped()).spawn().unwrap();
+            let mut child = started(Command::new("sh").args(["-c", hungry]).stdin(Stdio::piped()));
             limit.take_in(child.id()).unwrap();
             // What it reads is the end of its input.
             drop(child.stdin.take());
@@ -212,7 +218,7 @@ mod tests {
             return;
         };
         // A process that lives on keeps its group busy when the limit is dropped.
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = started(Command::new("sleep").arg("60"));
         first.take_in(child.id()).unwrap();
         let dir = first.dir.clone();
         drop(first);

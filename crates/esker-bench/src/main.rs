@@ -20,6 +20,8 @@ mod cli;
 mod compare;
 mod context;
 mod engines;
+#[cfg(test)]
+mod gate;
 mod how_far;
 mod limit;
 mod load;

@@ -65,12 +65,14 @@ pub(crate) fn default() -> impl Iterator<Item = &'static dyn Engine> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate;
     use esker_bench_api::{Feature, conformance};
 
     #[test]
     fn every_adapter_is_correct() {
         for engine in default() {
             println!("{}", engine.name());
+            let _open = gate::no_child_starts();
             conformance::check_engine(engine, tempfile::tempdir().unwrap().path(), 0);
             conformance::check_keyspaces(engine, tempfile::tempdir().unwrap().path());
         }
@@ -81,6 +83,7 @@ mod tests {
     fn every_adapter_is_correct_with_large_values() {
         for engine in default().filter(|engine| engine.cannot(Feature::LargeValues).is_none()) {
             println!("{}", engine.name());
+            let _open = gate::no_child_starts();
             conformance::check_engine(engine, tempfile::tempdir().unwrap().path(), 4 << 10);
         }
     }

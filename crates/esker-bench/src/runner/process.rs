@@ -268,6 +268,8 @@ fn out_of_time(step: Duration, how_far: Option<&str>) -> String {
 mod tests {
     use super::super::tests::{Huge, esker, plan};
     use super::*;
+    #[cfg(unix)]
+    use crate::gate;
     use crate::report::summary::tests::record;
     use crate::scale::Scale;
 
@@ -313,6 +315,7 @@ mod tests {
         let (plan, scratch) = (plan(dir.path()), Scratch::new(dir.path()).unwrap());
         let mut command = Command::new("sh");
         command.args(["-c", script]);
+        let _shut = gate::no_database_is_open();
         follow(command, &plan, &job(), &scratch, mode(step), None).unwrap()
     }
 

@@ -369,12 +369,14 @@ fn load_and_close(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate;
     use crate::suites::rehearse::Rehearsed;
 
     const COUNT: u64 = 50;
 
     #[test]
     fn op1_the_writer_waits_for_rest_before_it_closes() {
+        let _open = gate::no_child_starts();
         let dir = tempfile::tempdir().unwrap();
         let engine = Rehearsed::default();
         let start = Instant::now();

@@ -13,6 +13,7 @@ use esker_bench_api::{
 };
 
 use crate::engines;
+use crate::gate;
 use crate::recorder::Recorder;
 use crate::recorder::tests::Sent;
 use crate::report::summary::tests::record;
@@ -56,6 +57,7 @@ impl Rehearsed {
         group: usize,
         run: impl FnOnce(&mut Recorder) -> Result<(), Failure>,
     ) -> Vec<Record> {
+        let _open = gate::no_child_starts();
         let dir = tempfile::tempdir().unwrap();
         let rows = suite.rows(Scale::Test).into_iter().filter(|row| row.group == group).collect();
         let blank = Record { value: None, error: None, ..record(self.name(), "", 1, None) };

@@ -1,11 +1,12 @@
 //! What stands on the page, with a browser and without.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::*;
 use crate::context::tests::context;
 use crate::context::{AsyncContext, Workload};
+use crate::gate;
 use crate::report::summary::tests::{record, record_over_time};
 use esker_bench_api::Isolation;
 use esker_bench_api::results::Record;
@@ -256,12 +257,19 @@ fn opened(browser: &Path, page: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("report.html");
     std::fs::write(&file, page).unwrap();
-    let output = Command::new(browser)
+    let mut command = Command::new(browser);
+    command
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
         .arg(format!("--user-data-dir={}", dir.path().join("profile").display()))
         .arg(format!("file://{}", file.display()))
-        .output()
-        .unwrap();
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let started = {
+        let _shut = gate::no_database_is_open();
+        command.spawn()
+    };
+    let output = started.unwrap().wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
