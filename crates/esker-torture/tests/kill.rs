@@ -20,11 +20,20 @@ fn campaign(dir: &Path, seed: u64, rounds: u64) -> KillCampaign {
     }
 }
 
+/// How much a child does until it is killed is up to the machine, so one campaign follows another until it was enough.
 #[test]
 fn k1_killed_processes_lose_nothing_that_was_promised() {
-    let dir = tempfile::tempdir().unwrap();
-    let summary = campaign(dir.path(), 1, 12).run().unwrap();
-    assert!(summary.rounds == 12 && summary.acknowledged > 10, "{summary}");
+    let mut acknowledged = 0;
+    for seed in 1..9 {
+        let dir = tempfile::tempdir().unwrap();
+        let summary = campaign(dir.path(), seed, 12).run().unwrap();
+        assert_eq!(summary.rounds, 12, "{summary}");
+        acknowledged += summary.acknowledged;
+        if acknowledged > 10 {
+            return;
+        }
+    }
+    panic!("{acknowledged} operations were acknowledged in all");
 }
 
 /// Runs until the canary is caught; it must be.
