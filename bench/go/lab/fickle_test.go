@@ -285,11 +285,12 @@ func TestTheColdRowOfOpenOpensAnewAndRowsSayWhatWasNotSo(t *testing.T) {
 }
 
 func TestTheWriterOfOpenWaitsForRestAndSaysWhenThereWasNone(t *testing.T) {
+	// In minutes three short windows of rest are found, on a busy machine too.
 	for window, step := range map[time.Duration]string{50 * time.Millisecond: "2000", time.Second: "1"} {
 		t.Setenv(stepSeconds, step)
 		start := time.Now()
 		left, err := openLoadAndClose(newFickle(), t.TempDir(), 50, window)
-		expected := openReady // in minutes it rests for three windows
+		expected := openReady
 		if window == time.Second { // three windows do not fit
 			expected = openReadyRestless
 		}
