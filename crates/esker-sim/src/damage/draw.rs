@@ -5,9 +5,12 @@
 //!            files as they are | as they were before an operation | of another database
 //! ```
 
+use std::collections::BTreeSet;
+
+use esker::DumpOptions;
 use fastrand::Rng;
 
-use super::files::{Files, Role};
+use super::files::{Files, Role, disk, env, path};
 use super::harm::{Edit, Harm, Kind};
 use super::subject::{Donor, Subject};
 
@@ -21,6 +24,8 @@ const ROLES: [Role; 16] = {
         Manifest, Current, Prepared, Other,
     ]
 };
+/// Those made of pieces that have places: parts, records.
+const PIECED: [Role; 3] = [Role::Table, Role::Segment, Role::Manifest];
 /// A range has so many bytes at the most.
 const RANGE_BYTES_MAX: usize = 8 << 10;
 /// Disks write whole ones.
@@ -39,38 +44,64 @@ impl<'a> Drawing<'a> {
         Drawing { rng, before: &subject.files, moments: &subject.moments, donor }
     }
 
-    /// The harms, at least one.
-    pub(super) fn harms(mut self) -> Vec<Harm> {
+    /// The harms, at least one; of this kind only, if there is one: then none where it cannot be done.
+    pub(super) fn harms(mut self, only: Option<Kind>) -> Vec<Harm> {
         let n = COUNTS[self.rng.usize(0..COUNTS.len())];
-        (0..n).map(|_| self.harm()).collect()
+        match only {
+            Some(kind) => (0..n).filter_map(|_| self.draw(kind)).collect(),
+            None => (0..n).map(|_| self.harm()).collect(),
+        }
     }
 
     fn harm(&mut self) -> Harm {
         loop {
             // Not every kind can be done to every file; to CURRENT, which is always there, most can.
-            if let Some(harm) = self.try_one() {
+            let kind = self.kind();
+            if let Some(harm) = self.draw(kind) {
                 return harm;
             }
         }
     }
 
-    fn try_one(&mut self) -> Option<Harm> {
+    fn kind(&mut self) -> Kind {
         match self.rng.u8(0..100) {
-            0..12 => self.flip(),
-            12..23 => self.overwrite(),
-            23..31 => self.copy(),
-            31..40 => self.cut(),
-            40..46 => self.extend(),
-            46..53 => self.swap(),
-            53..58 => self.replace(),
-            58..66 => self.restore(),
-            66..71 => self.foreign(),
-            71..78 => self.delete(),
-            78..83 => self.rename(),
-            83..86 => self.duplicate(),
-            86..90 => self.add(),
-            90..93 => self.empty(),
-            _ => self.unreadable(),
+            0..12 => Kind::Flip,
+            12..23 => Kind::Overwrite,
+            23..27 => Kind::Copy,
+            27..31 => Kind::Stale,
+            31..40 => Kind::Cut,
+            40..46 => Kind::Extend,
+            46..53 => Kind::Swap,
+            53..58 => Kind::Replace,
+            58..66 => Kind::Restore,
+            66..71 => Kind::Foreign,
+            71..78 => Kind::Delete,
+            78..83 => Kind::Rename,
+            83..86 => Kind::Duplicate,
+            86..90 => Kind::Add,
+            90..93 => Kind::Empty,
+            _ => Kind::Unreadable,
+        }
+    }
+
+    fn draw(&mut self, kind: Kind) -> Option<Harm> {
+        match kind {
+            Kind::Flip => self.flip(),
+            Kind::Overwrite => self.overwrite(),
+            Kind::Copy => self.copy(),
+            Kind::Stale => self.stale(),
+            Kind::Cut => self.cut(),
+            Kind::Extend => self.extend(),
+            Kind::Swap => self.swap(),
+            Kind::Replace => self.replace(),
+            Kind::Restore => self.restore(),
+            Kind::Foreign => self.foreign(),
+            Kind::Delete => self.delete(),
+            Kind::Rename => self.rename(),
+            Kind::Duplicate => self.duplicate(),
+            Kind::Add => self.add(),
+            Kind::Empty => self.empty(),
+            Kind::Unreadable => self.unreadable(),
         }
     }
 
@@ -157,6 +188,35 @@ impl<'a> Drawing<'a> {
         let text = format!("{len} bytes at {at} of {file}, which has {size}, from {start} of {from}");
         let copied = source[start..start + len].to_vec();
         Some(Harm::new(Kind::Copy, text, Edit::Write(file, at, copied)))
+    }
+
+    fn stale(&mut self) -> Option<Harm> {
+        let role = PIECED[self.rng.usize(0..PIECED.len())];
+        let (before, moments) = (self.before, self.moments);
+        let all = before.iter().chain(moments.iter().flat_map(|(_, files)| files));
+        let alike: BTreeSet<(&String, &Vec<u8>)> = all.filter(|(name, _)| Role::of(name) == role).collect();
+        let alike: Vec<_> =
+            alike.into_iter().map(|(name, bytes)| (name, bytes, places(name, bytes))).collect();
+        // Of two files few places are those of pieces of both.
+        let mut found = Vec::new();
+        for (name, bytes, own) in alike.iter().filter(|(name, bytes, _)| before.get(*name) == Some(*bytes)) {
+            for (other, stale, theirs) in alike.iter().filter(|(other, ..)| other != name) {
+                let common: Vec<usize> = own.intersection(theirs).copied().collect();
+                if common.len() < 2 {
+                    continue;
+                }
+                let first = self.rng.usize(0..common.len() - 1);
+                let last = self.rng.usize(first + 1..common.len());
+                let stretch = common[first]..common[last];
+                if bytes[stretch.clone()] != stale[stretch.clone()] {
+                    found.push((*name, bytes.len(), *other, *stale, stretch));
+                }
+            }
+        }
+        let (file, size, other, stale, stretch) = self.rng.choice(found)?;
+        let (len, at) = (stretch.len(), stretch.start);
+        let text = format!("{len} bytes at {at} of {file}, which has {size}, as {other} has or had them");
+        Some(Harm::new(Kind::Stale, text, Edit::Write(file.clone(), at, stale[stretch].to_vec())))
     }
 
     fn cut(&mut self) -> Option<Harm> {
@@ -276,4 +336,17 @@ impl<'a> Drawing<'a> {
             _ => (near + self.rng.u64(0..4)).saturating_sub(1),
         })
     }
+}
+
+/// Where the pieces of a file begin, and where it ends.
+fn places(name: &str, bytes: &[u8]) -> BTreeSet<usize> {
+    let one = Files::from([(name.to_owned(), bytes.to_vec())]);
+    let mut places = BTreeSet::from([bytes.len()]);
+    let options = DumpOptions::default().env(env(&disk(&one), 0)).entries(false);
+    let shown = options.dump(path(name), |item| {
+        places.insert(item.offset as usize);
+    });
+    // What is damaged may be said to lie anywhere.
+    places.retain(|at| shown.is_ok() && *at <= bytes.len());
+    places
 }

@@ -17,6 +17,9 @@ pub enum Kind {
     Overwrite,
     /// A range is a copy of another place: a misdirected write.
     Copy,
+    /// Whole pieces of a file are what another of its kind has, or had, at the same place: blocks that were given to it, and never
+    /// written.
+    Stale,
     /// A file is shorter.
     Cut,
     /// A file is longer.
@@ -45,10 +48,11 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 15] = [
+    pub const ALL: [Kind; 16] = [
         Kind::Flip,
         Kind::Overwrite,
         Kind::Copy,
+        Kind::Stale,
         Kind::Cut,
         Kind::Extend,
         Kind::Swap,
@@ -69,6 +73,7 @@ impl Kind {
             Kind::Flip => "flip",
             Kind::Overwrite => "overwrite",
             Kind::Copy => "copy",
+            Kind::Stale => "stale",
             Kind::Cut => "cut",
             Kind::Extend => "extend",
             Kind::Swap => "swap",

@@ -16,7 +16,7 @@ use fastrand::Rng;
 
 use super::draw::Drawing;
 use super::files::{Files, disk, env, read};
-use super::harm::Harm;
+use super::harm::{Harm, Kind};
 use super::tail::Tail;
 use crate::generate::generate;
 use crate::model::state::{Id, State};
@@ -117,9 +117,9 @@ impl Plan {
         }
     }
 
-    /// The harms of the seed.
-    pub(super) fn harms(&self, subject: &Subject, donor: &Donor) -> Vec<Harm> {
-        Drawing::new(Rng::with_seed(self.seed ^ SALT.rotate_left(32)), subject, donor).harms()
+    /// The harms of the seed; of one kind only, if asked for.
+    pub(super) fn harms(&self, subject: &Subject, donor: &Donor, only: Option<Kind>) -> Vec<Harm> {
+        Drawing::new(Rng::with_seed(self.seed ^ SALT.rotate_left(32)), subject, donor).harms(only)
     }
 }
 
