@@ -87,6 +87,8 @@ const ENGINE: &[Fault] = engine! {
 const DAMAGED: &[Fault] = engine! {
     WalEndTrusted: "a log that has lost its end is taken as it is",
     EvidenceShort: "of the records behind a damaged one only the first is asked for proof of damage",
+    RecordSaltIgnored: "records of other record files are taken for a file's own",
+    TableSaltIgnored: "parts of other tables are taken for a table's own",
     CountsUnchecked: "a check does not compare keys with their count",
     RepairLossForgotten: "a repair does not tell of the keys of a damaged block",
 };
@@ -139,9 +141,15 @@ fn hunt_damaged(fault: &Fault) -> Result<String, String> {
         Canary::EvidenceShort => Some(flipped_in_a_group),
         _ => None,
     };
+    // What these leave out of checksums is missing when files are written, too: only bytes of other files are taken for sound ones.
+    let only = match fault.canary {
+        Canary::RecordSaltIgnored | Canary::TableSaltIgnored => Some(HarmKind::Stale),
+        _ => None,
+    };
     let mut ops = 0;
     for seed in 0..SEEDS {
-        let damage = |engine| run(seed, OPS, Twist { engine, harms, ..Twist::default() });
+        let twist = Twist { harms, only, made_broken: only.is_some(), ..Twist::default() };
+        let damage = |engine| run(seed, OPS, Twist { engine, ..twist });
         match damage(Some(fault.turn_on)) {
             Ok(_) => ops += OPS as u64,
             // What is noticed without the fault, too, is none of its doing.

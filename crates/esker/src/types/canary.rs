@@ -70,10 +70,14 @@ pub enum Canary {
     ManifestTailTrusted,
     /// A merge removes its inputs before the manifest stops to name them (EX2).
     TableRemovedEarly,
+    /// Records of other record files are taken for a file's own (F1 of recordio/frame.rs).
+    RecordSaltIgnored,
     /// Tables count although the sync of their names has failed (EX1).
     TableNameFailureIgnored,
     /// The parts of tables are taken whatever their checksums say (ST1).
     TableChecksumIgnored,
+    /// Parts of other tables are taken for a table's own (ST1).
+    TableSaltIgnored,
     /// A new database is made in a directory whose own name is not durable (OP7).
     ParentNotSynced,
     /// A log that has lost its end is taken as it is (R7).
@@ -91,7 +95,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 35] = [
+    pub const ALL: [Canary; 37] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -119,8 +123,10 @@ impl Canary {
         Canary::ManifestTakenBack,
         Canary::ManifestTailTrusted,
         Canary::TableRemovedEarly,
+        Canary::RecordSaltIgnored,
         Canary::TableNameFailureIgnored,
         Canary::TableChecksumIgnored,
+        Canary::TableSaltIgnored,
         Canary::ParentNotSynced,
         Canary::WalEndTrusted,
         Canary::EvidenceShort,

@@ -140,6 +140,68 @@ fn a_damaged_current_or_manifest_is_a_typed_error_or_the_truth() {
     }
 }
 
+/// What recovery takes, as it must not, of a manifest of whose blocks some hold what an earlier one of the same shape has there: between any two
+/// records of its own, and from any place behind its first edit on, where it ends.
+fn stale_records_taken() -> Vec<String> {
+    let (_, env, dir) = world();
+    let path = |id: u64| dir.join(manifest_name(FileId::new(id)));
+    let written = |id: u64, first: u64| {
+        let mut log = ManifestLog::create(&env, &dir, FileId::new(id), wal_from(first)).unwrap();
+        for n in first + 1..first + 6 {
+            log.append(wal_from(n), no_new_file).unwrap();
+        }
+        drop(log);
+        let file = env.fs.open(&path(id), OpenOptions::read()).unwrap();
+        esker_env::read_range(&*file, 0, file.len().unwrap() as usize).unwrap()
+    };
+    let (stale, own) = (written(1, 1), written(2, 51));
+    let mut reader = recordio::Reader::options().env(&env).open(path(2)).unwrap();
+    let mut places = Vec::new();
+    while reader.next().unwrap().is_some() {
+        places.push(reader.record_offset() as usize);
+    }
+    // The header, the state, and five edits, with a marker behind each.
+    assert!(places.len() == 13 && stale.len() == own.len() && stale != own, "{places:?}");
+
+    let recovered = |bytes: &[u8]| {
+        let file = env.fs.open(&path(2), OpenOptions::create()).unwrap();
+        file.write_all_at(bytes, 0).unwrap();
+        ManifestLog::recover(&env, &dir).map(|found| found.and_then(|(_, state)| state.wal_from))
+    };
+    let mut taken = Vec::new();
+    for (records, &start) in places.iter().enumerate() {
+        for &end in &places[records + 1..] {
+            let found = recovered(&[&own[..start], &stale[start..end], &own[end..]].concat());
+            if !found.as_ref().is_err_and(Error::is_corrupt) {
+                taken.push(format!("before {end}: from {start} on, {found:?}"));
+            }
+        }
+        if records >= 2 {
+            let newest = 51 + (records as u64 - 2) / 2;
+            let found = recovered(&[&own[..start], &stale[start..]].concat());
+            if !matches!(found, Ok(Some(number)) if number == newest) {
+                taken.push(format!("at the end: from {start} on, {found:?}"));
+            }
+        }
+    }
+    taken
+}
+
+#[test]
+fn ml1_records_of_an_earlier_manifest_do_not_count() {
+    assert_eq!(stale_records_taken(), Vec::<String>::new());
+}
+
+#[test]
+fn ml1_without_the_salt_in_checksums_records_of_an_earlier_manifest_count() {
+    canary::set(Some(Canary::RecordSaltIgnored));
+    let taken = stale_records_taken();
+    canary::set(None);
+    for place in ["before", "at the end"] {
+        assert!(taken.iter().any(|text| text.starts_with(place)), "{place}: unnoticed: {taken:#?}");
+    }
+}
+
 #[test]
 fn ml6_a_compressed_edit_is_damage() {
     let (_, env, dir) = world();

@@ -6,6 +6,7 @@ use super::*;
 use crate::encoding::Compression;
 use crate::encoding::hash::key_hash;
 use crate::sstable::stored::{Salt, TRAILER_BYTES, trailer};
+use crate::types::canary::{self, Canary};
 use crate::types::cursor::SourceCursor;
 use crate::types::range_tombstone::RangeTombstone;
 
@@ -223,6 +224,63 @@ fn sc2_a_sound_block_in_the_place_of_another_ends_a_scan() {
         }
     }
     assert!(misplaced > 10 && continued > 3, "{misplaced} {continued}");
+}
+
+/// The blocks of a table, and those of them in whose place what another table of the same shape has there is believed.
+fn blocks_of_another_table_believed() -> (usize, Vec<usize>) {
+    let env = memory();
+    let options =
+        TableOptions { block_bytes: 400, compression: TableCompression::None, ..TableOptions::default() };
+    let entries = |value: &[u8]| -> Vec<Entry> {
+        (0..60).map(|n| Entry::put(format!("key{n:02}"), 7, value)).collect()
+    };
+    let other = Path::new("2.sst");
+    let mut writer = TableWriter::create(&env, other, options.clone()).unwrap();
+    entries(b"the value of another table").iter().for_each(|e| writer.add(e.borrowed()).unwrap());
+    writer.finish(None).unwrap();
+    let file = env.fs.open(other, esker_env::OpenOptions::read()).unwrap();
+    let theirs = esker_env::read_range(&*file, 0, file.len().unwrap() as usize).unwrap();
+    let entries = entries(b"a value of the table's own");
+    write(&env, &options, &entries);
+    let good = file_bytes(&env);
+    assert!(good.len() == theirs.len() && good != theirs);
+
+    let table = open(&env, &cache(0)).unwrap();
+    let extents: Vec<_> = (0..table.index().len()).map(|number| table.index().extent(number)).collect();
+    let mut believed = Vec::new();
+    for (number, extent) in extents.iter().enumerate() {
+        let place = extent.start as usize..extent.end as usize;
+        let mut bad = good.clone();
+        bad[place.clone()].copy_from_slice(&theirs[place]);
+        put_file(&env, &bad);
+        let table = open(&env, &cache(0)).unwrap();
+        let pin = crate::cache::pin();
+        let mut wrong = 0;
+        for entry in &entries {
+            match table.get(&entry.key, key_hash(&entry.key), SeqNo::new(entry.seq), true, &pin) {
+                Ok(found) => wrong += usize::from(found.unwrap().value != entry.value),
+                Err(error) => assert!(error.is_corrupt(), "{error}"),
+            }
+        }
+        if wrong > 0 {
+            believed.push(number);
+        }
+    }
+    (extents.len(), believed)
+}
+
+#[test]
+fn st1_a_block_of_another_table_is_not_believed() {
+    let (blocks, believed) = blocks_of_another_table_believed();
+    assert!(blocks > 3 && believed.is_empty(), "ST1: {believed:?} of {blocks}");
+}
+
+#[test]
+fn st1_without_the_salt_in_checksums_blocks_of_another_table_are_believed() {
+    canary::set(Some(Canary::TableSaltIgnored));
+    let (blocks, believed) = blocks_of_another_table_believed();
+    canary::set(None);
+    assert_eq!(believed, (0..blocks).collect::<Vec<_>>(), "they would not be noticed");
 }
 
 #[test]
