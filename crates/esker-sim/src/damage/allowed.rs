@@ -8,7 +8,7 @@
 //!
 //! AL1. The last segment of a log that was not closed: what follows the last place that something behind it proves to be
 //!      durable looks like a write that a crash tore. Its commits that do not end before the damage may be missing, newest first;
-//!      none if something behind it that is whole still proves it (tail.rs).
+//!      none if something behind it that is whole still proves it (tail.rs), and none if the segment is gone: the manifest names it.
 //! AL2. A manifest, or CURRENT: no other file says where the manifest ends or which one is in force. One that was cut
 //!      behind a record, or is an earlier one or another database's, may describe what is there. Then the state is one that
 //!      the database had, or the other one had. Mostly what it describes is not there, and opening refuses; so it does, whatever is
@@ -38,7 +38,8 @@ pub(super) struct Change {
     manifest: bool,
     /// What is in force now may describe another state (AL2).
     is_mistakable: bool,
-    /// What stands in the place of the log's last segment, if that is another; nothing if it is gone.
+    /// What stands in the place of the log's last segment, if that is another; nothing if a file that seems prepared for it is all
+    /// that is there.
     tail: Option<Vec<u8>>,
 }
 
@@ -48,13 +49,16 @@ impl Change {
         let names: BTreeSet<String> = before.keys().chain(after.keys()).filter(is_other).cloned().collect();
         let holds_data = |name: &String| matches!(Role::of(name), Role::Table | Role::Segment);
         let now = |name: &str| after.get(name).cloned().unwrap_or_default();
+        let may_be_tail =
+            |name: &&str| after.contains_key(*name) || after.contains_key(&format!("{name}-next"));
+        let tail = last_segment(before).filter(|name| names.contains(*name)).filter(may_be_tail);
         let manifest = in_force(before);
         let (current, described) = (names.contains("CURRENT"), names.contains(manifest));
         Change {
             is_new: !after.contains_key("CURRENT") && !after.keys().any(holds_data),
             manifest: current || described,
             is_mistakable: current || (described && !is_unmistakable(before, manifest, &now(manifest))),
-            tail: last_segment(before).filter(|name| names.contains(*name)).map(now),
+            tail: tail.map(now),
             names,
             unreadable: unreadable.collect(),
         }
@@ -246,6 +250,21 @@ mod tests {
         assert!(explained(&["CURRENT"], "000004.sst") && !explained(&["LOCK"], "LOCK"));
         assert!(!change(&["CURRENT"]).explains(&Error::Closed));
         assert!(!change(&["CURRENT"]).explains(&Error::corrupt("x", "elsewhere/000003.sst", 0, "damaged")));
+    }
+
+    #[test]
+    fn al1_a_last_segment_that_is_gone_costs_no_commit() {
+        let before = files(&BEFORE);
+        let tail = |others: &[(&str, &str)]| {
+            let mut after = before.clone();
+            after.remove("000002.wal");
+            after.extend(files(others));
+            Change::between(&before, &after, std::iter::empty()).tail
+        };
+        assert_eq!(tail(&[]), None, "AL1");
+        assert_eq!(tail(&[("000002.wal", "2")]), None, "as it was");
+        assert_eq!(tail(&[("000002.wal", "?")]), Some(b"?".to_vec()), "AL1");
+        assert_eq!(tail(&[("000002.wal-next", "?")]), Some(Vec::new()), "AL1");
     }
 
     #[test]
