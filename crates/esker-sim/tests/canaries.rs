@@ -56,6 +56,7 @@ const ENGINE: &[Fault] = engine! {
     WalEndNotSynced: "a log segment is followed by another before it is synced",
     WalNamedEarly: "the manifest names a log segment before the name of its file is durable",
     WalTailNotSynced: "recovery takes records that it could read for durable",
+    WalTearLeft: "opening goes on behind a torn log tail without finishing it",
     WalTailOnlySynced: "recovery syncs what it could read, and does not write it again",
     PoisonForgotten: "the log goes on after a failed write or sync",
     WalPayloadUnchecked: "a torn commit is replayed: payload checksums are ignored",
@@ -87,6 +88,8 @@ const ENGINE: &[Fault] = engine! {
 const DAMAGED: &[Fault] = engine! {
     WalEndTrusted: "a log that has lost its end is taken as it is",
     EvidenceShort: "of the records behind a damaged one only the first is asked for proof of damage",
+    LostSegmentIgnored: "log segments that the manifest names are not missed",
+    TableIdentityIgnored: "tables are taken that are not those which the manifest describes",
     RecordSaltIgnored: "records of other record files are taken for a file's own",
     TableSaltIgnored: "parts of other tables are taken for a table's own",
     CountsUnchecked: "a check does not compare keys with their count",
@@ -134,21 +137,23 @@ fn hunt(name: &str, breaks: &str, sabotage: Sabotage) -> Result<String, String> 
 /// The same for a fault that only damage shows.
 fn hunt_damaged(fault: &Fault) -> Result<String, String> {
     // Harms that are drawn rarely do just this: make counts wrong and leave everything else right; cut a log that was closed; leave
-    // whole what proves it.
+    // whole what proves it; take the log away and nothing else.
     let harms: Option<fn(&Files) -> Vec<Harm>> = match fault.canary {
         Canary::CountsUnchecked => Some(miscounted),
         Canary::WalEndTrusted => Some(shortened),
         Canary::EvidenceShort => Some(flipped_in_a_group),
+        Canary::LostSegmentIgnored => Some(without_log),
         _ => None,
     };
-    // What these leave out of checksums is missing when files are written, too: only bytes of other files are taken for sound ones.
-    let only = match fault.canary {
-        Canary::RecordSaltIgnored | Canary::TableSaltIgnored => Some(HarmKind::Stale),
-        _ => None,
+    let (only, made_broken) = match fault.canary {
+        // What these leave out of checksums is missing when files are written, too: only bytes of other files are taken for sound ones.
+        Canary::RecordSaltIgnored | Canary::TableSaltIgnored => (Some(HarmKind::Stale), true),
+        Canary::TableIdentityIgnored => (Some(HarmKind::Swap), false),
+        _ => (None, false),
     };
     let mut ops = 0;
     for seed in 0..SEEDS {
-        let twist = Twist { harms, only, made_broken: only.is_some(), ..Twist::default() };
+        let twist = Twist { harms, only, made_broken, ..Twist::default() };
         let damage = |engine| run(seed, OPS, Twist { engine, ..twist });
         match damage(Some(fault.turn_on)) {
             Ok(_) => ops += OPS as u64,
@@ -160,6 +165,12 @@ fn hunt_damaged(fault: &Fault) -> Result<String, String> {
         }
     }
     Err(format!("{} ({}) goes unnoticed in {SEEDS} damaged databases", fault.name, fault.breaks))
+}
+
+/// The log's segments are gone.
+fn without_log(files: &Files) -> Vec<Harm> {
+    let segments = files.keys().filter(|name| name.ends_with(".wal")).cloned();
+    segments.map(|name| Harm::new(HarmKind::Delete, name.clone(), Edit::Delete(name))).collect()
 }
 
 /// The log's last segment has lost its second half.

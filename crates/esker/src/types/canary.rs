@@ -28,6 +28,10 @@ pub enum Canary {
     WalNamedEarly,
     /// Recovery takes what it read from the log for durable (R4).
     WalTailNotSynced,
+    /// Opening goes on behind a torn tail without finishing it (R3).
+    WalTearLeft,
+    /// Recovery does not miss segments that the manifest names (R6).
+    LostSegmentIgnored,
     /// Recovery syncs the log's last segment, and does not write it again (R4).
     WalTailOnlySynced,
     /// After a failed write or sync the log goes on (W6, T3).
@@ -74,6 +78,8 @@ pub enum Canary {
     RecordSaltIgnored,
     /// Tables count although the sync of their names has failed (EX1).
     TableNameFailureIgnored,
+    /// Opening takes tables that are not those which the manifest describes.
+    TableIdentityIgnored,
     /// The parts of tables are taken whatever their checksums say (ST1).
     TableChecksumIgnored,
     /// Parts of other tables are taken for a table's own (ST1).
@@ -95,13 +101,15 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 37] = [
+    pub const ALL: [Canary; 40] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
         Canary::WalEndNotSynced,
         Canary::WalNamedEarly,
         Canary::WalTailNotSynced,
+        Canary::WalTearLeft,
+        Canary::LostSegmentIgnored,
         Canary::WalTailOnlySynced,
         Canary::PoisonForgotten,
         Canary::WalPayloadUnchecked,
@@ -125,6 +133,7 @@ impl Canary {
         Canary::TableRemovedEarly,
         Canary::RecordSaltIgnored,
         Canary::TableNameFailureIgnored,
+        Canary::TableIdentityIgnored,
         Canary::TableChecksumIgnored,
         Canary::TableSaltIgnored,
         Canary::ParentNotSynced,

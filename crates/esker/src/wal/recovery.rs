@@ -250,7 +250,8 @@ fn read_log(
         return missing(expected(hole), "newer ones are there");
     }
     let next = files.segments.last().map_or(from_segment, |last| last.saturating_add(1));
-    if let Some(number) = files.first_lost(next, extent.named_to) {
+    let lost = files.first_lost(next, extent.named_to);
+    if let Some(number) = lost.filter(|_| !canary::is_set(Canary::LostSegmentIgnored)) {
         return missing(number, "the manifest says that it was in use");
     }
     let mut segments = files.segments;
