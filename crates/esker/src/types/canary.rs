@@ -64,6 +64,8 @@ pub enum Canary {
     ManifestNotSynced,
     /// After a failed append the manifest goes on in the same file (ML3).
     ManifestGoesOn,
+    /// An edit is written before the marker in front of it is durable (ML5).
+    ManifestMarkerNotSynced,
     /// `CURRENT` is renamed into place before its bytes are durable (ML2).
     CurrentNotSynced,
     /// A manifest that replaces another is in force before its bytes are durable (ML2).
@@ -101,7 +103,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 40] = [
+    pub const ALL: [Canary; 41] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -126,6 +128,7 @@ impl Canary {
         Canary::CountNotUpdated,
         Canary::ManifestNotSynced,
         Canary::ManifestGoesOn,
+        Canary::ManifestMarkerNotSynced,
         Canary::CurrentNotSynced,
         Canary::ReplacementNotSynced,
         Canary::ManifestTakenBack,

@@ -45,6 +45,43 @@ fn ml1_every_synced_edit_survives_every_crash() {
     }
 }
 
+/// What is wrong with manifests after power losses in the middle of an append: at each of its syncs, in many ways.
+fn wrong_after_losses_in_an_append() -> Vec<String> {
+    let mut wrong = Vec::new();
+    for sync in 1..=2 {
+        let (fs, _, dir) = world();
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let env = Env::simulated(Arc::new(faults.clone()), 1);
+        let mut log = ManifestLog::create(&env, &dir, FileId::new(1), wal_from(1)).unwrap();
+        log.append(wal_from(2), no_new_file).unwrap();
+        let fail = FaultAction::Fail(std::io::ErrorKind::Other);
+        faults.add(FaultRule::new(&[OpKind::SyncData], fail).nth(sync));
+        let oldest = if log.append(wal_from(3), no_new_file).is_ok() { 3 } else { 2 };
+        for seed in 0..300 {
+            let left = Env::simulated(Arc::new(fs.crash(seed)), 1);
+            let found = ManifestLog::recover(&left, &dir);
+            let found = found.map(|found| found.and_then(|(_, state)| state.wal_from));
+            if !matches!(found, Ok(Some(number)) if (oldest..=3).contains(&number)) {
+                wrong.push(format!("sync {sync}, seed {seed}: {found:?}"));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn ml5_a_power_loss_in_the_middle_of_an_append_is_no_damage() {
+    assert_eq!(wrong_after_losses_in_an_append(), Vec::<String>::new());
+}
+
+#[test]
+fn ml5_behind_a_marker_that_is_not_durable_an_append_may_look_like_damage() {
+    canary::set(Some(Canary::ManifestMarkerNotSynced));
+    let wrong = wrong_after_losses_in_an_append();
+    canary::set(None);
+    assert!(!wrong.is_empty(), "an edit on the disk without the marker in front of it would not be noticed");
+}
+
 #[test]
 fn ml3_after_a_failed_append_a_new_manifest_settles_it() {
     let (fs, _, dir) = world();
