@@ -66,6 +66,8 @@ pub enum Canary {
     ManifestGoesOn,
     /// An edit is written before the marker in front of it is durable (ML5).
     ManifestMarkerNotSynced,
+    /// Tables of an edit whose append has failed are removed at once, although the manifest may name them (ML4).
+    FailedTablesRemoved,
     /// `CURRENT` is renamed into place before its bytes are durable (ML2).
     CurrentNotSynced,
     /// A manifest that replaces another is in force before its bytes are durable (ML2).
@@ -103,7 +105,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 41] = [
+    pub const ALL: [Canary; 42] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -129,6 +131,7 @@ impl Canary {
         Canary::ManifestNotSynced,
         Canary::ManifestGoesOn,
         Canary::ManifestMarkerNotSynced,
+        Canary::FailedTablesRemoved,
         Canary::CurrentNotSynced,
         Canary::ReplacementNotSynced,
         Canary::ManifestTakenBack,
