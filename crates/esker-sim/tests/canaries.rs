@@ -92,6 +92,7 @@ const DAMAGED: &[Fault] = engine! {
     EvidenceShort: "of the records behind a damaged one only the first is asked for proof of damage",
     LostSegmentIgnored: "log segments that the manifest names are not missed",
     TableIdentityIgnored: "tables are taken that are not those which the manifest describes",
+    NeededTablesRemoved: "opening removes tables that hold commits which neither manifest nor log knows",
     RecordSaltIgnored: "records of other record files are taken for a file's own",
     TableSaltIgnored: "parts of other tables are taken for a table's own",
     CountsUnchecked: "a check does not compare keys with their count",
@@ -139,12 +140,14 @@ fn hunt(name: &str, breaks: &str, sabotage: Sabotage) -> Result<String, String> 
 /// The same for a fault that only damage shows.
 fn hunt_damaged(fault: &Fault) -> Result<String, String> {
     // Harms that are drawn rarely do just this: make counts wrong and leave everything else right; cut a log that was closed; leave
-    // whole what proves it; take the log away and nothing else.
+    // whole what proves it; take the log away and nothing else;
+    // take the log away and the manifest's end.
     let harms: Option<fn(&Files) -> Vec<Harm>> = match fault.canary {
         Canary::CountsUnchecked => Some(miscounted),
         Canary::WalEndTrusted => Some(shortened),
         Canary::EvidenceShort => Some(flipped_in_a_group),
         Canary::LostSegmentIgnored => Some(without_log),
+        Canary::NeededTablesRemoved => Some(forgotten),
         _ => None,
     };
     let (only, made_broken) = match fault.canary {
@@ -173,6 +176,23 @@ fn hunt_damaged(fault: &Fault) -> Result<String, String> {
 fn without_log(files: &Files) -> Vec<Harm> {
     let segments = files.keys().filter(|name| name.ends_with(".wal")).cloned();
     segments.map(|name| Harm::new(HarmKind::Delete, name.clone(), Edit::Delete(name))).collect()
+}
+
+/// The same, and the manifest has lost all edits behind its first one.
+fn forgotten(files: &Files) -> Vec<Harm> {
+    let cut = |(name, bytes): (&String, &Vec<u8>)| {
+        let env = Env::simulated(Arc::new(MemFs::new()), 0);
+        let file = env.fs.open("given".as_ref(), OpenOptions::create()).expect("memory");
+        file.write_all_at(bytes, 0).expect("memory");
+        let mut reader = Reader::options().env(&env).open("given").expect("a sound manifest");
+        // The header, and the state when it was begun.
+        let records = [reader.skip_next(), reader.skip_next()];
+        assert!(records.into_iter().all(|read| read.expect("a sound manifest")), "its first edit is there");
+        let end = reader.position() as usize;
+        Harm::new(HarmKind::Cut, format!("{name} behind its first edit"), Edit::Cut(name.clone(), end))
+    };
+    let manifests = files.iter().filter(|(name, _)| name.starts_with("MANIFEST-"));
+    manifests.map(cut).chain(without_log(files)).collect()
 }
 
 /// The log's last segment has lost its second half.

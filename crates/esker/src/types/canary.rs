@@ -84,6 +84,8 @@ pub enum Canary {
     TableNameFailureIgnored,
     /// Opening takes tables that are not those which the manifest describes.
     TableIdentityIgnored,
+    /// Opening removes tables although they hold commits that neither manifest nor log knows (UT1).
+    NeededTablesRemoved,
     /// The parts of tables are taken whatever their checksums say (ST1).
     TableChecksumIgnored,
     /// Parts of other tables are taken for a table's own (ST1).
@@ -105,7 +107,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 42] = [
+    pub const ALL: [Canary; 43] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -140,6 +142,7 @@ impl Canary {
         Canary::RecordSaltIgnored,
         Canary::TableNameFailureIgnored,
         Canary::TableIdentityIgnored,
+        Canary::NeededTablesRemoved,
         Canary::TableChecksumIgnored,
         Canary::TableSaltIgnored,
         Canary::ParentNotSynced,
