@@ -24,6 +24,8 @@ pub enum Canary {
     TimedSyncSkipped,
     /// A segment gets its successor before it is durable itself (W3).
     WalEndNotSynced,
+    /// A segment is put to use before its name is durable (W1).
+    WalNameNotSynced,
     /// The manifest names a segment before its prepared file is durable (P4).
     WalNamedEarly,
     /// Recovery takes what it read from the log for durable (R4).
@@ -82,6 +84,8 @@ pub enum Canary {
     RecordSaltIgnored,
     /// Tables count although the sync of their names has failed (EX1).
     TableNameFailureIgnored,
+    /// Tables count before their bytes are durable (EX1).
+    TableNotSynced,
     /// Opening takes tables that are not those which the manifest describes.
     TableIdentityIgnored,
     /// Opening removes tables although they hold commits that neither manifest nor log knows (UT1).
@@ -107,11 +111,12 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 43] = [
+    pub const ALL: [Canary; 45] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
         Canary::WalEndNotSynced,
+        Canary::WalNameNotSynced,
         Canary::WalNamedEarly,
         Canary::WalTailNotSynced,
         Canary::WalTearLeft,
@@ -141,6 +146,7 @@ impl Canary {
         Canary::TableRemovedEarly,
         Canary::RecordSaltIgnored,
         Canary::TableNameFailureIgnored,
+        Canary::TableNotSynced,
         Canary::TableIdentityIgnored,
         Canary::NeededTablesRemoved,
         Canary::TableChecksumIgnored,
