@@ -1,6 +1,6 @@
 //! Manifests that are lost, cut, or of earlier: what tables and log tell without them.
 
-use esker::TableCompression;
+use esker::{Loss, LostKeys, TableCompression};
 use esker_env::{Fs, MemFs};
 
 use crate::common::damage::{Golden, cut, overwrite, path, places, read, replace};
@@ -141,4 +141,40 @@ fn a_segment_without_header_is_read_with_what_another_says() {
     overwrite(&fs, first, 0, &[0; SEGMENT_HEADER_BYTES]);
     let (report, found) = repair(&fs).unwrap();
     assert!(found == golden.newest, "{report:#?}");
+}
+
+#[test]
+fn so5_an_earlier_manifest_in_the_place_of_the_one_in_force_is_told() {
+    let running = MemFs::new();
+    let names = |fs: &MemFs| fs.list_dir(dir()).unwrap();
+    let manifest = |fs: &MemFs| names(fs).into_iter().find(|name| name.starts_with("MANIFEST-")).unwrap();
+    let run = |key: &str| {
+        let db = builder(&running).open(dir()).unwrap();
+        db.default_keyspace().put(key, "value").unwrap();
+        db.close().unwrap();
+    };
+    run("a");
+    let earlier = running.kill();
+    run("b");
+    let (old, in_force) = (manifest(&earlier), manifest(&running));
+    assert_ne!(old, in_force);
+    // Without CURRENT nothing tells that there was another one.
+    for is_told in [true, false] {
+        // The manifest in force is gone, and so are the log segments that it alone names.
+        let fs = running.kill();
+        fs.remove_file(&path(&in_force)).unwrap();
+        let of_log = names(&fs).into_iter().filter(|name| name.ends_with(".wal"));
+        for name in of_log.filter(|name| !earlier.exists(&path(name)).unwrap()) {
+            fs.remove_file(&path(&name)).unwrap();
+        }
+        replace(&fs, &old, &read(&earlier, &old));
+        if !is_told {
+            fs.remove_file(&path("CURRENT")).unwrap();
+        }
+        let (report, found) = repair(&fs).unwrap();
+        assert_eq!((found["default"].len(), report.commits), (1, 1), "{report:#?}");
+        let is_it = |loss: &Loss| loss.path == path(&in_force) && loss.keys == LostKeys::Any;
+        assert_eq!(report.losses.len(), usize::from(is_told), "SO5: {report:#?}");
+        assert!(report.losses.iter().all(is_it), "SO5: {report:#?}");
+    }
 }

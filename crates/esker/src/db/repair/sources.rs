@@ -11,6 +11,8 @@
 //! SO3. If tables or log segments that a whole manifest names are gone, and finished tables are there that it does not know, it may be
 //!      an earlier one: those tables may hold what was in them, so all are read.
 //! SO4. A file that nobody names and that cannot be read costs nothing else.
+//! SO5. Where the manifest that CURRENT names cannot be read and another one is gone by, that is told as a loss, whatever is there: what
+//!      only the one in force named may be gone without a trace.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -206,6 +208,15 @@ fn choose_manifest(
         }
         if Some(id) != current {
             report.notes.push(format!("going by {}, the newest manifest that can be read", path.display()));
+        }
+        if let Some(named) = current.filter(|named| *named != id) {
+            let in_force = dir.join(manifest_name(named));
+            let detail = format!(
+                "CURRENT names it, and it cannot be read: what came after {} may be missing, and values that were \
+                 replaced may have come back",
+                manifest_name(id)
+            );
+            report.lose(Error::corrupt("manifest", in_force, 0, detail), 0, LostKeys::Any);
         }
         if let Some((offset, bytes)) = found.torn {
             let text = "an edit was being written that never counted";
