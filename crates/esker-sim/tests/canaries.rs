@@ -99,6 +99,7 @@ const DAMAGED: &[Fault] = engine! {
     TableSaltIgnored: "parts of other tables are taken for a table's own",
     CountsUnchecked: "a check does not compare keys with their count",
     RepairLossForgotten: "a repair does not tell of the keys of a damaged block",
+    RepairManifestTrusted: "a repair takes a manifest for whole that tables prove to have lost its end",
 };
 
 const DISK: &[(BrokenSync, &str, &str)] = &[
@@ -142,14 +143,15 @@ fn hunt(name: &str, breaks: &str, sabotage: Sabotage) -> Result<String, String> 
 /// The same for a fault that only damage shows.
 fn hunt_damaged(fault: &Fault) -> Result<String, String> {
     // Harms that are drawn rarely do just this: make counts wrong and leave everything else right; cut a log that was closed; leave
-    // whole what proves it; take the log away and nothing else;
-    // take the log away and the manifest's end.
+    // whole what proves it; take the log away and nothing else; take the log away and the manifest's end; leave nothing but tables to
+    // prove it.
     let harms: Option<fn(&Files) -> Vec<Harm>> = match fault.canary {
         Canary::CountsUnchecked => Some(miscounted),
         Canary::WalEndTrusted => Some(shortened),
         Canary::EvidenceShort => Some(flipped_in_a_group),
         Canary::LostSegmentIgnored => Some(without_log),
         Canary::NeededTablesRemoved => Some(forgotten),
+        Canary::RepairManifestTrusted => Some(begun_anew),
         _ => None,
     };
     let (only, made_broken) = match fault.canary {
@@ -238,30 +240,57 @@ fn flipped_in_a_group(files: &Files) -> Vec<Harm> {
 /// The manifest says of a keyspace that it has one key more or less, under fitting checksums.
 fn miscounted(files: &Files) -> Vec<Harm> {
     let miscount = |(name, bytes): (&String, &Vec<u8>)| {
-        let env = Env::simulated(Arc::new(MemFs::new()), 0);
-        let file = env.fs.open("given".as_ref(), OpenOptions::create()).expect("memory");
-        file.write_all_at(bytes, 0).expect("memory");
-        let mut reader = Reader::options().env(&env).open("given").expect("a sound manifest");
-        let mut records = Vec::new();
-        while let Some(record) = reader.next().expect("a sound manifest") {
-            records.push(record.to_vec());
-        }
+        let mut records = records_of(bytes);
         // The first is the header; those behind it may count anew.
         let places: Vec<_> = records.iter().skip(1).map(|record| place_of_count(record)).collect();
         let (record, place) =
             places.iter().enumerate().rev().find_map(|(at, place)| Some((at + 1, (*place)?)))?;
         records[record][place] ^= 1;
-        let mut writer = Writer::options().env(&env).create("forged").expect("memory");
-        for record in &records {
-            writer.append(record).expect("memory");
-        }
-        writer.finish().expect("memory");
-        let file = env.fs.open("forged".as_ref(), OpenOptions::read()).expect("memory");
-        let forged = read_range(&*file, 0, file.len().expect("memory") as usize).expect("memory");
-        Some(Harm::new(HarmKind::Overwrite, format!("a count in {name}"), Edit::Put(name.clone(), forged)))
+        let forged = Edit::Put(name.clone(), manifest_of(&records));
+        Some(Harm::new(HarmKind::Overwrite, format!("a count in {name}"), forged))
     };
     let manifests = files.iter().filter(|(name, _)| name.starts_with("MANIFEST-"));
     manifests.filter_map(miscount).collect()
+}
+
+/// The records of a manifest: its header, then edits and markers.
+fn records_of(manifest: &[u8]) -> Vec<Vec<u8>> {
+    let env = Env::simulated(Arc::new(MemFs::new()), 0);
+    let file = env.fs.open("given".as_ref(), OpenOptions::create()).expect("memory");
+    file.write_all_at(manifest, 0).expect("memory");
+    let mut reader = Reader::options().env(&env).open("given").expect("a sound manifest");
+    let mut records = Vec::new();
+    while let Some(record) = reader.next().expect("a sound manifest") {
+        records.push(record.to_vec());
+    }
+    records
+}
+
+/// A manifest of these records.
+fn manifest_of(records: &[Vec<u8>]) -> Vec<u8> {
+    let env = Env::simulated(Arc::new(MemFs::new()), 0);
+    let mut writer = Writer::options().env(&env).create("forged").expect("memory");
+    for record in records {
+        writer.append(record).expect("memory");
+    }
+    writer.finish().expect("memory");
+    let file = env.fs.open("forged".as_ref(), OpenOptions::read()).expect("memory");
+    read_range(&*file, 0, file.len().expect("memory") as usize).expect("memory")
+}
+
+/// The manifest is that of the first moment of a new database, and the log is gone: only tables tell that there was more.
+fn begun_anew(files: &Files) -> Vec<Harm> {
+    let begin = |(name, bytes): (&String, &Vec<u8>)| {
+        // The log begins with segment 1 (docs/formats/manifest.md), and that is all there is to say.
+        let records = [records_of(bytes).swap_remove(0), vec![3, 1]];
+        let text = format!("{name} as that of a new database");
+        Harm::new(HarmKind::Restore, text, Edit::Put(name.clone(), manifest_of(&records)))
+    };
+    let manifest = files.iter().rev().find(|(name, _)| name.starts_with("MANIFEST-")).map(begin);
+    let is_of_log = |name: &&String| name.ends_with(".wal") || name.ends_with(".wal-next");
+    let log = files.keys().filter(is_of_log);
+    let gone = log.map(|name| Harm::new(HarmKind::Delete, name.clone(), Edit::Delete(name.clone())));
+    manifest.into_iter().chain(gone).collect()
 }
 
 /// Where a version edit has the count of its last keyspace (docs/formats/manifest.md); none if that is the catalog.

@@ -11,8 +11,10 @@
 //!      none if something behind it that is whole still proves it (tail.rs), and none if the segment is gone: the manifest names it.
 //! AL2. A manifest, or CURRENT: no other file says where the manifest ends or which one is in force. One that was cut
 //!      behind a record, or is an earlier one or another database's, may describe what is there. Then the state is one that
-//!      the database had, or the other one had. Mostly what it describes is not there, and opening refuses; so it does, whatever is
-//!      there, where a record behind the damage proves it (manifest.rs).
+//!      the database had, or the other one had; but none from before a commit that a file which is left proves (proof.rs). Mostly what it
+//!      describes is not there, and opening refuses; so it does, whatever is there, where a record behind the damage proves it
+//!      (manifest.rs), or nothing can be read of the manifest that CURRENT names. Then a repair, too, shows the newest state, or tells
+//!      of a loss.
 //! AL3. A directory without CURRENT, tables and log segments is that of a new database.
 
 use std::collections::BTreeSet;
@@ -21,7 +23,8 @@ use std::path::Path;
 use esker::{DumpOptions, DumpValue, Error, KeyspaceId, Loss, LostKeys};
 
 use super::files::{Files, Role, disk, env, last_segment, path};
-use super::manifest::is_unmistakable;
+use super::manifest::{describes_a_state, is_unmistakable};
+use super::proof::newest_commit_left;
 use super::subject::Subject;
 use crate::model::state::State;
 use crate::world::DIR;
@@ -36,8 +39,12 @@ pub(super) struct Change {
     pub(super) is_new: bool,
     /// The manifest in force is another, or another one is in force.
     manifest: bool,
-    /// What is in force now may describe another state (AL2).
+    /// What is in force now may describe another state, or be nothing at all (AL2).
     is_mistakable: bool,
+    /// It may describe an earlier one, and nothing tells that it is not the one in force.
+    may_be_older: bool,
+    /// If so: the newest commit that the files which are left prove.
+    proven: u64,
     /// What stands in the place of the log's last segment, if that is another; nothing if a file that seems prepared for it is all
     /// that is there.
     tail: Option<Vec<u8>>,
@@ -54,13 +61,18 @@ impl Change {
         let tail = last_segment(before).filter(|name| names.contains(*name)).filter(may_be_tail);
         let manifest = in_force(before);
         let (current, described) = (names.contains("CURRENT"), names.contains(manifest));
+        let is_mistakable = current || (described && !is_unmistakable(before, manifest, &now(manifest)));
+        let may_be_older = is_mistakable && (current || describes_a_state(manifest, &now(manifest)));
+        let unreadable: BTreeSet<String> = unreadable.collect();
         Change {
             is_new: !after.contains_key("CURRENT") && !after.keys().any(holds_data),
             manifest: current || described,
-            is_mistakable: current || (described && !is_unmistakable(before, manifest, &now(manifest))),
+            is_mistakable,
+            may_be_older,
+            proven: if may_be_older { newest_commit_left(before, after, &unreadable) } else { 0 },
             tail: tail.map(now),
             names,
-            unreadable: unreadable.collect(),
+            unreadable,
         }
     }
 
@@ -114,12 +126,16 @@ impl Change {
         }
     }
 
-    /// The states of its own that a repair may go by, newest first. It reads another manifest where nothing is left of this one.
+    /// The states of its own that may be shown, and that a repair may go by, newest first: the newest one, but for the exceptions.
     pub(super) fn states<'a>(&self, subject: &'a Subject) -> Vec<&'a State> {
-        match self.manifest {
-            true => std::iter::once(&subject.newest).chain(subject.chronicle.iter().rev()).collect(),
-            false => self.states_of_log(subject),
+        let mut states = self.states_of_log(subject);
+        if self.may_be_older {
+            // What stands behind the newest commit never counted.
+            let proven = self.proven.min(subject.shown_until(&subject.newest));
+            let older = subject.chronicle.iter().rev();
+            states.extend(older.filter(|state| subject.shown_until(state) >= proven));
         }
+        states
     }
 
     /// The states that the log may end with (AL1), newest first.
@@ -142,7 +158,7 @@ impl Change {
 
     /// The states of another database that they may stand for.
     pub(super) fn foreign_states<'a>(&self, donor: Option<&'a Subject>) -> Vec<&'a State> {
-        let donor = donor.filter(|_| self.manifest);
+        let donor = donor.filter(|_| self.may_be_older);
         donor.into_iter().flat_map(|donor| &donor.chronicle).collect()
     }
 
@@ -220,11 +236,14 @@ fn in_force(files: &Files) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use esker::Db;
     use esker::recordio::Reader;
     use esker_env::MemFs;
 
     use super::super::files::read;
+    use super::super::subject::Plan;
     use super::*;
 
     fn files(list: &[(&str, &str)]) -> Files {
@@ -298,6 +317,25 @@ mod tests {
             assert_eq!(flipped.explains(&table), flipped.is_mistakable, "AL2: byte {at}");
             assert_eq!(change(bytes[..at].to_vec()).is_mistakable, at < end, "AL2: cut to {at}");
         }
+    }
+
+    #[test]
+    fn al2_no_state_from_before_a_commit_that_is_proven_is_shown() {
+        let subject = Plan::of(3, 80).subject(&AtomicU64::new(0));
+        let newest = subject.shown_until(&subject.newest);
+        let states = |may_be_older: bool, proven: u64| {
+            let change = Change { may_be_older, proven, ..change(&["CURRENT"]) };
+            let until = |state: &State| subject.shown_until(state);
+            change.states(&subject).into_iter().map(until).collect::<Vec<u64>>()
+        };
+        assert_eq!(states(false, 0), [newest], "AL2: it is known that it is damaged");
+        let all = states(true, 0);
+        assert!(all.len() == 1 + subject.chronicle.len() && all.iter().any(|until| *until < newest), "{all:?}");
+        for proven in [1, newest / 2, newest] {
+            let left = states(true, proven);
+            assert!(left.len() > 1 && left.iter().all(|until| *until >= proven), "AL2: {proven}: {left:?}");
+        }
+        assert_eq!(states(true, newest + 1), states(true, newest), "AL2: it never counted");
     }
 
     #[test]

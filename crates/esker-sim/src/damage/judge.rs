@@ -16,8 +16,9 @@
 //!      shows any database, changes anything.
 //! DJ5. A merge that meets damage leaves what is there; one of a database that was read whole leaves it whole.
 //! DJ6. A repair makes a sound database that survives a power loss, or nothing, if there was nothing. The damaged one is untouched.
-//! DJ7. What differs in the repaired one from the state that is allowed is among the losses that it tells, and is older or
-//!      missing.
+//! DJ7. What differs in the repaired one from a state that is allowed is among the losses that it tells, and is older or
+//!      missing. Which ones those are: as in DJ3. Where a file that is left proves a newer commit than an older state has, or the damage of
+//!      the manifest is proven, that state is none of them: then it is told what is lost.
 //! DJ8. Harm to files without data does none, and no repair tells of a loss.
 //! DJ9. Where nothing is wrong but sectors of tables and of the log that cannot be read, a repair loses nothing of other files, and of a
 //!      table no keys outside of its range.

@@ -6,6 +6,7 @@
 //!
 //! MF1. A record is valid in its file and at its place alone (docs/formats/recordio.md), so one that is whole behind damage proves it, a
 //!      marker, too. Where no record is damaged, what follows them is no edit. Another manifest has another salt.
+//! MF2. What has no edit that can be read describes nothing: whoever goes by something else knows that what CURRENT names is lost (SO5).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -30,4 +31,37 @@ pub(super) fn is_unmistakable(before: &Files, name: &str, now: &[u8]) -> bool {
     let Some(damaged) = parts.iter().position(|part| !is_whole(part)) else { return true };
     // MF1
     parts[damaged..].iter().any(is_whole)
+}
+
+/// Whether anything can be read of these bytes as a manifest (MF2).
+pub(super) fn describes_a_state(name: &str, now: &[u8]) -> bool {
+    let file = Files::from([(name.to_owned(), now.to_vec())]);
+    let options = DumpOptions::default().env(env(&disk(&file), 0)).entries(false);
+    let mut edits = 0;
+    let shown = options.dump(path(name), |item| edits += u32::from(item.kind == "edit"));
+    shown.is_ok() && edits > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use esker::Db;
+    use esker_env::MemFs;
+
+    use super::super::files::read;
+    use super::*;
+    use crate::world::DIR;
+
+    #[test]
+    fn mf2_a_manifest_describes_something_as_long_as_an_edit_can_be_read() {
+        let made = MemFs::new();
+        let db = Db::builder().env(env(&made, 1)).background(false).memory(1 << 20).open(DIR).unwrap();
+        db.close().unwrap();
+        let files = read(&made);
+        let (name, bytes) = files.iter().find(|(name, _)| name.starts_with("MANIFEST-")).unwrap();
+        let described = |len: &usize| describes_a_state(name, &bytes[..*len]);
+        let shortest = (0..=bytes.len()).find(described).unwrap();
+        assert!(shortest > 16, "MF2: the header alone describes nothing: {shortest}");
+        assert!((shortest..=bytes.len()).all(|len| described(&len)), "MF2");
+        assert!(!describes_a_state(name, &vec![0xFF; bytes.len()]), "MF2");
+    }
 }

@@ -16,6 +16,7 @@ mod files;
 mod harm;
 mod judge;
 mod manifest;
+mod proof;
 mod reading;
 mod repaired;
 pub mod report;

@@ -75,7 +75,7 @@ impl Plan {
             }
             done.fetch_add(1, Ordering::Relaxed);
             world.perform(op);
-            chronicle.add(world.newest());
+            chronicle.add(world.newest(), world.seqno());
         }
         self.examine(world.leave(self.end), chronicle, moments)
     }
@@ -100,7 +100,7 @@ impl Plan {
         begin_with(&mut recent, &newest);
         // What changes nothing may have no commit.
         recent.dedup_by_key(|state| state.digest());
-        chronicle.add(&newest);
+        chronicle.add(&newest, db.stats().seqno);
 
         let files = read(&left.disk);
         Subject {
@@ -111,6 +111,7 @@ impl Plan {
             newest,
             recent,
             chronicle: chronicle.states,
+            until: chronicle.until,
             tail: Tail::of(&files),
             files,
             moments,
@@ -158,23 +159,37 @@ fn ids(plan: &Plan, files: &Files, newest: &State) -> BTreeMap<Id, KeyspaceId> {
 /// All states that a database had, each once, oldest first.
 struct Chronicle {
     states: Vec<State>,
-    digests: BTreeSet<u64>,
+    /// By their digests: up to which commit they were the newest one.
+    until: BTreeMap<u64, u64>,
+    /// The digest of the last one.
+    last: u64,
 }
 
 impl Default for Chronicle {
     /// That of a new database.
     fn default() -> Self {
-        let mut chronicle = Chronicle { states: Vec::new(), digests: BTreeSet::new() };
-        chronicle.add(&State::new());
+        let mut chronicle = Chronicle { states: Vec::new(), until: BTreeMap::new(), last: 0 };
+        chronicle.add(&State::new(), 0);
         chronicle
     }
 }
 
 impl Chronicle {
-    fn add(&mut self, state: &State) {
-        if self.digests.insert(state.digest()) {
-            self.states.push(state.clone());
+    /// Adds the state that the database shows at this commit.
+    fn add(&mut self, state: &State, seqno: u64) {
+        let digest = state.digest();
+        // Of the commits since the last one it may be only this that has changed anything.
+        if digest != self.last
+            && let Some(until) = self.until.get_mut(&self.last)
+        {
+            *until = (*until).max(seqno.saturating_sub(1));
         }
+        let until = self.until.entry(digest).or_insert_with(|| {
+            self.states.push(state.clone());
+            0
+        });
+        *until = (*until).max(seqno);
+        self.last = digest;
     }
 }
 
@@ -190,6 +205,8 @@ pub(super) struct Subject {
     pub(super) recent: Vec<State>,
     /// All that it ever had; the first is that of a new database.
     pub(super) chronicle: Vec<State>,
+    /// By their digests: up to which commit each of these was the newest one.
+    until: BTreeMap<u64, u64>,
     /// The log has an end, and the manifest knows it.
     pub(super) closed: bool,
     /// The log's last segment.
@@ -199,6 +216,11 @@ pub(super) struct Subject {
 }
 
 impl Subject {
+    /// Up to which commit the database showed this state.
+    pub(super) fn shown_until(&self, state: &State) -> u64 {
+        self.until.get(&state.digest()).copied().unwrap_or(0)
+    }
+
     /// For a canary: the state before the newest commit passes for the newest.
     pub(super) fn forget_newest_commit(&mut self) {
         let newest = self.newest.digest();
@@ -224,5 +246,31 @@ impl Donor {
     /// The database.
     pub(super) fn get(&self) -> &Subject {
         self.subject.get_or_init(|| self.plan.subject(&AtomicU64::new(0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::keys::KeyNo;
+    use crate::model::values::ValueNo;
+    use crate::op::Write;
+
+    #[test]
+    fn a_state_is_the_newest_until_the_commit_that_changes_it() {
+        let state = |n: u16| {
+            let mut state = State::new();
+            state.write(Id(0), &Write::Put(KeyNo(n), ValueNo::new(4, u32::from(n))));
+            state
+        };
+        let mut chronicle = Chronicle::default();
+        // Commits that change nothing; several at once; a state that comes back; commits that a power loss takes.
+        for (n, seqno) in [(1, 5), (1, 6), (2, 9), (1, 12), (3, 10)] {
+            chronicle.add(&state(n), seqno);
+        }
+        let until = |n| chronicle.until[&state(n).digest()];
+        assert_eq!([until(1), until(2), until(3)], [12, 11, 10]);
+        assert_eq!(chronicle.until[&State::new().digest()], 4);
+        assert_eq!(chronicle.states.len(), 4);
     }
 }

@@ -281,6 +281,11 @@ impl World {
         self.history.newest()
     }
 
+    /// The number of its newest commit.
+    pub(crate) fn seqno(&self) -> u64 {
+        self.db.as_ref().map_or(0, |db| db.stats().seqno)
+    }
+
     /// The disk, as the next process would find it if this one were killed now.
     pub(crate) fn image(&self) -> MemFs {
         self.disk.kill()

@@ -106,12 +106,14 @@ pub enum Canary {
     RepairLossForgotten,
     /// A repair brings back what range tombstones hide (RP2).
     RepairTombstoneIgnored,
+    /// A repair takes a manifest for whole that tables prove to have lost its end (SO3).
+    RepairManifestTrusted,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 45] = [
+    pub const ALL: [Canary; 46] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -157,6 +159,7 @@ impl Canary {
         Canary::CountsUnchecked,
         Canary::RepairLossForgotten,
         Canary::RepairTombstoneIgnored,
+        Canary::RepairManifestTrusted,
     ];
 }
 
