@@ -3,7 +3,7 @@
 use esker::{Loss, LostKeys, TableCompression};
 use esker_env::{Fs, MemFs};
 
-use crate::common::damage::{Golden, cut, overwrite, path, places, read, replace};
+use crate::common::damage::{Golden, cut, overwrite, path, places, read, records, replace};
 use crate::common::dir;
 use crate::judge::{SEGMENT_HEADER_BYTES, builder, judge, repair, unexplained};
 
@@ -177,4 +177,25 @@ fn so5_an_earlier_manifest_in_the_place_of_the_one_in_force_is_told() {
         assert_eq!(report.losses.len(), usize::from(is_told), "SO5: {report:#?}");
         assert!(report.losses.iter().all(is_it), "SO5: {report:#?}");
     }
+}
+
+#[test]
+fn so3_commits_behind_a_torn_one_do_not_stand_for_those_of_a_table() {
+    let golden = Golden::grouped();
+    let flushed = golden.copy();
+    builder(&flushed).memtable_bytes(64 << 10).open(dir()).unwrap().flush().unwrap();
+    // Tables of all commits, which no edit names.
+    let fs = golden.copy();
+    let earlier = tables(&fs);
+    let made: Vec<_> = tables(&flushed).into_iter().filter(|name| !earlier.contains(name)).collect();
+    made.iter().for_each(|name| replace(&fs, name, &read(&flushed, name)));
+    // The first of the last three commits, which were synced as one. Without the tables it would look like a write that a crash tore.
+    let segment = golden.last_segment();
+    let of_log = records(&fs, segment);
+    let at = of_log[of_log.len() - 3].start;
+    overwrite(&fs, segment, at, &[golden.read(segment)[at] ^ 1]);
+    let (report, found) = repair(&fs).unwrap();
+    assert!(found == golden.newest, "SO3: {report:#?}");
+    let is_told = |name: &String| report.losses.iter().any(|loss| loss.path == path(name));
+    assert!(!made.is_empty() && made.iter().all(is_told), "SO3: {report:#?}");
 }

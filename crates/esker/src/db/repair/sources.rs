@@ -119,9 +119,13 @@ fn has_lost_its_end(
     if canary::is_set(Canary::RepairManifestTrusted) {
         return Ok(false);
     }
-    let mut known = state.flushed_seq.unwrap_or_default();
-    wal::salvage(env, dir, state.log_extent(), &mut |piece| {
-        if let LogPiece::Commit { seq, .. } = piece {
+    let (mut known, extent) = (state.flushed_seq.unwrap_or_default(), state.log_extent());
+    // Behind an unfinished commit nothing counts, even if it can be read (LG3): it does not stand for what a table holds.
+    let end = wal::verify(env, dir, extent, |_, _| Ok(())).map_or(SeqNo::MAX, |recovered| recovered.last_seq);
+    wal::salvage(env, dir, extent, &mut |piece| {
+        if let LogPiece::Commit { seq, .. } = piece
+            && seq <= end
+        {
             known = known.max(seq);
         }
         Ok(())
@@ -139,7 +143,7 @@ fn has_lost_its_end(
     }
     let unknown = strays.iter().find(|(file, _)| !removed.contains(file));
     let Some((file, _)) = unknown.filter(|_| !has_newer) else { return Ok(has_newer) };
-    if named.is_subset(on_disk) && !wal::lacks_segments(env, dir, state.log_extent())? {
+    if named.is_subset(on_disk) && !wal::lacks_segments(env, dir, extent)? {
         return Ok(false);
     }
     let detail = "the manifest does not name it, and tables or log segments that it names are gone: it may be an earlier \
