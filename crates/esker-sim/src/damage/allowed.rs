@@ -120,14 +120,23 @@ impl Change {
         if self.is_new {
             subject.chronicle.iter().take(1).collect()
         } else if self.is_mistakable {
-            [self.states(subject), self.foreign_states(donor)].concat()
+            [self.states(subject), self.foreign_states(donor, false)].concat()
         } else {
             self.states_of_log(subject)
         }
     }
 
-    /// The states of its own that may be shown, and that a repair may go by, newest first: the newest one, but for the exceptions.
-    pub(super) fn states<'a>(&self, subject: &'a Subject) -> Vec<&'a State> {
+    /// The states of its own that a repair may go by, newest first. One that `tells` of a loss of any keys may have gone by what is left of
+    /// a manifest, or by another.
+    pub(super) fn repaired_states<'a>(&self, subject: &'a Subject, tells: bool) -> Vec<&'a State> {
+        match tells && self.manifest {
+            true => std::iter::once(&subject.newest).chain(subject.chronicle.iter().rev()).collect(),
+            false => self.states(subject),
+        }
+    }
+
+    /// The states of its own that may be shown without a word of loss, newest first: the newest one, but for the exceptions.
+    fn states<'a>(&self, subject: &'a Subject) -> Vec<&'a State> {
         let mut states = self.states_of_log(subject);
         if self.may_be_older {
             // What stands behind the newest commit never counted.
@@ -156,9 +165,9 @@ impl Change {
         subject.recent.iter().take(back + 1).chain(earlier).collect()
     }
 
-    /// The states of another database that they may stand for.
-    pub(super) fn foreign_states<'a>(&self, donor: Option<&'a Subject>) -> Vec<&'a State> {
-        let donor = donor.filter(|_| self.may_be_older);
+    /// The states of another database that they may stand for; `tells` as above.
+    pub(super) fn foreign_states<'a>(&self, donor: Option<&'a Subject>, tells: bool) -> Vec<&'a State> {
+        let donor = donor.filter(|_| self.may_be_older || (tells && self.manifest));
         donor.into_iter().flat_map(|donor| &donor.chronicle).collect()
     }
 

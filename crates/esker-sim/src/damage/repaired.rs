@@ -92,8 +92,10 @@ impl Judge<'_> {
     /// DJ7: of some state that is allowed, each difference is told.
     fn explained(&self, report: &RepairReport, found: &Contents) -> Result<(), String> {
         let nobody = BTreeMap::new();
-        let own = self.change.states(self.subject).into_iter().map(|state| (state, &self.subject.ids));
-        let foreign = self.change.foreign_states(self.donor).into_iter().map(|state| (state, &nobody));
+        let tells = report.losses.iter().any(|loss| loss.keys == LostKeys::Any);
+        let own = self.change.repaired_states(self.subject, tells);
+        let own = own.into_iter().map(|state| (state, &self.subject.ids));
+        let foreign = self.change.foreign_states(self.donor, tells).into_iter().map(|state| (state, &nobody));
         let mut first = None;
         for (state, ids) in own.chain(foreign) {
             match self.unexplained(state, ids, report, found) {
