@@ -339,7 +339,8 @@ mod tests {
         };
         assert_eq!(states(false, 0), [newest], "AL2: it is known that it is damaged");
         let all = states(true, 0);
-        assert!(all.len() == 1 + subject.chronicle.len() && all.iter().any(|until| *until < newest), "{all:?}");
+        assert_eq!(all.len(), 1 + subject.chronicle.len());
+        assert!(all.iter().any(|until| *until < newest), "{all:?}");
         for proven in [1, newest / 2, newest] {
             let left = states(true, proven);
             assert!(left.len() > 1 && left.iter().all(|until| *until >= proven), "AL2: {proven}: {left:?}");
