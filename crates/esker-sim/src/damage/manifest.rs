@@ -6,12 +6,14 @@
 //!
 //! MF1. A record is valid in its file and at its place alone (docs/formats/recordio.md), so one that is whole behind damage proves it, a
 //!      marker, too. Where no record is damaged, what follows them is no edit. Another manifest has another salt.
+//!      So nothing in a file proves anything any more if its first bytes are now those of another one, with a record that can be read.
 //! MF2. What has no edit that can be read describes nothing: whoever goes by something else knows that what CURRENT names is lost (SO5).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use esker::DumpOptions;
+use esker::recordio::Reader;
 
 use super::files::{Files, disk, env, path};
 
@@ -29,8 +31,18 @@ pub(super) fn is_unmistakable(before: &Files, name: &str, now: &[u8]) -> bool {
     let parts: Vec<Range<usize>> = places.windows(2).map(|ends| ends[0]..ends[1]).collect();
     let is_whole = |part: &Range<usize>| now.get(part.clone()) == bytes.get(part.clone());
     let Some(damaged) = parts.iter().position(|part| !is_whole(part)) else { return true };
-    // MF1
+    // MF1. The first damaged part is the header, which has the salt.
+    if damaged == 0 && begins_as_a_file(name, now) {
+        return false;
+    }
     parts[damaged..].iter().any(is_whole)
+}
+
+/// Whether the header and the first record of these bytes are sound.
+fn begins_as_a_file(name: &str, now: &[u8]) -> bool {
+    let file = Files::from([(name.to_owned(), now.to_vec())]);
+    let reader = Reader::options().env(&env(&disk(&file), 0)).open(path(name));
+    reader.is_ok_and(|mut reader| matches!(reader.next(), Ok(Some(_))))
 }
 
 /// Whether anything can be read of these bytes as a manifest (MF2).
@@ -50,6 +62,31 @@ mod tests {
     use super::super::files::read;
     use super::*;
     use crate::world::DIR;
+
+    #[test]
+    fn mf1_the_first_bytes_of_another_manifest_leave_no_proof() {
+        let made = MemFs::new();
+        let open = || Db::builder().env(env(&made, 1)).background(false).memory(1 << 20).open(DIR).unwrap();
+        open().close().unwrap();
+        let is_manifest = |(name, _): &(String, Vec<u8>)| name.starts_with("MANIFEST-");
+        let (_, earlier) = read(&made).into_iter().find(is_manifest).unwrap();
+        let db = open();
+        for n in 0..20_u8 {
+            db.default_keyspace().put([n], [n]).unwrap();
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+        let files = read(&made);
+        let (name, bytes) = files.clone().into_iter().rfind(is_manifest).unwrap();
+        assert!(earlier.len() < bytes.len() / 2);
+        let begun = |len: usize| [&earlier[..len], &bytes[len..]].concat();
+        assert!(!is_unmistakable(&files, &name, &begun(earlier.len())), "MF1");
+        // A header alone describes nothing, and what is behind it tells that something is wrong.
+        assert!(is_unmistakable(&files, &name, &begun(16)), "MF1");
+        let mut flipped = bytes.clone();
+        flipped[30] ^= 1;
+        assert!(is_unmistakable(&files, &name, &flipped), "MF1");
+    }
 
     #[test]
     fn mf2_a_manifest_describes_something_as_long_as_an_edit_can_be_read() {
