@@ -3,11 +3,12 @@
 //! `cargo test -p esker-sim --test canaries -- --nocapture` prints the table of docs/simulation.md.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use esker::canary::{Canary, set};
 use esker::recordio::{Reader, Writer};
-use esker::{DumpOptions, DumpValue};
+use esker::{Db, DumpOptions, DumpValue};
 use esker_env::{BrokenSync, Env, MemFs, OpenOptions, read_range};
 use esker_sim::damage::{Edit, Files, Harm, Kind as HarmKind, Twist, run};
 use esker_sim::runner::{Failure, Sabotage, run_seed};
@@ -29,6 +30,10 @@ const MISREADS_SWEPT: u64 = 24;
 /// Changes within which the first opening has put its manifest in force, and calls of every kind.
 const FIRST_CHANGES: u64 = 20;
 const FIRST_CALLS: u64 = 60;
+/// More commits than a database has that so many operations have made.
+const COMMITS_MAX: u64 = 1000;
+/// Nor has its log more segments.
+const SEGMENTS_MAX: u64 = 500;
 
 /// A deliberate fault of the engine.
 struct Fault {
@@ -93,6 +98,7 @@ const DAMAGED: &[Fault] = engine! {
     WalEndTrusted: "a log that has lost its end is taken as it is",
     EvidenceShort: "of the records behind a damaged one only the first is asked for proof of damage",
     LostSegmentIgnored: "log segments that the manifest names are not missed",
+    ForeignSegmentTaken: "log segments of other databases are taken",
     TableIdentityIgnored: "tables are taken that are not those which the manifest describes",
     NeededTablesRemoved: "opening removes tables that hold commits which neither manifest nor log knows",
     RecordSaltIgnored: "records of other record files are taken for a file's own",
@@ -143,13 +149,14 @@ fn hunt(name: &str, breaks: &str, sabotage: Sabotage) -> Result<String, String> 
 /// The same for a fault that only damage shows.
 fn hunt_damaged(fault: &Fault) -> Result<String, String> {
     // Harms that are drawn rarely do just this: make counts wrong and leave everything else right; cut a log that was closed; leave
-    // whole what proves it; take the log away and nothing else; take the log away and the manifest's end; leave nothing but tables to
-    // prove it.
+    // whole what proves it; take the log away and nothing else; give it the end of another one, whose name and numbers fit; take the log
+    // away and the manifest's end; leave nothing but tables to prove it.
     let harms: Option<fn(&Files) -> Vec<Harm>> = match fault.canary {
         Canary::CountsUnchecked => Some(miscounted),
         Canary::WalEndTrusted => Some(shortened),
         Canary::EvidenceShort => Some(flipped_in_a_group),
         Canary::LostSegmentIgnored => Some(without_log),
+        Canary::ForeignSegmentTaken => Some(ended_by_another),
         Canary::NeededTablesRemoved => Some(forgotten),
         Canary::RepairManifestTrusted => Some(begun_anew),
         _ => None,
@@ -197,6 +204,32 @@ fn forgotten(files: &Files) -> Vec<Harm> {
     };
     let manifests = files.iter().filter(|(name, _)| name.starts_with("MANIFEST-"));
     manifests.map(cut).chain(without_log(files)).collect()
+}
+
+/// The log's last segment is the one of this number of another database, with a commit that is newer than all others.
+fn ended_by_another(files: &Files) -> Vec<Harm> {
+    let Some(name) = files.keys().rev().find(|name| name.ends_with(".wal")) else { return Vec::new() };
+    // A seed that none of them has: the numbers of databases are drawn.
+    let env = Env::simulated(Arc::new(MemFs::new()), SEEDS);
+    let dir = Path::new("another");
+    let builder = Db::builder().env(env.clone()).background(false).memory(16 << 20);
+    let db = builder.open(dir).expect("memory");
+    let keyspace = db.default_keyspace();
+    let put = || keyspace.put("of another", "database").expect("memory");
+    (0..COMMITS_MAX).for_each(|_| put());
+    let path = dir.join(name);
+    for _ in 0..SEGMENTS_MAX {
+        put();
+        if env.fs.exists(&path).expect("memory") {
+            let file = env.fs.open(&path, OpenOptions::read()).expect("memory");
+            let bytes = read_range(&*file, 0, file.len().expect("memory") as usize).expect("memory");
+            let text = format!("{name} by that of another database");
+            return vec![Harm::new(HarmKind::Foreign, text, Edit::Put(name.clone(), bytes))];
+        }
+        // What follows goes into the next segment.
+        db.flush().expect("memory");
+    }
+    Vec::new()
 }
 
 /// The log's last segment has lost its second half.

@@ -34,6 +34,8 @@ pub enum Canary {
     WalTearLeft,
     /// Recovery does not miss segments that the manifest names (R6).
     LostSegmentIgnored,
+    /// Recovery takes segments of the log of another database (W8).
+    ForeignSegmentTaken,
     /// Recovery syncs the log's last segment, and does not write it again (R4).
     WalTailOnlySynced,
     /// After a failed write or sync the log goes on (W6, T3).
@@ -113,7 +115,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 46] = [
+    pub const ALL: [Canary; 47] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -123,6 +125,7 @@ impl Canary {
         Canary::WalTailNotSynced,
         Canary::WalTearLeft,
         Canary::LostSegmentIgnored,
+        Canary::ForeignSegmentTaken,
         Canary::WalTailOnlySynced,
         Canary::PoisonForgotten,
         Canary::WalPayloadUnchecked,
