@@ -108,6 +108,9 @@ const DAMAGED: &[Fault] = engine! {
     RepairManifestTrusted: "a repair takes a manifest for whole that tables prove to have lost its end",
 };
 
+/// Those that the engine's own tests look for: what tables do not tell of is missing from the proofs of the judge, too (proof.rs).
+const LOOKED_FOR_ELSEWHERE: [Canary; 1] = [Canary::NewestCommitForgotten];
+
 const DISK: &[(BrokenSync, &str, &str)] = &[
     (BrokenSync::Data, "BrokenSync::Data", "sync of a file does nothing"),
     (BrokenSync::Dir, "BrokenSync::Dir", "sync of a directory does nothing"),
@@ -350,7 +353,9 @@ fn row(name: &str, breaks: &str, found: &str, ops: u64, failure: &Failure) -> St
 fn every_deliberate_fault_is_found() {
     own_process::run(|| {
         let listed = |canary| ENGINE.iter().chain(DAMAGED).filter(|fault| fault.canary == canary).count();
-        let unlisted = Canary::ALL.into_iter().find(|canary| listed(*canary) != 1);
+        let is_unlisted =
+            |canary: &Canary| listed(*canary) != usize::from(!LOOKED_FOR_ELSEWHERE.contains(canary));
+        let unlisted = Canary::ALL.into_iter().find(is_unlisted);
         assert_eq!(unlisted, None, "a fault without a row would not be tried");
         let engine = ENGINE.iter().map(|fault| {
             let sabotage = Sabotage { engine: Some(fault.turn_on), ..Sabotage::default() };

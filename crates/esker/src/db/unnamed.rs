@@ -59,3 +59,57 @@ pub(super) fn detail(newest: SeqNo, known: SeqNo) -> String {
          its end, or the file is of another database: restore a backup or run `esker repair`"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use esker_env::{Fs, MemFs, OpenOptions, read_range};
+
+    use super::*;
+    use crate::Db;
+
+    /// Opens a database with the manifest and the log from before a commit, and with the table that a merge made of that: whether it is
+    /// refused. The merge has this fault.
+    fn is_refused(fault: Option<Canary>) -> bool {
+        let dir = Path::new("db");
+        let open = |fs: &MemFs| {
+            let env = Env::simulated(Arc::new(fs.clone()), 1);
+            Db::builder().background(false).env(env).open(dir)
+        };
+        let later = MemFs::new();
+        let db = open(&later).unwrap();
+        db.default_keyspace().put("a", "old").unwrap();
+        let earlier = later.kill();
+        db.default_keyspace().put("a", "new").unwrap();
+        canary::set(fault);
+        db.compact().unwrap();
+        canary::set(None);
+        let names = later.list_dir(dir).unwrap();
+        let tables: Vec<_> = names.iter().filter(|name| matches!(parse(name), FileKind::Table(_))).collect();
+        assert_eq!(tables.len(), 1, "{names:?}");
+        let path = dir.join(tables[0]);
+        let file = later.open(&path, OpenOptions::read()).unwrap();
+        let bytes = read_range(&*file, 0, file.len().unwrap() as usize).unwrap();
+        earlier.open(&path, OpenOptions::create()).unwrap().write_all_at(&bytes, 0).unwrap();
+        match open(&earlier) {
+            Ok(db) => {
+                let found = db.default_keyspace().get("a").unwrap();
+                assert_eq!(found.as_deref(), Some(&b"old"[..]), "it is not known that there was more");
+                false
+            }
+            Err(Error::Corrupt { path: refused, .. }) => refused == path,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn ut1_a_table_whose_commits_are_in_neither_manifest_nor_log_is_no_leftover() {
+        assert!(is_refused(None), "UT1");
+    }
+
+    #[test]
+    fn ut1_if_tables_forget_their_newest_commit_what_they_hold_is_lost() {
+        assert!(!is_refused(Some(Canary::NewestCommitForgotten)), "OU4");
+    }
+}

@@ -92,6 +92,8 @@ pub enum Canary {
     TableIdentityIgnored,
     /// Opening removes tables although they hold commits that neither manifest nor log knows (UT1).
     NeededTablesRemoved,
+    /// Tables do not tell of commits whose numbers they do not hold any more (OU4).
+    NewestCommitForgotten,
     /// The parts of tables are taken whatever their checksums say (ST1).
     TableChecksumIgnored,
     /// Parts of other tables are taken for a table's own (ST1).
@@ -115,7 +117,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 47] = [
+    pub const ALL: [Canary; 48] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -154,6 +156,7 @@ impl Canary {
         Canary::TableNotSynced,
         Canary::TableIdentityIgnored,
         Canary::NeededTablesRemoved,
+        Canary::NewestCommitForgotten,
         Canary::TableChecksumIgnored,
         Canary::TableSaltIgnored,
         Canary::ParentNotSynced,
