@@ -76,6 +76,8 @@ const ENGINE: &[Fault] = engine! {
     SeqNoReused: "the last sequence number is given out again after opening",
     FilterForgets: "filters do not take every key",
     ConflictCheckSkipped: "transactions commit without a look at others",
+    DropNotMarked: "keyspaces that are dropped take commits",
+    KeyspaceIdReused: "the number of a keyspace that is dropped is given to the next one",
     CountNotUpdated: "removals do not change the count",
     ManifestNotSynced: "a manifest edit counts before it is synced",
     ManifestGoesOn: "the manifest goes on in the same file after a failed append",
@@ -374,11 +376,12 @@ fn every_deliberate_fault_is_found() {
     });
 }
 
-/// What the sweeps are not asked for: their script has no transactions in conflict; a tear inside a payload, a kill and a power loss
-/// around the one edit that gives the log up, a power loss in the middle of an append to the manifest, and one that comes right behind a
-/// failed one, are found at positions that the sample does not have.
-const NOT_BY_SWEEPS: [Canary; 5] = [
+/// What the sweeps are not asked for: their script has no transactions in conflict, and makes no keyspace after it has dropped one; a tear
+/// inside a payload, a kill and a power loss around the one edit that gives the log up, a power loss in the middle of an append to the
+/// manifest, and one that comes right behind a failed one, are found at positions that the sample does not have.
+const NOT_BY_SWEEPS: [Canary; 6] = [
     Canary::ConflictCheckSkipped,
+    Canary::KeyspaceIdReused,
     Canary::WalPayloadUnchecked,
     Canary::ManifestTailTrusted,
     Canary::ManifestMarkerNotSynced,

@@ -22,6 +22,7 @@ use crate::encoding::bytes::{ByteReader, put_varint};
 use crate::txn::commit::KeyspaceLife;
 use crate::txn::snapshots::{Counter, Published};
 use crate::txn::write_set::WriteSet;
+use crate::types::canary::{self, Canary};
 use crate::types::key::encode_key;
 use crate::types::{Error, KeyspaceId, Result};
 
@@ -205,19 +206,23 @@ impl Catalog {
     /// Drops a keyspace (CT3); `commit` also removes its data.
     pub(crate) fn drop(
         &self,
-        _turn: &mut NextId,
+        turn: &mut NextId,
         name: &str,
         commit: impl FnOnce(WriteSet, KeyspaceId) -> Result<()>,
     ) -> Result<()> {
         let state = self.changeable(name)?;
         let mut set = WriteSet::new();
         set.remove(&name_key(name));
-        state.dropping.store(true, Ordering::Release);
+        let marks = !canary::is_set(Canary::DropNotMarked);
+        state.dropping.store(marks, Ordering::Release);
         if let Err(error) = commit(set, state.id) {
             state.dropping.store(false, Ordering::Release);
             return Err(error);
         }
-        state.dropped.store(true, Ordering::Release);
+        state.dropped.store(marks, Ordering::Release);
+        if canary::is_set(Canary::KeyspaceIdReused) {
+            turn.0 = state.id.get();
+        }
         self.names.write().remove(name);
         Ok(())
     }

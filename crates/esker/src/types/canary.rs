@@ -62,6 +62,10 @@ pub enum Canary {
     FilterForgets,
     /// A transaction commits without a look at what others wrote (CF1).
     ConflictCheckSkipped,
+    /// Keyspaces that are dropped take commits (CT3).
+    DropNotMarked,
+    /// The number of a keyspace that is dropped is given to the next one (CT2).
+    KeyspaceIdReused,
     /// Removals do not change the count (A1).
     CountNotUpdated,
     /// An edit counts before it is durable (ML1).
@@ -117,7 +121,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 48] = [
+    pub const ALL: [Canary; 50] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -141,6 +145,8 @@ impl Canary {
         Canary::SeqNoReused,
         Canary::FilterForgets,
         Canary::ConflictCheckSkipped,
+        Canary::DropNotMarked,
+        Canary::KeyspaceIdReused,
         Canary::CountNotUpdated,
         Canary::ManifestNotSynced,
         Canary::ManifestGoesOn,
