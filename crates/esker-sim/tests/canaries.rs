@@ -107,6 +107,7 @@ const DAMAGED: &[Fault] = engine! {
     TableSaltIgnored: "parts of other tables are taken for a table's own",
     CountsUnchecked: "a check does not compare keys with their count",
     RepairLossForgotten: "a repair does not tell of the keys of a damaged block",
+    RepairGapForgotten: "a repair does not tell of commits that the log has lost",
     RepairManifestTrusted: "a repair takes a manifest for whole that tables prove to have lost its end",
 };
 
@@ -153,12 +154,13 @@ fn hunt(name: &str, breaks: &str, sabotage: Sabotage) -> Result<String, String> 
 
 /// The same for a fault that only damage shows.
 fn hunt_damaged(fault: &Fault) -> Result<String, String> {
-    // Harms that are drawn rarely do just this: make counts wrong and leave everything else right; cut a log that was closed; leave
-    // whole what proves it; take the log away and nothing else; give it the end of another one, whose name and numbers fit; take the log
-    // away and the manifest's end; leave nothing but tables to prove it.
+    // Harms that are drawn rarely do just this: make counts wrong and leave everything else right; cut a log that was closed, or
+    // empty its end; leave whole what proves it; take the log away and nothing else; give it the end of another one, whose name and
+    // numbers fit; take the log away and the manifest's end; leave nothing but tables to prove it.
     let harms: Option<fn(&Files) -> Vec<Harm>> = match fault.canary {
         Canary::CountsUnchecked => Some(miscounted),
         Canary::WalEndTrusted => Some(shortened),
+        Canary::RepairGapForgotten => Some(emptied),
         Canary::EvidenceShort => Some(flipped_in_a_group),
         Canary::LostSegmentIgnored => Some(without_log),
         Canary::ForeignSegmentTaken => Some(ended_by_another),
@@ -243,6 +245,18 @@ fn shortened(files: &Files) -> Vec<Harm> {
         Harm::new(HarmKind::Cut, format!("half of {name}"), Edit::Cut(name.clone(), bytes.len() / 2))
     };
     files.iter().rev().find(|(name, _)| name.ends_with(".wal")).map(cut).into_iter().collect()
+}
+
+/// The log's last segment has zeros behind its header, and the length that it was made with: nothing in it says that there was more.
+fn emptied(files: &Files) -> Vec<Harm> {
+    let empty = |(name, bytes): (&String, &Vec<u8>)| {
+        // Where the header says the length, and where it ends (docs/formats/wal.md).
+        let made = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes"));
+        let mut emptied = bytes[..32].to_vec();
+        emptied.resize(bytes.len().max(made as usize), 0);
+        Harm::new(HarmKind::Overwrite, format!("the records of {name}"), Edit::Put(name.clone(), emptied))
+    };
+    files.iter().rev().find(|(name, _)| name.ends_with(".wal")).map(empty).into_iter().collect()
 }
 
 /// A record of the log's last segment has a flipped bit. The one behind it does not tell that it was durable, but a later one does.

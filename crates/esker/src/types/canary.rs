@@ -112,6 +112,8 @@ pub enum Canary {
     CountsUnchecked,
     /// A repair does not tell of the keys that a damaged block held (RP3).
     RepairLossForgotten,
+    /// A repair does not tell of commits that the log has lost (LG2).
+    RepairGapForgotten,
     /// A repair brings back what range tombstones hide (RP2).
     RepairTombstoneIgnored,
     /// A repair takes a manifest for whole that tables prove to have lost its end (SO3).
@@ -121,7 +123,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 50] = [
+    pub const ALL: [Canary; 51] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -170,6 +172,7 @@ impl Canary {
         Canary::EvidenceShort,
         Canary::CountsUnchecked,
         Canary::RepairLossForgotten,
+        Canary::RepairGapForgotten,
         Canary::RepairTombstoneIgnored,
         Canary::RepairManifestTrusted,
     ];

@@ -18,6 +18,7 @@ use super::report::{Loss, LostKeys, RepairReport};
 use super::sources::Sources;
 use super::target::Target;
 use crate::txn::payload;
+use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 use crate::wal::{self, LogPiece};
 
@@ -35,6 +36,7 @@ pub(super) fn salvage(
     let mut last = if sources.complete { Some(flushed) } else { None };
     let sound = wal::verify(env, dir, sources.log, |_, _| Ok(())).ok().filter(|_| sources.complete);
     let end = sound.as_ref().map_or(SeqNo::MAX, |recovered| recovered.last_seq);
+    let tells_gaps = !canary::is_set(Canary::RepairGapForgotten);
     let mut last_at = None;
     let segments = wal::salvage(env, dir, sources.log, &mut |piece| {
         match piece {
@@ -53,7 +55,7 @@ pub(super) fn salvage(
                 if seq <= flushed && again.is_none_or(|first| seq < first) {
                     return Ok(());
                 }
-                if let Some(last) = last.filter(|last| seq > last.next()) {
+                if let Some(last) = last.filter(|last| seq > last.next() && tells_gaps) {
                     let detail = format!("commit {seq} follows commit {last}: those between are lost");
                     report.losses.push(gap(last.get() + 1..=seq.get() - 1, detail, path, offset));
                 }
@@ -76,7 +78,7 @@ pub(super) fn salvage(
     })?;
     report.log_segments = segments;
     let last = last.unwrap_or(flushed);
-    if let Some(durable) = sources.log.durable_to.filter(|durable| last < *durable) {
+    if let Some(durable) = sources.log.durable_to.filter(|durable| last < *durable && tells_gaps) {
         let (path, offset) =
             last_at.unwrap_or_else(|| (wal::file_name::segment_path(dir, sources.log.from), 0));
         let detail =
