@@ -48,6 +48,8 @@ pub enum Canary {
     FlushFailureForgotten,
     /// A merge drops tombstones under which older versions still lie (GC3).
     TombstoneDroppedEarly,
+    /// A merge takes its output for the bottom, although there are runs below it (PK2).
+    BottomMistaken,
     /// A merge forgets range tombstones (GC3).
     RangeTombstoneForgotten,
     /// A memtable's range tombstones are asked only about keys that its filter knows (M3).
@@ -123,7 +125,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 51] = [
+    pub const ALL: [Canary; 52] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -140,6 +142,7 @@ impl Canary {
         Canary::WalReleasedEarly,
         Canary::FlushFailureForgotten,
         Canary::TombstoneDroppedEarly,
+        Canary::BottomMistaken,
         Canary::RangeTombstoneForgotten,
         Canary::RangeTombstoneBehindFilter,
         Canary::SnapshotIgnored,
