@@ -110,6 +110,7 @@ const DAMAGED: &[Fault] = engine! {
     RepairLossForgotten: "a repair does not tell of the keys of a damaged block",
     RepairGapForgotten: "a repair does not tell of commits that the log has lost",
     RepairManifestTrusted: "a repair takes a manifest for whole that tables prove to have lost its end",
+    ManifestLossForgotten: "a repair that goes by an earlier manifest does not tell that the one in force is lost",
 };
 
 /// Those that the engine's own tests look for: what tables do not tell of is missing from the proofs of the judge, too (proof.rs).
@@ -157,7 +158,8 @@ fn hunt(name: &str, breaks: &str, sabotage: Sabotage) -> Result<String, String> 
 fn hunt_damaged(fault: &Fault) -> Result<String, String> {
     // Harms that are drawn rarely do just this: make counts wrong and leave everything else right; cut a log that was closed, or
     // empty its end; leave whole what proves it; take the log away and nothing else; give it the end of another one, whose name and
-    // numbers fit; take the log away and the manifest's end; leave nothing but tables to prove it.
+    // numbers fit; take the log away and the manifest's end; leave nothing but tables to prove it; take the log's end away and leave an
+    // earlier manifest.
     let harms: Option<fn(&Files) -> Vec<Harm>> = match fault.canary {
         Canary::CountsUnchecked => Some(miscounted),
         Canary::WalEndTrusted => Some(shortened),
@@ -167,6 +169,7 @@ fn hunt_damaged(fault: &Fault) -> Result<String, String> {
         Canary::ForeignSegmentTaken => Some(ended_by_another),
         Canary::NeededTablesRemoved => Some(forgotten),
         Canary::RepairManifestTrusted => Some(begun_anew),
+        Canary::ManifestLossForgotten => Some(as_it_was_opened),
         _ => None,
     };
     let (only, made_broken) = match fault.canary {
@@ -344,6 +347,23 @@ fn begun_anew(files: &Files) -> Vec<Harm> {
     let log = files.keys().filter(is_of_log);
     let gone = log.map(|name| Harm::new(HarmKind::Delete, name.clone(), Edit::Delete(name.clone())));
     manifest.into_iter().chain(gone).collect()
+}
+
+/// The manifest in force cannot be read, one that says what it said at first is there, too, and the log's last segment is gone.
+fn as_it_was_opened(files: &Files) -> Vec<Harm> {
+    let Some((name, bytes)) = files.iter().rev().find(|(name, _)| name.starts_with("MANIFEST-")) else {
+        return Vec::new();
+    };
+    let number: u64 = name["MANIFEST-".len()..].parse().expect("its number");
+    let earlier = format!("MANIFEST-{:06}", number - 1);
+    let mut records = records_of(bytes);
+    // The header, and the state when it was begun.
+    records.truncate(2);
+    let put = |name: String, bytes| Harm::new(HarmKind::Restore, name.clone(), Edit::Put(name, bytes));
+    let manifests = [put(earlier, manifest_of(&records)), put(name.clone(), vec![0xFF; bytes.len()])];
+    let segment = files.keys().rev().find(|name| name.ends_with(".wal")).cloned();
+    let gone = segment.map(|name| Harm::new(HarmKind::Delete, name.clone(), Edit::Delete(name)));
+    manifests.into_iter().chain(gone).collect()
 }
 
 /// Where a version edit has the count of its last keyspace (docs/formats/manifest.md); none if that is the catalog.

@@ -120,12 +120,14 @@ pub enum Canary {
     RepairTombstoneIgnored,
     /// A repair takes a manifest for whole that tables prove to have lost its end (SO3).
     RepairManifestTrusted,
+    /// A repair that goes by an earlier manifest does not tell that the one in force is lost (SO5).
+    ManifestLossForgotten,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 52] = [
+    pub const ALL: [Canary; 53] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -178,6 +180,7 @@ impl Canary {
         Canary::RepairGapForgotten,
         Canary::RepairTombstoneIgnored,
         Canary::RepairManifestTrusted,
+        Canary::ManifestLossForgotten,
     ];
 }
 

@@ -217,7 +217,8 @@ fn choose_manifest(
         if Some(id) != current {
             report.notes.push(format!("going by {}, the newest manifest that can be read", path.display()));
         }
-        if let Some(named) = current.filter(|named| *named != id) {
+        let is_another = |named: &FileId| *named != id && !canary::is_set(Canary::ManifestLossForgotten);
+        if let Some(named) = current.filter(is_another) {
             let in_force = dir.join(manifest_name(named));
             let detail = format!(
                 "CURRENT names it, and it cannot be read: what came after {} may be missing, and values that were \
