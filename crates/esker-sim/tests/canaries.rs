@@ -110,7 +110,7 @@ const DAMAGED: &[Fault] = engine! {
     RepairLossForgotten: "a repair does not tell of the keys of a damaged block",
     RepairGapForgotten: "a repair does not tell of commits that the log has lost",
     RepairManifestTrusted: "a repair takes a manifest for whole that tables prove to have lost its end",
-    ManifestLossForgotten: "a repair that goes by an earlier manifest does not tell that the one in force is lost",
+    ManifestLossForgotten: "a repair by an earlier manifest does not tell that the one in force is lost",
 };
 
 /// Those that the engine's own tests look for: what tables do not tell of is missing from the proofs of the judge, too (proof.rs).

@@ -120,7 +120,7 @@ pub enum Canary {
     RepairTombstoneIgnored,
     /// A repair takes a manifest for whole that tables prove to have lost its end (SO3).
     RepairManifestTrusted,
-    /// A repair that goes by an earlier manifest does not tell that the one in force is lost (SO5).
+    /// A repair by an earlier manifest does not tell that the one in force is lost (SO5).
     ManifestLossForgotten,
 }
 
