@@ -113,8 +113,9 @@ const DAMAGED: &[Fault] = engine! {
     ManifestLossForgotten: "a repair by an earlier manifest does not tell that the one in force is lost",
 };
 
-/// Those that the engine's own tests look for: what tables do not tell of is missing from the proofs of the judge, too (proof.rs).
-const LOOKED_FOR_ELSEWHERE: [Canary; 1] = [Canary::NewestCommitForgotten];
+/// Those that the engine's own tests look for: what tables do not tell of is missing from the proofs of the judge, too (proof.rs), and
+/// where old values come back a loss of any keys is told, as they may.
+const LOOKED_FOR_ELSEWHERE: [Canary; 2] = [Canary::NewestCommitForgotten, Canary::HeldCommitsRepeated];
 
 const DISK: &[(BrokenSync, &str, &str)] = &[
     (BrokenSync::Data, "BrokenSync::Data", "sync of a file does nothing"),

@@ -114,6 +114,8 @@ pub enum Canary {
     CountsUnchecked,
     /// A repair does not tell of the keys that a damaged block held (RP3).
     RepairLossForgotten,
+    /// A repair does commits again that tables hold (LG1).
+    HeldCommitsRepeated,
     /// A repair does not tell of commits that the log has lost (LG2).
     RepairGapForgotten,
     /// A repair brings back what range tombstones hide (RP2).
@@ -127,7 +129,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 53] = [
+    pub const ALL: [Canary; 54] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -177,6 +179,7 @@ impl Canary {
         Canary::EvidenceShort,
         Canary::CountsUnchecked,
         Canary::RepairLossForgotten,
+        Canary::HeldCommitsRepeated,
         Canary::RepairGapForgotten,
         Canary::RepairTombstoneIgnored,
         Canary::RepairManifestTrusted,
