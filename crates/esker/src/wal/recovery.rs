@@ -111,6 +111,17 @@ impl LogFiles {
         }
         Ok(renamed)
     }
+
+    /// The same, for repair: each file for itself. One that cannot be read may be a segment if it is named (P4).
+    pub(super) fn perhaps_renamed(&self, env: &Env, dir: &Path, extent: LogExtent) -> Vec<u64> {
+        let is_named = |number: u64| extent.named_to.is_none_or(|named_to| number <= named_to);
+        let may_be = |number: &u64| {
+            let path = file_name::prepared_path(dir, *number);
+            let holds = holds_records(env, &path, *number, extent.database_id);
+            holds.unwrap_or_else(|_| is_named(*number))
+        };
+        self.prepared.range(extent.from..).copied().filter(may_be).collect()
+    }
 }
 
 /// Whether the file that is prepared for a segment holds a record of it: then it was in use, under its other name.

@@ -10,6 +10,8 @@
 //! LS3. Behind damage the search goes on for the next record whose header and payload are valid in this segment.
 //! LS4. No commit is put together over damage, nor over a segment or a stretch that is missing or cannot be read: no checksum covers
 //!      a commit as a whole.
+//! LS5. A file that the manifest names and that has the name of a prepared one is read as a segment, also if its beginning cannot be read:
+//!      it may have been renamed. What cannot be read of one hides no other.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -254,9 +256,9 @@ pub(crate) fn segments(env: &Env, dir: &Path, from: u64) -> Result<Vec<u64>> {
     Ok(LogFiles::list(env, dir, from)?.segments)
 }
 
-/// The segments that are there, by number. One that was renamed is as good as any.
+/// The segments that are there, by number. One that was renamed is as good as any (LS5).
 fn present(env: &Env, dir: &Path, extent: LogExtent, files: &LogFiles) -> BTreeSet<u64> {
-    let renamed = files.renamed(env, dir, extent).unwrap_or_default();
+    let renamed = files.perhaps_renamed(env, dir, extent);
     files.segments.iter().copied().chain(renamed).collect()
 }
 

@@ -6,7 +6,7 @@ use esker::Durability;
 use esker_env::{FaultFs, Fs, MemFs, OpKind};
 
 use crate::common::contents::dump_sound;
-use crate::common::damage::{Golden, LOGGED, overwrite, path, read, records};
+use crate::common::damage::{Golden, LOGGED, overwrite, path, read, records, replace};
 use crate::common::dir;
 use crate::judge::{
     SEGMENT_HEADER_BYTES, assert_not_overreported, builder, failing, judge, repair, roomy, target,
@@ -69,6 +69,27 @@ fn q6_a_sector_of_the_log_that_cannot_be_read_costs_its_commits_alone() {
         fs.clear();
         let found = dump_sound(&roomy(Arc::new(fs)).open(target()).unwrap()).unwrap();
         assert!(found["default"].iter().all(|(key, value)| value[..] == [key[0]; 1000]));
+    }
+}
+
+#[test]
+fn ls5_a_prepared_file_that_cannot_be_read_hides_no_commit_without_a_word() {
+    let running = MemFs::new();
+    let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
+    let keyspace = db.default_keyspace();
+    (0..40u8).for_each(|n| keyspace.put([n], [n; 1000]).unwrap());
+    let left = running.kill();
+    left.rename(&path("000001.wal"), &path("000001.wal-next")).unwrap();
+    // Nothing names it yet.
+    replace(&left, "000002.wal-next", &[0; 4096]);
+    // Beside the segment, and the beginning of the segment itself.
+    for (unreadable, most) in [("000002.wal-next", 0), ("000001.wal-next", 6)] {
+        let fs = FaultFs::new(Arc::new(left.crash_keep_all()));
+        fs.add(failing(&[OpKind::Read], unreadable).on_bytes(0..1));
+        let report = roomy(Arc::new(fs)).repair(dir(), target()).unwrap();
+        let missing = 40 - report.live_keys();
+        assert!(missing <= most && (missing > 0) == (most > 0), "LS5: {unreadable}: {report:#?}");
+        assert_eq!(report.losses.is_empty(), most == 0, "LS5: {unreadable}: {report:#?}");
     }
 }
 
