@@ -199,3 +199,29 @@ fn so3_commits_behind_a_torn_one_do_not_stand_for_those_of_a_table() {
     let is_told = |name: &String| report.losses.iter().any(|loss| loss.path == path(name));
     assert!(!made.is_empty() && made.iter().all(is_told), "SO3: {report:#?}");
 }
+
+#[test]
+fn lg4_a_log_that_has_lost_its_beginning_is_told_where_no_segment_is_named() {
+    let running = MemFs::new();
+    let db = builder(&running).open(dir()).unwrap();
+    let first = running.kill();
+    db.default_keyspace().put("flushed", "value").unwrap();
+    db.flush().unwrap();
+    db.default_keyspace().put("logged", "value").unwrap();
+    let fs = running.kill();
+    // The manifest as it began; the table is gone, and the only commit of the log that is left.
+    let mut names = fs.list_dir(dir()).unwrap().into_iter();
+    let manifest = names.find(|name| name.starts_with("MANIFEST-")).unwrap();
+    replace(&fs, &manifest, &read(&first, &manifest));
+    tables(&fs).iter().for_each(|name| fs.remove_file(&path(name)).unwrap());
+    let (gone, left) = ("000001.wal", "000002.wal");
+    assert!(!fs.exists(&path(gone)).unwrap());
+    let at = records(&fs, left)[0].start;
+    overwrite(&fs, left, at, &[!read(&fs, left)[at]]);
+    assert!(builder(&fs).open(dir()).is_err());
+    let (report, found) = repair(&fs).unwrap();
+    assert!(found["default"].is_empty() && report.commits == 0, "LG4: {report:#?}");
+    assert_eq!(report.losses.len(), 1, "LG4: {report:#?}");
+    let loss = &report.losses[0];
+    assert!(loss.path == path(gone) && loss.keys == LostKeys::Any, "LG4: {report:#?}");
+}

@@ -8,6 +8,7 @@
 //!      commits that are missing.
 //! LG3. A log that recovery takes as it is ends where recovery ends it: what can be read behind an unfinished commit never
 //!      counted, and is no loss.
+//! LG4. Segments that recovery misses are told of, also where a manifest names none and only later ones are there.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -38,6 +39,7 @@ pub(super) fn salvage(
     let end = sound.as_ref().map_or(SeqNo::MAX, |recovered| recovered.last_seq);
     let tells_gaps = !canary::is_set(Canary::RepairGapForgotten);
     let mut last_at = None;
+    let told = report.losses.len();
     let segments = wal::salvage(env, dir, sources.log, &mut |piece| {
         match piece {
             LogPiece::Lost { error, .. } if sound.is_some() => {
@@ -85,6 +87,12 @@ pub(super) fn salvage(
         let detail =
             format!("the log ends behind commit {last}, but commit {durable} was durable: its end is lost");
         report.losses.push(gap(last.get() + 1..=durable.get(), detail, &path, offset));
+    }
+    // LG4
+    if sources.complete && report.losses.len() == told && wal::lacks_segments(env, dir, sources.log)? {
+        let path = wal::file_name::segment_path(dir, sources.log.from);
+        let error = Error::corrupt("WAL", path, 0, "the segment is missing, and newer ones are there");
+        report.lose(error, 0, LostKeys::Any);
     }
     Ok(())
 }
