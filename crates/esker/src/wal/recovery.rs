@@ -35,7 +35,7 @@ use esker_env::{Env, OpenOptions, read_range};
 
 use super::file_name;
 use super::format::{
-    Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES, SegmentHeader,
+    ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES, SegmentHeader,
 };
 use super::segment::{Found, SegmentBytes};
 use crate::types::canary::{self, Canary};
@@ -75,6 +75,8 @@ pub(crate) struct LogExtent {
 
 /// What is wrong with a last segment that [`SegmentHeader::is_cut`].
 pub(crate) const CUT: &str = "no record follows, and the file is shorter than it was made: it was cut";
+/// So much of a prepared file is searched for records.
+const RENAMED_BYTES: usize = 64 << 10;
 /// What to do about a log that has lost something.
 const ADVICE: &str = "restore a backup or run `esker repair`";
 
@@ -124,20 +126,24 @@ impl LogFiles {
     }
 }
 
-/// Whether the file that is prepared for a segment holds a record of it: then it was in use, under its other name.
+/// Whether the file that is prepared for a segment holds a record of it: then it was in use, under its other name. The first one may be
+/// damaged: others are looked for in the first [`RENAMED_BYTES`], as far as those can be read.
 pub(crate) fn holds_records(env: &Env, path: &Path, number: u64, database_id: Option<u32>) -> Result<bool> {
-    let read = || {
+    let read = |wanted: usize| {
         let file = env.fs.open(path, OpenOptions::read())?;
-        let wanted = SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES;
         read_range(&*file, 0, wanted.min(usize::try_from(file.len()?).unwrap_or(usize::MAX)))
     };
-    let bytes = read().map_err(|e| Error::io("read", path, e))?;
-    let Some(record) = bytes.get(SEGMENT_HEADER_BYTES..) else { return Ok(false) };
+    let first = || read(SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES);
+    let bytes = read(RENAMED_BYTES).or_else(|_| first()).map_err(|e| Error::io("read", path, e))?;
     let stamps = match SegmentHeader::decode(&bytes, number, path) {
         Ok((_, stamp)) => vec![stamp],
         Err(_) => SegmentHeader::likely_stamps(&bytes, number, database_id.into()),
     };
-    Ok(stamps.into_iter().any(|stamp| RecordHeader::decode(record, stamp).is_some()))
+    let is_of = |stamp: u64| {
+        let mut places = (SEGMENT_HEADER_BYTES..bytes.len()).step_by(ALIGN);
+        places.any(|at| RecordHeader::decode(&bytes[at..], stamp).is_some())
+    };
+    Ok(stamps.into_iter().any(is_of))
 }
 
 /// Replays the log and makes what is there durable (R4). If it has segments from the first needed one on, that one must be

@@ -94,6 +94,26 @@ fn ls5_a_prepared_file_that_cannot_be_read_hides_no_commit_without_a_word() {
 }
 
 #[test]
+fn r6_a_renamed_segment_is_told_from_a_prepared_file_also_if_its_first_record_is_damaged() {
+    let running = MemFs::new();
+    let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
+    let keyspace = db.default_keyspace();
+    (0..40u8).for_each(|n| keyspace.put([n], [n; 1000]).unwrap());
+    let fs = running.kill();
+    let (name, renamed) = ("000001.wal", "000001.wal-next");
+    let at = records(&fs, name)[0].start;
+    overwrite(&fs, name, at, &[!read(&fs, name)[at]]);
+    fs.rename(&path(name), &path(renamed)).unwrap();
+    let options = || roomy(Arc::new(fs.clone()));
+    let problems = options().check_offline(dir()).unwrap().problems;
+    assert!(problems.iter().any(|problem| problem.contains("it was renamed")), "R6: {problems:#?}");
+    let error = options().open(dir()).map(drop).unwrap_err();
+    assert!(error.is_corrupt() && error.to_string().contains("it was renamed"), "R6: {error}");
+    let report = options().repair(dir(), target()).unwrap();
+    assert_eq!((report.live_keys(), report.losses.is_empty()), (39, false), "R6: {report:#?}");
+}
+
+#[test]
 fn q4_a_damaged_record_costs_its_commit_alone() {
     let golden = Golden::merged();
     let log = golden.last_segment();
