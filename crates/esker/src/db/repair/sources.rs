@@ -13,6 +13,8 @@
 //! SO4. A file that nobody names and that cannot be read costs nothing else.
 //! SO5. Where the manifest that CURRENT names cannot be read and another one is gone by, that is told as a loss, whatever is there: what
 //!      only the one in force named may be gone without a trace.
+//! SO6. A table that has lost its footer counts for SO3 like a finished one if its properties are left: it proves the newest commit that
+//!      they state, or, where they have forgotten the numbers, that there was one.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +27,7 @@ use crate::manifest::edit::{AddedTable, VersionEdit};
 use crate::manifest::file_name::{CURRENT, FileKind, manifest_name, parse, table_path};
 use crate::manifest::log::read_current;
 use crate::manifest::salvage::{self, SalvagedManifest};
-use crate::sstable::stated_newest_commit;
+use crate::sstable::{SalvageTable, stated_newest_commit};
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, FileId, Result, SeqNo};
 use crate::wal::{self, LogExtent, LogPiece};
@@ -152,7 +154,7 @@ fn has_lost_its_end(
     Ok(true)
 }
 
-/// Those of the tables that are finished, each with its newest commit. One that cannot be read is noted (SO4).
+/// Those of the tables that are finished, or were (SO6), each with its newest commit. One that cannot be read is noted (SO4).
 fn finished<'f>(
     env: &Env,
     dir: &Path,
@@ -163,7 +165,10 @@ fn finished<'f>(
     for &file in files {
         let path = table_path(dir, file);
         match stated_newest_commit(env, &path) {
-            Ok(newest) => found.extend(newest.map(|newest| (file, newest))),
+            Ok(newest) => {
+                let newest = newest.or_else(|| proven_commit(env, &path));
+                found.extend(newest.map(|newest| (file, newest)));
+            }
             Err(error @ Error::UnsupportedVersion { .. }) => {
                 let detail = format!("{error}; the manifest does not name it, and it is left out");
                 report.lose(Error::corrupt("table", path, 0, detail), 0, LostKeys::Any);
@@ -172,6 +177,12 @@ fn finished<'f>(
         }
     }
     found
+}
+
+/// A commit that went into a table without footer, if its properties are left (SO6).
+fn proven_commit(env: &Env, path: &Path) -> Option<SeqNo> {
+    let properties = SalvageTable::open(env, path).ok()?.properties?;
+    Some(properties.max_seq.max(SeqNo::new(1)))
 }
 
 /// The manifest to go by: the one in force, or the newest that can be read.
