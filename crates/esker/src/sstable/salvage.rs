@@ -434,6 +434,14 @@ impl SalvageScan {
         &self.table.path
     }
 
+    /// Whether all parts are sound, and yet not those that the table was made of. Those of another database's table of the same name have
+    /// the same salt.
+    pub(crate) fn holds_other_parts(&self) -> bool {
+        let stated = self.table.properties.as_ref().and_then(|properties| properties.fingerprint);
+        let is_sound = self.table.damage.is_empty() && self.damage.is_empty();
+        is_sound && stated.is_some_and(|stated| self.table.fingerprint().is_some_and(|found| found != stated))
+    }
+
     /// The number of the block that the entry is in.
     pub(crate) fn block_number(&self) -> usize {
         self.next_block - 1

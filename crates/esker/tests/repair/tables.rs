@@ -263,3 +263,24 @@ fn a_catalog_that_is_lost_leaves_numbers() {
     db.create_keyspace("plums").unwrap().put("key", "plums").unwrap();
     assert_eq!(dump_sound(&db).unwrap()["keyspace-3"].len(), 1);
 }
+
+#[test]
+fn st4_a_block_of_another_databases_table_of_the_same_name_is_told() {
+    let (one, other) = (Golden::double(1), Golden::double(2));
+    let name = one.named(".sst").next().unwrap();
+    let own = blocks(&one.fs, name);
+    let block = &own[own.len() / 2];
+    let is_there = blocks(&other.fs, name).iter().any(|b| (b.start, b.end) == (block.start, block.end));
+    assert!(is_there, "{own:?}");
+    let fs = one.copy();
+    overwrite(&fs, name, block.start, &other.read(name)[block.start..block.end]);
+    let (report, found) = repair(&fs).unwrap();
+    assert!(found != one.newest, "its checksum fits");
+    assert_eq!(report.losses.len(), 1, "ST4: {report:#?}");
+    let loss = &report.losses[0];
+    assert!(loss.path == path(name) && loss.keys != LostKeys::Any, "ST4: {report:#?}");
+    for key in &block.keys {
+        let (id, key) = place(key);
+        assert!(loss.keys.may_hold(id, &key), "ST4: {key:?}: {report:#?}");
+    }
+}

@@ -9,6 +9,7 @@
 //! ST2. A table whose first key is not known is opened first, so keys come out in ascending order.
 //! ST3. Of a table that the manifest describes nothing counts that lies outside the range that it states: a table without properties
 //!      may be another one.
+//! ST4. A table whose parts are sound and do not add up to its fingerprint is told of as a whole: some are of another database's table.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -249,6 +250,12 @@ impl Merge<'_> {
         report.blocks += scan.blocks_read;
         let range = *range;
         scan.damage.iter().for_each(|damage| tell(damage, false, range, report));
+        // ST4
+        if scan.holds_other_parts() {
+            let detail = "its parts do not add up to what it states: some are of another table";
+            let error = Error::corrupt("table", scan.path(), 0, detail);
+            report.lose(error, 0, LostKeys::of_table(range));
+        }
         self.open[at] = None;
     }
 
