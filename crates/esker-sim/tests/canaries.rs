@@ -3,12 +3,11 @@
 //! `cargo test -p esker-sim --test canaries -- --nocapture` prints the table of docs/simulation.md.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use esker::canary::{Canary, set};
 use esker::recordio::{Reader, Writer};
-use esker::{Db, DumpOptions, DumpValue};
+use esker::{DumpOptions, DumpValue};
 use esker_env::{BrokenSync, Env, MemFs, OpenOptions, read_range};
 use esker_sim::damage::{Edit, Files, Harm, Kind as HarmKind, Twist, run};
 use esker_sim::runner::{Failure, Sabotage, run_seed};
@@ -30,10 +29,6 @@ const MISREADS_SWEPT: u64 = 24;
 /// Changes within which the first opening has put its manifest in force, and calls of every kind.
 const FIRST_CHANGES: u64 = 20;
 const FIRST_CALLS: u64 = 60;
-/// More commits than a database has that so many operations have made.
-const COMMITS_MAX: u64 = 1000;
-/// Nor has its log more segments.
-const SEGMENTS_MAX: u64 = 500;
 
 /// A deliberate fault of the engine.
 struct Fault {
@@ -101,7 +96,6 @@ const DAMAGED: &[Fault] = engine! {
     WalEndTrusted: "a log that has lost its end is taken as it is",
     EvidenceShort: "of the records behind a damaged one only the first is asked for proof of damage",
     LostSegmentIgnored: "log segments that the manifest names are not missed",
-    ForeignSegmentTaken: "log segments of other databases are taken",
     TableIdentityIgnored: "tables are taken that are not those which the manifest describes",
     NeededTablesRemoved: "opening removes tables that hold commits which neither manifest nor log knows",
     RecordSaltIgnored: "records of other record files are taken for a file's own",
@@ -167,7 +161,6 @@ fn hunt_damaged(fault: &Fault) -> Result<String, String> {
         Canary::RepairGapForgotten => Some(emptied),
         Canary::EvidenceShort => Some(flipped_in_a_group),
         Canary::LostSegmentIgnored => Some(without_log),
-        Canary::ForeignSegmentTaken => Some(ended_by_another),
         Canary::NeededTablesRemoved => Some(forgotten),
         Canary::RepairManifestTrusted => Some(begun_anew),
         Canary::ManifestLossForgotten => Some(as_it_was_opened),
@@ -216,32 +209,6 @@ fn forgotten(files: &Files) -> Vec<Harm> {
     };
     let manifests = files.iter().filter(|(name, _)| name.starts_with("MANIFEST-"));
     manifests.map(cut).chain(without_log(files)).collect()
-}
-
-/// The log's last segment is the one of this number of another database, with a commit that is newer than all others.
-fn ended_by_another(files: &Files) -> Vec<Harm> {
-    let Some(name) = files.keys().rev().find(|name| name.ends_with(".wal")) else { return Vec::new() };
-    // A seed that none of them has: the numbers of databases are drawn.
-    let env = Env::simulated(Arc::new(MemFs::new()), SEEDS);
-    let dir = Path::new("another");
-    let builder = Db::builder().env(env.clone()).background(false).memory(16 << 20);
-    let db = builder.open(dir).expect("memory");
-    let keyspace = db.default_keyspace();
-    let put = || keyspace.put("of another", "database").expect("memory");
-    (0..COMMITS_MAX).for_each(|_| put());
-    let path = dir.join(name);
-    for _ in 0..SEGMENTS_MAX {
-        put();
-        if env.fs.exists(&path).expect("memory") {
-            let file = env.fs.open(&path, OpenOptions::read()).expect("memory");
-            let bytes = read_range(&*file, 0, file.len().expect("memory") as usize).expect("memory");
-            let text = format!("{name} by that of another database");
-            return vec![Harm::new(HarmKind::Foreign, text, Edit::Put(name.clone(), bytes))];
-        }
-        // What follows goes into the next segment.
-        db.flush().expect("memory");
-    }
-    Vec::new()
 }
 
 /// The log's last segment has lost its second half.

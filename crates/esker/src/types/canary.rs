@@ -34,8 +34,6 @@ pub enum Canary {
     WalTearLeft,
     /// Recovery does not miss segments that the manifest names (R6).
     LostSegmentIgnored,
-    /// Recovery takes segments of the log of another database (W8).
-    ForeignSegmentTaken,
     /// Recovery syncs the log's last segment, and does not write it again (R4).
     WalTailOnlySynced,
     /// After a failed write or sync the log goes on (W6, T3).
@@ -129,7 +127,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 54] = [
+    pub const ALL: [Canary; 53] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -139,7 +137,6 @@ impl Canary {
         Canary::WalTailNotSynced,
         Canary::WalTearLeft,
         Canary::LostSegmentIgnored,
-        Canary::ForeignSegmentTaken,
         Canary::WalTailOnlySynced,
         Canary::PoisonForgotten,
         Canary::WalPayloadUnchecked,

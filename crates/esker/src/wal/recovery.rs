@@ -342,7 +342,7 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, &[u8]) -> Result<(), String>>(
     assembly: &mut Assembly<F>,
 ) -> Result<Option<usize>> {
     let segment = SegmentBytes { bytes, stamp };
-    if segment_header.is_foreign(database_id) && !canary::is_set(Canary::ForeignSegmentTaken) {
+    if segment_header.is_foreign(database_id) {
         let detail = format!("the segment is of the log of another database; {ADVICE}");
         return Err(Error::corrupt("WAL segment header", path, 0, detail));
     }
