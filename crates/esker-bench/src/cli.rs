@@ -155,6 +155,9 @@ pub(crate) struct RunArguments {
     /// Begin at scale seed or full, too, where the device reads ahead more than the kernel's default of 128 KiB
     #[arg(long)]
     pub(crate) any_read_ahead: bool,
+    /// Only this part of the suite, by its number from 1, repeatable: the parts of each are in docs/benchmarking.md, in their order
+    #[arg(long = "part", value_name = "N", conflicts_with = "retry_failed")]
+    pub(crate) parts: Vec<usize>,
     /// Begin no turn of an engine after so many minutes; --resume goes on with those that are left
     #[arg(long, value_name = "MINUTES")]
     pub(crate) stop_after: Option<u64>,

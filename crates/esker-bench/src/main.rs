@@ -181,6 +181,20 @@ fn run_child(arguments: &ChildArguments) -> Result<(), Failure> {
     child::run(&job, &arguments.dir, arguments.traced)
 }
 
+/// The groups that are asked for, from 0: each suite has all of them.
+fn parts(arguments: &RunArguments, suites: &[&'static dyn Suite]) -> Result<Vec<usize>, Failure> {
+    for suite in suites {
+        let parts = suite.groups(arguments.scale);
+        if let Some(wrong) = arguments.parts.iter().find(|part| !(1..=parts).contains(part)) {
+            let (suite, scale) = (suite.name(), arguments.scale.name());
+            let text =
+                format!("suite {suite} has no part {wrong}: at scale {scale} it has {parts}, from 1 on");
+            return Err(Failure::Engine(text));
+        }
+    }
+    Ok(arguments.parts.iter().map(|part| part - 1).collect())
+}
+
 fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let all = arguments.suites.iter().any(|name| name == "all");
     let suites = if all {
@@ -188,6 +202,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
     } else {
         arguments.suites.iter().map(|name| find_suite(name)).collect::<Result<Vec<_>, _>>()?
     };
+    let parts = parts(arguments, &suites)?;
     let chosen = chosen(&arguments.engines)?;
     if cfg!(debug_assertions) && arguments.scale != Scale::Test {
         eprintln!("esker-bench: this is not a release build, its figures mean nothing");
@@ -242,6 +257,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
                 trace: !arguments.no_trace,
                 trim: arguments.trim,
                 stop_at,
+                parts: parts.clone(),
             }
         })
         .collect();

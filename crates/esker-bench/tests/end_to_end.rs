@@ -201,6 +201,23 @@ fn n6_a_sitting_that_is_over_leaves_its_turns_to_the_next() {
 }
 
 #[test]
+fn n7_a_part_runs_alone_and_the_rest_follows() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = ["run", "churn", "--scale", "test", "--runs", "1", "--engine", "esker", "--no-trace"];
+    let rows = |more: &[&str]| -> Vec<String> {
+        let output = bench(&[&arguments[..], more].concat(), out.path());
+        assert!(output.status.success(), "{output:?}");
+        let records = records(out.path());
+        assert!(records.iter().all(|record| record["error"].is_null()), "{records:?}");
+        records.iter().map(|record| record["row"].as_str().unwrap().to_owned()).collect()
+    };
+    let part = rows(&["--part", "2"]);
+    let whole = rows(&["--resume"]);
+    assert!(!part.is_empty() && whole.len() > part.len(), "N7: {part:?} of {whole:?}");
+    assert!(whole.starts_with(&part), "N7: what was there is not run again");
+}
+
+#[test]
 fn a_resumed_run_keeps_what_its_calls_were_and_retries_what_ran_out_of_time() {
     let out = tempfile::tempdir().unwrap();
     let arguments = ["run", "redb", "--scale", "test", "--runs", "1", "--timeout", TIMEOUT, "--no-trace"];
@@ -544,6 +561,11 @@ fn wrong_names_are_told_apart_from_wrong_use() {
     for (arguments, expected) in [
         (&["run", "redis"][..], "no suite redis; there are: limits, redb"),
         (&["run", "redb", "--engine", "sqlite"], "no engine sqlite; there are: "),
+        (
+            &["run", "churn", "int", "--part", "2"],
+            "suite int has no part 2: at scale quick it has 1, from 1 on",
+        ),
+        (&["run", "churn", "--part", "0"], "suite churn has no part 0: "),
     ] {
         let output = bench(arguments, out.path());
         assert!(!output.status.success());

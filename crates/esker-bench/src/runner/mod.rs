@@ -20,7 +20,8 @@
 //!     its check, the load of the next). A child is told of it, and no wait for background work takes more than a quarter of it. A row that was measured keeps its value when time ends in the step after it, with a note.
 //!     A step under the tracer, which does almost no work, has no more than scale `test` gives. A child that is done has a minute to end.
 //! N6. From `stop_at` on no turn begins: what has begun goes on to its end, and what is left is told, and has no record.
-//! N7. Engines take turns within each group of a run, and another of them is the first in each: by the numbers of run and group alone, so that a run that was
+//! N7. Of `parts`, if there are any, and of no other group something is run, each in the order that it has in the whole run.
+//! N8. Engines take turns within each group of a run, and another of them is the first in each: by the numbers of run and group alone, so that a run that was
 //!     interrupted goes on in the same order.
 
 mod process;
@@ -64,6 +65,8 @@ pub(crate) struct Plan {
     pub(crate) trim: bool,
     /// N6.
     pub(crate) stop_at: Option<Instant>,
+    /// N7: groups, from 0.
+    pub(crate) parts: Vec<usize>,
 }
 
 impl Plan {
@@ -218,13 +221,15 @@ pub(crate) fn take_done(
 /// Run, group, engine.
 type Todo = Vec<(u32, usize, &'static dyn Engine)>;
 
-/// Engines take turns within each group (N7).
+/// Engines take turns within each group (N8).
 fn todo(plan: &Plan) -> Todo {
     let mut todo = Vec::new();
     for run in 1..=plan.runs {
-        for group in 0..plan.suite.groups(plan.scale) {
+        // N7
+        let is_asked_for = |group: &usize| plan.parts.is_empty() || plan.parts.contains(group);
+        for group in (0..plan.suite.groups(plan.scale)).filter(is_asked_for) {
             let mut engines = plan.engines.clone();
-            // N7
+            // N8
             let turned = (run as usize - 1 + group) % engines.len().max(1);
             engines.rotate_left(turned);
             let left = engines
@@ -313,6 +318,7 @@ mod tests {
             trace: true,
             trim: false,
             stop_at: None,
+            parts: Vec::new(),
         }
     }
 
@@ -344,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn n7_another_engine_is_the_first_in_each_group_and_run_and_a_resumed_run_keeps_the_order() {
+    fn n7_n8_another_engine_is_the_first_in_each_group_and_run_and_a_part_or_a_resumed_run_keeps_the_order() {
         let dir = tempfile::tempdir().unwrap();
         let engines = ["esker", "lmdb", "redb"].map(|name| crate::engines::find(name).unwrap()).to_vec();
         let suite = crate::suites::find("ycsb").unwrap();
@@ -359,6 +365,9 @@ mod tests {
         assert_eq!(order, [first, second, second, third, third, first].concat());
         let turn = |run, group, name| (run, group, name);
         assert_eq!(names(&whole)[3..6], [turn(1, 1, b), turn(1, 1, c), turn(1, 1, a)]);
+        let engines = whole.engines.clone();
+        let part = Plan { suite, engines, runs: 1, parts: vec![1], ..plan(dir.path()) };
+        assert_eq!(names(&part), names(&whole)[3..6]);
         let is_done = |turn: &(u32, usize, &str)| turn.2 == b || *turn == (2, 1, a);
         let done = names(&whole).into_iter().filter(is_done);
         let done = done.map(|(run, group, name)| (name.to_owned(), run, group)).collect();
