@@ -102,7 +102,7 @@ struct Common {
     /// Seed; by default a random one, which a failure names
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Directory on the file system to try, emptied first; by default a temporary one, kept after a failure
+    /// Directory on the file system to try; its folders db, copy, left, as-killed and as-lost are deleted first. By default a temporary one, kept after a failure
     #[arg(long)]
     dir: Option<PathBuf>,
 }
