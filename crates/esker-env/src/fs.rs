@@ -80,6 +80,12 @@ pub trait Fs: Send + Sync + Debug + 'static {
     /// Makes the entries of a directory durable (created, renamed, removed names). A no-op where the platform
     /// has no such call.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Fails where [`sync_dir`](Self::sync_dir) would fail before it syncs anything: a process may have no descriptor left for the
+    /// directory. Who asks before changing names there can still give up.
+    fn can_sync_dir(&self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Ok(())
+    }
     /// Like [`sync_dir`](Self::sync_dir), for a directory of the user's: where it may not be read, it cannot be synced, and
     /// that is no error (F4).
     fn sync_dir_if_readable(&self, path: &Path) -> io::Result<()> {

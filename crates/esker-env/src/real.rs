@@ -14,6 +14,8 @@
 //!     other end.
 //! R4. Only the file that has the name is locked: whoever held the lock may have removed the file after we had opened it, and the
 //!     next one makes a new file, which a lock of the old one says nothing of.
+//! R5. A file system may grant direct I/O and refuse it in the call that needs it, as overlayfs does over one that has none: then the file
+//!     goes on buffered. Its writer goes on as it was, in whole blocks.
 #![expect(unsafe_code, reason = "mapping a file")]
 
 #[cfg(not(unix))]
@@ -76,7 +78,11 @@ impl Fs for RealFs {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        sys::sync_dir(if path.as_os_str().is_empty() { Path::new(".") } else { path })
+        sys::sync_dir(or_here(path))
+    }
+
+    fn can_sync_dir(&self, path: &Path) -> io::Result<()> {
+        sys::can_sync_dir(or_here(path))
     }
 
     /// The system knows it, whatever links, `.` and `..` the path has. Above the root it is the root.
@@ -103,6 +109,10 @@ impl Fs for RealFs {
     fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
         lock_to_read_with(path, || ())
     }
+}
+
+fn or_here(dir: &Path) -> &Path {
+    if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
 }
 
 /// Locks the file at `path`, which is made if it is not there; `opened` is called between its opening and its locking.
@@ -240,9 +250,21 @@ struct RealFile {
     direct: bool,
 }
 
+impl RealFile {
+    /// Whether a call that failed so may be tried again: it was direct, and is buffered now (R5).
+    fn is_buffered_now(&self, error: &io::Error) -> bool {
+        self.direct
+            && error.kind() == io::ErrorKind::InvalidInput
+            && sys::make_buffered(&self.file).unwrap_or(false)
+    }
+}
+
 impl File for RealFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        sys::read_at(&self.file, buf, offset)
+        match sys::read_at(&self.file, buf, offset) {
+            Err(e) if self.is_buffered_now(&e) => sys::read_at(&self.file, buf, offset),
+            read => read,
+        }
     }
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
@@ -260,7 +282,7 @@ impl File for RealFile {
                     done = whole;
                 }
                 Ok(n) => done += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted || self.is_buffered_now(&e) => {}
                 Err(e) => return Err(e),
             }
         }
@@ -329,6 +351,25 @@ mod tests {
         }
         open_with(&path, OpenOptions::create_new().direct(), |_| Ok(false)).unwrap_err();
         assert!(path.exists(), "R1");
+    }
+
+    #[test]
+    fn r5_a_direct_file_whose_calls_are_refused_goes_on_buffered() {
+        let dir = tempfile::tempdir().unwrap();
+        for first in ["write", "read"] {
+            let file = RealFs.open(&dir.path().join(first), OpenOptions::create_new().direct()).unwrap();
+            let block = crate::AlignedBuf::zeroed(AlignedBuf::ALIGN);
+            file.write_all_at(&block, 0).unwrap();
+            // No file system does this directly.
+            if first == "read" {
+                assert_eq!(file.read_at(&mut [1; 3], 1).unwrap(), 3, "R5");
+            }
+            file.write_all_at(b"odd", 1).unwrap();
+            let mut bytes = [1; 5];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            assert_eq!(&bytes, b"\0odd\0", "R5");
+            file.sync_data().unwrap();
+        }
     }
 
     #[test]

@@ -45,6 +45,10 @@ pub(super) fn sync_dir(_path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+pub(super) fn can_sync_dir(_path: &Path) -> io::Result<()> {
+    Ok(())
+}
+
 /// Unknown: `std` has no call for it.
 pub(super) fn free_bytes(_path: &Path) -> io::Result<u64> {
     Ok(u64::MAX)

@@ -47,6 +47,20 @@ pub(super) fn make_direct(_file: &File) -> io::Result<bool> {
     Ok(false)
 }
 
+/// Switches an open file back; false if there is nothing to switch.
+#[cfg(target_os = "linux")]
+pub(super) fn make_buffered(file: &File) -> io::Result<bool> {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    let flags = fcntl_getfl(file)?;
+    fcntl_setfl(file, flags - OFlags::DIRECT)?;
+    Ok(flags.contains(OFlags::DIRECT))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn make_buffered(_file: &File) -> io::Result<bool> {
+    Ok(false)
+}
+
 #[cfg(target_os = "linux")]
 pub(super) fn start_writeback(file: &File, offset: u64, len: u64) -> io::Result<()> {
     use std::ffi::{c_int, c_uint};
@@ -93,11 +107,19 @@ pub(super) fn drop_cache(_file: &File, _offset: u64, _len: u64) -> io::Result<()
 }
 
 pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
+    open_dir(path)?.sync_all()
+}
+
+pub(super) fn can_sync_dir(path: &Path) -> io::Result<()> {
+    open_dir(path).map(drop)
+}
+
+fn open_dir(path: &Path) -> io::Result<File> {
     // Before it is opened: opening a named pipe would wait for its other end.
     if !std::fs::metadata(path)?.is_dir() {
         return Err(io::ErrorKind::NotADirectory.into());
     }
-    File::open(path)?.sync_all()
+    File::open(path)
 }
 
 pub(super) fn free_bytes(path: &Path) -> io::Result<u64> {

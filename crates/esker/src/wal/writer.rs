@@ -11,7 +11,8 @@
 //! WW1. `synced <= written <= appended <= bytes` of the segment; the buffer holds `written..appended`.
 //! WW2. A segment always has room for its `End` record.
 //! WW3. A full disk is noticed in `reserve`, before anything of the record is written: the writer stays usable. So is a
-//!      manifest that cannot name the record's segments. A record that fits the active segment needs neither. What was reserved stays
+//!      manifest that cannot name the record's segments, and a process without a descriptor for the directory that those get their
+//!      names in. A record that fits the active segment needs neither. What was reserved stays
 //!      so: a second `reserve` of as many bytes finds nothing to do that can fail.
 //! WW4. Segments are put to use in the order of their numbers; the manifest names them before (P4).
 //! WW5. An obsolete segment whose file cannot be removed holds up no other: recovery reads none of them, so their order is nothing to it.
@@ -130,6 +131,8 @@ impl WalWriter {
         if room.is_some_and(|room| room >= bytes) {
             return Ok(());
         }
+        let dir = &self.pool.dir;
+        self.pool.env.fs.can_sync_dir(dir).map_err(|e| Error::io("open directory", dir, e))?;
         for prepared in &self.ready {
             room = Some(room.unwrap_or(0) + spare_room(&prepared.spare));
         }
