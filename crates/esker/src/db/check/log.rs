@@ -91,20 +91,29 @@ pub(super) fn check_named(
         let is_prepared = || -> Result<bool> {
             Ok(exists(&prepared)? && !wal::holds_records(env, &prepared, number, database_id)?)
         };
-        let mut failed = None;
-        let mut looked = || {
-            is_prepared().unwrap_or_else(|error| {
-                failed = Some(error);
-                false
-            })
-        };
-        // The writer renames the one to the other: if it does so between the first two looks, the third finds it.
-        let is_there = exists(&segment)? || looked() || exists(&segment)?;
-        let now = extent();
-        if !is_there && now.from <= number && now.named_to >= Some(number) {
+        let missing = || -> Result<Option<Error>> {
+            let mut failed = None;
+            let mut looked = || {
+                is_prepared().unwrap_or_else(|error| {
+                    failed = Some(error);
+                    false
+                })
+            };
+            // The writer renames the one to the other: if it does so between the first two looks, the third finds it.
+            let is_there = exists(&segment)? || looked() || exists(&segment)?;
+            let now = extent();
+            if is_there || now.from > number || now.named_to < Some(number) {
+                return Ok(None);
+            }
             let detail = "the segment is missing, and the manifest says that it is in use";
             // A prepared file that could not be read is not missing.
-            report.problem(failed.unwrap_or_else(|| Error::corrupt("WAL", segment, 0, detail)));
+            Ok(Some(failed.unwrap_or_else(|| Error::corrupt("WAL", &segment, 0, detail))))
+        };
+        // Its file may have been given back, and made and named again, before the manifest was asked: then it is there now.
+        if missing()?.is_some()
+            && let Some(error) = missing()?
+        {
+            report.problem(error);
         }
     }
     Ok(())

@@ -87,6 +87,8 @@ impl Core {
         };
         let counted = self.published.counts_at(snapshot.seq());
         content::check_counts(&view, snapshot.seq(), said, &counted, &self.dir, &mut report);
+        // Closed meanwhile: the files may be another process's by now, and are nothing to hold this one's state against.
+        self.check_open()?;
         Ok(report)
     }
 

@@ -1,13 +1,14 @@
 //! What only disagrees: files that are sound in themselves, a manifest that says something else of them, a catalog that
 //! cannot be. Each message of `tables.rs` and `content.rs` is seen.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use esker_env::{Env, FaultFs, Fs, MemFs, OpenOptions};
 
-use super::{CheckReport, tables};
+use super::{CheckReport, log, tables};
 use crate::db::Db;
 use crate::db::catalog;
 use crate::db::options::Builder;
@@ -22,6 +23,8 @@ use crate::txn::write_set::WriteSet;
 use crate::types::key::encode_key;
 use crate::types::key_range::End;
 use crate::types::{FileId, KeyspaceId, SeqNo};
+use crate::wal::LogExtent;
+use crate::wal::file_name::segment_path;
 
 fn dir() -> &'static Path {
     Path::new("db")
@@ -328,4 +331,26 @@ fn one_run_is_read_no_more_often_because_something_is_in_memory() {
     all.remove_range(..1_u32.to_be_bytes()).unwrap();
     let (_, with) = read_by_check();
     assert!(with < without + bytes / 2, "{with} bytes read, {without} with nothing in memory");
+}
+
+#[test]
+fn a_segment_whose_file_is_made_again_while_it_is_looked_for_is_not_missing() {
+    let problems = |made_at: u32| {
+        let fs = MemFs::new();
+        fs.create_dir_all(dir()).unwrap();
+        let asked = Cell::new(0);
+        let extent = || {
+            asked.set(asked.get() + 1);
+            if asked.get() == made_at {
+                fs.open(&segment_path(dir(), 1), OpenOptions::create_new()).unwrap();
+            }
+            LogExtent { from: 1, named_to: Some(1), ..LogExtent::default() }
+        };
+        let mut report = CheckReport::default();
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        log::check_named(&env, dir(), extent, &mut report).unwrap();
+        report.problems.len()
+    };
+    // Before anybody looks; once the manifest has been asked behind the first look; never.
+    assert_eq!([1, 2, 9].map(problems), [0, 0, 1]);
 }
