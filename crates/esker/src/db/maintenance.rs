@@ -50,6 +50,11 @@ pub(crate) enum MergeStep {
     PutOff,
 }
 
+/// How long a merge that reads so many bytes takes, in nanoseconds.
+fn merge_ns(bytes: u64) -> u128 {
+    u128::from(bytes) * 1_000_000_000 / u128::from(MERGE_BYTES_PER_SECOND)
+}
+
 impl MergeStep {
     fn done(is_done: bool) -> Self {
         if is_done { MergeStep::Done } else { MergeStep::Nothing }
@@ -185,8 +190,7 @@ impl Core {
             return false;
         }
         let bytes = version.runs()[0].bytes() + 2 * view.active.bytes_used() as u64;
-        let cost_ns = bytes.saturating_mul(1_000_000_000) / MERGE_BYTES_PER_SECOND;
-        lost_ns >= cost_ns / IDLE_DISCOUNT
+        u128::from(lost_ns) >= merge_ns(bytes) / u128::from(IDLE_DISCOUNT)
     }
 
     /// Notes what is free after a merge that has found no space, and left nothing behind (RO1); that nothing is known after others.

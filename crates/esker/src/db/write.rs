@@ -261,13 +261,14 @@ impl Core {
         let flushed = self.counters.flush_bytes_written.load(Ordering::Relaxed).max(1) as f64;
         let amplification = (written / flushed).clamp(1.0, 10.0);
         let delay = pacing::write_delay(&debt, bytes, MERGE_BYTES_PER_SECOND, amplification);
-        let owed = self.delay_owed_ns.fetch_add(delay.as_nanos() as u64, Ordering::Relaxed)
-            + delay.as_nanos() as u64;
-        if owed >= DELAY_MIN.as_nanos() as u64 {
-            self.delay_owed_ns.store(0, Ordering::Relaxed);
-            add(&self.counters.stalls, 1);
-            self.env.clock.sleep(Duration::from_nanos(owed));
+        // Taken at once: of writers that come together each waits for its own delay, and one for what is left of others.
+        let owed = self.delay_owed_ns.swap(0, Ordering::Relaxed) + delay.as_nanos() as u64;
+        if owed < DELAY_MIN.as_nanos() as u64 {
+            self.delay_owed_ns.fetch_add(owed, Ordering::Relaxed);
+            return;
         }
+        add(&self.counters.stalls, 1);
+        self.env.clock.sleep(Duration::from_nanos(owed));
     }
 
     /// The limits of the picker, as of now.

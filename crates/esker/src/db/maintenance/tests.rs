@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, ManualClock, MemFs, OpKind};
 
+use super::merge_ns;
 use crate::{Db, Error};
 
 /// A database of six runs of 100 KB, of which merging leaves one.
@@ -260,4 +261,9 @@ fn mt5_the_table_of_a_merge_that_could_not_be_named_does_not_keep_the_disk_full(
     faults.clear();
     assert!(!core.merge_step(true).unwrap(), "PK5");
     assert_eq!(tables(), 2, "MT5");
+}
+
+#[test]
+fn a_merge_of_a_terabyte_has_its_price() {
+    assert_eq!([800 << 20, 1 << 40].map(|bytes| merge_ns(bytes) / 1_000_000_000), [1, 1310]);
 }
