@@ -4,8 +4,8 @@
 //!   undamaged segment --dump--> records --bytes now--> the first damaged one --> is there proof behind it? --> commits
 //! ```
 //!
-//! TL1. A record proves that those before it were durable which it says so of (docs/formats/wal.md). As long as it is whole, damage to
-//!      one of them costs nothing: it is told from what a crash tore.
+//! TL1. A record proves that those before it were durable which it says so of (docs/formats/wal.md). As long as its header is whole, damage
+//!      to one of them costs nothing: it is told from what a crash tore.
 //! TL2. Without proof the log ends at the first damaged record, and no commit is missing that ends before it.
 
 use std::ops::Range;
@@ -25,6 +25,12 @@ struct TailRecord {
     synced_to: usize,
     /// It is a whole commit, or the last part of one.
     ends_commit: bool,
+}
+
+impl TailRecord {
+    fn header(&self) -> Range<usize> {
+        self.bytes.start..self.bytes.start + RECORD_HEADER_BYTES
+    }
 }
 
 /// The undamaged last segment of a log.
@@ -76,12 +82,12 @@ impl Tail {
 
     /// How many of the newest may be missing when these bytes stand in its place.
     pub(super) fn commits_at_stake(&self, now: &[u8]) -> usize {
-        let is_whole =
-            |record: &TailRecord| now.get(record.bytes.clone()) == self.bytes.get(record.bytes.clone());
-        let damaged = self.records.iter().position(|record| !is_whole(record));
+        let is_whole = |bytes: Range<usize>| now.get(bytes.clone()) == self.bytes.get(bytes);
+        let damaged = self.records.iter().position(|record| !is_whole(record.bytes.clone()));
         let is_proven = damaged.is_some_and(|damaged| {
             let start = self.records[damaged].bytes.start;
-            self.records[damaged..].iter().any(|later| is_whole(later) && later.synced_to > start)
+            let proves = |later: &TailRecord| later.synced_to > start && is_whole(later.header());
+            self.records[damaged..].iter().any(proves)
         });
         match damaged {
             // TL1
@@ -117,8 +123,17 @@ mod tests {
     #[test]
     fn tl1_damage_that_a_later_record_proves_costs_nothing() {
         for tail in [tail(false), tail(true)] {
-            let harms: [&[usize]; 7] =
-                [&[40], &[70], &[100], &[130], &[40, 70, 100], &[40, 100, 130], &[100, 130]];
+            // The last one: in the payload of what proves it.
+            let harms: [&[usize]; 8] = [
+                &[40],
+                &[70],
+                &[100],
+                &[130],
+                &[40, 70, 100],
+                &[40, 100, 130],
+                &[100, 130],
+                &[40, 100, 130, 160 + RECORD_HEADER_BYTES],
+            ];
             for others in harms {
                 assert_eq!(at_stake(&tail, others), 0, "TL1: {others:?}");
             }

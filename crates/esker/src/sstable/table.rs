@@ -358,8 +358,8 @@ impl std::fmt::Debug for Table {
     }
 }
 
-/// The newest commit that went into the table in this file, as it states itself; none if it is not finished, cannot be read, or is not
-/// there. Fails if it is of a newer format.
+/// The newest commit that went into the table in this file, as it states itself; none if it is not finished, is damaged, or is not
+/// there. Fails if it is of a newer format, or cannot be read.
 pub(crate) fn stated_newest_commit(env: &Env, path: &Path) -> Result<Option<SeqNo>> {
     let stated = || {
         let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;

@@ -31,12 +31,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use esker_env::{Env, OpenOptions, read_range};
+use esker_env::{Env, OpenOptions, read_range, read_range_into};
 
 use super::file_name;
 use super::format::{
     ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES, SegmentHeader,
 };
+use super::salvage::read_pieces;
 use super::segment::{Found, SegmentBytes};
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
@@ -129,12 +130,19 @@ impl LogFiles {
 /// Whether the file that is prepared for a segment holds a record of it: then it was in use, under its other name. The first one may be
 /// damaged: others are looked for in the first [`RENAMED_BYTES`], as far as those can be read.
 pub(crate) fn holds_records(env: &Env, path: &Path, number: u64, database_id: Option<u32>) -> Result<bool> {
-    let read = |wanted: usize| {
+    let read = || {
         let file = env.fs.open(path, OpenOptions::read())?;
-        read_range(&*file, 0, wanted.min(usize::try_from(file.len()?).unwrap_or(usize::MAX)))
+        let len = usize::try_from(file.len()?).map_or(RENAMED_BYTES, |len| len.min(RENAMED_BYTES));
+        if let Ok(bytes) = read_range(&*file, 0, len) {
+            return Ok(bytes);
+        }
+        let (mut bytes, holes) = read_pieces(&*file, len);
+        if holes.first().is_some_and(|hole| hole.start == 0) {
+            read_range_into(&*file, 0, &mut bytes[..len.min(SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES)])?;
+        }
+        Ok(bytes)
     };
-    let first = || read(SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES);
-    let bytes = read(RENAMED_BYTES).or_else(|_| first()).map_err(|e| Error::io("read", path, e))?;
+    let bytes = read().map_err(|e| Error::io("read", path, e))?;
     let stamps = match SegmentHeader::decode(&bytes, number, path) {
         Ok((_, stamp)) => vec![stamp],
         Err(_) => SegmentHeader::likely_stamps(&bytes, number, database_id.into()),

@@ -12,12 +12,14 @@
 //!      a commit as a whole.
 //! LS5. A file that the manifest names and that has the name of a prepared one is read as a segment, also if its beginning cannot be read:
 //!      it may have been renamed. What cannot be read of one hides no other.
+//! LS6. What recovery refuses is no torn tail: a record is damage if behind it stands the header of one that was made when it was durable,
+//!      whatever has become of that one's payload.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use esker_env::{Env, OpenOptions, read_range};
+use esker_env::{Env, File, OpenOptions, read_range, read_range_into};
 
 use super::file_name;
 use super::format::{
@@ -32,6 +34,8 @@ use crate::types::{Error, Result, SeqNo};
 const PIECE_BYTES: usize = 4 << 10;
 /// What is wrong with a stretch that the system does not give.
 const UNREADABLE: &str = "it cannot be read";
+/// What is wrong with a record that was durable, where no valid one follows.
+const WAS_SYNCED: &str = "it is no valid record, but was synced, as the header of a later one says";
 
 /// A stretch of a segment.
 #[derive(Debug)]
@@ -51,7 +55,8 @@ pub(crate) enum SegmentPiece<'a> {
         /// Its part of the commit.
         payload: &'a [u8],
     },
-    /// Bytes that are no valid record, with a valid one behind them, or with some that cannot be read among them.
+    /// Bytes that are no valid record, with a valid one behind them, or with some that cannot be read among them, or with what
+    /// proves that they were durable (LS6).
     Damage {
         /// Where they start.
         offset: u64,
@@ -111,8 +116,13 @@ fn walk_segment(
                 let is_here = |hole: &&Range<usize>| offset < hole.end && next.is_none_or(|n| hole.start < n);
                 let hole = holes.iter().rfind(is_here);
                 let Some(end) = next.or(hole.map(|hole| hole.end)) else {
-                    let torn = segment.evidence(offset, header).remains_end.saturating_sub(offset);
-                    return each(SegmentPiece::Tail { offset: offset as u64, torn_bytes: torn as u64, cut });
+                    let evidence = segment.evidence(offset, header);
+                    let (offset, bytes) = (offset as u64, evidence.remains_end.saturating_sub(offset) as u64);
+                    return each(match evidence.proof_of_damage {
+                        // LS6
+                        Some(_) => SegmentPiece::Damage { offset, bytes, detail: WAS_SYNCED },
+                        None => SegmentPiece::Tail { offset, torn_bytes: bytes, cut },
+                    });
                 };
                 let detail = if hole.is_some() { UNREADABLE } else { detail };
                 let bytes = (end - offset) as u64;
@@ -178,20 +188,25 @@ fn read_in_pieces(env: &Env, path: &Path) -> Result<(Vec<u8>, Vec<Range<usize>>)
     let io = |e| Error::io("read", path, e);
     let file = env.fs.open(path, OpenOptions::read()).map_err(io)?;
     let len = file.len().map_err(io)?.min(SEGMENT_BYTES_LIMIT) as usize;
+    Ok(read_pieces(&*file, len))
+}
+
+/// The first bytes of a file, with zeros where they cannot be read, and those places.
+pub(super) fn read_pieces(file: &dyn File, len: usize) -> (Vec<u8>, Vec<Range<usize>>) {
     let mut bytes = vec![0; len];
     let mut holes: Vec<Range<usize>> = Vec::new();
     for start in (0..len).step_by(PIECE_BYTES) {
         let end = len.min(start + PIECE_BYTES);
-        if let Ok(piece) = read_range(&*file, start as u64, end - start) {
-            bytes[start..end].copy_from_slice(&piece);
+        if read_range_into(file, start as u64, &mut bytes[start..end]).is_ok() {
             continue;
         }
+        bytes[start..end].fill(0);
         match holes.last_mut() {
             Some(hole) if hole.end == start => hole.end = end,
             _ => holes.push(start..end),
         }
     }
-    Ok((bytes, holes))
+    (bytes, holes)
 }
 
 /// Reads a segment and calls `each` for every piece of it.

@@ -104,13 +104,21 @@ fn r6_a_renamed_segment_is_told_from_a_prepared_file_also_if_its_first_record_is
     let at = records(&fs, name)[0].start;
     overwrite(&fs, name, at, &[!read(&fs, name)[at]]);
     fs.rename(&path(name), &path(renamed)).unwrap();
-    let options = || roomy(Arc::new(fs.clone()));
-    let problems = options().check_offline(dir()).unwrap().problems;
-    assert!(problems.iter().any(|problem| problem.contains("it was renamed")), "R6: {problems:#?}");
-    let error = options().open(dir()).map(drop).unwrap_err();
-    assert!(error.is_corrupt() && error.to_string().contains("it was renamed"), "R6: {error}");
-    let report = options().repair(dir(), target()).unwrap();
-    assert_eq!((report.live_keys(), report.losses.is_empty()), (39, false), "R6: {report:#?}");
+    // All of it can be read, or not a place behind that record.
+    for (unreadable, most) in [(None, 1), (Some(20_000..20_001), 7)] {
+        let faulty = FaultFs::new(Arc::new(fs.crash_keep_all()));
+        if let Some(bytes) = unreadable {
+            faulty.add(failing(&[OpKind::Read], renamed).on_bytes(bytes));
+        }
+        let options = || roomy(Arc::new(faulty.clone()));
+        let problems = options().check_offline(dir()).unwrap().problems;
+        assert!(problems.iter().any(|problem| problem.contains("it was renamed")), "R6: {problems:#?}");
+        let error = options().open(dir()).map(drop).unwrap_err();
+        assert!(error.is_corrupt() && error.to_string().contains("it was renamed"), "R6: {error}");
+        let report = options().repair(dir(), target()).unwrap();
+        let missing = 40 - report.live_keys();
+        assert!((1..=most).contains(&missing) && !report.losses.is_empty(), "R6: {report:#?}");
+    }
 }
 
 #[test]
@@ -172,6 +180,29 @@ fn lg3_what_lies_behind_an_unfinished_commit_never_counted() {
     let db = builder(&fs).open(dir()).unwrap();
     let opened = dump_sound(&db).unwrap();
     assert!(repaired == opened && opened["default"].len() == 1, "{opened:?}");
+}
+
+#[test]
+fn ls6_a_commit_is_told_as_lost_if_but_the_header_of_a_later_one_proves_it() {
+    let running = MemFs::new();
+    let db = builder(&running).open(dir()).unwrap();
+    let keyspace = db.default_keyspace();
+    (1..4u8).for_each(|n| keyspace.put([n], [n; 30]).unwrap());
+    let left = running.kill();
+    let log = left.list_dir(dir()).unwrap().into_iter().find(|name| name.ends_with(".wal")).unwrap();
+    // What a power loss leaves of the third commit is its header; then a byte of another one rots.
+    let cases: [(&[u8], u64, bool); 3] = [(&[1, 3], 1, true), (&[2, 3], 1, true), (&[3], 2, false)];
+    for (damaged, commits, is_lost) in cases {
+        let fs = left.crash_keep_all();
+        for value in damaged {
+            let at = read(&fs, &log).windows(30).position(|bytes| bytes == [*value; 30]).unwrap();
+            overwrite(&fs, &log, at, &[!value]);
+        }
+        let is_refused = builder(&fs.crash_keep_all()).open(dir()).is_err();
+        let (report, _) = repair(&fs).unwrap();
+        let told = (report.commits, !report.losses.is_empty());
+        assert_eq!((is_refused, told), (is_lost, (commits, is_lost)), "LS6: {damaged:?}: {report:#?}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //!   manifest.rs, log.rs, tables.rs               what damage of each costs
 //!   outcome.rs     where the new database stands
 //!   unfinished.rs  what is left of a repair that is stopped
+//!   failing_calls.rs  calls that fail while it is going on
 //! ```
 //!
 //! Q1. A repair never panics, and what it makes is a sound database, or it makes nothing and says why.
@@ -25,6 +26,7 @@
 mod common;
 
 mod any_file;
+mod failing_calls;
 mod judge;
 mod log;
 mod manifest;

@@ -9,6 +9,7 @@
 //! LG3. A log that recovery takes as it is ends where recovery ends it: what can be read behind an unfinished commit never
 //!      counted, and is no loss.
 //! LG4. Segments that recovery misses are told of, also where a manifest names none and only later ones are there.
+//! LG5. The log is read twice, to see whether recovery takes it as it is and to take its commits. One that only the first reading met is lost.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -81,12 +82,15 @@ pub(super) fn salvage(
     })?;
     report.log_segments = segments;
     let last = last.unwrap_or(flushed);
-    if let Some(durable) = sources.log.durable_to.filter(|durable| last < *durable && tells_gaps) {
+    // LG2, LG5
+    let durable = sources.log.durable_to.map(|durable| (durable, "was durable"));
+    let met = sound.as_ref().map(|recovered| (recovered.last_seq, "could be read a moment ago"));
+    let ends = [durable, met].into_iter().flatten().filter(|(end, _)| last < *end && tells_gaps);
+    if let Some((end, why)) = ends.max_by_key(|(end, _)| *end) {
         let (path, offset) =
             last_at.unwrap_or_else(|| (wal::file_name::segment_path(dir, sources.log.from), 0));
-        let detail =
-            format!("the log ends behind commit {last}, but commit {durable} was durable: its end is lost");
-        report.losses.push(gap(last.get() + 1..=durable.get(), detail, &path, offset));
+        let detail = format!("the log ends behind commit {last}, but commit {end} {why}: its end is lost");
+        report.losses.push(gap(last.get() + 1..=end.get(), detail, &path, offset));
     }
     // LG4
     if sources.complete && report.losses.len() == told && wal::lacks_segments(env, dir, sources.log)? {

@@ -10,6 +10,7 @@
 //! ST3. Of a table that the manifest describes nothing counts that lies outside the range that it states: a table without properties
 //!      may be another one.
 //! ST4. A table whose parts are sound and do not add up to its fingerprint is told of as a whole: some are of another database's table.
+//! ST5. A table is opened twice, to be looked at and to be read. What only the second look finds damaged is told, too.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -31,9 +32,14 @@ use crate::types::{Error, FileId, Result, SeqNo};
 struct Waiting<'s> {
     source: &'s TableSource,
     lower_bound: Vec<u8>,
-    /// What the manifest says that it covers.
-    range: Option<&'s KeyRange>,
+    /// What the manifest says of it.
+    described: Option<&'s AddedTable>,
+    /// What the first look found damaged (ST5).
+    told: Vec<Told>,
 }
+
+/// What was told of damage: where, how many bytes, of what content, and whether that was found elsewhere.
+type Told = (u64, u64, LostContent, bool);
 
 /// Puts the live entries of all tables into the target.
 pub(super) fn salvage(
@@ -109,14 +115,10 @@ pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairRep
         // A flush or merge may have forgotten the numbers, but not what went into it.
         let numbered = table.properties.as_ref().map(|properties| properties.max_seq);
         out.newest_commit = out.newest_commit.max(table.newest_commit().max(numbered).unwrap_or_default());
-        let stated = table.properties.as_ref().map(|properties| &properties.range);
-        let range = described.map(|added| &added.meta.range).or(stated);
-        for damage in &table.damage {
-            tell(damage, is_all_found(&table, damage, described), range, report);
-        }
+        let told = tell_new(&table, described, &[], report);
         let covered = described.map(|added| &added.meta.range);
         out.tombstones.push(within(&table.tombstones, covered));
-        out.waiting.push(Waiting { source, lower_bound: table.lower_bound(), range: covered });
+        out.waiting.push(Waiting { source, lower_bound: table.lower_bound(), described, told });
         report.tables += 1;
     }
     // A missing file was reported when it was missed.
@@ -169,6 +171,26 @@ fn is_all_found(table: &SalvageTable, damage: &TableDamage, described: Option<&A
     }
 }
 
+/// Reports what of this table cannot be read, blocks apart, as far as it was not `told`; all of it is returned.
+fn tell_new(
+    table: &SalvageTable,
+    described: Option<&AddedTable>,
+    told: &[Told],
+    report: &mut RepairReport,
+) -> Vec<Told> {
+    let stated = table.properties.as_ref().map(|properties| &properties.range);
+    let range = described.map(|added| &added.meta.range).or(stated);
+    let tell_one = |damage: &TableDamage| {
+        let found = is_all_found(table, damage, described);
+        let this = (damage.start, damage.bytes, damage.lost.clone(), found);
+        if !told.contains(&this) {
+            tell(damage, found, range, report);
+        }
+        this
+    };
+    table.damage.iter().map(tell_one).collect()
+}
+
 /// Reports damage of a table of this range; `found`: what it is about was found elsewhere.
 fn tell(damage: &TableDamage, found: bool, range: Option<&KeyRange>, report: &mut RepairReport) {
     match &damage.lost {
@@ -210,12 +232,16 @@ impl Merge<'_> {
             .is_some_and(|next| self.heap.peek().is_none_or(|Reverse((key, ..))| next.lower_bound <= *key))
         {
             let Some(next) = self.waiting.pop() else { break };
-            // What is wrong with its parts was reported by the survey.
+            let range = next.described.map(|added| &added.meta.range);
             let scan = match SalvageTable::open(self.env, &next.source.path) {
-                Ok(table) => table.scan(),
+                Ok(table) => {
+                    // ST5
+                    tell_new(&table, next.described, &next.told, report);
+                    table.scan()
+                }
                 Err(error @ Error::UnsupportedVersion { .. }) => return Err(error),
                 Err(error) => {
-                    report.lose(error, 0, LostKeys::of_table(next.range));
+                    report.lose(error, 0, LostKeys::of_table(range));
                     continue;
                 }
             };
@@ -223,7 +249,7 @@ impl Merge<'_> {
             if at == self.open.len() {
                 self.open.push(None);
             }
-            self.open[at] = Some((scan, next.range));
+            self.open[at] = Some((scan, range));
             self.push_next(at, next.source.file, report);
         }
         Ok(self.heap.peek().map(|Reverse((key, Reverse(seq), _, at))| (key.clone(), *seq, *at)))
