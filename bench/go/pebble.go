@@ -39,6 +39,7 @@ func (pebbleEngine) Options() []lab.Option {
 	return []lab.Option{
 		lab.Set("build", "with cgo; without, it is not run", "its cache and memtables are outside Go's heap with cgo only: inside, they would be the collector's, and count against GOMEMLIMIT", "internal/manual/manual_cgo.go, manual_nocgo.go"),
 		lab.Set("CacheSize", "the suite's cache and two memtables", "its one block cache; Pebble takes the memory of its memtables out of it, which other engines' caches do not pay for", own+" has a flag for it; db.go, newMemTable, Cache.Reserve"),
+		lab.Set("arenas of glibc's malloc", "1 (M_ARENA_MAX)", "its cache is C memory that many threads allocate: glibc's arenas keep two to three times as much, which under a limit of memory costs it the page cache; CockroachDB links jemalloc for it", "internal/manual/manual_cgo.go; cockroachdb/cockroach, c-deps/jemalloc"),
 		lab.Set("ballast on the heap", "1 GiB that nothing touches, where GOMEMLIMIT is 3 GiB or more, or none is set", "its benchmark's: the collector runs less often; it occupies no memory, but counts against GOMEMLIMIT, so with less it would have the collector run all the time", own),
 		lab.Set("MemTableSize, MemTableStopWritesThreshold", "64 MiB or the suite's write buffer, 4", "its benchmark's", own),
 		lab.Set("L0CompactionThreshold, L0StopWritesThreshold, LBaseMaxBytes", "2, 1000, 64 MiB", "its benchmark's", own),
