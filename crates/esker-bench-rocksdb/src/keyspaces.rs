@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rocksdb::{
-    BoundColumnFamily, ColumnFamilyDescriptor, DEFAULT_COLUMN_FAMILY_NAME, TransactionDBOptions,
-    WriteBatchWithTransaction, WriteBufferManager,
+    BoundColumnFamily, ColumnFamilyDescriptor, DEFAULT_COLUMN_FAMILY_NAME, WriteBatchWithTransaction,
+    WriteBufferManager,
 };
 
 use super::{Db, RocksDbStore, db_options, walk};
@@ -48,9 +48,8 @@ pub(crate) fn open(dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<
     })?;
     let families = names.iter().map(String::as_str).chain([DEFAULT_COLUMN_FAMILY_NAME]);
     let families = families.map(|name| ColumnFamilyDescriptor::new(name, db_options.clone()));
-    let db = Db::open_cf_descriptors(&db_options, &TransactionDBOptions::default(), dir, families)
-        .map_err(Failure::engine)?;
-    let store = RocksDbStore::new(dir, db_options, options.durability, db);
+    let db = Db::open_cf_descriptors(&db_options, dir, families).map_err(Failure::engine)?;
+    let store = RocksDbStore::new(options.durability, db);
     Ok(Box::new(RocksDbKeyspaces { store, names }))
 }
 
@@ -66,13 +65,13 @@ fn family<'db>(db: &'db Db, name: &str) -> Result<Arc<BoundColumnFamily<'db>>, F
 
 impl Keyspaces for RocksDbKeyspaces {
     fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure> {
-        let (db, names) = (self.store.db()?, &self.names);
+        let (db, names) = (&self.store.db, &self.names);
         self.store.commit(|batch| work(&mut RocksDbKeyspaceWriter { batch, db, names }))
     }
 
     fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
         let Some(name) = self.names.get(keyspace) else { return Ok(false) };
-        let db = self.store.db()?;
+        let db = &self.store.db;
         let value =
             db.get_pinned_cf_opt(&family(db, name)?, key, &self.store.read).map_err(Failure::engine)?;
         Ok(value.map(|value| visit(&value)).is_some())
@@ -86,12 +85,12 @@ impl Keyspaces for RocksDbKeyspaces {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, Failure> {
         let Some(name) = self.names.get(keyspace) else { return Ok(0) };
-        let db = self.store.db()?;
+        let db = &self.store.db;
         walk(db.raw_iterator_cf(&family(db, name)?), from, limit, visit)
     }
 
     fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
-        let db = self.store.db()?;
+        let db = &self.store.db;
         self.names.take(keyspaces).try_for_each(|name| db.drop_cf(&name)).map_err(Failure::engine)
     }
 

@@ -1,19 +1,19 @@
-//! RocksDB for the lab: TransactionDB, as canopydb's page ran it, with the basic tuning that RocksDB's wiki advises.
+//! RocksDB for the lab: OptimisticTransactionDB, as redb's `lmdb_benchmark` runs it, with the basic tuning that RocksDB's wiki advises.
 //!
 //! ```text
-//! Store::write -> one batch, written as a transaction of its own: its keys locked, one write of the WAL, one fdatasync
+//! Store::write -> one batch: one write of the WAL, one fdatasync
 //! Reader       -> one snapshot; values are pinned in the block cache and lent
 //! ```
 //!
-//! R1. TransactionDB has no call that compacts in its Rust binding: `compact` closes it, opens the same files as a plain DB, compacts
-//!     all keys and closes that, which all counts into its time; `reopen` opens the TransactionDB again.
+//! R1. Nothing here reads what it writes, so every write is a batch. TransactionDB, which canopydb's page has, locks and unlocks each key of one,
+//!     since its transactions look at locks for their conflicts; those of OptimisticTransactionDB look at what has been written, and cost who only
+//!     writes nothing.
 //! R2. `manual_wal_flush` is an option of an open database, so it is on wherever nosync commits may come (the database is not opened for
 //!     async ones): a synced commit flushes its log by itself then, an async one is followed by `flush_wal(false)`.
-//! R3. A batch whose keys could not be locked in time is written again. Its keys are locked in their order, so no two batches wait for each other.
 
 mod keyspaces;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,13 +23,13 @@ use esker_bench_api::{
     Reader, Store, Writer,
 };
 use rocksdb::{
-    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType,
-    DBRawIteratorWithThreadMode, ErrorKind, MultiThreaded, Options, ReadOptions, SnapshotWithThreadMode,
-    TransactionDB, TransactionDBOptions, WriteBatchWithTransaction, WriteOptions,
+    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DBCompressionType,
+    DBRawIteratorWithThreadMode, MultiThreaded, OptimisticTransactionDB, Options, ReadOptions,
+    SnapshotWithThreadMode, WriteBatchWithTransaction, WriteOptions,
 };
 
-/// The binding tells properties, which `drain` needs, of this mode only; the mode is about column families and changes nothing else.
-type Db = TransactionDB<MultiThreaded>;
+/// The mode is about column families, which keyspaces drop through a shared handle, and changes nothing else.
+type Db = OptimisticTransactionDB<MultiThreaded>;
 
 /// Values from this size on go to blob files.
 const LARGE_VALUE_BYTES: u64 = 1024;
@@ -58,16 +58,22 @@ impl Engine for RocksDb {
     fn options(&self) -> &'static [EngineOption] {
         &[
             EngineOption {
-                option: "TransactionDB",
-                value: "pessimistic transactions, its defaults; what only writes is a batch, TransactionDB::Write",
-                reason: "the mode of canopydb's page; an indexed transaction is for those that read what they wrote, a batch locks its keys all the same",
-                pointer: "arthurprs/redb, branch canopy-benchmarks; RocksDB wiki, Transactions; utilities/transaction.h, DisableIndexing",
+                option: "OptimisticTransactionDB",
+                value: "what only writes is a batch, OptimisticTransactionDB::Write",
+                reason: "as redb's benchmark has it; TransactionDB, which canopydb's page has, would lock and unlock each key of a batch",
+                pointer: "redb's lmdb_benchmark; RocksDB wiki, Transactions; utilities/transactions/pessimistic_transaction.cc, LockBatch",
+            },
+            EngineOption {
+                option: "build",
+                value: "-march=native on x86-64 Linux, as its own default build; release, no assertions",
+                reason: "without SSE4.2 its checksums are computed by table: it does not choose at run time on x86",
+                pointer: "RocksDB INSTALL.md, PORTABLE; util/crc32c.cc; .cargo/config.toml",
             },
             EngineOption {
                 option: "block_cache",
-                value: "LRU, the suite's cache",
-                reason: "its one block cache",
-                pointer: "redb's lmdb_benchmark gives 4 GiB; RocksDB wiki, Setup Options and Basic Tuning",
+                value: "HyperClockCache, the suite's cache",
+                reason: "its one block cache, of the kind that it prefers and its db_bench has",
+                pointer: "redb's lmdb_benchmark gives 4 GiB; RocksDB HISTORY.md, 10.7; include/rocksdb/cache.h",
             },
             EngineOption {
                 option: "bloom filter",
@@ -133,14 +139,13 @@ impl Engine for RocksDb {
             EngineOption {
                 option: "compaction",
                 value: "CompactRange of everything, bottommost level forced",
-                reason: "its full compaction; the Rust binding offers it on a plain DB only, so the files are opened as one: that is in its time, opening them \
-                         for transactions again behind it is not",
+                reason: "its full compaction",
                 pointer: "RocksDB wiki, Manual Compaction",
             },
             EngineOption {
                 option: "keyspaces",
                 value: "column families, all created by opening the database with them, dropped one by one; found by their names with each call",
-                reason: "its own; the binding has no call that creates or drops several in a TransactionDB, and finds their handles so",
+                reason: "its own; the binding has no call that creates or drops several, and finds their handles so",
                 pointer: "RocksDB wiki, Column Families; include/rocksdb/options.h, create_missing_column_families",
             },
             EngineOption {
@@ -163,8 +168,8 @@ impl Engine for RocksDb {
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
         let (db_options, _) = db_options(options)?;
-        let db = open_transactional(&db_options, dir)?;
-        Ok(Box::new(RocksDbStore::new(dir, db_options, options.durability, db)))
+        let db = Db::open(&db_options, dir).map_err(Failure::engine)?;
+        Ok(Box::new(RocksDbStore::new(options.durability, db)))
     }
 
     fn open_keyspaces(
@@ -185,7 +190,7 @@ impl Engine for RocksDb {
 fn db_options(options: &OpenOptions) -> Result<(Options, Cache), Failure> {
     let cache_bytes = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
     let mut table = BlockBasedOptions::default();
-    let cache = Cache::new_lru_cache(cache_bytes);
+    let cache = Cache::new_hyper_clock_cache(cache_bytes, 0);
     table.set_block_cache(&cache);
     table.set_bloom_filter(10.0, false);
     let mut db_options = Options::default();
@@ -214,10 +219,6 @@ fn manual_wal_flush(opened_for: Durability) -> bool {
     opened_for != Durability::Async
 }
 
-fn open_transactional(options: &Options, dir: &Path) -> Result<Db, Failure> {
-    Db::open(options, &TransactionDBOptions::default(), dir).map_err(Failure::engine)
-}
-
 fn commit_options(durability: Durability) -> WriteOptions {
     let mut options = WriteOptions::default();
     options.set_sync(durability == Durability::Sync);
@@ -225,10 +226,7 @@ fn commit_options(durability: Durability) -> WriteOptions {
 }
 
 struct RocksDbStore {
-    dir: PathBuf,
-    options: Options,
-    /// `None` only from `compact` to `reopen` (R1).
-    db: Option<Db>,
+    db: Db,
     /// R2.
     manual_wal_flush: bool,
     durability: Durability,
@@ -238,11 +236,9 @@ struct RocksDbStore {
 }
 
 impl RocksDbStore {
-    fn new(dir: &Path, options: Options, durability: Durability, db: Db) -> Self {
+    fn new(durability: Durability, db: Db) -> Self {
         Self {
-            dir: dir.to_path_buf(),
-            options,
-            db: Some(db),
+            db,
             manual_wal_flush: manual_wal_flush(durability),
             durability,
             read: ReadOptions::default(),
@@ -250,34 +246,19 @@ impl RocksDbStore {
         }
     }
 
-    /// Commits the batch that `work` fills.
+    /// Commits the batch that `work` fills (R1).
     fn commit(
         &self,
-        mut work: impl FnMut(&mut WriteBatchWithTransaction<true>) -> Result<(), Failure>,
+        work: impl FnOnce(&mut WriteBatchWithTransaction<true>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let db = self.db()?;
-        // R3
-        loop {
-            let mut batch = WriteBatchWithTransaction::default();
-            work(&mut batch)?;
-            match db.write_opt(batch, &self.write) {
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain
-                    ) => {}
-                result => break result.map_err(Failure::engine)?,
-            }
-        }
+        let mut batch = WriteBatchWithTransaction::default();
+        work(&mut batch)?;
+        self.db.write_opt(batch, &self.write).map_err(Failure::engine)?;
         // R2
         if self.manual_wal_flush && self.durability == Durability::Async {
-            db.flush_wal(false).map_err(Failure::engine)?;
+            self.db.flush_wal(false).map_err(Failure::engine)?;
         }
         Ok(())
-    }
-
-    fn db(&self) -> Result<&Db, Failure> {
-        self.db.as_ref().ok_or_else(|| Failure::engine("closed by a compaction that failed"))
     }
 }
 
@@ -287,7 +268,7 @@ impl Store for RocksDbStore {
         self.write = commit_options(durability);
         // S4
         if durability == Durability::Sync {
-            self.db()?.flush_wal(true).map_err(Failure::engine)
+            self.db.flush_wal(true).map_err(Failure::engine)
         } else {
             Ok(())
         }
@@ -298,48 +279,39 @@ impl Store for RocksDbStore {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
-        let db = self.db()?;
+        let db = &self.db;
         let (snapshot, mut read) = (db.snapshot(), ReadOptions::default());
         read.set_snapshot(&snapshot);
         Ok(Box::new(RocksDbReader { db, read, snapshot }))
     }
 
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.db()?.get_pinned_opt(key, &self.read).map_err(Failure::engine)?;
+        let value = self.db.get_pinned_opt(key, &self.read).map_err(Failure::engine)?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
 
     fn range(&self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
-        walk(self.db()?.raw_iterator(), from, limit, visit)
+        walk(self.db.raw_iterator(), from, limit, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {
-        self.db()?.flush().map_err(Failure::engine)?;
-        self.db = None;
-        let plain = DB::open(&self.options, &self.dir).map_err(Failure::engine)?;
+        self.db.flush().map_err(Failure::engine)?;
         let mut options = CompactOptions::default();
         options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
-        plain.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
-        drop(plain);
-        Ok(())
-    }
-
-    fn reopen(&mut self) -> Result<(), Failure> {
-        self.db = None;
-        self.db = Some(open_transactional(&self.options, &self.dir)?);
+        self.db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
         Ok(())
     }
 
     fn drain(&self, deadline: Instant) -> Result<(), Failure> {
         // R2: what nosync commits left in the buffer is a debt too.
         if self.durability == Durability::NoSync {
-            self.db()?.flush_wal(false).map_err(Failure::engine)?;
+            self.db.flush_wal(false).map_err(Failure::engine)?;
         }
         let mut quiet_looks = 0;
         while quiet_looks < 3 && Instant::now() < deadline {
             let mut debt = 0;
             for property in DEBTS {
-                debt += self.db()?.property_int_value(property).map_err(Failure::engine)?.unwrap_or(0);
+                debt += self.db.property_int_value(property).map_err(Failure::engine)?.unwrap_or(0);
             }
             quiet_looks = if debt > 0 { 0 } else { quiet_looks + 1 };
             thread::sleep(Duration::from_millis(10));

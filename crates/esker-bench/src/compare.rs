@@ -8,6 +8,7 @@
 //!      the ratio. Records tell when they began, so that a table of sides that did not take turns says so. The test flips the signs of the logarithms in all ways (or 20,000 random ones) and asks how many give a mean as
 //!      far from zero: no assumption about the noise but that it is alike on both sides. With fewer than 6 pairs the
 //!      smallest possible p is above 0.05 x 2/3, so the table says "too few".
+//! CP2. Each row is tested by itself, so of many that did not change some seem to: the table says how many to expect.
 
 use std::collections::BTreeMap;
 
@@ -120,6 +121,15 @@ pub(crate) fn table(changes: &[Change]) -> String {
             change.name, change.ratio, change.pairs, change.p, change.verdict
         );
     }
+    // CP2
+    let tested = changes.iter().filter(|change| change.pairs >= PAIRS_MIN).count();
+    let differing = changes.iter().filter(|change| matches!(change.verdict, "better" | "worse")).count();
+    if tested > 1 {
+        let by_chance = tested as f64 * P_MAX;
+        out += &format!(
+            "{differing} of {tested} rows differ at p <= {P_MAX}; {by_chance:.2} would by chance if none had changed\n"
+        );
+    }
     let count = |wanted| changes.iter().filter(|change| change.in_turns == wanted).count();
     match (count(Some(false)), count(None)) {
         (0, 0) => {}
@@ -170,6 +180,21 @@ mod tests {
         assert_eq!(in_turns(&[10, 31, 50], &[20, 30, 60]), (Some(true), false));
         assert_eq!(in_turns(&[10, 20, 30], &[40, 50, 60]), (Some(false), true));
         assert_eq!(in_turns(&[0, 0, 0], &[40, 50, 60]), (None, false));
+    }
+
+    #[test]
+    fn cp2_what_chance_alone_would_show_is_told() {
+        let all = |factor: f64| {
+            let rows = ["bulk load", "random reads", "len()"];
+            let runs = |row: &'static str| {
+                (1..=6).map(move |run| record("esker", row, run, Some(factor * (1.0 + f64::from(run) / 10.0))))
+            };
+            rows.into_iter().flat_map(runs).collect::<Vec<_>>()
+        };
+        let told = table(&changes(&all(1.0), &all(0.8)));
+        assert!(told.contains("3 of 3 rows differ at p <= 0.05; 0.15 would by chance"), "{told}");
+        let one = runs(&[1.0, 1.2, 0.9, 1.1, 1.3, 1.0]);
+        assert!(!table(&changes(&one, &one)).contains("by chance"));
     }
 
     #[test]
