@@ -6,7 +6,7 @@
 //!
 //! BG1. What fails is tried again with growing pauses, however many commits there are meanwhile.
 //! BG2. After a panic of a thread writes fail with an error that says so; none waits for it.
-//! BG4. The timed sync waits for no flush.
+//! BG4. The timed sync waits for no flush, and for no long commit.
 //! BG5. A database whose threads cannot all be started is closed again.
 //! BG7. After a full disk the first commit has the flush tried again that found no space; none has where the space that is free could
 //!      not be used.
@@ -177,6 +177,51 @@ fn bg4_the_timed_sync_does_not_wait_for_a_flush() {
         drop(map);
         db.close().unwrap();
         assert_eq!(flushes, 0, "the flush was held up all the time");
+        assert!(synced, "BG4: {durability:?}");
+    }
+}
+
+#[test]
+fn bg4_the_timed_sync_does_not_wait_for_a_long_commit() {
+    const WRITER: &str = "writer";
+    for durability in [Durability::Buffered, Durability::None] {
+        let fs = MemFs::new();
+        let gate = Arc::new(Mutex::new(()));
+        let closed = gate.lock().unwrap();
+        let (told, committing) = mpsc::channel();
+        let commit_gate = gate.clone();
+        let db = hooked_at("wal-next", &fs, move |name| {
+            if name == WRITER {
+                // Nobody may be listening any more.
+                let _ = told.send(());
+                drop(commit_gate.lock());
+            }
+        });
+        let db = db.durability(durability).open(dir()).unwrap();
+        let map = db.default_keyspace();
+        map.put("early", "").unwrap();
+        let mut batch = db.batch();
+        batch.put(&map, "large", vec![7; 64 << 20]).unwrap();
+        let writer = std::thread::Builder::new().name(WRITER.to_owned());
+        let writer = writer.spawn(move || batch.commit()).unwrap();
+        committing.recv_timeout(PATIENCE).expect("it needs more of the log than there is");
+        let started = Instant::now();
+        let is_durable = || {
+            let after_power_loss = small(Env::with_fs(Arc::new(fs.crash_strict()))).open(dir()).unwrap();
+            let map = after_power_loss.default_keyspace();
+            assert!(!map.contains("large").unwrap(), "the commit is held up all the time");
+            map.contains("early").unwrap()
+        };
+        let mut synced = is_durable();
+        while !synced && started.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(20));
+            synced = is_durable();
+        }
+        drop(closed);
+        writer.join().unwrap().unwrap();
+        assert!(map.contains("large").unwrap());
+        drop(map);
+        db.close().unwrap();
         assert!(synced, "BG4: {durability:?}");
     }
 }

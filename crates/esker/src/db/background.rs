@@ -11,7 +11,7 @@
 //! BG2. Writers that wait for background work learn of its failure instead of waiting for ever. After a panic of a thread
 //!      there are no more writes, flushes and merges, whoever asks for them: nobody would do its work, and what state it left is unknown.
 //! BG3. Every failure shows in the statistics.
-//! BG4. The timed sync waits for no flush and no merge.
+//! BG4. The timed sync waits for no flush and no merge, nor for a long commit (T7 of `txn/commit.rs`).
 //! BG5. Either all threads run, or none does.
 //! BG6. How a flush ended, whoever made it, is noted before the next one can begin: the last word is the last flush's. With
 //!      nothing left to flush no failure is outstanding. Those of closing are not noted: nobody is left to wait or to pause.
@@ -20,6 +20,8 @@
 //!      quota), he is told so at once: a full disk is not filled to the last byte for each commit. However many writers ask, tries are a
 //!      while apart.
 //! BG8. The merge thread pauses, too, while what is due waits for room, a second at the most: how much is free is not asked with each commit.
+//! BG9. The database is idle when nothing has been committed for a while, however often threads were woken meanwhile, and nobody waits for a
+//!      commit: neither in one that takes long nor for room in a memtable.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -40,8 +42,8 @@ use crate::types::{Error, FileId, Result, SeqNo};
 const TICK: Duration = Duration::from_millis(20);
 /// So long after a `Buffered` or `None` commit it is on its way to the disk.
 const SYNC_EVERY: Duration = Duration::from_millis(100);
-/// Without commits for so many ticks the database is idle.
-const IDLE_TICKS: u32 = 5;
+/// Without commits for so long the database is idle (BG9).
+const IDLE_AFTER: Duration = Duration::from_millis(100);
 /// The longest pause after repeated failures.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The longest pause while a merge waits for room (BG8).
@@ -54,6 +56,7 @@ const ASKED_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Signal {
     state: Mutex<SignalState>,
     work: Condvar,
+    flush_work: Condvar,
     progress: Condvar,
     stopped: Condvar,
     /// The same as `SignalState::stop`, for work that looks without a lock. Relaxed: it orders nothing.
@@ -67,6 +70,10 @@ struct SignalState {
     stop: bool,
     /// Counts calls of `wake`.
     wakes: u64,
+    /// Counts these and those of `wake_flush`.
+    flush_wakes: u64,
+    /// Writers that wait for room (BG9).
+    waiting: usize,
     /// Counts finished steps and failures.
     steps: u64,
     /// The last flush failed with this, and none has succeeded since.
@@ -86,6 +93,13 @@ impl Signal {
     pub(crate) fn wake(&self) {
         self.state.lock().wakes += 1;
         self.work.notify_all();
+        self.wake_flush();
+    }
+
+    /// There may be something to flush.
+    pub(crate) fn wake_flush(&self) {
+        self.state.lock().flush_wakes += 1;
+        self.flush_work.notify_all();
     }
 
     /// End all loops.
@@ -93,6 +107,7 @@ impl Signal {
         self.stop_flag.store(true, Ordering::Relaxed);
         self.state.lock().stop = true;
         self.work.notify_all();
+        self.flush_work.notify_all();
         self.progress.notify_all();
         self.stopped.notify_all();
     }
@@ -107,12 +122,21 @@ impl Signal {
     }
 
     /// Waits for `wake`, a tick at the most; false when it is time to end.
-    fn wait_for_work(&self, seen: &mut u64, timeout: Duration) -> bool {
+    fn wait_for_work(&self, seen: &mut u64) -> bool {
+        self.wait_for_wake(&self.work, |state| state.wakes, seen)
+    }
+
+    /// The same for `wake_flush`.
+    fn wait_for_flush_work(&self, seen: &mut u64) -> bool {
+        self.wait_for_wake(&self.flush_work, |state| state.flush_wakes, seen)
+    }
+
+    fn wait_for_wake(&self, woken: &Condvar, wakes: impl Fn(&SignalState) -> u64, seen: &mut u64) -> bool {
         let mut state = self.state.lock();
-        if !state.stop && state.wakes == *seen {
-            self.work.wait_for(&mut state, timeout);
+        if !state.stop && wakes(&state) == *seen {
+            woken.wait_for(&mut state, TICK);
         }
-        *seen = state.wakes;
+        *seen = wakes(&state);
         !state.stop
     }
 
@@ -131,6 +155,11 @@ impl Signal {
         self.stopped.wait_while_for(&mut state, |state| is_due(state), at_least);
         let goes_on = |state: &mut SignalState| is_due(state) && state.asked == state.answered;
         self.stopped.wait_while_for(&mut state, goes_on, timeout - at_least);
+    }
+
+    /// Writers that wait for room now (BG9).
+    pub(super) fn waiting(&self) -> usize {
+        self.state.lock().waiting
     }
 
     /// Whom a try of a flush that begins now answers.
@@ -194,8 +223,20 @@ impl Signal {
     }
 
     /// Waits until `ready` holds; fails when steps fail, after an answer to this one who has asked.
-    fn wait_since(&self, asked: u64, mut ready: impl FnMut() -> bool) -> Result<()> {
+    fn wait_since(&self, asked: u64, ready: impl FnMut() -> bool) -> Result<()> {
         let mut state = self.state.lock();
+        state.waiting += 1;
+        let waited = self.wait_locked(&mut state, asked, ready);
+        state.waiting -= 1;
+        waited
+    }
+
+    fn wait_locked(
+        &self,
+        state: &mut MutexGuard<'_, SignalState>,
+        asked: u64,
+        mut ready: impl FnMut() -> bool,
+    ) -> Result<()> {
         loop {
             if ready() {
                 return Ok(());
@@ -207,7 +248,7 @@ impl Signal {
             if let Some(cause) = state.failure.as_ref().filter(|_| state.answered >= asked) {
                 return Err(cause.duplicate());
             }
-            self.progress.wait_for(&mut state, TICK);
+            self.progress.wait_for(state, TICK);
         }
     }
 }
@@ -253,7 +294,7 @@ impl Core {
     fn flush_loop(&self) {
         let mut seen = 0;
         let mut pause = TICK;
-        while self.signal.wait_for_work(&mut seen, TICK) {
+        while self.signal.wait_for_flush_work(&mut seen) {
             let asked = self.signal.asked();
             let is_failed = self.flush_step().is_err();
             self.signal.answer(asked);
@@ -279,15 +320,17 @@ impl Core {
     pub(super) fn merge_loop(&self) {
         let mut seen = 0;
         let mut pause = TICK;
-        let (mut last_seq, mut quiet_ticks) = (SeqNo::ZERO, 0);
-        while self.signal.wait_for_work(&mut seen, TICK) {
-            let seq = self.published.visible();
-            quiet_ticks = if seq == last_seq { quiet_ticks + 1 } else { 0 };
+        let (mut last_seq, mut quiet_since) = (SeqNo::ZERO, self.env.clock.monotonic());
+        while self.signal.wait_for_work(&mut seen) {
+            let (seq, now) = (self.published.visible(), self.env.clock.monotonic());
+            if seq != last_seq || self.is_writing() {
+                quiet_since = now;
+            }
             last_seq = seq;
-            let idle = quiet_ticks >= IDLE_TICKS;
+            let idle = now.saturating_sub(quiet_since) >= IDLE_AFTER;
             let ended = loop {
                 // Whoever writes again does not wait until all that was due to nobody's writing has been done.
-                match self.try_merge(idle && self.published.visible() == last_seq) {
+                match self.try_merge(idle && self.published.visible() == last_seq && !self.is_writing()) {
                     Ok(MergeStep::Done) if !self.signal.stopping() => pause = TICK,
                     ended => break ended,
                 }
@@ -305,6 +348,11 @@ impl Core {
                 return;
             }
         }
+    }
+
+    /// Whether somebody waits for a commit (BG9).
+    fn is_writing(&self) -> bool {
+        self.pipeline.is_committing() || self.signal.waiting() > 0
     }
 
     /// Starts the threads (BG5).

@@ -95,8 +95,6 @@ impl Core {
             self.pipeline.release(sealed.len());
         }
         let Some(built) = built? else { return Ok(false) };
-        add(&self.counters.flushes, 1);
-        add(&self.counters.flush_bytes_written, built.stats.bytes_written);
         let edit = VersionEdit {
             wal_from: Some(newest.wal_from),
             flushed_seq: Some(newest.last_seq),
@@ -111,6 +109,8 @@ impl Core {
             self.install(edit, built.opened, &memtables)?;
             self.pipeline.release(sealed.len());
         }
+        add(&self.counters.flushes, 1);
+        add(&self.counters.flush_bytes_written, built.stats.bytes_written);
         self.signal.wake();
         Ok(true)
     }
@@ -217,16 +217,16 @@ impl Core {
             self.note_room(plan, built.as_ref().err());
         }
         let Some(Built { added, removed, opened, stats }) = built? else { return Ok(false) };
-        add(&self.counters.merges, 1);
-        add(&self.counters.moves, u64::from(plan.kind == picker::PlanKind::TrivialMove));
-        add(&self.counters.merge_bytes_read, stats.bytes_read);
-        add(&self.counters.merge_bytes_written, stats.bytes_written);
         if canary::is_set(Canary::TableRemovedEarly) {
             for file in removed.iter().filter(|file| added.iter().all(|a| a.file != **file)) {
                 let _ = self.env.fs.remove_file(&table_path(&self.dir, *file));
             }
         }
         self.install(VersionEdit { added, removed, ..VersionEdit::default() }, opened, &[])?;
+        add(&self.counters.merges, 1);
+        add(&self.counters.moves, u64::from(plan.kind == picker::PlanKind::TrivialMove));
+        add(&self.counters.merge_bytes_read, stats.bytes_read);
+        add(&self.counters.merge_bytes_written, stats.bytes_written);
         Ok(true)
     }
 

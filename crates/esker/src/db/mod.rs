@@ -181,7 +181,7 @@ impl Db {
     /// Gives a keyspace another name. Its handles stay good.
     ///
     /// # Errors
-    /// [`Error::KeyspaceNotFound`]; [`Error::KeyspaceExists`] if another one has the new name; [`Error::Invalid`] for `default`, and for a
+    /// [`Error::KeyspaceNotFound`]; [`Error::KeyspaceExists`] if a keyspace, this one included, has the new name; [`Error::Invalid`] for `default`, and for a
     /// new name that is empty or of more than 1024 bytes; those of a commit, see [`WriteBatch::commit`].
     pub fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
         let core = &self.handle.core;

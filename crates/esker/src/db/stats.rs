@@ -31,7 +31,7 @@ pub struct Stats {
     pub tier_runs: u64,
     /// Bytes of blocks in the cache now.
     pub cache_bytes: u64,
-    /// Snapshots and transactions open now.
+    /// Snapshots and transactions open now, and the iterators of each.
     pub snapshots: u64,
     /// Flushes done.
     pub flushes: u64,

@@ -222,7 +222,7 @@ impl Core {
             while self.account_debt().is_hard() && self.merge_step(false).is_ok_and(|done| done) {}
             return Ok(());
         }
-        self.signal.wake();
+        self.signal.wake_flush();
         if sealed > SEALED_MAX {
             add(&self.counters.stalls, 1);
             let has_room = || self.pipeline.sealed_len() <= SEALED_MAX;

@@ -18,12 +18,15 @@
 //!     find nothing to take out, and the memtable would hide for ever what came after it.
 //! T6. A memtable is sealed, too, if its part of the log is [`LOG_FACTOR`] times as large as a full memtable: the log has all that a commit
 //!     wrote, the memtable only what it did not overwrite itself.
+//! T7. The timed sync does not wait for a long commit: before that begins, its leader hands to the system what was committed earlier, and
+//!     leaves it where the sync finds it without the commit lock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::apply::{apply, count_deltas};
 use super::conflict::conflicts;
@@ -36,7 +39,7 @@ use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
-use crate::wal::WalWriter;
+use crate::wal::{SyncHandle, WalWriter};
 
 /// A commit of this many bytes starts its WAL write before it goes into the memtable, so that both overlap.
 const OVERLAP_BYTES: usize = 32 << 10;
@@ -44,6 +47,12 @@ const OVERLAP_BYTES: usize = 32 << 10;
 /// How much longer the log of a memtable may become than a full memtable is (T6). Where no commit overwrites what it wrote itself, the
 /// log is the shorter one.
 const LOG_FACTOR: u64 = 4;
+
+/// A group with this many operations or bytes, or with a range removal, may take long (T7): each key is looked up, perhaps on the disk.
+const LONG_OPS: usize = 1000;
+const LONG_BYTES: usize = 1 << 20;
+/// How long the timed sync waits for the commit lock before it looks for what a long commit has left to it.
+const LOCK_PATIENCE: Duration = Duration::from_millis(10);
 
 /// When a commit may be acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,6 +104,8 @@ pub struct Sealed {
 pub struct Pipeline {
     queue: GroupQueue<CommitRequest, Result<SeqNo>>,
     state: Mutex<WriteState>,
+    /// What was not synced when the commit began that is going on, if that may take long (T7).
+    unsynced: Mutex<Option<SyncHandle>>,
     /// Sealed memtables, oldest first.
     sealed: Mutex<VecDeque<Sealed>>,
     view: Arc<ViewCell>,
@@ -142,6 +153,7 @@ impl Pipeline {
                 poisoned: None,
                 is_halfway: false,
             }),
+            unsynced: Mutex::new(None),
             sealed: Mutex::new(sealed.into()),
             view,
             published,
@@ -158,20 +170,31 @@ impl Pipeline {
             }
             return Ok(self.published.visible());
         }
+        // Others commit meanwhile.
+        request.set.sort();
         self.queue.submit(request, |group| self.lead(group))
     }
 
     fn lead(&self, group: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
         let mut state = self.state.lock();
-        if let Err(error) = self.make_ready(&mut state) {
+        let is_long = may_take_long(&group);
+        if let Err(error) = self.make_ready(&mut state, is_long) {
             return group.iter().map(|_| Err(error.duplicate())).collect();
         }
+        let outcomes = self.lead_ready(&mut state, group);
+        if is_long {
+            self.unsynced.lock().take();
+        }
+        outcomes
+    }
+
+    fn lead_ready(&self, state: &mut WriteState, group: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
         let before = state.last_seq;
         let mut deltas = CountDeltas::new();
         let mut durability = Durability::None;
         let mut outcomes = Vec::with_capacity(group.len());
         for request in &group {
-            let outcome = self.enter(&mut state, request, &mut deltas);
+            let outcome = self.enter(state, request, &mut deltas);
             if outcome.is_ok() {
                 durability = durability.max(request.durability);
             }
@@ -199,13 +222,22 @@ impl Pipeline {
         outcomes
     }
 
-    /// Refuses when poisoned; seals the memtable when it is full, or its log long (T6).
-    fn make_ready(&self, state: &mut WriteState) -> Result<()> {
+    /// Refuses when poisoned; seals the memtable when it is full, or its log long (T6); before a long commit leaves to the timed sync what
+    /// that has to do (T7).
+    fn make_ready(&self, state: &mut WriteState, is_long: bool) -> Result<()> {
         state.check()?;
         let is_full = state.active.bytes_used() >= self.memtable_bytes;
-        let is_long =
+        let is_log_long =
             state.logged_bytes / LOG_FACTOR >= self.memtable_bytes as u64 && !state.active.is_empty();
-        if is_full || is_long { self.seal_active(state) } else { Ok(()) }
+        if is_full || is_log_long {
+            self.seal_active(state)?;
+        }
+        if is_long {
+            let written = state.wal()?.write();
+            written.map_err(|error| state.poison(error))?;
+            *self.unsynced.lock() = state.wal()?.sync_handle();
+        }
+        Ok(())
     }
 
     /// Checks one commit and puts it into the WAL's buffer and the memtable, not yet visible.
@@ -341,15 +373,17 @@ impl Pipeline {
 
     /// Makes durable what was committed without waiting for it. The sync itself does not hold up commits.
     pub fn sync_unsynced(&self) -> Result<()> {
-        let handle = {
-            let mut state = self.state.lock();
-            if state.check().is_err() {
-                return Ok(());
+        let handle = match self.lock_or_left() {
+            Ok(mut state) => {
+                if state.check().is_err() {
+                    return Ok(());
+                }
+                let wal = state.wal()?;
+                let written = wal.write();
+                written.map_err(|error| state.poison(error))?;
+                state.wal()?.sync_handle()
             }
-            let wal = state.wal()?;
-            let written = wal.write();
-            written.map_err(|error| state.poison(error))?;
-            state.wal()?.sync_handle()
+            Err(left) => Some(left),
         };
         let Some(handle) = handle.filter(|_| !canary::is_set(Canary::TimedSyncSkipped)) else {
             return Ok(());
@@ -360,11 +394,43 @@ impl Pipeline {
         noted.map_err(|error| state.poison(error))
     }
 
+    /// The commit lock, or what a long commit that holds it has left to sync (T7).
+    fn lock_or_left(&self) -> std::result::Result<MutexGuard<'_, WriteState>, SyncHandle> {
+        loop {
+            if let Some(state) = self.state.try_lock_for(LOCK_PATIENCE) {
+                return Ok(state);
+            }
+            if let Some(left) = self.unsynced.lock().take() {
+                return Err(left);
+            }
+        }
+    }
+
+    /// Whether a commit is going on.
+    pub fn is_committing(&self) -> bool {
+        self.state.is_locked()
+    }
+
+    /// Does it as if a commit were going on.
+    #[cfg(test)]
+    pub fn while_committing<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _state = self.state.lock();
+        work()
+    }
+
     /// Makes the log durable and tidy. No commit succeeds afterwards.
     pub fn close(&self) -> Result<()> {
         let wal = self.state.lock().wal.take();
         wal.map_or(Ok(()), WalWriter::close)
     }
+}
+
+/// Whether this may take longer than commits of some keys do.
+fn may_take_long(group: &[CommitRequest]) -> bool {
+    let sets = || group.iter().map(|request| &request.set);
+    sets().map(|set| set.op_count()).sum::<usize>() >= LONG_OPS
+        || sets().map(|set| set.byte_len()).sum::<usize>() >= LONG_BYTES
+        || sets().any(|set| !set.ranges().is_empty())
 }
 
 impl WriteState {

@@ -102,6 +102,11 @@ impl WriteSet {
         self.live
     }
 
+    /// Brings the ops into key order now, rather than when the commit first asks for it.
+    pub fn sort(&self) {
+        self.order();
+    }
+
     /// Keys put or removed, apart from range removals. Sorts.
     pub fn key_count(&self) -> usize {
         self.order().len()

@@ -28,7 +28,13 @@ unsafe impl SharedBytes for Vec<u8> {
     }
 }
 
+/// A value of less than this part of the bytes that it is in is copied rather than have them kept.
+const UNPINNED_PART: usize = 8;
+
 /// The bytes of a value. Derefs to `[u8]`; cloning shares, it does not copy.
+///
+/// A value that was read from a table keeps the whole block in memory that it lies in (some 8 KiB, or the value's size if that is more), beside what
+/// [`Builder::memory`](crate::Builder::memory) allows, until it is dropped. Of many small values that are kept for long, keep copies (`to_vec`).
 #[derive(Clone)]
 pub struct Value {
     ptr: *const u8,
@@ -55,6 +61,12 @@ impl Value {
     pub fn slice_of<T: SharedBytes>(owner: Arc<T>, range: Range<usize>) -> Self {
         let bytes = &owner.bytes()[range];
         Value { ptr: bytes.as_ptr(), len: bytes.len(), _owner: Some(owner) }
+    }
+
+    /// The same value, but one that is small beside the bytes that it keeps in memory copied out of them.
+    pub(crate) fn unpinned(self) -> Self {
+        let kept = self._owner.as_ref().map_or(0, |owner| owner.bytes().len());
+        if kept / UNPINNED_PART > self.len { Self::copy_of(&self) } else { self }
     }
 
     /// A value with its own copy of the bytes.
@@ -112,6 +124,18 @@ mod tests {
         assert_eq!(clone, b"world");
         assert_eq!(Value::copy_of(b""), Value::empty());
         assert_eq!(format!("{:?}", Value::copy_of(b"a\0")), "b\"a\\x00\"");
+    }
+
+    #[test]
+    fn a_small_part_of_shared_bytes_is_copied_out_of_them_and_a_large_one_is_not() {
+        let shared = Arc::new(vec![7; 1000]);
+        let owners_of = |len| {
+            let value = Value::slice_of(shared.clone(), 100..100 + len).unpinned();
+            assert_eq!(value, vec![7; len]);
+            Arc::strong_count(&shared) - 1
+        };
+        assert_eq!([owners_of(0), owners_of(10), owners_of(124), owners_of(125), owners_of(900)], [0, 0, 0, 1, 1]);
+        assert_eq!(Value::empty().unpinned(), b"");
     }
 
     #[test]

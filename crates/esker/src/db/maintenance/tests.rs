@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, ManualClock, MemFs, OpKind};
@@ -11,19 +12,24 @@ use crate::{Db, Error};
 
 /// A database of six runs of 100 KB, of which merging leaves one.
 fn six_runs(clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
+    some_runs(6, clock)
+}
+
+/// The same with so many runs.
+fn some_runs(runs: usize, clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
     let disk = MemFs::new();
     let faults = FaultFs::new(Arc::new(disk.clone()));
     let env = Env { clock, ..Env::simulated(Arc::new(faults.clone()), 1) };
     let db = Db::builder().stepped().table_bytes(1 << 20).env(env).open(Path::new("db")).unwrap();
     let map = db.default_keyspace();
     let mut bytes = fastrand::Rng::with_seed(1);
-    for _ in 0..6 {
+    for _ in 0..runs {
         for key in 0..20_u8 {
             map.put([key], std::iter::repeat_with(|| bytes.u8(..)).take(5000).collect::<Vec<_>>()).unwrap();
         }
         db.flush().unwrap();
     }
-    assert_eq!(db.handle.core.version().runs().len(), 6);
+    assert_eq!(db.handle.core.version().runs().len(), runs);
     (db, disk, faults)
 }
 
@@ -47,6 +53,24 @@ fn a_flush_does_not_work_for_those_who_write_meanwhile() {
     });
     assert!(flushed.is_ok(), "{flushed:?}");
     assert_eq!((steps, core.pipeline.sealed_len()), (1, 1));
+}
+
+#[test]
+fn flushes_and_merges_are_counted_once_the_manifest_has_them() {
+    let (db, _, faults) = some_runs(2, Arc::new(ManualClock::new()));
+    let counted = || {
+        let stats = db.stats();
+        (stats.flushes, stats.merges, stats.flush_bytes_written > 0, stats.merge_bytes_written > 0)
+    };
+    let before = counted();
+    db.default_keyspace().put("new", "").unwrap();
+    faults.add(FaultRule::new(&[OpKind::Write], FaultAction::NoSpace).on_path("MANIFEST").forever());
+    db.flush().unwrap_err();
+    db.compact().unwrap_err();
+    assert_eq!(counted(), before);
+    faults.clear();
+    db.compact().unwrap();
+    assert_eq!(counted(), (before.0 + 1, 1, true, true));
 }
 
 #[test]
@@ -225,6 +249,44 @@ fn bg8_the_merge_thread_does_not_ask_for_room_with_each_commit() {
     let most = 40 + 4 * (started.elapsed().as_secs() / 2);
     assert!((1..=most).contains(&asked), "BG8: {asked} times, {most} at the most");
     assert_eq!(db.stats().merges_failed, 1);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a real thread, and real time in which it is woken")]
+fn bg9_the_database_is_idle_after_a_while_without_commits_and_without_anybody_who_waits_for_one() {
+    let clock = Arc::new(ManualClock::new());
+    let (db, ..) = some_runs(2, clock.clone());
+    let core = &db.handle.core;
+    assert!(!core.merge_step(false).unwrap(), "two runs are merged when nobody writes");
+    let merges = || db.stats().merges;
+    // So often is it woken that the thread has looked several times.
+    let wake = |advance: Duration| {
+        for _ in 0..50 {
+            clock.advance(advance);
+            core.signal.wake();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        merges()
+    };
+    let a_while = Duration::from_millis(150);
+    let has_room = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| core.merge_loop());
+        let without_time = wake(Duration::ZERO);
+        let beside_a_commit = core.pipeline.while_committing(|| wake(a_while));
+        let waiter = scope.spawn(|| core.signal.wait_until(|| has_room.load(Ordering::Relaxed)));
+        for _ in (0..60_000).take_while(|_| core.signal.waiting() == 0) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let beside_a_waiter = wake(a_while);
+        has_room.store(true, Ordering::Relaxed);
+        waiter.join().unwrap().unwrap();
+        for _ in (0..6_000).take_while(|_| merges() == 0) {
+            wake(a_while);
+        }
+        core.signal.stop();
+        assert_eq!((without_time, beside_a_commit, beside_a_waiter, merges()), (0, 0, 0, 1), "BG9");
+    });
 }
 
 #[test]
