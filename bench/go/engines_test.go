@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	bolt "go.etcd.io/bbolt"
+
 	"esker.invalid/bench/lab"
 )
 
@@ -43,6 +45,30 @@ func TestBboltOpensWithoutAWriteAndWaitsForNoMoreWritersThanThereAre(t *testing.
 		t.Error(writes, store.db.MaxBatchSize)
 	}
 	f.must(store.Close())
+}
+
+func TestBboltFillsItsPagesWhereKeysAscend(t *testing.T) {
+	const batches, batch = 20, 500
+	for _, isTold := range []bool{true, false} {
+		store, err := bboltEngine{}.Open(t.TempDir(), lab.OpenOptions{Durability: lab.NoSync, AscendingKeys: isTold})
+		f := &fixture{T: t, store: store}
+		f.must(err)
+		for first := range batches {
+			items := make([]item, batch)
+			for i := range items {
+				items[i] = numbered(first*batch + i)
+			}
+			f.put(items...)
+		}
+		f.must(store.(*bboltStore).db.View(func(tx *bolt.Tx) error {
+			stats := tx.Bucket(bboltBucket).Stats()
+			if used := float64(stats.LeafInuse) / float64(stats.LeafAlloc); (used > 0.8) != isTold {
+				t.Errorf("told %t: %.2f of the leaves are in use", isTold, used)
+			}
+			return nil
+		}))
+		f.must(store.Close())
+	}
 }
 
 func TestPebbleHasItsBallastWhereTheLimitOfMemoryAllowsIt(t *testing.T) {

@@ -63,6 +63,7 @@ type OpenOptions struct {
 	ValueBytes       int   // size of the suite's largest values
 	Durability       Durability
 	ConcurrentWrites uint64 // transactions that are in flight at once; 0 is as 1: one after the other
+	AscendingKeys    bool   // new keys come in ascending order, each behind all that are there, or nearly so where several write at once
 }
 
 // Option is one option of an adapter and why it is so.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 )
 
 // dieWithTheRunner leaves no engine running when the lab is interrupted.
@@ -31,3 +32,9 @@ func nextData(file *os.File, at int64) (from, to int64, err error) {
 
 // settleDisk hands all that the system has cached to its devices.
 func settleDisk() { syscall.Sync() }
+
+// sleep ends as late as the system wakes a thread, some 50 us, and sooner than it should at a signal, which the runtime sends to preempt.
+func sleep(wait time.Duration) {
+	left := syscall.NsecToTimespec(int64(wait))
+	_ = syscall.Nanosleep(&left, nil) // whoever waits looks at the clock
+}

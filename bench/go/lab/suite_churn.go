@@ -80,13 +80,14 @@ func (s churnSuite) Run(engine Engine, scale string, group int, r *Recorder) err
 	if why := engine.Cannot(AsyncCommits); why != "" {
 		return cannotGroup(s, scale, group, why, r)
 	}
-	options := OpenOptions{CacheBytes: churnCacheBytes, ValueBytes: churnValueBytes, Durability: Async}
+	// A queue's keys are in the order in which they are pushed.
+	isQueue := group == churnQueue
+	options := OpenOptions{CacheBytes: churnCacheBytes, ValueBytes: churnValueBytes, Durability: Async, AscendingKeys: isQueue}
 	store, err := engine.Open(r.dir, options)
 	if err != nil {
 		return err
 	}
-	// A queue's keys are in the order in which they are pushed.
-	items := storageItems{generate.StorageItems{Seed: churnSeed, Sequential: group == churnQueue}, churnValueBytes}
+	items := storageItems{generate.StorageItems{Seed: churnSeed, Sequential: isQueue}, churnValueBytes}
 	live := churnLiveItems(scale)
 	run := newMixed(items, store, churnSeed, r.dir)
 	if err := cmp.Or(r.loading("items", live, func(far *howFar) error { return run.load(live, churnLoadBatch, far) }), r.drain(store)); err != nil {

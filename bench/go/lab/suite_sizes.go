@@ -89,7 +89,9 @@ func (s sizesSuite) Run(engine Engine, scale string, group int, r *Recorder) err
 	}
 	items := storageItems{generate.StorageItems{Seed: sizesSeed, Sequential: true}, sizesValueBytes}
 	run := newMixed(items, nil, sizesSeed, r.dir)
-	err := opened(engine, options, r.dir, func(store Store) error {
+	toLoad := options
+	toLoad.AscendingKeys = true
+	err := opened(engine, toLoad, r.dir, func(store Store) error {
 		run.store = store
 		if err := r.loading("items", size.items, func(far *howFar) error { return run.load(size.items, sizesLoadBatch, far) }); err != nil {
 			return err

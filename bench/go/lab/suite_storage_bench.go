@@ -93,7 +93,7 @@ func (s storageBenchSuite) Run(engine Engine, scale string, group int, r *Record
 		fast = Async
 	}
 	store, err := engine.Open(r.dir, OpenOptions{
-		CacheBytes: storageCacheBytes, ValueBytes: workload.valueBytes, Durability: fast,
+		CacheBytes: storageCacheBytes, ValueBytes: workload.valueBytes, Durability: fast, AscendingKeys: workload.sequential,
 	})
 	if err != nil {
 		return err

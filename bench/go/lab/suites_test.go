@@ -96,6 +96,36 @@ func TestCanaryAWrongValueFailsItsRow(t *testing.T) {
 	})
 }
 
+// told notes of each opening whether it was for keys in ascending order.
+type told struct {
+	Memory
+	ascending *[]bool
+}
+
+func (e told) Open(dir string, options OpenOptions) (Store, error) {
+	*e.ascending = append(*e.ascending, options.AscendingKeys)
+	return e.Memory.Open(dir, options)
+}
+
+func TestStoresAreToldOfAscendingKeysWhereKeysAscend(t *testing.T) {
+	pageCache(t, true)
+	groups := map[string][]int{"storage-bench": {1}, "obigstore": {2, 3, 4, 6}, "sizes": {0, 1, 2}, "churn": {0}}
+	eachGroup(func(suite Suite, group int) {
+		engine := told{ascending: &[]bool{}}
+		if isNotHome(groupOf(t, suite, group, engine)[0]) {
+			return
+		}
+		expected := make([]bool, len(*engine.ascending))
+		for i := range expected {
+			// Of suite sizes the first opening alone is for the load.
+			expected[i] = slices.Contains(groups[suite.Name()], group) && (i == 0 || suite.Name() != "sizes")
+		}
+		if len(expected) == 0 || !slices.Equal(*engine.ascending, expected) {
+			t.Errorf("%s, group %d: %t", suite.Name(), group, *engine.ascending)
+		}
+	})
+}
+
 // forgetful has lost the first item of a database that it opens again.
 type forgetful struct{ Memory }
 

@@ -5,6 +5,7 @@ package lab
 // T1. An operation belongs to the period in which it ended; a period without operations is a zero, not a gap.
 // T2. Percentiles come from histograms with buckets of a thousandth of their value, never from means of percentiles.
 // T3. The process and its files are looked at beside the operations, never between two of them.
+// T4. How late operations began that had been waited for is the machine's and the lab's: a figure of its own, beside latencies that contain it.
 
 import (
 	"sync"
@@ -22,6 +23,7 @@ type track struct {
 	start, ends  time.Time
 	lastEnd      time.Time
 	longestStall time.Duration
+	lateness     *histogram // T4; nil where nothing was waited for
 	ops          uint64
 	periodOps    uint64
 	series       map[string][]float64
@@ -53,6 +55,14 @@ func (t *track) record(kind int, from, to time.Time, ops uint64) {
 	}
 	t.ops += ops
 	t.periodOps += ops
+}
+
+// beganLate says that an operation that was waited for began so long after it was due (T4).
+func (t *track) beganLate(by time.Duration) {
+	if t.lateness == nil {
+		t.lateness = newHistogram()
+	}
+	t.lateness.record(uint64(max(by, 1)))
 }
 
 func (t *track) elapsed() time.Duration { return time.Since(t.start) }
@@ -101,6 +111,11 @@ func (t *track) finish(load string) *detail {
 		if k.all.count > 0 {
 			d.Latency[k.name] = k.all.latency()
 		}
+	}
+	if t.lateness != nil {
+		lateness := t.lateness.latency()
+		d.figure("start lateness p50 s", lateness.P50)
+		d.figure("start lateness max s", lateness.Max)
 	}
 	return d
 }

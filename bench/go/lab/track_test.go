@@ -36,6 +36,21 @@ func TestT1AStallShowsAsEmptyPeriodsAndAsLatency(t *testing.T) {
 	if math.Abs(reads.P50-1e-3) > 1e-5 || math.Abs(writes.Max-30e-3) > 1e-4 || math.Abs(d.Series["write p50 s"][4]-30e-3) > 1e-4 {
 		t.Error("T2", reads, writes)
 	}
+	if len(d.Figures) != 0 {
+		t.Error("T4: nothing was waited for", d.Figures)
+	}
+}
+
+func TestT4LatenessIsToldApartFromLatency(t *testing.T) {
+	track := newTrack([]string{"write"}, time.Second, t.TempDir())
+	for _, us := range []time.Duration{100, 300, 200} {
+		track.beganLate(us * time.Microsecond)
+	}
+	d := track.finish("open")
+	p50, most := d.Figures["start lateness p50 s"], d.Figures["start lateness max s"]
+	if len(d.Latency) != 0 || len(d.Figures) != 2 || math.Abs(p50-200e-6) > 1e-6 || math.Abs(most-300e-6) > 1e-6 {
+		t.Error(d.Latency, d.Figures)
+	}
 }
 
 func TestT2PercentilesAreWithinAThousandth(t *testing.T) {

@@ -94,6 +94,10 @@ pub struct OpenOptions {
     /// it. An engine that maps its file may then be told to read nothing ahead. False for a store that is opened to be walked through, where
     /// that costs most of the speed. The suites in Go do not pass it on: no engine there has such an option.
     pub random_beyond_memory: bool,
+    /// What the store is about to be used for: whether new keys come in ascending order, each behind all that are there, or nearly so where
+    /// several write at once. An engine that splits its pages in the middle may then be told to leave the first of the two fuller. The suites in
+    /// Go have the same in `lab.OpenOptions`; nothing passes it to them. No engine in Rust has such an option.
+    pub ascending_keys: bool,
     /// Durability of the transactions that follow; [`Failure::Unsupported`] when the engine has no such mode.
     pub durability: Durability,
 }
@@ -107,6 +111,7 @@ impl OpenOptions {
             value_bytes: 0,
             concurrent_writes: 1,
             random_beyond_memory: false,
+            ascending_keys: false,
             durability: Durability::Sync,
         }
     }

@@ -9,6 +9,7 @@
 //! T1. An operation belongs to the period in which it ended; a period without operations is a zero, not a gap.
 //! T2. Percentiles come from HDR histograms with three digits, never from means of percentiles.
 //! T3. Looking at memory and walking the database's directory happens on the sampler's thread, never between two operations.
+//! T4. How late operations began that had been waited for is the machine's and the lab's: a figure of its own, beside latencies that contain it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -40,6 +41,8 @@ pub(crate) struct Track {
     start: Instant,
     last_end: Instant,
     longest_stall: Duration,
+    /// T4.
+    lateness: Histogram<u64>,
     ops: u64,
     series: BTreeMap<String, Vec<f64>>,
     sampler: Sampler,
@@ -69,6 +72,7 @@ impl Track {
             start,
             last_end: start,
             longest_stall: Duration::ZERO,
+            lateness: histogram()?,
             ops: 0,
             series: BTreeMap::new(),
             sampler,
@@ -80,13 +84,18 @@ impl Track {
         while to >= self.period_ends {
             self.end_period();
         }
-        let nanoseconds = u64::try_from(to.saturating_duration_since(from).as_nanos()).unwrap_or(u64::MAX);
-        self.kinds[kind].all.saturating_record(nanoseconds.max(1));
-        self.kinds[kind].period.saturating_record(nanoseconds.max(1));
+        let nanoseconds = nanoseconds(to.saturating_duration_since(from));
+        self.kinds[kind].all.saturating_record(nanoseconds);
+        self.kinds[kind].period.saturating_record(nanoseconds);
         self.longest_stall = self.longest_stall.max(to.saturating_duration_since(self.last_end));
         self.last_end = self.last_end.max(to);
         self.period_ops += ops;
         self.ops += ops;
+    }
+
+    /// An operation that was waited for began so long after it was due (T4).
+    pub(crate) fn began_late(&mut self, by: Duration) {
+        self.lateness.saturating_record(nanoseconds(by));
     }
 
     /// Operations so far.
@@ -137,9 +146,26 @@ impl Track {
             series: self.series,
             longest_stall_s: self.longest_stall.as_secs_f64(),
             drain_s: None,
-            figures: BTreeMap::new(),
+            figures: figures_of(&self.lateness),
         })
     }
+}
+
+/// At least one: nothing takes no time.
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).max(1)
+}
+
+/// T4. None where nothing was waited for.
+fn figures_of(lateness: &Histogram<u64>) -> BTreeMap<String, f64> {
+    if lateness.is_empty() {
+        return BTreeMap::new();
+    }
+    let figure = |name: &str, nanoseconds: u64| (name.to_owned(), nanoseconds as f64 * NS);
+    BTreeMap::from([
+        figure("start lateness p50 s", lateness.value_at_quantile(0.5)),
+        figure("start lateness max s", lateness.max()),
+    ])
 }
 
 /// Looks at the process and its database at the end of each period (T3).
@@ -235,5 +261,18 @@ mod tests {
         let (reads, writes) = (&detail.latency["read"], &detail.latency["write"]);
         assert_eq!((reads.count, writes.count), (10, 1));
         assert!((reads.p50 - 1e-3).abs() < 1e-5 && (writes.max - 30e-3).abs() < 1e-4, "T2");
+        assert!(detail.figures.is_empty(), "T4: nothing was waited for");
+    }
+
+    #[test]
+    fn t4_lateness_is_told_apart_from_latency() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut track = Track::new(&["write"], Duration::from_secs(1), dir.path()).unwrap();
+        [100, 300, 200].into_iter().for_each(|us| track.began_late(Duration::from_micros(us)));
+        let detail = track.finish("open");
+        assert!(detail.latency.is_empty() && detail.figures.len() == 2);
+        for (name, seconds) in [("start lateness p50 s", 200e-6), ("start lateness max s", 300e-6)] {
+            assert!((detail.figures[name] - seconds).abs() < 1e-6, "{name}: {}", detail.figures[name]);
+        }
     }
 }

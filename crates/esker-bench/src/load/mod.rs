@@ -8,6 +8,8 @@
 //! LO1. Closed loop: a thread takes its next request when its last one has ended; latency counts from the call.
 //! LO2. Open loop (a rate is given): request n is due at start + n / rate, whoever is free takes it, and its latency counts from
 //!      when it was due, so that waiting behind a stall counts.
+//! LO3. A thread that is free before its request is due sleeps in the system, which is some 50 us late (the timer slack of a thread of
+//!      Linux). That is in the latencies, so it is told apart, too (T4 of `track.rs`).
 
 pub(crate) mod command;
 mod source;
@@ -95,12 +97,11 @@ pub(crate) fn drive_watched(
                 return Ok(());
             }
             // LO1, LO2
-            let due = match load.rate {
-                None => Instant::now(),
+            let (due, lateness) = match load.rate {
+                None => (Instant::now(), None),
                 Some(rate) => {
                     let due = start + Duration::from_secs_f64((number - 1) as f64 * load.multi as f64 / rate);
-                    thread::sleep(due.saturating_duration_since(Instant::now()));
-                    due
+                    (due, wait_until(due))
                 }
             };
             store
@@ -109,6 +110,9 @@ pub(crate) fn drive_watched(
             let (track, backlog, watch) = &mut *track.lock().unwrap_or_else(PoisonError::into_inner);
             let periods = |track: &Track| track.series().get("ops/s").map_or(0, Vec::len);
             let before = periods(track);
+            if let Some(lateness) = lateness {
+                track.began_late(lateness);
+            }
             track.record(0, due, end, pairs.len() as u64);
             if periods(track) > before {
                 watch(track.series());
@@ -134,4 +138,28 @@ pub(crate) fn drive_watched(
         detail: track.finish(if load.rate.is_some() { "open" } else { "closed" }),
         backlog,
     })
+}
+
+/// Sleeps until then, and says how late it ended (LO3). `None`: that time had gone by before, which is the engine's lateness.
+fn wait_until(due: Instant) -> Option<Duration> {
+    let left = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+    thread::sleep(left);
+    Some(due.elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lo3_a_wait_ends_no_sooner_than_its_time_and_what_has_gone_by_is_not_waited_for() {
+        for _ in 0..20 {
+            let due = Instant::now() + Duration::from_micros(300);
+            // A thread that is held up for so long before it looks has nothing to wait for.
+            let lateness = wait_until(due);
+            let now = Instant::now();
+            assert!(now >= due && lateness.is_none_or(|lateness| lateness <= now - due));
+        }
+        assert_eq!(wait_until(Instant::now()), None);
+    }
 }

@@ -38,12 +38,14 @@ pub(crate) fn known_bytes(value: f64) -> String {
     if value > 0.0 { bytes(value) } else { "-".to_owned() }
 }
 
-/// A figure by its name: bytes, rates and plain numbers.
+/// A figure by its name: bytes, rates, times and plain numbers.
 pub(crate) fn figure(name: &str, value: f64) -> String {
     if name.ends_with("bytes") {
         bytes(value)
     } else if name.contains("ops/s") {
         show(value, Unit::OpsPerSecond)
+    } else if name.ends_with(" s") {
+        seconds(value)
     } else if value >= 100.0 {
         count(value)
     } else {
@@ -118,6 +120,8 @@ mod tests {
             ("hit rate", 0.634, "0.634"),
             ("file length bytes", 3e6, "2.86 MiB"),
             ("wall ops/s", 123_456.0, "123 k/s"),
+            ("load s", 0.25, "250 ms"),
+            ("start lateness p50 s", 55e-6, "55.0 us"),
             ("items when it began", 1_000_000.0, "1.00 M"),
         ] {
             assert_eq!(figure(name, value), text);

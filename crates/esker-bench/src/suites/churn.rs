@@ -157,15 +157,17 @@ impl Suite for ChurnSuite {
         if let Some(why) = needed.into_iter().flatten().find_map(|feature| engine.cannot(feature)) {
             return recorder.cannot_rest(why);
         }
+        // A queue's keys are in the order in which they are pushed.
+        let is_queue = group == 0;
         let options = OpenOptions {
             value_bytes: VALUE_BYTES as u64,
             durability: Durability::Async,
+            ascending_keys: is_queue,
             ..OpenOptions::with_cache(CACHE_BYTES)
         };
         let dir = recorder.dir().to_path_buf();
         let store = engine.open(&dir, &options)?;
-        // A queue's keys are in the order in which they are pushed.
-        let items = VersionedItems { items: StorageItems::new(SEED, group == 0), value_bytes: VALUE_BYTES };
+        let items = VersionedItems { items: StorageItems::new(SEED, is_queue), value_bytes: VALUE_BYTES };
         let live = live_items(scale);
         let mut mixed = Mixed::new(items, &*store, SEED);
         recorder.load("items", live, |how_far| mixed.load(live, LOAD_BATCH, how_far))?;

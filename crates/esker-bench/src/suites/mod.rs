@@ -198,6 +198,25 @@ pub(crate) fn find(name: &str) -> Option<&'static dyn Suite> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suites::rehearse::Rehearsed;
+
+    #[test]
+    fn stores_are_told_of_ascending_keys_where_keys_ascend() {
+        let suites: [(&dyn Suite, &[usize]); 3] = [
+            (&storage_bench::StorageBenchSuite, &[1]),
+            (&obigstore::ObigstoreSuite, &[2, 3, 4, 6]),
+            (&churn::ChurnSuite, &[0]),
+        ];
+        for (suite, ascending) in suites {
+            for group in 0..suite.groups(Scale::Test) {
+                let engine = Rehearsed::default();
+                engine.records(suite, group, |recorder| suite.run(&engine, Scale::Test, group, recorder));
+                let told = engine.opened_ascending.lock().unwrap().clone();
+                let expected = vec![ascending.contains(&group); told.len()];
+                assert!(!told.is_empty() && told == expected, "{}, group {group}: {told:?}", suite.name());
+            }
+        }
+    }
 
     #[test]
     fn every_suite_says_what_its_work_is_made_of() {

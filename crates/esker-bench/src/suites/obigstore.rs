@@ -107,6 +107,11 @@ fn concurrent_writes(group: usize) -> u64 {
     requests.0
 }
 
+/// Whether the keys of a group come in their order; where several write at once, nearly.
+fn ascending_keys(group: usize) -> bool {
+    matches!(group, 2 | 3 | LARGE_GROUP | READ_GROUP)
+}
+
 fn working_sets(scale: Scale) -> Vec<u64> {
     let keys = counts(scale).read;
     (0..4).rev().map(|power| (keys / 10_u64.pow(power)).max(1)).collect()
@@ -255,6 +260,7 @@ impl Suite for ObigstoreSuite {
         let options = OpenOptions {
             value_bytes,
             concurrent_writes: concurrent_writes(group),
+            ascending_keys: ascending_keys(group),
             durability,
             ..OpenOptions::with_cache(CACHE_BYTES)
         };

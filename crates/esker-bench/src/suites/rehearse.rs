@@ -40,6 +40,8 @@ pub(super) struct Rehearsed {
     pub(super) gets: Gets,
     /// For each opening, whether it was for reads at random beyond memory.
     pub(super) opened_at_random: Mutex<Vec<bool>>,
+    /// For each opening, whether it was for keys in ascending order.
+    pub(super) opened_ascending: Mutex<Vec<bool>>,
 }
 
 /// The key that is put first, and how often it has been put.
@@ -103,6 +105,7 @@ impl Engine for Rehearsed {
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
         self.opened.lock().unwrap().push(self.sent.begun().pop().unwrap_or_default());
         self.opened_at_random.lock().unwrap().push(options.random_beyond_memory);
+        self.opened_ascending.lock().unwrap().push(options.ascending_keys);
         thread::sleep(self.opening);
         let inner = engines::find("redb").unwrap().open(dir, options)?;
         Ok(Box::new(Losing {

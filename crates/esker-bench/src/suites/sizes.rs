@@ -172,18 +172,15 @@ impl SizesSuite {
         let modes = [Durability::Async, Durability::NoSync].into_iter();
         let durability = modes.into_iter().find(|mode| engine.cannot(mode.feature()).is_none());
         let dir = recorder.dir().to_path_buf();
-        let open = |random_beyond_memory| {
-            let options = OpenOptions {
-                value_bytes: VALUE_BYTES as u64,
-                write_buffer_bytes: Some(WRITE_BUFFER_BYTES),
-                durability: durability.unwrap_or(Durability::Sync),
-                random_beyond_memory,
-                ..OpenOptions::with_cache(CACHE_BYTES)
-            };
-            engine.open(&dir, &options)
+        let to_walk = OpenOptions {
+            value_bytes: VALUE_BYTES as u64,
+            write_buffer_bytes: Some(WRITE_BUFFER_BYTES),
+            durability: durability.unwrap_or(Durability::Sync),
+            ..OpenOptions::with_cache(CACHE_BYTES)
         };
-        let open_at_random = || open(group == BEYOND_MEMORY);
-        let open_to_walk = || open(false);
+        let at_random = OpenOptions { random_beyond_memory: group == BEYOND_MEMORY, ..to_walk };
+        let to_load = OpenOptions { ascending_keys: true, ..at_random };
+        let open = |options: &OpenOptions| engine.open(&dir, options);
         let budget = budget(scale);
         let period = budget.period();
         let row_of_reads = |recorder: &mut Recorder, mixed: &mut Mixed<'_, _>, name: &str, note: &str| {
@@ -198,7 +195,7 @@ impl SizesSuite {
             recorder.drain(mixed.store)
         };
 
-        let store = open_at_random()?;
+        let store = open(&to_load)?;
         let items = VersionedItems { items: StorageItems::new(SEED, true), value_bytes: VALUE_BYTES };
         let mut mixed = Mixed::new(items, &*store, SEED);
         recorder.load("items", count, |how_far| mixed.load(count, LOAD_BATCH, how_far))?;
@@ -207,7 +204,7 @@ impl SizesSuite {
         drop(store);
 
         let note = begins(drop_page_cache());
-        let store = open_at_random()?;
+        let store = open(&at_random)?;
         recorder.settle(&*store)?;
         let mut mixed = parted.on(&*store);
         row_of_reads(recorder, &mut mixed, &reads, note)?;
@@ -219,7 +216,7 @@ impl SizesSuite {
         let parted = mixed.part();
         drop(store);
 
-        let store = open_to_walk()?;
+        let store = open(&to_walk)?;
         let mut mixed = parted.on(&*store);
         recorder.check(|| mixed.full_check())?;
         let parted = mixed.part();
@@ -229,7 +226,7 @@ impl SizesSuite {
         }
 
         let note = begins(drop_page_cache());
-        let store = open_at_random()?;
+        let store = open(&at_random)?;
         recorder.settle(&*store)?;
         row_of_reads(recorder, &mut parted.on(&*store), &reads_after, note)
     }
@@ -275,6 +272,13 @@ mod tests {
             let opened_so = engine.opened_at_random.lock().unwrap().clone();
             assert_eq!(opened_so, [at_random, at_random, false, at_random]);
         }
+    }
+
+    #[test]
+    fn only_the_load_is_in_the_order_of_keys() {
+        let engine = Rehearsed::default();
+        records(&engine, 0, true);
+        assert_eq!(*engine.opened_ascending.lock().unwrap(), [true, false, false, false]);
     }
 
     /// The keys that were read after the row of that name began, and before the next.

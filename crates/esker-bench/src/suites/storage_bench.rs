@@ -176,6 +176,7 @@ impl Suite for StorageBenchSuite {
             value_bytes: workload.value_bytes as u64,
             durability: fast,
             random_beyond_memory: may_outgrow(workload.loaded, workload.value_bytes, MEMORY_BYTES_MAX),
+            ascending_keys: workload.sequential,
             ..OpenOptions::with_cache(CACHE_BYTES)
         };
         let dir = recorder.dir().to_path_buf();

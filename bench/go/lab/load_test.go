@@ -1,0 +1,48 @@
+package lab
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// clockedStore notes when writes begin.
+type clockedStore struct {
+	*memoryStore
+	noting sync.Mutex
+	begun  []time.Time
+}
+
+func (s *clockedStore) Write(work func(Writer) error) error {
+	now := time.Now()
+	s.noting.Lock()
+	s.begun = append(s.begun, now)
+	s.noting.Unlock()
+	return s.memoryStore.Write(work)
+}
+
+// How soon the system wakes a thread is no test's to judge.
+func TestLO2NothingBeginsBeforeItIsDueAndHowLateItBeginsIsTold(t *testing.T) {
+	const rate, multi, requests = 5_000, 2, 50
+	paced := load{concurrency: 4, multi: multi, rate: rate, time: time.Hour, period: time.Second}
+	// A machine that stands still for as long as a load takes leaves nothing to wait for, but not each time.
+	for range 100 {
+		store := &clockedStore{memoryStore: &memoryStore{values: map[string][]byte{}}}
+		before := time.Now()
+		done, err := drive(store, sequentialSource(obigValueBytes, requests*multi), paced, t.TempDir())
+		if err != nil || done.commits != requests || len(store.begun) != requests || len(store.values) != requests*multi {
+			t.Fatal(done.commits, len(store.begun), len(store.values), err)
+		}
+		slices.SortFunc(store.begun, time.Time.Compare)
+		for i, begun := range store.begun {
+			if due := before.Add(time.Duration(float64(i*multi) / rate * 1e9)); begun.Before(due) {
+				t.Fatalf("request %d began %s before it was due", i, due.Sub(begun))
+			}
+		}
+		if done.detail.Figures["start lateness p50 s"] > 0 {
+			return
+		}
+	}
+	t.Error("nothing was waited for")
+}
