@@ -190,7 +190,7 @@ fn bg4_the_timed_sync_does_not_wait_for_a_long_commit() {
         let closed = gate.lock().unwrap();
         let (told, committing) = mpsc::channel();
         let commit_gate = gate.clone();
-        let db = hooked_at("wal-next", &fs, move |name| {
+        let db = hooked_at("tmp", &fs, move |name| {
             if name == WRITER {
                 // Nobody may be listening any more.
                 let _ = told.send(());
