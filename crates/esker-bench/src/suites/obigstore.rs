@@ -213,7 +213,7 @@ impl Suite for ObigstoreSuite {
                 READ_GROUP,
                 Commits::None,
                 c.seconds,
-                format!("{} s of ranges of 512 keys; keys a second", c.seconds),
+                format!("{} s of ranges of 512 keys, one thread; keys a second within calls", c.seconds),
             ),
         ];
         for keys in working_sets(scale) {
