@@ -1,9 +1,14 @@
 package lab
 
-// Suite obigstore; crates/esker-bench/src/suites/obigstore.rs says where it is from, load.go how pairs are written.
+// Suite obigstore; crates/esker-bench/src/suites/obigstore.rs says where it is from, obigstore/reads.rs what the rows of reads count, load.go how pairs
+// are written.
+//
+// OR1. No answer is verified while the clock of a row of reads runs.
+// OR2. The value of the ranges is keys over the time within calls, that of the look-ups is over the time on the wall.
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -30,6 +35,9 @@ const (
 	obigLookUps     = 20
 	obigReaders     = 5
 )
+
+// obigTestRequests are those of a row of reads in a test, however slow the machine is: both programs are held against each other.
+const obigTestRequests = 20
 
 const (
 	obigLargeGroup = 4 + iota
@@ -296,13 +304,9 @@ func (run *obigRun) reads() error {
 		return err
 	}
 	err = run.r.drain(run.store)
-	err = cmp.Or(err, run.r.row("range reads", func() (outcome, error) {
-		return run.requests(1, obigRangeKeys, func(rng *generate.Rng) (from, to time.Time, err error) { return run.oneRange(rng, keys) })
-	}))
+	err = cmp.Or(err, run.r.row("range reads", func() (outcome, error) { return run.ranges(keys) }))
 	for _, set := range obigWorkingSets(run.scale) {
-		err = cmp.Or(err, run.r.row(obigSetRow(set), func() (outcome, error) {
-			return run.requests(obigReaders, obigLookUps, func(rng *generate.Rng) (from, to time.Time, err error) { return run.lookUps(rng, set) })
-		}))
+		err = cmp.Or(err, run.r.row(obigSetRow(set), func() (outcome, error) { return run.randomReads(set) }))
 	}
 	if err != nil {
 		return err
@@ -310,22 +314,61 @@ func (run *obigRun) reads() error {
 	return run.r.check(run.verify(keysBelow(keys, generate.ObigSequential), obigValueBytes))
 }
 
+// ranges reads ranges of keys and values, on one thread.
+func (run *obigRun) ranges(keys uint64) (outcome, error) {
+	request := func(rng *generate.Rng) (obigAnswer, error) { return run.oneRange(rng, keys) }
+	return run.requests(1, obigRangeKeys, request, func(rng *generate.Rng) uint64 { return rangeExpected(rng, keys) })
+}
+
+// randomReads looks up keys among the first of the set, on several threads.
+func (run *obigRun) randomReads(set uint64) (outcome, error) {
+	request := func(rng *generate.Rng) (obigAnswer, error) { return run.lookUps(rng, set) }
+	return run.requests(obigReaders, obigLookUps, request, func(rng *generate.Rng) uint64 { return lookUpsExpected(rng, set) })
+}
+
+// obigAnswer is what a request was answered, and when.
+type obigAnswer struct {
+	from, to time.Time
+	sum      uint64
+}
+
+// obigAnswers are what a thread was answered by all its requests, and the time within them.
+type obigAnswers struct {
+	requests, sum uint64
+	busy          time.Duration
+}
+
+func (a *obigAnswers) add(busy time.Duration, sum uint64) {
+	a.requests++
+	a.sum = folded(a.sum, sum)
+	a.busy += busy
+}
+
+// folded makes one number of all answers to a thread, in their order; not by adding, in which wrong answers that are all wrong by the same may cancel.
+func folded(sum, answer uint64) uint64 {
+	var both [16]byte
+	binary.LittleEndian.PutUint64(both[:8], sum)
+	binary.LittleEndian.PutUint64(both[8:], answer)
+	return generate.Checksum(both[:8], both[8:])
+}
+
 // addPair makes one number of all pairs of a range, in their order.
 func addPair(sum uint64, key, value []byte) uint64 {
 	return (bits.RotateLeft64(sum, 1) + generate.Probe(key)) ^ generate.Probe(value)
 }
 
-type request func(rng *generate.Rng) (from, to time.Time, err error)
+type request func(rng *generate.Rng) (obigAnswer, error)
 
-// requests runs requests on so many threads for the row's time; each counts as keys operations.
-func (run *obigRun) requests(threads, keys uint64, request request) (outcome, error) {
+// requests runs requests on so many threads for the row's time; each counts as keys operations. expected draws what request draws, and says what sum
+// the answer must have (OR1).
+func (run *obigRun) requests(threads, keys uint64, request request, expected func(*generate.Rng) uint64) (outcome, error) {
 	var left atomic.Int64
 	left.Store(math.MaxInt64)
 	if run.scale == "test" {
-		left.Store(20)
+		left.Store(obigTestRequests)
 	}
 	var tracking sync.Mutex
-	failures := make([]error, threads)
+	failures, answers := make([]error, threads), make([]obigAnswers, threads)
 	track := newTrack([]string{"request"}, run.counts.period, run.r.dir)
 	defer track.abandon()
 	start := time.Now()
@@ -333,60 +376,103 @@ func (run *obigRun) requests(threads, keys uint64, request request) (outcome, er
 	for thread := range threads {
 		readers.Go(func() {
 			rng := generate.NewRng(obigSeed + thread)
+			var all obigAnswers
 			for time.Since(start) < run.counts.reading && left.Add(-1) >= 0 {
-				from, to, err := request(rng)
+				answer, err := request(rng)
 				if err != nil {
 					failures[thread] = err
 					return
 				}
+				all.add(answer.to.Sub(answer.from), answer.sum)
 				tracking.Lock()
-				track.record(0, from, to, keys)
+				track.record(0, answer.from, answer.to, keys)
 				tracking.Unlock()
 			}
+			answers[thread] = all
 		})
 	}
 	readers.Wait()
-	took := time.Since(start).Seconds()
-	return outcome{seconds: took, ops: track.ops, detail: track.finish("closed")}, errors.Join(failures...)
+	wall := time.Since(start)
+	detail := track.finish("closed")
+	if err := cmp.Or(errors.Join(failures...), verifyAnswers(answers, expected)); err != nil {
+		return outcome{}, err
+	}
+	counted := wall
+	if threads == 1 { // OR2
+		counted = answers[0].busy
+		detail.figure("wall ops/s", float64(track.ops)/wall.Seconds())
+	}
+	return outcome{seconds: counted.Seconds(), ops: track.ops, detail: detail}, nil
 }
 
-func (run *obigRun) oneRange(rng *generate.Rng, keys uint64) (from, to time.Time, err error) {
-	first := rng.Below(max(keys-min(keys, obigRangeKeys), 1))
-	key := generate.ObigSequential(first)
-	sum := uint64(0)
-	from = time.Now()
-	seen, err := run.store.Range(key[:], obigRangeKeys, func(key, value []byte) { sum = addPair(sum, key, value) })
-	to = time.Now()
-	if err != nil {
-		return from, to, err
+// verifyAnswers draws the requests of each thread again (OR1).
+func verifyAnswers(answers []obigAnswers, expected func(*generate.Rng) uint64) error {
+	for thread, all := range answers {
+		rng, sum := generate.NewRng(obigSeed+uint64(thread)), uint64(0)
+		for range all.requests {
+			sum = folded(sum, expected(rng))
+		}
+		if err := expect("sum of all answers to a thread", all.sum, sum); err != nil {
+			return err
+		}
 	}
-	var value [obigValueBytes]byte
-	expected := uint64(0)
-	for i := first; i < first+seen; i++ {
-		key := generate.ObigSequential(i)
-		expected = addPair(expected, key[:], generate.ObigValue(&key, value[:]))
-	}
-	return from, to, cmp.Or(expect("keys in a range", seen, min(obigRangeKeys, keys)), expect("sum of a range", sum, expected))
+	return nil
+}
+
+func (run *obigRun) oneRange(rng *generate.Rng, keys uint64) (obigAnswer, error) {
+	first, sum := generate.ObigSequential(firstOfRange(rng, keys)), uint64(0)
+	visit := func(key, value []byte) { sum = addPair(sum, key, value) }
+	from := time.Now()
+	seen, err := run.store.Range(first[:], obigRangeKeys, visit)
+	to := time.Now()
+	return obigAnswer{from, to, sum}, cmp.Or(err, expect("keys in a range", seen, min(obigRangeKeys, keys)))
 }
 
 // lookUps is one request: one snapshot, several look-ups.
-func (run *obigRun) lookUps(rng *generate.Rng, set uint64) (from, to time.Time, err error) {
-	var keys [obigLookUps]generate.ObigKey
-	var value [obigValueBytes]byte
-	expected, sum := uint64(0), uint64(0)
-	for i := range keys {
-		keys[i] = generate.ObigSequential(rng.Below(set))
-		expected += generate.Probe(generate.ObigValue(&keys[i], value[:]))
-	}
-	from = time.Now()
-	err = withReader(run.store, func(reader Reader) error {
+func (run *obigRun) lookUps(rng *generate.Rng, set uint64) (obigAnswer, error) {
+	keys, sum := lookedUp(rng, set), uint64(0)
+	visit := func(value []byte) { sum += generate.Probe(value) }
+	read := func(reader Reader) error {
 		for i := range keys {
-			if _, err := reader.Get(keys[i][:], func(value []byte) { sum += generate.Probe(value) }); err != nil {
+			if _, err := reader.Get(keys[i][:], visit); err != nil {
 				return err
 			}
 		}
 		return nil
-	})
-	to = time.Now()
-	return from, to, cmp.Or(err, expect("sum of the values", sum, expected))
+	}
+	from := time.Now()
+	err := withReader(run.store, read)
+	to := time.Now()
+	return obigAnswer{from, to, sum}, err
+}
+
+func rangeExpected(rng *generate.Rng, keys uint64) (sum uint64) {
+	var value [obigValueBytes]byte
+	first := firstOfRange(rng, keys)
+	for i := first; i < first+min(obigRangeKeys, keys); i++ {
+		key := generate.ObigSequential(i)
+		sum = addPair(sum, key[:], generate.ObigValue(&key, value[:]))
+	}
+	return sum
+}
+
+func lookUpsExpected(rng *generate.Rng, set uint64) (sum uint64) {
+	var value [obigValueBytes]byte
+	for _, key := range lookedUp(rng, set) {
+		sum += generate.Probe(generate.ObigValue(&key, value[:]))
+	}
+	return sum
+}
+
+// firstOfRange draws where a range begins.
+func firstOfRange(rng *generate.Rng, keys uint64) uint64 {
+	return rng.Below(max(keys-min(keys, obigRangeKeys), 1))
+}
+
+// lookedUp draws the keys of a request of look-ups.
+func lookedUp(rng *generate.Rng, set uint64) (keys [obigLookUps]generate.ObigKey) {
+	for i := range keys {
+		keys[i] = generate.ObigSequential(rng.Below(set))
+	}
+	return keys
 }

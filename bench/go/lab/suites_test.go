@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -204,6 +205,66 @@ func TestObigstoreComparesEveryItem(t *testing.T) {
 	store.values[string(key[:])][obigValueBytes/2] ^= 1
 	if err := verify(keys); !errors.As(err, &wrong{}) {
 		t.Error(err)
+	}
+}
+
+// obigReads is a run of suite obigstore on so many items in memory.
+func obigReads(t *testing.T, keys uint64) (*obigRun, *memoryStore) {
+	store := &memoryStore{values: map[string][]byte{}}
+	for i := range keys {
+		key := generate.ObigSequential(i)
+		store.values[string(key[:])] = generate.ObigValue(&key, make([]byte, obigValueBytes))
+	}
+	return &obigRun{store: store, counts: obigCountsOf("test"), scale: "test", r: &Recorder{dir: t.TempDir()}}, store
+}
+
+func TestOneWrongValueIsFoundInEachRowOfReadsOfObigstore(t *testing.T) {
+	const keys = 2_000
+	run, store := obigReads(t, keys)
+	check := func(rangesAreWrong, lookUpsAreWrong bool) {
+		t.Helper()
+		_, ranges := run.ranges(keys)
+		_, lookUps := run.randomReads(1)
+		if errors.As(ranges, &wrong{}) != rangesAreWrong || errors.As(lookUps, &wrong{}) != lookUpsAreWrong {
+			t.Error(ranges, lookUps)
+		}
+	}
+	flip := func(i uint64) {
+		key := generate.ObigSequential(i)
+		store.values[string(key[:])][obigValueBytes-1] ^= 1
+	}
+	check(false, false)
+	// The last key of the first range.
+	flip(firstOfRange(generate.NewRng(obigSeed), keys) + obigRangeKeys - 1)
+	check(true, false)
+	flip(0)
+	check(true, true)
+	for _, rec := range groupOf(t, obigstoreSuite{}, obigReadGroup, Memory{Flips: true}) {
+		if !strings.HasPrefix(rec.Error, "wrong answer: sum of all answers to a thread") {
+			t.Error(rec.Row, rec.Error)
+		}
+	}
+}
+
+func TestAllRequestsOfObigstoreComeBeforeTheFirstCheckAndOneThreadCountsItsCallsAlone(t *testing.T) {
+	run, _ := obigReads(t, 0)
+	for _, threads := range []uint64{1, obigReaders} {
+		var requests atomic.Int64
+		request := func(rng *generate.Rng) (obigAnswer, error) {
+			requests.Add(1)
+			from := time.Now()
+			return obigAnswer{from, from.Add(time.Second), rng.Next()}, nil
+		}
+		expected := func(rng *generate.Rng) uint64 {
+			if requests.Load() != obigTestRequests {
+				t.Error("OR1:", requests.Load())
+			}
+			return rng.Next()
+		}
+		out, err := run.requests(threads, 3, request, expected)
+		if err != nil || out.ops != 3*obigTestRequests || (out.seconds >= obigTestRequests) != (threads == 1) {
+			t.Error("OR2:", threads, out, err)
+		}
 	}
 }
 

@@ -2,20 +2,19 @@
 //!
 //! ```text
 //! load/ --requests of many threads--> Store::write          one request is one transaction
+//! reads.rs --ranges, requests of several look-ups--> Store::range, Store::reader
 //! ```
 //!
 //! 16-byte keys, 32-byte values whose second half repeats the first. `fsync'ed` rows sync every request; engines with group
 //! commit sync several at once. The limited-rate rows are open loops: latency counts from the intended start.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+mod reads;
 
-use esker_bench_api::generate::checksum::{checksum, probe};
+use std::path::Path;
+use std::time::Duration;
+
+use esker_bench_api::generate::checksum::checksum;
 use esker_bench_api::generate::obigstore::{Hotspots, Key, random_key, sequential_key, value};
-use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::results::Unit;
 use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
 
@@ -24,7 +23,6 @@ use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
 use crate::suites::verify::{expect, full_scan};
 use crate::suites::{Commits, Row, Stream, Suite};
-use crate::track::Track;
 
 const SEED: u64 = 29;
 const CACHE_BYTES: u64 = 4 << 30;
@@ -37,9 +35,6 @@ const LARGE_RATE: f64 = 1_000.0;
 const LIMITED_RATE: f64 = 10_000.0;
 /// What a limited row may lag behind at its end before it counts as overloaded.
 const BACKLOG_MAX: Duration = Duration::from_secs(1);
-const RANGE_KEYS: u64 = 512;
-const LOOK_UPS: u64 = 20;
-const READERS: u64 = 5;
 /// Requests in flight, and writes in a request.
 const HOTSPOT_REQUESTS: (u64, u64) = (64, 20);
 const SEQUENTIAL_REQUESTS: (u64, u64) = (200, 16);
@@ -223,7 +218,7 @@ impl Suite for ObigstoreSuite {
                 READ_GROUP,
                 Commits::None,
                 c.seconds,
-                format!("{} s of ranges of 512 keys; keys a second", c.seconds),
+                format!("{} s of ranges of 512 keys, one thread; keys a second within calls", c.seconds),
             ),
         ];
         for keys in working_sets(scale) {
@@ -387,103 +382,11 @@ impl Run<'_> {
         let load = Load { time: Duration::from_secs(u64::from(u32::MAX)), ..self.load(LOAD_REQUESTS) };
         recorder.load("pairs", keys, |_| drive(self.store, &mut source, load, self.dir).map(|_| ()))?;
         recorder.drain(self.store)?;
-        recorder.row(RANGES, || self.requests(1, RANGE_KEYS, |rng| self.one_range(rng, keys)))?;
+        recorder.row(RANGES, || self.ranges(keys))?;
         for set in working_sets(self.scale) {
-            recorder.row(&working_set_row(set), || {
-                self.requests(READERS, LOOK_UPS, |rng| self.look_ups(rng, set))
-            })?;
+            recorder.row(&working_set_row(set), || self.random_reads(set))?;
         }
         recorder.check(|| self.verify((0..keys).map(sequential_key), VALUE_BYTES))
-    }
-
-    /// Runs requests on so many threads for the row's time; each counts as `keys` operations.
-    fn requests(
-        &self,
-        threads: u64,
-        keys: u64,
-        request: impl Fn(&mut Rng) -> Result<(Instant, Instant), Failure> + Sync,
-    ) -> Result<Outcome, Failure> {
-        // A test does so many and no fewer, however slow the machine is: the program in Go is held against it.
-        let (time, most) = match self.scale {
-            Scale::Test => (Duration::MAX, 20),
-            _ => (Duration::from_secs(self.counts.seconds), u64::MAX),
-        };
-        let left = AtomicU64::new(most);
-        let track = Mutex::new(Track::new(&["request"], self.counts.period, self.dir)?);
-        let start = Instant::now();
-        let (track_ref, left, request) = (&track, &left, &request);
-        thread::scope(|scope| {
-            let readers: Vec<_> = (0..threads)
-                .map(|thread| {
-                    scope.spawn(move || -> Result<(), Failure> {
-                        let mut rng = Rng::new(SEED + thread);
-                        // A plain count, so `Relaxed` is enough.
-                        let another = |left: u64| left.checked_sub(1);
-                        while start.elapsed() < time
-                            && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, another).is_ok()
-                        {
-                            let (from, to) = request(&mut rng)?;
-                            track_ref
-                                .lock()
-                                .unwrap_or_else(PoisonError::into_inner)
-                                .record(0, from, to, keys);
-                        }
-                        Ok(())
-                    })
-                })
-                .collect();
-            readers.into_iter().try_for_each(|reader| {
-                reader.join().map_err(|_| Failure::engine("a reader thread panicked"))?
-            })
-        })?;
-        let seconds = start.elapsed().as_secs_f64();
-        let track = track.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let ops = track.ops();
-        Ok(Outcome {
-            seconds: Some(seconds),
-            ops: Some(ops),
-            detail: Some(track.finish("closed")),
-            ..Outcome::default()
-        })
-    }
-
-    fn one_range(&self, rng: &mut Rng, keys: u64) -> Result<(Instant, Instant), Failure> {
-        let first = rng.below(keys.saturating_sub(RANGE_KEYS).max(1));
-        let mut sum = 0_u64;
-        let from = Instant::now();
-        let seen = self.store.range(&sequential_key(first), RANGE_KEYS, &mut |key, value| {
-            sum = sum.rotate_left(1).wrapping_add(probe(key)) ^ probe(value);
-        })?;
-        let to = Instant::now();
-        let mut expected_value = [0; VALUE_BYTES];
-        let expected = (first..first + seen).fold(0_u64, |sum, i| {
-            let key = sequential_key(i);
-            value(&key, &mut expected_value);
-            sum.rotate_left(1).wrapping_add(probe(&key)) ^ probe(&expected_value)
-        });
-        expect("keys in a range", seen, RANGE_KEYS.min(keys))?;
-        expect("sum of a range", sum, expected)?;
-        Ok((from, to))
-    }
-
-    /// One request: one snapshot, several look-ups.
-    fn look_ups(&self, rng: &mut Rng, set: u64) -> Result<(Instant, Instant), Failure> {
-        let numbers: [u64; LOOK_UPS as usize] = std::array::from_fn(|_| rng.below(set));
-        let mut sum = 0_u64;
-        let from = Instant::now();
-        let mut reader = self.store.reader()?;
-        for i in numbers {
-            reader.get(&sequential_key(i), &mut |value| sum = sum.wrapping_add(probe(value)))?;
-        }
-        drop(reader);
-        let to = Instant::now();
-        let mut expected_value = [0; VALUE_BYTES];
-        let expected = numbers.iter().fold(0_u64, |sum, i| {
-            value(&sequential_key(*i), &mut expected_value);
-            sum.wrapping_add(probe(&expected_value))
-        });
-        expect("sum of the values", sum, expected)?;
-        Ok((from, to))
     }
 }
 
