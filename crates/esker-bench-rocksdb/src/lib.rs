@@ -267,11 +267,7 @@ impl Store for RocksDbStore {
         self.durability = durability;
         self.write = commit_options(durability);
         // S4
-        if durability == Durability::Sync {
-            self.db.flush_wal(true).map_err(Failure::engine)
-        } else {
-            Ok(())
-        }
+        if durability == Durability::Sync { self.db.flush_wal(true).map_err(Failure::engine) } else { Ok(()) }
     }
 
     fn write(&self, work: Work<'_>) -> Result<(), Failure> {

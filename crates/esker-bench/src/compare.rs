@@ -187,7 +187,8 @@ mod tests {
         let all = |factor: f64| {
             let rows = ["bulk load", "random reads", "len()"];
             let runs = |row: &'static str| {
-                (1..=6).map(move |run| record("esker", row, run, Some(factor * (1.0 + f64::from(run) / 10.0))))
+                (1..=6)
+                    .map(move |run| record("esker", row, run, Some(factor * (1.0 + f64::from(run) / 10.0))))
             };
             rows.into_iter().flat_map(runs).collect::<Vec<_>>()
         };

@@ -231,7 +231,8 @@ impl ReadSource {
             if n.is_multiple_of(LOOKUPS_PER_PIN) {
                 guard.repin();
             }
-            let found = self.view.find::<ValueOf>(&KeyBuf::new(keyspace.id, key.as_ref()), self.at, &guard)?;
+            let found =
+                self.view.find::<ValueOf>(&KeyBuf::new(keyspace.id, key.as_ref()), self.at, &guard)?;
             // Many values together would keep every block that they are in.
             Ok(found.map(Value::unpinned))
         };

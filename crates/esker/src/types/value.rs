@@ -134,7 +134,10 @@ mod tests {
             assert_eq!(value, vec![7; len]);
             Arc::strong_count(&shared) - 1
         };
-        assert_eq!([owners_of(0), owners_of(10), owners_of(124), owners_of(125), owners_of(900)], [0, 0, 0, 1, 1]);
+        assert_eq!(
+            [owners_of(0), owners_of(10), owners_of(124), owners_of(125), owners_of(900)],
+            [0, 0, 0, 1, 1]
+        );
         assert_eq!(Value::empty().unpinned(), b"");
     }
 
