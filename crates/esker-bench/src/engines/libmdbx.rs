@@ -1,8 +1,8 @@
 //! libmdbx through signet-libmdbx: LMDB's descendant, set up as LMDB is.
 //!
 //!   Store::write -> mdbx_txn_begin .. mdbx_put .. mdbx_txn_commit (data, then the meta page, then one fdatasync or two)
-//!   Reader       -> one read-only transaction; values are lent from the map
-//!   Store::get   -> a read-only transaction that is kept, reset and renewed (parked)
+//!   Reader       -> one read-only transaction, which is kept, reset and renewed (parked); values are lent from the map
+//!   Store::get   -> the same for one read
 //!
 //! The binding is the one that needs no libclang to build, so libmdbx is the version that it bundles.
 //!
@@ -10,25 +10,20 @@
 //!     readers borrow `&self`.
 //! L2. The environment is opened in the mode that its commits have, and anew for another: mdbx chooses the handle for its meta page
 //!     when it opens (O_DSYNC in the durable mode), and keeps it when the mode's flag is changed later.
-#![expect(unsafe_code, reason = "the binding leaves compacting and key-only walks to mdbx's own functions")]
+#![expect(unsafe_code, reason = "the binding leaves compacting to mdbx's own function")]
 
 mod keyspaces;
 mod parked;
 
-use std::borrow::Cow;
-use std::ffi::{CString, c_void};
+use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::ptr;
 
-use signet_libmdbx::ffi::{
-    MDBX_CP_COMPACT, MDBX_NEXT, MDBX_NOTFOUND, MDBX_SET_RANGE, MDBX_SUCCESS, MDBX_val, mdbx_cursor_get,
-    mdbx_env_copy,
-};
-use signet_libmdbx::tx::aliases::{RoTxUnsync, RwTxUnsync};
+use signet_libmdbx::ffi::{MDBX_CP_COMPACT, MDBX_SUCCESS, mdbx_env_copy};
+use signet_libmdbx::tx::aliases::RwTxUnsync;
 use signet_libmdbx::{Database, Environment, EnvironmentFlags, Geometry, Mode, SyncMode, WriteFlags};
 
-use self::parked::Parked;
+use self::parked::{Lent, Parked};
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
     Reader, Store, Writer,
@@ -41,8 +36,6 @@ const GROWTH_STEP_BYTES: isize = 16 << 20;
 /// Unsynced bytes from which an async commit syncs.
 const SYNC_BYTES: usize = 64 << 20;
 const DATA_FILE: &str = "mdbx.dat";
-
-type Bytes<'txn> = Cow<'txn, [u8]>;
 
 pub(crate) struct Libmdbx;
 
@@ -92,8 +85,8 @@ impl Engine for Libmdbx {
             EngineOption {
                 option: "MDBX_NOSTICKYTHREADS",
                 value: "on",
-                reason: "the binding always sets it: a transaction is not tied to a thread",
-                pointer: "signet-libmdbx, src/flags.rs",
+                reason: "the binding always sets it: a transaction is not tied to a thread, and beginning one that reads takes the lock of the reader table",
+                pointer: "signet-libmdbx, src/flags.rs; mdbx.c, mvcc_bind_slot",
             },
             EngineOption {
                 option: "transactions",
@@ -102,10 +95,11 @@ impl Engine for Libmdbx {
                 pointer: "signet-libmdbx README, Differences from reth-libmdbx",
             },
             EngineOption {
-                option: "single gets",
-                value: "mdbx_txn_reset, mdbx_txn_renew",
-                reason: "saves beginning a transaction for each: its memory, and a lock of the reader table",
-                pointer: "mdbx.h, mdbx_txn_reset",
+                option: "transactions that read",
+                value: "kept: mdbx_txn_reset, mdbx_txn_renew; each with one cursor, mdbx_cursor_bind",
+                reason: "saves beginning one for each get, range or snapshot: its memory, and the lock of the reader table, for which all threads that read wait; and the memory \
+                         of a cursor for each walk",
+                pointer: "mdbx.h, mdbx_txn_reset and mdbx_cursor_renew",
             },
             EngineOption {
                 option: "key-only walks",
@@ -246,8 +240,8 @@ impl Open {
         Ok(Self { parked: Parked::new(env.clone()), env, map })
     }
 
-    fn reader(&self) -> Result<LibmdbxReader, Failure> {
-        Ok(LibmdbxReader { txn: self.env.begin_ro_unsync().map_err(Failure::engine)?, map: self.map })
+    fn reader(&self) -> Result<LibmdbxReader<'_>, Failure> {
+        Ok(LibmdbxReader { txn: self.parked.lend()?, map: self.map })
     }
 }
 
@@ -291,8 +285,7 @@ impl Store for LibmdbxStore {
     }
 
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let open = self.open()?;
-        open.parked.get(open.map.dbi(), key, visit)
+        self.open()?.reader()?.get(key, visit)
     }
 
     fn compact(&mut self) -> Result<(), Failure> {
@@ -331,15 +324,14 @@ impl Writer for LibmdbxWriter {
     }
 }
 
-struct LibmdbxReader {
-    txn: RoTxUnsync,
+struct LibmdbxReader<'store> {
+    txn: Lent<'store>,
     map: Database,
 }
 
-impl Reader for LibmdbxReader {
+impl Reader for LibmdbxReader<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value: Option<Bytes<'_>> = self.txn.get(self.map.dbi(), key).map_err(Failure::engine)?;
-        Ok(value.map(|value| visit(&value)).is_some())
+        self.txn.get(self.map.dbi(), key, visit)
     }
 
     fn range(
@@ -348,42 +340,14 @@ impl Reader for LibmdbxReader {
         limit: u64,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, Failure> {
-        let mut cursor = self.txn.cursor(self.map).map_err(Failure::engine)?;
-        let mut item: Option<(Bytes<'_>, Bytes<'_>)> = cursor.set_range(from).map_err(Failure::engine)?;
-        let mut seen = 0;
-        while let Some((key, value)) = item {
-            visit(&key, &value);
-            seen += 1;
-            if seen == limit {
-                break;
-            }
-            item = cursor.next().map_err(Failure::engine)?;
-        }
-        Ok(seen)
+        self.txn.range(self.map.dbi(), from, limit, visit)
     }
 
     fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
-        let cursor = self.txn.cursor(self.map).map_err(Failure::engine)?;
-        let mut key = MDBX_val { iov_base: from.as_ptr().cast::<c_void>().cast_mut(), iov_len: from.len() };
-        let (mut step, mut seen) = (MDBX_SET_RANGE, 0);
-        while seen < limit {
-            // SAFETY: the cursor and its transaction are open, and this thread's alone; `key` is only read for the first step, and then
-            // replaced. mdbx leaves the value alone where it is given no place for it.
-            let code = unsafe { mdbx_cursor_get(cursor.cursor(), &raw mut key, ptr::null_mut(), step) };
-            if code == MDBX_NOTFOUND {
-                break;
-            }
-            checked(code)?;
-            // SAFETY: mdbx put the key there: so many bytes of its map, which nobody writes to before the transaction ends. An empty one
-            // lies in a leaf too.
-            visit(unsafe { std::slice::from_raw_parts(key.iov_base.cast::<u8>(), key.iov_len) });
-            seen += 1;
-            step = MDBX_NEXT;
-        }
-        Ok(seen)
+        self.txn.keys(self.map.dbi(), from, limit, visit)
     }
 
     fn len(&mut self) -> Result<u64, Failure> {
-        Ok(self.txn.db_stat(&self.map).map_err(Failure::engine)?.entries() as u64)
+        self.txn.len(self.map.dbi())
     }
 }

@@ -1,8 +1,8 @@
 //! Keyspaces as libmdbx's named tables: trees whose roots are values of the unnamed one.
 //!
-//!   write  -> one transaction over all of them, their handles opened before
-//!   get    -> a parked transaction, as for a single table
-//!   remove -> mdbx_drop of each in one transaction, then a sync
+//!   write      -> one transaction over all of them, their handles opened before
+//!   get, range -> a parked transaction, as for a single table
+//!   remove     -> mdbx_drop of each in one transaction, then a sync
 //!
 //! L1 of `libmdbx.rs` holds here too: removing takes `&mut self`.
 #![expect(unsafe_code, reason = "the binding makes removing a table unsafe")]
@@ -13,9 +13,9 @@ use std::path::Path;
 use signet_libmdbx::tx::aliases::RwTxUnsync;
 use signet_libmdbx::{Database, DatabaseFlags, Environment, MdbxError, WriteFlags};
 
+use super::Settings;
 use super::parked::Parked;
-use super::{LibmdbxReader, Settings};
-use esker_bench_api::{Failure, Handles, KeyspaceWriter, Keyspaces, KeyspacesWork, OpenOptions, Reader as _};
+use esker_bench_api::{Failure, Handles, KeyspaceWriter, Keyspaces, KeyspacesWork, OpenOptions};
 
 pub(super) fn open(dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<dyn Keyspaces>, Failure> {
     let env = Settings::new(options).open(dir, count)?;
@@ -58,7 +58,7 @@ impl Keyspaces for LibmdbxKeyspaces {
     }
 
     fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        self.maps.get(keyspace).map_or(Ok(false), |map| self.parked.get(map.dbi(), key, visit))
+        self.maps.get(keyspace).map_or(Ok(false), |map| self.parked.lend()?.get(map.dbi(), key, visit))
     }
 
     fn range(
@@ -69,8 +69,7 @@ impl Keyspaces for LibmdbxKeyspaces {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, Failure> {
         let Some(map) = self.maps.get(keyspace) else { return Ok(0) };
-        let txn = self.env.begin_ro_unsync().map_err(Failure::engine)?;
-        LibmdbxReader { txn, map: *map }.range(from, limit, visit)
+        self.parked.lend()?.range(map.dbi(), from, limit, visit)
     }
 
     fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {

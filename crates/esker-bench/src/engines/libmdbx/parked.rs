@@ -1,23 +1,29 @@
-//! Single gets of libmdbx, each at the newest snapshot, through read transactions that are kept: beginning one anew allocates it and takes a
-//! lock of the reader table, which `mdbx_txn_reset` and `mdbx_txn_renew` save. The binding does not have them.
+//! Read transactions of libmdbx that are kept. Beginning one anew allocates it and takes the lock of the reader table, which with
+//! MDBX_NOSTICKYTHREADS all threads wait for; `mdbx_txn_reset` and `mdbx_txn_renew` save both. The binding does not have them.
 //!
-//!   get -> renew a parked transaction, or begin one -> mdbx_get, the value is lent -> reset -> park
+//!   lend -> renew a parked transaction, or begin one -> get, range, keys, len at its snapshot, values are lent -> reset -> park
 //!
 //! P1. A parked transaction is reset: it has no snapshot, and keeps no page from being used again.
-//! P2. A transaction is either parked or with the one get that took it, so one thread uses it; the binding opens environments with
-//!     MDBX_NOSTICKYTHREADS, which lets the next be another.
-//! P3. All transactions are aborted before the environment closes: a get borrows the pool, and the pool drops them before its handle of the
-//!     environment.
-#![expect(unsafe_code, reason = "resetting and renewing are mdbx's own functions")]
+//! P2. A transaction is either parked or lent, so one thread uses it; the binding opens environments with MDBX_NOSTICKYTHREADS, which lets
+//!     the next be another.
+//! P3. All transactions are aborted before the environment closes: what is lent borrows the pool, and the pool drops the others before its
+//!     handle of the environment.
+//! P4. A transaction keeps the cursor of its first walk, bound anew for each, which saves allocating one: it is closed before the transaction
+//!     is aborted.
+#![expect(unsafe_code, reason = "resetting, renewing and walks over keys alone are mdbx's own functions")]
 
 use std::ffi::c_void;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
+use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use signet_libmdbx::Environment;
 use signet_libmdbx::ffi::{
-    MDBX_NOTFOUND, MDBX_TXN_RDONLY, MDBX_dbi, MDBX_txn, MDBX_val, mdbx_get, mdbx_txn_abort,
-    mdbx_txn_begin_ex, mdbx_txn_renew, mdbx_txn_reset,
+    MDBX_NEXT, MDBX_NOTFOUND, MDBX_SET_RANGE, MDBX_TXN_RDONLY, MDBX_cursor, MDBX_dbi, MDBX_stat, MDBX_txn,
+    MDBX_val, mdbx_cursor_bind, mdbx_cursor_close, mdbx_cursor_get, mdbx_cursor_open, mdbx_dbi_stat,
+    mdbx_get, mdbx_txn_abort, mdbx_txn_begin_ex, mdbx_txn_renew, mdbx_txn_reset,
 };
 
 use super::checked;
@@ -40,22 +46,14 @@ impl Parked {
         self.txns().clear();
     }
 
-    /// Shows the newest value of `key` in `map` to `visit`; false when there is none.
-    pub(super) fn get(
-        &self,
-        map: MDBX_dbi,
-        key: &[u8],
-        visit: &mut dyn FnMut(&[u8]),
-    ) -> Result<bool, Failure> {
+    /// Lends a transaction at the newest snapshot.
+    pub(super) fn lend(&self) -> Result<Lent<'_>, Failure> {
         let parked = self.txns().pop();
         let txn = match parked {
             Some(txn) => txn.renewed()?,
             None => Txn::begin(&self.env)?,
         };
-        let found = txn.get(map, key, visit)?;
-        let txn = txn.reset()?;
-        self.txns().push(txn);
-        Ok(found)
+        Ok(Lent { txn: ManuallyDrop::new(txn), pool: self })
     }
 
     fn txns(&self) -> MutexGuard<'_, Vec<Txn>> {
@@ -64,10 +62,45 @@ impl Parked {
     }
 }
 
-/// A read transaction, aborted when it is dropped.
-struct Txn(NonNull<MDBX_txn>);
+/// A transaction that is parked again when this is dropped.
+pub(super) struct Lent<'pool> {
+    txn: ManuallyDrop<Txn>,
+    pool: &'pool Parked,
+}
 
-// SAFETY: P2.
+impl Deref for Lent<'_> {
+    type Target = Txn;
+
+    fn deref(&self) -> &Txn {
+        &self.txn
+    }
+}
+
+impl DerefMut for Lent<'_> {
+    fn deref_mut(&mut self) -> &mut Txn {
+        &mut self.txn
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        // SAFETY: it is taken here alone, and nothing uses it after.
+        let txn = unsafe { ManuallyDrop::take(&mut self.txn) };
+        // One that cannot be reset has been aborted: what it read is none the worse for that.
+        if let Ok(txn) = txn.reset() {
+            self.pool.txns().push(txn);
+        }
+    }
+}
+
+/// A read transaction, aborted when it is dropped.
+pub(super) struct Txn {
+    txn: NonNull<MDBX_txn>,
+    /// P4.
+    cursor: Option<NonNull<MDBX_cursor>>,
+}
+
+// SAFETY: P2, and its cursor goes with it (P4).
 unsafe impl Send for Txn {}
 
 impl Txn {
@@ -78,44 +111,188 @@ impl Txn {
             unsafe { mdbx_txn_begin_ex(env, ptr::null_mut(), MDBX_TXN_RDONLY, &raw mut txn, ptr::null_mut()) }
         });
         checked(code)?;
-        NonNull::new(txn).map(Self).ok_or_else(|| Failure::engine("a transaction that is not there"))
+        let txn = NonNull::new(txn).ok_or_else(|| Failure::engine("a transaction that is not there"))?;
+        Ok(Self { txn, cursor: None })
     }
 
     fn renewed(self) -> Result<Self, Failure> {
         // SAFETY: a read transaction that is reset (P1), used by this thread alone (P2), of an open environment (P3).
-        checked(unsafe { mdbx_txn_renew(self.0.as_ptr()) })?;
+        checked(unsafe { mdbx_txn_renew(self.txn.as_ptr()) })?;
         Ok(self)
     }
 
     fn reset(self) -> Result<Self, Failure> {
         // SAFETY: a read transaction that runs, used by this thread alone (P2), of an open environment (P3).
-        checked(unsafe { mdbx_txn_reset(self.0.as_ptr()) })?;
+        checked(unsafe { mdbx_txn_reset(self.txn.as_ptr()) })?;
         Ok(self)
     }
 
-    fn get(&self, map: MDBX_dbi, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let key = MDBX_val { iov_base: key.as_ptr().cast::<c_void>().cast_mut(), iov_len: key.len() };
-        let mut value = MDBX_val { iov_base: ptr::null_mut(), iov_len: 0 };
+    /// Shows the value of `key` in `map` to `visit`; false when there is none.
+    pub(super) fn get(
+        &self,
+        map: MDBX_dbi,
+        key: &[u8],
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, Failure> {
+        let (key, mut value) = (place_of(key), place_of(&[]));
         // SAFETY: the transaction runs, `key` is only read, and `value` is there to be written.
-        let code = unsafe { mdbx_get(self.0.as_ptr(), map, &raw const key, &raw mut value) };
+        let code = unsafe { mdbx_get(self.txn.as_ptr(), map, &raw const key, &raw mut value) };
         if code == MDBX_NOTFOUND {
             return Ok(false);
         }
         checked(code)?;
-        if value.iov_len == 0 {
-            visit(&[]);
-        } else {
-            // SAFETY: mdbx found so many bytes at this address of its map, which nobody writes to before the transaction ends.
-            visit(unsafe { std::slice::from_raw_parts(value.iov_base.cast::<u8>(), value.iov_len) });
-        }
+        // SAFETY: mdbx found the value there in its map, which nobody writes to before the transaction ends.
+        visit(unsafe { bytes_at(&value) });
         Ok(true)
+    }
+
+    /// Shows up to `limit` items of `map` from the first key >= `from`; returns how many there were.
+    pub(super) fn range(
+        &mut self,
+        map: MDBX_dbi,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        self.walk::<true>(map, from, limit, visit)
+    }
+
+    /// The same for keys alone: mdbx leaves values alone where it is given no place for them.
+    pub(super) fn keys(
+        &mut self,
+        map: MDBX_dbi,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<u64, Failure> {
+        self.walk::<false>(map, from, limit, |key, _| visit(key))
+    }
+
+    fn walk<const VALUES: bool>(
+        &mut self,
+        map: MDBX_dbi,
+        from: &[u8],
+        limit: u64,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        let cursor = self.cursor_in(map)?.as_ptr();
+        let (mut key, mut value) = (place_of(from), place_of(&[]));
+        let (mut step, mut seen) = (MDBX_SET_RANGE, 0);
+        while seen < limit {
+            let value_place = if VALUES { &raw mut value } else { ptr::null_mut() };
+            // SAFETY: the cursor and its transaction are open, and this thread's alone (P2, P4); `key` is only read for the first step, and
+            // then replaced, as `value` is for each where mdbx is told its place.
+            let code = unsafe { mdbx_cursor_get(cursor, &raw mut key, value_place, step) };
+            if code == MDBX_NOTFOUND {
+                break;
+            }
+            checked(code)?;
+            // SAFETY: mdbx put both there: bytes of its map, which nobody writes to before the transaction ends. A value that it was not
+            // asked for is empty.
+            let (shown_key, shown_value) = unsafe { (bytes_at(&key), bytes_at(&value)) };
+            visit(shown_key, shown_value);
+            seen += 1;
+            step = MDBX_NEXT;
+        }
+        Ok(seen)
+    }
+
+    /// The number of items of `map`.
+    pub(super) fn len(&self, map: MDBX_dbi) -> Result<u64, Failure> {
+        let mut stat = MaybeUninit::<MDBX_stat>::uninit();
+        let (place, bytes) = (stat.as_mut_ptr(), size_of::<MDBX_stat>());
+        // SAFETY: the transaction runs, and `stat` is there to be written, so many bytes.
+        checked(unsafe { mdbx_dbi_stat(self.txn.as_ptr(), map, place, bytes) })?;
+        // SAFETY: mdbx has written all of it.
+        Ok(unsafe { stat.assume_init() }.ms_entries)
+    }
+
+    /// The transaction's cursor, bound to `map` (P4).
+    fn cursor_in(&mut self, map: MDBX_dbi) -> Result<NonNull<MDBX_cursor>, Failure> {
+        if let Some(cursor) = self.cursor {
+            // SAFETY: the transaction runs, and the cursor, which is its own, is open.
+            checked(unsafe { mdbx_cursor_bind(self.txn.as_ptr(), cursor.as_ptr(), map) })?;
+            return Ok(cursor);
+        }
+        let mut cursor = ptr::null_mut();
+        // SAFETY: the transaction runs, and `cursor` is there to be written.
+        checked(unsafe { mdbx_cursor_open(self.txn.as_ptr(), map, &raw mut cursor) })?;
+        let cursor = NonNull::new(cursor).ok_or_else(|| Failure::engine("a cursor that is not there"))?;
+        self.cursor = Some(cursor);
+        Ok(cursor)
     }
 }
 
 impl Drop for Txn {
     fn drop(&mut self) {
+        if let Some(cursor) = self.cursor {
+            // SAFETY: the cursor is open until here, and its transaction's handle is valid, running or reset (P4).
+            unsafe { mdbx_cursor_close(cursor.as_ptr()) };
+        }
         // SAFETY: the handle is valid until it is aborted, which happens here alone, and its environment is open (P3). The
         // code that is returned says nothing of use: the handle is gone.
-        let _ = unsafe { mdbx_txn_abort(self.0.as_ptr()) };
+        let _ = unsafe { mdbx_txn_abort(self.txn.as_ptr()) };
+    }
+}
+
+/// Where bytes are that mdbx reads; none, where it is to say.
+fn place_of(bytes: &[u8]) -> MDBX_val {
+    MDBX_val { iov_base: bytes.as_ptr().cast::<c_void>().cast_mut(), iov_len: bytes.len() }
+}
+
+/// The bytes of a place.
+///
+/// # Safety
+/// There are so many at its address, which nobody writes to for `'bytes`; with none the address says nothing.
+unsafe fn bytes_at<'bytes>(place: &MDBX_val) -> &'bytes [u8] {
+    if place.iov_len == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { slice::from_raw_parts(place.iov_base.cast::<u8>(), place.iov_len) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+    use super::*;
+    use esker_bench_api::OpenOptions;
+    use signet_libmdbx::WriteFlags;
+
+    #[test]
+    fn p1_p2_p4_what_was_lent_is_lent_again_at_the_newest_snapshot_with_its_cursor() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Settings::new(&OpenOptions::with_cache(1 << 24)).open(dir.path(), 0).unwrap();
+        let map = env.begin_ro_unsync().unwrap().open_db(None).unwrap();
+        let put = |key: u8| {
+            let txn = env.begin_rw_unsync().unwrap();
+            txn.put(map, [key], [key], WriteFlags::UPSERT).unwrap();
+            txn.commit().unwrap();
+        };
+        let keys = |txn: &mut Txn| {
+            let mut keys = Vec::new();
+            let seen = txn.keys(map.dbi(), &[], 9, &mut |key| keys.extend_from_slice(key)).unwrap();
+            assert_eq!((seen, txn.len(map.dbi()).unwrap()), (keys.len() as u64, keys.len() as u64));
+            keys
+        };
+        let parked = Parked::new(env.clone());
+        put(1);
+        let mut first = parked.lend().unwrap();
+        assert_eq!(keys(&mut first), [1]);
+        put(2);
+        let mut second = parked.lend().unwrap();
+        assert_eq!((keys(&mut first), keys(&mut second)), (vec![1], vec![1, 2]));
+        drop(first);
+        let (txn, cursor) = (second.txn.txn, second.cursor);
+        drop(second);
+        assert_eq!(parked.txns().len(), 2);
+        put(3);
+        let mut again = parked.lend().unwrap();
+        assert_eq!((again.txn.txn, parked.txns().len()), (txn, 1), "P2");
+        assert_eq!(keys(&mut again), [1, 2, 3], "P1");
+        assert!(cursor.is_some() && again.cursor == cursor, "P4");
+        drop(again);
+        parked.clear();
+        assert_eq!(parked.txns().len(), 0);
     }
 }
