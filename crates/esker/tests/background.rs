@@ -199,9 +199,10 @@ fn bg4_the_timed_sync_does_not_wait_for_a_long_commit() {
         });
         let db = db.durability(durability).open(dir()).unwrap();
         let map = db.default_keyspace();
-        map.put("early", "").unwrap();
         let mut batch = db.batch();
         batch.put(&map, "large", vec![7; 64 << 20]).unwrap();
+        // Now, so that it is not synced before the commit begins.
+        map.put("early", "").unwrap();
         let writer = std::thread::Builder::new().name(WRITER.to_owned());
         let writer = writer.spawn(move || batch.commit()).unwrap();
         committing.recv_timeout(PATIENCE).expect("it needs more of the log than there is");

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Lock order: `merge_turn`, `flush_turn`, then the pipeline's state, then the log pool's numbers, then `manifest` (which
-//! names a log segment before it is put to use), then the view's, then the published state's. No I/O under the last two.
+//! names a log segment before it is put to use), then the view's, then the published state's. No I/O under the last two. Under what the
+//! pipeline has left to sync no other is taken.
 //!
 //! CO1. An edit that does not fit the tables that there are never reaches the manifest: the version after it is made first, with all that
 //!      versions assert. No version takes the place of another but under the manifest's lock.

@@ -39,7 +39,7 @@ use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
-use crate::wal::{SyncHandle, WalWriter};
+use crate::wal::{SyncHandle, SyncOutcome, WalWriter};
 
 /// A commit of this many bytes starts its WAL write before it goes into the memtable, so that both overlap.
 const OVERLAP_BYTES: usize = 32 << 10;
@@ -181,19 +181,19 @@ impl Pipeline {
         if let Err(error) = self.make_ready(&mut state, is_long) {
             return group.iter().map(|_| Err(error.duplicate())).collect();
         }
-        let outcomes = self.lead_ready(&mut state, group);
+        let outcomes = self.lead_ready(&mut state, &group);
         if is_long {
             self.unsynced.lock().take();
         }
         outcomes
     }
 
-    fn lead_ready(&self, state: &mut WriteState, group: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
+    fn lead_ready(&self, state: &mut WriteState, group: &[CommitRequest]) -> Vec<Result<SeqNo>> {
         let before = state.last_seq;
         let mut deltas = CountDeltas::new();
         let mut durability = Durability::None;
         let mut outcomes = Vec::with_capacity(group.len());
-        for request in &group {
+        for request in group {
             let outcome = self.enter(state, request, &mut deltas);
             if outcome.is_ok() {
                 durability = durability.max(request.durability);
@@ -388,10 +388,22 @@ impl Pipeline {
         let Some(handle) = handle.filter(|_| !canary::is_set(Canary::TimedSyncSkipped)) else {
             return Ok(());
         };
-        let outcome = handle.sync();
-        let mut state = self.state.lock();
-        let noted = state.wal()?.synced(outcome);
-        noted.map_err(|error| state.poison(error))
+        self.note_synced(handle.sync())
+    }
+
+    /// Tells the log of a sync, and goes on with what long commits leave to sync meanwhile (T7).
+    fn note_synced(&self, mut outcome: SyncOutcome) -> Result<()> {
+        loop {
+            match self.lock_or_left() {
+                Ok(mut state) => {
+                    let noted = state.wal()?.synced(outcome);
+                    return noted.map_err(|error| state.poison(error));
+                }
+                // It covers what the last one did: it is of the same segment, or of a later one, before which that was made durable.
+                Err(left) if outcome.is_ok() => outcome = left.sync(),
+                Err(_) => {}
+            }
+        }
     }
 
     /// The commit lock, or what a long commit that holds it has left to sync (T7).
@@ -468,6 +480,37 @@ mod tests {
 
     use super::*;
     use crate::Db;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see what it does")]
+    fn t7_a_sync_that_waits_to_be_noted_goes_on_with_what_a_long_commit_leaves() {
+        let fs = MemFs::new();
+        let open = |fs: &MemFs| {
+            let env = Env::simulated(Arc::new(fs.clone()), 1);
+            let db = Db::builder().background(false).durability(Durability::Buffered).env(env);
+            db.open(Path::new("db")).unwrap()
+        };
+        let db = open(&fs);
+        let (map, pipeline) = (db.default_keyspace(), &db.handle.core.pipeline);
+        map.put("a", "1").unwrap();
+        let outcome = pipeline.state.lock().wal().unwrap().sync_handle().unwrap().sync();
+        map.put("b", "2").unwrap();
+        let is_durable = || open(&fs.crash_strict()).default_keyspace().contains("b").unwrap();
+        assert!(!is_durable());
+        let mut state = pipeline.state.lock();
+        *pipeline.unsynced.lock() = state.wal().unwrap().sync_handle();
+        std::thread::scope(|scope| {
+            let noting = scope.spawn(|| pipeline.note_synced(outcome));
+            for _ in (0..60_000).take_while(|_| !is_durable()) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let is_synced = is_durable();
+            drop(state);
+            noting.join().unwrap().unwrap();
+            assert!(is_synced, "T7");
+        });
+        assert!(pipeline.state.lock().wal().unwrap().sync_handle().is_none(), "both are noted");
+    }
 
     #[test]
     fn t3_nothing_is_written_behind_a_commit_that_ended_halfway() {

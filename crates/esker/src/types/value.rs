@@ -33,7 +33,7 @@ const UNPINNED_PART: usize = 8;
 
 /// The bytes of a value. Derefs to `[u8]`; cloning shares, it does not copy.
 ///
-/// A value that was read from a table keeps the whole block in memory that it lies in (some 8 KiB, or the value's size if that is more), beside what
+/// A value that was read from a table, by anything but `multi_get`, keeps the whole block in memory that it lies in (some 8 KiB, or the value's size if that is more), beside what
 /// [`Builder::memory`](crate::Builder::memory) allows, until it is dropped. Of many small values that are kept for long, keep copies (`to_vec`).
 #[derive(Clone)]
 pub struct Value {

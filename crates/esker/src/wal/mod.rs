@@ -38,5 +38,5 @@ pub(crate) use recovery::{
     CUT, LogExtent, Recovered, holds_records, recover, remove_obsolete, remove_unused, verify,
 };
 pub(crate) use salvage::{LogPiece, SegmentPiece, lacks_segments, salvage, segments, walk_segment_file};
-pub(crate) use sync::SyncHandle;
+pub(crate) use sync::{SyncHandle, SyncOutcome};
 pub(crate) use writer::WalWriter;

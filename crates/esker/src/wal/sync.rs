@@ -67,6 +67,13 @@ pub(crate) struct SyncOutcome {
     pub(super) result: Result<()>,
 }
 
+impl SyncOutcome {
+    /// Whether it was synced.
+    pub(crate) fn is_ok(&self) -> bool {
+        self.result.is_ok()
+    }
+}
+
 impl SyncHandle {
     /// Syncs; takes as long as the disk does.
     pub(crate) fn sync(self) -> SyncOutcome {
