@@ -157,7 +157,8 @@ Examples:
   esker import table.tsv --key 2 --value 5 --skip-bad
   esker import events.jsonl --key id           each whole line becomes the value of its id
   esker import --durability none big.tsv       batches wait for nothing, the end for the disk
-  esker -d a export | esker -d b import        copy a keyspace")]
+  esker -d a export | esker -d b import        copy a keyspace (in a script with `set -o pipefail`:
+                                               where export fails, import knows only of a cut line)")]
     Import(Import),
     /// Write entries to a file or to standard output, in a form that `import` reads back exactly
     #[command(after_help = "\

@@ -39,7 +39,12 @@ impl Database {
             esker::Error::KeyspaceNotFound(name) => Failure::message(format!(
                 "no keyspace `{name}` in {}\n  it has: {}",
                 self.directory.display(),
-                self.db.keyspaces().join(", "),
+                self.db
+                    .keyspaces()
+                    .iter()
+                    .map(|name| name.escape_debug().to_string())
+                    .collect::<Vec<_>>()
+                    .join(", "),
             )),
             error => self.failure(error),
         })

@@ -140,9 +140,16 @@ impl Special {
         Ok(Special { path: path.to_owned(), output, bytes: 0 })
     }
 
-    /// The bytes written so far.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+    /// Makes what was written durable, where the device or the file can; the bytes written.
+    pub(crate) fn complete(self) -> Result<u64> {
+        match self.output.sync_all() {
+            Ok(()) => Ok(self.bytes),
+            // A pipe, a terminal, /dev/null.
+            Err(e) if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+                Ok(self.bytes)
+            }
+            Err(e) => Err(Failure::file("sync", &self.path, &e)),
+        }
     }
 }
 

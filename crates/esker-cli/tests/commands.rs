@@ -224,6 +224,17 @@ fn check_lists_damage() {
     let outcome = esker.run(["check"]);
     assert_eq!(outcome.code, 1, "{}{}", outcome.text(), outcome.err);
     assert!(outcome.text().contains(".sst"), "{}", outcome.text());
+    assert!(outcome.text().contains("PROBLEMS: live keys not counted"), "{}", outcome.text());
+    assert!(esker.run(["check", "--json"]).text().contains("\"live_keys\":null"));
+}
+
+#[test]
+fn names_of_keyspaces_are_printed_on_one_line() {
+    let esker = Esker::new();
+    assert_eq!(esker.run(["put", "-k", "a\n\u{1b}[31mb", "key", "value"]).code, 0);
+    let info = esker.ok("info");
+    assert!(info.lines().any(|line| line.trim_start().starts_with("a\\n\\u{1b}[31mb ")), "{info}");
+    assert!(esker.fails("get -k other key").contains("a\\n\\u{1b}[31mb"));
 }
 
 #[test]

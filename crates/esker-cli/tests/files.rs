@@ -340,6 +340,28 @@ fn bad_lines_stop_or_are_skipped() {
     assert!(json.contains("\"bad_lines\":1") && json.contains("\"rows\":1"), "{json}");
 }
 
+#[test]
+fn i4_a_last_line_without_its_end_is_refused_from_a_pipe_and_told_of_a_file() {
+    let esker = Esker::new();
+    let cut = [("tsv", "a\t1\nb\t23"), ("csv", "key,value\na,1\nb,23"), ("words", "a\nb23")];
+    for (format, text) in cut {
+        let import = ["import", "--format", format, "--durability", "none", "-k", format];
+        let piped = esker.run_with(text.as_bytes(), import.into_iter().chain(["-"]));
+        assert!(piped.code == 2 && piped.err.contains("may have been cut"), "{format}: {}", piped.err);
+        let piped = esker.run_with(text.as_bytes(), import.into_iter().chain(["-", "--skip-bad"]));
+        assert!(piped.code == 0 && piped.text().contains("imported 1 rows"), "{format}: {}", piped.err);
+        esker.write("file", text);
+        let file = esker.run(import.into_iter().chain(["file"]));
+        assert!(file.code == 0 && file.text().contains("imported 2 rows"), "{format}: {}", file.err);
+        assert!(file.err.contains("may have been cut"), "{format}: {}", file.err);
+        let whole = esker.run_with(format!("{text}\n").as_bytes(), import.into_iter().chain(["-"]));
+        assert!(whole.code == 0 && !whole.err.contains("cut"), "{format}: {}", whole.err);
+    }
+    // A part of an object is none.
+    let json = esker.run_with(b"{\"key\":\"a\",\"value\":\"1\"}", ["import", "--format", "jsonl", "-"]);
+    assert_eq!(json.code, 0, "{}", json.err);
+}
+
 /// A file that is read up to a point, and then no more: a connection that is reset.
 #[cfg(target_os = "linux")]
 #[test]

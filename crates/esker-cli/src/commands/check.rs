@@ -57,13 +57,15 @@ fn print(report: &CheckReport) -> Result<()> {
     }
     writeln!(
         out,
-        "{}: {} live keys; {} tables, {} blocks, {} entries, {} read; {} commits in the log",
+        "{}: {}; {} tables, {} blocks, {} entries, {} read; {} commits in the log",
         if report.problems.is_empty() {
             "sound".to_owned()
         } else {
             format!("{} PROBLEMS", report.problems.len())
         },
-        output::count(report.live_keys),
+        report.live_keys.map_or("live keys not counted".to_owned(), |keys| {
+            format!("{} live keys", output::count(keys))
+        }),
         output::count(report.tables),
         output::count(report.blocks),
         output::count(report.entries),

@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args, export: &Export) -> Result<Answer> {
         Target::Special(path) => {
             let mut special = Special::open(&path)?;
             let written = write(Box::new(BufWriter::with_capacity(BUFFER_BYTES, &mut special)))?;
-            (written, special.bytes())
+            (written, special.complete()?)
         }
         Target::Regular(path, existing) => {
             let mut partial = Partial::create(&path, existing.as_ref())?;

@@ -9,6 +9,8 @@
 //! I2. A batch is committed as a whole. What stands behind a bad line is not in the database unless bad lines are skipped.
 //! I3. However an import ends, it says how many rows are in the database, which is closed then; what fails in that is told, too. If
 //!     it fails and commits did not wait for the disk, the last of them may be lost: it says that.
+//! I4. A last line without its end may be a part of one. What is read from a pipe has been cut where its writer failed, so there it is a
+//!     bad line; of a file, which people write without the last end, too, it is told.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -33,6 +35,8 @@ const BATCH_BYTES_MAX: usize = 32 << 20;
 const BAD_LINES_PRINTED: u64 = 20;
 /// Of rows that did not wait for the disk, when the log or closing failed.
 const LAST_UNKNOWN: &str = "; how many of the last ones are on disk is not known";
+/// Why a last line is a bad one (I4).
+const UNENDED: &str = "the last line has no end: the input may have been cut in the middle of it";
 /// The progress bar moves after so many rows.
 const ROWS_PER_TICK: u64 = 1_024;
 
@@ -46,7 +50,8 @@ pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
         value: import.value.clone(),
         header: import.header.map(|header| header == YesNo::Yes),
     };
-    let mut reader = formats::reader(format, input, &options)?;
+    let mut reader = formats::reader(format, input, &options)
+        .map_err(|failure| Failure::message(format!("{}: {failure}", name(&import.file).display())))?;
     let database = Database::open_or_create(args)?;
     let progress = Progress::bytes(total);
     let mut rows = 0;
@@ -89,6 +94,9 @@ fn read_rows(
     loop {
         let step = reader.read(&mut row).map_err(|e| Failure::file("read", file, &e))?;
         let problem = match step {
+            Step::Row if reader.is_unended() && formats::is_standard(&import.file) => {
+                Some(UNENDED.to_owned())
+            }
             Step::Row => sink.add(&row)?,
             Step::Bad(reason) => Some(reason),
             Step::End => break,
@@ -112,6 +120,13 @@ fn read_rows(
         }
     }
     sink.commit()?;
+    if reader.is_unended() && !formats::is_standard(&import.file) {
+        progress.note(&format!(
+            "{}:{}: {UNENDED}; it was imported as it stands",
+            file.display(),
+            reader.line()
+        ));
+    }
     Ok(bad)
 }
 

@@ -30,8 +30,10 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     let mut out = output::stdout();
     writeln!(out, "database {}", database.db.path().display())?;
     writeln!(out, "\nkeyspaces (entries)")?;
-    let rows: Vec<(String, String)> =
-        keyspaces.into_iter().map(|(name, entries)| (name, entries.to_string())).collect();
+    let rows: Vec<(String, String)> = keyspaces
+        .into_iter()
+        .map(|(name, entries)| (name.escape_debug().to_string(), entries.to_string()))
+        .collect();
     output::write_pairs(&mut out, &rows)?;
     writeln!(out, "\noptions in force")?;
     output::write_pairs(&mut out, &options)?;

@@ -13,7 +13,9 @@ pub(super) fn run(args: &Args, put: &Put) -> Result<Answer> {
         Some(text) => args.decode(text)?,
         None => {
             let mut bytes = Vec::new();
+            // One byte too many tells that there are too many.
             std::io::stdin()
+                .take(esker::VALUE_BYTES_MAX as u64 + 1)
                 .read_to_end(&mut bytes)
                 .map_err(|e| Failure::message(format!("read the value from standard input: {e}")))?;
             bytes

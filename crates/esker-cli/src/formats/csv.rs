@@ -42,7 +42,7 @@ impl CsvReader {
         row_bytes_max: u64,
     ) -> Result<Self> {
         let header = options.header.unwrap_or(true);
-        let input = Lines::new(without_mark(input)?, row_bytes_max);
+        let input = Lines::new(without_mark(input).map_err(header_failure)?, row_bytes_max);
         let mut reader = ReaderBuilder::new().has_headers(header).flexible(true).from_reader(input);
         let (key, value) = if header {
             let names = reader.byte_headers().map_err(header_failure)?.clone();
@@ -95,6 +95,10 @@ impl RowReader for CsvReader {
     fn line(&self) -> u64 {
         self.reader.get_ref().row_line
     }
+
+    fn is_unended(&self) -> bool {
+        self.reader.get_ref().unended
+    }
 }
 
 /// CS2.
@@ -130,12 +134,23 @@ struct Lines {
     row_line: u64,
     /// Whether the reader was told that nothing follows.
     ended: bool,
+    /// The last line had no end, and was given one.
+    unended: bool,
 }
 
 impl Lines {
     fn new(input: Box<dyn BufRead>, row_bytes_max: u64) -> Self {
         let left = row_bytes_max;
-        Lines { input, left, line_ends: 0, last: b'\n', row_begun: false, row_line: 0, ended: false }
+        Lines {
+            input,
+            left,
+            line_ends: 0,
+            last: b'\n',
+            row_begun: false,
+            row_line: 0,
+            ended: false,
+            unended: false,
+        }
     }
 
     /// To be called before each row.
@@ -174,6 +189,7 @@ impl Read for Lines {
             return Ok(0);
         };
         *first = b'\n';
+        self.unended = true;
         self.give(b"\n");
         Ok(1)
     }

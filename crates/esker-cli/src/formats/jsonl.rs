@@ -66,6 +66,11 @@ impl RowReader for JsonlReader {
     fn line(&self) -> u64 {
         self.lines.number()
     }
+
+    /// A part of an object is none.
+    fn is_unended(&self) -> bool {
+        false
+    }
 }
 
 fn parse(line: &[u8], key: &str, value: &(String, bool), row: &mut Row) -> std::result::Result<(), String> {

@@ -19,12 +19,22 @@ pub(super) struct Lines {
     line_bytes_max: u64,
     /// The rest of a line that was too long is still to be read.
     passing: bool,
+    /// The last line ended with the file.
+    unended: bool,
     number: u64,
 }
 
 impl Lines {
     pub(super) fn new(input: Box<dyn BufRead>, strip_cr: bool, line_bytes_max: u64) -> Self {
-        Lines { input, buffer: Vec::new(), strip_cr, line_bytes_max, passing: false, number: 0 }
+        Lines {
+            input,
+            buffer: Vec::new(),
+            strip_cr,
+            line_bytes_max,
+            passing: false,
+            unended: false,
+            number: 0,
+        }
     }
 
     /// The next line without its end.
@@ -43,12 +53,18 @@ impl Lines {
             Some(line) => (line, true),
             None => (&self.buffer[..], false),
         };
+        self.unended = !ended;
         let line = if self.strip_cr { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
         if line.len() as u64 > self.line_bytes_max {
             self.passing = !ended;
             return Ok(Some(Err(too_long("line", self.line_bytes_max))));
         }
         Ok(Some(Ok(line)))
+    }
+
+    /// Whether the last line ended with the file, and not with a line end: it may be a part of one.
+    pub(super) fn is_unended(&self) -> bool {
+        self.unended
     }
 
     /// The number of the last line, from 1.
@@ -76,6 +92,7 @@ mod tests {
             while let Some(line) = lines.next_line().unwrap() {
                 found.push(String::from_utf8(line.unwrap().to_vec()).unwrap());
             }
+            assert!(lines.is_unended());
             (found, lines.number())
         };
         assert_eq!(all(true), (vec!["a".to_owned(), String::new(), "b\rc".to_owned()], 3));

@@ -59,6 +59,9 @@ pub(crate) trait RowReader {
 
     /// The line (from 1) on which the last row or bad line started.
     fn line(&self) -> u64;
+
+    /// Whether the last row ended with the file, without a line end, and may be a part of one: of a cut file or pipe.
+    fn is_unended(&self) -> bool;
 }
 
 /// Writes rows to a file.

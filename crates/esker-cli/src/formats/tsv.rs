@@ -61,6 +61,10 @@ impl RowReader for TsvReader {
     fn line(&self) -> u64 {
         self.lines.number()
     }
+
+    fn is_unended(&self) -> bool {
+        self.lines.is_unended()
+    }
 }
 
 /// A row that is too short.

@@ -44,6 +44,10 @@ impl RowReader for WordsReader {
     fn line(&self) -> u64 {
         self.lines.number()
     }
+
+    fn is_unended(&self) -> bool {
+        self.lines.is_unended()
+    }
 }
 
 /// Writes a word list.

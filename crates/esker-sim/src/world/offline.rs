@@ -54,7 +54,7 @@ impl World {
         let has_leftovers = report.notes.iter().any(|note| note.contains("is not needed"));
         assert!(!(is_tidy && has_leftovers), "OL4: a clean close leaves {:#?}", report.notes);
         let live_keys = self.history.newest().live_keys();
-        assert_eq!(report.live_keys, live_keys, "OL1: check_offline counts keys");
+        assert_eq!(report.live_keys, Some(live_keys), "OL1: check_offline counts keys");
         if let Some(damage) = dumped_damage(&env, image, &report) {
             panic!("OL2: dump shows damage in {damage}; check_offline notes {:#?}", report.notes);
         }

@@ -47,7 +47,8 @@ pub struct MmapReader {
 }
 
 impl MmapReader {
-    /// Maps a file of the operating system.
+    /// Maps a file of the operating system. [`Error::Corrupt`] also where its header was never written, as after a crash before the first
+    /// sync, which [`Reader`](super::Reader) takes for a file without records.
     pub fn open(path: impl AsRef<Path>) -> Result<MmapReader> {
         Self::open_in(&Env::real(), path)
     }
@@ -70,8 +71,15 @@ impl MmapReader {
 
     /// The first valid record that starts at or after any offset; `None` if there is none. Damage is passed over.
     pub fn seek_next(&self, offset: u64) -> Result<Option<RecordAt<Cow<'_, [u8]>>>> {
-        let found = scan::find_next(&mut &*self.map, &self.header, offset)?;
-        found.map(|(at, frame)| self.load(at, &frame)).transpose()
+        let mut from = offset;
+        while let Some((at, frame)) = scan::find_next(&mut &*self.map, &self.header, from)? {
+            match self.load(at, &frame) {
+                // Damaged before its checksum was made.
+                Err(Error::Corrupt { .. }) => from = at + frame.size(),
+                loaded => return loaded.map(Some),
+            }
+        }
+        Ok(None)
     }
 
     /// Takes a record that was checked before.

@@ -48,7 +48,8 @@ pub struct SeekableReader {
 }
 
 impl SeekableReader {
-    /// Opens a file of the operating system.
+    /// Opens a file of the operating system. [`Error::Corrupt`] also where its header was never written, as after a crash before the first
+    /// sync, which [`Reader`](super::Reader) takes for a file without records.
     pub fn open(path: impl AsRef<Path>) -> Result<SeekableReader> {
         Self::open_in(&Env::real(), path)
     }
@@ -72,9 +73,15 @@ impl SeekableReader {
 
     /// The first valid record that starts at or after any offset; `None` if there is none. Damage is passed over.
     pub fn seek_next(&self, offset: u64) -> Result<Option<RecordAt<Vec<u8>>>> {
-        let mut window = self.window();
-        let Some((at, frame)) = scan::find_next(&mut window, &self.header, offset)? else { return Ok(None) };
-        self.load(&mut window, at, &frame).map(Some)
+        let (mut window, mut from) = (self.window(), offset);
+        while let Some((at, frame)) = scan::find_next(&mut window, &self.header, from)? {
+            match self.load(&mut window, at, &frame) {
+                // Damaged before its checksum was made.
+                Err(Error::Corrupt { .. }) => from = at + frame.size(),
+                loaded => return loaded.map(Some),
+            }
+        }
+        Ok(None)
     }
 
     fn load(&self, window: &mut Window, offset: u64, frame: &Frame) -> Result<RecordAt<Vec<u8>>> {

@@ -134,6 +134,28 @@ fn a_forged_length_is_refused_before_it_is_believed_where_nothing_is_compressed(
 }
 
 #[test]
+fn looking_for_the_next_record_passes_over_one_that_cannot_be_unpacked() {
+    let codec = *Compression::ALL.last().unwrap();
+    if codec == Compression::None {
+        return;
+    }
+    let (mut bytes, offsets) = file_of(codec, &[&b"first"[..], &[7; 1000], b"third"]);
+    let at = offsets[1] as usize;
+    let file = FileHeader::require(&bytes[..HEADER_BYTES], Path::new(PATH)).unwrap();
+    let payload = at + FRAME_BYTES..offsets[2] as usize;
+    let stored_len = payload.len() as u32;
+    bytes[payload.clone()].fill(0xff);
+    let frame = Frame { compressed: true, raw_len: 1000, stored_len, payload_crc: crc32c(&bytes[payload]) };
+    bytes[at..at + FRAME_BYTES].copy_from_slice(&frame.encode(&file, at as u64));
+    let env = env_of(&bytes);
+    let seekable = SeekableReader::open_in(&env, PATH).unwrap();
+    let mapped = MmapReader::open_in(&env, PATH).unwrap();
+    assert!(seekable.read_at(at as u64).is_err() && mapped.read_at(at as u64).is_err());
+    assert_eq!(seekable.seek_next(at as u64).unwrap().map(|r| r.bytes), Some(b"third".to_vec()));
+    assert_eq!(mapped.seek_next(at as u64).unwrap().map(|r| r.bytes.to_vec()), Some(b"third".to_vec()));
+}
+
+#[test]
 fn short_and_interrupted_reads_change_nothing() {
     let records = edge_records();
     let (bytes, offsets) = file_of(Compression::Lz4, &records);

@@ -225,7 +225,7 @@ pub(super) fn check_counts(
         report.problem(format!("counting: {error}"));
         return;
     }
-    report.live_keys = counts.values().sum();
+    report.live_keys = Some(counts.values().sum());
     let ids: BTreeSet<_> = names.keys().chain(counts.keys()).copied().collect();
     for &id in &ids {
         let counted = counts.get(&id).copied().unwrap_or(0);

@@ -37,8 +37,9 @@ pub struct CheckReport {
     pub log_segments: u64,
     /// Commits in them. A log that is being written is read without its newest segment.
     pub commits: u64,
-    /// Live keys over all keyspaces, counted one by one. Offline they are counted only if all files are sound.
-    pub live_keys: u64,
+    /// Live keys over all keyspaces, counted one by one; none where something kept them from being counted. Offline they are counted only if
+    /// all files are sound.
+    pub live_keys: Option<u64>,
     /// What is wrong, each with file and offset where there is one. Empty: the database is sound.
     pub problems: Vec<String>,
     /// What is not wrong but worth knowing: files that nothing names, a torn tail of the log.

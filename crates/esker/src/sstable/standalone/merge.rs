@@ -1,11 +1,14 @@
 //! Merges tables into one.
 
 use super::{Reader, Writer};
-use crate::types::Result;
 use crate::types::cursor::SourceCursor;
+use crate::types::{Error, Result};
 
 /// Merges tables into `writer`. For each key, `reduce` is given the key and its values, in the order of `readers`
 /// (newest first, by convention), and returns the merged value; `None` drops the key.
+///
+/// [`Error::Invalid`] for several tables of which one was taken from a database and holds removals: they would hide nothing in the
+/// others, and what they removed would come back.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -34,6 +37,11 @@ pub fn merge(
     writer: &mut Writer,
     mut reduce: impl FnMut(&[u8], &[&[u8]]) -> Option<Vec<u8>>,
 ) -> Result<()> {
+    if readers.len() > 1 && readers.iter().any(Reader::has_removals) {
+        return Err(Error::Invalid(
+            "one of the tables holds removals, as tables of a database do: merging cannot apply them".into(),
+        ));
+    }
     let mut sources: Vec<_> = readers.iter().map(|reader| (reader, reader.passing_cursor())).collect();
     for (reader, cursor) in &mut sources {
         cursor.seek_first()?;

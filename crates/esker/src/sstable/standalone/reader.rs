@@ -147,6 +147,12 @@ impl Reader {
         self.table.verify().map(|_| ())
     }
 
+    /// Whether the table holds removals: it is a database's then.
+    pub(super) fn has_removals(&self) -> bool {
+        let properties = self.table.properties();
+        properties.tombstones + properties.range_tombstones > 0
+    }
+
     pub(super) fn cursor(&self) -> TableCursor {
         self.table.cursor(SeqNo::MAX, true)
     }

@@ -172,3 +172,34 @@ fn metadata_says_what_is_inside() {
     let empty = table(&memory(), "t.sst", &Map::new());
     assert!(empty.is_empty() && empty.metadata().key_range.is_none() && empty.iter().next().is_none());
 }
+
+#[test]
+fn tables_of_a_database_with_removals_are_not_merged() {
+    let fs = Arc::new(MemFs::new());
+    let env = Env::simulated(fs.clone(), 1);
+    let dir = Path::new("db");
+    let db = crate::Db::builder().background(false).env(env.clone()).open(dir).unwrap();
+    let map = db.default_keyspace();
+    let tables = || -> Vec<Reader> {
+        let names = esker_env::Fs::list_dir(&*fs, dir).unwrap();
+        let tables = names.iter().filter(|name| name.ends_with(".sst"));
+        tables.map(|name| Reader::open_in(&env, dir.join(name), 1 << 20).unwrap()).collect()
+    };
+    let merged = |name: &str, tables: &[Reader]| {
+        let mut writer = Writer::create_in(&env, name, TableOptions::default()).unwrap();
+        merge(tables, &mut writer, |_, values| Some(values[0].to_vec()))?;
+        writer.finish()
+    };
+    map.put("a", "1").unwrap();
+    db.flush().unwrap();
+    let put = tables();
+    map.remove("a").unwrap();
+    db.flush().unwrap();
+    let both = tables();
+    assert_eq!((put.len(), both.len()), (1, 2));
+    assert!(matches!(merged("both.sst", &both), Err(Error::Invalid(_))));
+    let removal: Vec<_> = both.into_iter().filter(Reader::has_removals).collect();
+    assert_eq!(removal.len(), 1);
+    merged("put.sst", &put).unwrap();
+    merged("removal.sst", &removal).unwrap();
+}
