@@ -11,7 +11,7 @@
 //! N1. Every engine and run gives a record for every row (R1): what a child did not tell, because it crashed, failed, was
 //!     killed or ran out of time, is filled in with an error. So is what could not be started: no disk space, no control group.
 //! N2. A row whose commits must sync and were seen not to sync has an error instead of a value. One that asks for no sync and was
-//!     seen to sync at most of its commits has a note.
+//!     seen to sync at most of its commits has a note, if these were enough to tell.
 //! N3. The scratch directory is empty before each child and gone after the run.
 //! N4. With `done`, what an earlier, interrupted run has finished is not run again, nor traced. A group is never finished whose turn was refused, for want of
 //!     disk space or of a control group: nothing of it ran. Of engines and runs that are to be retried none is finished in which time ended, a row was

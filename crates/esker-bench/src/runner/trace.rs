@@ -18,10 +18,25 @@ use esker_bench_api::results::Record;
 
 /// Syncs per commit from which a row that asks for none has to explain itself: background syncs are far below.
 const UNASKED_SYNCS_MIN: f64 = 0.5;
+/// Fewer commits than these say nothing of unasked syncs: those of a first log file, or of a tree that is made, are a dozen.
+const UNASKED_COMMITS_MIN: u64 = 50;
 /// What stands in the note of a row that syncs unasked when its adapter has no reason for it.
 const UNEXPLAINED: &str = "its adapter knows no reason";
 
-pub(super) type SyncsPerCommit = BTreeMap<String, f64>;
+pub(super) type TracedRows = BTreeMap<String, Traced>;
+
+/// What the tracer saw of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Traced {
+    syncs: u64,
+    commits: u64,
+}
+
+impl Traced {
+    fn per_commit(self) -> f64 {
+        self.syncs as f64 / self.commits as f64
+    }
+}
 
 /// Runs every engine once under a tracer at the smallest scale, as far as it has groups to run (N4) and time (N6); no engine is listed where there is no tracer.
 pub(super) fn trace_syncs(
@@ -30,7 +45,7 @@ pub(super) fn trace_syncs(
     programs: &Programs,
     scratch: &Scratch,
     progress: &Progress,
-) -> Result<BTreeMap<&'static str, SyncsPerCommit>, Failure> {
+) -> Result<BTreeMap<&'static str, TracedRows>, Failure> {
     let mut found = BTreeMap::new();
     if !plan.trace {
         return Ok(found);
@@ -51,7 +66,7 @@ pub(super) fn trace_syncs(
             continue;
         }
         progress.now(&format!("counting the syncs of {}", engine.name()));
-        let mut per_commit = SyncsPerCommit::new();
+        let mut rows = TracedRows::new();
         for group in groups {
             let Ok(program) = &programs[engine.name()] else { continue };
             if plan.is_over() {
@@ -85,11 +100,12 @@ pub(super) fn trace_syncs(
             let syncs = syncs::parse(&fs::read_to_string(&trace).unwrap_or_default());
             for record in told.records.iter().filter(|record| record.commits > 0 && record.error.is_none()) {
                 if let Some(syncs) = syncs.get(&record.row) {
-                    per_commit.insert(record.row.clone(), *syncs as f64 / record.commits as f64);
+                    let traced = Traced { syncs: *syncs as u64, commits: record.commits };
+                    rows.insert(record.row.clone(), traced);
                 }
             }
         }
-        found.insert(engine.name(), per_commit);
+        found.insert(engine.name(), rows);
     }
     Ok(found)
 }
@@ -110,19 +126,27 @@ fn traced_name(job: &Job<'_>, row: &Row) -> String {
 }
 
 /// N2.
-pub(super) fn hold_against_trace(record: &mut Record, job: &Job<'_>, syncs: Option<&SyncsPerCommit>) {
-    let Some(syncs) = syncs else { return };
+pub(super) fn hold_against_trace(record: &mut Record, job: &Job<'_>, traced: Option<&TracedRows>) {
+    let Some(traced) = traced else { return };
     let Some(row) = job.rows().into_iter().find(|row| row.name == record.row) else { return };
-    record.syncs_per_commit = syncs.get(&traced_name(job, &row)).copied();
-    let (Some(syncs), None) = (record.syncs_per_commit, &record.error) else { return };
+    let traced = traced.get(&traced_name(job, &row)).copied();
+    record.syncs_per_commit = traced.map(Traced::per_commit);
+    let (Some(traced), None) = (traced, &record.error) else { return };
+    let syncs = traced.per_commit();
     match row.commits {
         Commits::Sync(_) if syncs < job.suite.syncs_per_commit_min(job.group) => {
             record.value = None;
             record.error = Some(format!("does not sync: {syncs:.2} syncs per commit where each must sync"));
         }
-        Commits::Async(_) | Commits::NoSync(_) if syncs >= UNASKED_SYNCS_MIN => {
+        Commits::Async(_) | Commits::NoSync(_)
+            if syncs >= UNASKED_SYNCS_MIN && traced.commits >= UNASKED_COMMITS_MIN =>
+        {
             let why = job.engine.syncs_unasked().unwrap_or(UNEXPLAINED);
-            add_note(record, &format!("{syncs:.2} syncs per commit where none is asked for: {why}"));
+            let text = format!(
+                "{syncs:.2} syncs per commit where none is asked for ({} commits traced): {why}",
+                traced.commits
+            );
+            add_note(record, &text);
         }
         _ => {}
     }
@@ -137,5 +161,35 @@ mod tests {
         let seconds = |scale: Scale| Duration::from_secs(scale.seconds_max());
         assert_eq!(traced_step(seconds(Scale::Seed)), seconds(Scale::Test));
         assert_eq!(traced_step(Duration::from_secs(7)), Duration::from_secs(7));
+    }
+
+    #[test]
+    fn n2_unasked_syncs_are_noted_of_rows_with_enough_commits() {
+        let job = Job {
+            suite: crate::suites::find("obigstore").unwrap(),
+            engine: crate::engines::find("redb").unwrap(),
+            scale: Scale::Seed,
+            run: 1,
+            group: 3,
+            commit: "",
+            memory_limit: "",
+        };
+        let row = job.rows().remove(0);
+        assert!(matches!(row.commits, Commits::Async(_) | Commits::NoSync(_)));
+        let note = |syncs, commits| {
+            let mut record = Record { row: row.name.clone(), value: Some(1.0), ..job.blank() };
+            let traced = TracedRows::from([(traced_name(&job, &row), Traced { syncs, commits })]);
+            hold_against_trace(&mut record, &job, Some(&traced));
+            assert_eq!(record.syncs_per_commit, Some(syncs as f64 / commits as f64));
+            record.note
+        };
+        let noted = note(100, 100);
+        assert!(
+            noted.contains("1.00 syncs per commit") && noted.contains("100 commits traced"),
+            "N2: {noted}"
+        );
+        // What a first log file takes.
+        assert_eq!(note(18, 20), "", "N2");
+        assert_eq!(note(18, 100), "", "N2");
     }
 }

@@ -123,6 +123,21 @@ fn ts1_a_table_stays_a_table() {
 }
 
 #[test]
+fn a_header_that_cannot_be_read_is_told_as_that() {
+    struct Gone;
+    impl io::Read for Gone {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("the device is gone"))
+        }
+    }
+    for format in [FileFormat::Tsv, FileFormat::Csv] {
+        let options = ReadOptions { header: Some(true), ..DEFAULTS };
+        let failure = reader(format, Box::new(io::BufReader::new(Gone)), &options).err().unwrap();
+        assert_eq!(failure.to_string(), "read the header: the device is gone", "{format:?}");
+    }
+}
+
+#[test]
 fn csv_finds_its_columns() {
     let text = b"id,name,note\n1,\"Ann, S\",\"say \"\"hi\"\"\"\n2,Bob,x\n";
     assert_eq!(read(FileFormat::Csv, text, &columns("name", "id")), ["Ann, S=1", "Bob=2"]);

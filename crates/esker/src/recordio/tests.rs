@@ -200,7 +200,9 @@ fn w2_salvage_passes_over_the_pieces_that_cannot_be_read() {
         let skipped = size - HEADER_BYTES as u64 - found.len() as u64 * record_size;
         assert_eq!(end.unwrap(), (Tail::Clean, skipped), "W2: {bad}");
         for strict in [Reader::options(), Reader::options().resync(true)] {
-            assert!(matches!(read(&env, &strict).1, Err(Error::Io { .. })), "W2: {bad}");
+            let error = read(&env, &strict).1.unwrap_err();
+            assert!(matches!(error, Error::Io { .. }), "W2: {bad}: {error}");
+            assert!(error.to_string().contains("bytes at offset"), "{bad}: {error}");
         }
     }
     faulty.clear();

@@ -133,11 +133,6 @@ impl Window {
     }
 }
 
-/// The error with the place that could not be read.
-fn placed(error: &io::Error, offset: u64, len: usize) -> io::Error {
-    io::Error::new(error.kind(), format!("{error} ({len} bytes at offset {offset})"))
-}
-
 impl Source for Window {
     fn size(&self) -> u64 {
         self.size
@@ -152,7 +147,7 @@ impl Source for Window {
         }
         let inside = offset >= self.base && offset + len as u64 <= self.base + self.filled as u64;
         if !inside {
-            self.fill(offset, len).map_err(|e| Error::io("read", &self.path, placed(&e, offset, len)))?;
+            self.fill(offset, len).map_err(|e| Error::read(&self.path, offset, len, &e))?;
         }
         let start = (offset - self.base) as usize;
         Ok(&self.buf[start..start + len])

@@ -23,7 +23,7 @@ use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
 use super::search;
 use super::stored::{self, Fingerprint, Salt, TRAILER_BYTES};
-use super::table::{parse_block, placed, read_footer};
+use super::table::{parse_block, read_footer};
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::bytes::Decoded;
 use crate::types::entry::EntryRef;
@@ -305,7 +305,7 @@ impl SalvageTable {
             return Err(Error::corrupt("table", &self.path, extent.start, "a part beyond the file's end"));
         };
         let read = read_range(&*self.file, extent.start, len);
-        read.map_err(|e| Error::io("read", &self.path, placed(e, extent.start, len)))
+        read.map_err(|e| Error::read(&self.path, extent.start, len, &e))
     }
 
     /// The keys that a block may hold.

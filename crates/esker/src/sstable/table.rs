@@ -432,12 +432,7 @@ fn read_stored(file: &dyn File, path: &Path, extent: Range<u64>) -> Result<PageB
         std::io::ErrorKind::UnexpectedEof => {
             Error::corrupt("table", path, extent.start, "the file ends before this part does")
         }
-        _ => Error::io("read", path, placed(e, extent.start, len)),
+        _ => Error::read(path, extent.start, len, &e),
     })?;
     Ok(bytes)
-}
-
-/// The error of a read, with the place of what was to be read.
-pub(super) fn placed(error: std::io::Error, start: u64, len: usize) -> std::io::Error {
-    std::io::Error::new(error.kind(), format!("{error} ({len} bytes at offset {start})"))
 }

@@ -178,7 +178,8 @@ impl Pipeline {
     fn lead(&self, group: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
         let mut state = self.state.lock();
         let is_long = may_take_long(&group);
-        if let Err(error) = self.make_ready(&mut state, is_long) {
+        let ready = self.make_ready(&mut state);
+        if let Err(error) = ready.and_then(|()| self.leave_unsynced(&mut state, is_long)) {
             return group.iter().map(|_| Err(error.duplicate())).collect();
         }
         let outcomes = self.lead_ready(&mut state, &group);
@@ -222,9 +223,8 @@ impl Pipeline {
         outcomes
     }
 
-    /// Refuses when poisoned; seals the memtable when it is full, or its log long (T6); before a long commit leaves to the timed sync what
-    /// that has to do (T7).
-    fn make_ready(&self, state: &mut WriteState, is_long: bool) -> Result<()> {
+    /// Refuses when poisoned; seals the memtable when it is full, or its log long (T6).
+    fn make_ready(&self, state: &mut WriteState) -> Result<()> {
         state.check()?;
         let is_full = state.active.bytes_used() >= self.memtable_bytes;
         let is_log_long =
@@ -232,6 +232,11 @@ impl Pipeline {
         if is_full || is_log_long {
             self.seal_active(state)?;
         }
+        Ok(())
+    }
+
+    /// T7: before a long commit the timed sync gets what is not yet synced of the log.
+    fn leave_unsynced(&self, state: &mut WriteState, is_long: bool) -> Result<()> {
         if is_long {
             let written = state.wal()?.write();
             written.map_err(|error| state.poison(error))?;

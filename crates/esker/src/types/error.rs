@@ -122,6 +122,12 @@ impl Error {
         }
     }
 
+    /// The error of a read of `len` bytes at `offset`, which its text names.
+    pub(crate) fn read(path: impl AsRef<Path>, offset: u64, len: usize, source: &io::Error) -> Self {
+        let placed = io::Error::new(source.kind(), format!("{source} ({len} bytes at offset {offset})"));
+        Error::io("read", path, placed)
+    }
+
     /// The one place where corruption is reported.
     #[cold]
     pub fn corrupt(
