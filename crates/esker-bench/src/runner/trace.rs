@@ -100,7 +100,7 @@ pub(super) fn trace_syncs(
             let syncs = syncs::parse(&fs::read_to_string(&trace).unwrap_or_default());
             for record in told.records.iter().filter(|record| record.commits > 0 && record.error.is_none()) {
                 if let Some(syncs) = syncs.get(&record.row) {
-                    let traced = Traced { syncs: *syncs as u64, commits: record.commits };
+                    let traced = Traced { syncs: *syncs, commits: record.commits };
                     rows.insert(record.row.clone(), traced);
                 }
             }
