@@ -55,7 +55,7 @@ func obigCountsOf(scale string) obigCounts {
 	const forever = math.MaxUint32 * time.Second
 	switch scale {
 	case "test":
-		return obigCounts{2_000, 2_000, 20, 2_000, 2_000, forever, forever, 100 * time.Millisecond, obigLimitedRate}
+		return obigCounts{2_000, 2_000, 100, 2_000, 2_000, forever, forever, 100 * time.Millisecond, obigLimitedRate}
 	case "quick":
 		return obigCounts{200_000, 200_000, 2_000, 500_000, 200_000, 2 * time.Second, 2 * time.Second, 100 * time.Millisecond, obigLimitedRate}
 	case "seed":
