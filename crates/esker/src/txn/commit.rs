@@ -16,8 +16,8 @@
 //!     `Sealed::wal_from`.
 //! T5. A sealed memtable is offered to the flush only once the view has it among its immutable ones: a flush that came first would
 //!     find nothing to take out, and the memtable would hide for ever what came after it.
-//! T6. A memtable is sealed, too, if its part of the log is [`LOG_FACTOR`] times as large as a full memtable: the log has all that a commit
-//!     wrote, the memtable only what it did not overwrite itself.
+//! T6. A memtable is sealed by the commit that fills it: its flush waits for no other. It is sealed, too, if its part of the log is
+//!     [`LOG_FACTOR`] times as large as a full memtable: the log has all that a commit wrote, the memtable only what it did not overwrite itself.
 //! T7. The timed sync does not wait for a long commit: before that begins, its leader hands to the system what was committed earlier, and
 //!     leaves it where the sync finds it without the commit lock.
 
@@ -178,7 +178,7 @@ impl Pipeline {
     fn lead(&self, group: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
         let mut state = self.state.lock();
         let is_long = may_take_long(&group);
-        let ready = self.make_ready(&mut state);
+        let ready = state.check();
         if let Err(error) = ready.and_then(|()| self.leave_unsynced(&mut state, is_long)) {
             return group.iter().map(|_| Err(error.duplicate())).collect();
         }
@@ -186,6 +186,8 @@ impl Pipeline {
         if is_long {
             self.unsynced.lock().take();
         }
+        // What has been committed is; a failure stops the next ones.
+        let _stopped = self.seal_if_full(&mut state);
         outcomes
     }
 
@@ -223,8 +225,8 @@ impl Pipeline {
         outcomes
     }
 
-    /// Refuses when poisoned; seals the memtable when it is full, or its log long (T6).
-    fn make_ready(&self, state: &mut WriteState) -> Result<()> {
+    /// Seals the memtable when it is full, or its log long (T6).
+    fn seal_if_full(&self, state: &mut WriteState) -> Result<()> {
         state.check()?;
         let is_full = state.active.bytes_used() >= self.memtable_bytes;
         let is_log_long =
