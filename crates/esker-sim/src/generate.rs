@@ -9,7 +9,7 @@
 
 use std::ops::{Bound, Range};
 
-use esker::{BackgroundStep, Durability, FileSizes};
+use esker::{BackgroundStep, Durability, FileSizes, TableCompression};
 use fastrand::Rng;
 
 use crate::choices::Choices;
@@ -223,9 +223,14 @@ impl<'a> Generator<'a> {
             memtable_bytes,
             block_bytes,
             table_bytes: table_bytes.max(block_bytes) as u64,
-            compressed: self.one_in(4),
+            compression: self.compression(),
             stepped: self.stepped,
         }
+    }
+
+    fn compression(&mut self) -> TableCompression {
+        let codecs = [TableCompression::Auto, TableCompression::Lz4, TableCompression::Zstd];
+        if self.one_in(4) { codecs[self.choices.usize(0..3)] } else { TableCompression::None }
     }
 
     /// As they are for users, or so small that logs grow, commits take several segments of their own, and manifests are replaced.

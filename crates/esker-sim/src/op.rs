@@ -1,7 +1,7 @@
 //! The operations of a simulation. They name everything by small numbers, so that any part of a sequence is a sequence
 //! too.
 
-use esker::{BackgroundStep, Durability, FileSizes};
+use esker::{BackgroundStep, Durability, FileSizes, TableCompression};
 
 use crate::model::keys::{KeyBounds, KeyNo};
 use crate::model::values::ValueNo;
@@ -227,8 +227,8 @@ pub struct Opening {
     pub block_bytes: usize,
     /// Size of a table.
     pub table_bytes: u64,
-    /// Whether tables are compressed.
-    pub compressed: bool,
+    /// How tables are compressed.
+    pub compression: TableCompression,
     /// Whether background work happens only in steps; otherwise writers do it at once.
     pub stepped: bool,
 }

@@ -19,10 +19,11 @@
 
 mod script;
 
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use esker::Durability;
+use esker::{Durability, TableCompression};
 use esker_env::{BrokenSync, FaultAction, FaultRule, OpKind};
 
 use self::script::{Way, opening, script};
@@ -31,7 +32,7 @@ use crate::model::values::ValueNo;
 use crate::op::{self, Calls, End, Fault, KeyspaceNo, Loss, Mishap, Op, Opening, Restart, Write};
 use crate::runner::{Failure, Sabotage, alone};
 use crate::world::trouble::{death, misread};
-use crate::world::{Tally, World};
+use crate::world::{DIR, Tally, World};
 
 /// What is swept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,9 +162,8 @@ impl Kind {
             match self {
                 Kind::Deaths => deaths(at, sabotage.disk, done),
                 Kind::DeathsInRecovery => deaths_in_recovery(at, sabotage.disk, done),
-                Kind::FailsOnce | Kind::DirSyncs => {
-                    fails(at, self, FaultAction::Fail(std::io::ErrorKind::Other), 1, done)
-                }
+                Kind::FailsOnce => fails(at, self, FaultAction::Fail(std::io::ErrorKind::Other), 1, done),
+                Kind::DirSyncs => dir_syncs(at, done),
                 Kind::FailsForever => {
                     fails(at, self, FaultAction::Fail(std::io::ErrorKind::Other), u64::MAX, done)
                 }
@@ -257,11 +257,15 @@ fn go_on(world: &mut World, at: Place) {
     world.perform(&Op::Check);
 }
 
+fn is_compressed(opening: Opening) -> bool {
+    opening.compression != TableCompression::None
+}
+
 /// A world to be swept, before its first process.
 fn new_world(seed: u64, opening: Opening, broken: Option<BrokenSync>) -> World {
     let mut world = World::new(seed, broken);
     world.swept = true;
-    if opening.compressed {
+    if is_compressed(opening) {
         world.be_plain();
     }
     world
@@ -343,6 +347,17 @@ fn fails(at: Place, kind: Kind, action: FaultAction, times: u64, done: &AtomicU6
     world.faults().add(FaultRule { times, ..FaultRule::new(kind.kinds(), action).nth(at.call) });
     world.start(at.opening);
     endure(world, at, None, done)
+}
+
+/// A directory cannot be synced; and the database's own cannot, for want of a right that only the one above it may lack.
+fn dir_syncs(at: Place, done: &AtomicU64) -> Tally {
+    let mut tally = fails(at, Kind::DirSyncs, FaultAction::Fail(std::io::ErrorKind::Other), 1, done);
+    let denied = FaultAction::Fail(std::io::ErrorKind::PermissionDenied);
+    let mut world = new_world(at.call, at.opening, None);
+    world.faults().add(FaultRule::new(&[OpKind::SyncDir], denied).on_file(Path::new(DIR)).nth(at.call));
+    world.start(at.opening);
+    tally.add(&endure(world, at, None, done));
+    tally
 }
 
 /// A disk that gets full.
@@ -449,7 +464,7 @@ mod tests {
         let is_beyond = |opening: Opening| opening.miniature.is_some();
         let place = |at| {
             let place = kind.place(at).unwrap();
-            (place.call, place.opening.compressed, is_beyond(place.opening))
+            (place.call, is_compressed(place.opening), is_beyond(place.opening))
         };
         let places = [place(1), place(n), place(n + 1), place(n + m), place(n + m + 1), place(n + m + o)];
         let (plain, compressed, beyond) = ((false, false), (true, false), (false, true));

@@ -3,7 +3,7 @@
 
 use std::ops::{Bound, Range};
 
-use esker::{BackgroundStep, Durability, FileSizes};
+use esker::{BackgroundStep, Durability, FileSizes, TableCompression};
 
 use crate::model::keys::{KeyBounds, KeyNo};
 use crate::model::values::ValueNo;
@@ -36,7 +36,7 @@ pub(super) fn opening(way: Way) -> Opening {
         memtable_bytes: 4096,
         block_bytes: if plain || beyond { 128 } else { 512 },
         table_bytes: 1024,
-        compressed: way == Way::Compressed,
+        compression: if way == Way::Compressed { TableCompression::Auto } else { TableCompression::None },
         stepped: true,
     }
 }

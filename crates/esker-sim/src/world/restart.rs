@@ -282,7 +282,6 @@ pub(crate) struct Left {
 
 /// The options of an opening.
 pub(crate) fn builder(env: Env, opening: Opening) -> Builder {
-    let compression = if opening.compressed { TableCompression::Auto } else { TableCompression::None };
     let builder = Db::builder()
         .env(env)
         .background(false)
@@ -294,7 +293,7 @@ pub(crate) fn builder(env: Env, opening: Opening) -> Builder {
         .block_bytes(opening.block_bytes)
         .table_bytes(opening.table_bytes)
         .file_sizes(opening.file_sizes)
-        .compression(compression);
+        .compression(opening.compression);
     let builder = match opening.miniature {
         Some(cache_bytes) => builder.miniature(cache_bytes),
         None => builder,

@@ -244,3 +244,36 @@ impl ReadSource {
 pub(crate) fn default_durability(core: &Core) -> Durability {
     core.options.durability()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use esker_env::{Env, MemFs};
+
+    use super::*;
+    use crate::Db;
+    use crate::txn::snapshots::after_visible;
+
+    #[test]
+    fn a_reader_has_its_view_before_it_learns_what_is_visible() {
+        let read: [fn(&Keyspace) -> Option<Value>; 2] =
+            [|map| map.get("k").unwrap(), |map| map.iter().next().map(|item| item.unwrap().1)];
+        for read in read {
+            let env = Env::simulated(Arc::new(MemFs::new()), 1);
+            let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+            let map = db.default_keyspace();
+            map.put("k", "0").unwrap();
+            db.compact().unwrap();
+            map.put("k", "1").unwrap();
+            let others = (db.clone(), map.clone());
+            after_visible::once(move || {
+                // Nobody has told that he needs the last version: it is not in the table that this makes.
+                others.1.put("k", "2").unwrap();
+                others.0.flush().unwrap();
+            });
+            assert_eq!(read(&map).as_deref(), Some(&b"1"[..]));
+            assert_eq!(read(&map).as_deref(), Some(&b"2"[..]));
+        }
+    }
+}

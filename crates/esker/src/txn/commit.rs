@@ -573,6 +573,17 @@ mod tests {
     }
 
     #[test]
+    fn t6_the_commit_that_fills_a_memtable_seals_it() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let db = Db::builder().background(false).memtable_bytes(64 << 10).env(env).open("db").unwrap();
+        let map = db.default_keyspace();
+        map.put("a", [1; 10_000]).unwrap();
+        assert_eq!(db.stats().memtables_sealed, 0);
+        map.put("b", [1; 60_000]).unwrap();
+        assert_eq!(db.stats().memtables_sealed, 1, "T6: whether or not another commit comes");
+    }
+
+    #[test]
     fn t6_a_log_much_longer_than_its_memtable_is_not_kept() {
         let fs = MemFs::new();
         let sealed = |commits: u32, writes: u32, keys: u32| {

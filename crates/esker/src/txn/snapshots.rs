@@ -91,7 +91,10 @@ impl Published {
     /// may lack versions that only an earlier, unpinned number needs.
     #[inline]
     pub fn visible(&self) -> SeqNo {
-        SeqNo::new(self.visible.load(Ordering::Acquire))
+        let visible = SeqNo::new(self.visible.load(Ordering::Acquire));
+        #[cfg(test)]
+        after_visible::run();
+        visible
     }
 
     /// The count of a keyspace, never newer than what is visible (SN1).
@@ -242,6 +245,28 @@ impl Drop for SnapshotGuard {
             if *guards == 0 {
                 pins.pinned.remove(&self.seq);
             }
+        }
+    }
+}
+
+/// What a test has happen right after a reader has learnt the visible number.
+#[cfg(test)]
+pub mod after_visible {
+    use std::cell::RefCell;
+
+    thread_local! {
+        static NEXT: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+    }
+
+    /// Once, on this thread.
+    pub fn once(happens: impl FnOnce() + 'static) {
+        NEXT.with(|next| *next.borrow_mut() = Some(Box::new(happens)));
+    }
+
+    pub(super) fn run() {
+        let happens = NEXT.with(|next| next.borrow_mut().take());
+        if let Some(happens) = happens {
+            happens();
         }
     }
 }

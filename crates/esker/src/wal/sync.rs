@@ -81,3 +81,85 @@ impl SyncHandle {
         SyncOutcome { segment: self.segment.number, written: self.written, result }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use esker_env::Mapping;
+
+    use super::*;
+
+    /// Its first sync waits, and fails; a failed write-back is reported once, so later ones succeed.
+    #[derive(Debug)]
+    struct ReportsOnce {
+        syncs: AtomicU32,
+        goes_on: Arc<AtomicBool>,
+    }
+
+    impl File for ReportsOnce {
+        #[expect(clippy::disallowed_methods, reason = "waits for another thread of the test")]
+        fn sync_data(&self) -> io::Result<()> {
+            if self.syncs.fetch_add(1, Ordering::SeqCst) > 0 {
+                return Ok(());
+            }
+            while !self.goes_on.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(io::ErrorKind::Other.into())
+        }
+        fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn write_all_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn start_writeback(&self, _: u64, _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn len(&self) -> io::Result<u64> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn allocate(&self, _: u64, _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn drop_cache(&self, _: u64, _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn is_direct(&self) -> bool {
+            false
+        }
+        fn map(&self) -> io::Result<Mapping> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "real threads, and real time to see that one waits")]
+    fn y1_nobody_acknowledges_what_another_sync_is_about_to_fail_over() {
+        let goes_on = Arc::new(AtomicBool::new(false));
+        let file = Arc::new(ReportsOnce { syncs: AtomicU32::new(0), goes_on: goes_on.clone() });
+        let header = SegmentHeader { number: 1, ..SegmentHeader::default() };
+        let segment = SegmentFile::new(header, PathBuf::from("1.wal"), file.clone());
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| segment.sync());
+            while file.syncs.load(Ordering::SeqCst) == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let second = scope.spawn(|| segment.sync());
+            for _ in (0..100).take_while(|_| !second.is_finished()) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            goes_on.store(true, Ordering::SeqCst);
+            for outcome in [first.join().unwrap(), second.join().unwrap()] {
+                assert!(matches!(outcome, Err(Error::Poisoned(_))), "Y1: {outcome:?}");
+            }
+        });
+        assert_eq!(file.syncs.load(Ordering::SeqCst), 1, "Y2");
+    }
+}

@@ -448,6 +448,30 @@ fn w6_a_failed_sync_poisons_and_is_not_tried_again() {
 }
 
 #[test]
+fn y1_a_file_that_is_yet_to_be_synced_gets_no_other_life() {
+    for is_synced in [false, true] {
+        let (_, env) = mem();
+        let mut log = writer(&env, 4096);
+        append(&mut log, 1, 100).unwrap();
+        log.write().unwrap();
+        let handle = log.sync_handle().unwrap();
+        let next = log.rotate().unwrap();
+        let left = if is_synced {
+            log.synced(handle.sync()).unwrap();
+            None
+        } else {
+            Some(handle)
+        };
+        log.release_below(next).unwrap();
+        let is_spare = names(&env).iter().any(|name| file_name::is_spare(name));
+        assert_eq!(is_spare, is_synced, "Y1: {:?}", names(&env));
+        if let Some(handle) = left {
+            log.synced(handle.sync()).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_sync_elsewhere_counts_for_the_bytes_that_it_covered() {
     let (fs, env) = mem();
     let mut log = writer(&env, 4096);
