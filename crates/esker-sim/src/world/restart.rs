@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use esker::{Builder, Db, TableCompression};
+use esker::{Builder, Db};
 use esker_env::{Env, FaultFs, MemFs, SeededRandom, SystemThreads};
 
 use super::trouble::{death, rule};

@@ -68,11 +68,11 @@ impl Core {
         self.signal.check_alive()
     }
 
-    /// Flushes all sealed memtables into one run; false if there are none.
+    /// Flushes all sealed memtables, and the one in use if it is full, into one run; false if there are none.
     pub(crate) fn flush_step(&self) -> Result<bool> {
         let turn = self.flush_turn.lock();
         self.check_able()?;
-        let flushed = self.flush_in_turn(&turn);
+        let flushed = self.pipeline.seal_if_full().and_then(|()| self.flush_in_turn(&turn));
         self.note_flush(&turn, &flushed);
         flushed
     }

@@ -16,7 +16,7 @@
 //!     `Sealed::wal_from`.
 //! T5. A sealed memtable is offered to the flush only once the view has it among its immutable ones: a flush that came first would
 //!     find nothing to take out, and the memtable would hide for ever what came after it.
-//! T6. A memtable is sealed by the commit that fills it: its flush waits for no other. It is sealed, too, if its part of the log is
+//! T6. A full memtable is sealed before the next commit, or by the flush thread if none comes. It is full, too, if its part of the log is
 //!     [`LOG_FACTOR`] times as large as a full memtable: the log has all that a commit wrote, the memtable only what it did not overwrite itself.
 //! T7. The timed sync does not wait for a long commit: before that begins, its leader hands to the system what was committed earlier, and
 //!     leaves it where the sync finds it without the commit lock.
@@ -178,7 +178,7 @@ impl Pipeline {
     fn lead(&self, group: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
         let mut state = self.state.lock();
         let is_long = may_take_long(&group);
-        let ready = state.check();
+        let ready = state.check().and_then(|()| self.make_room(&mut state));
         if let Err(error) = ready.and_then(|()| self.leave_unsynced(&mut state, is_long)) {
             return group.iter().map(|_| Err(error.duplicate())).collect();
         }
@@ -186,8 +186,6 @@ impl Pipeline {
         if is_long {
             self.unsynced.lock().take();
         }
-        // What has been committed is; a failure stops the next ones.
-        let _stopped = self.seal_if_full(&mut state);
         outcomes
     }
 
@@ -226,8 +224,7 @@ impl Pipeline {
     }
 
     /// Seals the memtable when it is full, or its log long (T6).
-    fn seal_if_full(&self, state: &mut WriteState) -> Result<()> {
-        state.check()?;
+    fn make_room(&self, state: &mut WriteState) -> Result<()> {
         let is_full = state.active.bytes_used() >= self.memtable_bytes;
         let is_log_long =
             state.logged_bytes / LOG_FACTOR >= self.memtable_bytes as u64 && !state.active.is_empty();
@@ -316,6 +313,14 @@ impl Pipeline {
         });
         self.sealed.lock().push_back(Sealed { memtable: full, last_seq, counts, wal_from });
         Ok(())
+    }
+
+    /// Seals the memtable if it is full (T6), unless a commit is going on, after which another may come and do it.
+    pub fn seal_if_full(&self) -> Result<()> {
+        match self.state.try_lock() {
+            Some(mut state) if state.check().is_ok() && state.wal.is_some() => self.make_room(&mut state),
+            _ => Ok(()),
+        }
     }
 
     /// Seals the active memtable if it holds anything.
@@ -573,14 +578,22 @@ mod tests {
     }
 
     #[test]
-    fn t6_the_commit_that_fills_a_memtable_seals_it() {
+    fn t6_a_full_memtable_waits_for_no_other_commit() {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
-        let db = Db::builder().background(false).memtable_bytes(64 << 10).env(env).open("db").unwrap();
+        let db = Db::builder().stepped().memtable_bytes(64 << 10).env(env).open("db").unwrap();
         let map = db.default_keyspace();
         map.put("a", [1; 10_000]).unwrap();
-        assert_eq!(db.stats().memtables_sealed, 0);
+        let core = &db.handle.core;
+        assert!(!core.flush_step().unwrap());
         map.put("b", [1; 60_000]).unwrap();
-        assert_eq!(db.stats().memtables_sealed, 1, "T6: whether or not another commit comes");
+        let going_on = core.pipeline.state.lock();
+        core.pipeline.seal_if_full().unwrap();
+        drop(going_on);
+        assert_eq!(core.pipeline.sealed_len(), 0, "who commits is not waited for");
+        assert!(core.flush_step().unwrap(), "T6");
+        assert_eq!((db.stats().flushes, db.stats().memtable_bytes < 10_000), (1, true));
+        core.pipeline.state.lock().poisoned = Some(Arc::new(Error::Closed));
+        assert!(!core.flush_step().unwrap(), "nothing is sealed any more");
     }
 
     #[test]
