@@ -460,6 +460,21 @@ mod tests {
         }
     }
 
+    /// Of what cannot be synced, the kernel says so if it is asked. Elsewhere nobody misses a sync that is not made.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn syncs_of_files_and_directories_reach_the_kernel() {
+        let (_reader, writer) = io::pipe().unwrap();
+        let pipe = RealFile { file: std::os::fd::OwnedFd::from(writer).into(), direct: false };
+        // EINVAL.
+        assert_eq!(pipe.sync_data().unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(RealFs.sync_dir(Path::new("/proc")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        // And what can be synced is.
+        let dir = tempfile::tempdir().unwrap();
+        RealFs.sync_dir(dir.path()).unwrap();
+        RealFs.open(&dir.path().join("f"), OpenOptions::create_new()).unwrap().sync_data().unwrap();
+    }
+
     #[test]
     fn r2_a_lock_ends_with_its_handle_although_a_descriptor_of_it_is_left() {
         let dir = tempfile::tempdir().unwrap();
