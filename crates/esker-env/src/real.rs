@@ -16,6 +16,8 @@
 //!     next one makes a new file, which a lock of the old one says nothing of.
 //! R5. A file system may grant direct I/O and refuse it in the call that needs it, as overlayfs does over one that has none: then the file
 //!     goes on buffered. Its writer goes on as it was, in whole blocks.
+//! R6. A direct write that is cut short inside a block is repeated from that block's start: from the middle it would
+//!     fail for its alignment and hide the true error. Where it is cut there again, the disk is full.
 #![expect(unsafe_code, reason = "mapping a file")]
 
 #[cfg(not(unix))]
@@ -259,6 +261,33 @@ impl RealFile {
     }
 }
 
+/// Writes all of `buf` by calls of `write` that may write less; in whole blocks, if it is to (R6).
+fn write_all_by(
+    buf: &[u8],
+    offset: u64,
+    in_blocks: bool,
+    mut write: impl FnMut(&[u8], u64) -> io::Result<usize>,
+) -> io::Result<()> {
+    // Whether the last call wrote less than the block that it began with.
+    let (mut done, mut is_stuck) = (0, false);
+    while done < buf.len() {
+        match write(&buf[done..], offset + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) if in_blocks && done + n < buf.len() => {
+                let whole = (done + n) / AlignedBuf::ALIGN * AlignedBuf::ALIGN;
+                if is_stuck && whole == done {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                (is_stuck, done) = (whole == done, whole);
+            }
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
 impl File for RealFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         match sys::read_at(&self.file, buf, offset) {
@@ -268,25 +297,10 @@ impl File for RealFile {
     }
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let mut done = 0;
-        while done < buf.len() {
-            match sys::write_at(&self.file, &buf[done..], offset + done as u64) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                // A direct write cut short inside a block (a full disk) is repeated from that block's start: from
-                // the middle it would fail for its alignment and hide the true error.
-                Ok(n) if self.direct && done + n < buf.len() => {
-                    let whole = (done + n) / AlignedBuf::ALIGN * AlignedBuf::ALIGN;
-                    if whole == done {
-                        return Err(io::ErrorKind::WriteZero.into());
-                    }
-                    done = whole;
-                }
-                Ok(n) => done += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted || self.is_buffered_now(&e) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(())
+        write_all_by(buf, offset, self.direct, |bytes, at| match sys::write_at(&self.file, bytes, at) {
+            Err(e) if self.is_buffered_now(&e) => sys::write_at(&self.file, bytes, at),
+            written => written,
+        })
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -370,6 +384,95 @@ mod tests {
             assert_eq!(&bytes, b"\0odd\0", "R5");
             file.sync_data().unwrap();
         }
+    }
+
+    /// Three blocks, no two of them alike.
+    fn three_blocks() -> Vec<u8> {
+        (0..3 * AlignedBuf::ALIGN).map(|n| (n % 251) as u8).collect()
+    }
+
+    #[test]
+    fn r6_a_direct_write_that_is_cut_inside_a_block_is_repeated_from_its_start() {
+        const OFFSET: usize = 5 * AlignedBuf::ALIGN;
+        let bytes = three_blocks();
+        for whole in [0, AlignedBuf::ALIGN, 2 * AlignedBuf::ALIGN] {
+            let mut store = vec![0; OFFSET + bytes.len()];
+            let mut calls = Vec::new();
+            let written = write_all_by(&bytes, OFFSET as u64, true, |part, at| {
+                let at = at as usize;
+                calls.push(at - OFFSET);
+                // The first call ends 1,024 bytes into a block, the second one is interrupted.
+                let n = match calls.len() {
+                    1 => whole + 1024,
+                    2 => return Err(io::ErrorKind::Interrupted.into()),
+                    _ => part.len(),
+                };
+                store[at..at + n].copy_from_slice(&part[..n]);
+                Ok(n)
+            });
+            written.unwrap();
+            assert_eq!(calls, [0, whole, whole], "R6");
+            assert!(store[OFFSET..] == bytes[..], "R6: cut behind {whole}");
+            assert!(store[..OFFSET].iter().all(|byte| *byte == 0), "R6: cut behind {whole}");
+        }
+    }
+
+    #[test]
+    fn r6_a_direct_write_that_is_cut_inside_a_block_again_has_met_a_full_disk() {
+        let bytes = three_blocks();
+        for whole in [0, AlignedBuf::ALIGN, 2 * AlignedBuf::ALIGN] {
+            // The disk has so much room. Asked again it may say that it is full, or write as little as before.
+            for error in [None, Some(io::ErrorKind::QuotaExceeded)] {
+                let mut calls = 0;
+                let written = write_all_by(&bytes, 0, true, |part, at| {
+                    calls += 1;
+                    assert!(calls < 10, "R6: it goes round for ever");
+                    match error {
+                        Some(error) if calls > 1 => Err(error.into()),
+                        _ => Ok(part.len().min(whole + 1024 - at as usize)),
+                    }
+                });
+                let expected = error.unwrap_or(io::ErrorKind::StorageFull);
+                assert_eq!(written.unwrap_err().kind(), expected, "R6: {whole}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_buffered_write_goes_on_where_it_was_cut_and_ends_where_nothing_is_written() {
+        let bytes = three_blocks();
+        let mut store = vec![0; bytes.len()];
+        let mut calls = 0;
+        let written = write_all_by(&bytes, 0, false, |part, at| {
+            calls += 1;
+            if calls % 3 == 0 {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let (at, n) = (at as usize, part.len().min(1000));
+            store[at..at + n].copy_from_slice(&part[..n]);
+            Ok(n)
+        });
+        written.unwrap();
+        assert!(store == bytes && calls > 13, "{calls} calls");
+        for in_blocks in [false, true] {
+            let nothing = write_all_by(&bytes, 0, in_blocks, |_, _| Ok(0));
+            assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WriteZero);
+        }
+    }
+
+    /// Of what cannot be synced, the kernel says so if it is asked. Elsewhere nobody misses a sync that is not made.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn syncs_of_files_and_directories_reach_the_kernel() {
+        let (_reader, writer) = io::pipe().unwrap();
+        let pipe = RealFile { file: std::os::fd::OwnedFd::from(writer).into(), direct: false };
+        // EINVAL.
+        assert_eq!(pipe.sync_data().unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(RealFs.sync_dir(Path::new("/proc")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        // And what can be synced is.
+        let dir = tempfile::tempdir().unwrap();
+        RealFs.sync_dir(dir.path()).unwrap();
+        RealFs.open(&dir.path().join("f"), OpenOptions::create_new()).unwrap().sync_data().unwrap();
     }
 
     #[test]

@@ -153,6 +153,23 @@ fn n1_n3_n4_transfers_keep_the_sum() {
                     }
                 });
             }
+            // Without a snapshot, what one call reads is of one commit, too.
+            scope.spawn(|| {
+                let _guard = EndOnDrop(&end);
+                // All accounts again and again, so that the call takes long, and transfers happen in its midst.
+                let names = (0..ACCOUNTS).map(name).collect::<Vec<_>>().repeat(10);
+                loop {
+                    let values = accounts.multi_get(&names).unwrap();
+                    let values: Vec<u64> = values.into_iter().map(number).collect();
+                    let sums = values.chunks(ACCOUNTS as usize).map(|all| all.iter().sum::<u64>());
+                    assert_eq!(sums.collect::<Vec<_>>(), [ACCOUNTS * START; 10], "N1: multi_get");
+                    let sum: u64 = accounts.iter().map(|entry| number(Some(entry.unwrap().1))).sum();
+                    assert_eq!(sum, ACCOUNTS * START, "N1: iter");
+                    if end.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
             scope.spawn(|| {
                 let _guard = EndOnDrop(&end);
                 churn(db, &end);

@@ -136,3 +136,25 @@ impl<'a> RecordRef<'a> {
         Some(record)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that four bytes do not hold, up to the largest.
+    #[test]
+    fn large_numbers_come_back_whole_with_their_kinds() {
+        let (arena, mut bump) = (Arena::default(), Bump::new());
+        for n in [1_u64 << 32, (1 << 32) + 7, 1 << 40, SeqNo::MAX.get()] {
+            for kind in [Kind::Tombstone, Kind::Put] {
+                let entry = EntryRef { key: b"key", seq: SeqNo::new(n), kind, value: b"value" };
+                let record = Record::write(&mut bump, &arena, entry, None);
+                assert_eq!((record.seq().get(), record.kind()), (n, kind), "{n:#x}");
+                assert_eq!(record.entry(), entry, "{n:#x}");
+                let before = record.visible(SeqNo::new(n - 1)).map(RecordRef::seq);
+                let at = record.visible(SeqNo::new(n)).map(RecordRef::seq);
+                assert_eq!((before, at), (None, Some(SeqNo::new(n))), "{n:#x}");
+            }
+        }
+    }
+}

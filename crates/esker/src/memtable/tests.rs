@@ -261,6 +261,27 @@ fn a_value_larger_than_a_chunk() {
     assert!(pair.memtable.bytes_used() > large.len());
 }
 
+/// Four bytes do not hold the numbers of a database that has lived long.
+#[test]
+fn m1_versions_at_large_numbers_are_found_at_theirs() {
+    let mut rng = Rng::with_seed(13);
+    let mut pair = Pair::new();
+    for last in [7, 1_u64 << 32, (1 << 32) + 7, 1 << 40, (1 << 40) + 7, SeqNo::MAX.get()] {
+        pair.seq = last - 3;
+        pair.put(b"a", Kind::Put, &last.to_le_bytes());
+        pair.put(b"b", Kind::Tombstone, b"");
+        pair.put(b"c", Kind::Put, b"");
+        pair.check(&mut rng);
+    }
+    let numbers: Vec<u64> = pair.model.keys().map(|(_, seq)| seq.0).collect();
+    for at in numbers {
+        let visible = pair.visible(at);
+        pair.check_gets(&visible, at);
+        check_walks(&pair.memtable, &visible, at);
+    }
+    assert_eq!((pair.memtable.min_seq(), pair.memtable.max_seq()), (Some(SeqNo::new(5)), Some(SeqNo::MAX)));
+}
+
 #[test]
 fn an_empty_memtable_is_small() {
     let memtable = Memtable::new(64 << 20);

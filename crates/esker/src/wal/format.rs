@@ -288,6 +288,23 @@ mod tests {
         assert_eq!(hex(&record.encode(header.stamp())), "58e5de9fb73f4b3603000000001000000403020100000001");
     }
 
+    /// Numbers that four bytes do not hold, up to the largest.
+    #[test]
+    fn large_numbers_come_back_whole() {
+        let path = Path::new("large.wal");
+        for n in [1_u64 << 32, (1 << 32) + 7, 1 << 40, SeqNo::MAX.get()] {
+            let header = SegmentHeader { number: n, made_bytes: 4096, database_id: 9 };
+            assert_eq!(SegmentHeader::decode(&header.encode(), n, path).unwrap(), (header, n), "version 1");
+            let stamp = n ^ 0x0000_0009_0000_0000;
+            assert_eq!(SegmentHeader::decode(&header.to_bytes(), n, path).unwrap(), (header, stamp));
+            for kind in [Kind::Full, Kind::First, Kind::Middle, Kind::Last, Kind::End] {
+                let seq = SeqNo::new(n);
+                let record = RecordHeader { kind, seq, synced_to: 4096, payload_len: 3, payload_crc: 5 };
+                assert_eq!(RecordHeader::decode(&record.encode(stamp), stamp), Some(record), "{n:#x}");
+            }
+        }
+    }
+
     #[test]
     fn f3_no_database_shares_a_stamp_with_another_nor_a_segment_with_another() {
         let stamps = |id: u32| (1..100).map(move |number| stamp(number, id));

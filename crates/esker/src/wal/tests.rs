@@ -155,6 +155,24 @@ fn w5_records_span_segments_and_come_back_whole() {
     }
 }
 
+/// Four bytes do not hold the numbers of a database that has lived long, neither of its commits nor of its segments.
+#[test]
+fn records_at_large_numbers_come_back_from_segments_of_large_numbers() {
+    let (_, env) = mem();
+    let first = (1 << 32) + 7;
+    let mut log = WalWriter::create(pool(&env, 1024), first, &[]).unwrap();
+    let records = [(7, 100), (1 << 32, 100), ((1 << 32) + 7, 3000), (1 << 40, 5000), (SeqNo::MAX.get(), 10)];
+    for (seq, len) in records {
+        append(&mut log, seq, len).unwrap();
+    }
+    let last = log.current_segment();
+    assert!(last > first + 5);
+    log.close().unwrap();
+    let (found, recovered) = replayed(&env, first).unwrap();
+    assert!(found == records.map(|(seq, len)| (seq, payload(seq, len))));
+    assert_eq!((recovered.last_seq, recovered.next_segment), (SeqNo::MAX, last + 1));
+}
+
 #[test]
 fn w5_a_bulk_record_gets_a_segment_of_its_own_size() {
     let (fs, env) = mem();

@@ -60,3 +60,21 @@ fn large_blocks_use_wide_offsets() {
         }
     }
 }
+
+/// Numbers that four bytes do not hold, up to the largest.
+#[test]
+fn large_numbers_come_back_whole_with_their_kinds() {
+    let numbers = [SeqNo::MAX.get(), 1 << 40, (1 << 32) + 7, 1 << 32];
+    for n in numbers {
+        for kind in [Kind::Tombstone, Kind::Put] {
+            let trailer = pack_trailer(SeqNo::new(n), kind);
+            assert_eq!(unpack_trailer(trailer), Some((SeqNo::new(n), kind)), "{n:#x}");
+        }
+    }
+    for split_values_over in [0, 256] {
+        let block = build(&numbers.map(|n| (&b"key"[..], n, &b"value"[..])), split_values_over);
+        for (i, n) in numbers.into_iter().enumerate() {
+            assert_eq!((block.seq(i).get(), block.kind(i)), (n, Kind::Put), "{n:#x}");
+        }
+    }
+}

@@ -198,6 +198,36 @@ fn random_tables_agree_with_a_sorted_list() {
     }
 }
 
+/// Four bytes do not hold the numbers of a database that has lived long.
+#[test]
+fn versions_at_large_numbers_are_found_at_theirs() {
+    const NUMBERS: [u64; 6] = [7, 1 << 32, (1 << 32) + 7, 1 << 40, (1 << 40) + 7, SeqNo::MAX.get()];
+    for block_bytes in [1, 128, 8192] {
+        let mut rng = fastrand::Rng::with_seed(block_bytes as u64);
+        let env = memory();
+        let mut entries = Vec::new();
+        for (key, seq) in (0..40_u8).flat_map(|key| NUMBERS.map(|seq| (key, seq))) {
+            match rng.u8(..4) {
+                0 => {}
+                1 => entries.push(Entry::tombstone([key], seq)),
+                _ => entries.push(Entry::put([key], seq, seq.to_le_bytes())),
+            }
+        }
+        sort(&mut entries);
+        let options = TableOptions { block_bytes, ..TableOptions::default() };
+        let meta = write(&env, &options, &entries);
+        assert_eq!((meta.min_seq, meta.max_seq), (SeqNo::new(7), SeqNo::MAX));
+        let table = open(&env, &cache(1 << 20)).unwrap();
+        table.verify().unwrap();
+        assert_eq!(table.newest_commit(), SeqNo::MAX);
+        for at in NUMBERS.into_iter().flat_map(|n| [n - 1, n]) {
+            check_gets(&mut rng, &table, &entries, at);
+            check_cursor(&mut rng, &table, &entries, at);
+        }
+        check_scan(&mut rng, &table, &entries);
+    }
+}
+
 #[test]
 fn ix3_versions_of_one_key_span_blocks() {
     let mut entries: Vec<Entry> = (0..200).map(|seq| Entry::put("k", seq, vec![seq as u8; 40])).collect();
