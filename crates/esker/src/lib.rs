@@ -41,17 +41,22 @@
 //! - [`Durability::Buffered`]: until the operating system has it; a power loss may take the last 100 ms or so.
 //! - [`Durability::None`]: for nothing; a kill may take the last ones, too. [`Db::sync`] and [`Db::close`] make all of them durable.
 //!
+//! # Threads
+//! [`Db`], [`Keyspace`] and [`Snapshot`] are handles for any number of threads: clone them or share them. Iterators, cursors, batches and
+//! transactions own what they read, and may move to other threads. All calls block, and writes also wait while flushing is behind: in async code
+//! call them where blocking is allowed. An open database has three threads of its own.
+//!
 //! # Errors
 //! After [`Error::Conflict`] run the transaction again; after [`Error::NoSpace`] make room and try again; after [`Error::Poisoned`] open the
-//! database again: until then it is read only. [`Error::Corrupt`] names the file and the place of damage: restore a backup, or save what can
+//! database again (until then it is read only), and look whether the commit that failed is there: it may be. [`Error::Corrupt`] names the file and the place of damage: restore a backup, or save what can
 //! be read with [`repair`]. The others say what to do in their messages.
 //!
 //! # Features
 //! `zstd` (default): the codec of that name. Without it no C compiler is needed, and tables that are compressed with it cannot be read.
 //!
 //! # Limits
-//! Keys have up to [`KEY_BYTES_MAX`] bytes, values up to [`VALUE_BYTES_MAX`]. Transactions and batches are in memory until they commit. Write
-//! skew is possible. One process has a database open at a time.
+//! Keys have up to [`KEY_BYTES_MAX`] bytes, values up to [`VALUE_BYTES_MAX`]. Transactions and batches are in memory, beside the
+//! budget, until they commit, and then until their memtable has been flushed. Write skew is possible. One process has a database open at a time.
 
 pub mod recordio;
 pub mod sstable;

@@ -75,8 +75,8 @@ impl WriteBatch {
     ///
     /// After any other error none of them is there: [`NoSpace`](crate::Error::NoSpace);
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if one was dropped meanwhile; [`Closed`](crate::Error::Closed);
-    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if old values of the keys cannot be looked up, or if no memtable can be
-    /// flushed to make room.
+    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if old values of the keys cannot be looked up, no memtable can be
+    /// flushed to make room, or the log gets no further file.
     pub fn commit(self) -> Result<()> {
         let durability = super::keyspace::default_durability(&self.handle.core);
         self.commit_with(durability)

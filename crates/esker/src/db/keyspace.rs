@@ -92,6 +92,9 @@ impl Keyspace {
     }
 
     /// Removes all keys. Takes the same time however many there are.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
     pub fn clear(&self) -> Result<()> {
         self.remove_range::<&[u8]>(..)
     }
@@ -112,23 +115,35 @@ impl Keyspace {
     }
 
     /// Whether a key is there.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
     #[inline]
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.core().find_now::<Presence>(&self.state, key.as_ref())?.is_some())
     }
 
     /// The values of several keys, all as of the same commit.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let source = self.core().source_now(&self.state)?;
         source.find_many(&self.state, keys)
     }
 
     /// The first entry.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read; [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     pub fn first(&self) -> Result<Option<(Key, Value)>> {
         self.iter().next().transpose()
     }
 
     /// The last entry.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read; [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     pub fn last(&self) -> Result<Option<(Key, Value)>> {
         self.iter().next_back().transpose()
     }
@@ -150,12 +165,18 @@ impl Keyspace {
     }
 
     /// A cursor over all entries, as of now.
+    ///
+    /// # Errors
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     pub fn cursor(&self) -> Result<Cursor> {
         let source = self.core().source_now(&self.state)?;
         Ok(Cursor::new(source, self.state.id, encode_bounds::<&[u8]>(self.state.id, &(..))))
     }
 
     /// The exact number of keys, without counting.
+    ///
+    /// # Errors
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     #[inline]
     pub fn len(&self) -> Result<u64> {
         let count = self.core().published.count_of(&self.state.counter);
@@ -164,6 +185,9 @@ impl Keyspace {
     }
 
     /// Whether there are no keys.
+    ///
+    /// # Errors
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }

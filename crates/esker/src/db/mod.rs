@@ -199,8 +199,8 @@ impl Db {
         Transaction::new(self.handle.clone())
     }
 
-    /// Runs `body` in a transaction and commits it; on a conflict, runs it again with a new one. [`Error::Conflict`] from `body` itself
-    /// counts as one: it is run again, too.
+    /// Runs `body` in a transaction and commits it; on a conflict, runs it again with a new one, at once and as often as it takes: keep it
+    /// short, and without effects outside of the database. [`Error::Conflict`] from `body` itself counts as one: it is run again, too.
     ///
     /// # Errors
     /// Those of `body`, which roll back, and those of the commit, other than a conflict.
@@ -224,12 +224,18 @@ impl Db {
     }
 
     /// Makes all commits so far durable, whatever their durability.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; [`Error::Poisoned`] if the log cannot be synced, now or since an earlier failure.
     pub fn sync(&self) -> Result<()> {
         self.handle.core.check_open()?;
         self.handle.core.pipeline.sync()
     }
 
     /// Writes all memtables to tables.
+    ///
+    /// # Errors
+    /// Those of [`compact`](Self::compact).
     pub fn flush(&self) -> Result<()> {
         self.handle.core.flush_all()
     }
@@ -271,6 +277,9 @@ impl Db {
     /// Closes the database: background work ends, the log is made durable, the directory can be opened again. Other
     /// handles fail with [`Error::Closed`] when they write. Files that nothing needs and that cannot be removed are no failure: the next
     /// opening removes them.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] if writes had been stopped or the log cannot be synced; [`Error::Invalid`] if a background thread had panicked.
     pub fn close(self) -> Result<()> {
         self.handle.close()
     }

@@ -108,8 +108,9 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The memory for everything together, in bytes: cache, indexes, filters, memtables. Default 1 GiB. The cache has what the others
-    /// leave, but at least a 16th of it: if they take more than the rest, all together take more than this.
+    /// The memory for cached blocks, indexes, filters and memtables, in bytes. Default 1 GiB. Blocks have what the others leave, but at
+    /// least a 16th of it, even if all together are then more than this. Log buffers, merges, open transactions and the allocator take memory
+    /// beside it.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = bytes;
         self
@@ -134,7 +135,8 @@ impl Builder {
         self.error_if_exists = yes;
         self
     }
-    /// The world to run in. Default the real one.
+    /// The file system, clock, randomness and threads to use, an `Env` of the crate `esker-env`: for tests in memory, or with faults.
+    /// Default those of the operating system.
     pub fn env(mut self, env: Env) -> Self {
         self.env = env;
         self
@@ -196,7 +198,8 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Locked`] if it is open elsewhere, [`Error::NotFound`], [`Error::UnfinishedRepair`], [`Error::Corrupt`] and
-    /// [`Error::UnsupportedVersion`] with the file, [`Error::Invalid`] for options that make no sense.
+    /// [`Error::UnsupportedVersion`] with the file, [`Error::Invalid`] for options that make no sense. [`Error::Io`] and
+    /// [`Error::NoSpace`]: opening reads the log and writes a new manifest and a log segment.
     pub fn open(self, path: impl AsRef<Path>) -> Result<crate::Db> {
         let options = self.derive()?;
         crate::db::open::open(options, path.as_ref())

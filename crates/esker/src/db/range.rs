@@ -79,7 +79,8 @@ fn own_tombstones(view: &ReadView, at: SeqNo, own: Vec<RangeTombstone>) -> Range
     RangeTombstones::new(seen.iter().filter(|t| t.seq <= at).chain(own))
 }
 
-/// Entries in key order, from either end. Made by `range`, `prefix` and `iter`.
+/// Entries in key order, from either end. Made by `range`, `prefix` and `iter`. An error is the last item, also one in making it
+/// ([`KeyspaceNotFound`](crate::Error::KeyspaceNotFound), for one). A range that ends before it begins is empty.
 pub struct Range {
     walks: Walks,
 }
@@ -281,28 +282,43 @@ impl Cursor {
     }
 
     /// Moves to the first key `>= key`.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read: the cursor is not valid then.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = crate::types::key::KeyBuf::new(self.keyspace, key.as_ref());
         walk!(&mut self.walk, c => c.seek(&key))
     }
 
     /// Moves to the last key `< key`.
+    ///
+    /// # Errors
+    /// Those of [`seek`](Self::seek).
     pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = encode_key(self.keyspace, key.as_ref());
         walk!(&mut self.walk, c => c.seek_before(&key))
     }
 
     /// Moves to the first key.
+    ///
+    /// # Errors
+    /// Those of [`seek`](Self::seek).
     pub fn seek_first(&mut self) -> Result<()> {
         walk!(&mut self.walk, c => c.seek_first())
     }
 
     /// Moves to the last key.
+    ///
+    /// # Errors
+    /// Those of [`seek`](Self::seek).
     pub fn seek_last(&mut self) -> Result<()> {
         walk!(&mut self.walk, c => c.seek_last())
     }
 
     /// Moves to the next key; not valid after the last.
+    ///
+    /// # Errors
+    /// Those of [`seek`](Self::seek).
     ///
     /// # Panics
     /// If the cursor is not valid.
@@ -315,6 +331,9 @@ impl Cursor {
     }
 
     /// Moves to the previous key; not valid before the first.
+    ///
+    /// # Errors
+    /// Those of [`seek`](Self::seek).
     ///
     /// # Panics
     /// If the cursor is not valid.

@@ -66,22 +66,34 @@ impl Snapshot {
     }
 
     /// Whether a key is there.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
     pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.find::<Presence>(keyspace, key.as_ref())?.is_some())
     }
 
     /// The values of several keys.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
     pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let source = self.source(keyspace)?;
         source.find_many(&keyspace.state, keys)
     }
 
     /// The first entry.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read; [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     pub fn first(&self, keyspace: &Keyspace) -> Result<Option<(Key, Value)>> {
         self.iter(keyspace).next().transpose()
     }
 
     /// The last entry.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read; [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     pub fn last(&self, keyspace: &Keyspace) -> Result<Option<(Key, Value)>> {
         self.iter(keyspace).next_back().transpose()
     }
@@ -102,12 +114,18 @@ impl Snapshot {
     }
 
     /// A cursor over all entries.
+    ///
+    /// # Errors
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     pub fn cursor(&self, keyspace: &Keyspace) -> Result<Cursor> {
         let source = self.source(keyspace)?;
         Ok(Cursor::new(source, keyspace.state.id, encode_bounds::<&[u8]>(keyspace.state.id, &(..))))
     }
 
     /// The exact number of keys, without counting.
+    ///
+    /// # Errors
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     #[inline]
     pub fn len(&self, keyspace: &Keyspace) -> Result<u64> {
         let keyspace = keyspace.state_in(&self.handle)?;
@@ -116,6 +134,9 @@ impl Snapshot {
     }
 
     /// Whether a keyspace has no keys.
+    ///
+    /// # Errors
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     pub fn is_empty(&self, keyspace: &Keyspace) -> Result<bool> {
         Ok(self.len(keyspace)? == 0)
     }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use crate::manifest::version::Level;
 use crate::types::Error;
 
-/// Figures at one moment; `bytes` are of this process's life where not said otherwise.
+/// Figures at one moment. Counts of work, and of bytes read and written by it, are since this opening of the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

@@ -39,16 +39,25 @@ impl Transaction {
     }
 
     /// Sets a key to a value.
+    ///
+    /// # Errors
+    /// Those of [`WriteBatch::put`](crate::WriteBatch::put).
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.writes.put(keyspace.state_in(&self.handle)?, key.as_ref(), value.as_ref())
     }
 
     /// Removes a key.
+    ///
+    /// # Errors
+    /// Those of [`WriteBatch::remove`](crate::WriteBatch::remove).
     pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         self.writes.remove(keyspace.state_in(&self.handle)?, key.as_ref())
     }
 
     /// Removes all keys of a range.
+    ///
+    /// # Errors
+    /// Those of [`WriteBatch::remove_range`](crate::WriteBatch::remove_range).
     pub fn remove_range<K: AsRef<[u8]>>(
         &mut self,
         keyspace: &Keyspace,
@@ -72,6 +81,9 @@ impl Transaction {
     }
 
     /// The value of a key.
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::get`].
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         match self.own(keyspace, key.as_ref())? {
             Own::Put(value) => Ok(Some(Value::copy_of(value))),
@@ -81,6 +93,9 @@ impl Transaction {
     }
 
     /// Whether a key is there.
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::get`].
     pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
         match self.own(keyspace, key.as_ref())? {
             Own::Put(_) => Ok(true),
@@ -121,6 +136,9 @@ impl Transaction {
     }
 
     /// [`commit`](Self::commit) with a durability of its own.
+    ///
+    /// # Errors
+    /// Those of [`commit`](Self::commit).
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         let since = self.snapshot.pin().clone();
         self.handle.core.commit(self.writes, durability, Some(since))

@@ -71,8 +71,8 @@ pub enum Error {
     /// it has only read does not count. Nothing of it was written: run it again.
     #[error("transaction conflict: another commit has written what this transaction writes; run it again")]
     Conflict,
-    /// An earlier write or sync failed, or background work panicked, so writes are refused; reads go on. Reopen the
-    /// database to write again.
+    /// A write or sync of the log failed, now or earlier, or background work panicked: writes are refused, reads go on. Reopen the
+    /// database to write again. Whether the commit is there that failed first is known only then.
     #[error("writes stopped by an earlier failure; reads still work, reopen to write again: {0}")]
     Poisoned(Arc<Error>),
     /// The key is longer than 65,535 bytes.
