@@ -157,7 +157,7 @@ fn n1_n3_n4_transfers_keep_the_sum() {
             scope.spawn(|| {
                 let _guard = EndOnDrop(&end);
                 // All accounts again and again, so that the call takes long, and transfers happen in its midst.
-                let names = (0..ACCOUNTS).map(name).collect::<Vec<_>>().repeat(10);
+                let names: Vec<_> = (0..10).flat_map(|_| (0..ACCOUNTS).map(name)).collect();
                 loop {
                     let values = accounts.multi_get(&names).unwrap();
                     let values: Vec<u64> = values.into_iter().map(number).collect();
