@@ -1,0 +1,134 @@
+//! What holds between commits, seals, flushes and the timed sync (T3, T5 to T7).
+
+use std::path::Path;
+
+use esker_env::{Env, MemFs};
+
+use super::*;
+use crate::Db;
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see what it does")]
+fn t7_a_sync_that_waits_to_be_noted_goes_on_with_what_a_long_commit_leaves() {
+    let fs = MemFs::new();
+    let open = |fs: &MemFs| {
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        let db = Db::builder().background(false).durability(Durability::Buffered).env(env);
+        db.open(Path::new("db")).unwrap()
+    };
+    let db = open(&fs);
+    let (map, pipeline) = (db.default_keyspace(), &db.handle.core.pipeline);
+    map.put("a", "1").unwrap();
+    let outcome = pipeline.state.lock().wal().unwrap().sync_handle().unwrap().sync();
+    map.put("b", "2").unwrap();
+    let is_durable = || open(&fs.crash_strict()).default_keyspace().contains("b").unwrap();
+    assert!(!is_durable());
+    let mut state = pipeline.state.lock();
+    *pipeline.unsynced.lock() = state.wal().unwrap().sync_handle();
+    std::thread::scope(|scope| {
+        let noting = scope.spawn(|| pipeline.note_synced(outcome));
+        for _ in (0..60_000).take_while(|_| !is_durable()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let is_synced = is_durable();
+        drop(state);
+        noting.join().unwrap().unwrap();
+        assert!(is_synced, "T7");
+    });
+    assert!(pipeline.state.lock().wal().unwrap().sync_handle().is_none(), "both are noted");
+}
+
+#[test]
+fn t3_nothing_is_written_behind_a_commit_that_ended_halfway() {
+    let fs = MemFs::new();
+    let open =
+        || Db::builder().background(false).env(Env::simulated(Arc::new(fs.clone()), 1)).open(Path::new("db"));
+    let db = open().unwrap();
+    let map = db.default_keyspace();
+    map.put("a", "1").unwrap();
+    db.handle.core.pipeline.state.lock().is_halfway = true;
+    let refused = |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "{result:?}");
+    refused(map.put("b", "2"));
+    refused(db.flush());
+    refused(db.sync());
+    assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]), "reads go on");
+    drop(map);
+    refused(db.close());
+    let db = open().unwrap();
+    assert_eq!(db.default_keyspace().len().unwrap(), 1);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
+fn t5_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+    let map = db.default_keyspace();
+    map.put("a", "1").unwrap();
+    let core = db.handle.core.clone();
+    std::thread::scope(|scope| {
+        let core = &core;
+        core.view.update(|old| {
+            // As long as this lasts the view cannot be replaced.
+            scope.spawn(|| core.pipeline.seal().unwrap());
+            for _ in 0..100 {
+                std::thread::sleep(std::time::Duration::from_millis(3));
+                assert_eq!(core.pipeline.sealed_len(), 0, "T5");
+            }
+            ReadView {
+                active: old.active.clone(),
+                immutables: old.immutables.clone(),
+                version: old.version.clone(),
+            }
+        });
+    });
+    assert_eq!(core.pipeline.sealed_len(), 1);
+    db.flush().unwrap();
+    map.put("a", "2").unwrap();
+    db.flush().unwrap();
+    assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(core.view.get().memtables().count(), 1, "no memtable stays behind");
+}
+
+#[test]
+fn t6_a_full_memtable_waits_for_no_other_commit() {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let db = Db::builder().stepped().memtable_bytes(64 << 10).env(env).open("db").unwrap();
+    let map = db.default_keyspace();
+    map.put("a", [1; 10_000]).unwrap();
+    let core = &db.handle.core;
+    assert!(!core.flush_step().unwrap());
+    map.put("b", [1; 60_000]).unwrap();
+    let going_on = core.pipeline.state.lock();
+    core.pipeline.seal_if_full().unwrap();
+    drop(going_on);
+    assert_eq!(core.pipeline.sealed_len(), 0, "who commits is not waited for");
+    assert!(core.flush_step().unwrap(), "T6");
+    assert_eq!((db.stats().flushes, db.stats().memtable_bytes < 10_000), (1, true));
+    core.pipeline.state.lock().poisoned = Some(Arc::new(Error::Closed));
+    assert!(!core.flush_step().unwrap(), "nothing is sealed any more");
+}
+
+#[test]
+fn t6_a_log_much_longer_than_its_memtable_is_not_kept() {
+    let fs = MemFs::new();
+    let sealed = |commits: u32, writes: u32, keys: u32| {
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        let path = format!("{commits} {writes} {keys}");
+        let db = Db::builder().background(false).memtable_bytes(64 << 10).env(env).open(&path).unwrap();
+        let map = db.default_keyspace();
+        for commit in 0..commits {
+            let mut batch = db.batch();
+            for write in 0..writes {
+                let key = (commit * writes + write) % keys;
+                batch.put(&map, key.to_be_bytes(), [write as u8; 1_000]).unwrap();
+            }
+            batch.commit().unwrap();
+        }
+        let stats = db.stats();
+        stats.flushes + stats.memtables_sealed
+    };
+    assert_eq!(sealed(10, 100, 1), 3, "T6: after 300 kB each, in memtables of 3 kB");
+    assert_eq!(sealed(2, 100, 1), 0);
+    assert_eq!(sealed(50, 1, 50), 0, "a log as long as its memtable");
+}
