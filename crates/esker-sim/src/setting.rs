@@ -28,6 +28,18 @@ pub(crate) fn has_long_ids(seed: u64) -> bool {
     is_at(seed, 16, 6)
 }
 
+/// Where the database begins to count commits, files, log segments and runs: in one seed in twelve shortly before a number needs one more
+/// byte, digit or word.
+pub(crate) fn first_number(seed: u64) -> u64 {
+    let limits = [1 << 16, 1 << 24, 1 << 32, 1_000_000, 1 << 36];
+    let row = seed / 12;
+    if has_large_numbers(seed) { limits[row as usize % limits.len()] - 1 - row / 5 % 40 } else { 1 }
+}
+
+fn has_large_numbers(seed: u64) -> bool {
+    is_at(seed, 12, 0)
+}
+
 /// There are more keyspaces than operations make, from the first operations on: one seed in eight.
 pub(crate) fn has_many_keyspaces(seed: u64) -> bool {
     is_at(seed, 8, 4)
@@ -53,10 +65,11 @@ mod tests {
     type Has = fn(u64) -> bool;
 
     /// The share of each, as one in so many.
-    const PROPERTIES: [(Has, u64); 5] = [
+    const PROPERTIES: [(Has, u64); 6] = [
         (has_unsynced_dir, 2),
         (has_plain_disk, 4),
         (has_long_ids, 16),
+        (has_large_numbers, 12),
         (has_many_keyspaces, 8),
         (has_large_values, 64),
     ];
@@ -75,12 +88,12 @@ mod tests {
         for (has, row) in PROPERTIES {
             assert_eq!((0..4096).filter(|seed| has(*seed)).count() as u64, 4096 / row);
         }
-        assert_eq!(pairs(0..4096), 10 * 4);
+        assert_eq!(pairs(0..4096), 15 * 4);
     }
 
     #[test]
     fn se2_byte_strings_meet_all_of_it() {
         let bytes = [0; 4096];
-        assert_eq!(pairs((0..4096).map(|len| seed_of_bytes(&bytes[..len]))), 10 * 4);
+        assert_eq!(pairs((0..4096).map(|len| seed_of_bytes(&bytes[..len]))), 15 * 4);
     }
 }

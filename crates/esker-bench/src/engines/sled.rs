@@ -7,6 +7,7 @@
 //! SL1. A transaction of one operation is as atomic alone as in a batch, and spares the two synced rolls of the log that a batch takes.
 //! SL2. Pages over some 128 KiB are files of their own below `blobs`, which sled writes and never syncs. Where values are large a sync commit ends with a sync of the
 //!      file system that they are on.
+//! SL3. A store that was dropped may hold its lock a little longer, as long as a thread of sled's pool has work of it: opening waits for that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -14,7 +15,8 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use sled::transaction::{ConflictableTransactionResult, Transactional, TransactionalTree};
 use sled::{Batch, Config, Db, IVec, Tree};
@@ -28,6 +30,9 @@ use esker_bench_api::{
 const LOG_FILE: &str = "db";
 /// Values from which on pages may come to be files of their own (SL2).
 const LARGE_VALUE_BYTES: u64 = 8 << 10;
+
+/// How long opening waits for a lock (SL3).
+const LOCK_PATIENCE: Duration = Duration::from_secs(20);
 
 const NO_SNAPSHOTS: &str = "sled has no snapshots: a reader sees what is committed meanwhile";
 const NO_COMPACTION: &str = "sled has no call that compacts; it reuses space as it writes";
@@ -180,10 +185,26 @@ fn sync_file_system(_dir: &File) -> io::Result<()> {
     Ok(())
 }
 
+/// SL3. sled's error has no kind of its own for a lock.
+fn open_unlocked(config: &Config) -> sled::Result<Db> {
+    let start = Instant::now();
+    loop {
+        match config.open() {
+            Err(error)
+                if error.to_string().contains("could not acquire lock")
+                    && start.elapsed() < LOCK_PATIENCE =>
+            {
+                thread::sleep(Duration::from_millis(5));
+            }
+            opened => return opened,
+        }
+    }
+}
+
 impl SledStore {
     fn open(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
         let config = Config::new().path(dir).cache_capacity(options.cache_bytes);
-        let db = config.open().map_err(Failure::engine)?;
+        let db = open_unlocked(&config).map_err(Failure::engine)?;
         let synced = Synced::open(dir, options.value_bytes).map_err(Failure::engine)?;
         Ok(Self { db, synced, sync: options.durability == Durability::Sync })
     }
@@ -365,5 +386,25 @@ impl KeyspaceWriter for SledKeyspaceWriter {
     fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure> {
         self.batches.entry(keyspace).or_default().insert(key, value);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sl3_opening_waits_for_a_store_that_is_about_to_be_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config::new().path(dir.path());
+        let before = config.open().unwrap();
+        let config = Config::new().path(dir.path());
+        assert!(config.open().unwrap_err().to_string().contains("could not acquire lock"));
+        let last = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(200));
+            drop(before);
+        });
+        open_unlocked(&config).unwrap();
+        last.join().unwrap();
     }
 }

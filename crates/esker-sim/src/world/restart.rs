@@ -29,7 +29,9 @@ impl World {
             random: self.random.clone(),
             threads: Arc::new(SystemThreads),
         };
-        builder(env, opening)
+        // Sweeps have the calls of one workload, whatever the seed.
+        let first_number = if self.swept { 1 } else { setting::first_number(self.seed) };
+        builder(env, opening).first_number(first_number)
     }
 
     /// Opens the database for the first time.

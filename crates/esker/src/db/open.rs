@@ -36,7 +36,7 @@ use crate::cache::{BudgetKind, MemoryBudget};
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, manifest_name, table_path};
 use crate::manifest::log::ManifestLog;
-use crate::manifest::version::{Level, Version};
+use crate::manifest::version::{Level, RunId, Version};
 use crate::memtable::{Applier, Memtable};
 use crate::read::source::Nothing;
 use crate::read::view::ReadView;
@@ -223,9 +223,19 @@ fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<VersionEdit
                 return Err(Error::corrupt("CURRENT", dir.join(CURRENT), 0, detail));
             }
             sync_parent(env, dir)?;
-            Ok(VersionEdit { wal_from: Some(1), ..VersionEdit::default() })
+            Ok(new_state(options.first_number()))
         }
     }
+}
+
+/// A database that holds nothing, and counts from this number on.
+fn new_state(first: u64) -> VersionEdit {
+    let wal_from = Some(first);
+    if first == 1 {
+        return VersionEdit { wal_from, ..VersionEdit::default() };
+    }
+    let (next_file, flushed_seq) = (Some(FileId::new(first)), Some(SeqNo::new(first - 1)));
+    VersionEdit { wal_from, next_file, next_run: Some(RunId(first)), flushed_seq, ..VersionEdit::default() }
 }
 
 /// Whether a file of this name shows that there is a database. A new one writes CURRENT before its first log segment or table: a manifest

@@ -85,6 +85,7 @@ pub struct Builder {
     replay_bytes: u64,
     miniature: Option<u64>,
     file_sizes: FileSizes,
+    first_number: u64,
 }
 
 impl Default for Builder {
@@ -103,6 +104,7 @@ impl Default for Builder {
             replay_bytes: 4 * MIB,
             miniature: None,
             file_sizes: FileSizes::default(),
+            first_number: 1,
         }
     }
 }
@@ -189,6 +191,13 @@ impl Builder {
     #[doc(hidden)]
     pub fn file_sizes(mut self, sizes: FileSizes) -> Self {
         self.file_sizes = sizes;
+        self
+    }
+    /// The number of the first commit, file, log segment and run of a new database: for simulators, whose databases do not live to
+    /// see large ones.
+    #[doc(hidden)]
+    pub fn first_number(mut self, number: u64) -> Self {
+        self.first_number = number;
         self
     }
     pub(crate) fn environment(&self) -> &Env {
@@ -281,6 +290,10 @@ impl Options {
             bulk_segment_bytes: bulk_segment.max(self.wal_segment_bytes()),
             database_id,
         }
+    }
+    /// Where a new database begins to count.
+    pub(crate) fn first_number(&self) -> u64 {
+        self.given.first_number
     }
     /// A smaller manifest is not replaced.
     pub(crate) fn manifest_bytes_min(&self) -> u64 {
