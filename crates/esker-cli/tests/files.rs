@@ -350,6 +350,11 @@ fn i4_a_last_line_without_its_end_is_refused_from_a_pipe_and_told_of_a_file() {
         assert!(piped.code == 2 && piped.err.contains("may have been cut"), "{format}: {}", piped.err);
         let piped = esker.run_with(text.as_bytes(), import.into_iter().chain(["-", "--skip-bad"]));
         assert!(piped.code == 0 && piped.text().contains("imported 1 rows"), "{format}: {}", piped.err);
+        #[cfg(target_os = "linux")]
+        {
+            let named = esker.run_with(text.as_bytes(), import.into_iter().chain(["/dev/stdin"]));
+            assert!(named.code == 2 && named.err.contains("may have been cut"), "{format}: {}", named.err);
+        }
         esker.write("file", text);
         let file = esker.run(import.into_iter().chain(["file"]));
         assert!(file.code == 0 && file.text().contains("imported 2 rows"), "{format}: {}", file.err);

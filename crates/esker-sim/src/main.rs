@@ -29,7 +29,7 @@ Examples:
   esker-sim run --seeds 1000..2000        these seeds
   esker-sim run --ops 5000 --seeds 0..50  fewer, longer ones
   esker-sim replay 17 --ops 500           one seed again; a failure is made as short as it can be
-  esker-sim sweep                         everything at every call: an hour or two
+  esker-sim sweep                         everything at every call: two to three hours
   esker-sim sweep deaths --sample 500     one kind, 500 positions
   esker-sim sweep deaths --at 17          one position again
   esker-sim damage --seconds 60           databases with harmed files, as many as fit into a minute

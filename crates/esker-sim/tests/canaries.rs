@@ -402,7 +402,7 @@ fn swept() -> Vec<(Kind, Vec<u64>)> {
         some(Kind::DirSyncs, SWEPT),
         some(Kind::Misreads, MISREADS_SWEPT),
         // Syncs that are missing show for some calls only.
-        (Kind::Deaths, (1..=1000).step_by(61).collect()),
+        (Kind::Deaths, (1..=1000).step_by(23).collect()),
         some(Kind::FailsOnce, SWEPT),
         (Kind::FailsLate, (1..=FIRST_CHANGES).collect()),
     ];

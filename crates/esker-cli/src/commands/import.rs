@@ -44,6 +44,8 @@ pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
     let format = formats::choose(import.format, &import.file)?;
     let read = Rc::new(Cell::new(0));
     let (input, total) = open(&import.file, &read)?;
+    // Of a file the size is known.
+    let is_pipe = total.is_none();
     let options = ReadOptions {
         form: args.bytes,
         key: import.key.clone(),
@@ -57,7 +59,7 @@ pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
     let mut rows = 0;
     let ended = database.keyspace_or_create(args).and_then(|keyspace| {
         let mut sink = Sink::new(&database, keyspace, import.batch);
-        let ended = read_rows(import, &mut *reader, &mut sink, &progress, &read);
+        let ended = read_rows(import, is_pipe, &mut *reader, &mut sink, &progress, &read);
         rows = sink.committed;
         ended
     });
@@ -83,6 +85,7 @@ pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
 /// Brings all rows into the database; the number of bad lines.
 fn read_rows(
     import: &Import,
+    is_pipe: bool,
     reader: &mut dyn RowReader,
     sink: &mut Sink<'_>,
     progress: &Progress,
@@ -94,9 +97,7 @@ fn read_rows(
     loop {
         let step = reader.read(&mut row).map_err(|e| Failure::file("read", file, &e))?;
         let problem = match step {
-            Step::Row if reader.is_unended() && formats::is_standard(&import.file) => {
-                Some(UNENDED.to_owned())
-            }
+            Step::Row if reader.is_unended() && is_pipe => Some(UNENDED.to_owned()),
             Step::Row => sink.add(&row)?,
             Step::Bad(reason) => Some(reason),
             Step::End => break,
@@ -120,7 +121,7 @@ fn read_rows(
         }
     }
     sink.commit()?;
-    if reader.is_unended() && !formats::is_standard(&import.file) {
+    if reader.is_unended() && !is_pipe {
         progress.note(&format!(
             "{}:{}: {UNENDED}; it was imported as it stands",
             file.display(),

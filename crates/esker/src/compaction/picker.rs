@@ -338,11 +338,15 @@ fn plan<T>(version: &Version<T>, group: &Partition<'_, T>, level: Level, kind: P
             _ => inputs.push(PlanInput { run: run.id, level: run.level, files: vec![table.file] }),
         }
     }
-    // The newest run of the output's level takes the output, unless tables that are no inputs are in the way.
-    let newest_of_level = version.runs().iter().find(|run| run.level == level);
+    // The oldest run of the output's level takes the output of which no table that is no input is in the way, nor of a newer one. So there
+    // are no more runs than tables that overlap.
+    let mut of_level = version.runs().iter().filter(|run| run.level == level);
     let is_input = |file| group.members.iter().any(|m| m.table.file == file);
     let is_free = |range: &KeyRange, run: &Run<T>| run.overlapping(range).iter().all(|t| is_input(t.file));
-    let target = newest_of_level.filter(|run| level == Level::BASE || is_free(&group.range, run));
+    let target = match level {
+        Level::BASE => of_level.next(),
+        _ => of_level.take_while(|run| is_free(&group.range, run)).last(),
+    };
     let output_run = target.map_or(OutputRun::New, |run| OutputRun::Existing(run.id));
 
     let newest_input = group.members[0].run_index;

@@ -365,7 +365,7 @@ fn replay_with(
         }
         let decoded = payload::decode(record);
         let (deltas, set) = decoded.map_err(|e| format!("commit {seq}, byte {}: {}", e.offset, e.detail))?;
-        if out.active.bytes_used() >= options.memtable_bytes {
+        if !out.active.is_empty() && out.active.bytes_used() >= options.memtable_bytes {
             // Its log is released with the last memtable's: which segment it ended in is not worth knowing.
             let memtable = Arc::new(Memtable::new(options.memtable_bytes));
             let applier = memtable.applier();

@@ -203,7 +203,7 @@ impl Builder {
     pub(crate) fn environment(&self) -> &Env {
         &self.env
     }
-    /// Opens the database in a directory.
+    /// Opens the database in a directory. Give an absolute path if the process may change its working directory while it is open.
     ///
     /// # Errors
     /// [`Error::Locked`] if it is open elsewhere, [`Error::NotFound`], [`Error::UnfinishedRepair`], [`Error::Corrupt`] and

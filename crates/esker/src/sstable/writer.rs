@@ -256,8 +256,7 @@ impl TableWriter {
             Codec::Chosen(_) => 0,
         };
         let filter = self.hashes.len() as u64 * u64::from(self.options.filter_bits_per_key) / 8;
-        let index = self.index.iter().rev().take(1).map(|e| e.separator.len() as u64 + 8).sum::<u64>()
-            * self.index.len() as u64;
+        let index = self.separator_bytes + 8 * self.index.len() as u64;
         self.file.position() + waiting + self.builder.data_bytes() + filter + index
     }
 

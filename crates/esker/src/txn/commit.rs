@@ -229,9 +229,9 @@ impl Pipeline {
     /// Seals the memtable when it is full, or its log long (T6).
     fn make_room(&self, state: &mut WriteState) -> Result<()> {
         let is_full = state.active.bytes_used() >= self.memtable_bytes;
-        let is_log_long =
-            state.logged_bytes / LOG_FACTOR >= self.memtable_bytes as u64 && !state.active.is_empty();
-        if is_full || is_log_long {
+        let is_log_long = state.logged_bytes / LOG_FACTOR >= self.memtable_bytes as u64;
+        // A memtable of a few bytes looks full when it is made.
+        if (is_full || is_log_long) && !state.active.is_empty() {
             self.seal_active(state)?;
         }
         Ok(())

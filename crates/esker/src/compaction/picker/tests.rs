@@ -235,6 +235,22 @@ fn beyond_the_cache_runs_gather_in_tiers_first() {
 }
 
 #[test]
+fn what_overlaps_nothing_goes_into_the_oldest_tier_run() {
+    let target = |tiers: &str, range: &str| {
+        let l0 = [9, 8, 7, 6, 5].map(|file| format!("{file}{range}1")).join(" / ");
+        let version = parse_version(&format!("L0: {l0}  {tiers}  base: 1[a-z]"));
+        let plan = pick(&version, &parse_input("busy beyond")).unwrap();
+        let OutputRun::Existing(id) = plan.output_run else { return None };
+        version.runs().iter().filter(|run| run.level == Level::TIER).position(|run| run.id == id)
+    };
+    let tiers = "tier: 20[a-b]1 21[g-h]1 / 22[a-b]1 23[e-f]1 / 24[a-b]1 25[i-j]1";
+    assert_eq!(target(tiers, "[c-d]"), Some(2), "not only the newest of three");
+    assert_eq!(target(tiers, "[i-j]"), Some(1));
+    assert_eq!(target(tiers, "[e-f]"), Some(0), "not below a newer table");
+    assert_eq!(target(tiers, "[g-h]"), None);
+}
+
+#[test]
 fn pk4_what_cannot_be_read_holds_up_nothing_else() {
     check(
         "

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 
 use super::*;
-use crate::sstable::TableOptions;
+use crate::sstable::{TableCompression, TableOptions};
 use crate::{Error, Result};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -103,6 +103,24 @@ fn a_merge_reduces_values_newest_first() {
         assert_eq!(pairs(merged.iter()), expected.into_iter().collect::<Vec<_>>());
         merged.verify().unwrap();
     }
+}
+
+#[test]
+fn one_long_key_does_not_make_a_table_look_large() {
+    let env = memory();
+    let options =
+        TableOptions { block_bytes: 512, compression: TableCompression::None, ..TableOptions::default() };
+    let mut writer = Writer::create_in(&env, "t.sst", options).unwrap();
+    for i in 0..2000 {
+        writer.put(format!("{i:06}").as_bytes(), &[7; 100]).unwrap();
+    }
+    // Neighbours that only their ends tell apart, in blocks of their own: what stands between them in the index is as long.
+    for end in ["a", "b", "c"] {
+        writer.put(format!("9{}{end}", "x".repeat(20_000)).as_bytes(), &[7; 1000]).unwrap();
+    }
+    let estimated = writer.estimated_bytes();
+    let bytes = writer.finish().unwrap();
+    assert!((bytes / 2..bytes * 3 / 2).contains(&estimated), "{estimated}, {bytes}");
 }
 
 #[test]

@@ -110,6 +110,17 @@ fn t6_a_full_memtable_waits_for_no_other_commit() {
 }
 
 #[test]
+fn t6_an_empty_memtable_is_not_full_however_small_it_may_be() {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let db = Db::builder().stepped().memtable_bytes(1).env(env).open("db").unwrap();
+    let core = &db.handle.core;
+    assert!(!core.flush_step().unwrap(), "T6");
+    db.default_keyspace().put("a", "1").unwrap();
+    assert!(core.flush_step().unwrap());
+    assert!(!core.flush_step().unwrap(), "T6");
+}
+
+#[test]
 fn t6_a_log_much_longer_than_its_memtable_is_not_kept() {
     let fs = MemFs::new();
     let sealed = |commits: u32, writes: u32, keys: u32| {
