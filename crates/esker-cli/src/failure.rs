@@ -94,13 +94,14 @@ fn engine_message(f: &mut fmt::Formatter<'_>, path: &Path, error: &Error) -> fmt
             "the database in {directory} is in use by another process\n  wait until it is done: a database belongs to \
              one process at a time"
         ),
+        Error::UnfinishedRepair(_) => write!(f, "{}", Error::UnfinishedRepair(path.to_owned())),
         Error::Corrupt { .. } => write!(
             f,
             "{error}\n  `esker check --offline` lists all damage; `esker repair {directory} NEW` salvages what can be \
              read into a new database"
         ),
         // A file of the database that cannot be read.
-        Error::Io { op: "open" | "read" | "measure", path: file, .. } if file.parent() == Some(path) => {
+        Error::Io { op: "open" | "read" | "measure", path: file, .. } if is_in(file, path) => {
             write!(
                 f,
                 "{error}\n  make it readable, or restore it from a backup; `esker check --offline` lists all that is \
@@ -109,6 +110,13 @@ fn engine_message(f: &mut fmt::Formatter<'_>, path: &Path, error: &Error) -> fmt
         }
         _ => write!(f, "{error}"),
     }
+}
+
+/// Whether `file` is in `directory`: an open database has an absolute path, whatever the user gave.
+fn is_in(file: &Path, directory: &Path) -> bool {
+    let absolute = std::path::absolute(directory);
+    file.parent()
+        .is_some_and(|parent| parent == directory || absolute.is_ok_and(|absolute| parent == absolute))
 }
 
 #[cfg(test)]
@@ -124,6 +132,8 @@ mod tests {
         assert!(missing.contains("no database in data") && missing.contains("esker put"), "{missing}");
         let unreadable = |file: &str| engine(Error::io("open", file, io::ErrorKind::IsADirectory.into()));
         assert!(unreadable("data/000003.sst").contains("`esker repair data NEW`"));
+        let absolute = std::path::absolute("data/000003.sst").expect("there is a working directory");
+        assert!(unreadable(absolute.to_str().expect("utf-8")).contains("`esker repair data NEW`"));
         assert!(!unreadable("elsewhere/000003.sst").contains("esker repair"));
     }
 

@@ -446,6 +446,10 @@ impl Fs for FaultFs {
         self.0.inner.dir_above(path)
     }
 
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.0.inner.absolute(path)
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.0.check(OpKind::Stat, &[path])?;
         self.0.inner.exists(path)

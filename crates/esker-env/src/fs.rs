@@ -99,6 +99,10 @@ pub trait Fs: Send + Sync + Debug + 'static {
     fn dir_above(&self, path: &Path) -> Option<PathBuf> {
         path.parent().map(Path::to_owned)
     }
+    /// The path that goes on to name what `path` names now when the process changes its working directory.
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_owned())
+    }
     /// Whether a file or directory of this name exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// The length of a file in bytes.

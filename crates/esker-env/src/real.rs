@@ -95,6 +95,10 @@ impl Fs for RealFs {
         Some(path.join(".."))
     }
 
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        std::path::absolute(or_here(path))
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         path.try_exists()
     }

@@ -16,6 +16,7 @@
 //!      and manifests are not given out again (`first_number`), and what replaces a file writes over what was left under its temporary
 //!      name. Not so those of the log that R8 of wal/recovery.rs names.
 //! OP7. The name of a new database's directory is durable before anything in it is.
+//! OP8. The directory stays the same when the process changes its working directory: its path is made absolute before it is used.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -53,10 +54,12 @@ use crate::wal::{self, LogExtent, Recovered, Register, WalPool, WalWriter};
 
 /// Opens or creates the database in `dir`.
 pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
-    let lock = lock_dir(options.env(), &options, dir)?;
+    // OP8
+    let dir = options.env().fs.absolute(dir).map_err(|e| Error::io("open", dir, e))?;
+    let lock = lock_dir(options.env(), &options, &dir)?;
     // OP5
-    unfinished::refuse(options.env(), dir)?;
-    open_locked(options, dir, lock)
+    unfinished::refuse(options.env(), &dir)?;
+    open_locked(options, &dir, lock)
 }
 
 /// The same in a directory that the caller has locked, also one that a repair fills.

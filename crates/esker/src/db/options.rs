@@ -203,7 +203,8 @@ impl Builder {
     pub(crate) fn environment(&self) -> &Env {
         &self.env
     }
-    /// Opens the database in a directory. Give an absolute path if the process may change its working directory while it is open.
+    /// Opens the database in a directory. A relative path is that of the moment: the database stays where it is when the process
+    /// changes its working directory, and its path and messages are absolute.
     ///
     /// # Errors
     /// [`Error::Locked`] if it is open elsewhere, [`Error::NotFound`], [`Error::UnfinishedRepair`], [`Error::Corrupt`] and
