@@ -145,7 +145,8 @@ mod tests {
 
     #[test]
     fn bf1_no_false_negatives() {
-        for keys in [1, 2, 50, 51, 52, 1000, 30_000] {
+        let most = if cfg!(miri) { 300 } else { 30_000 };
+        for keys in [1, 2, 50, 51, 52, 1000, 30_000].map(|keys| most.min(keys)) {
             for bits in [1, 6, 10, 20] {
                 let filter = filled(keys, bits);
                 assert!((0..keys).all(|n| filter.may_contain(key_hash(&n.to_le_bytes()))), "{keys} {bits}");
@@ -156,11 +157,12 @@ mod tests {
 
     #[test]
     fn about_one_in_hundred_absent_keys_passes() {
-        for keys in [10_000, 300_000] {
+        let (sizes, probed) = if cfg!(miri) { ([500, 1000], 2_000) } else { ([10_000, 300_000], 200_000) };
+        for keys in sizes {
             let filter = filled(keys, 10);
-            let absent = keys..keys + 200_000;
-            let passed = absent.filter(|n| filter.may_contain(key_hash(&n.to_le_bytes()))).count();
-            assert!(passed < 2400, "{passed} of 200,000 passed at {keys} keys");
+            let absent = keys..keys + probed;
+            let passed = absent.filter(|n| filter.may_contain(key_hash(&n.to_le_bytes()))).count() as u64;
+            assert!(passed < probed * 12 / 1000, "{passed} of {probed} passed at {keys} keys");
         }
     }
 

@@ -94,17 +94,19 @@ mod tests {
 
     #[test]
     fn f1_f2_grows_without_false_negatives() {
+        // Miri's keys are fewer than the first filters take, but for the smallest.
+        let keys = if cfg!(miri) { 600 } else { 60_000 };
         for expected_bytes in [0, 1000, 1 << 20] {
             let (filter, mut writer) = Filter::new(expected_bytes);
             let hash = |n: u32| key_hash(&n.to_le_bytes());
-            for n in 0..60_000 {
+            for n in 0..keys {
                 filter.insert(&mut writer, hash(n));
                 assert!(filter.may_contain(hash(n)) && filter.may_contain(hash(n / 2)));
             }
-            assert!((0..60_000).all(|n| filter.may_contain(hash(n))));
-            let passed = (60_000..160_000).filter(|&n| filter.may_contain(hash(n))).count();
-            assert!(passed < 12_000, "{passed} of 100,000 absent keys pass");
-            assert!(filter.size_bytes() < 60_000 * 5, "{}", filter.size_bytes());
+            assert!((0..keys).all(|n| filter.may_contain(hash(n))));
+            let passed = (keys..keys * 8 / 3).filter(|&n| filter.may_contain(hash(n))).count();
+            assert!(passed < keys as usize / 5, "{passed} of {} absent keys pass", keys * 5 / 3);
+            assert!(cfg!(miri) || filter.size_bytes() < 60_000 * 5, "{}", filter.size_bytes());
         }
     }
 

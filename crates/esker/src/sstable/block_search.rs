@@ -212,7 +212,8 @@ mod tests {
     fn bs1_all_variants_count_alike() {
         tell_what_is_not_tested();
         let mut rng = fastrand::Rng::with_seed(1);
-        for len in (0..140).chain([500, 1000]) {
+        let step = if cfg!(miri) { 13 } else { 1 };
+        for len in (0..140).step_by(step).chain([500, 1000]) {
             let top = if len % 2 == 0 { u32::MAX } else { 30 };
             let mut numbers: Vec<u32> = (0..len).map(|_| rng.u32(..=top)).collect();
             numbers.sort_unstable();

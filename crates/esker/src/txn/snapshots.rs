@@ -300,7 +300,7 @@ mod tests {
         let published = Published::new(SeqNo::new(3), [(id, 10)]);
         let (mut seq, mut count) = (3, 10);
         let mut pins: Vec<(SnapshotGuard, i64)> = Vec::new();
-        for _ in 0..5000 {
+        for _ in 0..if cfg!(miri) { 200 } else { 5_000 } {
             match rng.u8(0..4) {
                 0 if pins.len() < 20 => pins.push((published.snapshot(), count)),
                 1 if !pins.is_empty() => drop(pins.swap_remove(rng.usize(..pins.len()))),

@@ -83,6 +83,7 @@ fn a_block_beyond_the_allowance_is_not_kept() {
 fn sl2_readers_and_evictions_at_the_same_time() {
     const TABLES: u64 = 3;
     const BLOCKS: u64 = 40;
+    let rounds = if cfg!(miri) { 60 } else { 20_000 };
     let cache = BlockCache::<Item>::new(MemoryBudget::new(1500));
     let tables: Arc<Vec<_>> = Arc::new((0..TABLES).map(|_| cache.register(BLOCKS as usize)).collect());
     let threads: Vec<_> = (0..6)
@@ -91,7 +92,7 @@ fn sl2_readers_and_evictions_at_the_same_time() {
             std::thread::spawn(move || {
                 let mut rng = fastrand::Rng::with_seed(seed);
                 let mut kept = Vec::new();
-                for round in 0..20_000 {
+                for round in 0..rounds {
                     let (table, block) = (rng.u64(..TABLES), rng.u64(..BLOCKS));
                     let pin = crossbeam_epoch::pin();
                     match tables[table as usize].load(block as usize, &pin) {
@@ -107,7 +108,7 @@ fn sl2_readers_and_evictions_at_the_same_time() {
                         }
                     }
                     drop(pin);
-                    if round % 500 == 0 {
+                    if round % (rounds / 40).max(20) == 0 {
                         kept.drain(..).for_each(|item: Arc<Item>| item.check(item.table, item.block));
                         cache.budget().set_capacity(rng.u64(500..2500));
                         // Tables come and go while the clock runs.
