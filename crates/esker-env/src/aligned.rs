@@ -5,6 +5,8 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
+const TOO_LONG: &str = "a buffer fits the address space";
+
 /// A fixed-size, zero-initialised buffer, aligned to [`AlignedBuf::ALIGN`] bytes.
 pub struct AlignedBuf {
     /// What was allocated: room to align in.
@@ -27,8 +29,11 @@ impl AlignedBuf {
     ///
     /// The allocator is asked for zeros without alignment: it then takes fresh pages of the system as they are, and a
     /// page costs its first touch only when it is used. Aligned zeros it would write itself, all of them.
+    ///
+    /// # Panics
+    /// If no address space holds so many bytes.
     pub fn zeroed(len: usize) -> Self {
-        let len = len.max(1).next_multiple_of(Self::ALIGN);
+        let len = len.max(1).checked_next_multiple_of(Self::ALIGN).expect(TOO_LONG);
         let layout = Self::layout(len);
         // SAFETY: the layout's size is not zero.
         let base = unsafe { alloc_zeroed(layout) };
@@ -41,7 +46,8 @@ impl AlignedBuf {
     }
 
     fn layout(len: usize) -> Layout {
-        Layout::from_size_align(len + Self::ALIGN, 1).expect("a buffer fits the address space")
+        let room = len.checked_add(Self::ALIGN).expect(TOO_LONG);
+        Layout::from_size_align(room, 1).expect(TOO_LONG)
     }
 }
 
@@ -88,6 +94,19 @@ mod tests {
             assert!(buf.as_ptr().addr().is_multiple_of(AlignedBuf::ALIGN));
             assert!(buf.iter().all(|b| *b == 0));
             buf.fill(1);
+        }
+    }
+
+    /// Not by the checks for overflow, which a release build lacks.
+    #[test]
+    fn a_buffer_longer_than_the_address_space_is_refused() {
+        for len in [usize::MAX, usize::MAX - 4095, usize::MAX - 8191, isize::MAX as usize] {
+            let refused = std::panic::catch_unwind(|| AlignedBuf::zeroed(len)).unwrap_err();
+            assert!(
+                crate::panic_text(&*refused).contains(TOO_LONG),
+                "{len}: {}",
+                crate::panic_text(&*refused)
+            );
         }
     }
 }

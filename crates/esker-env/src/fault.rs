@@ -127,6 +127,8 @@ pub enum FaultAction {
     LostSync,
     /// The call fails with `StorageFull` and has no effect.
     NoSpace,
+    /// The call panics and has no effect.
+    Panic,
     /// The call is made after a pause, in which other threads come and wait for it.
     Delay(Duration),
     /// The process dies in this call: it fails, and with it every later one, as after [`FaultFs::freeze`]. A write
@@ -364,14 +366,14 @@ impl Shared {
                 Err(fault(error, "injected", kind, paths))
             }
             Some(FaultAction::NoSpace) => Err(fault(io::ErrorKind::StorageFull, "injected", kind, paths)),
+            Some(FaultAction::Panic) => panic!("injected panic: {kind:?} {paths:?}"),
             Some(FaultAction::LostSync) if kind == OpKind::SyncData => Ok(Some(Partial::LostSync)),
-            Some(FaultAction::LostSync) => Err(fault(io::ErrorKind::Other, "injected", kind, paths)),
             Some(FaultAction::ShortWrite { keep } | FaultAction::Freeze { keep })
                 if kind == OpKind::Write =>
             {
                 Ok(Some(Partial::ShortWrite { keep }))
             }
-            Some(FaultAction::ShortWrite { .. } | FaultAction::Freeze { .. }) => {
+            Some(FaultAction::LostSync | FaultAction::ShortWrite { .. } | FaultAction::Freeze { .. }) => {
                 Err(fault(io::ErrorKind::Other, "injected", kind, paths))
             }
             Some(FaultAction::ShortRead { keep }) => Ok(Some(Partial::ShortRead { keep })),

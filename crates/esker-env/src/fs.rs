@@ -99,7 +99,8 @@ pub trait Fs: Send + Sync + Debug + 'static {
     fn dir_above(&self, path: &Path) -> Option<PathBuf> {
         path.parent().map(Path::to_owned)
     }
-    /// The path that goes on to name what `path` names now when the process changes its working directory.
+    /// The path that goes on to name what `path` names now when the process changes its working directory, or a link on the way is
+    /// turned elsewhere.
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
         Ok(path.to_owned())
     }
@@ -192,7 +193,13 @@ impl Debug for Mapping {
 }
 
 /// A held lock; dropping it releases the lock.
-pub trait FileLock: Send + Sync + Debug {}
+pub trait FileLock: Send + Sync + Debug {
+    /// Whether the lock file still has the name by which it was locked. If not, the directory, or the file alone, was moved, removed or
+    /// replaced, and somebody else may lock what has the name now.
+    fn is_in_place(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+}
 
 /// Why a lock was not taken.
 #[derive(Debug)]

@@ -86,6 +86,16 @@ impl Fs for RealFs {
         sys::sync_dir(or_here(path))
     }
 
+    /// Above a mount point is another file system, which may have no such sync, squashfs for one. What is in the mounted one does not
+    /// hang on it.
+    fn sync_dir_if_readable(&self, path: &Path) -> io::Result<()> {
+        match self.sync_dir(path) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput && sys::is_above_mount(path) => Ok(()),
+            synced => synced,
+        }
+    }
+
     fn can_sync_dir(&self, path: &Path) -> io::Result<()> {
         sys::can_sync_dir(or_here(path))
     }
@@ -96,7 +106,7 @@ impl Fs for RealFs {
     }
 
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
-        std::path::absolute(or_here(path))
+        resolve(or_here(path))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -112,7 +122,7 @@ impl Fs for RealFs {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
-        lock_with(path, || ())
+        lock_with(path, |_| ())
     }
 
     fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
@@ -124,20 +134,49 @@ fn or_here(dir: &Path) -> &Path {
     if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
 }
 
-/// Locks the file at `path`, which is made if it is not there; `opened` is called between its opening and its locking.
-fn lock_with(path: &Path, mut opened: impl FnMut()) -> Result<Box<dyn FileLock>, LockError> {
+/// The path without links, as far as it is there, and absolute.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    match sys::canonical(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let path = std::path::absolute(path)?;
+            match (path.parent(), path.file_name()) {
+                (Some(parent), Some(name)) => Ok(resolve(parent)?.join(name)),
+                _ => Ok(path),
+            }
+        }
+        resolved => resolved,
+    }
+}
+
+/// A moment of [`lock_with`] at which others may be faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    /// The file is open, and not yet locked.
+    Opened,
+    /// Somebody else has it locked.
+    Refused,
+}
+
+/// Locks the file at `path`, which is made if it is not there.
+fn lock_with(path: &Path, mut at: impl FnMut(Moment)) -> Result<Box<dyn FileLock>, LockError> {
     for _ in 0..LOCK_ROUNDS {
         refuse_special(path).map_err(LockError::Io)?;
         // Not cut on open: until the lock is ours, the content belongs to the holder.
         let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let file = file.map_err(LockError::Io)?;
-        opened();
+        at(Moment::Opened);
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
-                // R2: if it can be shared, those who hold it only read, and the id in the file is that of an earlier holder.
-                let pid = if file.try_lock_shared().is_ok() { None } else { read_pid(&file) };
-                return Err(LockError::Held { path: path.to_owned(), pid });
+                at(Moment::Refused);
+                if file.try_lock_shared().is_err() {
+                    return Err(LockError::Held { path: path.to_owned(), pid: read_pid(&file) });
+                }
+                // R2: those who hold it only read, and the id in the file is that of an earlier holder; or nobody has it any more.
+                file.unlock().map_err(LockError::Io)?;
+                if file.try_lock().is_err() {
+                    return Err(LockError::Held { path: path.to_owned(), pid: None });
+                }
             }
             Err(fs::TryLockError::Error(e)) => return Err(LockError::Io(e)),
         }
@@ -237,7 +276,11 @@ struct RealLock {
     path: PathBuf,
 }
 
-impl FileLock for RealLock {}
+impl FileLock for RealLock {
+    fn is_in_place(&self) -> io::Result<bool> {
+        sys::has_name(&self.file, &self.path)
+    }
+}
 
 impl Drop for RealLock {
     /// Closing the file would not do: a child process, between its fork and its exec, has a descriptor of the same lock.

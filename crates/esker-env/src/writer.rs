@@ -9,7 +9,7 @@
 //! A2. A direct file is written in whole blocks of [`AlignedBuf::ALIGN`] bytes. A block that was written with a
 //!     zero-padded tail is written again, from the same start, once more bytes arrive: the bytes that it held do
 //!     not change, so a torn rewrite loses nothing that was synced.
-//! A3. After an error nothing more is written: what the file holds is then unknown.
+//! A3. After an error, or a panic, nothing more is written: what the file holds is then unknown.
 //! A4. A file that was to be new, and of which no writer was made, is not left behind: it could not be made again.
 
 #[cfg(test)]
@@ -150,6 +150,8 @@ impl AppendWriter {
         if self.failed {
             return Err(io::Error::other("an earlier write to this file failed"));
         }
+        // A3: also if it does not return.
+        self.failed = true;
         let result = work(self);
         self.failed = result.is_err();
         result

@@ -103,9 +103,7 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 /// Frees what is left to the epochs: by earlier runs, so that every run starts from the same state, and by handles that are
 /// gone.
 pub(crate) fn settle_garbage() {
-    for _ in 0..64 {
-        crossbeam_epoch::pin().flush();
-    }
+    esker::settle_garbage();
 }
 
 /// Runs these operations, and ends with a check, a clean close and an opening. `inspects_all`: the tools that read files are

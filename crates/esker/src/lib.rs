@@ -85,6 +85,10 @@ pub mod fuzzing {
     pub use crate::wal::fuzzing as wal;
 }
 
+/// For simulations. Not part of the API.
+#[doc(hidden)]
+pub use sync::settle_garbage;
+
 /// Deliberate faults, for tests of test harnesses. Not part of the API.
 #[cfg(feature = "canaries")]
 #[doc(hidden)]

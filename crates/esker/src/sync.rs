@@ -12,7 +12,8 @@
 pub(crate) mod fault;
 mod pin;
 
-pub(crate) use self::pin::Pin;
+pub use self::pin::settle_garbage;
+pub(crate) use self::pin::{Pin, pin};
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Condvar, Mutex};
 #[cfg(not(loom))]

@@ -21,6 +21,15 @@ pub(super) fn write_at(file: &File, buf: &[u8], offset: u64) -> io::Result<usize
 }
 
 /// Not asked: `std` tells no identity of files there. R4 does not hold on these systems.
+/// Links stay: a path without them may be one of another kind, in which `..` is a name.
+pub(super) fn canonical(path: &Path) -> io::Result<std::path::PathBuf> {
+    std::path::absolute(path)
+}
+
+pub(super) fn is_above_mount(_path: &Path) -> bool {
+    false
+}
+
 pub(super) fn has_name(_file: &File, _path: &Path) -> io::Result<bool> {
     Ok(true)
 }

@@ -151,7 +151,7 @@ fn r4_a_file_that_was_removed_before_it_is_locked_is_no_lock() {
     let path = dir.path().join("LOCK");
     // The holder goes, and removes the file, while we are between its opening and its locking.
     let mut rounds = 0;
-    let lock = lock_with(&path, || {
+    let lock = lock_with(&path, |_| {
         rounds += 1;
         if rounds == 1 {
             fs::remove_file(&path).unwrap();
@@ -161,7 +161,7 @@ fn r4_a_file_that_was_removed_before_it_is_locked_is_no_lock() {
     drop(lock);
     // And somebody else comes: there is one holder, not two.
     let mut other = None;
-    let mine = lock_with(&path, || {
+    let mine = lock_with(&path, |_| {
         if other.is_none() {
             fs::remove_file(&path).unwrap();
             other = Some(RealFs.lock(&path).unwrap());
@@ -196,4 +196,70 @@ fn r4_a_file_that_was_removed_before_it_is_locked_to_read_keeps_nobody_out() {
             mine => panic!("R4: {mine:?}"),
         }
     }
+}
+
+#[test]
+fn r2_a_lock_that_is_given_back_while_somebody_asks_who_has_it_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("LOCK");
+    let mut held = Some(RealFs.lock(&path).unwrap());
+    let mine = lock_with(&path, |moment| {
+        if moment == Moment::Refused {
+            held = None;
+        }
+    });
+    assert!(mine.is_ok(), "R2: {:?}", mine.err());
+    // Those who only read keep it from others.
+    drop(mine);
+    let _reading = RealFs.lock_to_read(&path).unwrap().unwrap();
+    assert!(matches!(RealFs.lock(&path), Err(LockError::Held { pid: None, .. })));
+}
+
+#[test]
+fn a_lock_is_in_place_while_its_file_has_the_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, other) = (dir.path().join("LOCK"), dir.path().join("other"));
+    let lock = RealFs.lock(&path).unwrap();
+    assert!(lock.is_in_place().unwrap());
+    fs::rename(&path, &other).unwrap();
+    assert!(!lock.is_in_place().unwrap());
+    fs::write(&path, "").unwrap();
+    assert!(!lock.is_in_place().unwrap());
+    fs::rename(&other, &path).unwrap();
+    assert!(lock.is_in_place().unwrap());
+}
+
+#[test]
+fn an_absolute_path_has_no_links_also_before_its_end_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    fs::create_dir(root.join("there")).unwrap();
+    std::os::unix::fs::symlink(root.join("there"), root.join("link")).unwrap();
+    for (path, expected) in
+        [("link", "there"), ("link/a/b", "there/a/b"), ("there/../link", "there"), ("a", "a")]
+    {
+        assert_eq!(RealFs.absolute(&root.join(path)).unwrap(), root.join(expected), "{path}");
+    }
+    assert_eq!(
+        RealFs.absolute(Path::new("")).unwrap(),
+        std::env::current_dir().unwrap().canonicalize().unwrap()
+    );
+}
+
+/// The kernel cannot sync directories of sysfs, in which cgroups are mounted.
+#[cfg(target_os = "linux")]
+#[test]
+fn f4_the_directory_above_a_mount_point_need_not_be_synced() {
+    let (mounted, inside) = (Path::new("/sys/fs/cgroup/.."), Path::new("/proc/self/.."));
+    let refused = |path: &Path| RealFs.sync_dir(path).is_err_and(|e| e.kind() == io::ErrorKind::InvalidInput);
+    assert!(refused(inside) && RealFs.sync_dir_if_readable(inside).is_err(), "F4: of one file system");
+    if !refused(mounted) || !sys::is_above_mount(mounted) {
+        // Not as the output of a test that passes, which nobody would see.
+        let _ = io::Write::write_all(
+            &mut io::stderr(),
+            b"SKIPPED: nothing is mounted in sysfs, nothing was tested\n",
+        );
+        return;
+    }
+    RealFs.sync_dir_if_readable(mounted).unwrap();
 }

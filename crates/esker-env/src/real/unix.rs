@@ -16,6 +16,18 @@ pub(super) fn write_at(file: &File, buf: &[u8], offset: u64) -> io::Result<usize
     file.write_at(buf, offset)
 }
 
+/// The path without links.
+pub(super) fn canonical(path: &Path) -> io::Result<std::path::PathBuf> {
+    std::fs::canonicalize(path)
+}
+
+/// Whether the path is `dir/..`, and `dir` another file system's.
+pub(super) fn is_above_mount(path: &Path) -> bool {
+    let device = |path: &Path| std::fs::metadata(path).ok().map(|meta| meta.dev());
+    let below = path.ends_with("..").then(|| path.parent()).flatten();
+    below.is_some_and(|below| device(below) != device(path))
+}
+
 /// Whether this is the file that has the name now.
 pub(super) fn has_name(file: &File, path: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;

@@ -107,3 +107,21 @@ fn a3_an_error_is_the_end() {
         assert_eq!(fs.count(OpKind::Write), writes, "A3");
     }
 }
+
+#[test]
+fn a3_nothing_is_written_after_a_panic() {
+    for op in [OpKind::Write, OpKind::SyncData] {
+        let fs = FaultFs::new(Arc::new(MemFs::new()));
+        let mut writer = AppendWriter::create(&fs, Path::new("/f"), OpenOptions::create_new(), 4096).unwrap();
+        writer.write(b"abc").unwrap();
+        fs.add(FaultRule::new(&[op], FaultAction::Panic));
+        let burst = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| writer.sync()));
+        assert!(crate::panic_text(&*burst.unwrap_err()).contains("injected"));
+        let calls = fs.count(OpKind::Write);
+        assert!(
+            writer.write(&[0; 9000]).is_err() && writer.sync().is_err() && writer.finish().is_err(),
+            "A3"
+        );
+        assert_eq!(fs.count(OpKind::Write), calls, "A3");
+    }
+}

@@ -112,6 +112,8 @@ impl<T: CacheItem> BlockCache<T> {
                 }
             }
         }
+        // Not under the lock: what is freed may be tables, whose files go.
+        drop(clock);
         pin.flush();
     }
 

@@ -18,7 +18,8 @@ mod budget;
 mod models;
 mod slot;
 
+pub(crate) use crate::sync::pin;
 pub(crate) use block_cache::{BlockCache, CacheItem, CachedBlocks};
 pub(crate) use budget::{BudgetKind, MemoryBudget, Reservation};
-pub(crate) use crossbeam_epoch::{Guard, pin};
+pub(crate) use crossbeam_epoch::Guard;
 pub(crate) use slot::Pinned;

@@ -10,12 +10,14 @@
 //!
 //! OU1. The tables' ranges, tombstones included, do not overlap (VN2), and no table crosses a fence.
 //! OU2. All versions of a key are in one table.
-//! OU3. Every file made is known by its id in `made` from before it is created, so that a failed output can be removed.
+//! OU3. Every file made is known by its id in `made` from before it is created, so that a failed output can be removed; and no file
+//!      that was there before.
 //! OU4. A table says which commit is the newest that went into the flush or merge, although garbage.rs may have forgotten its number or
 //!      left it out: a table that the manifest lost proves by it that there was more (db/unnamed.rs).
 //! OU5. A table ends long before its index has no more room (IX5 in sstable/index.rs).
 
 use std::collections::{HashMap, VecDeque};
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use super::execute::Context;
@@ -136,7 +138,12 @@ impl<'a> Output<'a> {
             let file = (self.context.new_file)();
             self.made.push(file);
             let path = table_path(self.context.dir, file);
-            let mut writer = TableWriter::create(self.context.env, &path, self.context.options.clone())?;
+            let created = TableWriter::create(self.context.env, &path, self.context.options.clone());
+            let mut writer = created.inspect_err(|error| {
+                if matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::AlreadyExists) {
+                    self.made.pop();
+                }
+            })?;
             writer.keep_warm(self.context.cache);
             if !canary::is_set(Canary::NewestCommitForgotten) {
                 writer.note_commit(self.shape.newest_commit);

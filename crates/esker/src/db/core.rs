@@ -18,11 +18,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use esker_env::{Env, FileLock};
+use esker_env::Env;
 use parking_lot::Mutex;
 
 use super::background::Signal;
 use super::catalog::Catalog;
+use super::held_dir::HeldDir;
 use super::options::Options;
 use super::stats::Counters;
 use crate::cache::{self, Reservation};
@@ -83,7 +84,8 @@ pub(crate) struct Core {
     pub(crate) wal_pool: Arc<WalPool>,
     pub(crate) closed: AtomicBool,
     pub(crate) counters: Counters,
-    pub(crate) lock: Mutex<Option<Arc<dyn FileLock>>>,
+    /// The directory, for as long as the database is open.
+    pub(crate) held: Arc<HeldDir>,
 }
 
 impl Core {
@@ -248,7 +250,7 @@ impl Handle {
         // The files of tables that were replaced last: the directory is to be free for its owner to unmount or delete. And the memory of
         // their blocks, and of flushed memtables, before the next database wants as much.
         core.view.reclaim_all();
-        *core.lock.lock() = None;
+        core.held.give_back();
         failure.map_or(closed, Err)
     }
 }

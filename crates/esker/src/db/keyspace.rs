@@ -203,7 +203,7 @@ impl Core {
     #[cold]
     fn check_not_dropped(&self, keyspace: &KeyspaceState) -> Result<()> {
         keyspace.check_alive()?;
-        let guard = crossbeam_epoch::pin();
+        let guard = crate::sync::pin();
         let view = self.view.load(&guard);
         let id = view.find::<ValueOf>(&name_key(&keyspace.name()), self.published.visible(), &guard)?;
         // By now another one may have the name, or the drop may have failed, and this one have another.
@@ -215,7 +215,7 @@ impl Core {
     #[inline]
     pub(crate) fn find_now<W: Want>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
         check_key(key)?;
-        let guard = crossbeam_epoch::pin();
+        let guard = crate::sync::pin();
         let view = self.view.load(&guard);
         self.read_cost.looked_up(view);
         let at = self.published.visible();
@@ -249,7 +249,7 @@ impl ReadSource {
         keyspace: &KeyspaceState,
         keys: &[K],
     ) -> Result<Vec<Option<Value>>> {
-        let mut guard = crossbeam_epoch::pin();
+        let mut guard = crate::sync::pin();
         let find = |(n, key): (usize, &K)| {
             check_key(key.as_ref())?;
             if n.is_multiple_of(LOOKUPS_PER_PIN) {

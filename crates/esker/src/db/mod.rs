@@ -15,6 +15,7 @@ mod core;
 mod dump;
 #[doc(hidden)]
 pub mod fuzzing;
+mod held_dir;
 mod key_handle;
 mod keyspace;
 mod maintenance;

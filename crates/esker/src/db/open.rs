@@ -16,7 +16,8 @@
 //!      and manifests are not given out again (`first_number`), and what replaces a file writes over what was left under its temporary
 //!      name. Not so those of the log that R8 of wal/recovery.rs names.
 //! OP7. The name of a new database's directory is durable before anything in it is.
-//! OP8. The directory stays the same when the process changes its working directory: its path is made absolute before it is used.
+//! OP8. The directory stays the same when the process changes its working directory, or a link on the way to it is turned elsewhere: its
+//!      path is made absolute before it is used. If it is moved or replaced itself, nothing is changed at its path (held_dir.rs).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -29,6 +30,7 @@ use parking_lot::Mutex;
 use super::Db;
 use super::catalog::Catalog;
 use super::core::{Core, Handle};
+use super::held_dir::HeldDir;
 use super::options::{Background, Options};
 use super::stats::{Counters, add};
 use super::unfinished;
@@ -79,7 +81,13 @@ fn with_remedy(error: Error) -> Error {
 }
 
 fn open_dir(options: Options, dir: &Path, lock: Arc<dyn FileLock>) -> Result<Db> {
-    let env = options.env().clone();
+    let held = HeldDir::new(options.env().fs.clone(), lock);
+    // Tables that were opened may be there for a while.
+    open_held(options, dir, held.clone()).inspect_err(|_| held.give_back())
+}
+
+fn open_held(options: Options, dir: &Path, held: Arc<HeldDir>) -> Result<Db> {
+    let env = Env { fs: held.clone(), ..options.env().clone() };
     let state = read_manifest(&env, &options, dir)?;
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let version = open_tables(&env, dir, &state, &cache)?;
@@ -161,7 +169,7 @@ fn open_dir(options: Options, dir: &Path, lock: Arc<dyn FileLock>) -> Result<Db>
         wal_pool,
         closed: Default::default(),
         counters: Counters::default(),
-        lock: Mutex::new(Some(lock)),
+        held,
         options,
     });
     add(&core.counters.recovered_commits, replayed.commits);

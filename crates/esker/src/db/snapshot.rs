@@ -46,7 +46,7 @@ impl Snapshot {
         check_key(key)?;
         let keyspace = keyspace.state_in(&self.handle)?;
         self.handle.core.check_there(keyspace)?;
-        let guard = crossbeam_epoch::pin();
+        let guard = crate::sync::pin();
         let view = self.handle.core.view.load(&guard);
         self.handle.core.read_cost.looked_up(view);
         view.find::<W>(&KeyBuf::new(keyspace.id, key), self.pin.seq(), &guard)

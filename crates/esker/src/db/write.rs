@@ -8,6 +8,7 @@
 //! WR2. A writer waits while too many memtables wait for their flush, or merges are far behind; never without
 //!      somebody at work on it: without threads it does the work itself.
 //! WR3. A commit that writes nothing, such as that of a transaction that has only read, waits for no room.
+//! WR4. A commit takes no more puts and removals than a write set can number.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};
@@ -116,6 +117,10 @@ pub(crate) struct Writes {
 impl Writes {
     fn touch(&mut self, keyspace: &KeyspaceState) -> Result<&mut WriteSet> {
         keyspace.check_alive()?;
+        if !self.set.has_room() {
+            let text = "a batch or transaction takes 4,294,967,295 puts and removals: commit it in parts";
+            return Err(Error::Invalid(text.to_owned()));
+        }
         if self.last != Some(keyspace.id) {
             self.note(keyspace);
         }

@@ -10,7 +10,7 @@
 //!
 //! ML1. An edit counts once its record is synced. A record torn by a crash never counted.
 //! ML2. `CURRENT` always names a manifest that was complete and synced before the name was.
-//! ML3. After a failed append nothing more goes into that file: what reached the disk is unknown. The next append
+//! ML3. After an append that failed or panicked nothing more goes into that file: what reached the disk is unknown. The next append
 //!      starts a new manifest, which settles it.
 //! ML4. Files that a failed edit added stay on disk until a new manifest is in force: the old one may name them.
 //! ML5. Behind every durable edit stands an empty one, the marker, written after it and itself durable before the next
@@ -145,18 +145,16 @@ impl ManifestLog {
             return self.replace(fresh(), state);
         }
         let bytes = edit.encode();
-        let writer = self.writer.as_mut().expect("not broken");
+        // ML3
+        let mut writer = self.writer.take().expect("not broken");
         // ML5: the last marker, the edit, the next marker.
-        let appended =
-            settle_mark(writer).and_then(|()| append_durably(writer, &bytes)).and_then(|()| mark(writer));
-        if let Err(error) = appended {
-            if !canary::is_set(Canary::ManifestGoesOn) {
-                self.writer = None;
-            }
-            return Err(error);
+        let appended = settle_mark(&mut writer)
+            .and_then(|()| append_durably(&mut writer, &bytes))
+            .and_then(|()| mark(&mut writer));
+        if appended.is_ok() || canary::is_set(Canary::ManifestGoesOn) {
+            self.writer = Some(writer);
         }
-        self.state.merge(edit);
-        Ok(())
+        appended.map(|()| self.state.merge(edit))
     }
 
     /// Whether an append failed and no new manifest has settled it yet (ML3).

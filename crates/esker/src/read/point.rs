@@ -111,7 +111,7 @@ impl ReadView {
     /// The newest commit that wrote or removed an encoded key, if it is newer than `since`. For conflict checks.
     pub fn newest_write(&self, key: &[u8], since: SeqNo) -> Result<Option<SeqNo>> {
         let hash = key_hash(key);
-        let guard = crossbeam_epoch::pin();
+        let guard = crate::sync::pin();
         let mut newest = SeqNo::ZERO;
         for memtable in self.memtables() {
             if memtable.has_range_tombstones() {

@@ -46,21 +46,21 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
 
     /// The current view, kept alive by the caller.
     pub fn get(&self) -> Arc<T> {
-        self.load(&crossbeam_epoch::pin()).clone()
+        self.load(&crate::sync::pin()).clone()
     }
 
     /// Makes a new view of the current one and puts it in its place.
     pub fn update(&self, change: impl FnOnce(&T) -> T) {
-        self.replace(crossbeam_epoch::pin, change).flush();
+        self.replace(crate::sync::pin, change).flush();
     }
 
     /// The same under a pin of any kind, which it returns.
     pub(super) fn replace<P: Pin>(&self, pin: impl FnOnce() -> P, change: impl FnOnce(&T) -> T) -> P {
+        // Before the lock: a pin may free garbage, and with it remove files.
+        let pin = pin();
         let mut current = self.replacing.lock();
         let view = Arc::new(change(&current));
         let new = Box::into_raw(Box::new(view.clone()));
-        // Not before: the change may take its time.
-        let pin = pin();
         let old = self.current.swap(new, fault::ordering(Fault::ViewNotReleased, Ordering::AcqRel));
         // SAFETY: from Box::into_raw, and just taken out, so no new reader can find it; readers that have it hold pins
         // (CE3). T is Send, and borrows nothing.
@@ -83,7 +83,7 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
 
     fn flush_garbage(times: u32) {
         for _ in 0..times {
-            crossbeam_epoch::pin().flush();
+            crate::sync::pin().flush();
         }
     }
 }
@@ -161,7 +161,7 @@ mod tests {
                     let mut rng = fastrand::Rng::with_seed(seed);
                     let (mut last, mut kept) = (0, Vec::new());
                     while last < end {
-                        let pin = crossbeam_epoch::pin();
+                        let pin = crate::sync::pin();
                         let view = cell.load(&pin);
                         let number = view.check();
                         assert!(number >= last, "CE2: {number} after {last}");
@@ -188,7 +188,7 @@ mod tests {
     fn ce3_a_pin_keeps_what_it_found() {
         let alive = Arc::new(AtomicUsize::new(0));
         let cell = ViewCell::new(View::new(0, &alive));
-        let pin = crossbeam_epoch::pin();
+        let pin = crate::sync::pin();
         let found = cell.load(&pin);
         cell.update(|old| View::new(old.check() + 1, &alive));
         for _ in 0..10 {

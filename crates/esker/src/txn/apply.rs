@@ -34,7 +34,7 @@ pub fn count_deltas(
             deltas.add(keyspace, -(live as i64));
         }
     }
-    let mut guard = crossbeam_epoch::pin();
+    let mut guard = crate::sync::pin();
     for (n, entry) in set.entries(SeqNo::MAX).enumerate() {
         if n.is_multiple_of(LOOKUPS_PER_PIN) {
             guard.repin();

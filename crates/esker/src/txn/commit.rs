@@ -11,7 +11,7 @@
 //! T3. After a failed write or sync of the WAL nothing more is written or published ("poisoned"): what reached the
 //!     disk is unknown. Reads go on. A disk that is full before anything was written only fails the commit. A panic
 //!     between the first log record of a group and its publishing has the same effect: what it left, uncounted, must not
-//!     become a table.
+//!     become a table. So has one while a memtable is sealed: a segment may be at its end, and the memtable be known to nobody.
 //! T4. A memtable is sealed together with the WAL segment it ends in: all its commits are in segments before
 //!     `Sealed::wal_from`.
 //! T5. A sealed memtable is offered to the flush only once the view has it among its immutable ones: a flush that came first would
@@ -126,7 +126,7 @@ pub struct WriteState {
     logged_bytes: u64,
     last_seq: SeqNo,
     poisoned: Option<Arc<Error>>,
-    /// A commit is in the log and not yet published. Seen by others only if its thread has panicked.
+    /// A commit is in the log and not yet published, or a memtable is being sealed. Seen by others only if its thread has panicked.
     is_halfway: bool,
 }
 
@@ -299,6 +299,14 @@ impl Pipeline {
 
     /// Ends the active memtable and its WAL segment, and starts new ones (T4).
     fn seal_active(&self, state: &mut WriteState) -> Result<()> {
+        // T3
+        state.is_halfway = true;
+        let sealed = self.seal_halfway(state);
+        state.is_halfway = false;
+        sealed
+    }
+
+    fn seal_halfway(&self, state: &mut WriteState) -> Result<()> {
         let wal_from = match state.wal()?.rotate() {
             Ok(segment) => segment,
             Err(error) => return Err(state.poison(error)),
@@ -468,7 +476,7 @@ impl WriteState {
     /// Refuses after a failure (T3).
     fn check(&self) -> Result<()> {
         if self.is_halfway {
-            let text = "a thread panicked in the middle of a commit: reopen the database".to_owned();
+            let text = "a thread panicked while it committed: reopen the database".to_owned();
             return Err(Error::Poisoned(Arc::new(Error::Invalid(text))));
         }
         self.poisoned.as_ref().map_or(Ok(()), |cause| Err(Error::Poisoned(cause.clone())))

@@ -28,6 +28,9 @@ const OP_REMOVE: u8 = 0;
 const OP_PUT: u8 = 1;
 const OP_REMOVE_RANGE: u8 = 2;
 
+/// Ops are known by numbers of 32 bits.
+const OPS_MAX: usize = u32::MAX as usize;
+
 /// Up to this many ops the last op of a key is found by walking backwards; above, by hash.
 const LINEAR_OPS_MAX: usize = 8;
 
@@ -100,6 +103,11 @@ impl WriteSet {
     /// Puts and removals made, repeated ones included, without those that a range removal cancelled.
     pub fn op_count(&self) -> usize {
         self.live
+    }
+
+    /// Whether it takes another put or removal.
+    pub fn has_room(&self) -> bool {
+        self.ops.len() < OPS_MAX
     }
 
     /// Brings the ops into key order now, rather than when the commit first asks for it.

@@ -30,7 +30,7 @@ impl CacheItem for Item {
 }
 
 fn resident(blocks: &CachedBlocks<Item>, count: usize) -> Vec<usize> {
-    let pin = crossbeam_epoch::pin();
+    let pin = crate::sync::pin();
     (0..count).filter(|&i| blocks.peek(i, &pin).is_some()).collect()
 }
 
@@ -38,7 +38,7 @@ fn resident(blocks: &CachedBlocks<Item>, count: usize) -> Vec<usize> {
 fn the_clock_gives_a_used_block_a_second_chance() {
     let cache = BlockCache::new(MemoryBudget::new(400));
     let blocks = cache.register(10);
-    let pin = crossbeam_epoch::pin();
+    let pin = crate::sync::pin();
     for i in 0..4 {
         blocks.insert(i, &Item::new(0, i as u64), false, &pin);
     }
@@ -54,7 +54,7 @@ fn the_clock_gives_a_used_block_a_second_chance() {
 fn bc4_a_dropped_table_gives_its_bytes_back() {
     let cache = BlockCache::new(MemoryBudget::new(1000));
     let (first, second) = (cache.register(4), cache.register(4));
-    let pin = crossbeam_epoch::pin();
+    let pin = crate::sync::pin();
     for i in 0..4 {
         first.insert(i, &Item::new(1, i as u64), true, &pin);
         second.insert(i, &Item::new(2, i as u64), true, &pin);
@@ -74,7 +74,7 @@ fn bc4_a_dropped_table_gives_its_bytes_back() {
 fn a_block_beyond_the_allowance_is_not_kept() {
     let cache = BlockCache::new(MemoryBudget::new(99));
     let blocks = cache.register(1);
-    blocks.insert(0, &Item::new(0, 0), true, &crossbeam_epoch::pin());
+    blocks.insert(0, &Item::new(0, 0), true, &crate::sync::pin());
     assert_eq!(cache.used_bytes(), 0);
 }
 
@@ -94,7 +94,7 @@ fn sl2_readers_and_evictions_at_the_same_time() {
                 let mut kept = Vec::new();
                 for round in 0..rounds {
                     let (table, block) = (rng.u64(..TABLES), rng.u64(..BLOCKS));
-                    let pin = crossbeam_epoch::pin();
+                    let pin = crate::sync::pin();
                     match tables[table as usize].load(block as usize, &pin) {
                         Some(found) => {
                             found.check(table, block);
@@ -113,7 +113,7 @@ fn sl2_readers_and_evictions_at_the_same_time() {
                         cache.budget().set_capacity(rng.u64(500..2500));
                         // Tables come and go while the clock runs.
                         let passing = cache.register(2);
-                        passing.insert(0, &Item::new(9, 0), true, &crossbeam_epoch::pin());
+                        passing.insert(0, &Item::new(9, 0), true, &crate::sync::pin());
                     }
                 }
             })

@@ -421,3 +421,22 @@ fn a_newer_format_and_format_0_are_refused() {
         }
     }
 }
+
+#[test]
+fn ml3_an_append_that_panicked_is_settled_by_a_new_manifest() {
+    let (fs, _, dir) = world();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let env = Env::simulated(Arc::new(faults.clone()), 1);
+    let mut log = ManifestLog::create(&env, &dir, FileId::new(1), wal_from(1)).unwrap();
+    // The first sync is that of the marker before the edit.
+    for nth in [1, 2] {
+        faults.add(FaultRule::new(&[OpKind::SyncData], FaultAction::Panic).nth(nth));
+        let append = std::panic::AssertUnwindSafe(|| log.append(wal_from(10 + nth), no_new_file));
+        assert!(std::panic::catch_unwind(append).is_err());
+        assert!(log.is_broken(), "ML3");
+        let id = FileId::new(10 + nth);
+        log.append(wal_from(20 + nth), || id).unwrap();
+        assert_eq!((log.id(), log.state().wal_from), (id, Some(20 + nth)), "ML3");
+        assert_eq!(recovered(fs.crash_strict(), &dir), Some(20 + nth), "ML3");
+    }
+}

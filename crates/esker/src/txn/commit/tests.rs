@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker_env::{Env, MemFs};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 
 use super::*;
 use crate::Db;
@@ -56,6 +56,33 @@ fn t3_nothing_is_written_behind_a_commit_that_ended_halfway() {
     refused(db.close());
     let db = open().unwrap();
     assert_eq!(db.default_keyspace().len().unwrap(), 1);
+}
+
+#[test]
+fn t3_nothing_is_written_behind_a_seal_that_ended_halfway() {
+    // What rotates the log is synced first, then its end; then a table is made.
+    for (op, path) in [(OpKind::Write, ".wal"), (OpKind::SyncData, ".wal")] {
+        let fs = MemFs::new();
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let open =
+            |fs: FsRef| Db::builder().background(false).env(Env::simulated(fs, 1)).open(Path::new("db"));
+        let db = open(Arc::new(faults.clone())).unwrap();
+        let map = db.default_keyspace();
+        map.put("a", "1").unwrap();
+        faults.add(FaultRule::new(&[op], FaultAction::Panic).on_path(path));
+        let flushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| db.flush()));
+        assert!(flushed.is_err(), "{op:?}");
+        let refused =
+            |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "T3: {result:?}");
+        refused(map.put("b", "2"));
+        refused(db.flush());
+        refused(db.sync());
+        assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]), "reads go on");
+        drop(map);
+        refused(db.close());
+        let db = open(Arc::new(fs.kill())).unwrap();
+        assert_eq!(db.default_keyspace().len().unwrap(), 1);
+    }
 }
 
 #[test]
