@@ -12,7 +12,7 @@
 //! W4. A record is valid only for the generation (the number) of its segment: what a recycled file held before never
 //!     comes back.
 //! W5. A record is replayed whole or not at all, however many segments it spans.
-//! W6. After a failed write or sync nothing more is written or acknowledged, and the sync is not tried again.
+//! W6. After a failed write or sync, or a panic in one, nothing more is written or acknowledged, and the sync is not tried again.
 //! W7. The manifest names a segment, durably, before it is put to use; so a segment that is lost is noticed (P4, R6).
 //! W8. Each segment says how long its file was made, and of which database it is; the manifest says of some commit that it
 //!     was durable. So a last segment that was cut, an end that was lost, and a foreign segment are noticed (R7).

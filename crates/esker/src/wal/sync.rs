@@ -6,7 +6,7 @@
 //!
 //! Y1. Syncs of one segment take turns. The operating system reports a failed write-back once per open file: if two
 //!     ran at once, one could take the report and the other acknowledge lost records.
-//! Y2. After a failed sync every later one fails, without asking the system again (W6).
+//! Y2. After a failed sync every later one fails, without asking the system again (W6). One that a panic ended may have failed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,28 +26,50 @@ pub(super) struct SegmentFile {
     pub(super) stamp: u64,
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,
-    /// The first failed sync; also the lock of Y1.
-    failed: Mutex<Option<Arc<Error>>>,
+    /// How the last sync ended; also the lock of Y1.
+    last_sync: Mutex<LastSync>,
+}
+
+#[derive(Debug)]
+enum LastSync {
+    Well,
+    /// It goes on, or a panic ended it: whoever has the lock knows which.
+    Begun,
+    Failed(Arc<Error>),
 }
 
 impl SegmentFile {
     pub(super) fn new(header: SegmentHeader, path: PathBuf, file: Arc<dyn File>) -> SegmentFile {
-        SegmentFile { number: header.number, stamp: header.stamp(), path, file, failed: Mutex::new(None) }
+        SegmentFile {
+            number: header.number,
+            stamp: header.stamp(),
+            path,
+            file,
+            last_sync: Mutex::new(LastSync::Well),
+        }
     }
 
     pub(super) fn sync(&self) -> Result<()> {
-        let mut failed = self.failed.lock();
-        if let Some(cause) = &*failed
-            && !canary::is_set(Canary::PoisonForgotten)
-        {
-            return Err(Error::Poisoned(cause.clone()));
+        let mut last_sync = self.last_sync.lock();
+        let failed = match &*last_sync {
+            LastSync::Well => None,
+            LastSync::Begun => Some(Arc::new(panicked())),
+            LastSync::Failed(cause) => Some(cause.clone()),
+        };
+        if let Some(cause) = failed.filter(|_| !canary::is_set(Canary::PoisonForgotten)) {
+            return Err(Error::Poisoned(cause));
         }
-        self.file.sync_data().map_err(|e| {
-            let cause = Arc::new(Error::io("sync", &self.path, e));
-            *failed = Some(cause.clone());
-            Error::Poisoned(cause)
-        })
+        *last_sync = LastSync::Begun;
+        let synced = self.file.sync_data().map_err(|e| Arc::new(Error::io("sync", &self.path, e)));
+        *last_sync =
+            synced.as_ref().map_or_else(|cause| LastSync::Failed(cause.clone()), |()| LastSync::Well);
+        synced.map_err(Error::Poisoned)
     }
+}
+
+/// Why the log is written no more after a panic.
+pub(super) fn panicked() -> Error {
+    Error::Invalid("a thread panicked while it wrote or synced the log; open the database again".into())
 }
 
 /// Written bytes of one segment, to be synced without the writer's lock.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use super::file_name;
 use super::format::{self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES};
 use super::pool::{Prepared, Spare, Use, WalPool};
-use super::sync::{SegmentFile, SyncHandle, SyncOutcome};
+use super::sync::{SegmentFile, SyncHandle, SyncOutcome, panicked};
 use crate::encoding::checksum::crc32c_append;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
@@ -58,6 +58,8 @@ pub(crate) struct WalWriter {
     of_earlier: VecDeque<u64>,
     last_seq: SeqNo,
     poison: Option<Arc<Error>>,
+    /// Inside of [`guard`](Self::guard), or a panic left it (W6).
+    is_guarded: bool,
 }
 
 #[derive(Debug)]
@@ -105,6 +107,7 @@ impl WalWriter {
             of_earlier: of_earlier.iter().copied().collect(),
             last_seq: SeqNo::ZERO,
             poison: None,
+            is_guarded: false,
         })
     }
 
@@ -266,13 +269,20 @@ impl WalWriter {
     }
 
     fn check(&self) -> Result<()> {
-        self.poison.as_ref().map_or(Ok(()), |cause| Err(Error::Poisoned(cause.clone())))
+        match &self.poison {
+            Some(cause) => Err(Error::Poisoned(cause.clone())),
+            None if self.is_guarded => Err(Error::Poisoned(Arc::new(panicked()))),
+            None => Ok(()),
+        }
     }
 
-    /// Runs `work` unless an earlier call failed; poisons the writer if this one does (W6).
+    /// Runs `work` unless an earlier call failed, or panicked; poisons the writer if this one does (W6).
     fn guard<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.check()?;
-        work(self).map_err(|e| {
+        self.is_guarded = true;
+        let done = work(self);
+        self.is_guarded = false;
+        done.map_err(|e| {
             let cause = match e {
                 Error::Poisoned(cause) => cause,
                 first => Arc::new(first),

@@ -86,6 +86,44 @@ fn t3_nothing_is_written_behind_a_seal_that_ended_halfway() {
 }
 
 #[test]
+fn t3_nothing_is_acknowledged_behind_a_write_or_sync_that_panicked() {
+    // The kernel tells of a failed write-back once; whoever panicked has heard of it.
+    for (op, is_timed) in
+        [OpKind::Write, OpKind::SyncData].into_iter().flat_map(|op| [(op, false), (op, true)])
+    {
+        let fs = MemFs::new();
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let open = |fs: FsRef| {
+            let db = Db::builder().background(false).durability(Durability::None);
+            db.env(Env::simulated(fs, 1)).open(Path::new("db"))
+        };
+        let db = open(Arc::new(faults.clone())).unwrap();
+        let map = db.default_keyspace();
+        map.put("a", "1").unwrap();
+        db.sync().unwrap();
+        map.put("b", "2").unwrap();
+        faults.add(FaultRule::new(&[op], FaultAction::Panic).on_path(".wal"));
+        let core = db.handle.core.clone();
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            if is_timed { core.pipeline.sync_unsynced() } else { db.sync() }
+        }));
+        assert!(panicked.is_err(), "{op:?}, {is_timed}");
+        let refused =
+            |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "{op:?}: {result:?}");
+        let syncs = faults.count(OpKind::SyncData);
+        refused(db.sync());
+        refused(map.put("c", "3"));
+        refused(db.flush());
+        assert_eq!(faults.count(OpKind::SyncData), syncs, "Y2");
+        assert_eq!(map.get("b").unwrap().as_deref(), Some(&b"2"[..]), "reads go on");
+        drop((map, core));
+        refused(db.close());
+        let db = open(Arc::new(fs.crash_strict())).unwrap();
+        assert!(db.default_keyspace().contains("a").unwrap(), "what was acknowledged as durable");
+    }
+}
+
+#[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
 fn t5_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
