@@ -39,6 +39,8 @@ func (badgerEngine) Options() []lab.Option {
 		lab.Set("IndexCacheSize", "0, the default", "all indexes stay in memory", "docs of WithIndexCacheSize"),
 		lab.Set("MemTableSize", "64 MiB or the suite's write buffer", "the default, or the suite's limit", "docs of WithMemTableSize"),
 		lab.Set("ValueThreshold", "1 KiB", "the value log is its answer to large values; its own write benchmark has this threshold, the default is 1 MiB", "badger/cmd/write_bench.go, flag value-th; docs of WithValueThreshold"),
+		lab.Set("DetectConflicts", "off where one thread writes", "its own write benchmark has it off; one writer has nobody to conflict with", "badger/cmd/write_bench.go, flag conflicts; docs of WithDetectConflicts"),
+		lab.Set("WriteBatch", "not used", "a commit of the suite is a transaction that ends before the next one begins; WriteBatch, advised for bulk loads, commits in the background, when it likes", "docs/troubleshooting.md; docs of DB.NewWriteBatch"),
 		lab.Set("sync commits, many writers", "WithSyncWrites(true)", "an msync of its log with each commit", "docs of WithSyncWrites"),
 		lab.Set("sync commits, one writer", "WithSyncWrites(false), and DB.Sync after each commit", "the same two msyncs; the database need not be closed, which empties its cache, to go on without syncs", "docs of DB.Sync"),
 		lab.Set("async and nosync commits", "WithSyncWrites(false)", "the default: survives the process, and a power cut loses the newest commits", "docs of WithSyncWrites"),
@@ -77,6 +79,7 @@ func (s *badgerStore) open() error {
 		WithSyncWrites(s.syncsItself && s.options.Durability == lab.Sync).
 		WithCompactL0OnClose(s.compactsL0).
 		WithValueThreshold(badgerThreshold).
+		WithDetectConflicts(s.options.ConcurrentWrites > 1).
 		WithLogger(nil)
 	if s.options.WriteBufferBytes > 0 {
 		o = o.WithMemTableSize(s.options.WriteBufferBytes)

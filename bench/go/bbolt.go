@@ -52,6 +52,7 @@ func (bboltEngine) Options() []lab.Option {
 		lab.Set("nosync commits", "DB.NoSync", "switched on for those rows only", "docs of DB.NoSync"),
 		lab.Set("many writers at once", "DB.Batch with MaxBatchSize: as many as there are", "its way to share a sync; with its default of 1,000 a batch of fewer writers would wait 10 ms each time for more", "README, Batch read-write transactions; docs of DB.MaxBatchSize"),
 		lab.Set("compression", "none", "bbolt has none", ""),
+		lab.Set("MmapFlags", "0, the default", "etcd sets MAP_POPULATE, which reads all of the file when it is opened: work that no other engine does, and more than memory holds in some suites", "docs of Options.MmapFlags"),
 		lab.Set("compaction", "bbolt.Compact into a new file, renamed over the old", "its only compaction, as its command does it with --no-sync; the new file is synced before it is renamed, and opened, which is a part of it and timed", "README; docs of Compact"),
 		lab.Set("keyspaces", "top-level buckets, all created in one transaction, and deleted in one", "its own; a bucket is found by its name in each transaction that uses it", "README, Using buckets"),
 	}

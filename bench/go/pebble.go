@@ -48,7 +48,7 @@ func (pebbleEngine) Options() []lab.Option {
 		lab.Set("FilterPolicy", "bloom, 10 bits, none on the last level", "its benchmark's", own),
 		lab.Set("Compression", "Snappy on every level, the default", "its benchmark leaves it alone", own+"; options.go, LevelOptions.EnsureL0Defaults"),
 		lab.Set("FormatMajorVersion", "newest, with columnar blocks", "its benchmark's", own),
-		lab.Set("value separation", "from 1 KiB on; a fifth of garbage is collected at once", "its benchmark separates from 512 bytes on, has none but values of 1 KiB to separate, and leaves garbage for a later change", own+"; docs of ValueSeparationPolicy"),
+		lab.Set("value separation", "from 1 KiB on; of files that are 5 minutes old a fifth of garbage is collected", "its benchmark separates from 512 bytes on, and has none but values of 1 KiB to separate; the age is its own, but it leaves all garbage where it is for a later change", own+"; docs of ValueSeparationPolicy"),
 		lab.Set("CompactionGarbageFractionForMaxConcurrency", "off", "its benchmark's", own),
 		lab.Set("Comparer", "the default, by bytes", "its benchmark's comparer is for keys of CockroachDB", "docs of Options.Comparer"),
 		lab.Set("async and nosync commits", "pebble.NoSync", "in the memory of the process until a block of 32 KiB of the log is full, which a background thread then writes; sound after a crash", "docs of WriteOptions.Sync; record/log_writer.go, flushLoop"),
@@ -110,6 +110,7 @@ func (s *pebbleStore) open() (err error) {
 			MinimumSize:           pebbleSeparateBytes,
 			MaxBlobReferenceDepth: 10,
 			TargetGarbageRatio:    0.2,
+			RewriteMinimumAge:     5 * time.Minute,
 		}
 	}
 	o.Experimental.CompactionGarbageFractionForMaxConcurrency = func() float64 { return -1 }

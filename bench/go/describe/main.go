@@ -94,6 +94,7 @@ func streams() []stream {
 		return generate.Checksum(key[:], generate.ObigValue(&key, make([]byte, 33)))
 	}
 	zipf, ranks := generate.NewZipf(0.99), generate.NewRng(1)
+	zipfian, scattered := zipf.Zipfian(1250), generate.NewRng(1)
 	order := generate.NewOrder(351_000, 7).SkipTo(1000)
 	return []stream{
 		{"redb", sum(1000, func(i uint64) uint64 {
@@ -119,6 +120,7 @@ func streams() []stream {
 			key, _ := hotspots.NextKey()
 			return obig(key)
 		})},
+		{"zipfian", sum(100, func(i uint64) uint64 { return zipfian(scattered, 1000+i) })},
 		{"zipf", sum(1000, func(uint64) uint64 { return zipf.Rank(ranks, 1_000_000) })},
 		{"order", sum(1000, func(uint64) uint64 { return order.Take() })},
 		{"probe", sum(20, func(i uint64) uint64 { return generate.Probe(redbValue[:i]) })},

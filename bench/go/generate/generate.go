@@ -129,8 +129,16 @@ type Distribution func(r *Rng, n uint64) uint64
 // Uniform draws each number alike.
 func Uniform(r *Rng, n uint64) uint64 { return r.Below(n) }
 
-// Zipfian draws few numbers most of the time, scattered over all.
-func (z *Zipf) Zipfian(r *Rng, n uint64) uint64 { return Mix64(z.Rank(r, n)) % n }
+// Zipfian draws few numbers most of the time, scattered over all; of numbersMax and D2 distribution.rs tells.
+func (z *Zipf) Zipfian(numbersMax uint64) Distribution {
+	return func(r *Rng, n uint64) uint64 {
+		for {
+			if number := Mix64(z.Rank(r, n)) % numbersMax; number < n {
+				return number
+			}
+		}
+	}
+}
 
 // Latest draws the highest numbers most often.
 func (z *Zipf) Latest(r *Rng, n uint64) uint64 { return n - z.Rank(r, n) }

@@ -52,6 +52,10 @@ func TestStreamsArePinned(t *testing.T) {
 	for range 1000 {
 		zipfSum = bits.RotateLeft64(zipfSum, 5) ^ zipf.Rank(ranks, 1_000_000)
 	}
+	scattered, zipfian, zipfianSum := NewRng(1), zipf.Zipfian(1250), uint64(0)
+	for n := uint64(1000); n < 1100; n++ {
+		zipfianSum = bits.RotateLeft64(zipfianSum, 5) ^ zipfian(scattered, n)
+	}
 	for _, stream := range []struct {
 		name        string
 		got, pinned uint64
@@ -69,6 +73,7 @@ func TestStreamsArePinned(t *testing.T) {
 			return Checksum(ycsb.Key(i, &key), ycsb.Value(i, i%3, &ycsbValue))
 		}), 5033598327530058509},
 		{"zipf", zipfSum, 13934463083389307911},
+		{"zipfian", zipfianSum, 13053624719225085048},
 		{"storage-bench random", sum(1000, storage(false)), 12587634721611838626},
 		{"storage-bench sequential", sum(1000, storage(true)), 1904829600286437245},
 		{"keyspaces", sum(1000, keyspaceItem), 5737417340166680337},

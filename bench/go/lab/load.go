@@ -48,7 +48,7 @@ func sequentialSource(valueBytes int, pairs uint64) *source {
 	return &source{next: next, valueBytes: valueBytes, left: pairs}
 }
 
-// take fills up to len(pairs) of them and says how many.
+// take gives the first of pairs new keys, and says how many; their values are fill's work.
 func (s *source) take(pairs []pair) int {
 	n := 0
 	for ; n < len(pairs) && s.left > 0; n++ {
@@ -56,14 +56,20 @@ func (s *source) take(pairs []pair) int {
 		if isNew {
 			s.given++
 		}
-		if pairs[n].value == nil {
-			pairs[n].value = make([]byte, s.valueBytes)
-		}
 		pairs[n].key = key
-		generate.ObigValue(&key, pairs[n].value)
 		s.left--
 	}
 	return n
+}
+
+// fill makes the values of pairs that were taken; whoever draws keys beside it is not held up.
+func (s *source) fill(pairs []pair) {
+	for i := range pairs {
+		if pairs[i].value == nil {
+			pairs[i].value = make([]byte, s.valueBytes)
+		}
+		generate.ObigValue(&pairs[i].key, pairs[i].value)
+	}
 }
 
 // drive writes what the source gives until it ends.
@@ -95,6 +101,7 @@ func drive(store Store, source *source, load load, dir string) (loaded, error) {
 	next := func(pairs []pair) (n int, due time.Time, late time.Duration) {
 		if load.rate == 0 {
 			n, _ = take(pairs)
+			source.fill(pairs[:n])
 			return n, time.Now(), 0 // LO1
 		}
 		turn <- struct{}{} // LO4
@@ -103,6 +110,7 @@ func drive(store Store, source *source, load load, dir string) (loaded, error) {
 		if n == 0 {
 			return 0, due, 0
 		}
+		source.fill(pairs[:n])
 		due = start.Add(time.Duration(float64(number*load.multi) / load.rate * 1e9)) // LO2
 		return n, due, waitUntil(due)
 	}

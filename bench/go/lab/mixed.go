@@ -113,6 +113,9 @@ func (m *mixed) load(items, batch uint64, far *howFar) error {
 // adopt takes so many items, loaded before, for its own.
 func (m *mixed) adopt(items uint64) { m.versions = make([]uint32, items) }
 
+// items says how many there are.
+func (m *mixed) items() uint64 { return uint64(len(m.versions)) }
+
 func (m *mixed) run(mix mix, budget budget, period time.Duration) (outcome, error) {
 	return m.runTelling(mix, budget, period, nil)
 }

@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	badgerSeed        = 13
-	badgerCacheBytes  = 4 << 30
-	badgerIterateKeys = 2_000_000
-	badgerPeriod      = 250 * time.Millisecond
+	badgerSeed           = 13
+	badgerCacheBytes     = 4 << 30
+	badgerIterateKeys    = 2_000_000
+	badgerPeriod         = 250 * time.Millisecond
+	badgerPopulatePeriod = 5 * time.Second
 )
 
 var badgerSizes = []struct {
@@ -103,7 +104,7 @@ type badgerRow func(name string, work func() (outcome, error)) error
 // populated writes everything; what is checked was opened anew, as on the Rust side.
 func (run *badgerRun) populated(engine Engine, options OpenOptions, r *Recorder, row badgerRow) error {
 	err := opened(engine, options, r.dir, func(store Store) error {
-		err := row("populate", func() (outcome, error) { return run.populate(store, r.howFar("keys", run.keys)) })
+		err := row("populate", func() (outcome, error) { return run.populate(store, r.dir, r.howFar("keys", run.keys)) })
 		return errors.Join(err, r.drain(store))
 	})
 	if err != nil {
@@ -147,7 +148,9 @@ func (run *badgerRun) itemBytes() uint64 {
 	return generate.BadgerKeyBytes + uint64(len(run.items.Value(0)))
 }
 
-func (run *badgerRun) populate(store Store, far *howFar) (outcome, error) {
+func (run *badgerRun) populate(store Store, dir string, far *howFar) (outcome, error) {
+	track := newTrack([]string{"write"}, badgerPopulatePeriod, dir)
+	defer track.abandon()
 	draws := run.items.Draws()
 	var key [generate.BadgerKeyBytes]byte
 	for written := uint64(0); written < run.keys; {
@@ -155,9 +158,12 @@ func (run *badgerRun) populate(store Store, far *howFar) (outcome, error) {
 		for i := range numbers {
 			numbers[i] = draws.Below(run.keys)
 		}
+		from := time.Now()
 		if err := run.putAll(store, numbers, &key); err != nil {
 			return outcome{}, err
 		}
+		to := time.Now()
+		track.record(0, from, to, uint64(len(numbers)))
 		for _, k := range numbers {
 			if !run.has(k) {
 				run.live++
@@ -165,11 +171,13 @@ func (run *badgerRun) populate(store Store, far *howFar) (outcome, error) {
 			run.exists[k/64] |= 1 << (k % 64)
 		}
 		written += uint64(len(numbers))
-		if err := far.at(written, time.Now()); err != nil {
+		if err := far.at(written, to); err != nil {
 			return outcome{}, err
 		}
 	}
-	return outcome{userWrittenBytes: run.keys * run.itemBytes(), liveBytes: run.live * run.itemBytes()}, nil
+	return outcome{
+		detail: track.finish("closed"), userWrittenBytes: run.keys * run.itemBytes(), liveBytes: run.live * run.itemBytes(),
+	}, nil
 }
 
 // putAll writes a batch in one transaction, or in halves where the engine finds it too large.

@@ -22,6 +22,7 @@ const (
 	redbReadPasses = 2
 	redbScanItems  = 10
 	redbCacheBytes = 4 << 30
+	redbPeriod     = 100 * time.Millisecond
 	redbItemBytes  = generate.ItemKeyBytes + generate.ItemValueBytes
 )
 
@@ -111,36 +112,41 @@ func (run *redbRun) writes(r *Recorder) error {
 	if err := cmp.Or(err, r.drain(run.store)); err != nil {
 		return err
 	}
-	if err := r.row("individual writes", func() (outcome, error) { return run.commits(c.individual, 1) }); err != nil {
+	if err := r.row("individual writes", func() (outcome, error) { return run.commits(c.individual, 1, r.dir) }); err != nil {
 		return err
 	}
-	if err := r.row("batch writes", func() (outcome, error) { return run.commits(c.batches, c.batch) }); err != nil {
+	if err := r.row("batch writes", func() (outcome, error) { return run.commits(c.batches, c.batch, r.dir) }); err != nil {
 		return err
 	}
 	if why := run.engine.Cannot(NoSyncCommits); why != "" {
 		// The items are written all the same, so that later rows do the same work (B1).
-		_, err := run.commits(1, c.nosync)
+		_, err := run.commits(1, c.nosync, r.dir)
 		return errors.Join(r.failed("nosync writes", Unsupported{why}), err)
 	}
 	if err := run.store.SetDurability(NoSync); err != nil {
 		return err
 	}
-	if err := r.row("nosync writes", func() (outcome, error) { return run.commits(c.nosync, 1) }); err != nil {
+	if err := r.row("nosync writes", func() (outcome, error) { return run.commits(c.nosync, 1, r.dir) }); err != nil {
 		return err
 	}
 	return cmp.Or(r.drain(run.store), run.store.SetDurability(Sync))
 }
 
 // commits writes count transactions of size new items each (B1).
-func (run *redbRun) commits(count, size uint64) (outcome, error) {
+func (run *redbRun) commits(count, size uint64, dir string) (outcome, error) {
+	track := newTrack([]string{"write"}, redbPeriod, dir)
+	defer track.abandon()
 	for range count {
-		first := run.next
+		first, from := run.next, time.Now()
 		if err := run.store.Write(func(w Writer) error { return run.put(w, first, first+size) }); err != nil {
 			return outcome{}, err
 		}
+		track.record(0, from, time.Now(), size)
 		run.next += size
 	}
-	return run.written(count * size), nil
+	done := run.written(count * size)
+	done.detail = track.finish("closed")
+	return done, nil
 }
 
 // written is the outcome of a row that wrote so many items.

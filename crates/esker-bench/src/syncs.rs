@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The child marks the beginning and end of each row by opening a path that does not exist, which the trace shows in its
-//! place. A sync is a call of fsync, fdatasync, msync(MS_SYNC), sync_file_range, sync or syncfs, or a write through a
-//! handle that was opened with O_SYNC or O_DSYNC (LMDB's meta pages) or with RWF_SYNC or RWF_DSYNC.
+//! place. A sync is a call of fsync, fdatasync, msync(MS_SYNC), sync or syncfs, or a write through a handle that was opened with O_SYNC
+//! or O_DSYNC (LMDB's meta pages) or with RWF_SYNC or RWF_DSYNC. sync_file_range is none: it writes neither a file's length nor the disk's cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ const MARK_ROOT: &str = "/esker-bench-mark/";
 /// Ends the tracer, and so what it traces, when the lab is interrupted. Used where it is there (Linux's util-linux).
 const WITH_THE_LAB: [&str; 3] = ["setpriv", "--pdeathsig", "KILL"];
 const TRACER: &str = "strace";
-const CALLS: &str = "trace=fsync,fdatasync,msync,sync_file_range,sync,syncfs,?open,openat,close,\
+const CALLS: &str = "trace=fsync,fdatasync,msync,sync,syncfs,?open,openat,close,\
                      write,pwrite64,writev,pwritev,pwritev2";
 
 /// Leaves a mark in the trace.
@@ -95,7 +95,7 @@ impl<'a> Parser<'a> {
             "close" => {
                 self.sync_handles.remove(first);
             }
-            "fsync" | "fdatasync" | "sync_file_range" | "sync" | "syncfs" => self.count(),
+            "fsync" | "fdatasync" | "sync" | "syncfs" => self.count(),
             "msync" if arguments.contains("MS_SYNC") => self.count(),
             "pwritev2" if arguments.contains("RWF_DSYNC") || arguments.contains("RWF_SYNC") => self.count(),
             "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" if self.sync_handles.contains(first) => {
@@ -151,6 +151,7 @@ mod tests {
 10 pwrite64(3, "..."..., 4096, 0) = 4096
 10 fdatasync(3 <unfinished ...>
 10 syncfs(3) = 0
+10 sync_file_range(3, 0, 4096, SYNC_FILE_RANGE_WAIT_BEFORE|SYNC_FILE_RANGE_WRITE|SYNC_FILE_RANGE_WAIT_AFTER) = 0
 11 msync(0x7f00, 4096, MS_SYNC) = 0
 11 msync(0x7f00, 4096, MS_ASYNC) = 0
 10 <... fdatasync resumed>) = 0

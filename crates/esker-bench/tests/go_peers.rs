@@ -10,7 +10,7 @@ use std::process::Command;
 
 use esker_bench_api::generate::badger::BadgerItems;
 use esker_bench_api::generate::checksum::{checksum, probe};
-use esker_bench_api::generate::distribution::Zipf;
+use esker_bench_api::generate::distribution::{Distribution, Zipf};
 use esker_bench_api::generate::int::Ints;
 use esker_bench_api::generate::items::Items;
 use esker_bench_api::generate::keyspaces::KeyspaceItems;
@@ -77,6 +77,8 @@ fn streams() -> Vec<(&'static str, u64)> {
     let (items, ints, pool, ycsb) = (Items::new(3), Ints::new(3), Pool::new(3), YcsbRecords::new(3));
     let badger = BadgerItems::new(3, 128);
     let (mut draws, mut ranks, zipf) = (badger.draws(), Rng::new(1), Zipf::new(0.99));
+    let (mut scattered, zipfian) =
+        (Rng::new(1), Distribution::Zipfian { ranks: zipf.clone(), numbers_max: 1250 });
     let last = items.value(999);
     let storage = |sequential| {
         let (items, mut value) = (StorageItems::new(3, sequential), [0; 512]);
@@ -120,6 +122,7 @@ fn streams() -> Vec<(&'static str, u64)> {
         ("obigstore sequential", sum((0..1000).map(|i| pair(obigstore::sequential_key(i))))),
         ("obigstore random", sum((0..1000).map(|i| pair(obigstore::random_key(3, i))))),
         ("obigstore hotspots", sum((0..1000).map(|_| pair(hotspots.next_key().0)))),
+        ("zipfian", sum((1000..1100).map(|n| zipfian.draw(&mut scattered, n)))),
         ("zipf", sum((0..1000).map(|_| zipf.rank(&mut ranks, 1_000_000)))),
         ("order", sum(Order::new(351_000, 7).skip_to(1000).take(1000))),
         ("probe", sum((0..20).map(|n| probe(&last[..n])))),

@@ -5,6 +5,8 @@
 //! between draws, and takes fewer than three rounds on average. For s = 1 there is no power to compute.
 //!
 //! D1. A draw is below `n`.
+//! D2. The favourites of a scattered draw stay, whatever is inserted meanwhile: ranks are scattered over a range that is fixed, of which the part
+//!     that does not exist yet is drawn again, as YCSB does. Scattered over an `n` that grows, each insert would choose new favourites.
 
 use super::mix64;
 use super::rng::Rng;
@@ -14,8 +16,13 @@ use super::rng::Rng;
 pub enum Distribution {
     /// Each number alike.
     Uniform,
-    /// Few numbers most of the time, scattered over all of `0..n`.
-    Zipfian(Zipf),
+    /// Few numbers most of the time, scattered over all (D2).
+    Zipfian {
+        /// Their weights.
+        ranks: Zipf,
+        /// How many numbers there may come to be; any beyond are not drawn.
+        numbers_max: u64,
+    },
     /// The same, with the newest (highest) numbers most often.
     Latest(Zipf),
     /// A part of the numbers, from 0 up, gets a part of the draws; the rest share what is left.
@@ -32,7 +39,12 @@ impl Distribution {
     pub fn draw(&self, rng: &mut Rng, n: u64) -> u64 {
         match self {
             Self::Uniform => rng.below(n),
-            Self::Zipfian(zipf) => mix64(zipf.rank(rng, n)) % n,
+            Self::Zipfian { ranks, numbers_max } => loop {
+                let number = mix64(ranks.rank(rng, n)) % numbers_max;
+                if number < n {
+                    return number;
+                }
+            },
             Self::Latest(zipf) => n - zipf.rank(rng, n),
             Self::Hotspot { hot_numbers, hot_draws } => {
                 let hot = ((n as f64 * hot_numbers) as u64).clamp(1, n);
@@ -122,10 +134,27 @@ mod tests {
         let hotspot = counts(&Distribution::Hotspot { hot_numbers: 0.2, hot_draws: 0.8 }, 100);
         let hot: u64 = hotspot[..20].iter().sum();
         assert!((DRAWS * 79 / 100..DRAWS * 81 / 100).contains(&hot), "{hot}");
-        let zipfian = counts(&Distribution::Zipfian(Zipf::new(0.99)), 1000);
+        let zipfian = counts(&Distribution::Zipfian { ranks: Zipf::new(0.99), numbers_max: 1000 }, 1000);
         let most = (0..1000).max_by_key(|i| zipfian[*i as usize]).unwrap();
         assert_eq!(most, mix64(1) % 1000, "the favourite is scattered");
         assert_eq!(counts(&Distribution::Latest(Zipf::new(1.0)), 1), [DRAWS]);
+    }
+
+    #[test]
+    fn d2_favourites_stay_while_numbers_are_inserted() {
+        let zipfian = Distribution::Zipfian { ranks: Zipf::new(0.99), numbers_max: 1250 };
+        let favourites = |n| {
+            let counts = counts(&zipfian, n);
+            let mut numbers: Vec<_> = (0..n).collect();
+            numbers.sort_by_key(|i| std::cmp::Reverse(counts[*i as usize]));
+            numbers.truncate(5);
+            numbers
+        };
+        let before = favourites(1000);
+        for n in [1001, 1010, 1100] {
+            let stayed = favourites(n).into_iter().filter(|i| before.contains(i)).count();
+            assert!(stayed >= 4, "D2: {stayed} of 5 with {n} numbers");
+        }
     }
 
     #[test]
@@ -134,5 +163,8 @@ mod tests {
         let zipf = Zipf::new(0.99);
         let sum = (0..1000).fold(0_u64, |sum, _| sum.rotate_left(5) ^ zipf.rank(&mut rng, 1_000_000));
         assert_eq!(sum, 13934463083389307911);
+        let (mut rng, zipfian) = (Rng::new(1), Distribution::Zipfian { ranks: zipf, numbers_max: 1250 });
+        let sum = (1000..1100).fold(0_u64, |sum, n| sum.rotate_left(5) ^ zipfian.draw(&mut rng, n));
+        assert_eq!(sum, 13053624719225085048);
     }
 }

@@ -15,7 +15,7 @@ use super::{fill_half_redundant, mix64};
 pub type Key = [u8; 16];
 
 /// Fills `bytes` with the value of `key`.
-pub fn value(key: &Key, bytes: &mut [u8]) {
+pub fn value(key: &[u8], bytes: &mut [u8]) {
     fill_half_redundant(checksum(key, &[]), bytes);
 }
 

@@ -46,6 +46,12 @@ impl Engine for BfTree {
     fn options(&self) -> &'static [EngineOption] {
         &[
             EngineOption {
+                option: "compression",
+                value: "none",
+                reason: "Bf-Tree has none",
+                pointer: "its documentation names none",
+            },
+            EngineOption {
                 option: "cb_size_byte",
                 value: "the suite's cache, rounded down to a power of two",
                 reason: "its circular buffer is its one cache, and takes powers of two only",

@@ -44,6 +44,12 @@ impl Engine for Lmdb {
     fn options(&self) -> &'static [EngineOption] {
         &[
             EngineOption {
+                option: "compression",
+                value: "none",
+                reason: "LMDB has none",
+                pointer: "its documentation names none",
+            },
+            EngineOption {
                 option: "map size",
                 value: "64 GiB",
                 reason: "choose the map larger than the data will ever be; unused address space is free",

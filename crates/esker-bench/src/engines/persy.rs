@@ -49,6 +49,12 @@ impl Engine for Persy {
     fn options(&self) -> &'static [EngineOption] {
         &[
             EngineOption {
+                option: "compression",
+                value: "none",
+                reason: "persy has none",
+                pointer: "its documentation names none",
+            },
+            EngineOption {
                 option: "Config::change_cache_size",
                 value: "the suite's cache",
                 reason: "its one cache; the default is 32 MiB",

@@ -41,6 +41,12 @@ impl Engine for Redb {
     fn options(&self) -> &'static [EngineOption] {
         &[
             EngineOption {
+                option: "compression",
+                value: "none",
+                reason: "redb has none",
+                pointer: "its documentation names none",
+            },
+            EngineOption {
                 option: "cache size",
                 value: "the suite's cache size",
                 reason: "4 GiB through set_cache_size in the source",

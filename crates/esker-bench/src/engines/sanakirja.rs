@@ -48,6 +48,12 @@ impl Engine for Sanakirja {
     fn options(&self) -> &'static [EngineOption] {
         &[
             EngineOption {
+                option: "compression",
+                value: "none",
+                reason: "sanakirja has none",
+                pointer: "its documentation names none",
+            },
+            EngineOption {
                 option: "version",
                 value: "1.4",
                 reason: "the newest release; 2.0 is in beta",

@@ -151,14 +151,14 @@ pub(crate) fn makedata(arguments: &MakedataArguments) -> Result<(), Failure> {
         return Err(Failure::Engine("one of --hotspot, --seq, --rand, --rand-update is needed".to_owned()));
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
-    let mut pairs: Vec<Pair> = Vec::new();
+    let mut pairs = vec![Pair::default(); 1000];
     loop {
-        pairs.clear();
-        source.take(1000, &mut pairs)?;
-        if pairs.is_empty() {
+        let taken = source.take(&mut pairs)?;
+        if taken == 0 {
             return out.flush().map_err(Failure::engine);
         }
-        pairs.iter().try_for_each(|pair| pair.write_to(&mut out)).map_err(Failure::engine)?;
+        source.values().fill(&mut pairs[..taken]);
+        pairs[..taken].iter().try_for_each(|pair| pair.write_to(&mut out)).map_err(Failure::engine)?;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Load: keys from a source, written by many threads, in requests of several pairs.
 //!
 //! ```text
-//! Source (one, behind a lock) --request--> thread 1..C --Store::write--> engine
+//! Source (one, behind a lock) --keys of a request--> thread 1..C, which makes the values --Store::write--> engine
 //!                                              `--latency--> Track (one, behind a lock)
 //! ```
 //!
@@ -54,8 +54,6 @@ pub(crate) struct Loaded {
 struct Shared<'a> {
     source: &'a mut Source,
     requests: u64,
-    pairs: u64,
-    bytes: u64,
 }
 
 /// Writes what the source gives until it ends.
@@ -77,25 +75,26 @@ pub(crate) fn drive_watched(
     watch: &mut (dyn FnMut(&Series) + Send),
 ) -> Result<Loaded, Failure> {
     let track = Mutex::new((Track::new(&["write"], load.period, dir)?, Duration::ZERO, watch));
-    let shared = Mutex::new(Shared { source, requests: 0, pairs: 0, bytes: 0 });
+    let values = source.values();
+    let shared = Mutex::new(Shared { source, requests: 0 });
     let start = Instant::now();
-    let worker = || -> Result<(), Failure> {
-        let mut pairs = Vec::new();
+    // Pairs and their bytes.
+    let worker = || -> Result<(u64, u64), Failure> {
+        let mut all_pairs = vec![Pair::default(); load.multi as usize];
+        let (mut written, mut bytes) = (0, 0);
         loop {
-            let number = {
+            let (taken, number) = {
                 let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                pairs.clear();
-                if start.elapsed() < load.time {
-                    shared.source.take(load.multi, &mut pairs)?;
-                }
-                shared.requests += u64::from(!pairs.is_empty());
-                shared.pairs += pairs.len() as u64;
-                shared.bytes += pairs.iter().map(Pair::bytes).sum::<u64>();
-                shared.requests
+                let taken =
+                    if start.elapsed() < load.time { shared.source.take(&mut all_pairs)? } else { 0 };
+                shared.requests += u64::from(taken > 0);
+                (taken, shared.requests)
             };
+            let pairs = &mut all_pairs[..taken];
             if pairs.is_empty() {
-                return Ok(());
+                return Ok((written, bytes));
             }
+            values.fill(pairs);
             // LO1, LO2
             let (due, lateness) = match load.rate {
                 None => (Instant::now(), None),
@@ -107,6 +106,8 @@ pub(crate) fn drive_watched(
             store
                 .write(&mut |writer| pairs.iter().try_for_each(|pair| writer.put(&pair.key, &pair.value)))?;
             let end = Instant::now();
+            written += pairs.len() as u64;
+            bytes += pairs.iter().map(Pair::bytes).sum::<u64>();
             let (track, backlog, watch) = &mut *track.lock().unwrap_or_else(PoisonError::into_inner);
             let periods = |track: &Track| track.series().get("ops/s").map_or(0, Vec::len);
             let before = periods(track);
@@ -121,18 +122,19 @@ pub(crate) fn drive_watched(
         }
     };
     let worker = &worker;
-    thread::scope(|scope| {
+    let written = thread::scope(|scope| {
         let workers: Vec<_> = (0..load.concurrency).map(|_| scope.spawn(worker)).collect();
-        workers
-            .into_iter()
-            .try_for_each(|worker| worker.join().map_err(|_| Failure::engine("a writer thread panicked"))?)
+        workers.into_iter().try_fold((0, 0), |(pairs, bytes), worker| {
+            let of_one = worker.join().map_err(|_| Failure::engine("a writer thread panicked"))??;
+            Ok::<_, Failure>((pairs + of_one.0, bytes + of_one.1))
+        })
     })?;
     let seconds = start.elapsed().as_secs_f64();
     let (track, backlog, _) = track.into_inner().unwrap_or_else(PoisonError::into_inner);
     let shared = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(Loaded {
-        pairs: shared.pairs,
-        bytes: shared.bytes,
+        pairs: written.0,
+        bytes: written.1,
         commits: shared.requests,
         seconds,
         detail: track.finish(if load.rate.is_some() { "open" } else { "closed" }),

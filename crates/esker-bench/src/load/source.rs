@@ -2,6 +2,9 @@
 //!
 //! A stream is pairs one after the other: length of the key, key, length of the value, value; lengths are u32, little-endian.
 //!
+//! What threads draw from one source under a lock are keys alone. Values are made by each thread for itself, in the memory of its pairs before
+//! them: the bench is to measure engines, not how long threads wait for their data.
+//!
 //! LS1. A length above a limit, or a stream that ends within a pair, is an error and allocates nothing for it.
 
 use std::io::{BufRead, Write};
@@ -14,7 +17,7 @@ const KEY_BYTES_MAX: u32 = 65_535;
 const VALUE_BYTES_MAX: u32 = 64 << 20;
 
 /// A key and its value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pair {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
@@ -94,21 +97,35 @@ impl Source {
         self.given
     }
 
-    /// Adds up to `count` pairs to `pairs`; fewer, or none, when the source ends.
-    pub(crate) fn take(&mut self, count: u64, pairs: &mut Vec<Pair>) -> Result<(), Failure> {
-        for _ in 0..count.min(self.left) {
-            let Some(pair) = self.next_pair()? else { break };
-            pairs.push(pair);
+    /// Gives the first of `pairs` new keys, all of them if the source has as many left, and says how many. Their values are for
+    /// [`values`](Self::values) to make.
+    pub(crate) fn take(&mut self, pairs: &mut [Pair]) -> Result<usize, Failure> {
+        let mut taken = 0;
+        for pair in pairs {
+            if self.left == 0 || !self.next_key(pair)? {
+                break;
+            }
             self.left -= 1;
+            taken += 1;
         }
-        Ok(())
+        Ok(taken)
     }
 
-    /// The next pair.
-    pub(crate) fn next_pair(&mut self) -> Result<Option<Pair>, Failure> {
+    /// Makes the values of pairs that were taken.
+    pub(crate) fn values(&self) -> Values {
+        Values { bytes: (!matches!(self.keys, KeySource::Stream(_))).then_some(self.value_bytes) }
+    }
+
+    /// False if there is none.
+    fn next_key(&mut self, pair: &mut Pair) -> Result<bool, Failure> {
         let number = self.given;
         let (key, is_new) = match &mut self.keys {
-            KeySource::Stream(input) => return Pair::read_from(input),
+            KeySource::Stream(input) => {
+                let next = Pair::read_from(input)?;
+                let is_there = next.is_some();
+                *pair = next.unwrap_or_default();
+                return Ok(is_there);
+            }
             KeySource::Sequential => (sequential_key(number), true),
             KeySource::Random => (random_key(self.seed, number), true),
             KeySource::RandomBelow(range, rng) => (sequential_key(rng.below(*range)), false),
@@ -120,9 +137,27 @@ impl Source {
             KeySource::Hotspots(hotspots) => hotspots.next_key(),
         };
         self.given += u64::from(is_new);
-        let mut value = vec![0; self.value_bytes];
-        obigstore::value(&key, &mut value);
-        Ok(Some(Pair { key: key.to_vec(), value }))
+        pair.key.clear();
+        pair.key.extend_from_slice(&key);
+        Ok(true)
+    }
+}
+
+/// See [`Source::values`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Values {
+    /// None: a stream's come with their keys.
+    bytes: Option<usize>,
+}
+
+impl Values {
+    /// Makes those of `pairs`.
+    pub(crate) fn fill(self, pairs: &mut [Pair]) {
+        let Some(bytes) = self.bytes else { return };
+        for Pair { key, value } in pairs {
+            value.resize(bytes, 0);
+            obigstore::value(key, value);
+        }
     }
 }
 
@@ -142,12 +177,21 @@ mod tests {
     #[test]
     fn a_stream_is_read_as_it_was_written() {
         let mut source = Source::new(KeySource::Hotspots(Hotspots::new(1, 0.9, 3)), 1, 32, 50, 0);
-        let (mut pairs, mut bytes) = (Vec::new(), Vec::new());
-        source.take(100, &mut pairs).unwrap();
+        let (mut pairs, mut bytes) = (vec![Pair::default(); 100], Vec::new());
+        let taken = source.take(&mut pairs).unwrap();
+        pairs.truncate(taken);
+        source.values().fill(&mut pairs);
         pairs.iter().for_each(|pair| pair.write_to(&mut bytes).unwrap());
         assert_eq!(pairs.len(), 50);
         assert_eq!(stream(&bytes).unwrap(), pairs);
         assert_eq!(bytes.len(), 50 * (4 + 16 + 4 + 32));
+        let mut again = Source::new(KeySource::Stream(Box::new(std::io::Cursor::new(bytes))), 0, 7, 30, 0);
+        let mut taken = vec![Pair { key: vec![1; 90], value: vec![1; 90] }; 20];
+        for expected in [&pairs[..20], &pairs[20..30], &[]] {
+            let count = again.take(&mut taken).unwrap();
+            again.values().fill(&mut taken[..count]);
+            assert_eq!(&taken[..count], expected);
+        }
     }
 
     #[test]

@@ -37,6 +37,8 @@ const MEMORY_BYTES_MAX: u64 = 2 * CACHE_BYTES;
 const ITERATE_KEYS: u64 = 2_000_000;
 const SIZES: [(usize, &str); 3] = [(16 << 10, "16 KB"), (1 << 10, "1 KB"), (128, "128 B")];
 const PERIOD: Duration = Duration::from_millis(250);
+/// Of what takes minutes.
+const POPULATE_PERIOD: Duration = Duration::from_secs(5);
 
 pub(crate) struct BadgerSuite;
 
@@ -177,7 +179,9 @@ impl BadgerSuite {
         let open = |purpose| engine.open(&dir, &options(keys, bytes, purpose));
         let store = open(Use::Random)?;
         let mut how_far = recorder.how_far("keys", keys);
-        if !recorder.groundwork(&format!("populate ({size})"), || run.populate(&*store, &mut how_far))? {
+        if !recorder
+            .groundwork(&format!("populate ({size})"), || run.populate(&*store, &dir, &mut how_far))?
+        {
             return Ok(());
         }
         recorder.drain(&*store)?;
@@ -236,23 +240,28 @@ impl Run {
         (KEY_BYTES + self.items.value(0).len()) as u64
     }
 
-    fn populate(&mut self, store: &dyn Store, how_far: &mut HowFar) -> Result<Outcome, Failure> {
+    fn populate(&mut self, store: &dyn Store, dir: &Path, how_far: &mut HowFar) -> Result<Outcome, Failure> {
         let mut draws = self.items.draws();
+        let mut track = Track::new(&["write"], POPULATE_PERIOD, dir)?;
         let mut written = 0;
         while written < self.keys {
             let batch = self.batch.min(self.keys - written);
             let numbers: Vec<u64> = (0..batch).map(|_| draws.below(self.keys)).collect();
+            let from = Instant::now();
             store.write(&mut |writer| {
                 numbers.iter().try_for_each(|k| writer.put(&self.items.key(*k), self.items.value(*k)))
             })?;
+            let to = Instant::now();
+            track.record(0, from, to, batch);
             for k in numbers {
                 self.live += u64::from(!self.has(k));
                 self.exists[k as usize / 64] |= 1 << (k % 64);
             }
             written += batch;
-            how_far.at(written, Instant::now())?;
+            how_far.at(written, to)?;
         }
         Ok(Outcome {
+            detail: Some(track.finish("closed")),
             user_written_bytes: self.keys * self.item_bytes(),
             live_bytes: self.live * self.item_bytes(),
             ..Outcome::default()

@@ -28,7 +28,8 @@ pub(crate) const KINDS: [&str; 5] = ["read", "scan", "update", "insert", "read-m
 const READ: usize = 0;
 const SCAN: usize = 1;
 const UPDATE: usize = 2;
-const INSERT: usize = 3;
+/// The place of inserts in a mix.
+pub(crate) const INSERT: usize = 3;
 const READ_MODIFY_WRITE: usize = 4;
 
 /// Items with versions.
@@ -121,6 +122,11 @@ impl<'a, R: Records> Mixed<'a, R> {
     /// Takes so many items, loaded before, for its own.
     pub(crate) fn adopt(&mut self, items: u64) {
         self.versions.resize(items as usize, 0);
+    }
+
+    /// How many items there are.
+    pub(crate) fn items(&self) -> u64 {
+        self.versions.len() as u64
     }
 
     /// Adds items one transaction each, tracked.

@@ -12,15 +12,17 @@
 //! B2. Every timed read is summed up and compared; a difference fails the row (`Failure::Wrong`).
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::recorder::{Outcome, Recorder};
 use crate::scale::Scale;
 use crate::suites::one_transaction::{cannot_be_large, in_one_transaction};
 use crate::suites::verify::{expect, full_scan};
 use crate::suites::{Commits, Row, Stream, Suite};
+use crate::track::Track;
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::items::{Items, KEY_BYTES, VALUE_BYTES};
 use esker_bench_api::generate::order::Order;
@@ -29,6 +31,7 @@ use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Reader,
 
 const SEED: u64 = 3;
 const READ_PASSES: usize = 2;
+const PERIOD: Duration = Duration::from_millis(100);
 const SCAN_ITEMS: u64 = 10;
 const THREADS: [(&str, u64); 4] = [
     ("random reads (4 threads)", 4),
@@ -253,11 +256,12 @@ impl Run {
         })?;
         let mut next = c.bulk;
         recorder.drain(&*self.store)?;
-        self.sync_row(recorder, "individual writes", || self.commits(&mut next, c.individual, 1))?;
-        self.sync_row(recorder, "batch writes", || self.commits(&mut next, c.batches, c.batch))?;
+        let dir = recorder.dir().to_path_buf();
+        self.sync_row(recorder, "individual writes", || self.commits(&mut next, c.individual, 1, &dir))?;
+        self.sync_row(recorder, "batch writes", || self.commits(&mut next, c.batches, c.batch, &dir))?;
         match self.store.set_durability(Durability::NoSync) {
             Ok(()) => {
-                recorder.row("nosync writes", || self.commits(&mut next, c.nosync, 1))?;
+                recorder.row("nosync writes", || self.commits(&mut next, c.nosync, 1, &dir))?;
                 recorder.drain(&*self.store)?;
                 if self.cannot_sync.is_none() {
                     self.store.set_durability(Durability::Sync)?;
@@ -266,7 +270,7 @@ impl Run {
             Err(Failure::Unsupported(why)) => {
                 recorder.row("nosync writes", || Err(Failure::Unsupported(why.clone())))?;
                 // The items are written all the same, so that later rows do the same work (B1).
-                self.commits(&mut next, 1, c.nosync)?;
+                self.commits(&mut next, 1, c.nosync, &dir)?;
             }
             Err(failure) => return Err(failure),
         }
@@ -287,13 +291,15 @@ impl Run {
     }
 
     /// `count` transactions of `size` new items each (B1).
-    fn commits(&self, next: &mut u64, count: u64, size: u64) -> Result<Outcome, Failure> {
+    fn commits(&self, next: &mut u64, count: u64, size: u64, dir: &Path) -> Result<Outcome, Failure> {
+        let mut track = Track::new(&["write"], PERIOD, dir)?;
         for _ in 0..count {
-            let first = *next;
+            let (first, from) = (*next, Instant::now());
             self.store.write(&mut |writer| self.put(writer, first..first + size))?;
+            track.record(0, from, Instant::now(), size);
             *next += size;
         }
-        Ok(written(count * size, *next))
+        Ok(Outcome { detail: Some(track.finish("closed")), ..written(count * size, *next) })
     }
 
     fn put(&self, writer: &mut dyn Writer, mut items: Range<u64>) -> Result<(), Failure> {

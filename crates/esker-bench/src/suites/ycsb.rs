@@ -6,6 +6,9 @@
 //!
 //! YC1. At scale `seed` a mix takes its time, no less: what reads alone would be over in a fraction of a second by count.
 //!
+//! YC2. A zipfian mix scatters its ranks over the records that are there when it begins, and over a quarter more if it inserts (D2 of
+//!      `distribution.rs`).
+//!
 //! One thread. A key-value engine has no fields: an update replaces the record. The memtable is limited to 128 MB, as in the source.
 
 use std::time::Duration;
@@ -18,7 +21,7 @@ use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
 use crate::recorder::Recorder;
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
-use crate::suites::mixed::{Mix, Mixed, Records};
+use crate::suites::mixed::{INSERT, Mix, Mixed, Records};
 use crate::suites::{Commits, Row, Stream, Suite};
 
 const SEED: u64 = 11;
@@ -46,10 +49,15 @@ enum Ask {
 }
 
 impl Ask {
-    fn distribution(self) -> Distribution {
+    /// Of a mix with these parts that begins with so many records.
+    fn distribution(self, percent: [u32; 5], records: u64) -> Distribution {
+        let inserts_max = if percent[INSERT] > 0 { records / 4 } else { 0 };
         match self {
             Self::Uniform => Distribution::Uniform,
-            Self::Zipfian => Distribution::Zipfian(Zipf::new(ZIPF)),
+            // YC2
+            Self::Zipfian => {
+                Distribution::Zipfian { ranks: Zipf::new(ZIPF), numbers_max: records + inserts_max }
+            }
             Self::Latest => Distribution::Latest(Zipf::new(ZIPF)),
         }
     }
@@ -210,8 +218,9 @@ impl Suite for YcsbSuite {
         recorder.drain(mixed.store)?;
         for (mix, percent, ask, _) in MIXES {
             let mix_of = Mix { percent, scan_items: 100, scan_is_uniform: true };
+            let distribution = ask.distribution(percent, mixed.items());
             recorder.row(&format!("{mix} ({name})"), || {
-                mixed.run(mix_of, &ask.distribution(), budget(scale, durability), PERIOD, &dir)
+                mixed.run(mix_of, &distribution, budget(scale, durability), PERIOD, &dir)
             })?;
             recorder.drain(mixed.store)?;
         }
@@ -222,6 +231,15 @@ impl Suite for YcsbSuite {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn yc2_ranks_are_scattered_over_what_is_there_and_what_will_be_inserted() {
+        for (mix, percent, ask, _) in MIXES {
+            if let Distribution::Zipfian { numbers_max, .. } = ask.distribution(percent, 1000) {
+                assert_eq!(numbers_max, if mix == "E" { 1250 } else { 1000 }, "YC2: {mix}");
+            }
+        }
+    }
 
     #[test]
     fn yc1_at_seed_a_mix_takes_its_time_and_elsewhere_has_a_count() {
