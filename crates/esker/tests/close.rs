@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use common::contents::{Map, dump_sound};
 use common::{dir, simulated};
-use esker::{Db, Error};
-use esker_env::{File, FileLock, Fs, LockError, MemFs, OpenOptions};
+use esker::{Db, Durability, Error};
+use esker_env::{FaultAction, FaultFs, FaultRule, File, FileLock, Fs, LockError, MemFs, OpKind, OpenOptions};
 
 #[test]
 fn what_takes_long_to_replay_is_flushed_and_a_short_run_costs_no_table() {
@@ -34,6 +34,31 @@ fn what_takes_long_to_replay_is_flushed_and_a_short_run_costs_no_table() {
     let db = open();
     assert_eq!((db.stats().recovered_commits, db.check().unwrap().tables), (3, 1));
     assert_eq!(db.default_keyspace().len().unwrap(), 103);
+}
+
+#[test]
+fn cl2_whoever_closes_is_told_how_closing_went() {
+    for panics in [false, true] {
+        let faults = FaultFs::new(Arc::new(MemFs::new()));
+        let db = simulated(Arc::new(faults.clone())).durability(Durability::Buffered).open(dir()).unwrap();
+        db.default_keyspace().put("a", "1").unwrap();
+        let again = db.clone();
+        let action = if panics { FaultAction::Panic } else { FaultAction::Fail(io::ErrorKind::Other) };
+        faults.add(FaultRule::new(&[OpKind::SyncData], action));
+        let closing = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| db.close()));
+        assert!(if panics { closing.is_err() } else { matches!(closing, Ok(Err(Error::Poisoned(_)))) });
+        let told = again.close();
+        let expected = if panics {
+            matches!(told, Err(Error::Invalid(_)))
+        } else {
+            matches!(told, Err(Error::Poisoned(_)))
+        };
+        assert!(expected, "CL2: {told:?}");
+    }
+    let db = simulated(Arc::new(MemFs::new())).open(dir()).unwrap();
+    let again = db.clone();
+    db.close().unwrap();
+    again.close().unwrap();
 }
 
 /// Many processes, each of which puts one key and ends; `end` gives the disk that it leaves to the next.

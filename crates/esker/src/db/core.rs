@@ -211,28 +211,39 @@ impl Core {
 ///
 /// CL1. When the lock is given back nobody changes the directory any more: whoever flushes or merges has ended, whoever
 ///      comes later is refused before it changes anything.
-/// CL2. Closing returns when the database is closed, by whomever.
+/// CL2. Closing returns when the database is closed, by whomever, and whoever asks is told how that went.
 pub(crate) struct Handle {
     pub(crate) core: Arc<Core>,
-    /// Taken by the first who closes; the lock that makes others wait for it (CL2).
-    threads: Mutex<Vec<esker_env::ThreadHandle>>,
+    /// The lock makes others wait for the first who closes (CL2).
+    ending: Mutex<Ending>,
+}
+
+struct Ending {
+    /// Taken by the first who closes.
+    threads: Vec<esker_env::ThreadHandle>,
+    /// How closing went; none before it begins.
+    outcome: Option<Result<()>>,
 }
 
 impl Handle {
     pub(crate) fn new(core: Arc<Core>, threads: Vec<esker_env::ThreadHandle>) -> Arc<Self> {
-        Arc::new(Handle { core, threads: Mutex::new(threads) })
+        Arc::new(Handle { core, ending: Mutex::new(Ending { threads, outcome: None }) })
     }
 
-    /// Stops the threads, makes the log durable and tidy, gives the lock back. Later calls do nothing.
+    /// Stops the threads, makes the log durable and tidy, gives the lock back. Later calls do nothing, and
+    /// have the first one's outcome.
     pub(crate) fn close(&self) -> Result<()> {
         let core = &self.core;
-        let mut threads = self.threads.lock();
-        if core.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
+        let mut ending = self.ending.lock();
+        if let Some(outcome) = &ending.outcome {
+            return outcome.as_ref().map(|()| ()).map_err(Error::duplicate);
         }
+        // What a panic leaves.
+        ending.outcome = Some(Err(Error::Invalid("closing the database ended in a panic".into())));
+        core.closed.store(true, Ordering::Release);
         core.signal.stop();
         let mut failure = None;
-        for thread in threads.drain(..) {
+        for thread in ending.threads.drain(..) {
             if let Err(panic) = thread.join() {
                 failure = Some(Error::Invalid(format!("a background thread panicked: {panic}")));
             }
@@ -251,7 +262,9 @@ impl Handle {
         // their blocks, and of flushed memtables, before the next database wants as much.
         core.view.reclaim_all();
         core.held.give_back();
-        failure.map_or(closed, Err)
+        let outcome = failure.map_or(closed, Err);
+        ending.outcome = Some(outcome.as_ref().map(|()| ()).map_err(Error::duplicate));
+        outcome
     }
 }
 

@@ -29,6 +29,7 @@ use crate::compaction::room::Lack;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
 use crate::manifest::version::{Level, Version};
+use crate::txn::commit::Sealed;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, FileId, Result};
 
@@ -77,8 +78,18 @@ impl Core {
         flushed
     }
 
+    /// Flushes all sealed memtables into one run, or, where the disk has no space for that, the oldest alone: what that frees of the log may
+    /// be the space for the next one.
     fn flush_in_turn(&self, _turn: &MutexGuard<'_, ()>) -> Result<bool> {
         let sealed = self.pipeline.sealed();
+        match self.flush_together(&sealed) {
+            Err(Error::NoSpace { .. }) if sealed.len() > 1 => self.flush_together(&sealed[..1]),
+            flushed => flushed,
+        }
+    }
+
+    /// Flushes the oldest sealed memtables, `sealed`, into one run.
+    fn flush_together(&self, sealed: &[Sealed]) -> Result<bool> {
         let Some(newest) = sealed.last() else { return Ok(false) };
         self.heal_manifest()?;
         let version = self.version();

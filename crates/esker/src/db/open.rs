@@ -19,6 +19,7 @@
 //! OP8. The directory stays the same when the process changes its working directory, or a link on the way to it is turned elsewhere: its
 //!      path is made absolute before it is used. If it is moved or replaced itself, nothing is changed at its path (held_dir.rs).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -353,7 +354,10 @@ pub(super) struct Look {
 fn replay_with(
     options: &Options,
     state: &VersionEdit,
-    recover: impl FnOnce(LogExtent, &mut dyn FnMut(SeqNo, &[u8]) -> Result<(), String>) -> Result<Recovered>,
+    recover: impl FnOnce(
+        LogExtent,
+        &mut dyn FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>,
+    ) -> Result<Recovered>,
 ) -> Result<Replayed> {
     let flushed = state.flushed_seq.unwrap_or_default();
     let extent = state.log_extent();

@@ -242,10 +242,10 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the disk has as much space as the memtables hold that wait for their flush, and clearly more than when the last flush
-    /// found none (BG7). Their tables may take less.
+    /// Whether the disk has as much space as the oldest memtable holds that waits for its flush, and clearly more than when the last flush
+    /// found none (BG7). Its tables may take less.
     fn has_space_to_flush(&self) -> bool {
-        let waiting: u64 = self.view.get().immutables.iter().map(|m| m.bytes_used() as u64).sum();
+        let waiting = self.view.get().immutables.last().map_or(0, |oldest| oldest.bytes_used() as u64);
         let is_more =
             |free| self.signal.free_at_failure().is_none_or(|before| is_more(before, free, waiting));
         self.free_bytes().is_some_and(|free| free > waiting && is_more(free))

@@ -5,7 +5,8 @@
 //!                                                       `--empty--> read, verify, insert
 //! ```
 //!
-//! TB1. Whatever `open` and `load` take from the file was verified: checksum, structure, place (from format 3 on: ST1).
+//! TB1. Whatever `open` and `load` take from the file was verified: checksum, structure, place (ST1 from format 3 on, and by the ends of a block
+//!      in all: walks over a block that stood in another's place might never end).
 //! TB2. A hit reads two cold places: the block's heads, and the entry.
 //! TB3. The versions of a key may continue in the next block; `Index::continues` says so, and searches follow.
 //! TB4. The file of a table marked obsolete is removed when its last user is gone.
@@ -302,6 +303,8 @@ impl Table {
         let packed = stored::is_packed(&stored);
         let block = parse_block(stored::open_owned(stored, self.salt, extent.start), packed);
         let block = Arc::new(block.map_err(|e| e.in_file("block", &self.path, extent.start))?);
+        // One of another place would be a wrong answer, or keep a walk where it is for ever.
+        self.check_place(number, &block, None)?;
         if fill {
             self.blocks.insert(number, &block, true, pin);
         }

@@ -271,6 +271,7 @@ impl Pipeline {
         let pending = |id| deltas.iter().filter(|d| d.0 == id).map(|d| d.1).sum();
         let count = |id| self.published.counter(id).now().saturating_add_signed(pending(id));
         let own = count_deltas(set, &view, count)?;
+        self.check_counts(state, &own, count)?;
         let header = encode_header(&own);
         let bytes = (header.len() + set.byte_len()) as u64;
         state.wal()?.reserve(bytes)?;
@@ -295,6 +296,25 @@ impl Pipeline {
         state.last_seq = seq;
         deltas.extend(own);
         Ok(seq)
+    }
+
+    /// Refuses a commit that would remove more than there is (PL1): a range of a table is not what was written. Logged, it would make
+    /// the log unreadable.
+    fn check_counts(
+        &self,
+        state: &mut WriteState,
+        own: &CountDeltas,
+        count: impl Fn(KeyspaceId) -> u64,
+    ) -> Result<()> {
+        let Some(&(id, delta)) = own.iter().find(|d| count(d.0).checked_add_signed(d.1).is_none()) else {
+            return Ok(());
+        };
+        let dir = state.wal()?.dir().to_path_buf();
+        let detail = format!(
+            "a commit would change the count of keyspace {id}, {}, by {delta}: `esker check` tells which table is damaged",
+            count(id)
+        );
+        Err(Error::corrupt("table", dir, 0, detail))
     }
 
     /// Ends the active memtable and its WAL segment, and starts new ones (T4).

@@ -4,6 +4,8 @@
 //!
 //! PL1. The counts are in the record, so that replaying the log needs no look-ups to know them.
 
+use std::borrow::Cow;
+
 use super::write_set::{CountDeltas, WriteSet};
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_varint, unzigzag, zigzag};
 use crate::types::KeyspaceId;
@@ -19,9 +21,10 @@ pub fn encode_header(deltas: &CountDeltas) -> Vec<u8> {
     out
 }
 
-/// Reads a whole payload.
-pub fn decode(payload: &[u8]) -> Decoded<(CountDeltas, WriteSet)> {
-    let mut reader = ByteReader::new(payload);
+/// Reads a whole payload; one that is given away is not copied (WS4 of `write_set.rs`).
+pub fn decode<'a>(payload: impl Into<Cow<'a, [u8]>>) -> Decoded<(CountDeltas, WriteSet)> {
+    let payload = payload.into();
+    let mut reader = ByteReader::new(&payload);
     let n = reader.varint()?;
     let mut deltas = CountDeltas::new();
     for _ in 0..n {
@@ -31,7 +34,7 @@ pub fn decode(payload: &[u8]) -> Decoded<(CountDeltas, WriteSet)> {
         deltas.push((KeyspaceId::new(keyspace), unzigzag(reader.varint()?)));
     }
     let at = reader.position();
-    let set = WriteSet::decode(reader.rest());
+    let set = WriteSet::decode(payload, at);
     let set = set.map_err(|e| DecodeError { offset: at + e.offset, detail: e.detail })?;
     Ok((deltas, set))
 }
@@ -49,7 +52,7 @@ mod tests {
         let deltas = vec![(KeyspaceId::DEFAULT, -2), (KeyspaceId::new(300), 5)];
         let bytes = [&encode_header(&deltas), set.payload()].concat();
         assert_eq!(bytes, b"\x02\x01\x03\xac\x02\x0a\x01\x02\x01a\x03xyz\x00\x02\x01b\x02\x02\x01c\x02\x01d");
-        let (again, set_again) = decode(&bytes).unwrap();
+        let (again, set_again) = decode(&bytes[..]).unwrap();
         assert_eq!((again, set_again.payload()), (deltas, set.payload()));
     }
 }

@@ -12,7 +12,9 @@
 //!      range removals logically come first, then one op for each key.
 //! WS2. Decoding a payload replays its ops in order, and so ends in the same state.
 //! WS3. Writing costs no look-up: a bulk load pays for its order once, when it commits.
+//! WS4. A record of the log that is decoded is taken as it is, without a copy: what was committed once can be replayed in as much memory.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use hashbrown::HashTable;
@@ -50,7 +52,9 @@ struct Op {
 /// A set of writes. See the module's text.
 #[derive(Debug, Default)]
 pub struct WriteSet {
+    /// The encoded ops, behind the header of the record that they were decoded from.
     bytes: Vec<u8>,
+    header_len: usize,
     ops: Vec<Op>,
     live: usize,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
@@ -80,6 +84,7 @@ impl Clone for WriteSet {
     fn clone(&self) -> Self {
         WriteSet {
             bytes: self.bytes.clone(),
+            header_len: self.header_len,
             ops: self.ops.clone(),
             live: self.live,
             ranges: self.ranges.clone(),
@@ -122,12 +127,12 @@ impl WriteSet {
 
     /// Bytes of the encoded ops.
     pub fn byte_len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() - self.header_len
     }
 
     /// The encoded ops.
     pub fn payload(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[self.header_len..]
     }
 
     /// Sets an encoded key to a value.
@@ -148,8 +153,15 @@ impl WriteSet {
         self.bytes.push(OP_REMOVE_RANGE);
         put_string(&mut self.bytes, start);
         put_string(&mut self.bytes, end);
+        let bytes = std::mem::take(&mut self.bytes);
+        self.note_range(&bytes, start, end);
+        self.bytes = bytes;
+    }
+
+    /// Notes a range removal, and cancels the ops inside it, whose keys are in `bytes` (WS1).
+    fn note_range(&mut self, bytes: &[u8], start: &[u8], end: &[u8]) {
         for op in &mut self.ops {
-            let key = &self.bytes[op.key_start..op.key_start + op.key_len as usize];
+            let key = &bytes[op.key_start..][..op.key_len as usize];
             if op.live && start <= key && key < end {
                 op.live = false;
                 self.live -= 1;
@@ -170,15 +182,13 @@ impl WriteSet {
         }
         let value_start = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        self.ops.push(Op {
-            head: head8(key),
-            key_start,
-            value_start,
-            key_len: key.len() as u32,
-            value_len: value.len() as u32,
-            kind,
-            live: true,
-        });
+        self.note(kind, (key_start, key), (value_start, value));
+    }
+
+    /// Notes an op whose key and value lie in the bytes from there on.
+    fn note(&mut self, kind: Kind, (key_start, key): (usize, &[u8]), (value_start, value): (usize, &[u8])) {
+        let (key_len, value_len) = (key.len() as u32, value.len() as u32);
+        self.ops.push(Op { head: head8(key), key_start, value_start, key_len, value_len, kind, live: true });
         self.live += 1;
         self.sorted.take();
     }
@@ -267,20 +277,30 @@ impl WriteSet {
         })
     }
 
-    /// Replays encoded ops (WS2).
-    pub fn decode(payload: &[u8]) -> Decoded<Self> {
-        let mut set = WriteSet { bytes: Vec::with_capacity(payload.len()), ..Self::default() };
-        let mut reader = ByteReader::new(payload);
+    /// Replays the ops that are encoded in `record` behind its header (WS2, WS4). Offsets of errors count from there.
+    pub fn decode(record: Cow<'_, [u8]>, header_len: usize) -> Decoded<Self> {
+        let mut set = WriteSet { header_len, ..Self::default() };
+        let mut reader = ByteReader::new(&record[header_len..]);
         while !reader.is_empty() {
             let at = reader.position();
             let op = reader.u8()?;
             // A range that begins after a key begins at that key and a zero byte.
             let longest = crate::KEY_BYTES_MAX + usize::from(op == OP_REMOVE_RANGE);
             let first = checked_key(&mut reader, longest)?;
+            let first_start = header_len + reader.position() - first.len();
             match op {
-                OP_PUT => set.put(first, reader.string()?),
-                OP_REMOVE => set.remove(first),
-                OP_REMOVE_RANGE => set.remove_range(first, range_end(&mut reader)?),
+                OP_PUT => {
+                    let value = reader.string()?;
+                    let value_start = header_len + reader.position() - value.len();
+                    set.note(Kind::Put, (first_start, first), (value_start, value));
+                }
+                OP_REMOVE => set.note(Kind::Tombstone, (first_start, first), (first_start, &[])),
+                OP_REMOVE_RANGE => {
+                    let end = range_end(&mut reader)?;
+                    if first < end {
+                        set.note_range(&record, first, end);
+                    }
+                }
                 _ => {
                     return Err(crate::encoding::bytes::DecodeError::new(
                         at,
@@ -289,6 +309,7 @@ impl WriteSet {
                 }
             }
         }
+        set.bytes = record.into_owned();
         Ok(set)
     }
 }
@@ -319,6 +340,11 @@ mod tests {
 
     use super::*;
 
+    fn decode(payload: &[u8]) -> Decoded<WriteSet> {
+        let behind = [b"header", payload].concat();
+        WriteSet::decode(Cow::Owned(behind), 6)
+    }
+
     fn k(n: u8) -> Vec<u8> {
         vec![1, n]
     }
@@ -331,8 +357,8 @@ mod tests {
             set.payload().to_vec()
         };
         let longest = crate::KEY_BYTES_MAX + key::PREFIX_BYTES_MAX + 1;
-        assert!(WriteSet::decode(&encoded(longest)).is_ok());
-        assert!(WriteSet::decode(&encoded(longest + 1)).is_err());
+        assert!(decode(&encoded(longest)).is_ok());
+        assert!(decode(&encoded(longest + 1)).is_err());
     }
 
     /// What a model map and its removed ranges say after the same calls.
@@ -384,7 +410,7 @@ mod tests {
                     }
                 }
                 check(&set, &model, &removed);
-                check(&WriteSet::decode(set.payload()).unwrap(), &model, &removed);
+                check(&decode(set.payload()).unwrap(), &model, &removed);
             }
         }
     }
@@ -396,10 +422,23 @@ mod tests {
         let mut set = WriteSet::new();
         set.remove_range(&after, &[2]);
         set.put(&longest, b"");
-        assert_eq!(WriteSet::decode(set.payload()).unwrap().payload(), set.payload());
+        assert_eq!(decode(set.payload()).unwrap().payload(), set.payload());
         let mut set = WriteSet::new();
         set.remove(&after);
-        assert!(WriteSet::decode(set.payload()).is_err());
+        assert!(decode(set.payload()).is_err());
+    }
+
+    #[test]
+    fn ws4_a_record_that_is_given_away_is_not_copied() {
+        let mut set = WriteSet::new();
+        set.put(&k(1), &[7; 1000]);
+        set.remove_range(&k(2), &k(3));
+        set.remove(&k(4));
+        let record = [b"header", set.payload()].concat();
+        let at = record.as_ptr();
+        let again = WriteSet::decode(Cow::Owned(record), 6).unwrap();
+        assert_eq!(again.payload().as_ptr(), at.wrapping_add(6), "WS4");
+        assert_eq!((again.payload(), again.byte_len()), (set.payload(), set.byte_len()));
     }
 
     #[test]
@@ -409,10 +448,10 @@ mod tests {
         set.remove_range(&k(2), &k(3));
         for len in 1..set.payload().len() {
             if len != 8 {
-                assert!(WriteSet::decode(&set.payload()[..len]).is_err(), "{len}");
+                assert!(decode(&set.payload()[..len]).is_err(), "{len}");
             }
         }
-        assert!(WriteSet::decode(&[9, 1, 1]).is_err());
-        assert!(WriteSet::decode(&[OP_REMOVE, 1, 0xF9]).is_err());
+        assert!(decode(&[9, 1, 1]).is_err());
+        assert!(decode(&[OP_REMOVE, 1, 0xF9]).is_err());
     }
 }

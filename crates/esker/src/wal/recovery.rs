@@ -28,6 +28,7 @@
 //!     only (W4), so no copy of them in a recycled file is one either. Spares and prepared files do have to go: their names, and the
 //!     numbers of the latter, are given out again.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -162,7 +163,7 @@ pub(crate) fn recover(
     env: &Env,
     dir: &Path,
     extent: LogExtent,
-    on_record: impl FnMut(SeqNo, &[u8]) -> Result<(), String>,
+    on_record: impl FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>,
 ) -> Result<Recovered> {
     let (recovered, tail) = read_log(env, dir, extent, on_record)?;
     // W3: the segments before the last were synced when it got its name.
@@ -248,7 +249,7 @@ pub(crate) fn verify(
     env: &Env,
     dir: &Path,
     extent: LogExtent,
-    on_record: impl FnMut(SeqNo, &[u8]) -> Result<(), String>,
+    on_record: impl FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>,
 ) -> Result<Recovered> {
     Ok(read_log(env, dir, extent, on_record)?.0)
 }
@@ -257,7 +258,7 @@ fn read_log(
     env: &Env,
     dir: &Path,
     extent: LogExtent,
-    on_record: impl FnMut(SeqNo, &[u8]) -> Result<(), String>,
+    on_record: impl FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>,
 ) -> Result<(Recovered, Option<Tail>)> {
     let from_segment = extent.from;
     let files = LogFiles::list(env, dir, from_segment)?;
@@ -342,7 +343,7 @@ pub(super) fn read_segment(env: &Env, path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Replays one segment, whose header and stamp are given; returns the offset where the log ends if the segment has no `End`.
-pub(super) fn replay_segment<F: FnMut(SeqNo, &[u8]) -> Result<(), String>>(
+pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>>(
     bytes: &[u8],
     (segment_header, stamp): (SegmentHeader, u64),
     path: &Path,
@@ -426,7 +427,7 @@ struct Unfinished {
     offset: usize,
 }
 
-impl<F: FnMut(SeqNo, &[u8]) -> Result<(), String>> Assembly<F> {
+impl<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>> Assembly<F> {
     pub(super) fn new(on_record: F) -> Self {
         Assembly { on_record, unfinished: None, recovered: Recovered::default() }
     }
@@ -441,7 +442,7 @@ impl<F: FnMut(SeqNo, &[u8]) -> Result<(), String>> Assembly<F> {
             _ if starts && header.seq <= self.recovered.last_seq => {
                 Err("sequence numbers do not increase".to_owned())
             }
-            None if header.kind == Kind::Full => self.deliver(header.seq, payload),
+            None if header.kind == Kind::Full => self.deliver(header.seq, payload.into()),
             None => {
                 let (segment, offset) = at;
                 let payload = payload.to_vec();
@@ -451,7 +452,7 @@ impl<F: FnMut(SeqNo, &[u8]) -> Result<(), String>> Assembly<F> {
             Some(mut record) => {
                 record.payload.extend_from_slice(payload);
                 if header.kind == Kind::Last {
-                    return self.deliver(record.seq, &record.payload);
+                    return self.deliver(record.seq, record.payload.into());
                 }
                 self.unfinished = Some(record);
                 Ok(())
@@ -459,10 +460,11 @@ impl<F: FnMut(SeqNo, &[u8]) -> Result<(), String>> Assembly<F> {
         }
     }
 
-    fn deliver(&mut self, seq: SeqNo, payload: &[u8]) -> Result<(), String> {
+    fn deliver(&mut self, seq: SeqNo, payload: Cow<'_, [u8]>) -> Result<(), String> {
+        let bytes = payload.len() as u64;
         (self.on_record)(seq, payload)?;
         self.recovered.records += 1;
-        self.recovered.bytes += payload.len() as u64;
+        self.recovered.bytes += bytes;
         self.recovered.last_seq = seq;
         Ok(())
     }

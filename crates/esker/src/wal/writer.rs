@@ -212,6 +212,11 @@ impl WalWriter {
         })
     }
 
+    /// The directory of its segments.
+    pub(crate) fn dir(&self) -> &std::path::Path {
+        &self.pool.dir
+    }
+
     /// The segment that the next record goes to, or starts in.
     pub(crate) fn current_segment(&self) -> u64 {
         self.active.as_ref().map_or(self.next_segment, |active| active.segment.number)

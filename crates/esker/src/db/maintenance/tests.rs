@@ -34,6 +34,35 @@ fn some_runs(runs: usize, clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
 }
 
 #[test]
+fn where_the_disk_has_no_space_for_all_memtables_the_oldest_is_flushed_alone() {
+    let disk = MemFs::new();
+    let open = |disk: &MemFs| {
+        let env = Env::simulated(Arc::new(disk.clone()), 1);
+        Db::builder().stepped().memtable_bytes(64 << 10).env(env).open(Path::new("db")).unwrap()
+    };
+    let db = open(&disk);
+    let (map, core) = (db.default_keyspace(), &db.handle.core);
+    let mut bytes = fastrand::Rng::with_seed(1);
+    let mut put =
+        |key: u8| map.put([key], std::iter::repeat_with(|| bytes.u8(..)).take(50_000).collect::<Vec<_>>());
+    for key in 0..3 {
+        put(key).unwrap();
+        core.pipeline.seal().unwrap();
+    }
+    assert_eq!(core.pipeline.sealed_len(), 3);
+    // Space for one table, and its manifest's edit, not for three.
+    disk.set_capacity(Some(disk.used_bytes() + 80_000));
+    assert!(core.flush_step().unwrap());
+    assert_eq!((core.pipeline.sealed_len(), db.stats().flushes), (2, 1));
+    // What it frees of the log is space for the next one.
+    while core.flush_step().unwrap() {}
+    assert_eq!((core.pipeline.sealed_len(), db.stats().flushes), (0, 3));
+    assert_eq!(map.len().unwrap(), 3);
+    let db = open(&disk.crash_strict());
+    assert_eq!((db.default_keyspace().len().unwrap(), db.check().unwrap().tables), (3, 3));
+}
+
+#[test]
 fn a_flush_does_not_work_for_those_who_write_meanwhile() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
     let db = Db::builder().stepped().env(env).open(Path::new("db")).unwrap();

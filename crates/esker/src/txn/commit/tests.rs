@@ -86,6 +86,29 @@ fn t3_nothing_is_written_behind_a_seal_that_ended_halfway() {
 }
 
 #[test]
+fn a_commit_that_would_count_below_zero_is_refused_alone() {
+    let fs = MemFs::new();
+    let open = |fs: &MemFs| {
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        Db::builder().background(false).env(env).open(Path::new("db")).unwrap()
+    };
+    let db = open(&fs);
+    let map = db.default_keyspace();
+    (0..10u8).for_each(|n| map.put([n], "1").unwrap());
+    // As where a table has more keys than were written to it, and a checksum that fits.
+    let published = &db.handle.core.pipeline.published;
+    published.publish(published.visible(), &[(KeyspaceId::DEFAULT, -6)]);
+    let refused = map.remove_range([0u8].as_slice()..[9u8].as_slice()).unwrap_err();
+    assert!(refused.is_corrupt() && refused.to_string().contains("esker check"), "{refused}");
+    map.remove([0u8]).unwrap();
+    map.put("b", "2").unwrap();
+    drop(map);
+    db.close().unwrap();
+    let db = open(&fs);
+    assert_eq!(db.default_keyspace().iter().count(), 10, "the log is sound");
+}
+
+#[test]
 fn t3_nothing_is_acknowledged_behind_a_write_or_sync_that_panicked() {
     // The kernel tells of a failed write-back once; whoever panicked has heard of it.
     for (op, is_timed) in
