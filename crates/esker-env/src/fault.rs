@@ -11,6 +11,8 @@
 //!     Locks are the inner file system's and stay until their handles drop.
 //! X3. Rules, and what is told of the calls on which they fired, know an open file by the name that it has now.
 
+mod file;
+mod lock;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +24,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::{AlignedBuf, Clock, File, FileLock, Fs, FsRef, LockError, Mapping, OpenOptions, SystemClock};
+use self::file::FaultFile;
+use self::lock::FaultLock;
+use crate::{Clock, File, FileLock, Fs, FsRef, LockError, OpenOptions, SystemClock};
 
 /// The kinds of calls that rules can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -406,7 +410,7 @@ impl Fs for FaultFs {
         let mut open = self.0.open.lock();
         open.retain(|path| path.strong_count() > 0);
         open.push(Arc::downgrade(&path));
-        Ok(Arc::new(FaultFile { shared: self.0.clone(), path, inner }))
+        Ok(Arc::new(FaultFile::over(inner, &self.0, path)))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -444,6 +448,11 @@ impl Fs for FaultFs {
         answer((), partial, OpKind::SyncDir, &[path])
     }
 
+    fn can_sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.check(OpKind::Stat, &[path])?;
+        self.0.inner.can_sync_dir(path)
+    }
+
     fn dir_above(&self, path: &Path) -> Option<PathBuf> {
         self.0.inner.dir_above(path)
     }
@@ -469,132 +478,11 @@ impl Fs for FaultFs {
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
         self.0.check(OpKind::Lock, &[path]).map_err(LockError::Io)?;
-        self.0.inner.lock(path)
+        Ok(FaultLock::over(self.0.inner.lock(path)?, &self.0, path))
     }
     fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
         self.0.check(OpKind::Lock, &[path]).map_err(LockError::Io)?;
-        self.0.inner.lock_to_read(path)
-    }
-}
-
-#[derive(Debug)]
-struct FaultFile {
-    shared: Arc<Shared>,
-    /// Its name now (X3).
-    path: Arc<Mutex<PathBuf>>,
-    inner: Arc<dyn File>,
-}
-
-impl FaultFile {
-    /// A copy: a call that takes its time holds up no rename.
-    fn name(&self) -> PathBuf {
-        self.path.lock().clone()
-    }
-
-    fn check(&self, kind: OpKind) -> io::Result<Option<Partial>> {
-        self.shared.check(kind, &[&self.name()])
-    }
-
-    fn check_at(&self, kind: OpKind, at: u64, len: usize) -> io::Result<Option<Partial>> {
-        self.shared.check_bytes(kind, &[&self.name()], &(at..at.saturating_add(len as u64)))
-    }
-
-    fn answer(&self, partial: Option<Partial>, kind: OpKind) -> io::Result<()> {
-        answer((), partial, kind, &[&self.name()])
-    }
-
-    fn fault(&self, what: &str, kind: OpKind) -> io::Error {
-        fault(io::ErrorKind::Other, what, kind, &[&self.name()])
-    }
-}
-
-impl File for FaultFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let partial = self.check_at(OpKind::Read, offset, buf.len())?;
-        let len = match partial {
-            Some(Partial::ShortRead { keep }) => {
-                let unit = if self.is_direct() { AlignedBuf::ALIGN } else { 1 };
-                (keep / unit * unit).max(unit).min(buf.len())
-            }
-            _ => buf.len(),
-        };
-        let n = self.inner.read_at(&mut buf[..len], offset)?;
-        self.shared.plan.lock().read_bytes += n as u64;
-        if let Some(Partial::CorruptRead { xor, at }) = partial
-            && n > 0
-        {
-            buf[at % n] ^= xor;
-        }
-        Ok(n)
-    }
-
-    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let partial = self.check_at(OpKind::Write, offset, buf.len())?;
-        let Some(Partial::ShortWrite { keep }) = partial else {
-            self.inner.write_all_at(buf, offset)?;
-            return self.answer(partial, OpKind::Write);
-        };
-        let unit = if self.is_direct() { AlignedBuf::ALIGN } else { 1 };
-        self.inner.write_all_at(&buf[..keep.min(buf.len()) / unit * unit], offset)?;
-        Err(self.fault("injected short-write", OpKind::Write))
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        let partial = self.check(OpKind::SyncData)?;
-        if let Some(Partial::LostSync) = partial {
-            self.inner.forget_unsynced();
-            return Err(self.fault("injected lost-sync", OpKind::SyncData));
-        }
-        self.inner.sync_data()?;
-        self.answer(partial, OpKind::SyncData)
-    }
-
-    fn forget_unsynced(&self) {
-        self.inner.forget_unsynced();
-    }
-
-    fn start_writeback(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.check(OpKind::Hint)?;
-        self.inner.start_writeback(offset, len)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.check(OpKind::Stat)?;
-        self.inner.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        let partial = self.check(OpKind::SetLen)?;
-        self.inner.set_len(len)?;
-        self.answer(partial, OpKind::SetLen)
-    }
-
-    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        let partial = self.check(OpKind::Allocate)?;
-        self.inner.allocate(offset, len)?;
-        self.answer(partial, OpKind::Allocate)
-    }
-
-    fn drop_cache(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.check(OpKind::Hint)?;
-        self.inner.drop_cache(offset, len)
-    }
-
-    fn is_direct(&self) -> bool {
-        self.inner.is_direct()
-    }
-
-    fn map(&self) -> io::Result<Mapping> {
-        let partial = self.check(OpKind::Map)?;
-        let map = self.inner.map()?;
-        match partial {
-            Some(Partial::CorruptRead { xor, at }) if !map.is_empty() => {
-                let mut bytes = map.to_vec();
-                let at = at % bytes.len();
-                bytes[at] ^= xor;
-                Ok(Mapping(Box::new(bytes)))
-            }
-            _ => Ok(map),
-        }
+        let lock = self.0.inner.lock_to_read(path)?;
+        Ok(lock.map(|lock| FaultLock::over(lock, &self.0, path)))
     }
 }

@@ -31,21 +31,24 @@ fn sw1_deaths() {
 #[test]
 fn sw1_deaths_in_recovery() {
     own_process::run(|| {
-        short(Kind::DeathsInRecovery, 6);
+        let total = short(Kind::DeathsInRecovery, 6);
+        assert!(total.while_opening >= 6 * 10, "{total:?}");
     });
 }
 
 #[test]
 fn sw2_calls_that_fail_once() {
     own_process::run(|| {
-        short(Kind::FailsOnce, 100);
+        let total = short(Kind::FailsOnce, 100);
+        assert!(total.faults >= 100, "{total:?}");
     });
 }
 
 #[test]
 fn sw2_calls_that_fail_for_ever() {
     own_process::run(|| {
-        short(Kind::FailsForever, 50);
+        let total = short(Kind::FailsForever, 50);
+        assert!(total.faults >= 50, "{total:?}");
     });
 }
 
@@ -60,7 +63,8 @@ fn sw2_calls_that_fail_after_they_were_made() {
 #[test]
 fn sw2_lost_syncs() {
     own_process::run(|| {
-        short(Kind::LostSyncs, 60);
+        let total = short(Kind::LostSyncs, 60);
+        assert!(total.faults >= 60, "{total:?}");
     });
 }
 
@@ -75,7 +79,8 @@ fn sw2_calls_that_fail_in_recovery() {
 #[test]
 fn sw2_short_writes() {
     own_process::run(|| {
-        short(Kind::ShortWrites, 40);
+        let total = short(Kind::ShortWrites, 40);
+        assert!(total.faults >= 40, "{total:?}");
     });
 }
 
@@ -90,7 +95,8 @@ fn sw2_syncs_of_directories_that_fail() {
 #[test]
 fn sw2_reads_that_give_wrong_bytes() {
     own_process::run(|| {
-        short(Kind::Misreads, 30);
+        let total = short(Kind::Misreads, 30);
+        assert!(total.faults >= 30, "{total:?}");
     });
 }
 

@@ -58,6 +58,29 @@ fn k1_nothing_is_found_while_others_write() {
 }
 
 #[test]
+fn k2_a_manifest_that_the_next_opening_would_not_find_is_a_problem_now() {
+    let fs = Golden::flushed().copy();
+    let db = simulated(Arc::new(fs.clone())).open(dir()).unwrap();
+    let check = || db.check().unwrap().problems;
+    assert_eq!(check(), Vec::<String>::new());
+    let current = read(&fs, "CURRENT");
+    let others: [&[u8]; 2] = [b"?", b"MANIFEST-"];
+    for other in others {
+        replace(&fs, "CURRENT", other);
+        assert!(matches!(&check()[..], [problem] if problem.contains("CURRENT")), "{:?}", check());
+    }
+    // The one of another time, with its checksum.
+    let older = Golden::flushed().read("CURRENT").to_vec();
+    assert_ne!(older, current, "opening made a new manifest");
+    replace(&fs, "CURRENT", &older);
+    assert!(matches!(&check()[..], [problem] if problem.contains("it names")), "{:?}", check());
+    fs.remove_file(&path("CURRENT")).unwrap();
+    assert!(matches!(&check()[..], [problem] if problem.contains("missing")), "{:?}", check());
+    replace(&fs, "CURRENT", &current);
+    assert_eq!(check(), Vec::<String>::new());
+}
+
+#[test]
 fn k2_leftovers_are_noted_and_missing_files_are_problems() {
     let golden = Golden::layered();
     let fs = golden.copy();

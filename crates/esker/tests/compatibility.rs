@@ -14,6 +14,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -200,6 +201,19 @@ fn co3_a_manifest_is_brought_to_the_newest_version_and_a_lost_log_is_noticed_fro
     assert!(lost > 4, "{lost}");
 }
 
+/// The versions that the headers of log segments and the footers of tables have.
+fn versions(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> BTreeSet<(&'static str, u32)> {
+    let files = files.into_iter().filter_map(|(name, bytes)| {
+        let (kind, at) = match name.rsplit_once('.')?.1 {
+            "wal" => ("log", 8),
+            "sst" => ("table", bytes.len() - 16),
+            _ => return None,
+        };
+        Some((kind, u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())))
+    });
+    files.collect()
+}
+
 #[test]
 fn what_this_version_writes_is_what_its_directories_expect() {
     assert!(!root().join(format!("database-{}", NEWEST_DIRECTORY + 1)).exists(), "there are newer ones");
@@ -216,6 +230,10 @@ fn what_this_version_writes_is_what_its_directories_expect() {
         assert!(kept == expected, "{name}: {}", difference(&decode(&expected), &decode(&kept)));
         let version = manifest_header(&load(&golden).0).pop();
         assert_eq!(version, Some(NEWEST), "{name}: the manifest's version");
+        let kept = load(&golden).0;
+        let names = kept.list_dir(common::dir()).unwrap().into_iter();
+        let kept = versions(names.map(|name| (name.clone(), read(&kept, &name))));
+        assert_eq!(kept, versions(files.clone()), "{name}: a new version of a format needs new directories");
         let bytes: usize = files.values().map(Vec::len).sum();
         assert!(bytes < 60_000, "{name}: {bytes} bytes are too many for the repository");
     }

@@ -48,6 +48,27 @@ fn u1_u2_a_file_that_cannot_be_read_is_damage_and_the_others_are_shown() {
 }
 
 #[test]
+fn log_files_for_later_use_are_shown_as_such_whatever_is_in_them() {
+    let fs = Golden::flushed().copy();
+    let spares = ["000077.wal-next", "wal-spare-3.tmp"];
+    for name in spares {
+        common::damage::replace(&fs, name, &[0; 100]);
+    }
+    let mut shown = Vec::new();
+    let each = |item: DumpItem| {
+        if let [(_, DumpValue::Text(path)), (_, DumpValue::Text(what)), ..] = &item.fields[..]
+            && item.kind == "file"
+            && what == "log file for later use"
+        {
+            shown.push(path.rsplit('/').next().unwrap_or_default().to_owned());
+        }
+        assert_ne!(item.kind, "damage");
+    };
+    DumpOptions::default().env(Env::simulated(Arc::new(fs), 1)).dump(dir(), each).unwrap();
+    assert_eq!(shown, spares);
+}
+
+#[test]
 fn u2_a_directory_is_damage_only_in_the_place_of_a_file() {
     for (name, expected) in [("backup", 0), ("CURRENT", 1), ("000099.sst", 1), ("000099.wal", 1)] {
         let fs = Golden::flushed().copy();

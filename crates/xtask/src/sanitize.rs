@@ -25,9 +25,12 @@ const UNSAFE_PARTS: &[&str] = &[
     "types::value",
     "txn::queue",
     "txn::snapshots",
+    "types::range_tombstone",
+    "sync::pin",
     // In esker-env.
     "aligned::",
     "pages::",
+    "real::",
     "fs::tests",
 ];
 

@@ -178,9 +178,11 @@ fn may_show_as(call: &Fired, error: &Error) -> bool {
     }
 }
 
-/// Whether the call writes, syncs, cuts or names a segment that is in use: what of it has reached the disk is unknown then.
-/// No failure of another file, nor of a read, stops the log.
+/// Whether the call writes, syncs, cuts or names a segment that is in use: what of it has reached the disk is unknown then. Or looks whether the
+/// directory is still the database's, as is done before each change of a name. No failure of another file, nor of a read, stops the log.
 fn stops_log(call: &Fired) -> bool {
     let kinds = [OpKind::Write, OpKind::SyncData, OpKind::SetLen, OpKind::Rename, OpKind::SyncDir];
-    kinds.contains(&call.kind) && call.path.extension().is_some_and(|extension| extension == "wal")
+    let is_look = call.kind == OpKind::Stat && call.path.file_name().is_some_and(|name| name == "LOCK");
+    is_look
+        || (kinds.contains(&call.kind) && call.path.extension().is_some_and(|extension| extension == "wal"))
 }

@@ -654,6 +654,27 @@ fn ww3_a_record_for_which_there_is_no_room_takes_none() {
 }
 
 #[test]
+fn ww3_what_was_reserved_is_not_asked_for_again() {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let env = env_on(Arc::new(faults.clone()) as FsRef);
+    env.fs.create_dir_all(Path::new(DIR)).unwrap();
+    let mut log = writer(&env, 4096);
+    append(&mut log, 1, 1000).unwrap();
+    log.reserve(10_000).unwrap();
+    // The process has no descriptor left.
+    faults.add(FaultRule::new(&[OpKind::Stat], FaultAction::Fail(io::ErrorKind::Other)).forever());
+    append(&mut log, 2, 10_000).unwrap();
+    assert!(matches!(log.reserve(10_000), Err(Error::Io { .. })), "nothing is reserved for another record");
+    faults.clear();
+    log.reserve(10_000).unwrap();
+    // What was reserved in a segment that is finished meanwhile is looked for again.
+    log.rotate().unwrap();
+    append(&mut log, 3, 10_000).unwrap();
+    log.sync().unwrap();
+    expect(&env, &[(1, 1000), (2, 10_000), (3, 10_000)]);
+}
+
+#[test]
 fn ww4_w7_files_that_cannot_be_given_back_keep_their_numbers_and_are_named_again() {
     let (fs, env) = mem();
     let named = Named::default();

@@ -56,6 +56,8 @@ pub(crate) struct WalWriter {
     finished: VecDeque<(u64, Spare)>,
     /// Segments of earlier processes, oldest first: deleted when obsolete, never recycled.
     of_earlier: VecDeque<u64>,
+    /// Of the next record, so many bytes find what they need (WW3).
+    reserved: Option<u64>,
     last_seq: SeqNo,
     poison: Option<Arc<Error>>,
     /// Inside of [`guard`](Self::guard), or a panic left it (W6).
@@ -105,6 +107,7 @@ impl WalWriter {
             next_segment: first_segment,
             finished: VecDeque::new(),
             of_earlier: of_earlier.iter().copied().collect(),
+            reserved: None,
             last_seq: SeqNo::ZERO,
             poison: None,
             is_guarded: false,
@@ -123,12 +126,16 @@ impl WalWriter {
         assert!(seq > self.last_seq, "W2: {seq} after {}", self.last_seq);
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
         self.reserve(bytes)?;
+        self.reserved = None;
         self.guard(|writer| writer.append_record(seq, bytes, Parts { parts, skip: 0 }))
     }
 
     /// Makes sure that a record of so many bytes finds its files: has those that are missing prepared (WW3).
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<()> {
         self.check()?;
+        if self.reserved.is_some_and(|reserved| bytes <= reserved) {
+            return Ok(());
+        }
         let kept = self.ready.len();
         let mut room = self.active.as_ref().and_then(Active::payload_room);
         if room.is_some_and(|room| room >= bytes) {
@@ -161,7 +168,9 @@ impl WalWriter {
             self.ready.push_back(prepared);
         }
         let last = self.ready.back().expect("the active segment has too little room");
-        self.pool.name_taken(last.number)
+        self.pool.name_taken(last.number)?;
+        self.reserved = Some(bytes);
+        Ok(())
     }
 
     /// Hands all appended records to the operating system: they survive the end of this process.
@@ -387,6 +396,7 @@ impl WalWriter {
 
     /// Ends the active segment, durably (W3); returns how many of its bytes are used.
     fn finish_active(&mut self) -> Result<u64> {
+        self.reserved = None;
         let active = self.active.as_ref().expect("only an active segment is finished");
         let end = RecordHeader::end(self.last_seq, active.synced as u32).encode(active.segment.stamp);
         self.put(&end)?;

@@ -18,8 +18,10 @@ mod tests;
 pub use self::offline::check_offline;
 
 use super::core::Core;
+use crate::manifest::file_name::{CURRENT, manifest_name};
+use crate::manifest::log::read_current;
 use crate::manifest::salvage;
-use crate::types::Result;
+use crate::types::{Error, Result};
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,6 +70,7 @@ impl Core {
             let manifest = self.manifest.lock();
             if !manifest.is_broken() {
                 self.check_manifest(&manifest.path(), manifest.state(), &mut report);
+                self.check_current(&manifest.path(), &mut report);
             }
             let snapshot = self.published.snapshot();
             let keyspaces: Vec<_> = self.catalog.all().into_iter().map(|(_, state)| state).collect();
@@ -91,6 +94,20 @@ impl Core {
         // Closed meanwhile: the files may be another process's by now, and are nothing to hold this one's state against.
         self.check_open()?;
         Ok(report)
+    }
+
+    /// The next opening finds the manifest in force.
+    fn check_current(&self, manifest: &std::path::Path, report: &mut CheckReport) {
+        let path = self.dir.join(CURRENT);
+        match read_current(&self.env, &self.dir) {
+            Ok(Some(id)) if self.dir.join(manifest_name(id)) == manifest => {}
+            Ok(Some(id)) => {
+                let detail = format!("it names {}, not {}", manifest_name(id), manifest.display());
+                report.problem(Error::corrupt("CURRENT", path, 0, detail));
+            }
+            Ok(None) => report.problem(Error::corrupt("CURRENT", path, 0, "the file is missing")),
+            Err(error) => report.problem(error),
+        }
     }
 
     /// The file holds what is in force.

@@ -22,7 +22,7 @@ use crate::manifest::file_name::{
     CURRENT, CURRENT_TMP, FileKind, LOCK, OPTIONS, OPTIONS_TMP, REPAIRING, parse,
 };
 use crate::types::{Error, Result};
-use crate::wal::file_name::parse_segment;
+use crate::wal::file_name::{is_spare, parse_prepared, parse_segment};
 
 /// A piece of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,6 +198,8 @@ enum What {
     Segment(u64),
     Table,
     Records,
+    /// Log files that nothing was written to yet in this life.
+    Spare,
     Unknown,
 }
 
@@ -209,6 +211,7 @@ impl What {
             What::Segment(_) => "log segment",
             What::Table => "table",
             What::Records => "record file",
+            What::Spare => "log file for later use",
             What::Unknown => "unknown",
         }
     }
@@ -230,7 +233,7 @@ fn dump_file(out: &mut Output<'_>, path: &Path) -> Result<()> {
         What::Segment(number) => log::dump(out, path, number),
         What::Table => table::dump(out, path),
         What::Records => text::dump_records(out, path),
-        What::Unknown => Ok(()),
+        What::Spare | What::Unknown => Ok(()),
     };
     if let Err(error) = shown {
         out.damage(&error);
@@ -261,6 +264,7 @@ fn recognise(path: &Path, start: &[u8], end: &[u8]) -> What {
             Some(b"esker manifest") => What::Manifest,
             _ => What::Records,
         },
+        _ if is_spare(&name) || parse_prepared(&name).is_some() => What::Spare,
         _ => What::Unknown,
     }
 }
