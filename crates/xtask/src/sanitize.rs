@@ -26,7 +26,6 @@ const UNSAFE_PARTS: &[&str] = &[
     "txn::queue",
     "txn::snapshots",
     "types::range_tombstone",
-    "sync::pin",
     // In esker-env.
     "aligned::",
     "pages::",

@@ -236,7 +236,7 @@ impl Handle {
         let core = &self.core;
         let mut ending = self.ending.lock();
         if let Some(outcome) = &ending.outcome {
-            return outcome.as_ref().map(|()| ()).map_err(Error::duplicate);
+            return outcome.as_ref().copied().map_err(Error::duplicate);
         }
         // What a panic leaves.
         ending.outcome = Some(Err(Error::Invalid("closing the database ended in a panic".into())));
@@ -263,7 +263,7 @@ impl Handle {
         core.view.reclaim_all();
         core.held.give_back();
         let outcome = failure.map_or(closed, Err);
-        ending.outcome = Some(outcome.as_ref().map(|()| ()).map_err(Error::duplicate));
+        ending.outcome = Some(outcome.as_ref().copied().map_err(Error::duplicate));
         outcome
     }
 }
