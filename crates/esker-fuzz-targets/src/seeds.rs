@@ -1,6 +1,6 @@
 //! Valid inputs of each target, to start from: tests damage them, and the fuzzers' corpora begin with them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker::recordio::Writer;
@@ -10,7 +10,7 @@ use esker_sim::generate::INPUT_BYTES_MAX;
 
 /// The valid inputs of the target of this name; `None` if there is no such target.
 pub fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
-    let tables = fuzzing::sstable::tables;
+    let tables = || [fuzzing::sstable::tables(), goldens(is_table)].concat();
     let parts = || fuzzing::sstable::parts(&tables());
     Some(match target {
         "numbers" => numbers(),
@@ -23,16 +23,51 @@ pub fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
         "table_parts" => parts().others,
         "table_stored" => parts().stored,
         "table" | "salvage_table" => tables(),
-        "wal_segment" => fuzzing::wal::segments(),
-        "salvage_log" => fuzzing::wal::logs(),
+        "wal_segment" => [fuzzing::wal::segments(), goldens(is_first_segment)].concat(),
+        "salvage_log" => [fuzzing::wal::logs(), golden_logs()].concat(),
         "commit_payload" => commit_payloads(),
         "version_edit" => version_edits(),
-        "manifest_file" => fuzzing::manifest::manifests(&version_edits()),
+        "manifest_file" => [fuzzing::manifest::manifests(&version_edits()), goldens(is_manifest)].concat(),
         "current" => fuzzing::manifest::currents(),
         "catalog" => fuzzing::db::catalogs(),
         "operations" => operations(),
         _ => return None,
     })
+}
+
+/// Files of golden directories, of each version of the formats (rule 2 of docs/compatibility.md).
+#[expect(clippy::disallowed_methods, reason = "files of the source tree, not of a database")]
+fn goldens(is_wanted: fn(&Path) -> bool) -> Vec<Vec<u8>> {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../esker/tests/goldens"));
+    let files = |dir: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+        let mut paths: Vec<_> = entries.map(|entry| entry.expect("a golden file").path()).collect();
+        paths.sort();
+        paths
+    };
+    let databases = files(root).into_iter().flat_map(|version| files(&version));
+    let wanted = databases.flat_map(|database| files(&database)).filter(|path| is_wanted(path));
+    wanted.map(|path| std::fs::read(path).expect("a golden file")).collect()
+}
+
+/// Without those that need a codec which a build may lack.
+fn is_table(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "sst") && !path.iter().any(|part| part == "zstd")
+}
+
+fn is_first_segment(path: &Path) -> bool {
+    path.ends_with("000001.wal")
+}
+
+fn is_manifest(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("MANIFEST-"))
+}
+
+/// Logs of one segment, as the target takes them.
+fn golden_logs() -> Vec<Vec<u8>> {
+    let segments = goldens(is_first_segment).into_iter();
+    let short = segments.filter_map(|segment| Some((u16::try_from(segment.len()).ok()?, segment)));
+    short.map(|(len, segment)| [&[0], &len.to_le_bytes()[..], &segment].concat()).collect()
 }
 
 /// Any bytes are operations: some short and some long runs.
