@@ -166,7 +166,14 @@ pub(crate) fn makedata(arguments: &MakedataArguments) -> Result<(), Failure> {
 pub(crate) fn load(engine: &dyn Engine, arguments: &LoadArguments) -> Result<(), Failure> {
     let durability = if arguments.no_fsync { Durability::Async } else { Durability::Sync };
     std::fs::create_dir_all(&arguments.dir).map_err(Failure::engine)?;
-    let options = OpenOptions { durability, ..OpenOptions::with_cache(arguments.cache << 20) };
+    // What suites tell engines, too.
+    let options = OpenOptions {
+        durability,
+        value_bytes: arguments.keys.value_size as u64,
+        concurrent_writes: arguments.concurrency,
+        ascending_keys: arguments.keys.seq.is_some(),
+        ..OpenOptions::with_cache(arguments.cache << 20)
+    };
     let store = engine.open(&arguments.dir, &options)?;
     let load = Load {
         concurrency: arguments.concurrency,

@@ -37,6 +37,9 @@ pub(super) fn command(summary: &Summary, runs: &Runs) -> String {
     if calls.iter().any(|call| call.no_trace) {
         command += " --no-trace";
     }
+    if calls.iter().any(|call| call.any_read_ahead) {
+        command += " --any-read-ahead";
+    }
     command
 }
 
@@ -45,7 +48,7 @@ pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary) {
     push(
         out,
         format_args!(
-            "<div class=\"wide\"><table><thead><tr><th>engine</th><th>written to the device</th><th>write amp. (device)</th>\
+            "<div class=\"wide\"><table><thead><tr><th>engine</th><th>read from the device</th><th>written to the device</th><th>write amp. (device)</th>\
              <th>written by the process</th><th>read by the process</th><th>on disk</th><th>at most</th><th>space amp.</th><th>peak anonymous memory</th><th>peak mapped file pages</th><th>mapped file pages</th><th>processor</th>\
              <th>processor/op</th><th>syncs per commit</th><th>drain</th>\
              <th>longest stall</th><th>latency of</th><th>count</th><th>mean</th><th>50</th><th>90</th><th>95</th><th>99</th><th>99.9</th>\
@@ -63,7 +66,7 @@ fn engine(out: &mut String, cell: &Cell, name: &str) {
         let Cell::Error(error) = cell else { return };
         push(
             out,
-            format_args!("<tr><td>{}</td><td colspan=\"26\">{}</td></tr>", escape(name), escape(error)),
+            format_args!("<tr><td>{}</td><td colspan=\"27\">{}</td></tr>", escape(name), escape(error)),
         );
         return;
     };
@@ -84,6 +87,7 @@ fn engine(out: &mut String, cell: &Cell, name: &str) {
     };
     let head = [
         escape(name),
+        told_bytes(|usage| usage.device_read_bytes),
         told_bytes(|usage| usage.device_written_bytes),
         // D1
         over(|record| (record.usage.device_written_bytes, record.user_written_bytes)),

@@ -279,6 +279,9 @@ fn table_cell(row: &RowSummary, cell: &Cell, is_best: bool, is_apart: bool) -> S
         details.push(format!("{}/op", seconds(value.median / row.ops as f64)));
     }
     details.push(value.spread_text());
+    if let Some(drain) = value.drain() {
+        details.push(format!("+ {} of drain", seconds(drain)));
+    }
     if let Some(syncs) = value.syncs_text() {
         details.push(format!("syncs/commit {syncs}"));
     }

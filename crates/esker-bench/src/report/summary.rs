@@ -20,6 +20,9 @@ const RUNS_MIN: usize = 3;
 /// to 1.5 times as long as the fastest in 185, and up to 11 times in the others.
 pub(crate) const FEW_RUNS_MARGIN: f64 = 0.5;
 
+/// Asking an idle engine takes milliseconds, too.
+const DRAIN_TOLD_MIN_S: f64 = 0.02;
+
 /// One suite at one scale.
 pub(crate) struct Summary {
     pub(crate) suite: String,
@@ -111,6 +114,12 @@ impl Value {
     /// The spread as a report shows it.
     pub(crate) fn spread_text(&self) -> String {
         self.spread().map_or_else(|| "-".to_owned(), |spread| format!("{:.0} %", spread * 100.0))
+    }
+
+    /// How long the work went on that the row left to the background, where that is worth telling.
+    pub(crate) fn drain(&self) -> Option<f64> {
+        self.median_of(|record| record.detail.as_ref()?.drain_s)
+            .filter(|seconds| *seconds >= DRAIN_TOLD_MIN_S)
     }
 
     /// Syncs per commit, or that they were not counted; none where the row does not commit.

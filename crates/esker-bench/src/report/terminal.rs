@@ -11,7 +11,7 @@ use crate::report::runs::Runs;
 use crate::report::summary::{Cell, RowSummary, Summary, Verdict};
 use crate::report::totals::TotalLines;
 use crate::report::turns;
-use crate::report::units::show;
+use crate::report::units::{seconds, show};
 
 const BOLD: &str = "\x1b[1m";
 const GREEN: &str = "\x1b[32m";
@@ -86,6 +86,7 @@ fn notes(summary: &Summary, of_totals: &[String], runs: &Runs) -> String {
     for (failure, rows) in summary.failures() {
         say(format!("failed: {failure} ({})", rows.join(", ")));
     }
+    drains(summary).into_iter().for_each(&mut say);
     syncs_per_commit(summary).into_iter().for_each(&mut say);
     AsyncRows::of(summary, runs).iter().map(AsyncRows::full).for_each(&mut say);
     for line in published::elsewhere(&summary.suite) {
@@ -97,6 +98,17 @@ fn notes(summary: &Summary, of_totals: &[String], runs: &Runs) -> String {
     runs.lines(summary).into_iter().for_each(&mut say);
     say(format!("To repeat it: {}", details::command(summary, runs)));
     out
+}
+
+/// A line for each row behind which work went on: a load has ended when its debt is paid.
+fn drains(summary: &Summary) -> Vec<String> {
+    let line = |row: &RowSummary| {
+        let cells = row.cells.iter().zip(&summary.engines);
+        let drains = cells.filter_map(|(cell, (engine, _))| Some((engine, cell.value()?.drain()?)));
+        let drains: Vec<_> = drains.map(|(engine, drain)| format!("{engine} {}", seconds(drain))).collect();
+        (!drains.is_empty()).then(|| format!("drained behind {}: {}", row.name, drains.join(", ")))
+    };
+    summary.rows.iter().filter_map(line).collect()
 }
 
 /// A line for each row that commits.
@@ -157,7 +169,7 @@ mod tests {
     use super::*;
     use crate::context::tests::context;
     use crate::report::summary::tests::record;
-    use esker_bench_api::results::Record;
+    use esker_bench_api::results::{Detail, Record};
 
     fn runs() -> Runs {
         Runs::new(vec![context("esker-bench run redb", Vec::new())])
@@ -194,6 +206,18 @@ mod tests {
         };
         assert!(told(&[of("ycsb", "load (async)"), of("ycsb", "load (sync)")]));
         assert!(!told(&[of("redb", "nosync writes")]));
+    }
+
+    #[test]
+    fn work_that_a_row_left_is_told() {
+        let of = |row: &str, drain_s| {
+            let detail = Some(Box::new(Detail { drain_s, ..Detail::default() }));
+            Record { detail, ..record("esker", row, 1, Some(1.0)) }
+        };
+        let records = [of("bulk load", Some(2.5)), of("reads", Some(0.001)), of("len()", None)];
+        let text = table(&Summary::new(&records), &runs(), false);
+        assert!(text.contains("\ndrained behind bulk load: esker 2.50 s\n"), "{text}");
+        assert_eq!(text.matches("drained behind").count(), 1);
     }
 
     #[test]

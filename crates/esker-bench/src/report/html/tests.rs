@@ -49,6 +49,15 @@ fn example_of_classes() -> String {
 }
 
 #[test]
+fn a_table_tells_what_a_row_left_to_do() {
+    let mut load = record("esker", "bulk load", 1, Some(0.5));
+    load.detail.get_or_insert_default().drain_s = Some(2.5);
+    let records = [load, record("lmdb", "bulk load", 1, Some(2.0))];
+    let page = page(&Summary::all(&records), &runs(Vec::new()));
+    assert_eq!(page.matches("+ 2.50 s of drain").count(), 1);
+}
+
+#[test]
 fn lines_of_each_class_stand_in_a_chart_of_their_own() {
     let charts = example().matches("data-lines=\"2\"").count();
     let page = example_of_classes();
