@@ -7,9 +7,15 @@
 //! Each kind builds into a folder of its own below `target`, as its flags apply to every crate.
 //!
 //! SA1. A filter that selects no test fails the run: a name that went with a change of the tests is noticed.
+//! SA2. A tool that does not report a fault put in on purpose fails the run: after the tests, each canary's test runs again with its
+//!      fault on (`crates/esker/src/sync/fault.rs`), and has to fail with the tool's own report. The canaries of loom are tests themselves.
+
+mod canary;
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+
+use self::canary::Canary;
 
 use crate::cargo;
 
@@ -33,9 +39,21 @@ const UNSAFE_PARTS: &[&str] = &[
     "fs::tests",
 ];
 
-/// Those of them that valgrind finishes in minutes.
-const VALGRIND_PARTS: &[&str] =
-    &["memtable::", "sstable::block", "read::view_cell", "types::value", "aligned::", "pages::"];
+/// Those of them that valgrind finishes in half a minute.
+const VALGRIND_PARTS: &[&str] = &[
+    "memtable::arena",
+    "memtable::filter",
+    "memtable::tests::a_value_larger_than_a_chunk",
+    "memtable::tests::equal_heads",
+    "memtable::tests::m4_cursors_and_scans_outlive_the_memtable",
+    "memtable::tests::random_keys",
+    "memtable::tests::the_longest_keys",
+    "sstable::block",
+    "read::view_cell",
+    "types::value",
+    "aligned::",
+    "pages::",
+];
 
 /// Those of them that an interpreter finishes in minutes.
 const MIRI_PARTS: &[&str] = &[
@@ -80,6 +98,18 @@ struct Recipe {
     args: Vec<&'static str>,
     /// Parts of the names of the tests that run; none: all run.
     filters: &'static [&'static str],
+    canaries: &'static [Canary],
+}
+
+impl Recipe {
+    /// Cargo, without what is behind `--`.
+    fn command(&self) -> Command {
+        let mut command = cargo::program("cargo");
+        command.args(&self.args).arg("--");
+        command.envs(self.env.iter().copied()).env("RUSTFLAGS", self.rustflags);
+        command.env("CARGO_TARGET_DIR", cargo::target_dir().join(self.name));
+        command
+    }
 }
 
 /// The kinds, with a line of help each.
@@ -91,13 +121,23 @@ pub(crate) const KINDS: &[(&str, &str)] = &[
     ("miri", "Miri: undefined behaviour by the language's rules (nightly with miri and rust-src)"),
 ];
 
-/// Runs one kind; whether it found nothing.
+/// Runs one kind; whether it found nothing, and what it has to find (SA2).
 pub(crate) fn run(kind: &str, long: bool) -> Result<bool, String> {
     let recipe = recipe(kind, long)?;
-    let mut command = cargo::program("cargo");
-    command.args(&recipe.args).arg("--").args(recipe.filters);
-    command.envs(recipe.env.iter().copied()).env("RUSTFLAGS", recipe.rustflags);
-    command.env("CARGO_TARGET_DIR", cargo::target_dir().join(recipe.name));
+    if !run_tests(&recipe)? {
+        return Ok(false);
+    }
+    let mut missed = 0;
+    for canary in recipe.canaries {
+        missed += usize::from(!canary.is_found(recipe.command(), recipe.name)?);
+    }
+    Ok(missed == 0)
+}
+
+/// Whether there were tests, and nothing was found.
+fn run_tests(recipe: &Recipe) -> Result<bool, String> {
+    let mut command = recipe.command();
+    command.args(recipe.filters);
     let (args, filters) = (recipe.args.join(" "), recipe.filters.join(" "));
     println!("{}: RUSTFLAGS='{}' cargo {args} -- {filters}", recipe.name, recipe.rustflags);
     let mut child =
@@ -143,6 +183,7 @@ fn recipe(kind: &str, long: bool) -> Result<Recipe, String> {
             env: if long { &[("LOOM_MAX_PREEMPTIONS", "3")] } else { &[NOT_OPTIMISED] },
             args: vec!["test", "-p", "esker", "--lib", WITHOUT_C],
             filters: &["cache::models", "memtable::models", "read::models", "txn::models"],
+            canaries: &[],
         },
         "address" => Recipe {
             name: "address",
@@ -164,6 +205,7 @@ fn recipe(kind: &str, long: bool) -> Result<Recipe, String> {
                 }
             },
             filters: if long { &[] } else { UNSAFE_PARTS },
+            canaries: canary::ADDRESS,
         },
         "thread" => Recipe {
             name: "thread",
@@ -172,9 +214,14 @@ fn recipe(kind: &str, long: bool) -> Result<Recipe, String> {
             args: {
                 let build = ["+nightly", "test", "-Zbuild-std", "--target", TARGET];
                 let all = ["-p", "esker", "-p", "esker-env", "--tests"];
-                if long { [&build[..], &all].concat() } else { [&build[..], &LIBRARIES].concat() }
+                if long {
+                    [&build[..], &all].concat()
+                } else {
+                    [&build[..], &LIBRARIES, &[WITHOUT_C]].concat()
+                }
             },
             filters: if long { &[] } else { UNSAFE_PARTS },
+            canaries: canary::THREAD,
         },
         "valgrind" => Recipe {
             name: "valgrind",
@@ -184,8 +231,13 @@ fn recipe(kind: &str, long: bool) -> Result<Recipe, String> {
                 "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER",
                 "valgrind --quiet --error-exitcode=1 --leak-check=no --fair-sched=yes",
             )],
-            args: [&["test"], &LIBRARIES[..]].concat(),
+            args: if long {
+                [&["test"], &LIBRARIES[..]].concat()
+            } else {
+                [&["test"], &LIBRARIES[..], &[WITHOUT_C]].concat()
+            },
             filters: if long { UNSAFE_PARTS } else { VALGRIND_PARTS },
+            canaries: canary::VALGRIND,
         },
         "miri" => Recipe {
             name: "miri",
@@ -197,6 +249,7 @@ fn recipe(kind: &str, long: bool) -> Result<Recipe, String> {
             )],
             args: [&["+nightly", "miri", "test"], &LIBRARIES[..], &[WITHOUT_C]].concat(),
             filters: if long { INTERPRETED_PARTS } else { MIRI_PARTS },
+            canaries: canary::MIRI,
         },
         _ => {
             let names: Vec<_> = KINDS.iter().map(|k| k.0).collect();

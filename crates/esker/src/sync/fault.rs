@@ -1,9 +1,12 @@
-//! Deliberate faults of the lock-free parts, so that their models can be seen to fail.
+//! Deliberate faults of the parts with lock-free or unsafe code, so that their models and the sanitizers can be seen to fail.
 //!
 //! ```text
-//!   a model:         Broken::new(fault) --thread--> is_on(fault), ordering(fault, sound): the broken variant runs
+//!   a model:         Broken::new(fault) --thread---> is_on(fault), ordering(fault, sound): the broken variant runs
+//!   a unit test:     ESKER_FAULT ---------process--^
 //!   everybody else:  constants, and the compiler removes what depends on them
 //! ```
+//!
+//! `cargo xtask sanitize KIND` starts single tests with the variable set, and wants a report of the sanitizer from each.
 //!
 //! Faults of the whole engine, for its other test harnesses: `types/canary.rs`.
 
@@ -20,6 +23,15 @@ pub(crate) enum Fault {
     ViewNotReleased,
     /// Whoever comes leads a group (Q1).
     SecondLeader,
+    /// A value does not keep the bytes that it points to (V1).
+    ValueNotKept,
+}
+
+#[cfg(all(test, not(loom)))]
+impl Fault {
+    /// Those that sanitizers are to find.
+    const SANITIZED: [Fault; 4] =
+        [Fault::BlockNotReleased, Fault::PermutationNotReleased, Fault::ViewNotReleased, Fault::ValueNotKept];
 }
 
 #[cfg(all(test, loom))]
@@ -55,7 +67,31 @@ mod switch {
     }
 }
 
-#[cfg(not(all(test, loom)))]
+#[cfg(all(test, not(loom)))]
+mod switch {
+    use std::sync::LazyLock;
+
+    use super::{Fault, Ordering};
+
+    /// The environment variable that breaks a whole process: the name of a fault.
+    const VARIABLE: &str = "ESKER_FAULT";
+
+    static ACTIVE: LazyLock<Option<Fault>> = LazyLock::new(|| {
+        let name = std::env::var(VARIABLE).ok()?;
+        let named = Fault::SANITIZED.into_iter().find(|fault| format!("{fault:?}") == name);
+        Some(named.unwrap_or_else(|| panic!("{VARIABLE}: there is no fault of the name {name}")))
+    });
+
+    pub(crate) fn is_on(fault: Fault) -> bool {
+        *ACTIVE == Some(fault)
+    }
+
+    pub(crate) fn ordering(fault: Fault, sound: Ordering) -> Ordering {
+        if is_on(fault) { Ordering::Relaxed } else { sound }
+    }
+}
+
+#[cfg(not(test))]
 mod switch {
     use super::{Fault, Ordering};
 

@@ -11,6 +11,8 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use crate::sync::fault::{self, Fault};
+
 /// An owner of bytes that values point into.
 ///
 /// # Safety
@@ -60,7 +62,11 @@ impl Value {
     #[inline]
     pub fn slice_of<T: SharedBytes>(owner: Arc<T>, range: Range<usize>) -> Self {
         let bytes = &owner.bytes()[range];
-        Value { ptr: bytes.as_ptr(), len: bytes.len(), _owner: Some(owner) }
+        let (ptr, len) = (bytes.as_ptr(), bytes.len());
+        if fault::is_on(Fault::ValueNotKept) {
+            return Value { ptr, len, _owner: None };
+        }
+        Value { ptr, len, _owner: Some(owner) }
     }
 
     /// The same value, but one that is small beside the bytes that it keeps in memory copied out of them.

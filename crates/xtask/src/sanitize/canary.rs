@@ -1,0 +1,90 @@
+//! Faults that a sanitizer has to report, so that a run that reports nothing means something (SA2).
+//!
+//! ```text
+//!   Canary { fault, test, report } --ESKER_FAULT=fault, one test--> output --> found: it failed, and has the report in it
+//! ```
+
+use std::process::Command;
+
+/// The variable that turns a fault on: `crates/esker/src/sync/fault.rs`.
+const VARIABLE: &str = "ESKER_FAULT";
+
+/// A fault, the test that meets it, and what the tool says then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Canary {
+    fault: &'static str,
+    test: &'static str,
+    report: &'static str,
+}
+
+/// A value that points into bytes that are gone.
+const fn value_not_kept(report: &'static str) -> Canary {
+    Canary { fault: "ValueNotKept", test: "types::value::tests::v1_a_value_outlives_its_maker", report }
+}
+
+/// What one thread shows another without Release.
+const fn race(fault: &'static str, test: &'static str) -> Canary {
+    Canary { fault, test, report: "ThreadSanitizer: data race" }
+}
+
+pub(super) const ADDRESS: &[Canary] = &[value_not_kept("AddressSanitizer: heap-use-after-free")];
+pub(super) const VALGRIND: &[Canary] = &[value_not_kept("Invalid read of size")];
+pub(super) const MIRI: &[Canary] = &[value_not_kept("Undefined Behavior")];
+pub(super) const THREAD: &[Canary] = &[
+    race("BlockNotReleased", "cache::block_cache::tests::sl2_readers_and_evictions_at_the_same_time"),
+    race("PermutationNotReleased", "memtable::tests::m1_concurrent_readers_see_exactly_their_snapshot"),
+    race("ViewNotReleased", "read::view_cell::tests::ce1_ce2_ce3_readers_and_replacements_at_the_same_time"),
+];
+
+impl Canary {
+    /// Whether the test fails under the tool with the fault on, by the tool's report. `command` is cargo up to `--`.
+    pub(super) fn is_found(self, mut command: Command, tool: &str) -> Result<bool, String> {
+        let Canary { fault, test, .. } = self;
+        let output = command
+            .args(["--exact", test])
+            .env(VARIABLE, fault)
+            .output()
+            .map_err(|e| format!("cargo cannot be started: {e}"))?;
+        let text =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        let found = self.shows(output.status.success(), &text);
+        if found {
+            println!("{tool}: canary {fault} found by {test}");
+        } else {
+            println!("{text}\n{tool}: canary {fault} NOT found by {test}");
+        }
+        Ok(found)
+    }
+
+    /// Whether a run that ended so has found the fault. A test that fails by its own assertion has not.
+    fn shows(self, succeeded: bool, output: &str) -> bool {
+        !succeeded && output.contains(self.report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sa2_only_the_tools_own_report_counts() {
+        let canary = value_not_kept("Invalid read of size");
+        assert!(canary.shows(false, "==7== Invalid read of size 1"));
+        assert!(!canary.shows(true, "==7== Invalid read of size 1"), "a report that fails nothing");
+        assert!(!canary.shows(false, "assertion failed: V1"), "the test's own");
+        assert!(!canary.shows(true, "test result: ok"));
+    }
+
+    #[test]
+    fn sa2_each_tool_has_canaries_of_faults_that_there_are() {
+        let faults =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../esker/src/sync/fault.rs"));
+        let faults = faults.unwrap();
+        for canaries in [ADDRESS, VALGRIND, MIRI, THREAD] {
+            assert!(!canaries.is_empty());
+            for canary in canaries {
+                assert!(faults.contains(&format!("Fault::{},", canary.fault)), "{canary:?}");
+            }
+        }
+    }
+}
