@@ -182,7 +182,13 @@ fn recipe(kind: &str, long: bool) -> Result<Recipe, String> {
             rustflags: "--cfg loom",
             env: if long { &[("LOOM_MAX_PREEMPTIONS", "3")] } else { &[NOT_OPTIMISED] },
             args: vec!["test", "-p", "esker", "--lib", WITHOUT_C],
-            filters: &["cache::models", "memtable::models", "read::models", "txn::models"],
+            filters: &[
+                "cache::models",
+                "memtable::models",
+                "range_tombstone::models",
+                "read::models",
+                "txn::models",
+            ],
             canaries: &[],
         },
         "address" => Recipe {

@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     SecondLeader,
     /// A value does not keep the bytes that it points to (V1).
     ValueNotKept,
+    /// A place for a sequence number is claimed by a load and a store (SQ2).
+    PlaceClaimedTwice,
 }
 
 #[cfg(all(test, not(loom)))]

@@ -13,6 +13,8 @@
 //! A set is a list of chunks of fragments, so that one more tombstone costs time in proportion to the fragments that it
 //! covers, and to a small part of the others. `seqs` has the numbers of a fragment, `sweep` what builds sets at once.
 
+#[cfg(all(test, loom))]
+mod models;
 mod seqs;
 mod sweep;
 #[cfg(test)]

@@ -10,9 +10,10 @@
 //!      itself or was cloned with. So a list never changes under those who hold a clone of it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::SeqNo;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::fault::{self, Fault};
 
 /// Places in a first buffer.
 const PLACES_MIN: usize = 4;
@@ -145,8 +146,15 @@ impl Buffer {
     /// Writes `seq` to a place, if nobody has (SQ2).
     fn claim(&self, place: usize, seq: SeqNo) -> bool {
         let Some(slot) = self.places.get(place) else { return false };
-        let claimed =
-            self.claimed.compare_exchange(place, place + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let claimed = if fault::is_on(Fault::PlaceClaimedTwice) {
+            let is_free = self.claimed.load(Ordering::Relaxed) == place;
+            if is_free {
+                self.claimed.store(place + 1, Ordering::Relaxed);
+            }
+            is_free
+        } else {
+            self.claimed.compare_exchange(place, place + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
         if claimed {
             slot.store(seq.get(), Ordering::Relaxed);
         }
