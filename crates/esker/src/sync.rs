@@ -51,6 +51,10 @@ mod modelled {
             MutexGuard(Some(self.0.lock().expect(SOUND)))
         }
 
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok().map(|guard| MutexGuard(Some(guard)))
+        }
+
         pub(crate) fn get_mut(&mut self) -> &mut T {
             self.0.get_mut().expect(SOUND)
         }

@@ -4,7 +4,8 @@
 //!   hand --> [table 0: slot slot slot] [table 1: slot slot] [table 2: ...] --> round again
 //! ```
 //!
-//! BC1. `used` is the sum of the sizes of all blocks in slots.
+//! BC1. `used` is the sum of the sizes of all blocks in slots, and of those that are on their way in or out: a block is counted before it
+//!      is in its slot, and counted out by the thread that took it out, after that. So `used` never falls below zero.
 //! BC2. After an insertion `used` is at most the budget's allowance, or somebody else is evicting, or a full round of
 //!      the clock found nothing to evict.
 //! BC3. A hit takes no lock and writes to no line that other readers of hot blocks write to.
@@ -13,14 +14,13 @@
 //! The hand walks the directories themselves: no list of frames exists beside them, so an insertion needs no lock either.
 #![expect(unsafe_code, reason = "a directory that goes takes its blocks out at once")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-
-use crossbeam_epoch::Guard;
-use parking_lot::Mutex;
 
 use super::budget::MemoryBudget;
 use super::slot::{Pinned, Slot};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::fault::{self, Fault};
+use crate::sync::{Mutex, Pin};
 
 /// What can be cached.
 pub(crate) trait CacheItem: Send + Sync + 'static {
@@ -33,6 +33,7 @@ pub(crate) trait CacheItem: Send + Sync + 'static {
 /// The cache.
 pub(crate) struct BlockCache<T: CacheItem> {
     budget: Arc<MemoryBudget>,
+    /// Relaxed: it orders nothing. Who takes a block out of its slot has seen it put in, and so counts it out after it was counted.
     used: AtomicU64,
     clock: Mutex<Clock<T>>,
 }
@@ -84,9 +85,21 @@ impl<T: CacheItem> BlockCache<T> {
         CachedBlocks { cache: self.clone(), slots }
     }
 
+    fn count_in(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns what is left.
+    fn count_out(&self, bytes: u64) -> u64 {
+        let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
+        // A directory may go because of a panic: a second one would end the process.
+        assert!(before >= bytes || std::thread::panicking(), "BC1: {bytes} bytes counted out of {before}");
+        before.wrapping_sub(bytes)
+    }
+
     /// Evicts until the blocks fit into their allowance again. To be called after the budget has shrunk; an insertion
     /// does it too.
-    pub(crate) fn shrink(&self, pin: &Guard) {
+    pub(crate) fn shrink(&self, pin: &impl Pin) {
         if self.used_bytes() <= self.budget.block_bytes_max() {
             return;
         }
@@ -118,12 +131,12 @@ impl<T: CacheItem> BlockCache<T> {
     }
 
     /// Moves the hand through one table, until the blocks fit.
-    fn sweep(&self, clock: &mut Clock<T>, slots: &[Slot<T>], pin: &Guard) {
+    fn sweep(&self, clock: &mut Clock<T>, slots: &[Slot<T>], pin: &impl Pin) {
         let target = self.budget.block_bytes_max();
         while let Some(slot) = slots.get(clock.slot) {
             clock.slot += 1;
             let Some(bytes) = slot.tick(pin, |block| block.size_bytes() as u64) else { continue };
-            if self.used.fetch_sub(bytes, Ordering::Relaxed) - bytes <= target {
+            if self.count_out(bytes) <= target {
                 return;
             }
         }
@@ -135,26 +148,32 @@ impl<T: CacheItem> BlockCache<T> {
 impl<T: CacheItem> CachedBlocks<T> {
     /// The block, if it is in memory.
     #[inline(always)]
-    pub(crate) fn load<'g>(&'g self, block: usize, pin: &'g Guard) -> Option<Pinned<'g, T>> {
+    pub(crate) fn load<'g>(&'g self, block: usize, pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
         self.slots.0[block].load(pin)
     }
 
     /// The block, if it is in memory, without counting as a use.
-    pub(crate) fn peek<'g>(&'g self, block: usize, pin: &'g Guard) -> Option<Pinned<'g, T>> {
+    pub(crate) fn peek<'g>(&'g self, block: usize, pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
         self.slots.0[block].peek(pin)
     }
 
     /// Offers a block that was just read. `hot`: it survives the next passing of the clock's hand.
-    pub(crate) fn insert(&self, block: usize, item: &Arc<T>, hot: bool, pin: &Guard) {
+    pub(crate) fn insert(&self, block: usize, item: &Arc<T>, hot: bool, pin: &impl Pin) {
         let bytes = item.size_bytes() as u64;
         // A block beyond the whole allowance would only drive everything else out.
         if bytes > self.cache.budget.block_bytes_max() {
             return;
         }
-        // Counted first: the moment it is in the slot, another thread may evict it and subtract.
-        self.cache.used.fetch_add(bytes, Ordering::Relaxed);
-        if !self.slots.0[block].insert(item.clone(), item.first_bytes(), hot) {
-            self.cache.used.fetch_sub(bytes, Ordering::Relaxed);
+        let is_counted_late = fault::is_on(Fault::BlockCountedLate);
+        // Counted first: the moment it is in the slot, another thread may evict it and subtract (BC1).
+        if !is_counted_late {
+            self.cache.count_in(bytes);
+        }
+        let is_in = self.slots.0[block].insert(item.clone(), item.first_bytes(), hot);
+        match (is_in, is_counted_late) {
+            (true, true) => self.cache.count_in(bytes),
+            (false, false) => _ = self.cache.count_out(bytes),
+            _ => {}
         }
         self.cache.shrink(pin);
     }
@@ -167,7 +186,7 @@ impl<T: CacheItem> Drop for CachedBlocks<T> {
         for slot in &self.slots.0 {
             // SAFETY: whoever has a `Pinned` borrows this, so there are none.
             let Some(block) = (unsafe { slot.take() }) else { continue };
-            self.cache.used.fetch_sub(block.size_bytes() as u64, Ordering::Relaxed);
+            self.cache.count_out(block.size_bytes() as u64);
         }
     }
 }

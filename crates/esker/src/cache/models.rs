@@ -1,5 +1,8 @@
-//! Models of the slot: readers, an insertion and the clock's hand, in every interleaving. See `crate::sync`.
+//! Models of the slot: readers, an insertion and the clock's hand, in every interleaving; and, in `counting`, of the cache's counting.
+//! See `crate::sync`.
 #![expect(unsafe_code, reason = "blocks are shared as the engine shares them")]
+
+mod counting;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -60,6 +63,8 @@ unsafe impl Pin for Epoch {
         };
         self.0.lock().unwrap().push(boxed);
     }
+
+    fn flush(&self) {}
 }
 
 impl Epoch {

@@ -162,7 +162,9 @@ impl<T: Send + Sync + 'static> Slot<T> {
         unsafe { pin.defer(move || drop(Arc::from_raw(tagged.cast_const()))) };
         Some(bytes)
     }
+}
 
+impl<T> Slot<T> {
     /// Takes the block out for good.
     ///
     /// # Safety
@@ -177,12 +179,10 @@ impl<T: Send + Sync + 'static> Slot<T> {
 
 impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
-        // Relaxed: &mut self means that every other access happened before.
-        let pointer = untagged(self.pointer.load(Ordering::Relaxed));
-        if !pointer.is_null() {
-            // SAFETY: SL1; &mut self means that no reader holds this slot. A `Pinned` cannot outlive the slot's owner:
-            // `CachedBlocks::load` ties it to a borrow of the owner too.
-            drop(unsafe { Arc::from_raw(pointer.cast_const()) });
-        }
+        // A load would do, but for loom: it does not see the counts by which a directory goes from one thread to another, and may let a
+        // load return what the slot held before it was emptied.
+        // SAFETY: &mut self means that no reader holds this slot. A `Pinned` cannot outlive the slot's owner:
+        // `CachedBlocks::load` ties it to a borrow of the owner too.
+        drop(unsafe { self.take() });
     }
 }

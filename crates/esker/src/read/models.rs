@@ -83,6 +83,8 @@ unsafe impl Pin for Pinned {
             unsafe { std::mem::transmute::<Box<dyn FnOnce() + '_>, Box<dyn FnOnce() + 'static>>(work) };
         self.0.0.lock().garbage.push(Work(work));
     }
+
+    fn flush(&self) {}
 }
 
 impl Drop for Pinned {

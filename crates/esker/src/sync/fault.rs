@@ -17,6 +17,8 @@ use super::atomic::Ordering;
 pub(crate) enum Fault {
     /// A block is put into its slot without Release (SL1).
     BlockNotReleased,
+    /// A block is counted after it is in its slot (BC1).
+    BlockCountedLate,
     /// A slot of a node is shown without Release (N1).
     PermutationNotReleased,
     /// A view is put in its place without Release (CE1).

@@ -43,6 +43,9 @@ pub(crate) unsafe trait Pin {
     /// # Safety
     /// `work` may run on another thread, and later than the lifetimes of what it borrows.
     unsafe fn defer(&self, work: impl FnOnce());
+
+    /// Has what was deferred run soon.
+    fn flush(&self);
 }
 
 // SAFETY: it is what epochs are for.
@@ -51,5 +54,9 @@ unsafe impl Pin for Guard {
     unsafe fn defer(&self, work: impl FnOnce()) {
         // SAFETY: the caller's.
         unsafe { self.defer_unchecked(work) };
+    }
+
+    fn flush(&self) {
+        Guard::flush(self);
     }
 }
