@@ -20,6 +20,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::encoding::bytes::{ByteReader, put_varint};
 use crate::txn::commit::KeyspaceLife;
+use crate::txn::drop_mark::DropMark;
 use crate::txn::snapshots::{Counter, Published};
 use crate::txn::write_set::WriteSet;
 use crate::types::canary::{self, Canary};
@@ -38,7 +39,7 @@ pub(crate) struct KeyspaceState {
     pub(crate) id: KeyspaceId,
     name: RwLock<Arc<str>>,
     /// Commits are refused: it is being dropped, or has been.
-    dropping: Arc<AtomicBool>,
+    dropping: DropMark,
     /// It is gone.
     dropped: AtomicBool,
     pub(crate) counter: Arc<Counter>,
@@ -56,13 +57,13 @@ impl KeyspaceState {
 
     /// For a commit: refuse it if the keyspace is dropped by then.
     pub(crate) fn life(&self) -> KeyspaceLife {
-        KeyspaceLife { name: self.name(), dropped: self.dropping.clone() }
+        KeyspaceLife { name: self.name(), dropping: self.dropping.clone() }
     }
 
     /// Whether it is being dropped, or has been.
     #[inline]
     pub(crate) fn is_dropping(&self) -> bool {
-        self.dropping.load(Ordering::Acquire)
+        self.dropping.is_set()
     }
 
     #[inline]
@@ -140,7 +141,7 @@ impl Catalog {
         let state = Arc::new(KeyspaceState {
             id,
             name: RwLock::new(name.clone()),
-            dropping: Arc::default(),
+            dropping: DropMark::default(),
             dropped: AtomicBool::default(),
             counter: self.published.counter(id),
         });
@@ -214,11 +215,8 @@ impl Catalog {
         let mut set = WriteSet::new();
         set.remove(&name_key(name));
         let marks = !canary::is_set(Canary::DropNotMarked);
-        state.dropping.store(marks, Ordering::Release);
-        if let Err(error) = commit(set, state.id) {
-            state.dropping.store(false, Ordering::Release);
-            return Err(error);
-        }
+        let commit = || commit(set, state.id);
+        if marks { state.dropping.set_for(commit) } else { commit() }?;
         state.dropped.store(marks, Ordering::Release);
         if canary::is_set(Canary::KeyspaceIdReused) {
             turn.0 = state.id.get();
@@ -334,7 +332,7 @@ mod tests {
         let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
         let map = db.create_keyspace("map").unwrap();
         // Gone for those who open it and there for those who create it, as for one who always comes too late.
-        map.state.dropping.store(true, Ordering::Release);
+        map.state.dropping.set_for(|| Ok::<_, Error>(())).unwrap();
         map.state.dropped.store(true, Ordering::Release);
         assert!(matches!(db.open_keyspace("map"), Err(Error::KeyspaceNotFound(_))));
         assert!(matches!(db.create_keyspace("map"), Err(Error::KeyspaceExists(_))));

@@ -29,6 +29,8 @@ pub(crate) enum Fault {
     ValueNotKept,
     /// A place for a sequence number is claimed by a load and a store (SQ2).
     PlaceClaimedTwice,
+    /// A keyspace is marked after its drop was submitted (DM1).
+    DropMarkedLate,
 }
 
 #[cfg(all(test, not(loom)))]

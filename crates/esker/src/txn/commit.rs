@@ -26,13 +26,13 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
 use super::apply::{apply, count_deltas};
 use super::conflict::conflicts;
+use super::drop_mark::DropMark;
 use super::payload::encode_header;
 use super::queue::GroupQueue;
 use super::snapshots::{Published, SnapshotGuard};
@@ -77,7 +77,7 @@ pub struct CommitRequest {
     pub durability: Durability,
     /// For a transaction: the snapshot it read from.
     pub since: Option<SnapshotGuard>,
-    /// For each keyspace written: its name and whether it has been dropped.
+    /// For each keyspace written: its name and whether it is being dropped.
     pub keyspaces: Vec<KeyspaceLife>,
 }
 
@@ -87,7 +87,7 @@ pub struct KeyspaceLife {
     /// The name, for the error.
     pub name: Arc<str>,
     /// Set once it is being dropped, before it is gone.
-    pub dropped: Arc<AtomicBool>,
+    pub dropping: DropMark,
 }
 
 /// A full memtable on its way to tables.
@@ -257,7 +257,7 @@ impl Pipeline {
         if let Some(cause) = &state.poisoned {
             return Err(Error::Poisoned(cause.clone()));
         }
-        if let Some(gone) = request.keyspaces.iter().find(|k| k.dropped.load(Ordering::Acquire)) {
+        if let Some(gone) = request.keyspaces.iter().find(|k| k.dropping.is_set()) {
             return Err(Error::KeyspaceNotFound(gone.name.to_string()));
         }
         let set = &request.set;

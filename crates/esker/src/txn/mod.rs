@@ -7,6 +7,7 @@
 pub(crate) mod apply;
 pub(crate) mod commit;
 pub(crate) mod conflict;
+pub(crate) mod drop_mark;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod payload;

@@ -1,10 +1,11 @@
-//! Models of group commit and of the published state, in every interleaving. See `crate::sync`.
+//! Models of group commit, of the published state and of dropped keyspaces, in every interleaving. See `crate::sync`.
 #![expect(unsafe_code, reason = "loom watches what the leader owns")]
 
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 
+use super::drop_mark::DropMark;
 use super::queue::GroupQueue;
 use super::snapshots::Published;
 use crate::sync::fault::{Broken, Fault};
@@ -80,6 +81,100 @@ fn sn1_sn3_a_snapshot_counts_what_it_sees() {
         assert_eq!(counter.at(snapshot.seq()), snapshot.seq().get(), "SN3");
         assert_eq!(counter.now(), 3);
     });
+}
+
+/// A keyspace that is written, and dropped by somebody.
+struct Keyspace {
+    mark: DropMark,
+    queue: GroupQueue<Request, Result<(), Refused>>,
+    /// What a leader has done.
+    done: UnsafeCell<Vec<Request>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Request {
+    Write(u32),
+    Drop,
+    /// It does not get as far as the log.
+    FailingDrop,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Refused;
+
+// SAFETY: Q1; loom checks it.
+unsafe impl Sync for Keyspace {}
+
+impl Keyspace {
+    fn new() -> Arc<Keyspace> {
+        let done = UnsafeCell::new(Vec::new());
+        Arc::new(Keyspace { mark: DropMark::default(), queue: GroupQueue::default(), done })
+    }
+
+    fn submit(&self, request: Request) -> Result<(), Refused> {
+        self.queue.submit(request, |group| group.into_iter().map(|request| self.enter(request)).collect())
+    }
+
+    fn enter(&self, request: Request) -> Result<(), Refused> {
+        match request {
+            Request::Write(_) if self.mark.is_set() => return Err(Refused),
+            Request::FailingDrop => return Err(Refused),
+            Request::Write(_) | Request::Drop => {}
+        }
+        // SAFETY: Q1; loom checks it.
+        self.done.with_mut(|done| unsafe { (*done).push(request) });
+        Ok(())
+    }
+
+    /// Others write while one drops; the writes that were done, and the outcome of the drop.
+    fn write_while_dropping(self: &Arc<Keyspace>, drop: Request) -> (Vec<u32>, Result<(), Refused>) {
+        let writers = [1, 2].map(|n| {
+            let keyspace = self.clone();
+            loom::thread::spawn(move || keyspace.submit(Request::Write(n)).map(|()| n))
+        });
+        let outcome = self.mark.set_for(|| self.submit(drop));
+        let written = writers.into_iter().filter_map(|writer| writer.join().unwrap().ok()).collect();
+        (written, outcome)
+    }
+
+    /// What leaders have done, once all others have ended.
+    fn done(&self) -> Vec<Request> {
+        // SAFETY: nobody leads any more.
+        self.done.with(|done| unsafe { (*done).clone() })
+    }
+}
+
+#[test]
+fn dm1_ct3_nothing_is_written_behind_a_drop() {
+    model(|| {
+        let keyspace = Keyspace::new();
+        let (written, outcome) = keyspace.write_while_dropping(Request::Drop);
+        assert_eq!(outcome, Ok(()));
+        let done = keyspace.done();
+        assert_eq!(done.last(), Some(&Request::Drop), "CT3");
+        assert_eq!(done.len(), written.len() + 1);
+        assert!(written.iter().all(|&n| done.contains(&Request::Write(n))), "Q2");
+        assert_eq!(keyspace.submit(Request::Write(3)), Err(Refused), "CT3");
+    });
+}
+
+#[test]
+fn dm2_a_drop_that_fails_leaves_no_mark() {
+    model(|| {
+        let keyspace = Keyspace::new();
+        let (written, outcome) = keyspace.write_while_dropping(Request::FailingDrop);
+        assert_eq!((outcome, keyspace.done().len()), (Err(Refused), written.len()));
+        assert_eq!(keyspace.submit(Request::Write(3)), Ok(()), "DM2");
+        assert_eq!(keyspace.mark.set_for(|| keyspace.submit(Request::Drop)), Ok(()));
+        assert_eq!(keyspace.submit(Request::Write(4)), Err(Refused), "CT3");
+    });
+}
+
+#[test]
+#[should_panic(expected = "CT3")]
+fn canary_dm1_a_keyspace_marked_late_is_found() {
+    let _broken = Broken::new(Fault::DropMarkedLate);
+    dm1_ct3_nothing_is_written_behind_a_drop();
 }
 
 #[test]

@@ -1,0 +1,46 @@
+//! The mark of a keyspace that is being dropped.
+//!
+//! ```text
+//!   drop:    set the mark -- submit the drop -- failed: take the mark back
+//!   commit:                  submit -- the leader looks at the mark: refused, or written before the drop
+//! ```
+//!
+//! DM1. The mark is set before the drop is submitted, so that a leader that meets a commit behind the drop finds it set (CT3).
+//! DM2. It is taken back only if the drop has failed, after that.
+
+use std::sync::Arc;
+
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::fault::{self, Fault};
+
+/// Shared by a keyspace and all commits to it.
+///
+/// Ordering: a commit behind the drop sees the mark by the locks of the queue, through which the drop went before it, and a reader of a
+/// state without the keyspace by the publishing of that state. Relaxed would do; Release and Acquire spare those who look this argument.
+#[derive(Clone, Debug, Default)]
+pub struct DropMark(Arc<AtomicBool>);
+
+impl DropMark {
+    /// Whether the keyspace is being dropped, or has been.
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Submits the drop, with the mark set (DM1); takes the mark back if it fails (DM2).
+    pub fn set_for<T, E>(&self, drop: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let is_set_late = fault::is_on(Fault::DropMarkedLate);
+        if !is_set_late {
+            self.put(true);
+        }
+        let outcome = drop();
+        if is_set_late || outcome.is_err() {
+            self.put(outcome.is_ok());
+        }
+        outcome
+    }
+
+    fn put(&self, is_set: bool) {
+        self.0.store(is_set, Ordering::Release);
+    }
+}
