@@ -15,6 +15,8 @@
 //! P5. A prepared file is deleted only after the manifest has stopped to name it. If it fails to, it may have stopped all the same:
 //!     the file stays, and is named anew before it is put to use.
 //! P6. A file that is to go and is not there has gone: a call that told of a failure may have done its work.
+//! P7. A disk that has no space for a file is asked for it at once, where it can be, and not filled with zeros for each commit that it refuses:
+//!     others need what is left.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -386,6 +388,8 @@ impl WalPool {
         let path = file_name::spare_path(&self.dir, self.state.lock().take_name());
         let fill = || {
             let file = self.env.fs.open(&path, OpenOptions::create())?;
+            // P7. What cannot be reserved for another reason is written all the same: that tells.
+            file.allocate(0, bytes).or_else(|e| if lacks_space(&e) { Err(e) } else { Ok(()) })?;
             let zeros = vec![0; ZEROS_CHUNK.min(bytes as usize)];
             let mut at = 0;
             while at < bytes {
@@ -405,6 +409,11 @@ impl WalPool {
             }
         }
     }
+}
+
+/// Whether a disk that is full, or a quota that is used up, is the reason.
+fn lacks_space(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
 impl State {

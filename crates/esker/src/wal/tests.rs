@@ -437,6 +437,48 @@ fn ww3_a_full_disk_refuses_a_record_before_writing_any_of_it() {
 }
 
 #[test]
+fn p7_a_disk_without_space_for_a_segment_is_not_filled_with_zeros() {
+    for is_plain in [false, true] {
+        let fs = MemFs::new();
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let env = env_on(Arc::new(faults.clone()) as FsRef);
+        env.fs.create_dir_all(Path::new(DIR)).unwrap();
+        if is_plain {
+            fs.be_plain();
+        }
+        let mut log = writer(&env, 1 << 20);
+        fs.set_capacity(Some(WalOptions::default().first_segment_bytes - 1));
+        let before = faults.count(OpKind::Write);
+        for _ in 0..3 {
+            let refused = append(&mut log, 1, 100);
+            assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+            assert_eq!(fs.used_bytes(), 0, "it has its space back");
+        }
+        // Without reservations there is no other way to find out.
+        assert_eq!(faults.count(OpKind::Write) > before, is_plain, "P7");
+        fs.set_capacity(None);
+        append(&mut log, 2, 100).unwrap();
+        log.close().unwrap();
+        expect(&env, &[(2, 100)]);
+    }
+}
+
+#[test]
+fn p7_a_segment_is_made_where_reserving_fails_for_another_reason_than_space() {
+    let fs = MemFs::new();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let env = env_on(Arc::new(faults.clone()) as FsRef);
+    env.fs.create_dir_all(Path::new(DIR)).unwrap();
+    for kind in [io::ErrorKind::Unsupported, io::ErrorKind::InvalidInput, io::ErrorKind::PermissionDenied] {
+        faults.add(FaultRule::new(&[OpKind::Allocate], FaultAction::Fail(kind)).forever());
+    }
+    let mut log = writer(&env, 1 << 20);
+    append(&mut log, 1, 100).unwrap();
+    log.close().unwrap();
+    expect(&env, &[(1, 100)]);
+}
+
+#[test]
 fn w6_a_failed_sync_poisons_and_is_not_tried_again() {
     for by_handle in [false, true] {
         let faults = FaultFs::new(Arc::new(MemFs::new()));
