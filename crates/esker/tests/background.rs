@@ -10,6 +10,7 @@
 //! BG5. A database whose threads cannot all be started is closed again.
 //! BG7. After a full disk the first commit has the flush tried again that found no space; none has where the space that is free could
 //!      not be used.
+//! Q2. A panic in the middle of a group leaves no writer waiting; T3: and nothing half done.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
 
 mod common;
@@ -467,4 +468,88 @@ fn t3_a_panic_in_the_middle_of_a_group_leaves_nothing_uncounted() {
     let db = small(Env::with_fs(Arc::new(fs))).open(dir()).unwrap();
     let map = db.default_keyspace();
     assert_eq!(map.len().unwrap(), map.iter().count() as u64, "T3, opened again");
+}
+
+/// What became of the puts of one thread: so many were acknowledged, then one failed or panicked, or none did.
+struct Writer {
+    acknowledged: u32,
+    was_refused: bool,
+}
+
+/// Puts in four threads, each its own keys in order, while a call panics. All of them come back.
+fn write_through_a_panic(db: &Db) -> Vec<Writer> {
+    let (told, ended) = mpsc::channel();
+    for thread in 0..4u8 {
+        let (map, told) = (db.default_keyspace(), told.clone());
+        std::thread::spawn(move || {
+            let mut acknowledged = 0;
+            let puts = std::panic::AssertUnwindSafe(|| {
+                (0..300u32).try_for_each(|n| {
+                    map.put([&[thread][..], &n.to_be_bytes()].concat(), vec![thread; 2000])?;
+                    acknowledged += 1;
+                    Ok::<(), Error>(())
+                })
+            });
+            let was_refused = match std::panic::catch_unwind(puts) {
+                Ok(Ok(())) => false,
+                Ok(Err(error)) => {
+                    assert!(matches!(error, Error::Poisoned(_)), "{error:?}");
+                    true
+                }
+                Err(_) => true,
+            };
+            drop(map);
+            told.send((thread, Writer { acknowledged, was_refused })).unwrap();
+        });
+    }
+    let mut ends: Vec<_> =
+        (0..4).map(|_| ended.recv_timeout(PATIENCE).expect("Q2: a writer hangs")).collect();
+    ends.sort_by_key(|(thread, _)| *thread);
+    ends.into_iter().map(|(_, writer)| writer).collect()
+}
+
+#[test]
+fn q2_t3_a_panic_anywhere_in_a_group_leaves_nobody_waiting_and_nothing_half_done() {
+    let places = [
+        (OpKind::Write, ".wal", 40),
+        (OpKind::SyncData, ".wal", 40),
+        (OpKind::Create, ".tmp", 2),
+        (OpKind::Rename, ".wal", 4),
+        (OpKind::SyncDir, "", 3),
+        (OpKind::SyncData, "MANIFEST", 3),
+        (OpKind::Write, ".sst", 2),
+    ];
+    for (op, path, nth) in places {
+        let what = format!("{op:?} {path}");
+        let fs = MemFs::new();
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let db =
+            small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Sync).open(dir()).unwrap();
+        faults.add(FaultRule::new(&[op], FaultAction::Panic).on_path(path).nth(nth));
+        let writers = write_through_a_panic(&db);
+        assert_eq!(faults.fired(), 1, "{what}: it was to panic");
+        let map = db.default_keyspace();
+        let shown = map.len().unwrap();
+        assert_eq!(shown, map.iter().count() as u64, "T3: reads go on: {what}");
+        let acknowledged: u32 = writers.iter().map(|writer| writer.acknowledged).sum();
+        assert_eq!(shown, u64::from(acknowledged), "T3: what readers see was acknowledged: {what}");
+        let was_refused = writers.iter().any(|writer| writer.was_refused);
+        assert!(was_refused, "somebody hears of it: {what}");
+        drop(map);
+        drop(db);
+        for image in [fs.kill(), fs.crash_strict()] {
+            let db = small(Env::with_fs(Arc::new(image))).open(dir()).unwrap();
+            let map = db.default_keyspace();
+            for (thread, writer) in (0..4u8).zip(&writers) {
+                let found = map.prefix([thread]).map(|entry| entry.unwrap().0.to_vec()).collect::<Vec<_>>();
+                let expected = (0..found.len() as u32).map(|n| [&[thread][..], &n.to_be_bytes()].concat());
+                assert!(found.iter().cloned().eq(expected), "T2: in order, without a hole: {what}");
+                let range = writer.acknowledged as usize..=writer.acknowledged as usize + 1;
+                assert!(range.contains(&found.len()), "T1: {what}: {} of {range:?}", found.len());
+            }
+            assert_eq!(map.len().unwrap(), map.iter().count() as u64, "T3, opened again: {what}");
+            let problems = db.check().unwrap().problems;
+            assert!(problems.is_empty(), "{what}: {problems:?}");
+        }
+    }
 }

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! BG1. A step that fails changes nothing that readers see; it is tried again later, with growing pauses.
-//! BG2. Writers that wait for background work learn of its failure instead of waiting for ever. After a panic of a thread
-//!      there are no more writes, flushes and merges, whoever asks for them: nobody would do its work, and what state it left is unknown.
+//! BG2. Writers that wait for background work learn of its failure instead of waiting for ever. After a panic of a thread, or of a flush or a
+//!      merge in a thread of the user's, there are no more writes, flushes and merges, whoever asks for them: nobody would do its work, and what
+//!      state it left is unknown. The manifest may have an edit that the view has not.
 //! BG3. Every failure shows in the statistics.
 //! BG4. The timed sync waits for no flush and no merge, nor for a long commit (T7 of `txn/commit.rs`).
 //! BG5. Either all threads run, or none does.
@@ -84,7 +85,7 @@ struct SignalState {
     asked: u64,
     /// Those of them whose try has ended.
     answered: u64,
-    /// A thread has panicked.
+    /// A thread has panicked, or a flush or merge in another one.
     dead: Option<Arc<Error>>,
 }
 
@@ -382,12 +383,22 @@ impl Core {
 
     /// Runs a loop; its panic is told to those who wait (BG2), and goes on to whoever joins the thread.
     fn run(&self, name: &str, body: Loop) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(self))) {
-            let cause = Error::Invalid(format!("the thread {name} panicked: {}", panic_text(&*panic)));
+        self.ending_with_panic(name, || body(self));
+    }
+
+    /// Runs a piece of background work in the thread that asks for it. After a panic in it there is no other (BG2).
+    pub(super) fn in_this_thread<T>(&self, work: impl FnOnce() -> T) -> T {
+        let thread = std::thread::current();
+        self.ending_with_panic(thread.name().unwrap_or("without a name"), work)
+    }
+
+    fn ending_with_panic<T>(&self, thread: &str, work: impl FnOnce() -> T) -> T {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+            let cause = Error::Invalid(format!("the thread {thread} panicked: {}", panic_text(&*panic)));
             self.counters.note_error(&cause);
             self.signal.die(Arc::new(cause));
-            resume_unwind(panic);
-        }
+            resume_unwind(panic)
+        })
     }
 
     fn note_error<T>(&self, outcome: Result<T>) {

@@ -7,7 +7,8 @@
 //!
 //! MT1. Memtables and their log are released only after the manifest names the tables that replace them.
 //! MT2. A failed step leaves the version as it was.
-//! MT3. A step holds its turn until it has ended, and does nothing in a closed database (CL1), nor after a panic of a thread (BG2).
+//! MT3. A step holds its turn until it has ended, and does nothing in a closed database (CL1), nor after a panic of a thread
+//!      or of another step (BG2).
 //! MT4. A merge that policy wants waits for room if it has found none, for longer and longer (RO1 of compaction/room.rs, PA1), and
 //!      keeps no other from being done.
 //! MT5. Tables that the manifest may name or not, since its append failed, are removed as soon as a new manifest can be written, whatever
@@ -73,9 +74,11 @@ impl Core {
     pub(crate) fn flush_step(&self) -> Result<bool> {
         let turn = self.flush_turn.lock();
         self.check_able()?;
-        let flushed = self.pipeline.seal_if_full().and_then(|()| self.flush_in_turn(&turn));
-        self.note_flush(&turn, &flushed);
-        flushed
+        self.in_this_thread(|| {
+            let flushed = self.pipeline.seal_if_full().and_then(|()| self.flush_in_turn(&turn));
+            self.note_flush(&turn, &flushed);
+            flushed
+        })
     }
 
     /// Flushes all sealed memtables into one run, or, where the disk has no space for that, the oldest alone: what that frees of the log may
@@ -214,7 +217,7 @@ impl Core {
 
     /// Executes a plan; false if it was cancelled because the database closes.
     fn merge(&self, plan: picker::Plan) -> Result<bool> {
-        self.execute(&plan).inspect_err(|error| self.note_failed_merge(&plan, error))
+        self.in_this_thread(|| self.execute(&plan)).inspect_err(|error| self.note_failed_merge(&plan, error))
     }
 
     fn execute(&self, plan: &picker::Plan) -> Result<bool> {

@@ -175,9 +175,10 @@ impl ManifestLog {
         let is_forgetful = canary::is_set(Canary::ReplacementNotSynced);
         let settle = if is_forgetful { recordio::Writer::flush } else { recordio::Writer::sync };
         let new = ManifestLog::put_in_force(&self.env, &self.dir, id, state, settle)?;
-        *self = new.replaced_from(self.rewrite_bytes_min);
-        // The old file is garbage now; if it cannot be removed, the next open does it.
+        // The old file is garbage now; if it cannot be removed, the next open does it. If that panics, nobody is told of the edit: the next
+        // append starts a manifest without it (ML3).
         let _ = self.env.fs.remove_file(&old);
+        *self = new.replaced_from(self.rewrite_bytes_min);
         Ok(())
     }
 

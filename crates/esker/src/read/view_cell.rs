@@ -24,6 +24,9 @@ pub struct ViewCell<T = ReadView> {
     current: AtomicPtr<Arc<T>>,
     /// The current view, for whoever makes the next of it; held meanwhile (CE2).
     replacing: Mutex<Arc<T>>,
+    /// The next update panics, with the view locked.
+    #[cfg(test)]
+    pub(crate) bursts: std::sync::atomic::AtomicBool,
     _owns: PhantomData<Arc<T>>,
 }
 
@@ -32,7 +35,13 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
     pub fn new(view: T) -> Self {
         let view = Arc::new(view);
         let current = AtomicPtr::new(Box::into_raw(Box::new(view.clone())));
-        ViewCell { current, replacing: Mutex::new(view), _owns: PhantomData }
+        ViewCell {
+            current,
+            replacing: Mutex::new(view),
+            #[cfg(test)]
+            bursts: Default::default(),
+            _owns: PhantomData,
+        }
     }
 
     /// The current view, for as long as the pin is held.
@@ -51,6 +60,11 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
 
     /// Makes a new view of the current one and puts it in its place.
     pub fn update(&self, change: impl FnOnce(&T) -> T) {
+        let change = |old: &T| {
+            #[cfg(test)]
+            assert!(!self.bursts.swap(false, std::sync::atomic::Ordering::Relaxed), "the view bursts");
+            change(old)
+        };
         self.replace(crate::sync::pin, change).flush();
     }
 
@@ -182,6 +196,18 @@ mod tests {
         assert!(reclaimed(&cell, &alive, 1), "CE3: {} views are alive", alive.load(Ordering::Relaxed));
         drop(cell);
         assert_eq!(alive.load(Ordering::Relaxed), 0, "CE3");
+    }
+
+    #[test]
+    fn ce2_an_update_that_panics_leaves_the_view_as_it_was() {
+        let alive = Arc::new(AtomicUsize::new(0));
+        let cell = ViewCell::new(View::new(0, &alive));
+        let burst = std::panic::AssertUnwindSafe(|| cell.update(|_| panic!("no view")));
+        assert!(std::panic::catch_unwind(burst).is_err());
+        assert_eq!(cell.get().check(), 0);
+        cell.update(|old| View::new(old.check() + 1, &alive));
+        assert_eq!(cell.get().check(), 1, "CE2");
+        assert!(reclaimed(&cell, &alive, 1), "CE3");
     }
 
     #[test]

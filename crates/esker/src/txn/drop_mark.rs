@@ -6,7 +6,7 @@
 //! ```
 //!
 //! DM1. The mark is set before the drop is submitted, so that a leader that meets a commit behind the drop finds it set (CT3).
-//! DM2. It is taken back only if the drop has failed, after that.
+//! DM2. It is taken back only if the drop has failed or panicked, after that.
 
 use std::sync::Arc;
 
@@ -27,20 +27,31 @@ impl DropMark {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Submits the drop, with the mark set (DM1); takes the mark back if it fails (DM2).
+    /// Submits the drop, with the mark set (DM1); takes the mark back if it fails or panics (DM2).
     pub fn set_for<T, E>(&self, drop: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let is_set_late = fault::is_on(Fault::DropMarkedLate);
         if !is_set_late {
             self.put(true);
         }
-        let outcome = drop();
-        if is_set_late || outcome.is_err() {
-            self.put(outcome.is_ok());
+        let unless_dropped = TakenBack(self);
+        let done = drop()?;
+        std::mem::forget(unless_dropped);
+        if is_set_late {
+            self.put(true);
         }
-        outcome
+        Ok(done)
     }
 
     fn put(&self, is_set: bool) {
         self.0.store(is_set, Ordering::Release);
+    }
+}
+
+/// Takes the mark back when it goes, after an error as after a panic.
+struct TakenBack<'a>(&'a DropMark);
+
+impl Drop for TakenBack<'_> {
+    fn drop(&mut self) {
+        self.0.put(false);
     }
 }

@@ -1,5 +1,6 @@
 //! Steps that fail, find no space, or have nothing to do.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +32,64 @@ fn some_runs(runs: usize, clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
     }
     assert_eq!(db.handle.core.version().runs().len(), runs);
     (db, disk, faults)
+}
+
+#[test]
+fn bg2_after_a_panic_between_the_manifest_and_the_view_nothing_is_changed_any_more() {
+    // The view of a flush, the view of a merge.
+    for merges in [false, true] {
+        let (db, disk, _) = six_runs(Arc::new(ManualClock::new()));
+        let map = db.default_keyspace();
+        map.put([7], "last").unwrap();
+        let core = &db.handle.core;
+        core.pipeline.seal().unwrap();
+        core.view.bursts.store(true, Ordering::Relaxed);
+        let work = AssertUnwindSafe(|| if merges { core.merge_step(false) } else { core.flush_step() });
+        assert!(catch_unwind(work).is_err(), "merges: {merges}");
+        assert!(!core.view.bursts.load(Ordering::Relaxed), "it was the view that burst");
+        let names = || {
+            let mut names = disk.list_dir(Path::new("db")).unwrap();
+            names.sort();
+            names
+        };
+        let before = names();
+        for refused in [db.flush(), db.compact(), map.put([8], "later")] {
+            assert!(matches!(refused, Err(Error::Poisoned(_))), "BG2, merges {merges}: {refused:?}");
+        }
+        assert!(matches!(core.merge_step(true), Err(Error::Poisoned(_))), "BG2");
+        assert_eq!(names(), before, "BG2");
+        assert_eq!(map.get([7]).unwrap().as_deref(), Some(&b"last"[..]), "reads go on");
+        assert_eq!((map.len().unwrap(), map.iter().count()), (20, 20), "reads go on");
+        drop(map);
+        db.close().unwrap();
+        let env = Env::simulated(Arc::new(disk.crash_strict()), 1);
+        let db = Db::builder().stepped().table_bytes(1 << 20).env(env).open(Path::new("db")).unwrap();
+        let map = db.default_keyspace();
+        assert_eq!((map.len().unwrap(), map.iter().count()), (20, 20));
+        assert_eq!(map.get([7]).unwrap().as_deref(), Some(&b"last"[..]));
+        let problems = db.check().unwrap().problems;
+        assert!(problems.is_empty(), "{problems:?}");
+    }
+}
+
+#[test]
+fn tb4_a_table_whose_file_cannot_be_removed_without_a_panic_disturbs_nobody() {
+    let (db, disk, faults) = six_runs(Arc::new(ManualClock::new()));
+    faults.add(FaultRule::new(&[OpKind::Remove], FaultAction::Panic).on_path(".sst").forever());
+    db.compact().unwrap();
+    // Until no epoch needs them.
+    db.handle.core.view.reclaim_all();
+    assert!(faults.fired() > 0);
+    let map = db.default_keyspace();
+    map.put([1], "later").unwrap();
+    assert_eq!(map.len().unwrap(), 20);
+    drop(map);
+    db.close().unwrap();
+    let env = Env::simulated(Arc::new(disk.clone()), 1);
+    let db = Db::builder().stepped().env(env).open(Path::new("db")).unwrap();
+    assert_eq!(db.default_keyspace().len().unwrap(), 20);
+    let left = disk.list_dir(Path::new("db")).unwrap().into_iter().filter(|name| name.ends_with(".sst"));
+    assert_eq!(left.count() as u64, db.stats().tables, "opening removes what stayed behind");
 }
 
 #[test]

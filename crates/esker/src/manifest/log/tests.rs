@@ -423,6 +423,28 @@ fn a_newer_format_and_format_0_are_refused() {
 }
 
 #[test]
+fn ml3_a_replacement_that_panicked_is_settled_without_its_edit() {
+    let (fs, _, dir) = world();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let env = Env::simulated(Arc::new(faults.clone()), 1);
+    let created = ManifestLog::create(&env, &dir, FileId::new(1), wal_from(1)).unwrap();
+    let mut log = created.replaced_from(0);
+    // The last call of a replacement, when the new manifest is in force: whoever asked for it never hears that.
+    faults.add(FaultRule::new(&[OpKind::Remove], FaultAction::Panic).on_path("MANIFEST"));
+    let mut next = 2;
+    while faults.fired() == 0 {
+        let (edit, id) = (wal_from(next), FileId::new(next));
+        let append = std::panic::AssertUnwindSafe(|| log.append(edit, || id));
+        assert_eq!(std::panic::catch_unwind(append).is_err(), faults.fired() > 0);
+        next += 1;
+    }
+    assert!(log.is_broken(), "ML3");
+    assert_eq!(log.state().wal_from, Some(next - 2), "not the edit that panicked");
+    log.heal(|| FileId::new(next)).unwrap();
+    assert_eq!(recovered(fs.crash_strict(), &dir), Some(next - 2), "ML3");
+}
+
+#[test]
 fn ml3_an_append_that_panicked_is_settled_by_a_new_manifest() {
     let (fs, _, dir) = world();
     let faults = FaultFs::new(Arc::new(fs.clone()));

@@ -85,6 +85,126 @@ fn t3_nothing_is_written_behind_a_seal_that_ended_halfway() {
     }
 }
 
+/// Where a commit may panic, and whether others may follow it.
+#[derive(Clone)]
+struct Place {
+    what: &'static str,
+    rule: FaultRule,
+    goes_on: bool,
+}
+
+fn places() -> Vec<Place> {
+    let place = |what, op, path: &str, goes_on| {
+        let rule = FaultRule::new(&[op], FaultAction::Panic).on_path(path);
+        Place { what, rule, goes_on }
+    };
+    vec![
+        place("a block is read, for the conflicts or the count", OpKind::Read, ".sst", true),
+        place("a segment is made", OpKind::Create, ".tmp", true),
+        place("its space is reserved", OpKind::Allocate, ".tmp", true),
+        place("its zeros are written", OpKind::Write, ".tmp", true),
+        place("it is synced", OpKind::SyncData, ".tmp", true),
+        place("it gets the name of a prepared one", OpKind::Rename, ".wal-next", true),
+        place("that is synced", OpKind::SyncDir, "", true),
+        place("the manifest names it", OpKind::Write, "MANIFEST", true),
+        place("the manifest is synced", OpKind::SyncData, "MANIFEST", true),
+        place("it gets its own name", OpKind::Rename, ".wal", false).nth(2),
+        place("that is synced", OpKind::SyncDir, "", false).nth(2),
+        place("the record is written", OpKind::Write, ".wal", false),
+        place("the record is synced", OpKind::SyncData, ".wal", false),
+    ]
+}
+
+impl Place {
+    fn nth(self, nth: u64) -> Place {
+        Place { rule: self.rule.nth(nth), ..self }
+    }
+}
+
+#[test]
+fn t3_a_commit_that_panics_has_done_nothing_or_is_the_last() {
+    for (place, is_transaction) in
+        places().into_iter().flat_map(|place| [(place.clone(), false), (place, true)])
+    {
+        let fs = MemFs::new();
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let open = |fs: FsRef| {
+            let db = Db::builder().background(false).env(Env::simulated(fs, 1));
+            db.open(Path::new("db")).unwrap()
+        };
+        let db = open(Arc::new(fs.clone()));
+        (0..20u8).for_each(|n| db.default_keyspace().put([n], "1").unwrap());
+        db.compact().unwrap();
+        db.close().unwrap();
+        // Nothing of its table is in memory, and the log has no segment.
+        let db = open(Arc::new(faults.clone()));
+        let map = db.default_keyspace();
+        let what = format!("{}, in a transaction: {is_transaction}", place.what);
+        faults.add(place.rule);
+        let commit = || {
+            if is_transaction {
+                let mut transaction = db.begin();
+                transaction.remove_range(&map, [0u8].as_slice()..[5u8].as_slice())?;
+                transaction.put(&map, [30], "2")?;
+                return transaction.commit();
+            }
+            let mut batch = db.batch();
+            batch.remove_range(&map, [0u8].as_slice()..[5u8].as_slice())?;
+            batch.put(&map, [30], "2")?;
+            batch.commit()
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(commit)).is_err(), "{what}");
+        assert_eq!(faults.fired(), 1, "{what}");
+        assert_eq!((map.len().unwrap(), map.iter().count()), (20, 20), "T3: reads go on: {what}");
+        let next = map.put([31], "3");
+        match place.goes_on {
+            true => next.unwrap(),
+            false => assert!(matches!(next, Err(Error::Poisoned(_))), "T3: {what}: {next:?}"),
+        }
+        let live = 20 + u64::from(place.goes_on);
+        assert_eq!((map.len().unwrap(), map.iter().count() as u64), (live, live), "{what}");
+        drop(map);
+        let closed = db.close();
+        assert_eq!(closed.is_ok(), place.goes_on, "{what}: {closed:?}");
+        // The record of the one that panicked may be in the log, and then whole.
+        for image in [fs.kill(), fs.crash_strict()] {
+            let db = open(Arc::new(image));
+            let map = db.default_keyspace();
+            let len = map.len().unwrap();
+            assert!(len == live || !place.goes_on && len == 16, "{what}: {len}");
+            assert_eq!(map.iter().count() as u64, len, "{what}");
+            let problems = db.check().unwrap().problems;
+            assert!(problems.is_empty(), "{what}: {problems:?}");
+        }
+    }
+}
+
+#[test]
+fn t3_nothing_is_written_behind_a_seal_whose_view_panics() {
+    let fs = MemFs::new();
+    let open = || {
+        let db = Db::builder().background(false).env(Env::simulated(Arc::new(fs.clone()), 1));
+        db.open(Path::new("db")).unwrap()
+    };
+    let db = open();
+    let map = db.default_keyspace();
+    map.put("a", "1").unwrap();
+    let core = &db.handle.core;
+    core.view.bursts.store(true, Ordering::Relaxed);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| core.pipeline.seal())).is_err());
+    let refused = |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "T3: {result:?}");
+    refused(map.put("b", "2"));
+    refused(db.flush());
+    refused(db.sync());
+    assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]), "reads go on");
+    assert_eq!((map.len().unwrap(), map.iter().count()), (1, 1), "reads go on");
+    drop(map);
+    refused(db.close());
+    let db = open();
+    assert_eq!(db.default_keyspace().len().unwrap(), 1);
+    assert!(db.check().unwrap().problems.is_empty());
+}
+
 #[test]
 fn a_commit_that_would_count_below_zero_is_refused_alone() {
     let fs = MemFs::new();

@@ -1,0 +1,149 @@
+//! Keyspaces: what their catalog refuses, and what changes that fail or panic leave.
+
+use std::path::Path;
+
+use esker_env::{Env, MemFs};
+
+use super::*;
+use crate::Db;
+use crate::types::key::keyspace_end;
+
+#[test]
+fn ct3_a_keyspace_whose_drop_fails_was_there_all_the_time() {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+    let map = db.create_keyspace("map").unwrap();
+    map.put("a", "1").unwrap();
+    let catalog = &db.handle.core.catalog;
+    let mut turn = catalog.lock();
+    let failed = catalog.drop(&mut turn, "map", |_, _| {
+        assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]), "readers find it");
+        assert!(matches!(map.put("b", "2"), Err(Error::KeyspaceNotFound(_))), "nothing is written behind it");
+        Err(Error::Invalid("no room".into()))
+    });
+    assert!(failed.is_err());
+    map.put("b", "2").unwrap();
+    let burst = || catalog.drop(&mut turn, "map", |_, _| panic!("the disk bursts"));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(burst)).is_err());
+    drop(turn);
+    map.put("b", "3").unwrap();
+    assert_eq!(map.len().unwrap(), 2);
+    db.drop_keyspace("map").unwrap();
+    assert!(matches!(map.get("a"), Err(Error::KeyspaceNotFound(_))));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a real thread, and real time for it to look")]
+fn a_keyspace_that_others_create_and_drop_meanwhile_is_there_in_the_end() {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+    let map = db.create_keyspace("map").unwrap();
+    // Gone for those who open it and there for those who create it, as for one who always comes too late.
+    map.state.dropping.set_for(|| Ok::<_, Error>(())).unwrap();
+    map.state.dropped.store(true, Ordering::Release);
+    assert!(matches!(db.open_keyspace("map"), Err(Error::KeyspaceNotFound(_))));
+    assert!(matches!(db.create_keyspace("map"), Err(Error::KeyspaceExists(_))));
+    let made = std::thread::scope(|scope| {
+        let making = scope.spawn(|| db.keyspace("map"));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        db.handle.core.catalog.names.write().remove("map");
+        making.join().unwrap()
+    });
+    let made = made.unwrap();
+    made.put("a", "1").unwrap();
+    assert!(made.state.id > map.state.id, "CT2: another one");
+}
+
+#[test]
+fn ct4_a_keyspace_that_is_being_renamed_is_listed_under_one_of_its_names() {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+    for n in 0..200 {
+        db.create_keyspace(&format!("a{n:03}")).unwrap();
+    }
+    db.create_keyspace("b").unwrap();
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| (0..500).all(|_| db.keyspaces().len() == 202));
+        while !looking.is_finished() {
+            db.rename_keyspace("b", "c").unwrap();
+            db.rename_keyspace("c", "b").unwrap();
+        }
+        assert!(looking.join().unwrap(), "CT4");
+    });
+}
+
+#[test]
+fn ct4_a_list_has_what_is_created_before_a_drop_or_what_is_dropped() {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+    db.create_keyspace("dropped").unwrap();
+    // While somebody looks, one is created and, after that, the other one is dropped.
+    let names = db.handle.core.catalog.names(|state| {
+        if state.id != KeyspaceId::DEFAULT {
+            db.create_keyspace("created").unwrap();
+            db.drop_keyspace("dropped").unwrap();
+        }
+        state.is_dropped()
+    });
+    assert!(names.iter().any(|name| name == "dropped" || name == "created"), "CT4: {names:?}");
+}
+
+#[test]
+fn ct4_a_keyspace_is_whole_until_its_drop_is_committed_and_gone_from_then_on() {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+    let map = db.create_keyspace("first name").unwrap();
+    map.put("a", "1").unwrap();
+    let snapshot = db.snapshot();
+    db.rename_keyspace("first name", "map").unwrap();
+    let mut transaction = db.begin();
+    transaction.put(&map, "its own", "1").unwrap();
+    transaction.remove(&map, "removed").unwrap();
+    // Every way to look, and whether it finds the one entry.
+    let look = || {
+        let now = db.snapshot();
+        let seen: Vec<Result<bool>> = vec![
+            map.contains("a"),
+            map.multi_get(&["a"]).map(|values| values[0].is_some()),
+            map.first().map(|first| first.is_some()),
+            map.cursor().map(|_| true),
+            map.len().map(|len| len == 1),
+            snapshot.contains(&map, "a"),
+            snapshot.first(&map).map(|first| first.is_some()),
+            snapshot.len(&map).map(|len| len == 1),
+            now.contains(&map, "a"),
+            now.len(&map).map(|len| len == 1),
+            transaction.get(&map, "its own").map(|value| value.is_some()),
+            transaction.contains(&map, "its own"),
+            transaction.contains(&map, "removed").map(|found| !found),
+            db.open_keyspace("map").map(|_| true),
+        ];
+        (seen, db.keyspaces())
+    };
+    let assert_whole = || {
+        let (seen, names) = look();
+        assert!(seen.iter().all(|found| matches!(found, Ok(true))), "CT4: {seen:?}");
+        assert_eq!(names, ["default", "map"]);
+    };
+    let assert_gone = || {
+        let (seen, names) = look();
+        let is_gone = |found: &Result<bool>| matches!(found, Err(Error::KeyspaceNotFound(_)));
+        assert!(seen.iter().all(is_gone), "CT4: {seen:?}");
+        assert_eq!(names, ["default"]);
+    };
+    let core = &db.handle.core;
+    let mut turn = core.catalog.lock();
+    let drop_it = |mut set: WriteSet, id| {
+        assert_whole();
+        set.remove_range(&encode_key(id, &[]), &keyspace_end(id));
+        core.commit_own(set)?;
+        assert_gone();
+        Ok(())
+    };
+    core.catalog.drop(&mut turn, "map", drop_it).unwrap();
+    std::mem::drop(turn);
+    assert_gone();
+    // Another one of that name is not it.
+    db.create_keyspace("map").unwrap();
+    assert!(matches!(map.get("a"), Err(Error::KeyspaceNotFound(_))));
+}
