@@ -100,6 +100,11 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| PANIC.take().unwrap_or_else(|| "a panic".to_owned()))
 }
 
+/// Forgets the last panic of a simulation's thread, which was asked for.
+pub(crate) fn forget_panic() {
+    PANIC.take();
+}
+
 /// Frees what is left to the epochs: by earlier runs, so that every run starts from the same state, and by handles that are
 /// gone.
 pub(crate) fn settle_garbage() {

@@ -29,6 +29,8 @@ const MISREADS_SWEPT: u64 = 24;
 /// Changes within which the first opening has put its manifest in force, and calls of every kind.
 const FIRST_CHANGES: u64 = 20;
 const FIRST_CALLS: u64 = 60;
+/// Calls within which the first commit has been made.
+const FIRST_PANICS: u64 = 150;
 
 /// A deliberate fault of the engine.
 struct Fault {
@@ -455,5 +457,16 @@ fn a_failure_that_comes_late_shows_what_one_that_has_no_effect_does_not() {
         let finds = |kind: Kind, n: u64| (1..=n).filter(|at| kind.run(*at, sabotage).is_err()).count();
         assert!(finds(Kind::FailsLate, FIRST_CHANGES) > 0);
         assert_eq!(finds(Kind::FailsOnce, FIRST_CALLS), 0);
+    });
+}
+
+#[test]
+fn what_is_written_behind_a_panic_is_found() {
+    own_process::run(|| {
+        let engine: fn() = || set(Some(Canary::PoisonForgotten));
+        let sabotage = Sabotage { engine: Some(engine), ..Sabotage::default() };
+        let at = (1..=FIRST_PANICS).find(|at| Kind::Panics.run(*at, sabotage).is_err());
+        println!("`PoisonForgotten`: `panics` {at:?}");
+        assert!(at.is_some());
     });
 }

@@ -101,6 +101,14 @@ fn sw2_reads_that_give_wrong_bytes() {
 }
 
 #[test]
+fn sw2_calls_that_panic() {
+    own_process::run(|| {
+        let total = short(Kind::Panics, 100);
+        assert!(total.faults >= 100 && total.kills >= 100, "{total:?}");
+    });
+}
+
+#[test]
 fn sw3_full_disks() {
     own_process::run(|| {
         let total = short(Kind::DiskFull, 40);

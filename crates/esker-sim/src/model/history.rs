@@ -7,7 +7,8 @@
 //!
 //! H1. A power loss may take all commits after `synced`; the death of the process all after `buffered`. What is left
 //!     is the state after some commit: a prefix of the order of commits, each whole.
-//! H2. A commit in doubt (it failed because the log did) is there or not once the database is opened again.
+//! H2. A commit in doubt (it failed because the log did, or a call of its own panicked) is there or not once the database is opened again. If a
+//!     later one is acknowledged it is not.
 //! H3. What an opening has found is durable: the log is synced before anybody can see it.
 
 use super::footprint::Footprint;
@@ -81,6 +82,7 @@ impl History {
 
     /// A commit was acknowledged.
     pub fn push(&mut self, commit: Commit, footprint: Footprint, durability: esker::Durability) {
+        self.doubt = None;
         self.newest.apply(&commit);
         let digest = self.newest.digest();
         self.entries.push(Entry { commit, footprint, digest });
@@ -92,7 +94,7 @@ impl History {
         }
     }
 
-    /// A commit failed because the log did (H2). Only the first one can have reached the log.
+    /// A commit failed because the log did, or panicked (H2). Only the first one can have reached the log.
     pub fn doubt(&mut self, commit: Commit) {
         self.doubt.get_or_insert(commit);
     }

@@ -10,6 +10,8 @@
 //! SW1. After a death at any change the database opens with a state that the history allows, and carries on.
 //! SW2. A call that fails, once, for ever, or after it was made, gives a typed error, and so does a wrong byte that is read and matters; reads go
 //!      on; nothing acknowledged is lost, even if the machine loses power right after it.
+//!      A call that panics, in a file system of the user's for one, ends no more than the operation: what follows is refused, or goes on as if that
+//!      one had failed. Whatever fails or panics behind it for no reason of its own is a failure of the sweep.
 //! SW3. A disk that is full at any write loses nothing; with space again the database goes on, or does after opening.
 //!
 //! Whoever opens the database behind a death or a failure does so as the workload does.
@@ -59,6 +61,8 @@ pub enum Kind {
     DirSyncs,
     /// Each read gives a wrong byte once.
     Misreads,
+    /// Each call panics once.
+    Panics,
 }
 
 /// Operations with a failed call before it is mended.
@@ -72,7 +76,7 @@ const GROWING: [OpKind; 4] = [OpKind::Create, OpKind::Write, OpKind::SetLen, OpK
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 12] = [
         Kind::Deaths,
         Kind::DeathsInRecovery,
         Kind::FailsOnce,
@@ -84,6 +88,7 @@ impl Kind {
         Kind::DiskFull,
         Kind::DirSyncs,
         Kind::Misreads,
+        Kind::Panics,
     ];
 
     /// The name on the command line.
@@ -100,6 +105,7 @@ impl Kind {
             Kind::DiskFull => "disk-full",
             Kind::DirSyncs => "dir-syncs",
             Kind::Misreads => "misreads",
+            Kind::Panics => "panics",
         }
     }
 
@@ -108,7 +114,7 @@ impl Kind {
             Kind::Deaths | Kind::DeathsInRecovery | Kind::FailsInRecovery | Kind::FailsLate => {
                 &OpKind::CHANGES
             }
-            Kind::FailsOnce | Kind::FailsForever => &OpKind::ALL,
+            Kind::FailsOnce | Kind::FailsForever | Kind::Panics => &OpKind::ALL,
             Kind::LostSyncs => &[OpKind::SyncData],
             Kind::ShortWrites => &[OpKind::Write],
             Kind::DiskFull => &GROWING,
@@ -178,6 +184,7 @@ impl Kind {
                 }
                 Kind::DiskFull => disk_full(at, self, done),
                 Kind::Misreads => fails(at, self, misread(at.call), 1, done),
+                Kind::Panics => fails(at, self, FaultAction::Panic, 1, done),
             }
         })
     }

@@ -3,6 +3,7 @@
 use esker::{Durability, Error};
 
 use super::World;
+use super::trouble::attempt;
 use crate::model::footprint::Footprint;
 use crate::model::state::{Commit, DEFAULT};
 use crate::op::KeyspaceNo;
@@ -21,7 +22,7 @@ impl World {
     }
 
     pub(super) fn create(&mut self, name: &str) {
-        let created = self.db().create_keyspace(name);
+        let created = attempt(|| self.db().create_keyspace(name));
         if self.history.newest().names().contains_key(name) {
             return assert!(matches!(created, Err(Error::KeyspaceExists(n)) if n == name));
         }
@@ -39,7 +40,7 @@ impl World {
     pub(super) fn drop_keyspace(&mut self, no: KeyspaceNo) {
         let (id, keyspace) = self.pick(no);
         let name = keyspace.name();
-        let dropped = self.db().drop_keyspace(&name);
+        let dropped = attempt(|| self.db().drop_keyspace(&name));
         if name == DEFAULT {
             return assert!(matches!(dropped, Err(Error::Invalid(_))));
         }
@@ -53,7 +54,7 @@ impl World {
     pub(super) fn rename(&mut self, no: KeyspaceNo, to: &str) {
         let (_, keyspace) = self.pick(no);
         let from = keyspace.name();
-        let renamed = self.db().rename_keyspace(&from, to);
+        let renamed = attempt(|| self.db().rename_keyspace(&from, to));
         if from == DEFAULT {
             return assert!(matches!(renamed, Err(Error::Invalid(_))));
         }

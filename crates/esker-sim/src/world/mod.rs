@@ -15,6 +15,8 @@
 //!     there is space.
 //! W6. Reads go on: one fails only if a call of its own does.
 //! W7. After a flush that nothing troubles the log has no segment but the one in use, whatever could not be removed before.
+//! W8. A call of the file system's that panics ends the operation, and no other one. Writes may be refused from then on, until the database is
+//!     opened again; where they are not, the operation has done nothing.
 
 mod keyspaces;
 mod offline;
@@ -36,6 +38,7 @@ use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs, SeededRandom};
 pub(crate) use self::restart::{Left, builder};
 
 use self::read::{HeldIterator, Source, check_read};
+use self::trouble::{attempt, is_panic};
 use self::walk::HeldCursor;
 use self::write::HeldTransaction;
 use crate::model::history::History;
@@ -169,6 +172,8 @@ pub struct World {
     current: Vec<u8>,
     /// The log has failed since the database was opened.
     poisoned: bool,
+    /// A call has panicked since then: it may have.
+    panicked: bool,
     /// Faults that had fired when the operation at hand began.
     fired_before: u64,
     /// Calls that a full disk had refused by then.
@@ -220,6 +225,7 @@ impl World {
             inherited: Vec::new(),
             current: Vec::new(),
             poisoned: false,
+            panicked: false,
             fired_before: 0,
             refused_before: 0,
             at_birth: (0, 0),
@@ -381,7 +387,7 @@ impl World {
             Op::Read(reader, no, read) => {
                 let (id, keyspace) = self.pick(*no);
                 let (source, map) = self.source(*reader, &keyspace, id);
-                self.read(check_read(&source, &map, read));
+                self.read(attempt(|| check_read(&source, &map, read)));
             }
             Op::Iterate(slot, reader, no, range) => {
                 let (id, keyspace) = self.pick(*no);
@@ -391,7 +397,7 @@ impl World {
             }
             Op::IterateOn(slot, takes) => {
                 if let Some(mut iterator) = self.iterators[*slot].take() {
-                    let taken = takes.iter().try_for_each(|back| iterator.take(*back));
+                    let taken = attempt(|| takes.iter().try_for_each(|back| iterator.take(*back)));
                     if self.read(taken).is_some() {
                         self.iterators[*slot] = Some(iterator);
                     }
@@ -403,26 +409,29 @@ impl World {
                     self.hold_cursor(*slot, Reader::Latest, KeyspaceNo(0));
                 }
                 if let Some(mut cursor) = self.cursors[*slot].take() {
-                    let moved = cursor.go(moves);
+                    let moved = attempt(|| cursor.go(moves));
+                    // Where it stands after a panic nobody says.
+                    let is_lost = moved.as_ref().is_err_and(is_panic);
                     self.tally.turns += u64::from(self.read(moved).unwrap_or(false));
-                    self.cursors[*slot] = Some(cursor);
+                    self.cursors[*slot] = Some(cursor).filter(|_| !is_lost);
                 }
             }
             Op::Flush => {
                 let before = self.db().stats().flushes;
-                self.maintain(self.db().flush());
+                self.maintain(attempt(|| self.db().flush()));
                 self.check_log_is_released(before);
             }
             Op::Compact => {
-                if self.excused_tidying(self.db().compact()).is_some() {
+                if self.excused_tidying(attempt(|| self.db().compact())).is_some() {
                     self.history.all_durable();
                 }
             }
-            Op::Sync => self.maintain(self.db().sync()),
+            Op::Sync => self.maintain(attempt(|| self.db().sync())),
             Op::Step(step) => {
-                let done = self.db().step(*step).map(drop);
+                let done = attempt(|| self.db().step(*step).map(drop));
                 match step {
-                    esker::BackgroundStep::SyncLog if !self.poisoned => self.maintain(done),
+                    // With a log that has failed there is nothing to sync.
+                    esker::BackgroundStep::SyncLog if !self.poisoned && !self.panicked => self.maintain(done),
                     _ => drop(self.excused(done)),
                 }
             }
@@ -445,7 +454,8 @@ impl World {
         let (id, keyspace) = self.pick(no);
         let (source, map) = self.source(reader, &keyspace, id);
         // Transactions have none.
-        let held = source.cursor().map(|made| made.map(|cursor| HeldCursor::new(cursor, &map)));
+        let held = attempt(|| source.cursor().transpose());
+        let held = held.transpose().map(|made| made.map(|cursor| HeldCursor::new(cursor, &map)));
         self.cursors[slot] = held.and_then(|made| self.read(made));
     }
 
@@ -483,12 +493,12 @@ impl World {
 
     /// Everything that can be read is as it should be (W1), and `check` agrees.
     pub fn verify_all(&mut self) {
-        let found = read::contents(self.db(), true);
+        let found = attempt(|| read::contents(self.db(), true));
         let Some(found) = self.read(found) else { return };
         if let Some(difference) = self.history.newest().difference(&found) {
             panic!("W1: {difference}");
         }
-        let checked = self.db().check();
+        let checked = attempt(|| self.db().check());
         if let Some(report) = self.excused(checked) {
             assert!(self.are_explained(&report.problems), "check: {:#?}", report.problems);
         }
@@ -496,7 +506,7 @@ impl World {
         for (snapshot, state) in held {
             for (id, keyspace) in self.keyspaces.clone() {
                 let source = Source::Snapshot(&snapshot, &keyspace);
-                self.read(check_read(&source, &state.map(id), &read::everything()));
+                self.read(attempt(|| check_read(&source, &state.map(id), &read::everything())));
             }
         }
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use esker::{Builder, Db};
 use esker_env::{Env, FaultFs, MemFs, SeededRandom, SystemThreads};
 
-use super::trouble::{death, rule};
+use super::trouble::{attempt, death, rule};
 use super::{DIR, World, read};
 use crate::model::history::{History, Reach};
 use crate::op::{End, Loss, Mishap, Opening, Restart};
@@ -71,7 +71,7 @@ impl World {
         let reach = match end {
             End::Close => {
                 self.release_all();
-                let closed = self.db.take().map_or(Ok(()), Db::close);
+                let closed = self.db.take().map_or(Ok(()), |db| attempt(|| db.close()));
                 self.tally.reopenings += 1;
                 if self.excused(closed).is_some() && !self.is_dead() {
                     self.history.all_durable();
@@ -142,7 +142,7 @@ impl World {
 
     /// Opens the database, through all mishaps (R1). `reach`: what the end of the last process may have undone.
     fn open(&mut self, restart: &Restart, mut reach: Option<Reach>) {
-        self.poisoned = false;
+        (self.poisoned, self.panicked) = (false, false);
         let is_inspected = self.is_inspected();
         let mut mishaps = restart.mishaps.iter();
         let (db, image) = loop {
@@ -156,7 +156,7 @@ impl World {
             }
             let is_tidy = std::mem::take(&mut self.is_tidy);
             let image = is_inspected.then(|| (self.disk.kill(), is_tidy));
-            let opened = self.builder(restart.opening).open(DIR);
+            let opened = attempt(|| self.builder(restart.opening).open(DIR));
             if self.is_dead() {
                 drop(opened);
                 let Some(Mishap::End { end, .. }) = mishap else {
@@ -173,7 +173,7 @@ impl World {
                     let reason = mishap.is_some() || self.in_trouble() || self.was_refused();
                     assert!(reason, "R1: the database cannot be opened: {error}");
                     self.excused_tidying::<()>(Err(error));
-                    self.poisoned = false;
+                    (self.poisoned, self.panicked) = (false, false);
                     None
                 }
             };
@@ -208,7 +208,7 @@ impl World {
         self.db = Some(db);
         loop {
             self.begin_operation();
-            let found = read::contents(self.db(), false);
+            let found = attempt(|| read::contents(self.db(), false));
             // A fault that outlives the opening hits readers once or for ever.
             let Some(found) = self.read(found) else {
                 if self.is_dead() {
@@ -222,7 +222,7 @@ impl World {
             }
             break;
         }
-        let report = self.db().check();
+        let report = attempt(|| self.db().check());
         if let Some(report) = self.excused(report) {
             assert!(self.are_explained(&report.problems), "W3: check: {:#?}", report.problems);
         }

@@ -4,12 +4,14 @@
 mod tests;
 
 use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use esker::{Error, Result};
-use esker_env::{FaultAction, FaultRule, Fired, OpKind};
+use esker_env::{FaultAction, FaultRule, Fired, OpKind, panic_text};
 
-use super::{Tally, World};
+use super::{DIR, Tally, World};
 use crate::op::{Calls, Failure, Fault, Restart};
+use crate::runner::forget_panic;
 
 /// Calls that fail without a reason for anything else to fail: hints, and removals of files that nothing needs any more.
 const TRIFLES: &[OpKind] = &[OpKind::Hint, OpKind::Remove];
@@ -49,9 +51,31 @@ pub(crate) fn misread(n: u64) -> FaultAction {
     FaultAction::CorruptRead { xor: 1 << (n % 8), at: n as usize * 7919 }
 }
 
+/// What an operation that ends in a panic of the file system's is told as (W8).
+const PANIC: &str = "end in a panic";
+
+/// Calls the database. A panic of the file system's, which a rule has asked for, becomes an error: the user may catch it, too. Any other goes on.
+pub(super) fn attempt<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic_text(&*panic);
+        if !text.starts_with("injected panic") {
+            resume_unwind(panic);
+        }
+        forget_panic();
+        Err(Error::Io { op: PANIC, path: DIR.into(), source: std::io::Error::other(text) })
+    })
+}
+
+/// Whether this is what [`attempt`] makes of a panic.
+pub(super) fn is_panic(error: &Error) -> bool {
+    matches!(error, Error::Io { op: PANIC, .. })
+}
+
 impl World {
     /// What fails from now on does so in another operation.
     pub(super) fn begin_operation(&mut self) {
+        // One that went no further than the engine.
+        forget_panic();
         self.fired_before = self.faults.fired();
         self.refused_before = self.disk.refusals();
     }
@@ -99,12 +123,20 @@ impl World {
     /// failed.
     fn excuse(&mut self, error: &Error, trifles: &[OpKind]) {
         let mut fired = self.faults.fired_after(self.fired_before);
+        if is_panic(error) {
+            assert!(
+                fired.iter().any(|call| call.action == FaultAction::Panic),
+                "W4: without a reason: {error}"
+            );
+            self.panicked = true;
+            return;
+        }
         fired.retain(|call| !trifles.contains(&call.kind));
         // A full disk fails a commit before anything of it is written: no reason to refuse those that follow (W5).
         let full = self.was_refused() && matches!(error, Error::NoSpace { .. });
         let poisoned = matches!(error, Error::Poisoned(_));
         // Nobody hears what a dead process says.
-        let anyway = self.is_dead() || full || (poisoned && self.poisoned);
+        let anyway = self.is_dead() || full || (poisoned && (self.poisoned || self.panicked));
         assert!(anyway || !fired.is_empty(), "W4: without a reason: {error}");
         let told = (anyway && is_typed(error)) || fired.iter().any(|call| may_show_as(call, error));
         assert!(told, "W4: a fault must be told as what it is: {error:?}; {fired:?}");

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use esker::{Durability, Error, Result, Transaction};
 
 use super::World;
+use super::trouble::attempt;
 use crate::generate::LARGE_VALUE_BYTES;
 use crate::model::footprint::Footprint;
 use crate::model::keys::{bounds, key};
@@ -42,12 +43,12 @@ impl HeldTransaction {
 impl World {
     pub(super) fn write(&mut self, no: KeyspaceNo, write: &Write) {
         let (id, keyspace) = self.pick(no);
-        let outcome = match write {
+        let outcome = attempt(|| match write {
             Write::Put(k, v) => keyspace.put(key(*k), v.bytes()),
             Write::Remove(k) => keyspace.remove(key(*k)),
             Write::RemoveRange(range) => keyspace.remove_range::<&[u8]>(bounds(*range)),
             Write::Clear => keyspace.clear(),
-        };
+        });
         self.wrote(outcome, vec![(id, *write)], self.durability);
     }
 
@@ -65,7 +66,7 @@ impl World {
             added.expect("add to a batch");
             done.push((id, *write));
         }
-        self.wrote(batch.commit_with(durability), done, durability);
+        self.wrote(attempt(|| batch.commit_with(durability)), done, durability);
     }
 
     /// Notes the outcome of a commit of writes.
@@ -89,7 +90,7 @@ impl World {
         footprint: Footprint,
         durability: Durability,
     ) -> bool {
-        let was_poisoned = self.poisoned;
+        let before = (self.poisoned, self.panicked);
         match self.excused(outcome) {
             Some(()) => {
                 self.tally.commits += 1;
@@ -98,7 +99,7 @@ impl World {
                 true
             }
             None => {
-                if self.poisoned && !was_poisoned {
+                if before != (self.poisoned, self.panicked) {
                     self.history.doubt(commit);
                 }
                 false
@@ -146,7 +147,7 @@ impl World {
 
     pub(super) fn commit(&mut self, transaction: HeldTransaction, durability: Durability) {
         let HeldTransaction { db, since, footprint, writes, .. } = transaction;
-        let outcome = db.commit_with(durability);
+        let outcome = attempt(|| db.commit_with(durability));
         if footprint.is_empty() {
             self.excused(outcome);
             return;

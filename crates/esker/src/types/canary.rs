@@ -36,7 +36,7 @@ pub enum Canary {
     LostSegmentIgnored,
     /// Recovery syncs the log's last segment, and does not write it again (R4).
     WalTailOnlySynced,
-    /// After a failed write or sync the log goes on (W6, T3).
+    /// After a failed write or sync, or a panic in one, the log goes on (W6, T3).
     PoisonForgotten,
     /// Recovery does not look at a record's payload checksum (W5).
     WalPayloadUnchecked,
