@@ -1,6 +1,7 @@
 //! What holds between commits, seals, flushes and the timed sync (T3, T5 to T7).
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 
