@@ -56,13 +56,8 @@ const VALGRIND_PARTS: &[&str] = &[
 ];
 
 /// Those of them that an interpreter finishes in a minute.
-const MIRI_PARTS: &[&str] = &[
-    "memtable::permutation",
-    "memtable::arena",
-    "cache::budget",
-    "read::view_cell",
-    "types::value",
-];
+const MIRI_PARTS: &[&str] =
+    &["memtable::permutation", "memtable::arena", "cache::budget", "read::view_cell", "types::value"];
 
 /// Those of them that it knows the system's calls of; it takes a quarter of an hour for them.
 const INTERPRETED_PARTS: &[&str] = &[
@@ -113,7 +108,10 @@ impl Recipe {
 pub(crate) const KINDS: &[(&str, &str)] = &[
     ("loom", "models of the lock-free parts, in every interleaving"),
     ("address", "AddressSanitizer: use after free, out of bounds (nightly)"),
-    ("thread", "ThreadSanitizer: data races (nightly with rust-src: rustup component add --toolchain nightly rust-src)"),
+    (
+        "thread",
+        "ThreadSanitizer: data races (nightly with rust-src: rustup component add --toolchain nightly rust-src)",
+    ),
     ("valgrind", "valgrind's memcheck: also memory that was never written"),
     ("miri", "Miri: undefined behaviour by the language's rules (nightly with rust-src and miri)"),
 ];

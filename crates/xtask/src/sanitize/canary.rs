@@ -77,13 +77,16 @@ mod tests {
 
     #[test]
     fn sa2_each_tool_has_canaries_of_faults_that_there_are() {
-        let faults =
-            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../esker/src/sync/fault.rs"));
-        let faults = faults.unwrap();
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../esker/src/sync/fault.rs");
+        let source = std::fs::read_to_string(source).unwrap();
+        let list = source.split_once("SANITIZED:").unwrap().1.split_once("=").unwrap().1;
+        let list = list.split_once(';').unwrap().0;
+        let has = |fault: &str| list.split(|c: char| !c.is_alphanumeric()).any(|word| word == fault);
+        assert!(!has("SecondLeader"), "loom's own");
         for canaries in [ADDRESS, VALGRIND, MIRI, THREAD] {
             assert!(!canaries.is_empty());
             for canary in canaries {
-                assert!(faults.contains(&format!("Fault::{},", canary.fault)), "{canary:?}");
+                assert!(has(canary.fault), "{canary:?}");
             }
         }
     }
