@@ -29,7 +29,7 @@ pub fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
         "version_edit" => version_edits(),
         "manifest_file" => [fuzzing::manifest::manifests(&version_edits()), goldens(is_manifest)].concat(),
         "current" => fuzzing::manifest::currents(),
-        "catalog" => fuzzing::db::catalogs(),
+        "catalog" => fuzzing::engine::catalogs(),
         "operations" => operations(),
         _ => return None,
     })

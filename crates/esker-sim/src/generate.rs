@@ -361,7 +361,7 @@ impl<'a> Generator<'a> {
     fn step(&mut self) -> BackgroundStep {
         match self.choices.u8(0..8) {
             0..3 => BackgroundStep::Flush,
-            3..6 => BackgroundStep::Merge { idle: self.choices.bool() },
+            3..6 => BackgroundStep::Compact { idle: self.choices.bool() },
             6 => BackgroundStep::PrepareLog,
             _ => BackgroundStep::SyncLog,
         }

@@ -65,9 +65,11 @@ mod cache;
 mod compaction;
 mod db;
 mod encoding;
+mod engine;
 mod manifest;
 mod memtable;
 mod read;
+mod rescue;
 mod sync;
 mod txn;
 mod types;
@@ -76,8 +78,8 @@ mod wal;
 /// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See docs/fuzzing.md.
 #[doc(hidden)]
 pub mod fuzzing {
-    pub use crate::db::fuzzing as db;
     pub use crate::encoding::fuzzing as encoding;
+    pub use crate::engine::fuzzing as engine;
     pub use crate::manifest::fuzzing as manifest;
     pub use crate::recordio::fuzzing as recordio;
     pub use crate::sstable::fuzzing as sstable;
@@ -95,16 +97,16 @@ pub use sync::settle_garbage;
 pub use types::canary;
 
 pub use db::{
-    BackgroundStep, Builder, CheckReport, Cursor, Db, DumpItem, DumpOptions, DumpValue, FileSizes, Key, Keys,
-    Keyspace, Loss, LostKeys, Range, RepairReport, RepairedKeyspace, Snapshot, Stats, Transaction,
-    WriteBatch, check_offline, dump, repair,
+    Builder, Cursor, Db, Key, Keys, Keyspace, Range, Snapshot, Transaction, WriteBatch, check_offline, repair,
 };
 pub use encoding::Compression;
+pub use engine::background::BackgroundStep;
+pub use engine::options::FileSizes;
+pub use engine::stats::Stats;
+pub use rescue::check::CheckReport;
+pub use rescue::dump::{DumpItem, DumpOptions, DumpValue, dump};
+pub use rescue::repair::{Loss, LostKeys, RepairReport, RepairedKeyspace};
 pub use sstable::TableCompression;
 pub use txn::commit::Durability;
+pub use types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use types::{Error, KeyspaceId, Result, SeqNo, SharedBytes, Value};
-
-/// The longest key, in bytes.
-pub const KEY_BYTES_MAX: usize = 65_535;
-/// The longest value, in bytes.
-pub const VALUE_BYTES_MAX: usize = u32::MAX as usize;

@@ -158,7 +158,7 @@ fn co4_a_merge_of_a_misplaced_block_fails_and_names_its_table() {
                     "{what}: {error}"
                 );
                 let stats = db.stats();
-                assert_eq!((stats.merges_failed, stats.tables_unreadable), (1, 1), "{what}: {stats:?}");
+                assert_eq!((stats.compactions_failed, stats.tables_unreadable), (1, 1), "{what}: {stats:?}");
                 failed += 1;
             }
         }

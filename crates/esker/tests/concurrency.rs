@@ -573,7 +573,7 @@ fn n6_a_check_finds_nothing_wrong_beside_those_who_write() {
                 assert_eq!(db.check().unwrap().problems, Vec::<String>::new(), "N6");
                 let after = db.stats();
                 flushed += u32::from(after.flushes > before.flushes);
-                merged += u32::from(after.merges > before.merges);
+                merged += u32::from(after.compactions > before.compactions);
             }
             let rounds = rounds.load(Ordering::Relaxed);
             assert!(is_met(flushed, merged), "{flushed} flushes, {merged} merges in {rounds} rounds");

@@ -234,7 +234,7 @@ fn areas(fs: &MemFs) -> String {
 fn merge_all(db: &Db) -> Vec<Error> {
     let mut failed = Vec::new();
     for _ in 0..100 {
-        match db.step(BackgroundStep::Merge { idle: true }) {
+        match db.step(BackgroundStep::Compact { idle: true }) {
             Ok(true) => {}
             Ok(false) => return failed,
             Err(error) => failed.push(error),
@@ -256,12 +256,12 @@ fn k3_other_merges_go_on_and_the_error_is_seen() {
         db.flush().unwrap();
     }
     assert_eq!((db.stats().runs, db.stats().background_error), (4, None));
-    let merge = || db.step(BackgroundStep::Merge { idle: true });
+    let merge = || db.step(BackgroundStep::Compact { idle: true });
     let [error] = &merge_all(&db)[..] else { panic!("one table is damaged") };
     assert!(error.is_corrupt() && error.to_string().contains(&table), "{error}");
     let stats = db.stats();
-    assert_eq!((stats.merges_failed, stats.tables_unreadable, stats.runs), (1, 1, 2), "{stats:?}");
-    assert!(stats.merges >= 2, "{stats:?}");
+    assert_eq!((stats.compactions_failed, stats.tables_unreadable, stats.runs), (1, 1, 2), "{stats:?}");
+    assert!(stats.compactions >= 2, "{stats:?}");
     assert_eq!(stats.background_error, Some(error.to_string()));
     // It is tried again, after longer and longer pauses, and not in between.
     for (n, pause) in [1, 2, 4].into_iter().enumerate() {
@@ -269,7 +269,7 @@ fn k3_other_merges_go_on_and_the_error_is_seen() {
         assert!(!merge().unwrap());
         clock.sleep(Duration::from_nanos(1));
         assert!(merge().unwrap_err().is_corrupt());
-        assert_eq!(db.stats().merges_failed, n as u64 + 2);
+        assert_eq!(db.stats().compactions_failed, n as u64 + 2);
     }
     // Newer tables over the damaged one wait for it, too.
     around(444..457).for_each(|n| map.put(key(n), value(n, 2)).unwrap());
@@ -296,7 +296,7 @@ fn k3_a_table_that_can_be_read_again_is_merged_and_forgotten() {
     clock.sleep(Duration::from_secs(1));
     assert!(merge_all(&db).is_empty());
     let stats = db.stats();
-    assert_eq!((stats.merges_failed, stats.tables_unreadable, stats.runs), (1, 0, 1));
+    assert_eq!((stats.compactions_failed, stats.tables_unreadable, stats.runs), (1, 0, 1));
     assert!(stats.background_error.is_some(), "it stays");
     assert!(db.check().unwrap().problems.is_empty());
 }
@@ -314,7 +314,7 @@ fn k4_writes_elsewhere_succeed_without_threads() {
         }
     }
     let stats = db.stats();
-    assert!(stats.merges_failed > 0 && stats.merges > 0, "{stats:?}");
+    assert!(stats.compactions_failed > 0 && stats.compactions > 0, "{stats:?}");
     for (n, layer) in [(0, 29), (440, 29), (850, 0)] {
         assert_eq!(map.get(key(n)).unwrap().as_deref(), Some(&value(n, layer)[..]));
     }

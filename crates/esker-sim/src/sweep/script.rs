@@ -106,7 +106,7 @@ fn remove_range(keyspace: u8, from: usize, to: usize) -> Op {
 }
 
 fn merge(idle: bool) -> Op {
-    Op::Step(BackgroundStep::Merge { idle })
+    Op::Step(BackgroundStep::Compact { idle })
 }
 
 fn flush() -> Op {

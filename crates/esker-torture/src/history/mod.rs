@@ -417,7 +417,7 @@ impl HistoryCampaign {
             }
             // After a crash it has lived on beside what the crash left, and must be well (H4).
             let stats = db.stats();
-            summary.merges += stats.merges;
+            summary.merges += stats.compactions;
             summary.tiered += u64::from(stats.tier_runs > 0);
             let closed = db.close().map_err(|error| Failure::from(error).of_write());
             if trouble == Trouble::Log || is_stopped {

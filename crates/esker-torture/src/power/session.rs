@@ -52,7 +52,7 @@ impl Plan<'_> {
         fs.say(Said::Opened);
         let writers = Writers { seed: self.seed, count: self.writers, ops: self.ops };
         writers.work(&db, &found, &|said| fs.say(said))?;
-        let merges = db.stats().merges;
+        let merges = db.stats().compactions;
         db.close()?;
         let steps = fs.take();
         self.compare(disk, &steps)?;

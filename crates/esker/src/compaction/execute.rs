@@ -106,7 +106,7 @@ pub(crate) fn flush(
 
 /// Executes a plan made from `version` or an earlier version with the same input tables. `new_run` gives a new run id.
 /// None if it was cancelled.
-pub(crate) fn merge(
+pub(crate) fn compact(
     context: &Context<'_>,
     plan: &Plan,
     version: &Version,

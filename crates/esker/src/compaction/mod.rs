@@ -17,6 +17,4 @@ pub(crate) mod merge;
 mod output;
 pub(crate) mod pacing;
 pub(crate) mod partition;
-pub(crate) mod pauses;
 pub(crate) mod picker;
-pub(crate) mod room;

@@ -72,10 +72,10 @@ pub(crate) fn debt<T>(version: &Version<T>, limits: &Limits, unreadable: &BTreeS
 pub(crate) fn write_delay(
     debt: &Debt,
     bytes: u64,
-    merge_bytes_per_second: u64,
+    bytes_per_second: u64,
     write_amplification: f64,
 ) -> Duration {
-    let share = bytes as f64 * write_amplification / merge_bytes_per_second.max(1) as f64;
+    let share = bytes as f64 * write_amplification / bytes_per_second.max(1) as f64;
     let seconds = share * debt.pressure * debt.pressure;
     Duration::try_from_secs_f64(seconds).unwrap_or(DELAY_MAX).min(DELAY_MAX)
 }

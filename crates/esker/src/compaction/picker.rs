@@ -13,7 +13,7 @@
 //!      moves behind older data.
 //! PK2. `bottommost` holds only if no run below the output holds a key of the range.
 //! PK3. Without new writes, picking and executing comes to an end.
-//! PK4. No plan reads a table of `PickInput::unreadable`; what has to wait for one does not keep others from being picked.
+//! PK4. No plan reads a table of `PickInput::skip`; what has to wait for one does not keep others from being picked.
 //! PK5. No plan that is due only to nobody's writing reads a table of `PickInput::put_off`.
 //!
 //! Lazy leveling: Dayan and Idreos, Dostoevsky (2018). Merging when lost seeks have paid for it: LevelDB's allowed
@@ -81,10 +81,10 @@ pub(crate) struct PickInput {
     /// Time that readers lost to extra runs since the last merge.
     pub wasted_seek_ns: u64,
     /// How fast merges run.
-    pub merge_bytes_per_second: u64,
-    /// Tables that could not be read lately (PK4).
-    pub unreadable: BTreeSet<FileId>,
-    /// Tables of merges that could not be written lately (PK5).
+    pub bytes_per_second: u64,
+    /// Tables to leave alone: they could not be read lately, or what would be written of them lacks room (PK4).
+    pub skip: BTreeSet<FileId>,
+    /// Tables of compactions that could not be written lately (PK5).
     pub put_off: BTreeSet<FileId>,
     /// Nobody reads at an older number than this.
     pub oldest_horizon: SeqNo,
@@ -103,7 +103,7 @@ pub(crate) enum OutputRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlanKind {
     /// By reading and writing.
-    Merge,
+    Rewrite,
     /// By a version edit alone.
     TrivialMove,
 }
@@ -147,7 +147,7 @@ impl Plan {
 pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let limits = &input.limits;
     let all = partitions(version.runs(), 0);
-    let readable = || all.split(|p| p.holds_one_of(&input.unreadable));
+    let readable = || all.split(|p| p.holds_one_of(&input.skip));
     let groups: Vec<_> = readable().flat_map(|neighbours| groups(neighbours, limits)).collect();
     if let Some(plan) = moves(version, &groups) {
         return Some(plan);
@@ -283,14 +283,14 @@ fn cheapest<'a, T>(groups: Vec<Partition<'a, T>>) -> Option<Partition<'a, T>> {
 /// Whether merging is due, of which `best` would be the first piece; `idle`: also because nobody writes.
 fn due<T>(version: &Version<T>, input: &PickInput, best: &Partition<'_, T>, idle: bool) -> bool {
     let limits = &input.limits;
-    let cost_ns = u128::from(best.bytes()) * 1_000_000_000 / u128::from(input.merge_bytes_per_second.max(1));
+    let cost_ns = u128::from(best.bytes()) * 1_000_000_000 / u128::from(input.bytes_per_second.max(1));
     let discount = if idle { IDLE_DISCOUNT } else { 1 };
     let paid = u128::from(input.wasted_seek_ns) * u128::from(discount) >= cost_ns;
     if !limits.fits_cache {
         return paid;
     }
     let base_bytes = version.base().map_or(0, |run| run.bytes());
-    let stuck = stuck(version, &input.unreadable);
+    let stuck = stuck(version, &input.skip);
     let upper = version.runs().iter().filter(|run| run.level != Level::BASE);
     let upper = upper.filter_map(|run| free_bytes(run, &stuck));
     let (runs, bytes) = upper.fold((0, 0), |(runs, bytes), of_run| (runs + 1, bytes + of_run));
@@ -305,9 +305,9 @@ fn l0_to_tier<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
         return None;
     }
     let mut parts = partitions(&version.runs()[..l0], 0);
-    parts.retain(|p| !p.holds_one_of(&input.unreadable));
+    parts.retain(|p| !p.holds_one_of(&input.skip));
     let deepest = parts.iter().enumerate().max_by_key(|(i, p)| (p.upper_runs(), Reverse(*i)))?.1;
-    let kind = if deepest.members.len() == 1 { PlanKind::TrivialMove } else { PlanKind::Merge };
+    let kind = if deepest.members.len() == 1 { PlanKind::TrivialMove } else { PlanKind::Rewrite };
     Some(plan(version, deepest, Level::TIER, kind))
 }
 
@@ -320,14 +320,14 @@ fn tier_to_base<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
         let upper = p.upper_bytes();
         upper > 0 && (p.upper_runs() > limits.tier_runs_max || upper * limits.base_ratio > p.bytes() - upper)
     };
-    let readable = parts.into_iter().filter(|p| !p.holds_one_of(&input.unreadable));
+    let readable = parts.into_iter().filter(|p| !p.holds_one_of(&input.skip));
     let best = cheapest(readable.filter(too_much).collect())?;
     Some(plan_into_base(version, &best))
 }
 
 /// The plan that merges a group, closed among the runs from its newest one on, into the base.
 pub(super) fn plan_into_base<T>(version: &Version<T>, group: &Partition<'_, T>) -> Plan {
-    plan(version, group, Level::BASE, PlanKind::Merge)
+    plan(version, group, Level::BASE, PlanKind::Rewrite)
 }
 
 fn plan<T>(version: &Version<T>, group: &Partition<'_, T>, level: Level, kind: PlanKind) -> Plan {
@@ -355,7 +355,7 @@ fn plan<T>(version: &Version<T>, group: &Partition<'_, T>, level: Level, kind: P
     let behind = version.runs()[newest_input..].iter().filter(|run| !below(run));
     for run in behind {
         let closed = match kind {
-            PlanKind::Merge => is_free(&group.range, run),
+            PlanKind::Rewrite => is_free(&group.range, run),
             PlanKind::TrivialMove => group.members.iter().all(|m| is_free(&m.table.meta.range, run)),
         };
         assert!(closed, "PK1: run {} has tables that the plan leaves out", run.id.0);

@@ -3,9 +3,9 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use super::core::Handle;
 use super::keyspace::Keyspace;
-use super::write::Writes;
+use super::writes::Writes;
+use crate::engine::handle::Handle;
 use crate::txn::commit::Durability;
 use crate::types::Result;
 
@@ -78,7 +78,7 @@ impl WriteBatch {
     /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if old values of the keys cannot be looked up, no memtable can be
     /// flushed to make room, or the log gets no further file.
     pub fn commit(self) -> Result<()> {
-        let durability = super::keyspace::default_durability(&self.handle.core);
+        let durability = self.handle.core.options.durability();
         self.commit_with(durability)
     }
 
@@ -87,6 +87,6 @@ impl WriteBatch {
     /// # Errors
     /// Those of [`commit`](Self::commit).
     pub fn commit_with(self, durability: Durability) -> Result<()> {
-        self.handle.core.commit(self.writes, durability, None)
+        self.handle.core.submit(self.writes.into_request(durability, None))
     }
 }

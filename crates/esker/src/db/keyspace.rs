@@ -3,15 +3,13 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use super::catalog::{KeyspaceState, name_key, varint};
-use super::core::{Core, Handle};
 use super::key_handle::Key;
-use super::range::{Cursor, Range, ReadSource};
-use super::write::{Writes, check_key, encode_bounds, prefix_bounds};
-use crate::read::point::{LOOKUPS_PER_PIN, Presence, ValueOf, Want};
-use crate::txn::commit::Durability;
-use crate::txn::snapshots::SnapshotGuard;
-use crate::types::key::KeyBuf;
+use super::range::{Cursor, Range};
+use super::writes::{Writes, encode_bounds, prefix_bounds};
+use crate::engine::catalog::KeyspaceState;
+use crate::engine::core::Core;
+use crate::engine::handle::Handle;
+use crate::read::point::{Presence, ValueOf};
 use crate::types::{Error, Result, Value};
 
 /// A named, ordered map of byte strings. A handle: cloning is cheap, and it keeps the database open.
@@ -101,7 +99,7 @@ impl Keyspace {
 
     fn commit(&self, writes: Writes) -> Result<()> {
         let core = self.core();
-        core.commit(writes, core.options.durability(), None)
+        core.submit(writes.into_request(core.options.durability(), None))
     }
 
     /// The value of a key.
@@ -191,82 +189,6 @@ impl Keyspace {
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
-}
-
-impl Core {
-    /// For a reader that has chosen the state that it reads: fails if the keyspace may be gone in it (CT4).
-    #[inline]
-    pub(crate) fn check_there(&self, keyspace: &KeyspaceState) -> Result<()> {
-        if keyspace.is_dropping() { self.check_not_dropped(keyspace) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn check_not_dropped(&self, keyspace: &KeyspaceState) -> Result<()> {
-        keyspace.check_alive()?;
-        let guard = crate::sync::pin();
-        let view = self.view.load(&guard);
-        let id = view.find::<ValueOf>(&name_key(&keyspace.name()), self.published.visible(), &guard)?;
-        // By now another one may have the name, or the drop may have failed, and this one have another.
-        let is_there = id.as_deref() == Some(&*varint(keyspace.id.get())) || !keyspace.is_dropping();
-        if is_there { Ok(()) } else { Err(keyspace.not_found()) }
-    }
-
-    /// Looks one key up in the newest state.
-    #[inline]
-    pub(crate) fn find_now<W: Want>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
-        check_key(key)?;
-        let guard = crate::sync::pin();
-        let view = self.view.load(&guard);
-        self.read_cost.looked_up(view);
-        let at = self.published.visible();
-        self.check_there(keyspace)?;
-        view.find::<W>(&KeyBuf::new(keyspace.id, key), at, &guard)
-    }
-
-    /// The newest state, for iterators.
-    #[inline]
-    pub(crate) fn source_now(&self, keyspace: &KeyspaceState) -> Result<ReadSource> {
-        let view = self.view.get();
-        self.read_cost.walk_started(&view);
-        let at = self.published.visible();
-        self.check_there(keyspace)?;
-        Ok(ReadSource { view, at, _pin: None, own: None })
-    }
-
-    /// A pinned state, for iterators.
-    pub(crate) fn source_at(&self, keyspace: &KeyspaceState, pin: &SnapshotGuard) -> Result<ReadSource> {
-        self.check_there(keyspace)?;
-        let view = self.view.get();
-        self.read_cost.walk_started(&view);
-        Ok(ReadSource { view, at: pin.seq(), _pin: Some(pin.clone()), own: None })
-    }
-}
-
-impl ReadSource {
-    /// Looks several keys up.
-    pub(crate) fn find_many<K: AsRef<[u8]>>(
-        &self,
-        keyspace: &KeyspaceState,
-        keys: &[K],
-    ) -> Result<Vec<Option<Value>>> {
-        let mut guard = crate::sync::pin();
-        let find = |(n, key): (usize, &K)| {
-            check_key(key.as_ref())?;
-            if n.is_multiple_of(LOOKUPS_PER_PIN) {
-                guard.repin();
-            }
-            let found =
-                self.view.find::<ValueOf>(&KeyBuf::new(keyspace.id, key.as_ref()), self.at, &guard)?;
-            // Many values together would keep every block that they are in.
-            Ok(found.map(Value::unpinned))
-        };
-        keys.iter().enumerate().map(find).collect()
-    }
-}
-
-/// The durability of commits that do not say it themselves.
-pub(crate) fn default_durability(core: &Core) -> Durability {
-    core.options.durability()
 }
 
 #[cfg(test)]

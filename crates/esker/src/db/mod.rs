@@ -7,47 +7,31 @@
 //!      `- batch --> WriteBatch
 //! ```
 
-mod background;
 mod batch;
-mod catalog;
-mod check;
-mod core;
-mod dump;
-#[doc(hidden)]
-pub mod fuzzing;
-mod held_dir;
+mod builder;
 mod key_handle;
 mod keyspace;
-mod maintenance;
-mod open;
-mod options;
 mod range;
-mod repair;
 mod snapshot;
-mod stats;
 mod transaction;
-mod unfinished;
-mod unnamed;
-mod write;
+mod writes;
 
 use std::path::Path;
 use std::sync::Arc;
 
-pub use self::background::BackgroundStep;
 pub use self::batch::WriteBatch;
-pub use self::check::{CheckReport, check_offline};
-pub use self::dump::{DumpItem, DumpOptions, DumpValue, dump};
+pub use self::builder::{Builder, check_offline, repair};
 pub use self::key_handle::Key;
 pub use self::keyspace::Keyspace;
-pub use self::options::{Builder, FileSizes};
 pub use self::range::{Cursor, Keys, Range};
-pub use self::repair::{Loss, LostKeys, RepairReport, RepairedKeyspace, repair};
 pub use self::snapshot::Snapshot;
-pub use self::stats::Stats;
 pub use self::transaction::Transaction;
 
-use self::catalog::{DEFAULT_NAME, KeyspaceState};
-use self::core::Handle;
+use crate::engine::background::BackgroundStep;
+use crate::engine::catalog::{DEFAULT_NAME, KeyspaceState};
+use crate::engine::handle::Handle;
+use crate::engine::stats::Stats;
+use crate::rescue::check::CheckReport;
 use crate::types::key::{encode_key, keyspace_end};
 use crate::types::{Error, Result};
 

@@ -9,29 +9,15 @@
 //! I2. A walk stands on the entry it gave last and moves when asked for the next, so that taking n entries reads n.
 //! I3. Front and back never give the same key: the front stops at the back's last key, and the other way round.
 
-use std::sync::Arc;
-
 use super::key_handle::Key;
+use crate::engine::reads::ReadSource;
 use crate::read::source::{Nothing, Source};
 use crate::read::view::ReadView;
 use crate::read::visible::{Bounds, VisibleCursor};
-use crate::txn::snapshots::SnapshotGuard;
-use crate::txn::write_set::WriteSet;
 use crate::txn::write_set_cursor::WriteSetCursor;
 use crate::types::key::{decode_key, encode_key};
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
-
-/// What an iterator reads from.
-#[derive(Clone)]
-pub(crate) struct ReadSource {
-    pub(crate) view: Arc<ReadView>,
-    pub(crate) at: SeqNo,
-    /// Keeps a snapshot's versions alive for views loaded later.
-    pub(crate) _pin: Option<SnapshotGuard>,
-    /// A transaction's own writes, on top.
-    pub(crate) own: Option<Arc<WriteSet>>,
-}
 
 /// A walk over live keys, with or without a transaction's writes on top.
 enum Walk {

@@ -3,14 +3,16 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use super::core::Handle;
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
-use super::range::{Cursor, Range, ReadSource};
-use super::write::{check_key, encode_bounds, prefix_bounds};
+use super::range::{Cursor, Range};
+use super::writes::{encode_bounds, prefix_bounds};
+use crate::engine::handle::Handle;
+use crate::engine::reads::ReadSource;
 use crate::read::point::{Presence, ValueOf, Want};
 use crate::txn::snapshots::SnapshotGuard;
 use crate::types::key::KeyBuf;
+use crate::types::limits::check_key;
 use crate::types::{Result, Value};
 
 /// The state of all keyspaces at one commit. It pins a sequence number, not files: while it lives, the versions it

@@ -3,16 +3,17 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use super::core::Handle;
 use super::keyspace::Keyspace;
 use super::range::Range;
 use super::snapshot::Snapshot;
-use super::write::{Writes, check_key, encode_bounds, prefix_bounds};
+use super::writes::{Writes, encode_bounds, prefix_bounds};
+use crate::engine::handle::Handle;
 use crate::read::point::{Presence, ValueOf};
 use crate::read::visible::Bounds;
 use crate::txn::commit::Durability;
 use crate::txn::write_set::Own;
 use crate::types::key::KeyBuf;
+use crate::types::limits::check_key;
 use crate::types::{Result, Value};
 
 /// A transaction under snapshot isolation. It reads the state of the moment it began, with its own writes on top, and
@@ -107,7 +108,7 @@ impl Transaction {
     fn walk(&self, keyspace: &Keyspace, bounds: Bounds) -> Range {
         let source = self.snapshot.source(keyspace);
         let own = (!self.writes.set.is_empty()).then(|| self.writes.set.clone());
-        Range::from_result(source.map(|source| super::range::ReadSource { own, ..source }), bounds)
+        Range::from_result(source.map(|source| crate::engine::reads::ReadSource { own, ..source }), bounds)
     }
 
     /// The entries of a range, from either end, with the writes made so far.
@@ -131,7 +132,7 @@ impl Transaction {
     /// [`Error::Conflict`](crate::Error::Conflict): begin again; [`Db::transact`](crate::Db::transact) does so. And those of
     /// [`WriteBatch::commit`](crate::WriteBatch::commit).
     pub fn commit(self) -> Result<()> {
-        let durability = super::keyspace::default_durability(&self.handle.core);
+        let durability = self.handle.core.options.durability();
         self.commit_with(durability)
     }
 
@@ -141,7 +142,7 @@ impl Transaction {
     /// Those of [`commit`](Self::commit).
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         let since = self.snapshot.pin().clone();
-        self.handle.core.commit(self.writes, durability, Some(since))
+        self.handle.core.submit(self.writes.into_request(durability, Some(since)))
     }
 
     /// Forgets the writes.

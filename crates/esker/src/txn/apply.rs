@@ -1,54 +1,11 @@
-//! What a commit does to the live counts, and its way into the memtable.
+//! The way of a commit into the memtable.
 //!
-//! A1. `len()` is exact: for every key written, whether it was live just before the commit is looked up, in key
-//!     order, mostly answered by filters. The commit lock is held, so nothing changes meanwhile.
 //! A2. Within a commit range removals come first, then one op for each key (WS1).
 
-use std::ops::Bound;
-
-use super::write_set::{CountDeltas, WriteSet};
+use super::write_set::WriteSet;
 use crate::memtable::{Applier, Memtable};
-use crate::read::point::{LOOKUPS_PER_PIN, Presence};
-use crate::read::source::Nothing;
-use crate::read::view::ReadView;
-use crate::read::visible::{Bounds, VisibleCursor};
-use crate::types::canary::{self, Canary};
-use crate::types::entry::Kind;
-use crate::types::key::{decode_key, encode_key, keyspace_end};
+use crate::types::SeqNo;
 use crate::types::range_tombstone::RangeTombstone;
-use crate::types::{KeyspaceId, Result, SeqNo};
-
-/// How `set` will change the live counts (A1): per keyspace, without those whose count stays. `count` answers the
-/// live count of a whole keyspace.
-pub fn count_deltas(
-    set: &WriteSet,
-    view: &ReadView,
-    count: impl Fn(KeyspaceId) -> u64,
-) -> Result<CountDeltas> {
-    let mut deltas = Deltas::default();
-    // Ranges of one commit may overlap: each key counts once.
-    for (start, end) in disjoint(set.ranges()) {
-        for (keyspace, start, end) in per_keyspace(&start, &end) {
-            let whole = start == encode_key(keyspace, &[]) && end == keyspace_end(keyspace);
-            let live = if whole { count(keyspace) } else { live_in(view, start, end)? };
-            deltas.add(keyspace, -(live as i64));
-        }
-    }
-    let mut guard = crate::sync::pin();
-    for (n, entry) in set.entries(SeqNo::MAX).enumerate() {
-        if n.is_multiple_of(LOOKUPS_PER_PIN) {
-            guard.repin();
-        }
-        let live = !set.in_removed_range(entry.key)
-            && view.find::<Presence>(entry.key, SeqNo::MAX, &guard)?.is_some();
-        let change = i64::from(entry.kind == Kind::Put) - i64::from(live);
-        if change != 0 && !(change < 0 && canary::is_set(Canary::CountNotUpdated)) {
-            let (keyspace, _) = decode_key(entry.key).expect("a write set holds encoded keys");
-            deltas.add(keyspace, change);
-        }
-    }
-    Ok(deltas.sums())
-}
 
 /// Puts a write set into the memtable as commit `seq` (A2).
 pub fn apply(set: &WriteSet, seq: SeqNo, memtable: &Memtable, applier: &mut Applier) {
@@ -58,108 +15,5 @@ pub fn apply(set: &WriteSet, seq: SeqNo, memtable: &Memtable, applier: &mut Appl
     }
     for entry in set.entries(seq) {
         memtable.insert(applier, entry);
-    }
-}
-
-/// Changes as they are found: those of ranges by keyspace, then those of keys by keyspace.
-#[derive(Default)]
-struct Deltas(CountDeltas);
-
-impl Deltas {
-    fn add(&mut self, keyspace: KeyspaceId, change: i64) {
-        match self.0.last_mut() {
-            Some(last) if last.0 == keyspace => last.1 += change,
-            _ => self.0.push((keyspace, change)),
-        }
-    }
-
-    /// One change per keyspace, by keyspace, without those that are zero.
-    fn sums(self) -> CountDeltas {
-        let mut sums = self.0;
-        sums.sort_by_key(|d| d.0);
-        sums.dedup_by(|next, sum| {
-            let is_same = next.0 == sum.0;
-            if is_same {
-                sum.1 += next.1;
-            }
-            is_same
-        });
-        sums.retain(|d| d.1 != 0);
-        sums
-    }
-}
-
-/// The union of ranges, as ranges that do not overlap.
-fn disjoint(ranges: &[(Vec<u8>, Vec<u8>)]) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut sorted = ranges.to_vec();
-    sorted.sort();
-    let mut out: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-    for (start, end) in sorted {
-        match out.last_mut() {
-            Some(last) if start <= last.1 => last.1 = last.1.clone().max(end),
-            _ => out.push((start, end)),
-        }
-    }
-    out
-}
-
-/// Cuts a range at the borders of keyspaces.
-fn per_keyspace(start: &[u8], end: &[u8]) -> Vec<(KeyspaceId, Vec<u8>, Vec<u8>)> {
-    let mut out = Vec::new();
-    let mut start = start.to_vec();
-    while start.as_slice() < end {
-        let Some((keyspace, _)) = decode_key(&start) else { break };
-        let border = keyspace_end(keyspace);
-        let stop = border.clone().min(end.to_vec());
-        out.push((keyspace, start, stop));
-        start = border;
-    }
-    out
-}
-
-/// Counts the live keys of a range by walking them.
-fn live_in(view: &ReadView, start: Vec<u8>, end: Vec<u8>) -> Result<u64> {
-    let bounds = Bounds { lower: Bound::Included(start), upper: Bound::Excluded(end) };
-    let sources = view.sources::<Nothing>(SeqNo::MAX, &bounds, None);
-    let mut cursor = VisibleCursor::new(sources, view.tombstones(Vec::new()), SeqNo::MAX, bounds);
-    let mut live = 0;
-    cursor.seek_first()?;
-    while cursor.valid() {
-        live += 1;
-        cursor.next()?;
-    }
-    Ok(live)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn overlapping_removals_count_each_key_once() {
-        let range = |s: &str, e: &str| (s.as_bytes().to_vec(), e.as_bytes().to_vec());
-        let union = disjoint(&[range("m", "p"), range("a", "c"), range("b", "d"), range("d", "e")]);
-        assert_eq!(union, [range("a", "e"), range("m", "p")]);
-    }
-
-    #[test]
-    fn changes_by_ranges_and_by_keys_are_summed_per_keyspace() {
-        let by_ranges = [(1, -2), (3, -1), (5, -4), (7, -1)];
-        let by_keys = [(2, 1), (2, 1), (3, 1), (5, 1), (6, 9)];
-        let mut deltas = Deltas::default();
-        for (keyspace, change) in by_ranges.into_iter().chain(by_keys) {
-            deltas.add(KeyspaceId::new(keyspace), change);
-        }
-        let expected = [(1, -2_i64), (2, 2), (5, -3), (6, 9), (7, -1)];
-        assert_eq!(deltas.sums(), expected.map(|(keyspace, sum)| (KeyspaceId::new(keyspace), sum)));
-    }
-
-    #[test]
-    fn ranges_are_cut_between_keyspaces() {
-        let [a, b] = [KeyspaceId::new(1), KeyspaceId::new(2)];
-        let cut = per_keyspace(&encode_key(a, b"x"), &encode_key(b, b"y"));
-        let expected =
-            [(a, encode_key(a, b"x"), keyspace_end(a)), (b, encode_key(b, b""), encode_key(b, b"y"))];
-        assert_eq!(cut, expected);
     }
 }

@@ -7,12 +7,16 @@
 pub(crate) mod apply;
 pub(crate) mod commit;
 pub(crate) mod conflict;
+mod counts;
 pub(crate) mod drop_mark;
+pub(crate) mod memtables;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod payload;
+mod poison;
 pub(crate) mod queue;
 pub(crate) mod snapshots;
+mod timed_sync;
 pub(crate) mod write_set;
 pub(crate) mod write_set_cursor;
 

@@ -7,6 +7,7 @@ mod error;
 mod ids;
 pub(crate) mod key;
 pub(crate) mod key_range;
+pub(crate) mod limits;
 pub(crate) mod range_tombstone;
 mod value;
 

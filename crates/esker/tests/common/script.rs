@@ -277,7 +277,7 @@ impl Script {
             Step::Sync => db.sync(),
             Step::Background => {
                 let flushed = db.step(BackgroundStep::Flush)?;
-                if flushed { Ok(()) } else { db.step(BackgroundStep::Merge { idle: true }).map(drop) }
+                if flushed { Ok(()) } else { db.step(BackgroundStep::Compact { idle: true }).map(drop) }
             }
             Step::Reopen => Ok(()),
         }

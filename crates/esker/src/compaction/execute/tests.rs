@@ -156,7 +156,7 @@ impl World {
 
     fn merge(&mut self, plan: &Plan) {
         let new_run = || RunId(self.next_id());
-        let built = self.with_context(|c| merge(c, plan, &self.version, self.horizons(), new_run));
+        let built = self.with_context(|c| compact(c, plan, &self.version, self.horizons(), new_run));
         self.install(built.unwrap().unwrap());
     }
 
@@ -254,9 +254,9 @@ impl World {
             limits: Limits { fits_cache: rng.bool(), l0_runs_max: 2, ..Self::limits() },
             idle: rng.bool(),
             wasted_seek_ns: rng.u64(0..1000),
-            merge_bytes_per_second: 1 << 30,
+            bytes_per_second: 1 << 30,
             oldest_horizon: self.horizons().into_iter().min().unwrap_or_default(),
-            unreadable: self.version.tables().map(|(_, t)| t.file).filter(|_| rng.u8(0..20) == 0).collect(),
+            skip: self.version.tables().map(|(_, t)| t.file).filter(|_| rng.u8(0..20) == 0).collect(),
             put_off: BTreeSet::new(),
         };
         let plan = match rng.u8(0..3) {
@@ -338,7 +338,7 @@ fn a_first_flush_is_clean_and_cut_evenly() {
     assert!(metas.len() > 2 && metas.iter().all(|m| m.max_seq == SeqNo::ZERO));
     let mut progress = ManualProgress::default();
     let plan = picker::pick_manual(&world.version, &World::limits(), &mut progress).unwrap();
-    let moved = world.with_context(|c| merge(c, &plan, &world.version, vec![], || RunId(99)));
+    let moved = world.with_context(|c| compact(c, &plan, &world.version, vec![], || RunId(99)));
     let Built { added, removed, opened, stats } = moved.unwrap().unwrap();
     assert_eq!(added.iter().map(|a| a.file).collect::<Vec<_>>(), removed);
     assert!(opened.is_empty() && stats == MergeStats::default(), "a move neither reads nor writes");

@@ -63,7 +63,7 @@ fn show(plan: &Plan) -> String {
             format!("{}{{{}}}", name(i.level), files.join(","))
         })
         .collect();
-    let verb = if plan.kind == PlanKind::Merge { "merge" } else { "move" };
+    let verb = if plan.kind == PlanKind::Rewrite { "merge" } else { "move" };
     let target = if plan.output_run == OutputRun::New { "new " } else { "" };
     let bottom = if plan.bottommost { "" } else { " (not bottommost)" };
     format!("{verb} {} into {target}{}{bottom}", inputs.join(" + "), name(plan.output_level))
@@ -81,8 +81,8 @@ fn parse_input(words: &str) -> PickInput {
         limits: Limits { fits_cache: !words.contains("beyond"), ..Limits::default() },
         idle: words.contains("idle"),
         wasted_seek_ns: wasted.map_or(0, |ms| ms.parse::<u64>().unwrap() * 1_000_000),
-        merge_bytes_per_second: 1000 * MIB,
-        unreadable: files("unreadable="),
+        bytes_per_second: 1000 * MIB,
+        skip: files("unreadable="),
         put_off: files("off="),
         oldest_horizon: SeqNo::new(u64::from(words.contains("settled"))),
     }
@@ -342,7 +342,7 @@ fn execute(version: &Version<()>, plan: &Plan, oldest_horizon: SeqNo, next: &mut
     let table = |file, meta| AddedTable { file, level: plan.output_level, run, meta };
     let added = match plan.kind {
         PlanKind::TrivialMove => files.iter().map(|f| table(*f, metas[f].clone())).collect(),
-        PlanKind::Merge => {
+        PlanKind::Rewrite => {
             let sum = |of: fn(&TableMeta) -> u64| files.iter().map(|f| of(&metas[f])).sum();
             let max_seq = files.iter().map(|f| metas[f].max_seq).max().unwrap_or_default();
             let is_settled = plan.bottommost && max_seq <= oldest_horizon;
@@ -374,7 +374,7 @@ fn pk3_random_versions_come_to_rest() {
             let mut input = parse_input(&format!("{words}{settled}"));
             if rng.bool() {
                 let files = version.tables().map(|(_, t)| t.file);
-                input.unreadable = files.filter(|_| rng.u8(0..10) == 0).collect();
+                input.skip = files.filter(|_| rng.u8(0..10) == 0).collect();
             }
             if rng.u8(0..4) == 0 {
                 let files = version.tables().map(|(_, t)| t.file);
@@ -384,10 +384,10 @@ fn pk3_random_versions_come_to_rest() {
                 assert!(step < 200, "PK3: seed {seed}");
                 let Some(plan) = pick(&version, &input) else { break };
                 let mut files = plan.inputs.iter().flat_map(|i| &i.files);
-                assert!(!files.any(|f| input.unreadable.contains(f)), "PK4: seed {seed}: {plan:?}");
+                assert!(!files.any(|f| input.skip.contains(f)), "PK4: seed {seed}: {plan:?}");
                 version = execute(&version, &plan, input.oldest_horizon, &mut next);
             }
-            if words == "idle" && input.unreadable.is_empty() && input.put_off.is_empty() {
+            if words == "idle" && input.skip.is_empty() && input.put_off.is_empty() {
                 assert!(version.runs().len() <= 1, "seed {seed}: {version:?}");
             }
         }

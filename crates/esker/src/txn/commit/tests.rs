@@ -2,11 +2,13 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 
 use super::*;
 use crate::Db;
+use crate::read::view::ReadView;
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see what it does")]
@@ -47,7 +49,7 @@ fn t3_nothing_is_written_behind_a_commit_that_ended_halfway() {
     let db = open().unwrap();
     let map = db.default_keyspace();
     map.put("a", "1").unwrap();
-    db.handle.core.pipeline.state.lock().is_halfway = true;
+    db.handle.core.pipeline.state.lock().poison.begin();
     let refused = |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "{result:?}");
     refused(map.put("b", "2"));
     refused(db.flush());
@@ -314,7 +316,7 @@ fn t6_a_full_memtable_waits_for_no_other_commit() {
     assert_eq!(core.pipeline.sealed_len(), 0, "who commits is not waited for");
     assert!(core.flush_step().unwrap(), "T6");
     assert_eq!((db.stats().flushes, db.stats().memtable_bytes < 10_000), (1, true));
-    core.pipeline.state.lock().poisoned = Some(Arc::new(Error::Closed));
+    core.pipeline.state.lock().poison.stop(Error::Closed);
     assert!(!core.flush_step().unwrap(), "nothing is sealed any more");
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::CheckReport;
 use crate::compaction::merge::{MergeScan, Source};
-use crate::db::catalog;
 use crate::encoding::bytes::ByteReader;
+use crate::engine::catalog;
 use crate::manifest::version::Run;
 use crate::memtable::Memtable;
 use crate::read::source::Nothing;

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use esker_env::Env;
 
 use super::report::{LostKeys, RepairReport};
-use crate::db::unnamed;
+use crate::engine::unnamed;
 use crate::manifest::edit::{AddedTable, VersionEdit};
 use crate::manifest::file_name::{CURRENT, FileKind, manifest_name, parse, table_path};
 use crate::manifest::log::read_current;

@@ -23,15 +23,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use esker_env::{Env, FileLock, LockError};
 use parking_lot::Mutex;
 
-use super::Db;
 use super::catalog::Catalog;
-use super::core::{Core, Handle};
+use super::core::Core;
+use super::handle::Handle;
 use super::held_dir::HeldDir;
+use super::install::Tables;
 use super::options::{Background, Options};
 use super::stats::{Counters, add};
 use super::unfinished;
@@ -47,16 +48,17 @@ use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
 use crate::read::visible::{Bounds, VisibleCursor};
 use crate::sstable::{BlockCache, Table};
-use crate::txn::commit::{Pipeline, Sealed};
+use crate::txn::commit::Pipeline;
+use crate::txn::memtables::Sealed;
 use crate::txn::snapshots::Published;
 use crate::txn::{apply, payload};
 use crate::types::canary::{self, Canary};
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{Error, FileId, KeyspaceId, Result, SeqNo};
-use crate::wal::{self, LogExtent, Recovered, Register, WalPool, WalWriter};
+use crate::wal::{self, LogExtent, Recovered, WalPool, WalWriter};
 
 /// Opens or creates the database in `dir`.
-pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
+pub(crate) fn open(options: Options, dir: &Path) -> Result<Arc<Handle>> {
     // OP8
     let dir = options.env().fs.absolute(dir).map_err(|e| Error::io("open", dir, e))?;
     let lock = lock_dir(options.env(), &options, &dir)?;
@@ -66,7 +68,7 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Db> {
 }
 
 /// The same in a directory that the caller has locked, also one that a repair fills.
-pub(super) fn open_locked(options: Options, dir: &Path, lock: Arc<dyn FileLock>) -> Result<Db> {
+pub(crate) fn open_locked(options: Options, dir: &Path, lock: Arc<dyn FileLock>) -> Result<Arc<Handle>> {
     open_dir(options, dir, lock).map_err(with_remedy)
 }
 
@@ -81,13 +83,13 @@ fn with_remedy(error: Error) -> Error {
     }
 }
 
-fn open_dir(options: Options, dir: &Path, lock: Arc<dyn FileLock>) -> Result<Db> {
+fn open_dir(options: Options, dir: &Path, lock: Arc<dyn FileLock>) -> Result<Arc<Handle>> {
     let held = HeldDir::new(options.env().fs.clone(), lock);
     // Tables that were opened may be there for a while.
     open_held(options, dir, held.clone()).inspect_err(|_| held.give_back())
 }
 
-fn open_held(options: Options, dir: &Path, held: Arc<HeldDir>) -> Result<Db> {
+fn open_held(options: Options, dir: &Path, held: Arc<HeldDir>) -> Result<Arc<Handle>> {
     let env = Env { fs: held.clone(), ..options.env().clone() };
     let state = read_manifest(&env, &options, dir)?;
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
@@ -120,8 +122,8 @@ fn open_held(options: Options, dir: &Path, held: Arc<HeldDir>) -> Result<Db> {
         ..state
     };
     let manifest = ManifestLog::create(&env, dir, manifest_id, state)?;
-    let manifest = Arc::new(Mutex::new(manifest.replaced_from(options.manifest_bytes_min())));
-    let next_file = Arc::new(AtomicU64::new(manifest_id.next().get()));
+    let manifest = manifest.replaced_from(options.manifest_bytes_min());
+    let tables = Tables::new(manifest, manifest_id.next(), RunId(next_run));
     if !canary::is_set(Canary::WalTearLeft) {
         log.finish(&env, dir)?;
     }
@@ -129,8 +131,12 @@ fn open_held(options: Options, dir: &Path, held: Arc<HeldDir>) -> Result<Db> {
     let mut of_earlier = wal::remove_obsolete(&env, dir, wal_from)?;
     of_earlier.extend(&log.segments);
     wal::remove_unused(&env, dir)?;
-    let register = register_segments(&manifest, &next_file);
-    let wal_pool = WalPool::new(env.clone(), dir.to_path_buf(), options.wal_options(database_id), register)?;
+    let wal_pool = WalPool::new(
+        env.clone(),
+        dir.to_path_buf(),
+        options.wal_options(database_id),
+        tables.register_segments(),
+    )?;
     let wal = WalWriter::create(wal_pool.clone(), log.next_segment, &of_earlier)?;
     let torn_bytes = log.trimmed_bytes;
     remove_leftovers(&env, dir, &view.get().version, manifest_id)?;
@@ -150,26 +156,18 @@ fn open_held(options: Options, dir: &Path, held: Arc<HeldDir>) -> Result<Db> {
         view,
         published,
         pipeline,
+        catalog,
+        tables,
         memtable_memory: Mutex::new(cache.budget().reserve(BudgetKind::Memtable, 0)),
         cache,
-        catalog,
-        manifest,
-        disowned: Mutex::default(),
-        flush_turn: Mutex::default(),
-        merge_turn: Mutex::default(),
-        next_file,
-        next_run: AtomicU64::new(next_run),
-        signal: Default::default(),
-        read_cost: Default::default(),
-        unreadable: Mutex::default(),
-        put_off: Mutex::default(),
-        merge_room: Mutex::default(),
-        debt: Mutex::default(),
-        in_debt: Default::default(),
-        delay_owed_ns: Default::default(),
         wal_pool,
-        closed: Default::default(),
+        turns: Default::default(),
+        signal: Default::default(),
+        throttle: Default::default(),
+        trouble: Default::default(),
+        read_cost: Default::default(),
         counters: Counters::default(),
+        closed: Default::default(),
         held,
         options,
     });
@@ -180,16 +178,7 @@ fn open_held(options: Options, dir: &Path, held: Arc<HeldDir>) -> Result<Db> {
         Background::Threads => core.start_threads()?,
         Background::Writers | Background::Steps => Vec::new(),
     };
-    Ok(Db::new(Handle::new(core, threads)))
-}
-
-/// Has the manifest name the log's segments.
-fn register_segments(manifest: &Arc<Mutex<ManifestLog>>, next_file: &Arc<AtomicU64>) -> Register {
-    let (manifest, next_file) = (manifest.clone(), next_file.clone());
-    Register::new(move |segment| {
-        let edit = VersionEdit { wal_named: Some(segment), ..VersionEdit::default() };
-        manifest.lock().append(edit, || FileId::new(next_file.fetch_add(1, Ordering::Relaxed)))
-    })
+    Ok(Handle::new(core, threads))
 }
 
 /// A number by which the files of this database are told from those of others; not 0.
@@ -211,7 +200,7 @@ fn lock_dir(env: &Env, options: &Options, dir: &Path) -> Result<Arc<dyn FileLock
 }
 
 /// Makes the directory if it is missing, and keeps all others out of it.
-pub(super) fn create_and_lock(env: &Env, dir: &Path) -> Result<Arc<dyn FileLock>> {
+pub(crate) fn create_and_lock(env: &Env, dir: &Path) -> Result<Arc<dyn FileLock>> {
     env.fs.create_dir_all(dir).map_err(|e| Error::io("open", dir, e))?;
     env.fs.lock(&dir.join(LOCK)).map(Arc::from).map_err(|e| match e {
         LockError::Held { path, pid } => Error::Locked { path, pid },
@@ -252,7 +241,7 @@ fn new_state(first: u64) -> VersionEdit {
 
 /// Whether a file of this name shows that there is a database. A new one writes CURRENT before its first log segment or table: a manifest
 /// alone is one that was never finished.
-pub(super) fn is_data(name: &str) -> bool {
+pub(crate) fn is_data(name: &str) -> bool {
     matches!(file_name::parse(name), FileKind::Table(_)) || wal::file_name::parse_segment(name).is_some()
 }
 
@@ -331,7 +320,7 @@ fn replay(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Resu
 }
 
 /// What a reader of the database would see, found out without changing anything. Files that nothing names are not looked at.
-pub(super) fn look_into(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Look> {
+pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Look> {
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let version = open_tables(env, dir, state, &cache)?;
     let replayed = replay_with(options, state, |extent, on_record| wal::verify(env, dir, extent, on_record))?;
@@ -344,10 +333,10 @@ pub(super) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
 }
 
 /// See [`look_into`].
-pub(super) struct Look {
-    pub(super) view: ReadView,
-    pub(super) counts: BTreeMap<KeyspaceId, u64>,
-    pub(super) last_seq: SeqNo,
+pub(crate) struct Look {
+    pub(crate) view: ReadView,
+    pub(crate) counts: BTreeMap<KeyspaceId, u64>,
+    pub(crate) last_seq: SeqNo,
 }
 
 /// Replays the log; `recover` reads it.
@@ -404,7 +393,7 @@ fn replay_with(
 
 /// The number of the first new file: behind those of all files, and behind all that the manifest says were given out. Refuses one that
 /// leaves too few.
-pub(super) fn first_number(env: &Env, dir: &Path, state: &VersionEdit) -> Result<FileId> {
+pub(crate) fn first_number(env: &Env, dir: &Path, state: &VersionEdit) -> Result<FileId> {
     let given = state.next_file.unwrap_or(FileId::new(1));
     if file_name::is_spent(given) {
         let detail = format!("the next file is to get number {given}, which no database comes to");
@@ -466,6 +455,7 @@ mod tests {
     use esker_env::{FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 
     use super::*;
+    use crate::Db;
 
     #[test]
     fn r8_opening_passes_by_an_obsolete_log_segment_that_it_cannot_remove() {

@@ -26,21 +26,19 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use esker_env::{ThreadHandle, panic_text};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 
+use super::compact::CompactionStep;
 use super::core::Core;
-use super::maintenance::MergeStep;
+use super::signal::TICK;
 use super::stats::add;
 use crate::compaction::picker::Plan;
 use crate::manifest::file_name::table_path;
 use crate::types::{Error, FileId, Result, SeqNo};
 
-/// How often the threads look for work nobody told them of.
-const TICK: Duration = Duration::from_millis(20);
 /// So long after a `Buffered` or `None` commit it is on its way to the disk.
 const SYNC_EVERY: Duration = Duration::from_millis(100);
 /// Without commits for so long the database is idle (BG9).
@@ -49,216 +47,6 @@ const IDLE_AFTER: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The longest pause while a merge waits for room (BG8).
 const PUT_OFF_PAUSE_MAX: Duration = Duration::from_secs(1);
-/// The shortest pause after a failed flush, whoever asks for another (BG7).
-const ASKED_PAUSE: Duration = Duration::from_millis(100);
-
-/// How threads and writers tell each other of work, its end, and its failure.
-#[derive(Default)]
-pub(crate) struct Signal {
-    state: Mutex<SignalState>,
-    work: Condvar,
-    flush_work: Condvar,
-    progress: Condvar,
-    stopped: Condvar,
-    /// The same as `SignalState::stop`, for work that looks without a lock. Relaxed: it orders nothing.
-    stop_flag: AtomicBool,
-    /// Whether there is `SignalState::dead`. Relaxed: the lock orders what it says.
-    dead_flag: AtomicBool,
-}
-
-#[derive(Default)]
-struct SignalState {
-    stop: bool,
-    /// Counts calls of `wake`.
-    wakes: u64,
-    /// Counts these and those of `wake_flush`.
-    flush_wakes: u64,
-    /// Writers that wait for room (BG9).
-    waiting: usize,
-    /// Counts finished steps and failures.
-    steps: u64,
-    /// The last flush failed with this, and none has succeeded since.
-    failure: Option<Arc<Error>>,
-    /// What was free when it had failed for want of space, and removed what it had written.
-    free_at_failure: Option<u64>,
-    /// Counts those who have asked for another try of a flush (BG7).
-    asked: u64,
-    /// Those of them whose try has ended.
-    answered: u64,
-    /// A thread has panicked, or a flush or merge in another one.
-    dead: Option<Arc<Error>>,
-}
-
-impl Signal {
-    /// There may be work.
-    pub(crate) fn wake(&self) {
-        self.state.lock().wakes += 1;
-        self.work.notify_all();
-        self.wake_flush();
-    }
-
-    /// There may be something to flush.
-    pub(crate) fn wake_flush(&self) {
-        self.state.lock().flush_wakes += 1;
-        self.flush_work.notify_all();
-    }
-
-    /// End all loops.
-    pub(crate) fn stop(&self) {
-        self.stop_flag.store(true, Ordering::Relaxed);
-        self.state.lock().stop = true;
-        self.work.notify_all();
-        self.flush_work.notify_all();
-        self.progress.notify_all();
-        self.stopped.notify_all();
-    }
-
-    pub(crate) fn stopping(&self) -> bool {
-        self.state.lock().stop
-    }
-
-    /// Set when all work is to end.
-    pub(crate) fn stop_flag(&self) -> &AtomicBool {
-        &self.stop_flag
-    }
-
-    /// Waits for `wake`, a tick at the most; false when it is time to end.
-    fn wait_for_work(&self, seen: &mut u64) -> bool {
-        self.wait_for_wake(&self.work, |state| state.wakes, seen)
-    }
-
-    /// The same for `wake_flush`.
-    fn wait_for_flush_work(&self, seen: &mut u64) -> bool {
-        self.wait_for_wake(&self.flush_work, |state| state.flush_wakes, seen)
-    }
-
-    fn wait_for_wake(&self, woken: &Condvar, wakes: impl Fn(&SignalState) -> u64, seen: &mut u64) -> bool {
-        let mut state = self.state.lock();
-        if !state.stop && wakes(&state) == *seen {
-            woken.wait_for(&mut state, TICK);
-        }
-        *seen = wakes(&state);
-        !state.stop
-    }
-
-    /// Waits this long; false when it is time to end.
-    fn pause(&self, timeout: Duration) -> bool {
-        let mut state = self.state.lock();
-        self.stopped.wait_while_for(&mut state, |state| !state.stop, timeout);
-        !state.stop
-    }
-
-    /// Waits this long, or until a flush has succeeded, whoever made it, or somebody asks for another try (BG7).
-    fn pause_flushing(&self, timeout: Duration) {
-        let mut state = self.state.lock();
-        let is_due = |state: &SignalState| !state.stop && state.failure.is_some();
-        let at_least = timeout.min(ASKED_PAUSE);
-        self.stopped.wait_while_for(&mut state, |state| is_due(state), at_least);
-        let goes_on = |state: &mut SignalState| is_due(state) && state.asked == state.answered;
-        self.stopped.wait_while_for(&mut state, goes_on, timeout - at_least);
-    }
-
-    /// Writers that wait for room now (BG9).
-    pub(super) fn waiting(&self) -> usize {
-        self.state.lock().waiting
-    }
-
-    /// Whom a try of a flush that begins now answers.
-    fn asked(&self) -> u64 {
-        self.state.lock().asked
-    }
-
-    /// The try that began when so many had asked has ended.
-    fn answer(&self, asked: u64) {
-        self.state.lock().answered = asked;
-        self.progress.notify_all();
-    }
-
-    /// A thread has panicked (BG2).
-    fn die(&self, cause: Arc<Error>) {
-        self.state.lock().dead.get_or_insert(cause);
-        self.dead_flag.store(true, Ordering::Relaxed);
-        self.progress.notify_all();
-    }
-
-    /// Fails once a thread has panicked.
-    #[inline]
-    pub(crate) fn check_alive(&self) -> Result<()> {
-        if self.dead_flag.load(Ordering::Relaxed) { self.state.lock().check_alive() } else { Ok(()) }
-    }
-
-    /// What was free when the last flush had found no space, as far as that could be found out.
-    pub(crate) fn free_at_failure(&self) -> Option<u64> {
-        self.state.lock().free_at_failure
-    }
-
-    /// Notes the end of a flush (BG6), and what is free if it has found no space (BG7).
-    fn note(&self, outcome: Result<(), Arc<Error>>, free: Option<u64>) {
-        let mut state = self.state.lock();
-        state.steps += 1;
-        state.free_at_failure = free;
-        let was_failing = state.failure.is_some();
-        state.failure = outcome.err();
-        let is_over = was_failing && state.failure.is_none();
-        drop(state);
-        self.progress.notify_all();
-        if is_over {
-            self.stopped.notify_all();
-        }
-    }
-
-    /// Waits until `ready` holds, which a step brings about; fails when steps fail.
-    pub(crate) fn wait_until(&self, ready: impl FnMut() -> bool) -> Result<()> {
-        self.wait_since(0, ready)
-    }
-
-    /// The same after a flush that failed: has it tried again, and fails only if that try does (BG7).
-    pub(crate) fn wait_for_another_try(&self, ready: impl FnMut() -> bool) -> Result<()> {
-        let asked = {
-            let mut state = self.state.lock();
-            state.asked += 1;
-            state.asked
-        };
-        self.stopped.notify_all();
-        self.wait_since(asked, ready)
-    }
-
-    /// Waits until `ready` holds; fails when steps fail, after an answer to this one who has asked.
-    fn wait_since(&self, asked: u64, ready: impl FnMut() -> bool) -> Result<()> {
-        let mut state = self.state.lock();
-        state.waiting += 1;
-        let waited = self.wait_locked(&mut state, asked, ready);
-        state.waiting -= 1;
-        waited
-    }
-
-    fn wait_locked(
-        &self,
-        state: &mut MutexGuard<'_, SignalState>,
-        asked: u64,
-        mut ready: impl FnMut() -> bool,
-    ) -> Result<()> {
-        loop {
-            if ready() {
-                return Ok(());
-            }
-            if state.stop {
-                return Err(Error::Closed);
-            }
-            state.check_alive()?;
-            if let Some(cause) = state.failure.as_ref().filter(|_| state.answered >= asked) {
-                return Err(cause.duplicate());
-            }
-            self.progress.wait_for(state, TICK);
-        }
-    }
-}
-
-impl SignalState {
-    fn check_alive(&self) -> Result<()> {
-        self.dead.as_ref().map_or(Ok(()), |cause| Err(Error::Poisoned(cause.clone())))
-    }
-}
 
 /// What a thread runs until it is time to end.
 type Loop = fn(&Core);
@@ -269,8 +57,8 @@ type Loop = fn(&Core);
 pub enum BackgroundStep {
     /// Sealed memtables become tables.
     Flush,
-    /// The merge that policy wants most. `idle`: as when nobody writes.
-    Merge {
+    /// The compaction that policy wants most. `idle`: as when nobody writes.
+    Compact {
         /// Whether nobody writes.
         idle: bool,
     },
@@ -286,7 +74,7 @@ impl Core {
         self.check_open()?;
         match step {
             BackgroundStep::Flush => self.flush_step(),
-            BackgroundStep::Merge { idle } => self.merge_step(idle),
+            BackgroundStep::Compact { idle } => self.compaction_step(idle),
             BackgroundStep::PrepareLog => self.wal_pool.prepare_step(),
             BackgroundStep::SyncLog => self.pipeline.sync_unsynced().map(|()| true),
         }
@@ -318,7 +106,7 @@ impl Core {
         }
     }
 
-    pub(super) fn merge_loop(&self) {
+    pub(super) fn compaction_loop(&self) {
         let mut seen = 0;
         let mut pause = TICK;
         let (mut last_seq, mut quiet_since) = (SeqNo::ZERO, self.env.clock.monotonic());
@@ -331,17 +119,17 @@ impl Core {
             let idle = now.saturating_sub(quiet_since) >= IDLE_AFTER;
             let ended = loop {
                 // Whoever writes again does not wait until all that was due to nobody's writing has been done.
-                match self.try_merge(idle && self.published.visible() == last_seq && !self.is_writing()) {
-                    Ok(MergeStep::Done) if !self.signal.stopping() => pause = TICK,
+                match self.try_compact(idle && self.published.visible() == last_seq && !self.is_writing()) {
+                    Ok(CompactionStep::Done) if !self.signal.stopping() => pause = TICK,
                     ended => break ended,
                 }
             };
             let pause_max = match ended {
-                Ok(MergeStep::Done | MergeStep::Nothing) => {
+                Ok(CompactionStep::Done | CompactionStep::Nothing) => {
                     pause = TICK;
                     continue;
                 }
-                Ok(MergeStep::PutOff) => PUT_OFF_PAUSE_MAX,
+                Ok(CompactionStep::PutOff) => PUT_OFF_PAUSE_MAX,
                 Err(_) => PAUSE_MAX,
             };
             pause = (pause * 2).min(PAUSE_MAX);
@@ -360,7 +148,7 @@ impl Core {
     pub(crate) fn start_threads(self: &Arc<Self>) -> Result<Vec<ThreadHandle>> {
         let loops: [(_, Loop); 3] = [
             ("esker-flush", Core::flush_loop),
-            ("esker-merge", Core::merge_loop),
+            ("esker-compact", Core::compaction_loop),
             ("esker-sync", Core::sync_loop),
         ];
         // They look at once for what earlier processes have left to do: this one may not last for a tick either.
@@ -419,22 +207,22 @@ impl Core {
     }
 
     /// Shows it in the statistics (BG3).
-    pub(super) fn count_failed_merge(&self, error: &Error) {
-        add(&self.counters.merges_failed, 1);
+    pub(super) fn count_failed_compaction(&self, error: &Error) {
+        add(&self.counters.compactions_failed, 1);
         self.counters.note_error(error);
     }
 
     /// If it failed because an input could not be read, merges go on without that one for a while; if it could not be written, nobody's
     /// writing is no reason for it for a while, and nothing is if there is no more space.
-    pub(super) fn note_failed_merge(&self, plan: &Plan, error: &Error) {
-        self.count_failed_merge(error);
+    pub(super) fn note_failed_compaction(&self, plan: &Plan, error: &Error) {
+        self.count_failed_compaction(error);
         let now = self.env.clock.monotonic();
-        if let Some(file) = self.unreadable_input(plan, error) {
-            self.unreadable.lock().note(file, now);
-            self.account_debt();
-        } else {
-            let mut put_off = self.put_off.lock();
-            plan.inputs.iter().flat_map(|input| &input.files).for_each(|file| put_off.note(*file, now));
+        match self.unreadable_input(plan, error) {
+            Some(file) => {
+                self.trouble.lock().note_unreadable(file, now);
+                self.account_debt();
+            }
+            None => self.trouble.lock().note_unwritable(&plan.files(), now),
         }
     }
 
@@ -452,8 +240,10 @@ mod tests {
 
     use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind};
 
+    use super::super::signal::ASKED_PAUSE;
     use super::*;
     use crate::Db;
+    use std::sync::atomic::Ordering;
 
     /// A database without threads that has something to flush, and whose flushes fail.
     fn failing() -> (Db, FaultFs) {
@@ -525,7 +315,8 @@ mod tests {
         };
         let before = files();
         core.signal.die(Arc::new(Error::Conflict));
-        for refused in [db.flush(), db.compact(), core.flush_step().map(drop), core.try_merge(true).map(drop)]
+        for refused in
+            [db.flush(), db.compact(), core.flush_step().map(drop), core.try_compact(true).map(drop)]
         {
             assert!(matches!(refused, Err(Error::Poisoned(_))), "BG2: {refused:?}");
         }
@@ -560,7 +351,7 @@ mod tests {
                 std::thread::yield_now();
             }
             for _ in 0..20 {
-                assert!(core.flush_turn.is_locked(), "BG6");
+                assert!(core.turns.flush.is_locked(), "BG6");
                 std::thread::sleep(Duration::from_millis(5));
             }
             drop(unable_to_note);

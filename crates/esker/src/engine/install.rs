@@ -1,94 +1,71 @@
-//! The shared heart of an open database.
+//! Version edits: made durable in the manifest, then visible in the view.
 //!
 //! ```text
-//!   Db, Keyspace, Snapshot ... --Arc--> Handle --owns--> threads
-//!                                          `--Arc--> Core <--Arc-- threads
-//!   Core: pipeline (writes), view + published (reads), manifest (what tables there are), cache, catalog
+//!   flush, compaction --VersionEdit, tables--> manifest (synced) --> view --> replaced tables removed
 //! ```
-//!
-//! Lock order: `merge_turn`, `flush_turn`, then the pipeline's state, then the log pool's numbers, then `manifest` (which
-//! names a log segment before it is put to use), then the view's, then the published state's. No I/O under the last two. Under what the
-//! pipeline has left to sync no other is taken.
 //!
 //! CO1. An edit that does not fit the tables that there are never reaches the manifest: the version after it is made first, with all that
 //!      versions assert. No version takes the place of another but under the manifest's lock.
+//! MT5. Tables that the manifest may name or not, since its append failed, are removed as soon as a new manifest can be written, whatever
+//!      compactions are put off: they may be what fills the disk.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_env::Env;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
-use super::background::Signal;
-use super::catalog::Catalog;
-use super::held_dir::HeldDir;
-use super::options::Options;
-use super::stats::Counters;
-use crate::cache::{self, Reservation};
+use super::core::Core;
+use crate::cache;
 use crate::compaction::pacing::Debt;
-use crate::compaction::pauses::Pauses;
 use crate::compaction::picker;
-use crate::compaction::room::Room;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
 use crate::manifest::log::ManifestLog;
-use crate::manifest::version::{RunId, Version};
+use crate::manifest::version::RunId;
 use crate::memtable::Memtable;
-use crate::read::cost::ReadCost;
 use crate::read::view::ReadView;
-use crate::read::view_cell::ViewCell;
-use crate::sstable::{BlockCache, Table};
-use crate::txn::commit::Pipeline;
-use crate::txn::snapshots::Published;
+use crate::sstable::Table;
 use crate::types::canary::{self, Canary};
-use crate::types::{Error, FileId, Result};
-use crate::wal::WalPool;
+use crate::types::{FileId, Result};
+use crate::wal::Register;
 
-/// See the module's text.
-pub(crate) struct Core {
-    pub(crate) env: Env,
-    pub(crate) dir: PathBuf,
-    pub(crate) options: Options,
-    pub(crate) view: Arc<ViewCell>,
-    pub(crate) published: Arc<Published>,
-    pub(crate) pipeline: Pipeline,
-    pub(crate) cache: Arc<BlockCache>,
-    /// The memtables' part of the memory budget.
-    pub(crate) memtable_memory: Mutex<Reservation>,
-    pub(crate) catalog: Catalog,
-    pub(crate) manifest: Arc<Mutex<ManifestLog>>,
-    /// Tables of edits whose append failed: removed once a new manifest is in force.
-    pub(crate) disowned: Mutex<Vec<FileId>>,
-    /// Held by whoever flushes.
-    pub(crate) flush_turn: Mutex<()>,
-    /// Held by whoever merges.
-    pub(crate) merge_turn: Mutex<()>,
-    pub(crate) next_file: Arc<AtomicU64>,
-    pub(crate) next_run: AtomicU64,
-    pub(crate) signal: Signal,
-    pub(crate) read_cost: ReadCost,
-    /// Tables that merges could not read.
-    pub(crate) unreadable: Mutex<Pauses>,
-    /// Tables of merges that could not be written.
-    pub(crate) put_off: Mutex<Pauses>,
-    /// What is known of the disk's space for merges.
-    pub(crate) merge_room: Mutex<Room>,
-    /// How far merging is behind, as of the last change of the version.
-    pub(crate) debt: Mutex<Debt>,
-    /// Whether `debt` makes writers wait. Relaxed: a hint that spares them the lock.
-    pub(crate) in_debt: AtomicBool,
-    /// Waiting time that small commits have saved up.
-    pub(crate) delay_owed_ns: AtomicU64,
-    pub(crate) wal_pool: Arc<WalPool>,
-    pub(crate) closed: AtomicBool,
-    pub(crate) counters: Counters,
-    /// The directory, for as long as the database is open.
-    pub(crate) held: Arc<HeldDir>,
+/// The manifest, and the numbers of what it names.
+pub(crate) struct Tables {
+    manifest: Arc<Mutex<ManifestLog>>,
+    next_file: Arc<AtomicU64>,
+    next_run: AtomicU64,
+    /// Tables of edits whose append failed (MT5).
+    disowned: Mutex<Vec<FileId>>,
 }
 
-impl Core {
+impl Tables {
+    /// For a manifest just written; files and runs get numbers from these on.
+    pub(super) fn new(manifest: ManifestLog, next_file: FileId, next_run: RunId) -> Self {
+        Tables {
+            manifest: Arc::new(Mutex::new(manifest)),
+            next_file: Arc::new(AtomicU64::new(next_file.get())),
+            next_run: AtomicU64::new(next_run.0),
+            disowned: Mutex::default(),
+        }
+    }
+
+    /// Has the manifest name the log's segments.
+    pub(super) fn register_segments(&self) -> Register {
+        let (manifest, next_file) = (self.manifest.clone(), self.next_file.clone());
+        Register::new(move |segment| {
+            let edit = VersionEdit { wal_named: Some(segment), ..VersionEdit::default() };
+            manifest.lock().append(edit, || FileId::new(next_file.fetch_add(1, Ordering::Relaxed)))
+        })
+    }
+
+    /// The manifest. Whoever holds it keeps edits away.
+    pub(crate) fn manifest(&self) -> MutexGuard<'_, ManifestLog> {
+        self.manifest.lock()
+    }
+
     /// A number for a new file.
     pub(crate) fn new_file(&self) -> FileId {
         FileId::new(self.next_file.fetch_add(1, Ordering::Relaxed))
@@ -99,17 +76,31 @@ impl Core {
         RunId(self.next_run.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The tables now.
-    pub(crate) fn version(&self) -> Arc<Version> {
-        self.view.get().version.clone()
+    /// Has an edit say which numbers are given out.
+    fn number(&self, edit: &mut VersionEdit) {
+        edit.next_file = Some(FileId::new(self.next_file.load(Ordering::Relaxed)));
+        edit.next_run = Some(RunId(self.next_run.load(Ordering::Relaxed)));
     }
 
-    /// Refuses when closed.
-    #[inline]
-    pub(crate) fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    /// Whether an append has failed and no new manifest has been written since.
+    pub(super) fn has_disowned(&self) -> bool {
+        !self.disowned.lock().is_empty()
     }
 
+    /// After a failed append to the manifest: starts a new one, unless that has happened, and removes the tables that only
+    /// the old one may have named.
+    pub(super) fn heal(&self, env: &Env, dir: &Path) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        manifest.heal(|| self.new_file())?;
+        for file in self.disowned.lock().drain(..) {
+            // Garbage: if it cannot be removed now, the next open does it.
+            let _ = env.fs.remove_file(&table_path(dir, file));
+        }
+        Ok(())
+    }
+}
+
+impl Core {
     /// Makes an edit durable, then visible to readers. `flushed` are the memtables that the added tables replace.
     pub(crate) fn install(
         &self,
@@ -124,14 +115,13 @@ impl Core {
             "T5: a memtable was flushed that readers take for the active one"
         );
         drop(view);
-        let mut manifest = self.manifest.lock();
-        edit.next_file = Some(FileId::new(self.next_file.load(Ordering::Relaxed)));
-        edit.next_run = Some(RunId(self.next_run.load(Ordering::Relaxed)));
+        let mut manifest = self.tables.manifest.lock();
+        self.tables.number(&mut edit);
         let mut files: Vec<_> = opened.keys().copied().collect();
         // CO1
         let before = self.version();
         let version = Arc::new(before.apply(&edit, opened));
-        if let Err(error) = manifest.append(edit.clone(), || self.new_file()) {
+        if let Err(error) = manifest.append(edit.clone(), || self.tables.new_file()) {
             // In the order of their numbers, so that a simulation repeats itself.
             files.sort_unstable();
             if canary::is_set(Canary::FailedTablesRemoved) {
@@ -139,7 +129,7 @@ impl Core {
                     let _ = self.env.fs.remove_file(&table_path(&self.dir, *file));
                 }
             }
-            self.disowned.lock().extend(files);
+            self.tables.disowned.lock().extend(files);
             return Err(error);
         }
         self.view.update(|old| {
@@ -165,31 +155,28 @@ impl Core {
     }
 
     /// Has the manifest say how far a log goes that is closed, and so durable: if its end is lost, the next opening notices.
-    fn note_end_of_log(&self) {
+    pub(super) fn note_end_of_log(&self) {
         let durable_seq = Some(self.published.visible());
-        let mut manifest = self.manifest.lock();
+        let mut manifest = self.tables.manifest.lock();
         let state = manifest.state();
         if durable_seq > state.durable_seq.max(state.flushed_seq) {
             // If it cannot be said nothing is lost but that.
             let edit = VersionEdit { durable_seq, ..VersionEdit::default() };
-            let _ = manifest.append(edit, || self.new_file());
+            let _ = manifest.append(edit, || self.tables.new_file());
         }
     }
 
-    /// Finds out how far merging is behind.
+    /// Finds out how far compaction is behind.
     pub(crate) fn account_debt(&self) -> Debt {
         let version = self.version();
         let is_there = |file| version.tables().any(|(_, table)| table.file == file);
-        self.put_off.lock().retain(is_there);
-        self.merge_room.lock().retain(is_there);
         let unreadable = {
-            let mut unreadable = self.unreadable.lock();
-            unreadable.retain(is_there);
-            unreadable.all()
+            let mut trouble = self.trouble.lock();
+            trouble.retain(is_there);
+            trouble.unreadable()
         };
         let debt = picker::debt(&version, &self.limits(), &unreadable);
-        self.in_debt.store(debt.pressure > 0.0, Ordering::Relaxed);
-        *self.debt.lock() = debt;
+        self.throttle.set(debt);
         debt
     }
 
@@ -199,79 +186,6 @@ impl Core {
         let bytes = self.view.get().memtables().map(|m| m.bytes_used() as u64).sum();
         self.memtable_memory.lock().resize(bytes);
         self.cache.shrink(&cache::pin());
-    }
-
-    /// Bytes of all tables.
-    pub(crate) fn table_bytes(&self) -> u64 {
-        self.version().runs().iter().map(|run| run.bytes()).sum()
-    }
-}
-
-/// Owns the database on behalf of all its handles: closes it when the last one drops.
-///
-/// CL1. When the lock is given back nobody changes the directory any more: whoever flushes or merges has ended, whoever
-///      comes later is refused before it changes anything.
-/// CL2. Closing returns when the database is closed, by whomever, and whoever asks is told how that went.
-pub(crate) struct Handle {
-    pub(crate) core: Arc<Core>,
-    /// The lock makes others wait for the first who closes (CL2).
-    ending: Mutex<Ending>,
-}
-
-struct Ending {
-    /// Taken by the first who closes.
-    threads: Vec<esker_env::ThreadHandle>,
-    /// How closing went; none before it begins.
-    outcome: Option<Result<()>>,
-}
-
-impl Handle {
-    pub(crate) fn new(core: Arc<Core>, threads: Vec<esker_env::ThreadHandle>) -> Arc<Self> {
-        Arc::new(Handle { core, ending: Mutex::new(Ending { threads, outcome: None }) })
-    }
-
-    /// Stops the threads, makes the log durable and tidy, gives the lock back. Later calls do nothing, and
-    /// have the first one's outcome.
-    pub(crate) fn close(&self) -> Result<()> {
-        let core = &self.core;
-        let mut ending = self.ending.lock();
-        if let Some(outcome) = &ending.outcome {
-            return outcome.as_ref().copied().map_err(Error::duplicate);
-        }
-        // What a panic leaves.
-        ending.outcome = Some(Err(Error::Invalid("closing the database ended in a panic".into())));
-        core.closed.store(true, Ordering::Release);
-        core.signal.stop();
-        let mut failure = None;
-        for thread in ending.threads.drain(..) {
-            if let Err(panic) = thread.join() {
-                failure = Some(Error::Invalid(format!("a background thread panicked: {panic}")));
-            }
-        }
-        // Callers of `flush` and `compact`, and writers that do background work, are no threads of ours (CL1).
-        let turns = (core.merge_turn.lock(), core.flush_turn.lock());
-        let closed = match core.pipeline.poisoned() {
-            Some(cause) => Err(Error::Poisoned(cause)),
-            None => {
-                // Memtables that cannot be flushed are no failure of closing: the log has them.
-                let _ = core.shorten_replay(&turns.1);
-                core.pipeline.close().map(|()| core.note_end_of_log())
-            }
-        };
-        // The files of tables that were replaced last: the directory is to be free for its owner to unmount or delete. And the memory of
-        // their blocks, and of flushed memtables, before the next database wants as much.
-        core.view.reclaim_all();
-        core.held.give_back();
-        let outcome = failure.map_or(closed, Err);
-        ending.outcome = Some(outcome.as_ref().copied().map_err(Error::duplicate));
-        outcome
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // Nobody is left to tell; what was acknowledged is in the log either way.
-        let _ = self.close();
     }
 }
 
@@ -314,7 +228,7 @@ mod tests {
         // What the flush thread does with each tick.
         core.account_memtables();
         let after = db.stats();
-        assert_eq!((after.flushes, after.merges), (before.flushes, before.merges));
+        assert_eq!((after.flushes, after.compactions), (before.flushes, before.compactions));
         assert!(after.memtable_bytes > before.memtable_bytes + (1 << 20), "{after:?}");
         assert!(after.cache_bytes + after.memtable_bytes <= BUDGET, "MB2: {after:?}");
         assert!(after.cache_bytes > BUDGET / 4 * 3, "no more than that: {after:?}");

@@ -1,7 +1,7 @@
 //! The options of a database: few given, the rest derived.
 //!
 //! ```text
-//!   Builder (memory, durability, compression, ...) --> Options (all sizes) --> OPTIONS file, info()
+//!   Settings (memory, durability, compression, ...) --> Options (all sizes) --> OPTIONS file, info()
 //! ```
 //!
 //! O1. One memory budget: memtables take their part first, indexes and filters what they need, the block cache the
@@ -62,35 +62,28 @@ impl Default for FileSizes {
     }
 }
 
-/// How to open a database. Everything has a default that suits most: give the memory it may use and be done.
-///
-/// ```no_run
-/// # fn main() -> esker::Result<()> {
-/// let db = esker::Db::builder().memory(4 << 30).durability(esker::Durability::Buffered).open("data")?;
-/// # Ok(())
-/// # }
-/// ```
+/// What the user gives.
 #[derive(Clone, Debug)]
-pub struct Builder {
-    env: Env,
-    memory: u64,
-    durability: Durability,
-    compression: TableCompression,
-    create_if_missing: bool,
-    error_if_exists: bool,
-    background: Background,
-    memtable_bytes: Option<usize>,
-    block_bytes: usize,
-    table_bytes: u64,
-    replay_bytes: u64,
-    miniature: Option<u64>,
-    file_sizes: FileSizes,
-    first_number: u64,
+pub(crate) struct Settings {
+    pub(crate) env: Env,
+    pub(crate) memory: u64,
+    pub(crate) durability: Durability,
+    pub(crate) compression: TableCompression,
+    pub(crate) create_if_missing: bool,
+    pub(crate) error_if_exists: bool,
+    pub(crate) background: Background,
+    pub(crate) memtable_bytes: Option<usize>,
+    pub(crate) block_bytes: usize,
+    pub(crate) table_bytes: u64,
+    pub(crate) replay_bytes: u64,
+    pub(crate) miniature: Option<u64>,
+    pub(crate) file_sizes: FileSizes,
+    pub(crate) first_number: u64,
 }
 
-impl Default for Builder {
+impl Default for Settings {
     fn default() -> Self {
-        Builder {
+        Settings {
             env: Env::real(),
             memory: 1 << 30,
             durability: Durability::Sync,
@@ -109,112 +102,11 @@ impl Default for Builder {
     }
 }
 
-impl Builder {
-    /// The memory for cached blocks, indexes, filters and memtables, in bytes. Default 1 GiB. Blocks have what the others leave, but at
-    /// least a 16th of it, even if all together are then more than this. Log buffers, merges, open transactions and the allocator take memory
-    /// beside it.
-    pub fn memory(mut self, bytes: u64) -> Self {
-        self.memory = bytes;
-        self
-    }
-    /// When commits are acknowledged that do not say it themselves. Default [`Durability::Sync`].
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
-        self
-    }
-    /// How tables are compressed. Default [`TableCompression::Auto`]: where a probe shows that it pays.
-    pub fn compression(mut self, compression: TableCompression) -> Self {
-        self.compression = compression;
-        self
-    }
-    /// Whether to create a database where there is none. Default yes; otherwise [`Error::NotFound`].
-    pub fn create_if_missing(mut self, yes: bool) -> Self {
-        self.create_if_missing = yes;
-        self
-    }
-    /// Whether to refuse a directory that holds a database, with [`Error::Invalid`]. Default no.
-    pub fn error_if_exists(mut self, yes: bool) -> Self {
-        self.error_if_exists = yes;
-        self
-    }
-    /// The file system, clock, randomness and threads to use, an `Env` of the crate `esker-env`: for tests in memory, or with faults.
-    /// Default those of the operating system.
-    pub fn env(mut self, env: Env) -> Self {
-        self.env = env;
-        self
-    }
-    /// Whether threads do the background work. Default yes. Without them it is done by writers that find a memtable
-    /// full, by `flush` and by `compact`: for simulations and tests. Then nothing syncs what was committed with
-    /// [`Durability::Buffered`] or [`Durability::None`] after a while: until a `Sync` commit, [`Db::sync`](crate::Db::sync) or
-    /// [`Db::close`](crate::Db::close) does it, a power loss may take all of it, and a killed process the last 1 MiB of
-    /// what was committed with `None`.
-    pub fn background(mut self, yes: bool) -> Self {
-        self.background = if yes { Background::Threads } else { Background::Writers };
-        self
-    }
-    /// Leaves the background work to whoever calls [`Db::step`](crate::Db::step): for simulators.
-    #[doc(hidden)]
-    pub fn stepped(mut self) -> Self {
-        self.background = Background::Steps;
-        self
-    }
-    /// Size of a memtable before it is flushed, in bytes, at most 16 GiB. Default an eighth of the memory, 64 MiB at the most. Three full
-    /// ones may be in memory at a time, and take it from the cache: larger ones than a quarter of the memory leave it little.
-    pub fn memtable_bytes(mut self, bytes: usize) -> Self {
-        self.memtable_bytes = Some(bytes);
-        self
-    }
-    /// Size of a table's blocks, in bytes. Default 8 KiB.
-    pub fn block_bytes(mut self, bytes: usize) -> Self {
-        self.block_bytes = bytes;
-        self
-    }
-    /// Size at which merges begin a new table, in bytes, at most 1 TiB. Default 64 MiB.
-    pub fn table_bytes(mut self, bytes: u64) -> Self {
-        self.table_bytes = bytes;
-        self
-    }
-    /// How much in memtables `close` leaves in the log for the next opening to replay, in bytes; what is more is flushed, and so is
-    /// what is in more than 32 files of the log. Default 4 MiB.
-    pub fn replay_bytes(mut self, bytes: u64) -> Self {
-        self.replay_bytes = bytes;
-        self
-    }
-    /// Data of more bytes counts as beyond the cache, and the runs there have the ratios of a large database in small numbers:
-    /// for simulators, whose databases are small.
-    #[doc(hidden)]
-    pub fn miniature(mut self, cache_bytes: u64) -> Self {
-        self.miniature = Some(cache_bytes);
-        self
-    }
-    /// Sizes of the log's files and the manifest: for simulators.
-    #[doc(hidden)]
-    pub fn file_sizes(mut self, sizes: FileSizes) -> Self {
-        self.file_sizes = sizes;
-        self
-    }
-    /// The number of the first commit, file, log segment and run of a new database: for simulators, whose databases do not live to
-    /// see large ones.
-    #[doc(hidden)]
-    pub fn first_number(mut self, number: u64) -> Self {
-        self.first_number = number;
-        self
-    }
-    pub(crate) fn environment(&self) -> &Env {
-        &self.env
-    }
-    /// Opens the database in a directory. A relative path is that of the moment: the database stays where it is when the process
-    /// changes its working directory, and its path and messages are absolute.
+impl Settings {
+    /// All options, of these.
     ///
     /// # Errors
-    /// [`Error::Locked`] if it is open elsewhere, [`Error::NotFound`], [`Error::UnfinishedRepair`], [`Error::Corrupt`] and
-    /// [`Error::UnsupportedVersion`] with the file, [`Error::Invalid`] for options that make no sense. [`Error::Io`] and
-    /// [`Error::NoSpace`]: opening reads the log and writes a new manifest and a log segment.
-    pub fn open(self, path: impl AsRef<Path>) -> Result<crate::Db> {
-        let options = self.derive()?;
-        crate::db::open::open(options, path.as_ref())
-    }
-
+    /// [`Error::Invalid`] for what makes no sense.
     pub(crate) fn derive(self) -> Result<Options> {
         let invalid = |text: &str| Err(Error::Invalid(text.to_owned()));
         if self.memory < MIB {
@@ -243,7 +135,7 @@ impl Builder {
 /// All options, given and derived.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    given: Builder,
+    given: Settings,
     pub(crate) memtable_bytes: usize,
 }
 

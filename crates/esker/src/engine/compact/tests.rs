@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, ManualClock, MemFs, OpKind};
 
-use super::merge_ns;
+use super::compaction_ns;
 use crate::{Db, Error};
 
 /// A database of six runs of 100 KB, of which merging leaves one.
@@ -44,7 +44,7 @@ fn bg2_after_a_panic_between_the_manifest_and_the_view_nothing_is_changed_any_mo
         let core = &db.handle.core;
         core.pipeline.seal().unwrap();
         core.view.bursts.store(true, Ordering::Relaxed);
-        let work = AssertUnwindSafe(|| if merges { core.merge_step(false) } else { core.flush_step() });
+        let work = AssertUnwindSafe(|| if merges { core.compaction_step(false) } else { core.flush_step() });
         assert!(catch_unwind(work).is_err(), "merges: {merges}");
         assert!(!core.view.bursts.load(Ordering::Relaxed), "it was the view that burst");
         let names = || {
@@ -56,7 +56,7 @@ fn bg2_after_a_panic_between_the_manifest_and_the_view_nothing_is_changed_any_mo
         for refused in [db.flush(), db.compact(), map.put([8], "later")] {
             assert!(matches!(refused, Err(Error::Poisoned(_))), "BG2, merges {merges}: {refused:?}");
         }
-        assert!(matches!(core.merge_step(true), Err(Error::Poisoned(_))), "BG2");
+        assert!(matches!(core.compaction_step(true), Err(Error::Poisoned(_))), "BG2");
         assert_eq!(names(), before, "BG2");
         assert_eq!(map.get([7]).unwrap().as_deref(), Some(&b"last"[..]), "reads go on");
         assert_eq!((map.len().unwrap(), map.iter().count()), (20, 20), "reads go on");
@@ -148,7 +148,7 @@ fn flushes_and_merges_are_counted_once_the_manifest_has_them() {
     let (db, _, faults) = some_runs(2, Arc::new(ManualClock::new()));
     let counted = || {
         let stats = db.stats();
-        (stats.flushes, stats.merges, stats.flush_bytes_written > 0, stats.merge_bytes_written > 0)
+        (stats.flushes, stats.compactions, stats.flush_bytes_written > 0, stats.compaction_bytes_written > 0)
     };
     let before = counted();
     db.default_keyspace().put("new", "").unwrap();
@@ -159,7 +159,7 @@ fn flushes_and_merges_are_counted_once_the_manifest_has_them() {
     db.flush().unwrap();
     assert_eq!(counted(), (before.0 + 1, 0, true, false));
     faults.add(FaultRule::new(&[OpKind::Write], FaultAction::NoSpace).on_path("MANIFEST").forever());
-    db.handle.core.merge_step(true).unwrap_err();
+    db.handle.core.compaction_step(true).unwrap_err();
     assert_eq!(counted(), (before.0 + 1, 0, true, false));
     faults.clear();
     db.compact().unwrap();
@@ -178,7 +178,7 @@ fn what_a_snapshot_held_is_given_back_when_it_is_gone_and_nobody_writes() {
     let snapshot = db.snapshot();
     map.clear().unwrap();
     db.flush().unwrap();
-    let settle = || while db.handle.core.merge_step(true).unwrap() {};
+    let settle = || while db.handle.core.compaction_step(true).unwrap() {};
     settle();
     assert!(db.stats().table_bytes > 1000, "the snapshot needs it");
     assert_eq!((snapshot.len(&map).unwrap(), map.len().unwrap()), (1000, 0));
@@ -203,20 +203,20 @@ fn pk5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_nothing_
     map.remove("a").unwrap();
     map.put("b", "2").unwrap();
     db.flush().unwrap();
-    while db.handle.core.merge_step(true).unwrap() {}
+    while db.handle.core.compaction_step(true).unwrap() {}
     drop(snapshot);
     faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
     let mut failed = 0;
     // An hour in the steps of the merge thread's longest pause.
     for _ in 0..720 {
-        match db.handle.core.merge_step(true) {
+        match db.handle.core.compaction_step(true) {
             Err(Error::NoSpace { .. }) => failed += 1,
             step => assert!(!step.unwrap()),
         }
         clock.advance(Duration::from_secs(5));
     }
     assert!((8..=12).contains(&failed), "PK5: {failed} times");
-    assert_eq!(db.stats().merges_failed, failed);
+    assert_eq!(db.stats().compactions_failed, failed);
     // What keeps the tables in shape is put off only while there is no more space than there was, by what the disk tells.
     clock.advance(Duration::from_secs(3600));
     let failure = FaultAction::Fail(std::io::ErrorKind::Other);
@@ -231,16 +231,16 @@ fn pk5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_nothing_
         fail();
     }
     for _ in 0..3 {
-        assert!(matches!(db.handle.core.merge_step(false), Err(Error::Io { .. })));
+        assert!(matches!(db.handle.core.compaction_step(false), Err(Error::Io { .. })));
     }
     faults.clear();
     faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
-    assert!(matches!(db.handle.core.merge_step(false), Err(Error::NoSpace { .. })));
-    assert!(!db.handle.core.merge_step(false).unwrap(), "RO1: it knows of no more space");
+    assert!(matches!(db.handle.core.compaction_step(false), Err(Error::NoSpace { .. })));
+    assert!(!db.handle.core.compaction_step(false).unwrap(), "RO1: it knows of no more space");
     clock.advance(Duration::from_secs(3600));
     faults.clear();
-    assert!(db.handle.core.merge_step(false).unwrap());
-    while db.handle.core.merge_step(true).unwrap() {}
+    assert!(db.handle.core.compaction_step(false).unwrap());
+    while db.handle.core.compaction_step(true).unwrap() {}
     assert_eq!(db.check().unwrap().entries, 2, "the tombstone is gone");
 }
 
@@ -249,7 +249,7 @@ fn mt4_a_merge_that_is_due_is_tried_on_a_full_disk_less_and_less_often_and_soon_
     let clock = Arc::new(ManualClock::new());
     let (db, disk, _) = six_runs(clock.clone());
     let core = &db.handle.core;
-    let merge = || core.merge_step(false);
+    let merge = || core.compaction_step(false);
     disk.set_capacity(Some(disk.used_bytes() + 1000));
     let mut failed = 0;
     // An hour in the steps of the merge thread's longest pause.
@@ -276,7 +276,7 @@ fn mt4_a_merge_that_is_due_is_tried_on_a_full_disk_less_and_less_often_and_soon_
 fn mt4_what_other_merges_find_is_no_reason_to_fill_a_full_disk_again() {
     let (db, disk, _) = six_runs(Arc::new(ManualClock::new()));
     let core = &db.handle.core;
-    let merge = || core.merge_step(false);
+    let merge = || core.compaction_step(false);
     let fill = || disk.set_capacity(Some(disk.used_bytes() + 20_000));
     fill();
     assert!(matches!(merge(), Err(Error::NoSpace { .. })));
@@ -290,7 +290,7 @@ fn mt4_what_other_merges_find_is_no_reason_to_fill_a_full_disk_again() {
     assert!(merge().unwrap());
     assert_eq!(db.stats().moves, moves + 1);
     assert!(!merge().unwrap(), "RO2");
-    assert_eq!(db.stats().merges_failed, 1, "RO2");
+    assert_eq!(db.stats().compactions_failed, 1, "RO2");
 }
 
 #[test]
@@ -309,12 +309,12 @@ fn mt4_what_waits_for_room_does_not_keep_others_that_fit_from_being_merged() {
         (100..105).for_each(|key| put(key, 1000));
         db.flush().unwrap();
     }
-    let merge = || db.handle.core.merge_step(false);
+    let merge = || db.handle.core.compaction_step(false);
     disk.set_capacity(Some(disk.used_bytes() + 50_000));
     assert!(matches!(merge(), Err(Error::NoSpace { .. })), "the large one");
     assert!(merge().unwrap(), "MT4: the small one");
     assert!(!merge().unwrap(), "MT4");
-    assert_eq!((db.stats().merges, db.stats().merges_failed), (1, 1));
+    assert_eq!((db.stats().compactions, db.stats().compactions_failed), (1, 1));
 }
 
 #[test]
@@ -324,11 +324,11 @@ fn bg8_the_merge_thread_does_not_ask_for_room_with_each_commit() {
     let (db, disk, faults) = six_runs(Arc::new(ManualClock::new()));
     let core = &db.handle.core;
     disk.set_capacity(Some(disk.used_bytes() + 1000));
-    assert!(matches!(core.merge_step(false), Err(Error::NoSpace { .. })));
+    assert!(matches!(core.compaction_step(false), Err(Error::NoSpace { .. })));
     let asked = faults.count(OpKind::Stat);
     let started = std::time::Instant::now();
     std::thread::scope(|scope| {
-        scope.spawn(|| core.merge_loop());
+        scope.spawn(|| core.compaction_loop());
         // Where the machine stalls, until the thread has begun.
         let has_begun = || faults.count(OpKind::Stat) > asked;
         for _ in (0..60_000).take_while(|n| *n < 300 || !has_begun()) {
@@ -341,7 +341,7 @@ fn bg8_the_merge_thread_does_not_ask_for_room_with_each_commit() {
     // Nor more than a few times a second if it took longer.
     let most = 40 + 4 * (started.elapsed().as_secs() / 2);
     assert!((1..=most).contains(&asked), "BG8: {asked} times, {most} at the most");
-    assert_eq!(db.stats().merges_failed, 1);
+    assert_eq!(db.stats().compactions_failed, 1);
 }
 
 #[test]
@@ -350,8 +350,8 @@ fn bg9_the_database_is_idle_after_a_while_without_commits_and_without_anybody_wh
     let clock = Arc::new(ManualClock::new());
     let (db, ..) = some_runs(2, clock.clone());
     let core = &db.handle.core;
-    assert!(!core.merge_step(false).unwrap(), "two runs are merged when nobody writes");
-    let merges = || db.stats().merges;
+    assert!(!core.compaction_step(false).unwrap(), "two runs are merged when nobody writes");
+    let merges = || db.stats().compactions;
     // So often is it woken that the thread has looked several times.
     let wake = |advance: Duration| {
         for _ in 0..50 {
@@ -364,7 +364,7 @@ fn bg9_the_database_is_idle_after_a_while_without_commits_and_without_anybody_wh
     let a_while = Duration::from_millis(150);
     let has_room = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| core.merge_loop());
+        scope.spawn(|| core.compaction_loop());
         let without_time = wake(Duration::ZERO);
         // There is no moment without anybody between the two.
         let (beside_a_commit, waiter) = core.pipeline.while_committing(|| {
@@ -396,11 +396,11 @@ fn mt5_the_table_of_a_merge_that_could_not_be_named_does_not_keep_the_disk_full(
     let tables = || names().into_iter().filter(|name| name.ends_with(".sst")).count();
     disk.set_capacity(Some(disk.used_bytes() + 150_000));
     faults.add(no_space());
-    assert!(matches!(core.merge_step(false), Err(Error::NoSpace { .. })));
+    assert!(matches!(core.compaction_step(false), Err(Error::NoSpace { .. })));
     assert_eq!(tables(), 7, "it was written, and may be named");
-    assert!(matches!(core.merge_step(false), Err(Error::NoSpace { .. })), "MT5: the manifest is tried");
+    assert!(matches!(core.compaction_step(false), Err(Error::NoSpace { .. })), "MT5: the manifest is tried");
     faults.clear();
-    assert!(core.merge_step(false).unwrap(), "MT5: its table filled the disk");
+    assert!(core.compaction_step(false).unwrap(), "MT5: its table filled the disk");
     // Replaced tables go when no thread of another test has a pin of their time any more.
     for _ in (0..60_000).take_while(|_| tables() > 1) {
         core.view.reclaim();
@@ -412,17 +412,17 @@ fn mt5_the_table_of_a_merge_that_could_not_be_named_does_not_keep_the_disk_full(
     db.default_keyspace().put([0], "").unwrap();
     db.flush().unwrap();
     faults.add(no_space());
-    let failed = db.stats().merges_failed;
+    let failed = db.stats().compactions_failed;
     for tries in 1..4 {
-        assert!(matches!(core.merge_step(true), Err(Error::NoSpace { .. })));
-        assert_eq!((tables(), db.stats().merges_failed), (3, failed + tries), "MT5");
+        assert!(matches!(core.compaction_step(true), Err(Error::NoSpace { .. })));
+        assert_eq!((tables(), db.stats().compactions_failed), (3, failed + tries), "MT5");
     }
     faults.clear();
-    assert!(!core.merge_step(true).unwrap(), "PK5");
+    assert!(!core.compaction_step(true).unwrap(), "PK5");
     assert_eq!(tables(), 2, "MT5");
 }
 
 #[test]
 fn a_merge_of_a_terabyte_has_its_price() {
-    assert_eq!([800 << 20, 1 << 40].map(|bytes| merge_ns(bytes) / 1_000_000_000), [1, 1310]);
+    assert_eq!([800 << 20, 1 << 40].map(|bytes| compaction_ns(bytes) / 1_000_000_000), [1, 1310]);
 }

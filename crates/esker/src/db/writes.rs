@@ -1,53 +1,27 @@
-//! The way of a write into the commit pipeline: limits checked, room made, request built.
+//! Writes on their way to a commit: limits checked, keys encoded, keyspaces noted.
 //!
 //! ```text
-//!   put, remove, batch, transaction --WriteSet--> Core::commit --room?--> Pipeline
+//!   put, remove, batch, transaction --> Writes --CommitRequest--> Core::submit (engine/admission.rs)
 //! ```
 //!
 //! WR1. A key or value that is too long is refused before anything is written.
-//! WR2. A writer waits while too many memtables wait for their flush, or merges are far behind; never without
-//!      somebody at work on it: without threads it does the work itself.
-//! WR3. A commit that writes nothing, such as that of a transaction that has only read, waits for no room.
 //! WR4. A commit takes no more puts and removals than a write set can number.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use super::catalog::KeyspaceState;
-use super::core::Core;
-use super::maintenance::MERGE_BYTES_PER_SECOND;
-use super::options::{Background, SEALED_MAX};
-use super::stats::add;
-use crate::compaction::room::is_more;
-use crate::compaction::{pacing, picker};
+use crate::engine::catalog::KeyspaceState;
 use crate::read::visible::Bounds;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
 use crate::txn::snapshots::SnapshotGuard;
 use crate::txn::write_set::WriteSet;
 use crate::types::key::{encode_key, keyspace_end};
+use crate::types::limits::{check_key, check_value};
 use crate::types::{Error, KeyspaceId, Result};
-use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-
-/// Shorter waits are saved up: the system's timers are too coarse for them.
-const DELAY_MIN: Duration = Duration::from_millis(1);
 
 /// So many keyspaces of a commit are no longer looked through for each write to another one than the last, but looked up.
 const LOOKED_UP_KEYSPACES_MIN: usize = 8;
-
-/// Refuses a key that is too long (WR1).
-#[inline]
-pub(crate) fn check_key(key: &[u8]) -> Result<()> {
-    if key.len() > KEY_BYTES_MAX { Err(Error::KeyTooLong { len: key.len() }) } else { Ok(()) }
-}
-
-/// Refuses a value that is too long (WR1).
-#[inline]
-pub(crate) fn check_value(value: &[u8]) -> Result<()> {
-    if value.len() > VALUE_BYTES_MAX { Err(Error::ValueTooLong { len: value.len() }) } else { Ok(()) }
-}
 
 /// The encoded bounds of a range of user keys.
 pub(crate) fn encode_bounds<K: AsRef<[u8]>>(id: KeyspaceId, range: &impl RangeBounds<K>) -> Bounds {
@@ -115,6 +89,12 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
+    /// The commit of these writes. `since`: the snapshot that a transaction has read from.
+    pub(crate) fn into_request(self, durability: Durability, since: Option<SnapshotGuard>) -> CommitRequest {
+        let keyspaces = self.keyspaces.into_iter().map(|(_, life)| life).collect();
+        CommitRequest { set: self.set, durability, since, keyspaces }
+    }
+
     fn touch(&mut self, keyspace: &KeyspaceState) -> Result<&mut WriteSet> {
         keyspace.check_alive()?;
         if !self.set.has_room() {
@@ -177,111 +157,6 @@ impl Writes {
     }
 }
 
-impl Core {
-    /// Commits writes.
-    pub(crate) fn commit(
-        &self,
-        writes: Writes,
-        durability: Durability,
-        since: Option<SnapshotGuard>,
-    ) -> Result<()> {
-        let keyspaces = writes.keyspaces.into_iter().map(|(_, life)| life).collect();
-        self.submit(CommitRequest { set: writes.set, durability, since, keyspaces })
-    }
-
-    /// Commits writes of the engine itself, durably.
-    pub(crate) fn commit_own(&self, set: WriteSet) -> Result<()> {
-        self.commit_encoded(set, Durability::Sync)
-    }
-
-    /// Commits writes of encoded keys, of keyspaces that need not be in the catalog.
-    pub(crate) fn commit_encoded(&self, set: WriteSet, durability: Durability) -> Result<()> {
-        let set = Arc::new(set);
-        self.submit(CommitRequest { set, durability, since: None, keyspaces: Vec::new() })
-    }
-
-    fn submit(&self, request: CommitRequest) -> Result<()> {
-        self.check_open()?;
-        self.signal.check_alive()?;
-        if !request.set.is_empty() {
-            self.make_room()?;
-            self.pay_debt(request.set.byte_len() as u64);
-        }
-        self.pipeline.commit(request).map(drop)
-    }
-
-    /// Waits, or works, until there is room for more writes (WR2).
-    fn make_room(&self) -> Result<()> {
-        let sealed = self.pipeline.sealed_len();
-        if sealed == 0 {
-            return Ok(());
-        }
-        let patience = match self.options.background() {
-            Background::Threads => None,
-            Background::Writers => Some(0),
-            Background::Steps => Some(SEALED_MAX),
-        };
-        if let Some(patience) = patience {
-            while self.pipeline.sealed_len() > patience && self.flush_step()? {}
-            // A merge that fails, over damage elsewhere for one, is no reason to refuse a write.
-            while self.account_debt().is_hard() && self.merge_step(false).is_ok_and(|done| done) {}
-            return Ok(());
-        }
-        self.signal.wake_flush();
-        if sealed > SEALED_MAX {
-            add(&self.counters.stalls, 1);
-            let has_room = || self.pipeline.sealed_len() <= SEALED_MAX;
-            return match self.signal.wait_until(has_room) {
-                // BG7
-                Err(Error::NoSpace { .. }) if self.has_space_to_flush() => {
-                    self.signal.wait_for_another_try(has_room)
-                }
-                waited => waited,
-            };
-        }
-        Ok(())
-    }
-
-    /// Whether the disk has as much space as the oldest memtable holds that waits for its flush, and clearly more than when the last flush
-    /// found none (BG7). Its tables may take less.
-    fn has_space_to_flush(&self) -> bool {
-        let waiting = self.view.get().immutables.last().map_or(0, |oldest| oldest.bytes_used() as u64);
-        let is_more =
-            |free| self.signal.free_at_failure().is_none_or(|before| is_more(before, free, waiting));
-        self.free_bytes().is_some_and(|free| free > waiting && is_more(free))
-    }
-
-    /// What is free on the disk, if that can be found out.
-    pub(super) fn free_bytes(&self) -> Option<u64> {
-        self.env.fs.free_bytes(&self.dir).ok().filter(|free| *free < u64::MAX)
-    }
-
-    /// Slows writers down, smoothly, while merging is behind.
-    fn pay_debt(&self, bytes: u64) {
-        if !self.in_debt.load(Ordering::Relaxed) || self.options.background() != Background::Threads {
-            return;
-        }
-        let debt = *self.debt.lock();
-        let written = self.counters.merge_bytes_written.load(Ordering::Relaxed) as f64;
-        let flushed = self.counters.flush_bytes_written.load(Ordering::Relaxed).max(1) as f64;
-        let amplification = (written / flushed).clamp(1.0, 10.0);
-        let delay = pacing::write_delay(&debt, bytes, MERGE_BYTES_PER_SECOND, amplification);
-        // Taken at once: of writers that come together each waits for its own delay, and one for what is left of others.
-        let owed = self.delay_owed_ns.swap(0, Ordering::Relaxed) + delay.as_nanos() as u64;
-        if owed < DELAY_MIN.as_nanos() as u64 {
-            self.delay_owed_ns.fetch_add(owed, Ordering::Relaxed);
-            return;
-        }
-        add(&self.counters.stalls, 1);
-        self.env.clock.sleep(Duration::from_nanos(owed));
-    }
-
-    /// The limits of the picker, as of now.
-    pub(crate) fn limits(&self) -> picker::Limits {
-        self.options.limits(self.table_bytes())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -309,11 +184,11 @@ mod tests {
             let mut noted: Vec<_> = writes.keyspaces.iter().map(|(id, _)| *id).collect();
             noted.sort_unstable();
             assert_eq!(noted, maps.iter().map(|map| map.state.id).collect::<Vec<_>>(), "each once");
-            db.handle.core.commit(writes.clone(), Durability::Sync, None).unwrap();
+            db.handle.core.submit(writes.clone().into_request(Durability::Sync, None)).unwrap();
             assert!(maps.iter().all(|map| map.len().unwrap() == 4), "A1");
             let dropped = name(rng.usize(..count));
             db.drop_keyspace(&dropped).unwrap();
-            let refused = db.handle.core.commit(writes, Durability::Sync, None);
+            let refused = db.handle.core.submit(writes.into_request(Durability::Sync, None));
             let is_named = matches!(&refused, Err(Error::KeyspaceNotFound(gone)) if *gone == dropped);
             assert!(is_named, "CT3: {refused:?}");
         }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use esker_env::{Env, FaultFs, Fs, MemFs, OpenOptions};
 
 use super::{CheckReport, log, tables};
+use crate::Builder;
 use crate::db::Db;
-use crate::db::catalog;
-use crate::db::options::Builder;
+use crate::engine::catalog;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
 use crate::manifest::log::ManifestLog;

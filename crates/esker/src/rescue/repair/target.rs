@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 use esker_env::FileLock;
 
-use super::super::Db;
-use super::super::catalog;
-use super::super::open::open_locked;
-use super::super::options::Builder;
 use super::report::{LostKeys, RepairReport, RepairedKeyspace};
 use super::target_dir::TargetDir;
 use crate::KEY_BYTES_MAX;
 use crate::encoding::bytes::ByteReader;
+use crate::engine::catalog;
+use crate::engine::handle::Handle;
+use crate::engine::open::open_locked;
+use crate::engine::options::Settings;
 use crate::txn::commit::Durability;
 use crate::txn::write_set::WriteSet;
 use crate::types::entry::Kind;
@@ -32,10 +32,10 @@ const BATCH_BYTES: usize = 1 << 20;
 
 /// The database being filled.
 pub(super) struct Target {
-    options: Builder,
+    settings: Settings,
     dir: PathBuf,
     lock: Arc<dyn FileLock>,
-    db: Db,
+    handle: Arc<Handle>,
     batch: WriteSet,
     /// The entries of keyspace 0 so far.
     catalog: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -44,14 +44,14 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn create(options: &Builder, dir: &TargetDir) -> Result<Target> {
-        let options = options.clone().create_if_missing(true).error_if_exists(false);
-        let db = open_locked(options.clone().derive()?, &dir.path, dir.lock.clone())?;
+    pub(super) fn create(settings: &Settings, dir: &TargetDir) -> Result<Target> {
+        let settings = Settings { create_if_missing: true, error_if_exists: false, ..settings.clone() };
+        let handle = open_locked(settings.clone().derive()?, &dir.path, dir.lock.clone())?;
         Ok(Target {
-            options,
+            settings,
             dir: dir.path.clone(),
             lock: dir.lock.clone(),
-            db,
+            handle,
             batch: WriteSet::new(),
             catalog: BTreeMap::new(),
             newest_flushed: SeqNo::ZERO,
@@ -114,7 +114,7 @@ impl Target {
     }
 
     fn commit(&self, set: WriteSet) -> Result<()> {
-        self.db.handle.core.commit_encoded(set, Durability::None)
+        self.handle.core.commit_encoded(set, Durability::None)
     }
 
     /// Makes the catalog whole, then closes the database.
@@ -122,9 +122,9 @@ impl Target {
         self.commit_batch()?;
         let (names, writes) = self.whole_catalog(report);
         self.commit(writes)?;
-        self.db.flush()?;
-        self.db.close()?;
-        Ok(ClosedTarget { options: self.options, dir: self.dir, lock: self.lock, names })
+        self.handle.core.flush_all()?;
+        self.handle.close()?;
+        Ok(ClosedTarget { settings: self.settings, dir: self.dir, lock: self.lock, names })
     }
 
     /// The catalog as it is to be (TG1), and the writes that make it so and remove keyspaces that were dropped.
@@ -154,7 +154,7 @@ impl Target {
             LostKeys::Names | LostKeys::Any => true,
             LostKeys::Between(low, _) => low.as_ref().is_none_or(|(id, _)| *id == KeyspaceId::CATALOG),
         });
-        let counts = self.db.handle.core.published.counts();
+        let counts = self.handle.core.published.counts();
         for (id, keys) in counts.into_iter().filter(|(_, keys)| *keys > 0) {
             next_id = next_id.max(id.get().saturating_add(1));
             if ids.contains(&id) {
@@ -186,7 +186,7 @@ impl Target {
 
 /// The database, whole and closed. Its directory is still locked.
 pub(super) struct ClosedTarget {
-    options: Builder,
+    settings: Settings,
     dir: PathBuf,
     lock: Arc<dyn FileLock>,
     names: BTreeMap<String, KeyspaceId>,
@@ -195,15 +195,17 @@ pub(super) struct ClosedTarget {
 impl ClosedTarget {
     /// Opens the database again, checks it, and tells what keyspaces it has.
     pub(super) fn check(self, report: &mut RepairReport) -> Result<()> {
-        let db = open_locked(self.options.derive()?, &self.dir, self.lock)?;
-        let check = db.check()?;
+        let handle = open_locked(self.settings.derive()?, &self.dir, self.lock)?;
+        let check = handle.core.check()?;
         if let Some(problem) = check.problems.first() {
             return Err(Error::Invalid(format!("the new database is not sound, which is a bug: {problem}")));
         }
         for (name, id) in self.names {
-            let keys = db.open_keyspace(&name)?.len()?;
+            let keyspace =
+                handle.core.catalog.get(&name).ok_or_else(|| Error::KeyspaceNotFound(name.clone()))?;
+            let keys = keyspace.counter.now();
             report.keyspaces.push(RepairedKeyspace { id, name, keys });
         }
-        db.close()
+        handle.close()
     }
 }

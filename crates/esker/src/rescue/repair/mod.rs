@@ -29,127 +29,65 @@ mod target_dir;
 
 use std::path::Path;
 
-use esker_env::{Env, FileLock, LockError};
-
 pub use self::report::{Loss, LostKeys, RepairReport, RepairedKeyspace};
 
 use self::target::Target;
 use self::target_dir::TargetDir;
-use super::options::Builder;
-use super::unfinished;
-use crate::manifest::file_name::LOCK;
-use crate::types::{Error, Result};
+use crate::engine::options::Settings;
+use crate::engine::unfinished;
+use crate::rescue::lock_to_read;
+use crate::types::Result;
 
-/// Salvages what can be read of the damaged database in `source` into a new one in `target`, which must be missing or
-/// empty but for a lock file that nobody holds, and not lie in the source. The source is not changed in any way. The report tells exactly what was lost. If
-/// this fails, what it has made in the target is removed, but for a directory that was made for it. If that fails, too, or the
-/// process is killed, the target is refused ([`Error::UnfinishedRepair`]) until somebody removes it.
-///
-/// ```no_run
-/// # fn main() -> esker::Result<()> {
-/// let report = esker::repair("damaged", "repaired")?;
-/// for loss in &report.losses {
-///     println!("{loss}");
-/// }
-/// # Ok(())
-/// # }
-/// ```
-///
-/// # Errors
-/// [`Error::Locked`] if the source or the target is open elsewhere, with the path of its lock, [`Error::NotFound`] if there is nothing
-/// of a database in the source, [`Error::UnfinishedRepair`] if one of the two is what a repair has left that was killed,
-/// [`Error::Invalid`] if the target is not empty or lies in the source, [`Error::UnsupportedVersion`] if the source was
-/// written by a newer version, and errors of writing the target.
-pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<RepairReport> {
-    Builder::default().repair(source, target)
-}
-
-impl Builder {
-    /// Like [`repair`](crate::repair), with these options for the new database.
-    ///
-    /// # Errors
-    /// See [`repair`](crate::repair).
-    pub fn repair(self, source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<RepairReport> {
-        self.repair_telling(source, target, |_| {})
-    }
-
-    /// Like [`Builder::repair`]; `tell` hears of the report once the new database is whole, checked, closed and durable. All that is left to
-    /// do then is to make it one that can be opened. If that fails the target may nonetheless stay, because nothing can be changed
-    /// there any more: if it opens it is that database, and `tell` has its report.
-    ///
-    /// # Errors
-    /// See [`repair`](crate::repair).
-    pub fn repair_telling(
-        self,
-        source: impl AsRef<Path>,
-        target: impl AsRef<Path>,
-        tell: impl FnOnce(&RepairReport),
-    ) -> Result<RepairReport> {
-        self.repair_beside(source.as_ref(), target.as_ref(), tell, |_| {})
-    }
-
-    /// Repairs; `others` do what they do at the worst moments.
-    fn repair_beside(
-        self,
-        source: &Path,
-        target: &Path,
-        tell: impl FnOnce(&RepairReport),
-        mut others: impl FnMut(Moment),
-    ) -> Result<RepairReport> {
-        let env = self.environment().clone();
-        let _lock = lock_to_read(&env, source)?;
-        unfinished::refuse(&env, source)?;
-        let mut report = RepairReport::default();
-        let sources = sources::find(&env, source, &mut report)?;
-        TargetDir::check(&env, source, target)?;
-        let survey = tables::survey(&env, &sources, &mut report)?;
-        // That took its time: who has made something there meanwhile keeps it (TD3).
-        TargetDir::check(&env, source, target)?;
-        others(Moment::Checked);
-        let dir = TargetDir::claim(&env, target)?;
-        let fill = || {
-            let mut out = Target::create(&self, &dir)?;
-            tables::salvage(&env, survey, &mut out, &mut report)?;
-            log::salvage(&env, source, &sources, &mut out, &mut report)?;
-            let closed = out.finish(&mut report)?;
-            others(Moment::Closed);
-            closed.check(&mut report)?;
-            tell(&report);
-            dir.finish(&env)
-        };
-        fill().inspect_err(|_| dir.clear(&env))?;
-        Ok(report)
-    }
+/// Repairs with these settings for the new database; `others` do what they do at the worst moments.
+pub(crate) fn repair(
+    settings: &Settings,
+    source: &Path,
+    target: &Path,
+    tell: impl FnOnce(&RepairReport),
+    mut others: impl FnMut(Moment),
+) -> Result<RepairReport> {
+    let env = settings.env.clone();
+    let _lock = lock_to_read(&env, source)?;
+    unfinished::refuse(&env, source)?;
+    let mut report = RepairReport::default();
+    let sources = sources::find(&env, source, &mut report)?;
+    TargetDir::check(&env, source, target)?;
+    let survey = tables::survey(&env, &sources, &mut report)?;
+    // That took its time: who has made something there meanwhile keeps it (TD3).
+    TargetDir::check(&env, source, target)?;
+    others(Moment::Checked);
+    let dir = TargetDir::claim(&env, target)?;
+    let fill = || {
+        let mut out = Target::create(settings, &dir)?;
+        tables::salvage(&env, survey, &mut out, &mut report)?;
+        log::salvage(&env, source, &sources, &mut out, &mut report)?;
+        let closed = out.finish(&mut report)?;
+        others(Moment::Closed);
+        closed.check(&mut report)?;
+        tell(&report);
+        dir.finish(&env)
+    };
+    fill().inspect_err(|_| dir.clear(&env))?;
+    Ok(report)
 }
 
 /// When others might come between.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Moment {
+pub(crate) enum Moment {
     /// The target was found good, and is not locked yet.
     Checked,
     /// The target was filled and closed, and is to be looked at once more.
     Closed,
 }
 
-/// Keeps writers out of a database without changing anything; there may be no lock file to hold.
-pub(super) fn lock_to_read(env: &Env, dir: &Path) -> Result<Option<Box<dyn FileLock>>> {
-    if !env.fs.exists(dir).map_err(|e| Error::io("look for", dir, e))? {
-        return Err(Error::NotFound(dir.to_path_buf()));
-    }
-    env.fs.lock_to_read(&dir.join(LOCK)).map_err(|e| match e {
-        LockError::Held { path, pid } => Error::Locked { path, pid },
-        LockError::Io(e) => Error::io("lock", dir.join(LOCK), e),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use esker_env::{FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions};
+    use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions};
 
     use super::*;
-    use crate::Db;
+    use crate::{Db, Error};
 
     #[test]
     fn td3_a_database_that_somebody_makes_in_the_target_meanwhile_is_left_alone() {
@@ -158,7 +96,8 @@ mod tests {
         builder().open("db").unwrap().default_keyspace().put("a", "1").unwrap();
         for (target, closes) in [("open", false), ("closed", true)] {
             let mut db = None;
-            let refused = builder().repair_beside(
+            let refused = repair(
+                &builder().settings,
                 Path::new("db"),
                 Path::new(target),
                 |_| {},
@@ -184,7 +123,8 @@ mod tests {
         let builder = || Db::builder().background(false).env(env.clone());
         builder().open("db").unwrap().default_keyspace().put("a", "1").unwrap();
         let mut tried = Vec::new();
-        let repaired = builder().repair_beside(
+        let repaired = repair(
+            &builder().settings,
             Path::new("db"),
             Path::new("new"),
             |_| {},
@@ -211,7 +151,8 @@ mod tests {
         let builder = || Db::builder().background(false).env(env.clone());
         builder().open("db").unwrap().default_keyspace().put("a", "1").unwrap();
         let foreign = ["backup.tar", "7.sst", "notes.tmp", "wal-spare-x.tmp"];
-        let failed = builder().repair_beside(
+        let failed = repair(
+            &builder().settings,
             Path::new("db"),
             Path::new("new"),
             |_| {},

@@ -18,7 +18,7 @@ use crate::types::{Error, FileId, Result, SeqNo};
 
 /// The unnamed tables that are no leftovers, each with what is wrong: it holds commits newer than `known` (UT1), or nothing is known
 /// of it (UT2). A table that does not say what it holds is not among them: it was never finished.
-pub(super) fn needed(
+pub(crate) fn needed(
     env: &Env,
     dir: &Path,
     named: &[AddedTable],
@@ -45,7 +45,7 @@ pub(super) fn needed(
 }
 
 /// Refuses a database whose manifest and log end before a table does (UT1), or that has a table of which nothing is known (UT2).
-pub(super) fn refuse_needed(env: &Env, dir: &Path, named: &[AddedTable], known: SeqNo) -> Result<()> {
+pub(crate) fn refuse_needed(env: &Env, dir: &Path, named: &[AddedTable], known: SeqNo) -> Result<()> {
     if canary::is_set(Canary::NeededTablesRemoved) {
         return Ok(());
     }
@@ -53,7 +53,7 @@ pub(super) fn refuse_needed(env: &Env, dir: &Path, named: &[AddedTable], known: 
 }
 
 /// What a table proves that holds commits which nothing else knows.
-pub(super) fn detail(newest: SeqNo, known: SeqNo) -> String {
+pub(crate) fn detail(newest: SeqNo, known: SeqNo) -> String {
     format!(
         "it holds commit {newest}, and is not named by the manifest, which ends, like the log, at commit {known}: the manifest has lost \
          its end, or the file is of another database: restore a backup or run `esker repair`"

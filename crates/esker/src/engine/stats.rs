@@ -36,19 +36,19 @@ pub struct Stats {
     /// Flushes done.
     pub flushes: u64,
     /// Merges done, trivial moves included.
-    pub merges: u64,
+    pub compactions: u64,
     /// Of these, the ones that only moved tables to a lower run.
     pub moves: u64,
     /// Bytes that flushes wrote.
     pub flush_bytes_written: u64,
     /// Bytes that merges read.
-    pub merge_bytes_read: u64,
+    pub compaction_bytes_read: u64,
     /// Bytes that merges wrote.
-    pub merge_bytes_written: u64,
+    pub compaction_bytes_written: u64,
     /// Flushes that failed. Nothing is lost by it, and they are tried again; meanwhile memtables fill up, and writers wait.
     pub flushes_failed: u64,
     /// Merges that failed. Nothing is lost by it, and they are tried again; meanwhile reads of that part take longer.
-    pub merges_failed: u64,
+    pub compactions_failed: u64,
     /// Tables now that a merge could not read. They are tried again after growing pauses; meanwhile what would be merged
     /// with them stays as it is. [`Db::check`](crate::Db::check) says what is wrong.
     pub tables_unreadable: u64,
@@ -68,13 +68,13 @@ pub struct Stats {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) flushes: AtomicU64,
-    pub(crate) merges: AtomicU64,
+    pub(crate) compactions: AtomicU64,
     pub(crate) moves: AtomicU64,
     pub(crate) flush_bytes_written: AtomicU64,
-    pub(crate) merge_bytes_read: AtomicU64,
-    pub(crate) merge_bytes_written: AtomicU64,
+    pub(crate) compaction_bytes_read: AtomicU64,
+    pub(crate) compaction_bytes_written: AtomicU64,
     pub(crate) flushes_failed: AtomicU64,
-    pub(crate) merges_failed: AtomicU64,
+    pub(crate) compactions_failed: AtomicU64,
     background_error: Mutex<Option<String>>,
     pub(crate) stalls: AtomicU64,
     pub(crate) recovered_commits: AtomicU64,
@@ -112,14 +112,14 @@ impl super::core::Core {
             cache_bytes: self.cache.used_bytes(),
             snapshots: self.published.snapshots_open() as u64,
             flushes: get(&counters.flushes),
-            merges: get(&counters.merges),
+            compactions: get(&counters.compactions),
             moves: get(&counters.moves),
             flush_bytes_written: get(&counters.flush_bytes_written),
-            merge_bytes_read: get(&counters.merge_bytes_read),
-            merge_bytes_written: get(&counters.merge_bytes_written),
+            compaction_bytes_read: get(&counters.compaction_bytes_read),
+            compaction_bytes_written: get(&counters.compaction_bytes_written),
             flushes_failed: get(&counters.flushes_failed),
-            merges_failed: get(&counters.merges_failed),
-            tables_unreadable: self.unreadable.lock().all().len() as u64,
+            compactions_failed: get(&counters.compactions_failed),
+            tables_unreadable: self.trouble.lock().unreadable().len() as u64,
             background_error: counters.background_error.lock().clone(),
             stalls: get(&counters.stalls),
             log_files_recycled: self.wal_pool.recycled(),

@@ -10,14 +10,12 @@
 
 mod content;
 mod log;
-mod offline;
+pub(crate) mod offline;
 mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use self::offline::check_offline;
-
-use super::core::Core;
+use crate::engine::core::Core;
 use crate::manifest::file_name::{CURRENT, manifest_name};
 use crate::manifest::log::read_current;
 use crate::manifest::salvage;
@@ -67,7 +65,7 @@ impl Core {
         let mut report = CheckReport::default();
         let (state, view, snapshot, keyspaces) = {
             // Edits change file, state and view under this lock: here they agree.
-            let manifest = self.manifest.lock();
+            let manifest = self.tables.manifest();
             if !manifest.is_broken() {
                 self.check_manifest(&manifest.path(), manifest.state(), &mut report);
                 self.check_current(&manifest.path(), &mut report);
@@ -83,7 +81,7 @@ impl Core {
             tables::check_table(&live.table, &live.meta, flushed, &mut report);
         }
         content::check_order(&view, &self.dir, &mut report);
-        log::check_named(&self.env, &self.dir, || self.manifest.lock().state().log_extent(), &mut report)?;
+        log::check_named(&self.env, &self.dir, || self.tables.manifest().state().log_extent(), &mut report)?;
         log::check_finished(&self.env, &self.dir, state.log_extent(), flushed, &mut report)?;
         let said = |id| {
             let keyspace = keyspaces.iter().find(|keyspace| keyspace.id == id)?;

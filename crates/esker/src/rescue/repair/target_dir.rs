@@ -22,10 +22,10 @@ use std::sync::Arc;
 
 use esker_env::{Env, FileLock};
 
-use super::lock_to_read;
-use crate::db::open::create_and_lock;
-use crate::db::unfinished;
+use crate::engine::open::create_and_lock;
+use crate::engine::unfinished;
 use crate::manifest::file_name::{CURRENT, FileKind, LOCK, OPTIONS, REPAIRING, parse};
+use crate::rescue::lock_to_read;
 use crate::types::{Error, Result};
 use crate::wal;
 

@@ -15,14 +15,14 @@ use esker_env::Env;
 
 use super::{CheckReport, content, log, tables};
 use crate::cache::MemoryBudget;
-use crate::db::open::{first_number, is_data, look_into};
-use crate::db::options::{Builder, Options};
-use crate::db::repair::lock_to_read;
-use crate::db::{unfinished, unnamed};
+use crate::engine::open::{first_number, is_data, look_into};
+use crate::engine::options::Options;
+use crate::engine::{unfinished, unnamed};
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::{CURRENT, FileKind, is_too_far, manifest_name, parse, table_path};
 use crate::manifest::log::read_current;
 use crate::manifest::salvage;
+use crate::rescue::lock_to_read;
 use crate::sstable::{BlockCache, SalvageTable, Table};
 use crate::types::{Error, FileId, Result};
 use crate::wal;
@@ -30,35 +30,17 @@ use crate::wal;
 /// Memory for the indexes and blocks of the table that is being read.
 const CACHE_BYTES: u64 = 1 << 20;
 
-/// Checks a database without opening it: reads its files, changes nothing, and reports everything that is wrong, however
-/// damaged it is.
-///
-/// # Errors
-/// [`Error::Locked`] if it is open elsewhere ([`Db::check`](crate::Db::check) checks an open one), [`Error::NotFound`],
-/// [`Error::UnsupportedVersion`] if the manifest or a segment of the log is of a newer format: nothing is known of the rest then. A table
-/// of a newer format is a problem in the report, as damage is.
-pub fn check_offline(dir: impl AsRef<Path>) -> Result<CheckReport> {
-    Builder::default().check_offline(dir)
-}
-
-impl Builder {
-    /// Like [`check_offline`](crate::check_offline), with these options.
-    ///
-    /// # Errors
-    /// See [`check_offline`](crate::check_offline).
-    pub fn check_offline(self, dir: impl AsRef<Path>) -> Result<CheckReport> {
-        let dir = dir.as_ref();
-        let options = self.derive()?;
-        let env = options.env().clone();
-        let _lock = lock_to_read(&env, dir)?;
-        let mut report = CheckReport::default();
-        match unfinished::refuse(&env, dir) {
-            // OF3
-            Err(error @ Error::UnfinishedRepair(_)) => report.problem(error),
-            looked => looked.and_then(|()| check(&env, dir, &options, &mut report))?,
-        }
-        Ok(report)
+/// Checks a database that is not open.
+pub(crate) fn check_offline(options: &Options, dir: &Path) -> Result<CheckReport> {
+    let env = options.env().clone();
+    let _lock = lock_to_read(&env, dir)?;
+    let mut report = CheckReport::default();
+    match unfinished::refuse(&env, dir) {
+        // OF3
+        Err(error @ Error::UnfinishedRepair(_)) => report.problem(error),
+        looked => looked.and_then(|()| check(&env, dir, options, &mut report))?,
     }
+    Ok(report)
 }
 
 fn check(env: &Env, dir: &Path, options: &Options, report: &mut CheckReport) -> Result<()> {

@@ -20,7 +20,7 @@ use crate::types::{Error, Result};
 const TEXT: &[u8] = b"A repair into this directory runs or has not finished. If none runs remove the directory and repair again.\n";
 
 /// Refuses a directory that a repair has not finished filling (UF1).
-pub(super) fn refuse(env: &Env, dir: &Path) -> Result<()> {
+pub(crate) fn refuse(env: &Env, dir: &Path) -> Result<()> {
     let path = dir.join(REPAIRING);
     match env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
         true => Err(Error::UnfinishedRepair(dir.to_path_buf())),
@@ -29,7 +29,7 @@ pub(super) fn refuse(env: &Env, dir: &Path) -> Result<()> {
 }
 
 /// Makes the marker, durably.
-pub(super) fn place(env: &Env, dir: &Path) -> Result<()> {
+pub(crate) fn place(env: &Env, dir: &Path) -> Result<()> {
     let path = dir.join(REPAIRING);
     let file = env.fs.open(&path, OpenOptions::create()).map_err(|e| Error::io("create", &path, e))?;
     file.write_all_at(TEXT, 0).map_err(|e| Error::io("write", &path, e))?;
@@ -38,7 +38,7 @@ pub(super) fn place(env: &Env, dir: &Path) -> Result<()> {
 }
 
 /// Removes the marker, durably: the database is whole.
-pub(super) fn remove(env: &Env, dir: &Path) -> Result<()> {
+pub(crate) fn remove(env: &Env, dir: &Path) -> Result<()> {
     let path = dir.join(REPAIRING);
     env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
     sync_dir(env, dir)

@@ -1,0 +1,196 @@
+//! `Builder`: the options of a database as its user gives them.
+
+use std::path::Path;
+
+use esker_env::Env;
+
+use super::Db;
+use crate::engine::options::{Background, FileSizes, Settings};
+use crate::rescue::check::{self, CheckReport};
+use crate::rescue::repair::{self, RepairReport};
+use crate::sstable::TableCompression;
+use crate::txn::commit::Durability;
+use crate::types::Result;
+
+/// How to open a database. Everything has a default that suits most: give the memory it may use and be done.
+///
+/// ```no_run
+/// # fn main() -> esker::Result<()> {
+/// let db = esker::Db::builder().memory(4 << 30).durability(esker::Durability::Buffered).open("data")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    pub(crate) settings: Settings,
+}
+
+impl Builder {
+    /// The memory for cached blocks, indexes, filters and memtables, in bytes. Default 1 GiB. Blocks have what the others leave, but at
+    /// least a 16th of it, even if all together are then more than this. Log buffers, merges, open transactions and the allocator take memory
+    /// beside it.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.settings.memory = bytes;
+        self
+    }
+    /// When commits are acknowledged that do not say it themselves. Default [`Durability::Sync`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.settings.durability = durability;
+        self
+    }
+    /// How tables are compressed. Default [`TableCompression::Auto`]: where a probe shows that it pays.
+    pub fn compression(mut self, compression: TableCompression) -> Self {
+        self.settings.compression = compression;
+        self
+    }
+    /// Whether to create a database where there is none. Default yes; otherwise [`Error::NotFound`].
+    pub fn create_if_missing(mut self, yes: bool) -> Self {
+        self.settings.create_if_missing = yes;
+        self
+    }
+    /// Whether to refuse a directory that holds a database, with [`Error::Invalid`]. Default no.
+    pub fn error_if_exists(mut self, yes: bool) -> Self {
+        self.settings.error_if_exists = yes;
+        self
+    }
+    /// The file system, clock, randomness and threads to use, an `Env` of the crate `esker-env`: for tests in memory, or with faults.
+    /// Default those of the operating system.
+    pub fn env(mut self, env: Env) -> Self {
+        self.settings.env = env;
+        self
+    }
+    /// Whether threads do the background work. Default yes. Without them it is done by writers that find a memtable
+    /// full, by `flush` and by `compact`: for simulations and tests. Then nothing syncs what was committed with
+    /// [`Durability::Buffered`] or [`Durability::None`] after a while: until a `Sync` commit, [`Db::sync`](crate::Db::sync) or
+    /// [`Db::close`](crate::Db::close) does it, a power loss may take all of it, and a killed process the last 1 MiB of
+    /// what was committed with `None`.
+    pub fn background(mut self, yes: bool) -> Self {
+        self.settings.background = if yes { Background::Threads } else { Background::Writers };
+        self
+    }
+    /// Leaves the background work to whoever calls [`Db::step`](crate::Db::step): for simulators.
+    #[doc(hidden)]
+    pub fn stepped(mut self) -> Self {
+        self.settings.background = Background::Steps;
+        self
+    }
+    /// Size of a memtable before it is flushed, in bytes, at most 16 GiB. Default an eighth of the memory, 64 MiB at the most. Three full
+    /// ones may be in memory at a time, and take it from the cache: larger ones than a quarter of the memory leave it little.
+    pub fn memtable_bytes(mut self, bytes: usize) -> Self {
+        self.settings.memtable_bytes = Some(bytes);
+        self
+    }
+    /// Size of a table's blocks, in bytes. Default 8 KiB.
+    pub fn block_bytes(mut self, bytes: usize) -> Self {
+        self.settings.block_bytes = bytes;
+        self
+    }
+    /// Size at which merges begin a new table, in bytes, at most 1 TiB. Default 64 MiB.
+    pub fn table_bytes(mut self, bytes: u64) -> Self {
+        self.settings.table_bytes = bytes;
+        self
+    }
+    /// How much in memtables `close` leaves in the log for the next opening to replay, in bytes; what is more is flushed, and so is
+    /// what is in more than 32 files of the log. Default 4 MiB.
+    pub fn replay_bytes(mut self, bytes: u64) -> Self {
+        self.settings.replay_bytes = bytes;
+        self
+    }
+    /// Data of more bytes counts as beyond the cache, and the runs there have the ratios of a large database in small numbers:
+    /// for simulators, whose databases are small.
+    #[doc(hidden)]
+    pub fn miniature(mut self, cache_bytes: u64) -> Self {
+        self.settings.miniature = Some(cache_bytes);
+        self
+    }
+    /// Sizes of the log's files and the manifest: for simulators.
+    #[doc(hidden)]
+    pub fn file_sizes(mut self, sizes: FileSizes) -> Self {
+        self.settings.file_sizes = sizes;
+        self
+    }
+    /// The number of the first commit, file, log segment and run of a new database: for simulators, whose databases do not live to
+    /// see large ones.
+    #[doc(hidden)]
+    pub fn first_number(mut self, number: u64) -> Self {
+        self.settings.first_number = number;
+        self
+    }
+    /// Opens the database in a directory. A relative path is that of the moment: the database stays where it is when the process
+    /// changes its working directory, and its path and messages are absolute.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if it is open elsewhere, [`Error::NotFound`], [`Error::UnfinishedRepair`], [`Error::Corrupt`] and
+    /// [`Error::UnsupportedVersion`] with the file, [`Error::Invalid`] for options that make no sense. [`Error::Io`] and
+    /// [`Error::NoSpace`]: opening reads the log and writes a new manifest and a log segment.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
+        let options = self.settings.derive()?;
+        crate::engine::open::open(options, path.as_ref()).map(Db::new)
+    }
+
+    /// Like [`check_offline`](crate::check_offline), with these options.
+    ///
+    /// # Errors
+    /// See [`check_offline`](crate::check_offline).
+    pub fn check_offline(self, dir: impl AsRef<Path>) -> Result<CheckReport> {
+        check::offline::check_offline(&self.settings.derive()?, dir.as_ref())
+    }
+
+    /// Like [`repair`](crate::repair), with these options for the new database.
+    ///
+    /// # Errors
+    /// See [`repair`](crate::repair).
+    pub fn repair(self, source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<RepairReport> {
+        self.repair_telling(source, target, |_| {})
+    }
+
+    /// Like [`Builder::repair`]; `tell` hears of the report once the new database is whole, checked, closed and durable. All that is left to
+    /// do then is to make it one that can be opened. If that fails the target may nonetheless stay, because nothing can be changed
+    /// there any more: if it opens it is that database, and `tell` has its report.
+    ///
+    /// # Errors
+    /// See [`repair`](crate::repair).
+    pub fn repair_telling(
+        self,
+        source: impl AsRef<Path>,
+        target: impl AsRef<Path>,
+        tell: impl FnOnce(&RepairReport),
+    ) -> Result<RepairReport> {
+        repair::repair(&self.settings, source.as_ref(), target.as_ref(), tell, |_| {})
+    }
+}
+
+/// Checks a database without opening it: reads its files, changes nothing, and reports everything that is wrong, however
+/// damaged it is.
+///
+/// # Errors
+/// [`Error::Locked`] if it is open elsewhere ([`Db::check`](crate::Db::check) checks an open one), [`Error::NotFound`],
+/// [`Error::UnsupportedVersion`] if the manifest or a segment of the log is of a newer format: nothing is known of the rest then. A table
+/// of a newer format is a problem in the report, as damage is.
+pub fn check_offline(dir: impl AsRef<Path>) -> Result<CheckReport> {
+    Builder::default().check_offline(dir)
+}
+
+/// Salvages what can be read of the damaged database in `source` into a new one in `target`, which must be missing or
+/// empty but for a lock file that nobody holds, and not lie in the source. The source is not changed in any way. The report tells exactly what was lost. If
+/// this fails, what it has made in the target is removed, but for a directory that was made for it. If that fails, too, or the
+/// process is killed, the target is refused ([`Error::UnfinishedRepair`]) until somebody removes it.
+///
+/// ```no_run
+/// # fn main() -> esker::Result<()> {
+/// let report = esker::repair("damaged", "repaired")?;
+/// for loss in &report.losses {
+///     println!("{loss}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`Error::Locked`] if the source or the target is open elsewhere, with the path of its lock, [`Error::NotFound`] if there is nothing
+/// of a database in the source, [`Error::UnfinishedRepair`] if one of the two is what a repair has left that was killed,
+/// [`Error::Invalid`] if the target is not empty or lies in the source, [`Error::UnsupportedVersion`] if the source was
+/// written by a newer version, and errors of writing the target.
+pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<RepairReport> {
+    Builder::default().repair(source, target)
+}

@@ -1,0 +1,148 @@
+//! Admission: a commit waits for room, and for compaction that is behind, before it enters the pipeline.
+//!
+//! ```text
+//!   CommitRequest --room?--> --debt?--> Pipeline (txn/commit.rs)
+//! ```
+//!
+//! WR2. A writer waits while too many memtables wait for their flush, or compactions are far behind; never without
+//!      somebody at work on it: without threads it does the work itself.
+//! WR3. A commit that writes nothing, such as that of a transaction that has only read, waits for no room.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::compact::COMPACTION_BYTES_PER_SECOND;
+use super::core::Core;
+use super::options::{Background, SEALED_MAX};
+use super::stats::add;
+use super::trouble::is_more;
+use crate::compaction::pacing::{self, Debt};
+use crate::compaction::picker;
+use crate::txn::commit::{CommitRequest, Durability};
+use crate::txn::write_set::WriteSet;
+use crate::types::{Error, Result};
+
+/// Shorter waits are saved up: the system's timers are too coarse for them.
+const DELAY_MIN: Duration = Duration::from_millis(1);
+
+/// Makes writers wait while compaction is behind.
+#[derive(Default)]
+pub(crate) struct Throttle {
+    /// How far compaction is behind, as of the last change of the version.
+    debt: Mutex<Debt>,
+    /// Whether `debt` makes writers wait. Relaxed: a hint that spares them the lock.
+    is_on: AtomicBool,
+    /// Waiting time that small commits have saved up.
+    owed_ns: AtomicU64,
+}
+
+impl Throttle {
+    /// Compaction is this far behind.
+    pub(super) fn set(&self, debt: Debt) {
+        self.is_on.store(debt.pressure > 0.0, Ordering::Relaxed);
+        *self.debt.lock() = debt;
+    }
+
+    fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// How long the writer of this many bytes waits; none while too little has been saved up.
+    fn delay(&self, bytes: u64, amplification: f64) -> Option<Duration> {
+        let debt = *self.debt.lock();
+        let delay = pacing::write_delay(&debt, bytes, COMPACTION_BYTES_PER_SECOND, amplification);
+        // Taken at once: of writers that come together each waits for its own delay, and one for what is left of others.
+        let owed = self.owed_ns.swap(0, Ordering::Relaxed) + delay.as_nanos() as u64;
+        if owed < DELAY_MIN.as_nanos() as u64 {
+            self.owed_ns.fetch_add(owed, Ordering::Relaxed);
+            return None;
+        }
+        Some(Duration::from_nanos(owed))
+    }
+}
+
+impl Core {
+    /// Commits writes of the engine itself, durably.
+    pub(crate) fn commit_own(&self, set: WriteSet) -> Result<()> {
+        self.commit_encoded(set, Durability::Sync)
+    }
+
+    /// Commits writes of encoded keys, of keyspaces that need not be in the catalog.
+    pub(crate) fn commit_encoded(&self, set: WriteSet, durability: Durability) -> Result<()> {
+        let set = Arc::new(set);
+        self.submit(CommitRequest { set, durability, since: None, keyspaces: Vec::new() })
+    }
+
+    /// Commits.
+    pub(crate) fn submit(&self, request: CommitRequest) -> Result<()> {
+        self.check_open()?;
+        self.signal.check_alive()?;
+        if !request.set.is_empty() {
+            self.make_room()?;
+            self.pay_debt(request.set.byte_len() as u64);
+        }
+        self.pipeline.commit(request).map(drop)
+    }
+
+    /// Waits, or works, until there is room for more writes (WR2).
+    fn make_room(&self) -> Result<()> {
+        let sealed = self.pipeline.sealed_len();
+        if sealed == 0 {
+            return Ok(());
+        }
+        let patience = match self.options.background() {
+            Background::Threads => None,
+            Background::Writers => Some(0),
+            Background::Steps => Some(SEALED_MAX),
+        };
+        if let Some(patience) = patience {
+            while self.pipeline.sealed_len() > patience && self.flush_step()? {}
+            // A compaction that fails, over damage elsewhere for one, is no reason to refuse a write.
+            while self.account_debt().is_hard() && self.compaction_step(false).is_ok_and(|done| done) {}
+            return Ok(());
+        }
+        self.signal.wake_flush();
+        if sealed > SEALED_MAX {
+            add(&self.counters.stalls, 1);
+            let has_room = || self.pipeline.sealed_len() <= SEALED_MAX;
+            return match self.signal.wait_until(has_room) {
+                // BG7
+                Err(Error::NoSpace { .. }) if self.has_space_to_flush() => {
+                    self.signal.wait_for_another_try(has_room)
+                }
+                waited => waited,
+            };
+        }
+        Ok(())
+    }
+
+    /// Whether the disk has as much space as the oldest memtable holds that waits for its flush, and clearly more than when the last flush
+    /// found none (BG7). Its tables may take less.
+    fn has_space_to_flush(&self) -> bool {
+        let waiting = self.view.get().immutables.last().map_or(0, |oldest| oldest.bytes_used() as u64);
+        let is_more =
+            |free| self.signal.free_at_failure().is_none_or(|before| is_more(before, free, waiting));
+        self.free_bytes().is_some_and(|free| free > waiting && is_more(free))
+    }
+
+    /// Slows writers down, smoothly, while compaction is behind.
+    fn pay_debt(&self, bytes: u64) {
+        if !self.throttle.is_on() || self.options.background() != Background::Threads {
+            return;
+        }
+        let written = self.counters.compaction_bytes_written.load(Ordering::Relaxed) as f64;
+        let flushed = self.counters.flush_bytes_written.load(Ordering::Relaxed).max(1) as f64;
+        if let Some(delay) = self.throttle.delay(bytes, (written / flushed).clamp(1.0, 10.0)) {
+            add(&self.counters.stalls, 1);
+            self.env.clock.sleep(delay);
+        }
+    }
+
+    /// The limits of the picker, as of now.
+    pub(crate) fn limits(&self) -> picker::Limits {
+        self.options.limits(self.table_bytes())
+    }
+}

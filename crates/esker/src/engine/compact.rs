@@ -1,0 +1,186 @@
+//! Compaction, one piece at a time: what the background does, and what `compact` does on demand.
+//!
+//! ```text
+//!   compaction_step: trouble.rs, picker --Plan--> compaction::execute --install--> input tables removed
+//! ```
+//!
+//! MT2. A failed step leaves the version as it was.
+//! MT3. A step holds its turn until it has ended, and does nothing in a closed database (CL1), nor after a panic of a thread
+//!      or of another step (BG2).
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+
+use super::core::Core;
+use super::stats::add;
+use super::trouble::Choice;
+use crate::compaction::execute::{self, Built, Context};
+use crate::compaction::picker::{self, PickInput};
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::file_name::table_path;
+use crate::manifest::version::Version;
+use crate::types::canary::{self, Canary};
+use crate::types::{Error, FileId, Result};
+
+/// Merges run at about this speed (measured: 150 to 220 ns for a record of 174 bytes).
+pub(crate) const COMPACTION_BYTES_PER_SECOND: u64 = 800 << 20;
+/// What merging costs less while nobody writes.
+const IDLE_DISCOUNT: u64 = 4;
+
+/// How a step of merging ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CompactionStep {
+    /// Something was done.
+    Done,
+    /// There was nothing to do.
+    Nothing,
+    /// What policy wants waits for room (MT4).
+    PutOff,
+}
+
+/// How long a merge that reads so many bytes takes, in nanoseconds.
+fn compaction_ns(bytes: u64) -> u128 {
+    u128::from(bytes) * 1_000_000_000 / u128::from(COMPACTION_BYTES_PER_SECOND)
+}
+
+impl CompactionStep {
+    fn done(is_done: bool) -> Self {
+        if is_done { CompactionStep::Done } else { CompactionStep::Nothing }
+    }
+}
+
+impl Core {
+    /// Refuses what changes tables when closed, and once a thread has panicked (MT3).
+    pub(super) fn check_able(&self) -> Result<()> {
+        self.check_open()?;
+        self.signal.check_alive()
+    }
+
+    /// Does the merge that policy wants most; false if it wants none, or that one waits for room.
+    pub(crate) fn compaction_step(&self, idle: bool) -> Result<bool> {
+        self.try_compact(idle).map(|step| step == CompactionStep::Done)
+    }
+
+    /// Does the merge that policy wants most, if there is one and it need not wait.
+    pub(crate) fn try_compact(&self, idle: bool) -> Result<CompactionStep> {
+        let _turn = self.turns.compact.lock();
+        self.check_able()?;
+        // MT5
+        if self.tables.has_disowned() {
+            self.heal_manifest().inspect_err(|error| self.count_failed_compaction(error))?;
+        }
+        let version = self.version();
+        let lost_ns = self.read_cost.lost_ns();
+        if self.readers_want_one_run(&version, lost_ns, idle) {
+            // One run and a memtable: readers have paid for merging the two.
+            self.read_cost.reset();
+            self.pipeline.seal()?;
+            return self.flush_step().map(CompactionStep::done);
+        }
+        let now = self.env.clock.monotonic();
+        let input = PickInput {
+            limits: self.limits(),
+            idle,
+            wasted_seek_ns: lost_ns,
+            bytes_per_second: COMPACTION_BYTES_PER_SECOND,
+            skip: BTreeSet::new(),
+            put_off: BTreeSet::new(),
+            oldest_horizon: self.published.oldest_horizon(),
+        };
+        let plan = match self.trouble.lock().choose(&version, input, now, || self.free_bytes()) {
+            Choice::Plan(plan) => plan,
+            Choice::Nothing => return Ok(CompactionStep::Nothing),
+            Choice::PutOff => return Ok(CompactionStep::PutOff),
+        };
+        let done = self.merge(plan)?;
+        if self.version().runs().len() <= 1 {
+            self.read_cost.reset();
+        }
+        Ok(CompactionStep::done(done))
+    }
+
+    /// Whether the time that readers lost to the memtable has paid for flushing it and merging it with the tables. With
+    /// an idle core the price is a quarter.
+    fn readers_want_one_run(&self, version: &Version, lost_ns: u64, idle: bool) -> bool {
+        let view = self.view.get();
+        if !idle || version.runs().len() != 1 || view.active.is_empty() || !view.immutables.is_empty() {
+            return false;
+        }
+        let bytes = version.runs()[0].bytes() + 2 * view.active.bytes_used() as u64;
+        u128::from(lost_ns) >= compaction_ns(bytes) / u128::from(IDLE_DISCOUNT)
+    }
+
+    /// Executes a plan; false if it was cancelled because the database closes.
+    fn merge(&self, plan: picker::Plan) -> Result<bool> {
+        self.in_this_thread(|| self.execute(&plan))
+            .inspect_err(|error| self.note_failed_compaction(&plan, error))
+    }
+
+    fn execute(&self, plan: &picker::Plan) -> Result<bool> {
+        self.heal_manifest()?;
+        let version = self.version();
+        let new_file = || self.tables.new_file();
+        let context = self.compaction_context(&new_file, self.signal.stop_flag());
+        let built =
+            execute::compact(&context, plan, &version, self.published.horizons(), || self.tables.new_run());
+        // Now, since of what fails later the output is still there, until the manifest has been healed.
+        if plan.kind == picker::PlanKind::Rewrite {
+            let is_lack = matches!(built, Err(Error::NoSpace { .. }));
+            let free = if is_lack { self.free_bytes() } else { None };
+            self.trouble.lock().note_room(&plan.files(), free, self.env.clock.monotonic());
+        }
+        let Some(Built { added, removed, opened, stats }) = built? else { return Ok(false) };
+        if canary::is_set(Canary::TableRemovedEarly) {
+            for file in removed.iter().filter(|file| added.iter().all(|a| a.file != **file)) {
+                let _ = self.env.fs.remove_file(&table_path(&self.dir, *file));
+            }
+        }
+        self.install(VersionEdit { added, removed, ..VersionEdit::default() }, opened, &[])?;
+        add(&self.counters.compactions, 1);
+        add(&self.counters.moves, u64::from(plan.kind == picker::PlanKind::TrivialMove));
+        add(&self.counters.compaction_bytes_read, stats.bytes_read);
+        add(&self.counters.compaction_bytes_written, stats.bytes_written);
+        Ok(true)
+    }
+
+    /// Merges everything into one run without garbage, and trims the log.
+    pub(crate) fn compact_all(&self) -> Result<()> {
+        self.flush_all()?;
+        let _turn = self.turns.compact.lock();
+        let mut progress = picker::ManualProgress::default();
+        loop {
+            self.check_able()?;
+            let version = self.version();
+            let Some(plan) = picker::pick_manual(&version, &self.limits(), &mut progress) else { break };
+            if !self.merge(plan)? {
+                return Err(Error::Closed);
+            }
+        }
+        self.read_cost.reset();
+        self.check_open()?;
+        self.wal_pool.trim()
+    }
+
+    pub(super) fn heal_manifest(&self) -> Result<()> {
+        self.tables.heal(&self.env, &self.dir)
+    }
+
+    pub(super) fn compaction_context<'a>(
+        &'a self,
+        new_file: &'a dyn Fn() -> FileId,
+        cancel: &'a AtomicBool,
+    ) -> Context<'a> {
+        Context {
+            env: &self.env,
+            dir: &self.dir,
+            cache: &self.cache,
+            options: self.options.table_options(),
+            table_bytes: self.limits().table_bytes,
+            new_file,
+            cancel,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! The running database: what its parts share. Each part has a file of its own, with its methods:
+//!
+//! ```text
+//!   reads.rs      find, walk      : view, published, catalog
+//!   admission.rs  submit          : throttle, signal --> pipeline
+//!   flush.rs      memtables       : pipeline --> tables --> install.rs
+//!   compact.rs    tables          : trouble.rs, picker --> tables --> install.rs
+//!   install.rs    version edits   : tables (manifest) --> view
+//!   background.rs threads         : signal
+//! ```
+//!
+//! Lock order: `turns.compact`, `turns.flush`, then the pipeline's state, then the log pool's numbers, then the manifest (which
+//! names a log segment before it is put to use), then the view's, then the published state's. No I/O under the last two. Under what the
+//! pipeline has left to sync no other is taken.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use esker_env::Env;
+use parking_lot::Mutex;
+
+use super::admission::Throttle;
+use super::catalog::Catalog;
+use super::held_dir::HeldDir;
+use super::install::Tables;
+use super::options::Options;
+use super::signal::Signal;
+use super::stats::Counters;
+use super::trouble::Trouble;
+use crate::cache::Reservation;
+use crate::manifest::version::Version;
+use crate::read::cost::ReadCost;
+use crate::read::view_cell::ViewCell;
+use crate::sstable::BlockCache;
+use crate::txn::commit::Pipeline;
+use crate::txn::snapshots::Published;
+use crate::types::{Error, Result};
+use crate::wal::WalPool;
+
+/// See the module's text.
+pub(crate) struct Core {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    /// What readers read: memtables and tables.
+    pub(crate) view: Arc<ViewCell>,
+    /// Up to which commit, and how many live keys there are.
+    pub(crate) published: Arc<Published>,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) catalog: Catalog,
+    pub(crate) tables: Tables,
+    pub(crate) cache: Arc<BlockCache>,
+    /// The memtables' part of the memory budget.
+    pub(crate) memtable_memory: Mutex<Reservation>,
+    pub(crate) wal_pool: Arc<WalPool>,
+    pub(crate) turns: Turns,
+    pub(crate) signal: Signal,
+    pub(crate) throttle: Throttle,
+    /// What compactions have failed on.
+    pub(crate) trouble: Mutex<Trouble>,
+    pub(crate) read_cost: ReadCost,
+    pub(crate) counters: Counters,
+    pub(crate) closed: AtomicBool,
+    /// The directory, for as long as the database is open.
+    pub(crate) held: Arc<HeldDir>,
+}
+
+/// Who may flush and who may compact: one at a time.
+#[derive(Default)]
+pub(crate) struct Turns {
+    pub(crate) flush: Mutex<()>,
+    pub(crate) compact: Mutex<()>,
+}
+
+impl Core {
+    /// The tables now.
+    pub(crate) fn version(&self) -> Arc<Version> {
+        self.view.get().version.clone()
+    }
+
+    /// Bytes of all tables.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        self.version().runs().iter().map(|run| run.bytes()).sum()
+    }
+
+    /// What is free on the disk, if that can be found out.
+    pub(super) fn free_bytes(&self) -> Option<u64> {
+        self.env.fs.free_bytes(&self.dir).ok().filter(|free| *free < u64::MAX)
+    }
+
+    /// Refuses when closed.
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+}

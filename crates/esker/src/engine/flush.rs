@@ -1,0 +1,125 @@
+//! Flush: sealed memtables become a run, one step at a time.
+//!
+//! ```text
+//!   flush_step: sealed memtables --compaction::flush--> L0 run --install--> memtables and log released
+//! ```
+//!
+//! MT1. Memtables and their log are released only after the manifest names the tables that replace them.
+//! MT6. However little processes write before they are closed or killed, the log does not come to have ever more segments, all of which
+//!      each opening reads: closing flushes if there are many, and so does, soon after opening, who finds many.
+
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::MutexGuard;
+
+use super::core::Core;
+use super::stats::add;
+use crate::compaction::execute;
+use crate::compaction::picker;
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::version::Level;
+use crate::txn::memtables::Sealed;
+use crate::types::canary::{self, Canary};
+use crate::types::{Error, Result};
+
+/// A log of more segments than these, beside the one in use, is flushed, however little is in it (MT6).
+const SEGMENTS_MAX: u64 = 32;
+
+impl Core {
+    /// Flushes all sealed memtables, and the one in use if it is full, into one run; false if there are none.
+    pub(crate) fn flush_step(&self) -> Result<bool> {
+        let turn = self.turns.flush.lock();
+        self.check_able()?;
+        self.in_this_thread(|| {
+            let flushed = self.pipeline.seal_if_full().and_then(|()| self.flush_in_turn(&turn));
+            self.note_flush(&turn, &flushed);
+            flushed
+        })
+    }
+
+    /// Flushes all sealed memtables into one run, or, where the disk has no space for that, the oldest alone: what that frees of the log may
+    /// be the space for the next one.
+    fn flush_in_turn(&self, _turn: &MutexGuard<'_, ()>) -> Result<bool> {
+        let sealed = self.pipeline.sealed();
+        match self.flush_together(&sealed) {
+            Err(Error::NoSpace { .. }) if sealed.len() > 1 => self.flush_together(&sealed[..1]),
+            flushed => flushed,
+        }
+    }
+
+    /// Flushes the oldest sealed memtables, `sealed`, into one run.
+    fn flush_together(&self, sealed: &[Sealed]) -> Result<bool> {
+        let Some(newest) = sealed.last() else { return Ok(false) };
+        self.heal_manifest()?;
+        let version = self.version();
+        let memtables: Vec<_> = sealed.iter().rev().map(|s| s.memtable.clone()).collect();
+        let fences = picker::fences(&version, self.limits().partition_bytes);
+        let bottommost = version.runs().is_empty();
+        let never = AtomicBool::new(false);
+        let new_file = || self.tables.new_file();
+        let context = self.compaction_context(&new_file, &never);
+        let horizons = self.published.horizons();
+        let run = self.tables.new_run();
+        let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, Level::L0, run);
+        if built.is_err() && canary::is_set(Canary::FlushFailureForgotten) {
+            self.pipeline.release(sealed.len());
+        }
+        let Some(built) = built? else { return Ok(false) };
+        let edit = VersionEdit {
+            wal_from: Some(newest.wal_from),
+            flushed_seq: Some(newest.last_seq),
+            counts: Some(newest.counts.clone()),
+            added: built.added,
+            ..VersionEdit::default()
+        };
+        if canary::is_set(Canary::WalReleasedEarly) {
+            self.pipeline.release(sealed.len());
+            self.install(edit, built.opened, &memtables)?;
+        } else {
+            self.install(edit, built.opened, &memtables)?;
+            self.pipeline.release(sealed.len());
+        }
+        add(&self.counters.flushes, 1);
+        add(&self.counters.flush_bytes_written, built.stats.bytes_written);
+        self.signal.wake();
+        Ok(true)
+    }
+
+    /// Flushes all memtables that there are, not what others write meanwhile. If the flush thread is at it, this waits.
+    pub(crate) fn flush_all(&self) -> Result<()> {
+        self.check_able()?;
+        self.pipeline.seal()?;
+        self.flush_sealed(|| self.flush_step())
+    }
+
+    /// Takes steps until what is sealed now has been flushed: what others seal meanwhile may be without end.
+    pub(super) fn flush_sealed(&self, mut step: impl FnMut() -> Result<bool>) -> Result<()> {
+        let Some(newest) = self.pipeline.newest_sealed() else { return Ok(()) };
+        while self.pipeline.has_sealed(newest) && step()? {}
+        Ok(())
+    }
+
+    /// Flushes all memtables if the next opening would have to replay too much, or too many segments. For closing, which holds the
+    /// turn.
+    pub(crate) fn shorten_replay(&self, turn: &MutexGuard<'_, ()>) -> Result<()> {
+        self.signal.check_alive()?;
+        let bytes: usize = self.view.get().memtables().map(|m| m.bytes_used()).sum();
+        if bytes as u64 > self.options.replay_bytes() || self.has_many_segments()? {
+            self.pipeline.seal()?;
+            while self.flush_in_turn(turn)? {}
+        }
+        Ok(())
+    }
+
+    /// Has what was replayed flushed soon if it came from many segments. For opening, before anything is written (MT6).
+    pub(crate) fn seal_long_log(&self) -> Result<()> {
+        if self.has_many_segments()? { self.pipeline.seal() } else { Ok(()) }
+    }
+
+    /// Whether the log has many segments that the next opening would read. Those that are obsolete and cannot be removed do not count.
+    fn has_many_segments(&self) -> Result<bool> {
+        let current = self.pipeline.current_segment()?;
+        let first = self.tables.manifest().state().log_extent().from;
+        Ok(current.saturating_sub(first) > SEGMENTS_MAX)
+    }
+}

@@ -1,0 +1,82 @@
+//! Ownership of an open database, and how it closes.
+//!
+//! ```text
+//!   Db, Keyspace, Snapshot ... --Arc--> Handle --owns--> threads
+//!                                          `--Arc--> Core <--Arc-- threads
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use super::core::Core;
+use crate::types::{Error, Result};
+
+/// Owns the database on behalf of all its handles: closes it when the last one drops.
+///
+/// CL1. When the lock is given back nobody changes the directory any more: whoever flushes or merges has ended, whoever
+///      comes later is refused before it changes anything.
+/// CL2. Closing returns when the database is closed, by whomever, and whoever asks is told how that went.
+pub(crate) struct Handle {
+    pub(crate) core: Arc<Core>,
+    /// The lock makes others wait for the first who closes (CL2).
+    ending: Mutex<Ending>,
+}
+
+struct Ending {
+    /// Taken by the first who closes.
+    threads: Vec<esker_env::ThreadHandle>,
+    /// How closing went; none before it begins.
+    outcome: Option<Result<()>>,
+}
+
+impl Handle {
+    pub(crate) fn new(core: Arc<Core>, threads: Vec<esker_env::ThreadHandle>) -> Arc<Self> {
+        Arc::new(Handle { core, ending: Mutex::new(Ending { threads, outcome: None }) })
+    }
+
+    /// Stops the threads, makes the log durable and tidy, gives the lock back. Later calls do nothing, and
+    /// have the first one's outcome.
+    pub(crate) fn close(&self) -> Result<()> {
+        let core = &self.core;
+        let mut ending = self.ending.lock();
+        if let Some(outcome) = &ending.outcome {
+            return outcome.as_ref().copied().map_err(Error::duplicate);
+        }
+        // What a panic leaves.
+        ending.outcome = Some(Err(Error::Invalid("closing the database ended in a panic".into())));
+        core.closed.store(true, Ordering::Release);
+        core.signal.stop();
+        let mut failure = None;
+        for thread in ending.threads.drain(..) {
+            if let Err(panic) = thread.join() {
+                failure = Some(Error::Invalid(format!("a background thread panicked: {panic}")));
+            }
+        }
+        // Callers of `flush` and `compact`, and writers that do background work, are no threads of ours (CL1).
+        let turns = (core.turns.compact.lock(), core.turns.flush.lock());
+        let closed = match core.pipeline.poisoned() {
+            Some(cause) => Err(Error::Poisoned(cause)),
+            None => {
+                // Memtables that cannot be flushed are no failure of closing: the log has them.
+                let _ = core.shorten_replay(&turns.1);
+                core.pipeline.close().map(|()| core.note_end_of_log())
+            }
+        };
+        // The files of tables that were replaced last: the directory is to be free for its owner to unmount or delete. And the memory of
+        // their blocks, and of flushed memtables, before the next database wants as much.
+        core.view.reclaim_all();
+        core.held.give_back();
+        let outcome = failure.map_or(closed, Err);
+        ending.outcome = Some(outcome.as_ref().copied().map_err(Error::duplicate));
+        outcome
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Nobody is left to tell; what was acknowledged is in the log either way.
+        let _ = self.close();
+    }
+}

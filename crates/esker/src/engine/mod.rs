@@ -1,0 +1,29 @@
+//! The engine: a database while it runs.
+//!
+//! ```text
+//!   db (handles) --> core: reads.rs      at one commit, from the view
+//!                         admission.rs  --> txn (commit pipeline)
+//!                         flush.rs, compact.rs --> install.rs (manifest, view)
+//!                         background.rs  threads that take steps of these
+//!   open.rs: from a directory to a Core; handle.rs: who owns it, and how it closes
+//! ```
+
+pub(crate) mod admission;
+pub(crate) mod background;
+pub(crate) mod catalog;
+mod compact;
+pub(crate) mod core;
+mod flush;
+#[doc(hidden)]
+pub mod fuzzing;
+pub(crate) mod handle;
+mod held_dir;
+pub(crate) mod install;
+pub(crate) mod open;
+pub(crate) mod options;
+pub(crate) mod reads;
+mod signal;
+pub(crate) mod stats;
+mod trouble;
+pub(crate) mod unfinished;
+pub(crate) mod unnamed;

@@ -1,0 +1,295 @@
+//! Trouble: what compactions have failed on, and which of them are to be left alone for that. Pure policy: no I/O, no locks.
+//!
+//! ```text
+//!   an input cannot be read --note_unreadable--> Pauses: no plan reads it for a while; it is no debt, since nobody can compaction it
+//!   an output cannot be written --note_unwritable--> Pauses: not compacted only because nobody writes
+//!                               --note_room--> Room: nor at all, for want of space, before there is more
+//!                                                 `--> choose: the picker's plan that nothing of this stands against
+//! ```
+//!
+//! PA1. A table is passed over after each failure, for twice as long as the time before, an hour at the most. So damage
+//!      costs little, holds up no other compaction, and what was an accident of the moment is made good soon. And a full disk is not
+//!      filled to the last byte every few seconds.
+//! RO1. While the tables of a compaction are put off (PA1) it is tried again only if there is more room than when the last one failed: as
+//!      much as it reads, where there was less, so that it cannot but fit, or clearly more, since many write less than they read. So a
+//!      full disk is not filled to the last byte every few seconds for as long as it is full; and when files are deleted, by anybody,
+//!      the next look at it, within seconds, finds that. Where there was as much as it reads, and yet no space, as much is no reason, but
+//!      it is tried again once a minute: a quota is not seen to change, and a disk may have been full for a moment only.
+//! RO2. What was free is known of each table by the last compaction that read it. What others find says nothing of it: a move needs no room,
+//!      and a small compaction little.
+//! MT4. A compaction that waits for room keeps no other from being done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::compaction::picker::{self, PickInput, Plan, PlanKind};
+use crate::manifest::version::Version;
+use crate::types::FileId;
+
+/// The pause after the first failure.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(3600);
+/// After so long a compaction is tried again that has found no space although there was room.
+const QUOTA_PAUSE: Duration = Duration::from_secs(60);
+
+/// An eighth of what is to be written anew is clearly more room than before.
+const MORE_PART: u64 = 8;
+
+/// Whether clearly more is free than before, for work on so many bytes.
+pub(crate) fn is_more(before: u64, free: u64, bytes: u64) -> bool {
+    free.saturating_sub(before) > bytes / MORE_PART
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub(crate) enum Choice {
+    /// This.
+    Plan(Plan),
+    /// Nothing is due.
+    Nothing,
+    /// What is due waits for room (MT4).
+    PutOff,
+}
+
+/// All that is known of failed compactions.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble {
+    /// Tables that could not be read.
+    unreadable: Pauses,
+    /// Tables of compactions that could not be written.
+    unwritable: Pauses,
+    room: Room,
+}
+
+impl Trouble {
+    /// A compaction failed to read this input.
+    pub(crate) fn note_unreadable(&mut self, file: FileId, now: Duration) {
+        self.unreadable.note(file, now);
+    }
+
+    /// A compaction of these tables could not be written.
+    pub(crate) fn note_unwritable(&mut self, files: &BTreeSet<FileId>, now: Duration) {
+        files.iter().for_each(|file| self.unwritable.note(*file, now));
+    }
+
+    /// How the last compaction of `files` ended: with this much free if it found no space.
+    pub(crate) fn note_room(&mut self, files: &BTreeSet<FileId>, free: Option<u64>, now: Duration) {
+        self.room.note(files, free.map(|free| Lack { free, at: now }));
+    }
+
+    /// Forgets the tables that are not there any more.
+    pub(crate) fn retain(&mut self, is_there: impl Fn(FileId) -> bool + Copy) {
+        self.unreadable.retain(is_there);
+        self.unwritable.retain(is_there);
+        self.room.retain(is_there);
+    }
+
+    /// Tables that could not be read, whatever is left of their pauses.
+    pub(crate) fn unreadable(&self) -> BTreeSet<FileId> {
+        self.unreadable.all()
+    }
+
+    /// What the picker wants most of what can be done now. `free` tells what is free on the disk.
+    pub(crate) fn choose(
+        &self,
+        version: &Version,
+        mut input: PickInput,
+        now: Duration,
+        free: impl Fn() -> Option<u64>,
+    ) -> Choice {
+        input.skip.extend(self.unreadable.now(now));
+        input.put_off = self.unwritable.now(now);
+        let mut is_put_off = false;
+        loop {
+            let Some(plan) = picker::pick(version, &input) else {
+                return if is_put_off { Choice::PutOff } else { Choice::Nothing };
+            };
+            if !self.lacks_room(version, &plan, &input.put_off, now, &free) {
+                return Choice::Plan(plan);
+            }
+            is_put_off = true;
+            input.skip.extend(plan.files());
+        }
+    }
+
+    /// Whether a compaction that is put off is still without the room that it did not find. A move needs none.
+    fn lacks_room(
+        &self,
+        version: &Version,
+        plan: &Plan,
+        put_off: &BTreeSet<FileId>,
+        now: Duration,
+        free: impl Fn() -> Option<u64>,
+    ) -> bool {
+        let files = plan.files();
+        if plan.kind == PlanKind::TrivialMove || put_off.is_disjoint(&files) {
+            return false;
+        }
+        let read = version.tables().filter(|(_, table)| files.contains(&table.file));
+        let bytes = read.map(|(_, table)| table.meta.file_bytes).sum();
+        free().is_some_and(|free| !self.room.may_suffice(&files, bytes, free, now))
+    }
+}
+
+/// The tables, each with its last pause and its end.
+#[derive(Debug, Default)]
+struct Pauses {
+    tables: BTreeMap<FileId, Pause>,
+}
+
+#[derive(Debug)]
+struct Pause {
+    length: Duration,
+    until: Duration,
+}
+
+impl Pauses {
+    /// A compaction of `file` has failed.
+    fn note(&mut self, file: FileId, now: Duration) {
+        let last = self.tables.get(&file).map(|pause| pause.length);
+        let length = last.map_or(PAUSE_MIN, |length| (length * 2).min(PAUSE_MAX));
+        self.tables.insert(file, Pause { length, until: now + length });
+    }
+
+    /// Forgets the tables that are not there any more.
+    fn retain(&mut self, is_there: impl Fn(FileId) -> bool) {
+        self.tables.retain(|file, _| is_there(*file));
+    }
+
+    /// Those to leave alone now.
+    fn now(&self, now: Duration) -> BTreeSet<FileId> {
+        self.tables.iter().filter(|(_, pause)| now < pause.until).map(|(file, _)| *file).collect()
+    }
+
+    /// Every one.
+    fn all(&self) -> BTreeSet<FileId> {
+        self.tables.keys().copied().collect()
+    }
+}
+
+/// What is known of the room for compactions.
+#[derive(Debug, Default)]
+struct Room {
+    /// For each table: how its last compaction has found no space.
+    lacks: BTreeMap<FileId, Lack>,
+}
+
+/// A compaction that has found no space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Lack {
+    /// What was free when it had removed what it had written.
+    free: u64,
+    /// When that was.
+    at: Duration,
+}
+
+impl Room {
+    /// How the last compaction of `files` ended: without space, or otherwise.
+    fn note(&mut self, files: &BTreeSet<FileId>, lack: Option<Lack>) {
+        for file in files {
+            match lack {
+                Some(lack) => self.lacks.insert(*file, lack),
+                None => self.lacks.remove(file),
+            };
+        }
+    }
+
+    /// Forgets the tables that are not there any more.
+    fn retain(&mut self, is_there: impl Fn(FileId) -> bool) {
+        self.lacks.retain(|file, _| is_there(*file));
+    }
+
+    /// Whether a compaction of `files`, of so many bytes, may find room, with so much free (RO1).
+    fn may_suffice(&self, files: &BTreeSet<FileId>, bytes: u64, free: u64, now: Duration) -> bool {
+        let Some(last) = files.iter().filter_map(|file| self.lacks.get(file)).max() else { return true };
+        let had_room = last.free >= bytes;
+        let is_quota_over = had_room && now >= last.at + QUOTA_PAUSE;
+        is_more(last.free, free, bytes) || is_quota_over || !had_room && free >= bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pa1_pauses_double_up_to_an_hour_and_end_with_the_table() {
+        let mut unreadable = Pauses::default();
+        let (file, other) = (FileId::new(7), FileId::new(8));
+        let mut now = Duration::from_secs(100);
+        let mut pauses = Vec::new();
+        for _ in 0..15 {
+            unreadable.note(file, now);
+            let passed_over = |at| unreadable.now(at).contains(&file);
+            let pause = (1..=4000).map(Duration::from_secs).find(|pause| !passed_over(now + *pause)).unwrap();
+            assert!(passed_over(now) && passed_over(now + pause - Duration::from_nanos(1)));
+            pauses.push(pause.as_secs());
+            now += pause;
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600, 3600]);
+        unreadable.note(other, now);
+        assert_eq!(unreadable.all(), BTreeSet::from([file, other]));
+        assert_eq!(unreadable.now(now), BTreeSet::from([other]));
+        unreadable.retain(|f| f != file);
+        assert_eq!(unreadable.all(), BTreeSet::from([other]));
+    }
+
+    const NOW: Duration = Duration::from_secs(7);
+
+    fn lack(free: u64) -> Option<Lack> {
+        Some(Lack { free, at: NOW })
+    }
+
+    fn files(numbers: &[u64]) -> BTreeSet<FileId> {
+        numbers.iter().map(|number| FileId::new(*number)).collect()
+    }
+
+    #[test]
+    fn ro1_a_compaction_is_tried_again_with_more_room_and_not_with_the_same() {
+        let mut room = Room::default();
+        let compaction = files(&[1, 2]);
+        assert!(room.may_suffice(&compaction, 800, 0, NOW), "nothing has failed");
+        room.note(&compaction, lack(300));
+        for (free, suffices) in [(0, false), (300, false), (400, false), (401, true), (800, true)] {
+            assert_eq!(room.may_suffice(&compaction, 800, free, NOW), suffices, "RO1: {free} free");
+        }
+        room.note(&compaction, lack(799));
+        for (free, suffices) in [(799, false), (800, true)] {
+            assert_eq!(
+                room.may_suffice(&compaction, 800, free, NOW),
+                suffices,
+                "RO1: it fits with {free} free"
+            );
+        }
+        // There was as much as it reads, and it could not be used.
+        room.note(&compaction, lack(900));
+        for (free, suffices) in [(800, false), (900, false), (1000, false), (1001, true)] {
+            assert_eq!(
+                room.may_suffice(&compaction, 800, free, NOW),
+                suffices,
+                "RO1: {free} free, not all for us"
+            );
+        }
+        let minute = NOW + QUOTA_PAUSE;
+        assert!(!room.may_suffice(&compaction, 800, 900, minute - Duration::from_nanos(1)), "RO1");
+        assert!(room.may_suffice(&compaction, 800, 900, minute), "RO1");
+        assert!(!room.may_suffice(&compaction, 901, 900, minute), "RO1: there was less than that");
+        room.note(&compaction, None);
+        assert!(room.may_suffice(&compaction, 800, 0, NOW), "what is free is not known");
+    }
+
+    #[test]
+    fn ro2_what_others_find_changes_nothing() {
+        let mut room = Room::default();
+        room.note(&files(&[1, 2]), lack(300));
+        room.note(&files(&[3]), lack(900));
+        room.note(&files(&[4]), None);
+        assert!(!room.may_suffice(&files(&[1, 2]), 800, 400, NOW), "RO2");
+        assert!(room.may_suffice(&files(&[1, 2]), 800, 800, NOW), "RO2");
+        assert!(!room.may_suffice(&files(&[2, 3]), 800, 800, NOW), "the last failure of either");
+        assert!(room.may_suffice(&files(&[4]), 800, 0, NOW));
+        room.retain(|file| file != FileId::new(3));
+        assert!(room.may_suffice(&files(&[2, 3]), 800, 800, NOW), "it is gone");
+    }
+}

@@ -1,0 +1,29 @@
+//! Rescue: for databases that are damaged, or may be.
+//!
+//! ```text
+//!   check   everything that must agree, of an open database or of its files
+//!   repair  what can be read of a damaged one, into a new one
+//!   dump    what stands in a file
+//! ```
+
+pub(crate) mod check;
+pub(crate) mod dump;
+pub(crate) mod repair;
+
+use std::path::Path;
+
+use esker_env::{Env, FileLock, LockError};
+
+use crate::manifest::file_name::LOCK;
+use crate::types::{Error, Result};
+
+/// Keeps writers out of a database without changing anything; there may be no lock file to hold.
+pub(super) fn lock_to_read(env: &Env, dir: &Path) -> Result<Option<Box<dyn FileLock>>> {
+    if !env.fs.exists(dir).map_err(|e| Error::io("look for", dir, e))? {
+        return Err(Error::NotFound(dir.to_path_buf()));
+    }
+    env.fs.lock_to_read(&dir.join(LOCK)).map_err(|e| match e {
+        LockError::Held { path, pid } => Error::Locked { path, pid },
+        LockError::Io(e) => Error::io("lock", dir.join(LOCK), e),
+    })
+}

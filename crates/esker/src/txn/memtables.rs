@@ -1,0 +1,159 @@
+//! The life of memtables: filled by commits, sealed, offered to the flush, released.
+//!
+//! ```text
+//!   Active --full--> sealed (its log segment ends, too) --flush--> tables --release--> its log is removed
+//! ```
+//!
+//! T4. A memtable is sealed together with the WAL segment it ends in: all its commits are in segments before
+//!     `Sealed::wal_from`.
+//! T5. A sealed memtable is offered to the flush only once the view has it among its immutable ones: a flush that came first would
+//!     find nothing to take out, and the memtable would hide for ever what came after it.
+//! T6. A full memtable is sealed before the next commit, or by the flush thread if none comes. It is full, too, if its part of the log is
+//!     [`LOG_FACTOR`] times as large as a full memtable: the log has all that a commit wrote, the memtable only what it did not overwrite itself.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::commit::{Pipeline, WriteState};
+use crate::memtable::{Applier, Memtable};
+use crate::read::view::ReadView;
+use crate::types::{KeyspaceId, Result, SeqNo};
+
+/// How much longer the log of a memtable may become than a full memtable is (T6). Where no commit overwrites what it wrote itself, the
+/// log is the shorter one.
+const LOG_FACTOR: u64 = 4;
+
+/// A full memtable on its way to tables.
+#[derive(Clone)]
+pub struct Sealed {
+    /// It.
+    pub memtable: Arc<Memtable>,
+    /// Its last commit.
+    pub last_seq: SeqNo,
+    /// Live items per keyspace after that commit.
+    pub counts: Vec<(KeyspaceId, u64)>,
+    /// The first WAL segment that is needed once this memtable is in tables.
+    pub wal_from: u64,
+}
+
+/// The memtable that commits fill.
+pub(super) struct Active {
+    pub(super) memtable: Arc<Memtable>,
+    pub(super) applier: Applier,
+    /// Written to the log since it was begun (T6).
+    pub(super) logged_bytes: u64,
+}
+
+impl Active {
+    /// One that nothing was logged for.
+    pub(super) fn new(memtable: Arc<Memtable>, applier: Applier) -> Self {
+        Active { memtable, applier, logged_bytes: 0 }
+    }
+
+    /// T6. A memtable of a few bytes looks full when it is made.
+    fn is_full(&self, bytes_max: usize) -> bool {
+        let is_log_long = self.logged_bytes / LOG_FACTOR >= bytes_max as u64;
+        (self.memtable.bytes_used() >= bytes_max || is_log_long) && !self.memtable.is_empty()
+    }
+}
+
+/// The full memtables.
+pub(super) struct Memtables {
+    /// Oldest first.
+    sealed: Mutex<VecDeque<Sealed>>,
+    /// One of this size is full.
+    bytes_max: usize,
+}
+
+impl Memtables {
+    /// With those that recovery has sealed, oldest first.
+    pub(super) fn new(sealed: Vec<Sealed>, bytes_max: usize) -> Self {
+        Memtables { sealed: Mutex::new(sealed.into()), bytes_max }
+    }
+}
+
+impl Pipeline {
+    /// Seals the memtable when it is full, or its log long (T6).
+    pub(super) fn make_room(&self, state: &mut WriteState) -> Result<()> {
+        if state.active.is_full(self.memtables.bytes_max) { self.seal_active(state) } else { Ok(()) }
+    }
+
+    /// Ends the active memtable and its WAL segment, and starts new ones (T4).
+    fn seal_active(&self, state: &mut WriteState) -> Result<()> {
+        // T3
+        state.poison.begin();
+        let sealed = self.seal_halfway(state);
+        state.poison.settle();
+        sealed
+    }
+
+    fn seal_halfway(&self, state: &mut WriteState) -> Result<()> {
+        let wal_from = match state.wal()?.rotate() {
+            Ok(segment) => segment,
+            Err(error) => return Err(state.poison.stop(error)),
+        };
+        let memtable = Arc::new(Memtable::new(self.memtables.bytes_max));
+        let fresh = Active::new(memtable.clone(), memtable.applier());
+        let full = std::mem::replace(&mut state.active, fresh).memtable;
+        let (last_seq, counts) = (state.last_seq, self.published.counts());
+        // T5: whoever flushes finds it in the view, and takes it out.
+        self.view.update(|old| {
+            let mut immutables = old.immutables.clone();
+            immutables.insert(0, full.clone());
+            ReadView { active: memtable, immutables, version: old.version.clone() }
+        });
+        self.memtables.sealed.lock().push_back(Sealed { memtable: full, last_seq, counts, wal_from });
+        Ok(())
+    }
+
+    /// Seals the memtable if it is full (T6), unless a commit is going on, after which another may come and do it.
+    pub fn seal_if_full(&self) -> Result<()> {
+        match self.state.try_lock() {
+            Some(mut state) if state.poison.check().is_ok() && state.wal.is_some() => {
+                self.make_room(&mut state)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Seals the active memtable if it holds anything.
+    pub fn seal(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        state.poison.check()?;
+        if state.active.memtable.is_empty() {
+            return Ok(());
+        }
+        self.seal_active(&mut state)
+    }
+
+    /// The sealed memtables, oldest first.
+    pub fn sealed(&self) -> Vec<Sealed> {
+        self.memtables.sealed.lock().iter().cloned().collect()
+    }
+
+    /// The last commit of the newest sealed memtable.
+    pub fn newest_sealed(&self) -> Option<SeqNo> {
+        self.memtables.sealed.lock().back().map(|sealed| sealed.last_seq)
+    }
+
+    /// Whether a memtable whose last commit is at most this one is sealed.
+    pub fn has_sealed(&self, last: SeqNo) -> bool {
+        self.memtables.sealed.lock().front().is_some_and(|oldest| oldest.last_seq <= last)
+    }
+
+    /// How many memtables are sealed.
+    pub fn sealed_len(&self) -> usize {
+        self.memtables.sealed.lock().len()
+    }
+
+    /// The oldest `n` sealed memtables are in tables now: forgets them, and their part of the WAL.
+    pub fn release(&self, n: usize) {
+        let released = self.memtables.sealed.lock().drain(..n).next_back();
+        if let Some(last) = released {
+            // What cannot be removed now is tried again with the next flush.
+            let _ = self.state.lock().wal().and_then(|wal| wal.release_below(last.wal_from));
+        }
+    }
+}
