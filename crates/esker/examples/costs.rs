@@ -37,7 +37,7 @@ fn main() -> esker::Result<()> {
             cursor.seek(key)?;
             let (mut seen, mut own) = (0, 0);
             while cursor.valid() {
-                own += u64::from(cursor.key()[0]) + u64::from(cursor.value()[0]);
+                own += u64::from(cursor.key()[0]) + u64::from(cursor.value()?[0]);
                 seen += 1;
                 if seen == 10 {
                     break;
@@ -47,6 +47,15 @@ fn main() -> esker::Result<()> {
             Ok(sum + own)
         })
     })?;
+    scans("24 + 150 bytes", &map)?;
+    let small = db.keyspace("small")?;
+    let mut batch = db.batch();
+    for n in 0..ITEMS as u64 {
+        batch.put(&small, n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes(), [7; 16])?;
+    }
+    batch.commit()?;
+    db.compact()?;
+    scans("8 + 16 bytes", &small)?;
     per_op("len()", ITEMS, || (0..ITEMS).try_fold(0, |sum, _| Ok(sum + map.len()?)))?;
     let few = &keys[..100_000];
     per_op("commit of one overwrite, not synced", few.len(), || {
@@ -60,6 +69,32 @@ fn main() -> esker::Result<()> {
     per_op("commit of one overwrite, synced", 1000, || {
         few[..1000].iter().try_for_each(|key| map.put(key, b"newer"))?;
         Ok(0)
+    })
+}
+
+/// Walks over everything, in each way there is.
+fn scans(what: &str, map: &esker::Keyspace) -> esker::Result<()> {
+    per_op(&format!("scan of {what}, iterator"), ITEMS, || {
+        map.iter().try_fold(0, |sum, entry| {
+            let (key, value) = entry?;
+            Ok(sum + u64::from(key[0]) + u64::from(value[0]))
+        })
+    })?;
+    per_op(&format!("scan of {what}, iterator, backwards"), ITEMS, || {
+        map.iter().rev().try_fold(0, |sum, entry| Ok(sum + u64::from(entry?.1[0])))
+    })?;
+    per_op(&format!("scan of {what}, keys"), ITEMS, || {
+        map.iter().keys().try_fold(0, |sum, key| Ok(sum + u64::from(key?[0])))
+    })?;
+    per_op(&format!("scan of {what}, cursor"), ITEMS, || {
+        let mut cursor = map.cursor()?;
+        cursor.seek_first()?;
+        let mut sum = 0;
+        while cursor.valid() {
+            sum += u64::from(cursor.key()[0]) + u64::from(cursor.value()?[0]);
+            cursor.next()?;
+        }
+        Ok(sum)
     })
 }
 

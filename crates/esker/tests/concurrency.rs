@@ -335,7 +335,7 @@ fn turn_about(cursor: &mut Cursor, all: &[(Key, Value)], rng: &mut fastrand::Rng
     let mut at = rng.usize(0..all.len());
     cursor.seek(&all[at].0).unwrap();
     for _ in 0..300 {
-        let found = cursor.valid().then(|| (cursor.key(), cursor.value()));
+        let found = cursor.valid().then(|| (cursor.key(), cursor.value().unwrap()));
         assert_eq!(found, Some((&all[at].0[..], &all[at].1[..])), "N1: entry {at}");
         let on = if at == 0 { true } else { at + 1 < all.len() && rng.bool() };
         if on && at + 1 == all.len() {

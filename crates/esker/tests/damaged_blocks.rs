@@ -93,7 +93,7 @@ fn k1_the_usual_loop_ends_at_the_error() {
             let (mut seen, mut errors) = (Vec::new(), 0);
             errors += u32::from(start(&mut cursor).is_err());
             while cursor.valid() {
-                seen.push((cursor.key().to_vec(), cursor.value().to_vec()));
+                seen.push((cursor.key().to_vec(), cursor.value().unwrap().to_vec()));
                 errors += u32::from(go(&mut cursor).is_err_and(|e| e.is_corrupt()));
             }
             assert_eq!(errors, 1);
@@ -127,7 +127,7 @@ fn k1_any_moves_over_a_damaged_block() {
                 _ => (cursor.prev(), at.and_then(|i| i.checked_sub(1))),
             };
             at = to.filter(|&i| i < newest.len() && outcome.is_ok());
-            let shown = cursor.valid().then(|| (cursor.key().to_vec(), cursor.value().to_vec()));
+            let shown = cursor.valid().then(|| (cursor.key().to_vec(), cursor.value().unwrap().to_vec()));
             assert_eq!(shown, at.map(|i| newest[i].clone()), "K1: step {step}: {outcome:?}");
             match outcome {
                 Ok(()) => moved += 1,

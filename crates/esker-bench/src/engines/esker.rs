@@ -202,7 +202,7 @@ fn walk(
     cursor.seek(from).map_err(Failure::engine)?;
     let mut seen = 0;
     while seen < limit && cursor.valid() {
-        visit(cursor.key(), cursor.value());
+        visit(cursor.key(), cursor.value().map_err(Failure::engine)?);
         seen += 1;
         // The step past the last item wanted would be work that nobody asked for.
         if seen < limit {

@@ -339,7 +339,7 @@ fn check_flushed(map: &esker::Keyspace, pool: &Pool, count: u64) -> Result<(), F
         cursor.seek_first().map_err(Failure::engine)?;
         let mut seen = 0;
         while cursor.valid() {
-            visit(cursor.key(), cursor.value());
+            visit(cursor.key(), cursor.value().map_err(Failure::engine)?);
             seen += 1;
             cursor.next().map_err(Failure::engine)?;
         }

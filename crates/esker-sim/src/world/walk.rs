@@ -84,7 +84,7 @@ impl HeldCursor {
             if let Some(i) = self.at {
                 let (no, value) = self.entries[i];
                 assert!(
-                    self.db.key() == key(no) && value.is(self.db.value()),
+                    self.db.key() == key(no) && value.is(self.db.value().expect("it lies beside its key")),
                     "W1: cursor, step {step}: {move_:?} to {}",
                     self.db.key().escape_ascii()
                 );

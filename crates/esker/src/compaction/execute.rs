@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_env::Env;
 
-use super::garbage::{Horizons, Judge};
+use super::judge::{Dropped, Horizons, Judge, Verdict, Why};
 use super::merge::{MergeScan, Source};
 use super::output::{Output, Shape, Written};
 use super::partition::{fences, fences_for};
@@ -54,7 +54,7 @@ pub(crate) struct Context<'a> {
 
 /// What went in and came out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MergeStats {
+pub(crate) struct CompactionStats {
     /// Bytes of the input tables; none for memtables.
     pub bytes_read: u64,
     /// Bytes of the new tables.
@@ -63,6 +63,20 @@ pub(crate) struct MergeStats {
     pub entries_in: u64,
     /// Versions that came out.
     pub entries_out: u64,
+    /// Versions that newer ones or range tombstones made garbage.
+    pub garbage: u64,
+    /// Removals that had nothing left to remove.
+    pub spent: u64,
+}
+
+impl Dropped for CompactionStats {
+    #[inline]
+    fn dropped(&mut self, _: &EntryRef<'_>, why: Why) {
+        match why {
+            Why::Outdated | Why::Covered => self.garbage += 1,
+            Why::Spent => self.spent += 1,
+        }
+    }
 }
 
 /// The result: what the version edit shall add and remove.
@@ -75,7 +89,7 @@ pub(crate) struct Built {
     /// The new ones, open.
     pub opened: HashMap<FileId, Arc<Table>>,
     /// What went in and came out.
-    pub stats: MergeStats,
+    pub stats: CompactionStats,
 }
 
 /// Writes memtables, newest first, as one run. `snapshots`: every registered one and the visible sequence number.
@@ -147,7 +161,7 @@ pub(crate) fn compact(
     let sources = inputs.iter().map(|run| Source::run(run.iter().map(|t| t.table.clone()).collect()));
     let built = write(context, sources, judge, shape)?;
     Ok(built.map(|built| {
-        let stats = MergeStats { bytes_read: bytes, ..built.stats };
+        let stats = CompactionStats { bytes_read: bytes, ..built.stats };
         Built { removed, stats, ..built }
     }))
 }
@@ -192,7 +206,7 @@ fn write_to(
     judge: &mut Judge,
     output: &mut Output<'_>,
 ) -> Result<Option<Built>> {
-    let mut stats = MergeStats::default();
+    let mut stats = CompactionStats::default();
     let mut unchecked_bytes = CANCEL_BYTES;
     let mut scan = MergeScan::new(sources)?;
     while let Some(entry) = scan.next()? {
@@ -204,13 +218,16 @@ fn write_to(
             }
         }
         stats.entries_in += 1;
-        if let Some(seq) = judge.judge(entry.key, entry.seq, entry.kind) {
-            output.add(EntryRef { seq, ..entry })?;
+        match judge.judge(entry, &mut stats) {
+            Verdict::Drop => {}
+            Verdict::Keep => output.add(entry)?,
+            Verdict::Replace(entry) => output.add(entry)?,
         }
     }
     let Written { added, opened } = output.finish()?;
     stats.bytes_written = added.iter().map(|t| t.meta.file_bytes).sum();
     stats.entries_out = added.iter().map(|t| t.meta.entries).sum();
+    assert_eq!(stats.entries_in, stats.entries_out + stats.garbage + stats.spent, "every version has a fate");
     Ok(Some(Built { added, removed: Vec::new(), opened, stats }))
 }
 

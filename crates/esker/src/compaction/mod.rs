@@ -1,18 +1,17 @@
-//! Flush and merge: how memtables become tables, and tables fewer and larger ones.
+//! Flush and compaction: how memtables become tables, and tables fewer and larger ones.
 //!
 //! ```text
 //!   Version --picker (pure)--> Plan --execute--> MergeScan --> Judge --> Output --> tables, a VersionEdit's parts
 //!              |                     memtables -----'
-//!              |-- partition: key ranges that can be merged on their own; fences
-//!              |-- pacing: how far behind merging is, and how much writers wait for it
-//!              |-- pauses: tables of merges that failed, and when to try them again
-//!              `-- room: whether there is more space on the disk than when they failed
+//!              |-- partition: key ranges that can be compacted on their own; fences
+//!              `-- pacing: how far behind compaction is, and how much writers wait for it
 //! ```
 //!
-//! In reading order: `partition`, `picker`, `pacing`, `pauses`, `room` decide; `merge`, `garbage`, `output`, `execute` do.
+//! In reading order: `partition`, `picker`, `pacing` decide; `merge`, `judge`, `output`, `execute` do. What has failed, and is left
+//! alone for that: engine/trouble.rs.
 
 pub(crate) mod execute;
-mod garbage;
+pub(crate) mod judge;
 pub(crate) mod merge;
 mod output;
 pub(crate) mod pacing;

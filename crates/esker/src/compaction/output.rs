@@ -12,7 +12,7 @@
 //! OU2. All versions of a key are in one table.
 //! OU3. Every file made is known by its id in `made` from before it is created, so that a failed output can be removed; and no file
 //!      that was there before.
-//! OU4. A table says which commit is the newest that went into the flush or merge, although garbage.rs may have forgotten its number or
+//! OU4. A table says which commit is the newest that went into the flush or merge, although judge.rs may have forgotten its number or
 //!      left it out: a table that the manifest lost proves by it that there was more (db/unnamed.rs).
 //! OU5. A table ends long before its index has no more room (IX5 in sstable/index.rs).
 
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::cache::MemoryBudget;
     use crate::sstable::{BlockCache, TableOptions};
-    use crate::types::entry::Kind;
+    use crate::types::op::Kind;
 
     #[test]
     fn ou5_a_table_ends_before_its_index_is_full() {

@@ -27,6 +27,22 @@ impl Key {
         }
         Key(Repr::Heap(key.into()))
     }
+
+    /// The key that these parts make up.
+    #[inline]
+    pub(crate) fn of_parts(parts: [&[u8]; 3]) -> Self {
+        let len = parts[0].len() + parts[1].len() + parts[2].len();
+        if len > INLINE {
+            return Key(Repr::Heap(parts.concat().into()));
+        }
+        let mut bytes = [0; INLINE];
+        let mut at = 0;
+        for part in parts {
+            bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        Key(Repr::Inline { len: len as u8, bytes })
+    }
 }
 
 impl Deref for Key {
@@ -93,6 +109,8 @@ mod tests {
         for len in [0, 1, INLINE, INLINE + 1, 5000] {
             let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
             assert_eq!(Key::new(&bytes), bytes);
+            let (start, end) = bytes.split_at(len / 3);
+            assert_eq!(Key::of_parts([start, &end[..end.len() / 2], &end[end.len() / 2..]]), bytes);
         }
         assert!(Key::new(b"a") < Key::new(&[b'a'; 50]));
         assert_eq!(format!("{:?}", Key::new(b"a\n")), "b\"a\\n\"");

@@ -11,23 +11,30 @@
 
 use super::key_handle::Key;
 use crate::engine::reads::ReadSource;
+use crate::read::run_walk::RunWalk;
 use crate::read::source::{Nothing, Source};
 use crate::read::view::ReadView;
-use crate::read::visible::{Bounds, VisibleCursor};
+use crate::read::visible::VisibleCursor;
 use crate::txn::write_set_cursor::WriteSetCursor;
+use crate::types::bounds::Bounds;
 use crate::types::key::{decode_key, encode_key};
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
 
-/// A walk over live keys, with or without a transaction's writes on top.
+/// A walk over live keys.
 enum Walk {
+    /// Over one run with nothing above it.
+    Run(RunWalk),
+    /// Over any sources.
     Plain(VisibleCursor<Source<Nothing>>),
+    /// With a transaction's writes on top.
     Own(VisibleCursor<Source<WriteSetCursor>>),
 }
 
 macro_rules! walk {
     ($self:expr, $c:ident => $call:expr) => {
         match $self {
+            Walk::Run($c) => $call,
             Walk::Plain($c) => $call,
             Walk::Own($c) => $call,
         }
@@ -37,25 +44,51 @@ macro_rules! walk {
 impl Walk {
     fn new(source: &ReadSource, bounds: Bounds) -> Self {
         let ReadSource { view, at, own, .. } = source;
-        match own {
-            None => {
-                let sources = view.sources(*at, &bounds, None);
-                Walk::Plain(VisibleCursor::new(sources, view.tombstones(Vec::new()), *at, bounds))
-            }
-            Some(set) => {
-                // The transaction's own range removals hide everything below them, at any sequence number.
-                let own = |(start, end): &(Vec<u8>, Vec<u8>)| RangeTombstone {
-                    start: start.clone(),
-                    end: end.clone(),
-                    seq: SeqNo::MAX,
-                };
-                let removals: Vec<_> = set.ranges().iter().map(own).collect();
-                // At the largest number, where the transaction's own are seen, and of the view's those that it could see before.
-                let tombstones = own_tombstones(view, *at, removals);
-                let sources = view.sources(*at, &bounds, Some(WriteSetCursor::new(set.clone())));
-                Walk::Own(VisibleCursor::new(sources, tombstones, SeqNo::MAX, bounds))
-            }
+        let Some(set) = own else {
+            return match view.only_run(&bounds) {
+                Some(run) => Walk::Run(RunWalk::new(run, *at, bounds)),
+                None => Walk::Plain(view.live(*at, bounds)),
+            };
+        };
+        // The transaction's own range removals hide everything below them, at any sequence number.
+        let own = |(start, end): &(Vec<u8>, Vec<u8>)| RangeTombstone {
+            start: start.clone(),
+            end: end.clone(),
+            seq: SeqNo::MAX,
+        };
+        let removals: Vec<_> = set.ranges().iter().map(own).collect();
+        // At the largest number, where the transaction's own are seen, and of the view's those that it could see before.
+        let tombstones = own_tombstones(view, *at, removals);
+        let sources = view.sources(*at, &bounds, Some(WriteSetCursor::new(set.clone())));
+        Walk::Own(VisibleCursor::new(sources, tombstones, SeqNo::MAX, bounds))
+    }
+
+    fn valid(&self) -> bool {
+        walk!(self, c => c.valid())
+    }
+
+    /// Whether it stands before another walk over the same source.
+    fn is_before(&self, other: &Walk) -> bool {
+        match (self, other) {
+            (Walk::Run(a), Walk::Run(b)) => a.position() < b.position(),
+            (Walk::Plain(a), Walk::Plain(b)) => a.key() < b.key(),
+            (Walk::Own(a), Walk::Own(b)) => a.key() < b.key(),
+            _ => unreachable!("both walks are made of the same source"),
         }
+    }
+
+    #[inline]
+    fn key(&self) -> Key {
+        match self {
+            Walk::Run(c) => Key::of_parts(c.user_key_parts(&mut [0; 4])),
+            Walk::Plain(c) => Key::new(user_key(c.key())),
+            Walk::Own(c) => Key::new(user_key(c.key())),
+        }
+    }
+
+    #[inline]
+    fn entry(&self) -> Result<(Key, Value)> {
+        Ok((self.key(), walk!(self, c => c.value())?))
     }
 }
 
@@ -112,48 +145,37 @@ impl Walks {
     }
 
     /// Moves the front; says whether it stands on an entry.
+    #[inline]
     fn advance_front(&mut self) -> Result<bool> {
-        let front = match &mut self.front {
-            Some(front) => {
-                walk!(front, c => c.next())?;
-                front
-            }
+        match &mut self.front {
+            Some(front) => walk!(front, c => c.next())?,
             None => {
                 let front = self.start()?;
-                let front = self.front.insert(front);
-                walk!(front, c => c.seek_first())?;
-                front
+                walk!(self.front.insert(front), c => c.seek_first())?;
             }
-        };
-        if !walk!(front, c => c.valid()) {
-            return Ok(false);
         }
-        Ok(match &self.back {
-            Some(back) => walk!(front, c => c.key()) < walk!(back, c => c.key()),
-            None => true,
-        })
+        Ok(self.is_open())
     }
 
     fn advance_back(&mut self) -> Result<bool> {
-        let back = match &mut self.back {
-            Some(back) => {
-                walk!(back, c => c.prev())?;
-                back
-            }
+        match &mut self.back {
+            Some(back) => walk!(back, c => c.prev())?,
             None => {
                 let back = self.start()?;
-                let back = self.back.insert(back);
-                walk!(back, c => c.seek_last())?;
-                back
+                walk!(self.back.insert(back), c => c.seek_last())?;
             }
-        };
-        if !walk!(back, c => c.valid()) {
-            return Ok(false);
         }
-        Ok(match &self.front {
-            Some(front) => walk!(front, c => c.key()) < walk!(back, c => c.key()),
-            None => true,
-        })
+        Ok(self.is_open())
+    }
+
+    /// Whether the walks that there are stand on keys, and have not met.
+    #[inline]
+    fn is_open(&self) -> bool {
+        match (&self.front, &self.back) {
+            (Some(only), None) | (None, Some(only)) => only.valid(),
+            (Some(front), Some(back)) => front.valid() && back.valid() && front.is_before(back),
+            (None, None) => false,
+        }
     }
 
     #[inline]
@@ -184,14 +206,6 @@ fn user_key(encoded: &[u8]) -> &[u8] {
     decode_key(encoded).expect("memtables and tables hold encoded keys").1
 }
 
-fn key_of(walk: &Walk) -> Key {
-    Key::new(user_key(walk!(walk, c => c.key())))
-}
-
-fn entry_of(walk: &Walk) -> (Key, Value) {
-    (key_of(walk), walk!(walk, c => c.value_handle()))
-}
-
 impl Range {
     /// An iterator that gives the error first, if there is one.
     pub(crate) fn from_result(source: Result<ReadSource>, bounds: Bounds) -> Self {
@@ -212,26 +226,26 @@ impl Iterator for Range {
     type Item = Result<(Key, Value)>;
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.walks.next().map(|walk| walk.map(entry_of))
+        self.walks.next().map(|walk| walk.and_then(Walk::entry))
     }
 }
 
 impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.walks.next_back().map(|walk| walk.map(entry_of))
+        self.walks.next_back().map(|walk| walk.and_then(Walk::entry))
     }
 }
 
 impl Iterator for Keys {
     type Item = Result<Key>;
     fn next(&mut self) -> Option<Self::Item> {
-        self.walks.next().map(|walk| walk.map(key_of))
+        self.walks.next().map(|walk| walk.map(Walk::key))
     }
 }
 
 impl DoubleEndedIterator for Keys {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.walks.next_back().map(|walk| walk.map(key_of))
+        self.walks.next_back().map(|walk| walk.map(Walk::key))
     }
 }
 
@@ -250,7 +264,7 @@ impl DoubleEndedIterator for Keys {
 /// cursor.seek("b")?;
 /// assert_eq!(cursor.key(), b"bob");
 /// cursor.prev()?;
-/// assert_eq!((cursor.key(), cursor.value()), (&b"ann"[..], &b"1"[..]));
+/// assert_eq!((cursor.key(), cursor.value()?), (&b"ann"[..], &b"1"[..]));
 /// cursor.prev()?;
 /// assert!(!cursor.valid());
 /// # Ok(())
@@ -258,13 +272,27 @@ impl DoubleEndedIterator for Keys {
 /// ```
 pub struct Cursor {
     walk: Walk,
+    /// The key of a walk that does not hold it in one piece.
+    key: Vec<u8>,
     keyspace: KeyspaceId,
     _source: ReadSource,
 }
 
 impl Cursor {
     pub(crate) fn new(source: ReadSource, keyspace: KeyspaceId, bounds: Bounds) -> Self {
-        Cursor { walk: Walk::new(&source, bounds), keyspace, _source: source }
+        Cursor { walk: Walk::new(&source, bounds), key: Vec::new(), keyspace, _source: source }
+    }
+
+    /// After a move.
+    #[inline]
+    fn moved(&mut self, moved: Result<()>) -> Result<()> {
+        if let Walk::Run(walk) = &self.walk
+            && walk.valid()
+        {
+            self.key.clear();
+            walk.user_key_parts(&mut [0; 4]).iter().for_each(|part| self.key.extend_from_slice(part));
+        }
+        moved
     }
 
     /// Moves to the first key `>= key`.
@@ -273,7 +301,8 @@ impl Cursor {
     /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read: the cursor is not valid then.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = crate::types::key::KeyBuf::new(self.keyspace, key.as_ref());
-        walk!(&mut self.walk, c => c.seek(&key))
+        let moved = walk!(&mut self.walk, c => c.seek(&key));
+        self.moved(moved)
     }
 
     /// Moves to the last key `< key`.
@@ -282,7 +311,8 @@ impl Cursor {
     /// Those of [`seek`](Self::seek).
     pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = encode_key(self.keyspace, key.as_ref());
-        walk!(&mut self.walk, c => c.seek_before(&key))
+        let moved = walk!(&mut self.walk, c => c.seek_before(&key));
+        self.moved(moved)
     }
 
     /// Moves to the first key.
@@ -290,7 +320,8 @@ impl Cursor {
     /// # Errors
     /// Those of [`seek`](Self::seek).
     pub fn seek_first(&mut self) -> Result<()> {
-        walk!(&mut self.walk, c => c.seek_first())
+        let moved = walk!(&mut self.walk, c => c.seek_first());
+        self.moved(moved)
     }
 
     /// Moves to the last key.
@@ -298,7 +329,8 @@ impl Cursor {
     /// # Errors
     /// Those of [`seek`](Self::seek).
     pub fn seek_last(&mut self) -> Result<()> {
-        walk!(&mut self.walk, c => c.seek_last())
+        let moved = walk!(&mut self.walk, c => c.seek_last());
+        self.moved(moved)
     }
 
     /// Moves to the next key; not valid after the last.
@@ -313,7 +345,8 @@ impl Cursor {
         reason = "the field's name for it; an iterator is made by range()"
     )]
     pub fn next(&mut self) -> Result<()> {
-        walk!(&mut self.walk, c => c.next())
+        let moved = walk!(&mut self.walk, c => c.next());
+        self.moved(moved)
     }
 
     /// Moves to the previous key; not valid before the first.
@@ -324,12 +357,13 @@ impl Cursor {
     /// # Panics
     /// If the cursor is not valid.
     pub fn prev(&mut self) -> Result<()> {
-        walk!(&mut self.walk, c => c.prev())
+        let moved = walk!(&mut self.walk, c => c.prev());
+        self.moved(moved)
     }
 
     /// Whether the cursor stands on a key.
     pub fn valid(&self) -> bool {
-        walk!(&self.walk, c => c.valid())
+        self.walk.valid()
     }
 
     /// The key.
@@ -337,22 +371,35 @@ impl Cursor {
     /// # Panics
     /// If the cursor is not valid.
     pub fn key(&self) -> &[u8] {
-        user_key(walk!(&self.walk, c => c.key()))
+        match &self.walk {
+            Walk::Run(walk) => {
+                assert!(walk.valid(), "key() of a cursor that is not valid");
+                &self.key
+            }
+            Walk::Plain(walk) => user_key(walk.key()),
+            Walk::Own(walk) => user_key(walk.key()),
+        }
     }
 
     /// The value.
     ///
+    /// # Errors
+    /// Those of [`seek`](Self::seek), if the value does not lie beside its key.
+    ///
     /// # Panics
     /// If the cursor is not valid.
-    pub fn value(&self) -> &[u8] {
-        walk!(&self.walk, c => c.value())
+    pub fn value(&self) -> Result<&[u8]> {
+        walk!(&self.walk, c => c.value_bytes())
     }
 
     /// The value as a handle that outlives the cursor.
     ///
+    /// # Errors
+    /// Those of [`value`](Self::value).
+    ///
     /// # Panics
     /// If the cursor is not valid.
-    pub fn value_handle(&self) -> Value {
-        walk!(&self.walk, c => c.value_handle())
+    pub fn value_handle(&self) -> Result<Value> {
+        walk!(&self.walk, c => c.value())
     }
 }

@@ -12,10 +12,10 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use crate::engine::catalog::KeyspaceState;
-use crate::read::visible::Bounds;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
 use crate::txn::snapshots::SnapshotGuard;
 use crate::txn::write_set::WriteSet;
+use crate::types::bounds::Bounds;
 use crate::types::key::{encode_key, keyspace_end};
 use crate::types::limits::{check_key, check_value};
 use crate::types::{Error, KeyspaceId, Result};

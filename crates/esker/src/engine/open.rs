@@ -43,15 +43,14 @@ use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, manif
 use crate::manifest::log::ManifestLog;
 use crate::manifest::version::{Level, RunId, Version};
 use crate::memtable::{Applier, Memtable};
-use crate::read::source::Nothing;
 use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
-use crate::read::visible::{Bounds, VisibleCursor};
 use crate::sstable::{BlockCache, Table};
 use crate::txn::commit::Pipeline;
 use crate::txn::memtables::Sealed;
 use crate::txn::snapshots::Published;
 use crate::txn::{apply, payload};
+use crate::types::bounds::Bounds;
 use crate::types::canary::{self, Canary};
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{Error, FileId, KeyspaceId, Result, SeqNo};
@@ -438,13 +437,12 @@ fn load_catalog(view: &ReadView, published: &Arc<Published>, dir: &Path) -> Resu
         upper: std::ops::Bound::Excluded(keyspace_end(KeyspaceId::CATALOG)),
     };
     let at = published.visible();
-    let sources = view.sources::<Nothing>(at, &bounds, None);
-    let mut cursor = VisibleCursor::new(sources, view.tombstones(Vec::new()), at, bounds);
+    let mut cursor = view.live(at, bounds);
     cursor.seek_first()?;
     let mut entries = Vec::new();
     while cursor.valid() {
         let (_, user_key) = decode_key(cursor.key()).expect("keyspace 0 holds encoded keys");
-        entries.push(Ok((user_key.to_vec(), cursor.value().to_vec())));
+        entries.push(Ok((user_key.to_vec(), cursor.value_bytes()?.to_vec())));
         cursor.next()?;
     }
     Catalog::load(published, entries.into_iter(), |detail| Error::corrupt("keyspace catalog", dir, 0, detail))

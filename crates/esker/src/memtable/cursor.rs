@@ -5,7 +5,8 @@
 use super::position::Position;
 use super::record::RecordRef;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
+use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
 /// See [`Memtable::cursor`](super::Memtable::cursor). It keeps the memtable's entries alive.
@@ -89,11 +90,16 @@ impl SourceCursor for MemtableCursor {
     }
 
     #[inline]
-    fn value(&self) -> &[u8] {
-        self.version().value()
+    fn stored(&self) -> Stored<'_> {
+        Stored::new(self.kind(), self.version().value())
     }
 
-    fn value_handle(&self) -> Value {
-        Value::copy_of(self.value())
+    #[inline]
+    fn share(&self) -> Value {
+        Value::copy_of(self.version().value())
+    }
+
+    fn older(&mut self) -> Result<bool> {
+        Ok(self.position.older_version())
     }
 }

@@ -9,7 +9,8 @@
 //! Sources are few (a memtable or two, a handful of runs): a linear pass beats a heap.
 
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
+use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -192,12 +193,26 @@ impl<C: SourceCursor> SourceCursor for MergeCursor<C> {
     }
 
     #[inline]
-    fn value(&self) -> &[u8] {
-        self.sources[self.current].value()
+    fn stored(&self) -> Stored<'_> {
+        self.sources[self.current].stored()
     }
 
-    fn value_handle(&self) -> Value {
-        self.sources[self.current].value_handle()
+    #[inline]
+    fn share(&self) -> Value {
+        self.sources[self.current].share()
+    }
+
+    fn older(&mut self) -> Result<bool> {
+        let current = self.leave();
+        if self.sources[current].older()? {
+            self.current = current;
+            return Ok(true);
+        }
+        // M1: the next source that holds the key has the next older version. All of them stay in `same` or current (M2).
+        self.current = current;
+        let Some(at) = self.same.iter().position(|&i| i > current) else { return Ok(false) };
+        self.current = std::mem::replace(&mut self.same[at], current);
+        Ok(true)
     }
 }
 

@@ -2,20 +2,25 @@
 //!
 //! ```text
 //!   ViewCell --> ReadView = active memtable + immutable memtables + Version
-//!                  |- point.rs    get: newest source first, stop at the first version found
+//!                  |- point.rs    get: newest source first, until the resolver has its answer
+//!                  |- RunWalk     a range over one run with nothing above it
 //!                  `- VisibleCursor (bounds, range tombstones, only live keys)
 //!                        |- Cover (range tombstones of all sources)
 //!                        `- MergeCursor (newest source wins)
 //!                              `- SourceCursor of each memtable, run, write set
+//!   resolve.rs: what versions mean; fetch.rs: from what is stored to a value
 //! ```
 
 pub(crate) mod cost;
 pub(crate) mod cover;
+pub(crate) mod fetch;
 pub(crate) mod merge;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod point;
+pub(crate) mod resolve;
 pub(crate) mod run_cursor;
+pub(crate) mod run_walk;
 pub(crate) mod source;
 pub(crate) mod view;
 pub(crate) mod view_cell;

@@ -4,19 +4,21 @@
 //!   key --hash--> each memtable's filter, tree --> each run: its one table, filter, index, block
 //! ```
 //!
-//! P1. The first version found not newer than `at` is the newest (RV1). It counts unless a range tombstone of that
-//!     source or of a newer one, visible at `at`, has a larger sequence number (RT2): older sources hold only older
-//!     tombstones over that key.
+//! P1. The first version found not newer than `at` is the newest (RV1), and the resolver says what it means. Of range tombstones it
+//!     hears those of that source and of newer ones: older sources hold only older tombstones over that key.
 //! P2. Whoever looks many keys up in one call repins after every [`LOOKUPS_PER_PIN`]: what look-ups evict from the
 //!     block cache stays in memory for as long as their pin.
 
 use crossbeam_epoch::Guard;
 
+use super::fetch;
+use super::resolve::{Answer, Resolver};
 use super::view::ReadView;
 use crate::encoding::hash::key_hash;
 use crate::sstable::Table;
 use crate::types::canary::{self, Canary};
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
+use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
 /// So many keys are looked up under one pin (P2).
@@ -26,9 +28,9 @@ pub const LOOKUPS_PER_PIN: usize = 16;
 pub trait Want {
     /// The answer.
     type Out;
-    /// Makes it of a put in a memtable.
-    fn copy(value: &[u8]) -> Self::Out;
-    /// The newest version in a table not newer than `at`, and what it makes of a put.
+    /// Makes it of a live version in a memtable.
+    fn of_memtable(stored: Stored<'_>) -> Result<Self::Out>;
+    /// The newest version in a table not newer than `at`, and what it makes of it if it is live.
     fn probe(
         table: &Table,
         key: &[u8],
@@ -49,8 +51,9 @@ pub struct Presence;
 
 impl Want for ValueOf {
     type Out = Value;
-    fn copy(value: &[u8]) -> Value {
-        Value::copy_of(value)
+    #[inline]
+    fn of_memtable(stored: Stored<'_>) -> Result<Value> {
+        fetch::copy(stored)
     }
     #[inline]
     fn probe(
@@ -61,13 +64,17 @@ impl Want for ValueOf {
         ask_filter: bool,
         guard: &Guard,
     ) -> Probed<Value> {
-        Ok(table.get(key, hash, at, ask_filter, guard)?.map(|found| (found.seq, found.kind, found.value)))
+        let Some(found) = table.get(key, hash, at, ask_filter, guard)? else { return Ok(None) };
+        Ok(Some((found.seq, found.kind, fetch::found(found)?)))
     }
 }
 
 impl Want for Presence {
     type Out = ();
-    fn copy(_: &[u8]) {}
+    #[inline]
+    fn of_memtable(_: Stored<'_>) -> Result<()> {
+        Ok(())
+    }
     fn probe(table: &Table, key: &[u8], hash: u64, at: SeqNo, _: bool, guard: &Guard) -> Probed<()> {
         Ok(table.find_version(key, hash, at, guard)?.map(|(seq, kind)| (seq, kind, ())))
     }
@@ -78,31 +85,40 @@ impl ReadView {
     #[inline]
     pub fn find<W: Want>(&self, key: &[u8], at: SeqNo, guard: &Guard) -> Result<Option<W::Out>> {
         let hash = key_hash(key);
-        let mut deleted = SeqNo::ZERO;
+        let mut resolver = Resolver::default();
         for memtable in self.memtables() {
             let unseen = canary::is_set(Canary::RangeTombstoneBehindFilter) && !memtable.may_contain(hash);
             if memtable.has_range_tombstones() && !unseen {
-                deleted = deleted.max(memtable.range_tombstones().cover(key, at));
+                resolver.cover(memtable.range_tombstones().cover(key, at));
             }
             if !memtable.may_contain(hash) {
                 continue;
             }
-            if let Some(entry) = memtable.get(key, at) {
-                let live = entry.kind == Kind::Put && entry.seq >= deleted;
-                return Ok(live.then(|| W::copy(entry.value)));
+            let mut below = Some(at);
+            while let Some(entry) = below.and_then(|at| memtable.get(key, at)) {
+                match resolver.feed(entry.seq, entry.kind) {
+                    Answer::Live => return W::of_memtable(Stored::new(entry.kind, entry.value)).map(Some),
+                    Answer::Gone => return Ok(None),
+                    Answer::Older => below = entry.seq.before(),
+                }
             }
         }
         for run in self.version.runs() {
             let Some(index) = run.find(key) else { continue };
             let table = &run.tables()[index].table;
             if run.has_range_tombstones() {
-                deleted = deleted.max(table.range_tombstones().cover(key, at));
+                resolver.cover(table.range_tombstones().cover(key, at));
             }
-            let found = W::probe(table, key, hash, at, run.probes.filter_pays(), guard)?;
-            run.probes.note(hash, found.is_some());
-            if let Some((seq, kind, out)) = found {
-                let live = kind == Kind::Put && seq >= deleted;
-                return Ok(live.then_some(out));
+            let mut below = Some(at);
+            while let Some(at) = below {
+                let found = W::probe(table, key, hash, at, run.probes.filter_pays(), guard)?;
+                run.probes.note(hash, found.is_some());
+                let Some((seq, kind, out)) = found else { break };
+                match resolver.feed(seq, kind) {
+                    Answer::Live => return Ok(Some(out)),
+                    Answer::Gone => return Ok(None),
+                    Answer::Older => below = seq.before(),
+                }
             }
         }
         Ok(None)

@@ -7,11 +7,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::visible::Bounds;
 use crate::manifest::version::Run;
 use crate::sstable::TableCursor;
+use crate::types::bounds::Bounds;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
+use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
 /// A position in a run.
@@ -142,11 +143,17 @@ impl SourceCursor for RunCursor {
     }
 
     #[inline]
-    fn value(&self) -> &[u8] {
-        self.cursor().value()
+    fn stored(&self) -> Stored<'_> {
+        self.cursor().stored()
     }
 
-    fn value_handle(&self) -> Value {
-        self.cursor().value_handle()
+    #[inline]
+    fn share(&self) -> Value {
+        self.cursor().share()
+    }
+
+    fn older(&mut self) -> Result<bool> {
+        // All versions of a key are in one table (OU2).
+        self.table.as_mut().expect("a valid cursor").1.older()
     }
 }

@@ -3,7 +3,8 @@
 use super::run_cursor::RunCursor;
 use crate::memtable::MemtableCursor;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
+use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
 /// A memtable, a run, or something that stands on top of them (`X`: the writes of a transaction).
@@ -69,12 +70,15 @@ impl<X: SourceCursor> SourceCursor for Source<X> {
         delegate!(self, c => c.kind())
     }
     #[inline]
-    fn value(&self) -> &[u8] {
-        delegate!(self, c => c.value())
+    fn stored(&self) -> Stored<'_> {
+        delegate!(self, c => c.stored())
     }
     #[inline]
-    fn value_handle(&self) -> Value {
-        delegate!(self, c => c.value_handle())
+    fn share(&self) -> Value {
+        delegate!(self, c => c.share())
+    }
+    fn older(&mut self) -> Result<bool> {
+        delegate!(self, c => c.older())
     }
 }
 
@@ -109,10 +113,13 @@ impl SourceCursor for Nothing {
     fn kind(&self) -> Kind {
         match *self {}
     }
-    fn value(&self) -> &[u8] {
+    fn stored(&self) -> Stored<'_> {
         match *self {}
     }
-    fn value_handle(&self) -> Value {
+    fn share(&self) -> Value {
+        match *self {}
+    }
+    fn older(&mut self) -> Result<bool> {
         match *self {}
     }
 }

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use super::cover::Layers;
 use super::run_cursor::RunCursor;
 use super::source::Source;
-use super::visible::Bounds;
-use crate::manifest::version::Version;
+use crate::manifest::version::{Run, Version};
 use crate::memtable::Memtable;
 use crate::types::SeqNo;
+use crate::types::bounds::Bounds;
 use crate::types::key_range::KeyRange;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 
@@ -53,6 +53,17 @@ impl ReadView {
                 .extend(RunCursor::new(run, at, bounds).map(|cursor| (Source::Run(cursor), run.max_seq())));
         }
         sources
+    }
+
+    /// The only source that may hold something inside the bounds, if that is a run, and no range tombstone lies in it.
+    pub fn only_run(&self, bounds: &Bounds) -> Option<&Arc<Run>> {
+        if self.memtables().any(|memtable| !memtable.is_empty()) {
+            return None;
+        }
+        let runs = self.version.runs().iter();
+        let mut runs = runs.filter(|run| !run.within(&bounds.lower, &bounds.upper).is_empty());
+        let only = runs.next().filter(|run| !run.has_range_tombstones());
+        if runs.next().is_some() { None } else { only }
     }
 
     /// All range tombstones of all sources, and `more`.

@@ -13,41 +13,14 @@
 use std::ops::Bound;
 
 use super::cover::{Cover, Layers};
+use super::fetch;
 use super::merge::MergeCursor;
+use super::resolve::{Answer, Resolver};
+use super::source::{Nothing, Source};
+use super::view::ReadView;
+use crate::types::bounds::Bounds;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::Kind;
 use crate::types::{Result, SeqNo, Value};
-
-/// Bounds of a range of encoded keys.
-#[derive(Clone, Debug)]
-pub struct Bounds {
-    /// The first key, or the key before the first.
-    pub lower: Bound<Vec<u8>>,
-    /// The last key, or the key after the last.
-    pub upper: Bound<Vec<u8>>,
-}
-
-impl Bounds {
-    /// Whether a key is not before the lower bound.
-    #[inline]
-    pub fn above_lower(&self, key: &[u8]) -> bool {
-        match &self.lower {
-            Bound::Included(lower) => lower.as_slice() <= key,
-            Bound::Excluded(lower) => lower.as_slice() < key,
-            Bound::Unbounded => true,
-        }
-    }
-
-    /// Whether a key is not after the upper bound.
-    #[inline]
-    pub fn below_upper(&self, key: &[u8]) -> bool {
-        match &self.upper {
-            Bound::Included(upper) => key <= upper.as_slice(),
-            Bound::Excluded(upper) => key < upper.as_slice(),
-            Bound::Unbounded => true,
-        }
-    }
-}
 
 /// A walk over live keys.
 pub struct VisibleCursor<C> {
@@ -58,6 +31,14 @@ pub struct VisibleCursor<C> {
     bounds: Bounds,
     /// Whether the merge stands on a live key inside the bounds.
     valid: bool,
+}
+
+impl ReadView {
+    /// A walk over the live keys inside the bounds, as of `at`.
+    pub fn live(&self, at: SeqNo, bounds: Bounds) -> VisibleCursor<Source<Nothing>> {
+        let sources = self.sources(at, &bounds, None);
+        VisibleCursor::new(sources, self.tombstones(Vec::new()), at, bounds)
+    }
 }
 
 impl<C: SourceCursor> VisibleCursor<C> {
@@ -80,10 +61,12 @@ impl<C: SourceCursor> VisibleCursor<C> {
     fn settle_forward(&mut self) -> Result<()> {
         assert!(!self.valid, "VC3");
         while self.merged.valid() && self.bounds.below_upper(self.merged.key()) {
-            if !self.cover.is_empty() && self.skip_covered()? {
+            let cover = self.cover_here();
+            if cover > self.merged.seq() {
+                self.skip_covered(cover)?;
                 continue;
             }
-            if self.merged.kind() == Kind::Put {
+            if self.is_live(cover)? {
                 self.valid = true;
                 return Ok(());
             }
@@ -92,28 +75,43 @@ impl<C: SourceCursor> VisibleCursor<C> {
         Ok(())
     }
 
-    /// If a range tombstone hides the current version, moves past it and says so.
-    fn skip_covered(&mut self) -> Result<bool> {
-        let cover = self.cover.newest(self.merged.key());
-        if cover <= self.merged.seq() {
-            return Ok(false);
+    /// Whether the key at hand is live, under this range tombstone. Ends on the version that says so.
+    #[inline]
+    fn is_live(&mut self, cover: SeqNo) -> Result<bool> {
+        let mut resolver = Resolver::default();
+        resolver.cover(cover);
+        loop {
+            match resolver.feed(self.merged.seq(), self.merged.kind()) {
+                Answer::Live => return Ok(true),
+                Answer::Gone => return Ok(false),
+                Answer::Older if self.merged.older()? => {}
+                Answer::Older => return Ok(false),
+            }
         }
+    }
+
+    /// The newest range tombstone over the current key; zero if there is none.
+    #[inline]
+    fn cover_here(&mut self) -> SeqNo {
+        if self.cover.is_empty() { SeqNo::ZERO } else { self.cover.newest(self.merged.key()) }
+    }
+
+    /// Moves past the current version, which `cover` hides (VC2).
+    fn skip_covered(&mut self, cover: SeqNo) -> Result<()> {
         let newest = &self.newest;
         if newest[self.merged.current_source()] < cover
             && let Some(end) = self.cover.covered_to(self.merged.key(), cover)
         {
-            self.merged.skip_to(end, |source| newest[source] < cover)?;
-        } else {
-            self.merged.next()?;
+            return self.merged.skip_to(end, |source| newest[source] < cover);
         }
-        Ok(true)
+        self.merged.next()
     }
 
     fn settle_backward(&mut self) -> Result<()> {
         assert!(!self.valid, "VC3");
         while self.merged.valid() && self.bounds.above_lower(self.merged.key()) {
-            let covered = !self.cover.is_empty() && self.cover.newest(self.merged.key()) > self.merged.seq();
-            if !covered && self.merged.kind() == Kind::Put {
+            let cover = self.cover_here();
+            if self.is_live(cover)? {
                 self.valid = true;
                 return Ok(());
             }
@@ -207,18 +205,18 @@ impl<C: SourceCursor> VisibleCursor<C> {
         self.merged.key()
     }
 
-    /// The value.
+    /// The bytes of the value.
     #[inline]
-    pub fn value(&self) -> &[u8] {
-        assert!(self.valid, "value() of a cursor that is not valid");
-        self.merged.value()
+    pub fn value_bytes(&self) -> Result<&[u8]> {
+        assert!(self.valid, "value of a cursor that is not valid");
+        fetch::bytes(self.merged.stored())
     }
 
-    /// The value as a handle.
+    /// The value.
     #[inline]
-    pub fn value_handle(&self) -> Value {
-        assert!(self.valid, "value_handle() of a cursor that is not valid");
-        self.merged.value_handle()
+    pub fn value(&self) -> Result<Value> {
+        assert!(self.valid, "value of a cursor that is not valid");
+        fetch::value(&self.merged)
     }
 }
 
@@ -228,6 +226,7 @@ mod tests {
 
     use super::*;
     use crate::read::merge::tests::VecCursor;
+    use crate::types::op::Kind;
     use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 
     fn random_bounds(rng: &mut fastrand::Rng) -> Bounds {
@@ -250,7 +249,7 @@ mod tests {
             for _ in 0..rng.usize(0..14) {
                 let seq = SeqNo::new(base + rng.u64(0..9));
                 newest_seq = newest_seq.max(seq);
-                let kind = if rng.u8(0..4) == 0 { Kind::Tombstone } else { Kind::Put };
+                let kind = if rng.u8(0..4) == 0 { Kind::Remove } else { Kind::Put };
                 own.insert(vec![rng.u8(0..20)], (seq, kind));
             }
             for _ in 0..rng.usize(0..3) {

@@ -23,8 +23,8 @@ use esker_env::PageBuf;
 
 use super::block_search::{Simd, prefetch};
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
-use crate::types::entry::Kind;
 use crate::types::key::head4;
+use crate::types::op::Kind;
 use crate::types::{SeqNo, SharedBytes};
 
 /// All keys have the same length.
@@ -270,11 +270,7 @@ impl Block {
     /// Whether entry `i` is a put or a tombstone.
     #[inline(always)]
     pub(super) fn kind(&self, i: usize) -> Kind {
-        if self.all_visible() || self.trailer(i) as u8 == Kind::Put as u8 {
-            Kind::Put
-        } else {
-            Kind::Tombstone
-        }
+        if self.all_visible() || self.trailer(i) as u8 == Kind::Put as u8 { Kind::Put } else { Kind::Remove }
     }
 
     #[inline(always)]
@@ -349,6 +345,16 @@ impl Block {
         let mut key = self.prefix().to_vec();
         self.push_suffix(i, &mut key);
         key
+    }
+
+    /// The parts that make up key `i`: prefix, head (put into `head` if the block stores it apart), rest.
+    #[inline(always)]
+    pub(super) fn key_parts<'a>(&'a self, i: usize, head: &'a mut [u8; 4]) -> [&'a [u8]; 3] {
+        if !self.has(HEADED) {
+            return [self.prefix(), &[], self.rest(i)];
+        }
+        *head = u32::from_le_bytes(self.heads()[i]).to_be_bytes();
+        [self.prefix(), head, self.rest(i)]
     }
 
     /// Appends key `i` without the prefix.

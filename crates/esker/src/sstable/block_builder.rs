@@ -12,8 +12,9 @@ use super::block::{
     pack_trailer,
 };
 use crate::types::SeqNo;
-use crate::types::entry::{EntryRef, Kind};
+use crate::types::entry::EntryRef;
 use crate::types::key::{common_prefix_len, head4};
+use crate::types::op::Kind;
 
 /// Collects the entries of one block.
 #[derive(Default)]

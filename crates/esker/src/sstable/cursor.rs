@@ -15,7 +15,8 @@ use super::Table;
 use super::block::Block;
 use crate::cache;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
+use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
 /// Room for the usual keys, so that a cursor allocates once.
@@ -284,16 +285,36 @@ impl SourceCursor for TableCursor {
     }
 
     #[inline(always)]
-    fn value(&self) -> &[u8] {
+    fn stored(&self) -> Stored<'_> {
         assert!(self.valid, "value of a cursor that stands on no key");
-        self.block().value(self.entry)
+        Stored::new(self.kind(), self.block().value(self.entry))
     }
 
     #[inline]
-    fn value_handle(&self) -> Value {
+    fn share(&self) -> Value {
         assert!(self.valid, "value of a cursor that stands on no key");
         let place = self.place.as_ref().expect("CU1: a valid cursor has a block");
-        let range = place.block.value_range(self.entry);
-        if range.is_empty() { Value::empty() } else { Value::slice_of(place.block.clone(), range) }
+        Value::part_of(&place.block, place.block.value_range(self.entry))
+    }
+
+    fn older(&mut self) -> Result<bool> {
+        assert!(self.valid, "older version of a cursor that stands on no key");
+        let (number, entry) = (self.number(), self.entry);
+        let block = self.block();
+        if entry + 1 < block.count() {
+            if !block.same_key_as_next(entry) {
+                return Ok(false);
+            }
+            self.entry += 1;
+            return Ok(true);
+        }
+        let next = number + 1;
+        if next == self.blocks() || !self.table.index().continues(next) {
+            return Ok(false);
+        }
+        self.valid = false;
+        self.enter(next)?;
+        self.stand_on(0);
+        Ok(true)
     }
 }

@@ -27,7 +27,7 @@
 //! ```
 //!
 //! To read the source, follow a write (`writer.rs`, `block_builder.rs`, `stored.rs`), then a read (`table.rs`,
-//! `index.rs`, `block.rs`, `block_search.rs`), then the ways to walk (`cursor.rs`, `scan.rs`).
+//! `index.rs`, `block.rs`, `block_search.rs`), then the ways to walk (`place.rs`, `cursor.rs`, `scan.rs`).
 //! Bytes: docs/formats/sstable.md
 
 mod block;
@@ -40,6 +40,7 @@ mod footer;
 pub mod fuzzing;
 mod index;
 mod options;
+mod place;
 mod properties;
 mod salvage;
 mod scan;
@@ -54,6 +55,7 @@ pub use standalone::{Metadata, Range, Reader, Writer, merge};
 
 pub(crate) use cursor::TableCursor;
 pub(crate) use index::IndexRoom;
+pub(crate) use place::BlockPlace;
 pub(crate) use salvage::{LostContent, SalvageScan, SalvageTable, TableDamage};
 pub(crate) use scan::TableScan;
 pub(crate) use stored::Fingerprint;

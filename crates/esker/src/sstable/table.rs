@@ -32,7 +32,8 @@ use super::{BlockCache, TableMeta};
 use crate::cache::{self, BudgetKind, CacheItem, CachedBlocks, Guard, Pinned, Reservation};
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::bytes::{DecodeError, Decoded};
-use crate::types::entry::{Found, Kind};
+use crate::types::entry::Found;
+use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, Result, SeqNo, Value};
 
@@ -220,7 +221,10 @@ impl Table {
         let Some((block, i)) = self.find(key, hash, at, pin)? else { return Ok(None) };
         let (seq, kind) = (block.seq(i), block.kind(i));
         let range = block.value_range(i);
-        let value = if range.is_empty() { Value::empty() } else { Value::slice_of(block.into_arc(), range) };
+        let value = match Value::small(&block.bytes()[range.clone()]) {
+            Some(value) => value,
+            None => Value::slice_of(block.into_arc(), range),
+        };
         Ok(Some(Found { seq, kind, value }))
     }
 

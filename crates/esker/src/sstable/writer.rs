@@ -27,9 +27,10 @@ use crate::encoding::Compression;
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::hash::key_hash;
 use crate::types::canary::{self, Canary};
-use crate::types::entry::{EntryRef, Kind};
+use crate::types::entry::EntryRef;
 use crate::types::key::common_prefix_len;
 use crate::types::key_range::{End, KeyRange};
+use crate::types::op::Kind;
 use crate::types::range_tombstone::{Fragment, RangeTombstone, RangeTombstones};
 use crate::types::{Error, Result, SeqNo};
 
@@ -216,7 +217,7 @@ impl TableWriter {
         self.last_seq = entry.seq;
         let properties = &mut self.properties;
         properties.entries += 1;
-        properties.tombstones += u64::from(entry.kind == Kind::Tombstone);
+        properties.tombstones += u64::from(entry.kind == Kind::Remove);
         properties.key_bytes += entry.key.len() as u64;
         properties.value_bytes += entry.value.len() as u64;
         properties.min_seq = properties.min_seq.min(entry.seq);

@@ -7,11 +7,9 @@ use std::ops::Bound;
 
 use super::write_set::{CountDeltas, WriteSet};
 use crate::read::point::{LOOKUPS_PER_PIN, Presence};
-use crate::read::source::Nothing;
 use crate::read::view::ReadView;
-use crate::read::visible::{Bounds, VisibleCursor};
+use crate::types::bounds::Bounds;
 use crate::types::canary::{self, Canary};
-use crate::types::entry::Kind;
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{KeyspaceId, Result, SeqNo};
 
@@ -38,7 +36,7 @@ pub fn count_deltas(
         }
         let live = !set.in_removed_range(entry.key)
             && view.find::<Presence>(entry.key, SeqNo::MAX, &guard)?.is_some();
-        let change = i64::from(entry.kind == Kind::Put) - i64::from(live);
+        let change = i64::from(entry.kind.is_live()) - i64::from(live);
         if change != 0 && !(change < 0 && canary::is_set(Canary::CountNotUpdated)) {
             let (keyspace, _) = decode_key(entry.key).expect("a write set holds encoded keys");
             deltas.add(keyspace, change);
@@ -106,8 +104,7 @@ fn per_keyspace(start: &[u8], end: &[u8]) -> Vec<(KeyspaceId, Vec<u8>, Vec<u8>)>
 /// Counts the live keys of a range by walking them.
 fn live_in(view: &ReadView, start: Vec<u8>, end: Vec<u8>) -> Result<u64> {
     let bounds = Bounds { lower: Bound::Included(start), upper: Bound::Excluded(end) };
-    let sources = view.sources::<Nothing>(SeqNo::MAX, &bounds, None);
-    let mut cursor = VisibleCursor::new(sources, view.tombstones(Vec::new()), SeqNo::MAX, bounds);
+    let mut cursor = view.live(SeqNo::MAX, bounds);
     let mut live = 0;
     cursor.seek_first()?;
     while cursor.valid() {

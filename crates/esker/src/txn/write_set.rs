@@ -22,8 +22,9 @@ use parking_lot::Mutex;
 
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::encoding::hash::key_hash;
-use crate::types::entry::{EntryRef, Kind};
+use crate::types::entry::EntryRef;
 use crate::types::key::head8;
+use crate::types::op::Kind;
 use crate::types::{KeyspaceId, SeqNo, key};
 
 const OP_REMOVE: u8 = 0;
@@ -142,7 +143,7 @@ impl WriteSet {
 
     /// Removes an encoded key.
     pub fn remove(&mut self, key: &[u8]) {
-        self.push(Kind::Tombstone, key, &[]);
+        self.push(Kind::Remove, key, &[]);
     }
 
     /// Removes all encoded keys from `start` up to, not including, `end`. Visits all ops so far.
@@ -294,7 +295,7 @@ impl WriteSet {
                     let value_start = header_len + reader.position() - value.len();
                     set.note(Kind::Put, (first_start, first), (value_start, value));
                 }
-                OP_REMOVE => set.note(Kind::Tombstone, (first_start, first), (first_start, &[])),
+                OP_REMOVE => set.note(Kind::Remove, (first_start, first), (first_start, &[])),
                 OP_REMOVE_RANGE => {
                     let end = range_end(&mut reader)?;
                     if first < end {
@@ -375,7 +376,7 @@ mod tests {
         let entries: Vec<_> = set.entries(SeqNo::new(5)).map(|e| (e.key.to_vec(), e.kind)).collect();
         let expected: Vec<_> = model
             .iter()
-            .map(|(key, v)| (key.clone(), if v.is_some() { Kind::Put } else { Kind::Tombstone }))
+            .map(|(key, v)| (key.clone(), if v.is_some() { Kind::Put } else { Kind::Remove }))
             .collect();
         assert_eq!(entries, expected);
         assert_eq!(set.key_count(), model.len());

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::write_set::WriteSet;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::{EntryRef, Kind};
+use crate::types::entry::EntryRef;
+use crate::types::op::Kind;
+use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
 /// A position in a write set. Its entries are newer than any commit.
@@ -61,11 +63,16 @@ impl SourceCursor for WriteSetCursor {
     fn kind(&self) -> Kind {
         self.entry().kind
     }
-    fn value(&self) -> &[u8] {
-        self.entry().value
+    fn stored(&self) -> Stored<'_> {
+        let entry = self.entry();
+        Stored::new(entry.kind, entry.value)
     }
-    fn value_handle(&self) -> Value {
-        Value::copy_of(self.value())
+    fn share(&self) -> Value {
+        Value::copy_of(self.entry().value)
+    }
+    fn older(&mut self) -> Result<bool> {
+        // WS1: one op a key.
+        Ok(false)
     }
 }
 
@@ -87,9 +94,9 @@ mod tests {
             seen.push((cursor.key()[1], cursor.kind()));
             cursor.next().unwrap();
         }
-        assert_eq!(seen, [(b'a', Kind::Put), (b'b', Kind::Tombstone), (b'c', Kind::Put)]);
+        assert_eq!(seen, [(b'a', Kind::Put), (b'b', Kind::Remove), (b'c', Kind::Put)]);
         cursor.seek_before(b"\x01b").unwrap();
-        assert_eq!((cursor.key(), cursor.value_handle()), (&b"\x01a"[..], Value::copy_of(b"a")));
+        assert_eq!((cursor.key(), cursor.share()), (&b"\x01a"[..], Value::copy_of(b"a")));
         cursor.prev().unwrap();
         assert!(!cursor.valid());
     }

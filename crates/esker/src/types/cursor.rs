@@ -1,12 +1,13 @@
 //! How a reader walks one sorted source (a memtable, a table, a run of tables), or several merged.
 
-use super::entry::Kind;
+use super::op::Kind;
+use super::stored::Stored;
 use super::{Result, SeqNo, Value};
 
 /// A position in a sorted source, as seen by a reader at one sequence number.
 ///
 /// A cursor stands on distinct keys: for each key, on its newest version not newer than the reader's sequence
-/// number; keys without such a version are passed over. Tombstones are shown (`kind`): the merging cursor above
+/// number, until `older` is called; keys without such a version are passed over. Removals are shown (`kind`): the resolver above
 /// needs them. A new cursor is not valid; seek it first. `next` and `prev` need a valid position.
 pub trait SourceCursor {
     /// Moves to the first key `>= key`.
@@ -27,10 +28,13 @@ pub trait SourceCursor {
     fn key(&self) -> &[u8];
     /// The version's sequence number. Panics if not valid.
     fn seq(&self) -> SeqNo;
-    /// Put or tombstone. Panics if not valid.
+    /// What the version says about the key. Panics if not valid.
     fn kind(&self) -> Kind;
-    /// The value, empty for a tombstone. Panics if not valid.
-    fn value(&self) -> &[u8];
-    /// The value as a handle that outlives the cursor. Panics if not valid.
-    fn value_handle(&self) -> Value;
+    /// The value as it is stored, empty if the kind has none. Panics if not valid.
+    fn stored(&self) -> Stored<'_>;
+    /// The stored bytes as a handle that outlives the cursor. Panics if not valid.
+    fn share(&self) -> Value;
+    /// Moves to the next older version of the same key; false if there is none, and then the cursor stands where it stood. `next` and
+    /// `prev` go on to other keys from any version. Panics if not valid.
+    fn older(&mut self) -> Result<bool>;
 }

@@ -27,6 +27,13 @@ impl SeqNo {
     pub const fn get(self) -> u64 {
         self.0
     }
+    /// The number before this one; none before zero.
+    pub const fn before(self) -> Option<Self> {
+        match self.0.checked_sub(1) {
+            Some(n) => Some(SeqNo(n)),
+            None => None,
+        }
+    }
     /// The number after this one.
     pub const fn next(self) -> Self {
         SeqNo::new(self.0 + 1)

@@ -86,6 +86,11 @@ pub fn decode_key(encoded: &[u8]) -> Option<(KeyspaceId, &[u8])> {
     (prefix_bytes(KeyspaceId::new(id)).1 == width + 1).then_some((KeyspaceId::new(id), user_key))
 }
 
+/// The bytes of the keyspace's prefix of an encoded key.
+pub fn prefix_len(encoded: &[u8]) -> usize {
+    encoded.len() - decode_key(encoded).map_or(encoded.len(), |(_, user_key)| user_key.len())
+}
+
 /// The first encoded key after all keys of a keyspace.
 pub fn keyspace_end(id: KeyspaceId) -> Vec<u8> {
     let mut end = encode_key(id, &[]);

@@ -1,5 +1,6 @@
 //! The vocabulary of the engine: ids, keys, values, errors. Everything else builds on it; it builds on nothing.
 
+pub(crate) mod bounds;
 pub mod canary;
 pub(crate) mod cursor;
 pub(crate) mod entry;
@@ -8,7 +9,9 @@ mod ids;
 pub(crate) mod key;
 pub(crate) mod key_range;
 pub(crate) mod limits;
+pub(crate) mod op;
 pub(crate) mod range_tombstone;
+pub(crate) mod stored;
 mod value;
 
 pub use error::{Error, Result};

@@ -1,8 +1,9 @@
 //! `Value`: a cheap handle to the bytes of a value, wherever they live.
 //!
 //! ```text
-//!   Value --pointer, length--> bytes inside a cached block, or a buffer of its own
-//!         --owner------------> keeps them alive
+//!   Value: a few bytes of its own
+//!     or   --pointer, length--> bytes inside a cached block, or a buffer of its own
+//!          --owner------------> keeps them alive
 //! ```
 //!
 //! V1. The bytes neither move nor change while an owner is held.
@@ -33,51 +34,83 @@ unsafe impl SharedBytes for Vec<u8> {
 /// A value of less than this part of the bytes that it is in is copied rather than have them kept.
 const UNPINNED_PART: usize = 8;
 
+/// Values of up to so many bytes are copied into the handle: that costs less than sharing, and keeps nothing else in memory.
+const INLINE_BYTES_MAX: usize = 30;
+
 /// The bytes of a value. Derefs to `[u8]`; cloning shares, it does not copy.
 ///
-/// A value that was read from a table, by anything but `multi_get`, keeps the whole block in memory that it lies in (some 8 KiB, or the value's size if that is more), beside what
-/// [`Builder::memory`](crate::Builder::memory) allows, until it is dropped. Of many small values that are kept for long, keep copies (`to_vec`).
+/// A value of more than 30 bytes that was read from a table, by anything but `multi_get`, keeps the whole block in memory that it lies in
+/// (some 8 KiB, or the value's size if that is more), beside what [`Builder::memory`](crate::Builder::memory) allows, until it is dropped. Of
+/// many small values that are kept for long, keep copies (`to_vec`).
 #[derive(Clone)]
-pub struct Value {
-    ptr: *const u8,
-    len: usize,
-    _owner: Option<Arc<dyn SharedBytes>>,
+pub struct Value(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Inline { len: u8, bytes: [u8; INLINE_BYTES_MAX] },
+    Shared { len: u32, ptr: *const u8, owner: Arc<dyn SharedBytes> },
 }
 
-// SAFETY: the bytes are immutable (V1) and their owner is Send + Sync.
+const _: () = assert!(size_of::<Value>() == 32);
+
+// SAFETY: shared bytes are immutable (V1) and their owner is Send + Sync.
 unsafe impl Send for Value {}
 // SAFETY: as above.
 unsafe impl Sync for Value {}
 
 impl Value {
-    /// The empty value; needs no owner.
+    /// The empty value.
     pub const fn empty() -> Self {
-        Value { ptr: std::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0, _owner: None }
+        Value(Repr::Inline { len: 0, bytes: [0; INLINE_BYTES_MAX] })
     }
 
-    /// A part of shared bytes.
+    /// The value of these bytes if they fit into the handle.
+    #[inline]
+    pub(crate) fn small(value: &[u8]) -> Option<Self> {
+        if value.len() > INLINE_BYTES_MAX {
+            return None;
+        }
+        let mut bytes = [0; INLINE_BYTES_MAX];
+        bytes[..value.len()].copy_from_slice(value);
+        Some(Value(Repr::Inline { len: value.len() as u8, bytes }))
+    }
+
+    /// A part of shared bytes, which stay in memory for as long as this does.
     ///
     /// # Panics
-    /// If the range is not within them.
+    /// If the range is not within them, or longer than a value can be.
     #[inline]
     pub fn slice_of<T: SharedBytes>(owner: Arc<T>, range: Range<usize>) -> Self {
         let bytes = &owner.bytes()[range];
-        let (ptr, len) = (bytes.as_ptr(), bytes.len());
+        let (ptr, len) = (bytes.as_ptr(), u32::try_from(bytes.len()).expect("values have 32-bit lengths"));
         if fault::is_on(Fault::ValueNotKept) {
-            return Value { ptr, len, _owner: None };
+            return Value(Repr::Shared { len, ptr, owner: Arc::new(Vec::new()) });
         }
-        Value { ptr, len, _owner: Some(owner) }
+        Value(Repr::Shared { len, ptr, owner })
+    }
+
+    /// The same, copied where that is cheaper.
+    #[inline]
+    pub(crate) fn part_of<T: SharedBytes>(owner: &Arc<T>, range: Range<usize>) -> Self {
+        match Self::small(&owner.bytes()[range.clone()]) {
+            Some(value) => value,
+            None => Self::slice_of(owner.clone(), range),
+        }
     }
 
     /// The same value, but one that is small beside the bytes that it keeps in memory copied out of them.
     pub(crate) fn unpinned(self) -> Self {
-        let kept = self._owner.as_ref().map_or(0, |owner| owner.bytes().len());
-        if kept / UNPINNED_PART > self.len { Self::copy_of(&self) } else { self }
+        match &self.0 {
+            Repr::Shared { len, owner, .. } if owner.bytes().len() / UNPINNED_PART > *len as usize => {
+                Self::copy_of(&self)
+            }
+            _ => self,
+        }
     }
 
     /// A value with its own copy of the bytes.
     pub fn copy_of(bytes: &[u8]) -> Self {
-        if bytes.is_empty() { Self::empty() } else { Self::from(bytes.to_vec()) }
+        Self::small(bytes).unwrap_or_else(|| Self::from(bytes.to_vec()))
     }
 }
 
@@ -92,8 +125,11 @@ impl Deref for Value {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: ptr and len describe a part of the owner's bytes (V1), or no bytes at all.
-        unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
+        match &self.0 {
+            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            // SAFETY: ptr and len describe a part of the owner's bytes (V1).
+            Repr::Shared { len, ptr, .. } => unsafe { std::slice::from_raw_parts(*ptr, *len as usize) },
+        }
     }
 }
 
@@ -123,11 +159,15 @@ mod tests {
 
     #[test]
     fn v1_a_value_outlives_its_maker() {
-        let shared = Arc::new(b"hello world".to_vec());
-        let value = Value::slice_of(shared.clone(), 6..11);
-        let clone = value.clone();
-        drop((shared, value));
-        assert_eq!(clone, b"world");
+        let text = b"hello world, which is a text of more than thirty bytes";
+        for (range, is_kept) in [(6..11, 0), (6..54, 1)] {
+            let shared = Arc::new(text.to_vec());
+            let value = Value::part_of(&shared, range.clone());
+            assert_eq!(Arc::strong_count(&shared) - 1, is_kept);
+            let clone = value.clone();
+            drop((shared, value));
+            assert_eq!(clone, text[range]);
+        }
         assert_eq!(Value::copy_of(b""), Value::empty());
         assert_eq!(format!("{:?}", Value::copy_of(b"a\0")), "b\"a\\x00\"");
     }
@@ -141,7 +181,7 @@ mod tests {
             Arc::strong_count(&shared) - 1
         };
         assert_eq!(
-            [owners_of(0), owners_of(10), owners_of(124), owners_of(125), owners_of(900)],
+            [owners_of(0), owners_of(31), owners_of(124), owners_of(125), owners_of(900)],
             [0, 0, 0, 1, 1]
         );
         assert_eq!(Value::empty().unpinned(), b"");

@@ -1,9 +1,11 @@
 //! The checks of `cargo xtask tidy`, one per file.
 
 mod ascii;
+mod codes;
 mod dependencies;
 mod file_size;
 pub(crate) mod goldens;
+mod kinds;
 mod layers;
 mod links;
 mod machine_paths;
@@ -21,6 +23,8 @@ pub(crate) type Check = fn(&Repo) -> Vec<Finding>;
 pub(crate) const ALL: &[(&str, Check)] = &[
     ("module_docs", module_docs::check),
     ("layers", layers::check),
+    ("kinds", kinds::check),
+    ("codes", codes::check),
     ("unfinished", unfinished::check),
     ("unsafe_code", unsafe_code::check),
     ("ascii", ascii::check),

@@ -65,11 +65,14 @@ impl SourceCursor for VecCursor {
     fn kind(&self) -> Kind {
         self.here().2
     }
-    fn value(&self) -> &[u8] {
-        &self.here().0
+    fn stored(&self) -> Stored<'_> {
+        Stored::Inline(&self.here().0)
     }
-    fn value_handle(&self) -> Value {
-        Value::copy_of(self.value())
+    fn share(&self) -> Value {
+        Value::copy_of(&self.here().0)
+    }
+    fn older(&mut self) -> Result<bool> {
+        Ok(false)
     }
 }
 

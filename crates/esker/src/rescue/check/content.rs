@@ -12,9 +12,8 @@ use crate::encoding::bytes::ByteReader;
 use crate::engine::catalog;
 use crate::manifest::version::Run;
 use crate::memtable::Memtable;
-use crate::read::source::Nothing;
 use crate::read::view::ReadView;
-use crate::read::visible::{Bounds, VisibleCursor};
+use crate::types::bounds::Bounds;
 use crate::types::canary::{self, Canary};
 use crate::types::key::decode_key;
 use crate::types::range_tombstone::RangeTombstones;
@@ -263,12 +262,11 @@ pub(super) fn check_counts(
 /// All live entries at a commit.
 fn walk(view: &ReadView, at: SeqNo, mut each: impl FnMut(KeyspaceId, &[u8], &[u8])) -> Result<()> {
     let bounds = Bounds { lower: Bound::Unbounded, upper: Bound::Unbounded };
-    let sources = view.sources::<Nothing>(at, &bounds, None);
-    let mut cursor = VisibleCursor::new(sources, view.tombstones(Vec::new()), at, bounds);
+    let mut cursor = view.live(at, bounds);
     cursor.seek_first()?;
     while cursor.valid() {
         match decode_key(cursor.key()) {
-            Some((id, key)) => each(id, key, cursor.value()),
+            Some((id, key)) => each(id, key, cursor.value_bytes()?),
             None => each(KeyspaceId::new(u32::MAX), cursor.key(), &[]),
         }
         cursor.next()?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::Output;
 use crate::sstable::{LostContent, SalvageTable};
 use crate::types::Result;
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
 
 pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
     let table = SalvageTable::open(out.env, path)?;

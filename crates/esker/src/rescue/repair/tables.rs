@@ -23,8 +23,9 @@ use super::target::Target;
 use crate::manifest::edit::AddedTable;
 use crate::sstable::{LostContent, SalvageScan, SalvageTable, TableDamage};
 use crate::types::canary::{self, Canary};
-use crate::types::entry::{EntryRef, Kind};
+use crate::types::entry::EntryRef;
 use crate::types::key_range::KeyRange;
+use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, FileId, Result, SeqNo};
 

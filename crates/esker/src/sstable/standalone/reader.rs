@@ -13,7 +13,7 @@ use crate::cache::{self, MemoryBudget};
 use crate::encoding::Compression;
 use crate::encoding::hash::key_hash;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
 use crate::types::{Result, SeqNo, Value};
 
 /// Memory for blocks that a reader keeps unless told otherwise.
@@ -243,7 +243,7 @@ impl Range {
             return None;
         }
         match step(self) {
-            Ok(true) => cursor(self).map(|c| Ok((c.key().to_vec(), c.value_handle()))),
+            Ok(true) => cursor(self).map(|c| Ok((c.key().to_vec(), c.share()))),
             Ok(false) => {
                 self.done = true;
                 None

@@ -82,8 +82,8 @@ fn check_at(cursor: &TableCursor, expected: Option<&&Entry>) {
     if let Some(entry) = expected {
         assert_eq!(cursor.key(), entry.key);
         assert_eq!((cursor.seq().get(), cursor.kind()), (entry.seq, entry.kind));
-        assert_eq!(cursor.value(), entry.value);
-        assert_eq!(cursor.value_handle(), entry.value);
+        assert_eq!(cursor.stored().bytes(), entry.value);
+        assert_eq!(cursor.share(), entry.value);
     }
 }
 
@@ -189,7 +189,7 @@ fn random_tables_agree_with_a_sorted_list() {
             "seed {seed}"
         );
         assert_eq!(meta.file_bytes, file_bytes(&env).len() as u64);
-        assert_eq!(meta.tombstones, entries.iter().filter(|e| e.kind == Kind::Tombstone).count() as u64);
+        assert_eq!(meta.tombstones, entries.iter().filter(|e| e.kind == Kind::Remove).count() as u64);
         for at in [0, rng.u64(..100), 50, 100, SeqNo::MAX.get()] {
             check_gets(&mut rng, &table, &entries, at);
             check_cursor(&mut rng, &table, &entries, at);
@@ -339,7 +339,7 @@ fn tb4_an_obsolete_file_goes_with_its_last_reader() {
     table.mark_obsolete();
     drop(table);
     cursor.seek(b"a").unwrap();
-    let value = cursor.value_handle();
+    let value = cursor.share();
     assert!(env.fs.exists(Path::new(PATH)).unwrap());
     drop(cursor);
     assert!(!env.fs.exists(Path::new(PATH)).unwrap());
@@ -399,7 +399,7 @@ fn many_threads_read_under_a_tiny_cache() {
                     if round % 100 == 0 {
                         let mut cursor = table.cursor(SeqNo::ZERO, rng.bool());
                         cursor.seek(&entry.key).unwrap();
-                        assert_eq!(cursor.value(), entry.value);
+                        assert_eq!(cursor.stored().bytes(), entry.value);
                         cache.budget().set_capacity(rng.u64(5_000..40_000));
                     }
                 }

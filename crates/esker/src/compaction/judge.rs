@@ -1,4 +1,4 @@
-//! Garbage: which versions and tombstones a merge keeps, and under which sequence numbers.
+//! The judge: which versions and tombstones a compaction drops, keeps, or keeps in another form.
 //!
 //! ```text
 //!   horizons (what readers may read at)   5         9            visible = 12
@@ -10,7 +10,7 @@
 //! A stripe is the sequence numbers that nobody can tell apart: no reader stands between two of them. Above the
 //! visible number each number is a stripe of its own, because a reader may come to stand on any of them.
 //!
-//! GC1. Of the versions of a key in one stripe, the newest stays.
+//! GC1. Of the versions of a key in one stripe, the newest stays, and older ones only as far as the resolver asks for them.
 //! GC2. A version goes if a range tombstone of its own stripe covers it; a tombstone of a later stripe does not touch
 //!      it, because a reader between them still sees it.
 //! GC3. A tombstone goes only where nothing older can lie under it (at the bottom) and every reader stands above it
@@ -19,9 +19,11 @@
 //!      stands between zero and the true number.
 //! GC5. What is newer than the newest horizon stays as it is.
 
+use crate::read::resolve::{Answer, Resolver};
 use crate::types::SeqNo;
 use crate::types::canary::{self, Canary};
-use crate::types::entry::Kind;
+use crate::types::entry::EntryRef;
+use crate::types::op::Kind;
 use crate::types::range_tombstone::{Fragment, RangeTombstones, Seqs};
 
 /// The sequence numbers that readers may read at: the registered snapshots, the visible number, and from there on any.
@@ -55,6 +57,34 @@ impl Horizons {
     }
 }
 
+/// What becomes of a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict<'a> {
+    /// It goes.
+    Drop,
+    /// It stays as it is.
+    Keep,
+    /// This stays in its place.
+    Replace(EntryRef<'a>),
+}
+
+/// Why a version goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// A newer version of the same stripe answers for it (GC1).
+    Outdated,
+    /// A range tombstone hides it (GC2).
+    Covered,
+    /// It is a removal with nothing left to remove (GC3).
+    Spent,
+}
+
+/// Hears of every version that goes.
+pub trait Dropped {
+    /// This one goes.
+    fn dropped(&mut self, entry: &EntryRef<'_>, why: Why);
+}
+
 /// Judges versions as they come by in order: key ascending, sequence number descending.
 #[derive(Debug)]
 pub struct Judge {
@@ -68,40 +98,80 @@ pub struct Judge {
     key: Vec<u8>,
     /// Its stripe's end; none before the first version.
     stripe_end: Option<SeqNo>,
+    /// Resolves the versions of that key in that stripe.
+    resolver: Resolver,
+    /// Whether it has its answer.
+    is_answered: bool,
 }
 
 impl Judge {
-    /// A judge for versions and range tombstones of one merge. `bottommost`: no run below the inputs holds a key of
+    /// A judge for versions and range tombstones of one compaction. `bottommost`: no run below the inputs holds a key of
     /// their range.
     pub fn new(horizons: Horizons, tombstones: RangeTombstones, bottommost: bool) -> Self {
         let fragments = tombstones.fragments().cloned().collect();
-        Judge { horizons, fragments, bottommost, fragment: 0, key: Vec::new(), stripe_end: None }
+        Judge {
+            horizons,
+            fragments,
+            bottommost,
+            fragment: 0,
+            key: Vec::new(),
+            stripe_end: None,
+            resolver: Resolver::default(),
+            is_answered: false,
+        }
     }
 
-    /// The sequence number to keep the version under; none if it is garbage.
+    /// What becomes of the next version. `listener` hears of it if it goes.
     #[inline]
-    pub fn judge(&mut self, key: &[u8], seq: SeqNo, kind: Kind) -> Option<SeqNo> {
-        let stripe_end = self.horizons.stripe_end(seq);
-        if self.stripe_end.is_some() && self.key == key {
-            if self.stripe_end.replace(stripe_end) == Some(stripe_end) {
-                return None; // GC1
+    pub fn judge<'e>(&mut self, entry: EntryRef<'e>, listener: &mut impl Dropped) -> Verdict<'e> {
+        match self.fate(&entry) {
+            Err(why) => {
+                listener.dropped(&entry, why);
+                Verdict::Drop
             }
-        } else {
+            Ok(seq) if seq == entry.seq => Verdict::Keep,
+            Ok(seq) => Verdict::Replace(EntryRef { seq, ..entry }),
+        }
+    }
+
+    /// The sequence number to keep a version under, or why it goes.
+    #[inline]
+    fn fate(&mut self, entry: &EntryRef<'_>) -> Result<SeqNo, Why> {
+        let stripe_end = self.horizons.stripe_end(entry.seq);
+        let is_same_key = self.stripe_end.is_some() && self.key == entry.key;
+        if !is_same_key {
             self.key.clear();
-            self.key.extend_from_slice(key);
+            self.key.extend_from_slice(entry.key);
+        }
+        if !is_same_key || self.stripe_end != Some(stripe_end) {
             self.stripe_end = Some(stripe_end);
+            self.resolver = Resolver::default();
+            self.is_answered = false;
+            if !self.fragments.is_empty() {
+                let cover = self.cover(stripe_end);
+                self.resolver.cover(cover);
+            }
+        } else if self.is_answered {
+            return Err(Why::Outdated);
         }
-        if !self.fragments.is_empty() && self.cover(stripe_end) > seq {
-            return None; // GC2
+        if self.resolver.hides(entry.seq) {
+            self.is_answered = true;
+            return Err(Why::Covered);
         }
-        if !self.settled(seq) {
-            let dropped = kind == Kind::Tombstone && canary::is_set(Canary::TombstoneDroppedEarly);
-            let zeroed = kind == Kind::Put && self.bottommost && canary::is_set(Canary::SeqNoZeroedEarly);
-            return (!dropped).then_some(if zeroed { SeqNo::ZERO } else { seq });
+        let answer = self.resolver.feed(entry.seq, entry.kind);
+        self.is_answered = answer != Answer::Older;
+        if !self.settled(entry.seq) {
+            if entry.kind == Kind::Remove && canary::is_set(Canary::TombstoneDroppedEarly) {
+                return Err(Why::Spent);
+            }
+            let zeroed =
+                entry.kind == Kind::Put && self.bottommost && canary::is_set(Canary::SeqNoZeroedEarly);
+            return Ok(if zeroed { SeqNo::ZERO } else { entry.seq });
         }
-        match kind {
-            Kind::Tombstone => None,        // GC3
-            Kind::Put => Some(SeqNo::ZERO), // GC4
+        match answer {
+            Answer::Gone => Err(Why::Spent), // GC3
+            Answer::Live => Ok(SeqNo::ZERO), // GC4
+            Answer::Older => Ok(entry.seq),
         }
     }
 

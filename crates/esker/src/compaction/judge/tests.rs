@@ -10,6 +10,12 @@ struct Set {
     tombstones: Vec<RangeTombstone>,
 }
 
+impl Dropped for Vec<(Vec<u8>, Why)> {
+    fn dropped(&mut self, entry: &EntryRef<'_>, why: Why) {
+        self.push((entry.key.to_vec(), why));
+    }
+}
+
 impl Set {
     fn parse(text: &str) -> Self {
         let mut set = Set::default();
@@ -19,7 +25,7 @@ impl Set {
                 let seq = SeqNo::new(seq.parse().unwrap());
                 set.tombstones.push(RangeTombstone { start: start.into(), end: end.into(), seq });
             } else {
-                let kind = if word.ends_with('-') { Kind::Tombstone } else { Kind::Put };
+                let kind = if word.ends_with('-') { Kind::Remove } else { Kind::Put };
                 let seq = word[1..].trim_end_matches('-').parse().unwrap();
                 set.versions.push((word[..1].into(), SeqNo::new(seq), kind, seq));
             }
@@ -29,7 +35,7 @@ impl Set {
 
     fn show(&self) -> String {
         let version = |(key, seq, kind, _): &(Vec<u8>, SeqNo, Kind, u64)| {
-            let dash = if *kind == Kind::Tombstone { "-" } else { "" };
+            let dash = if *kind == Kind::Remove { "-" } else { "" };
             format!("{}{seq}{dash}", key.escape_ascii())
         };
         let tombstone =
@@ -43,13 +49,19 @@ impl Set {
         self.versions.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
         let horizons = Horizons::new(horizons.iter().map(|&n| SeqNo::new(n)).collect());
         let mut judge = Judge::new(horizons, RangeTombstones::new(self.tombstones), bottommost);
-        let mut out = Set::default();
+        let (mut out, mut dropped) = (Set::default(), Vec::new());
+        let came = self.versions.len();
         for (key, seq, kind, id) in self.versions {
-            if let Some(seq) = judge.judge(&key, seq, kind) {
-                out.versions.push((key, seq, kind, id));
-            }
+            let entry = EntryRef { key: &key, seq, kind, value: b"" };
+            let seq = match judge.judge(entry, &mut dropped) {
+                Verdict::Drop => continue,
+                Verdict::Keep => seq,
+                Verdict::Replace(other) => other.seq,
+            };
+            out.versions.push((key, seq, kind, id));
         }
         out.tombstones = judge.surviving_tombstones().iter().collect();
+        assert_eq!(out.versions.len() + dropped.len(), came, "the listener hears of each version that goes");
         out
     }
 
@@ -159,7 +171,7 @@ fn random_set(rng: &mut fastrand::Rng) -> Set {
         }
         for key in 0..6 {
             if rng.u8(0..3) == 0 {
-                let kind = if rng.u8(0..3) == 0 { Kind::Tombstone } else { Kind::Put };
+                let kind = if rng.u8(0..3) == 0 { Kind::Remove } else { Kind::Put };
                 set.versions.push((vec![key], at, kind, seq));
             }
         }

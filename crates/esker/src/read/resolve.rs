@@ -1,0 +1,81 @@
+//! What the versions of a key come to.
+//!
+//! ```text
+//!   versions of one key, newest first --feed--> Live | Gone | Older, please
+//! ```
+//!
+//! The one place that knows what a kind of entry means to a reader: point reads, walks, counts, transactions and the
+//! judge of compactions all ask here.
+//!
+//! RS1. A version is hidden by a range tombstone over its key with a larger sequence number (RT2).
+//! RS2. Versions are fed newest first until one ends the search; who has no older version has no key.
+
+use crate::types::SeqNo;
+use crate::types::op::Kind;
+
+/// What a version settles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The key has the value of this version.
+    Live,
+    /// The key is not there.
+    Gone,
+    /// Nothing yet: the next older version is needed.
+    Older,
+}
+
+/// Resolves the versions of one key.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Resolver {
+    /// The newest range tombstone over the key so far; zero if there is none.
+    cover: SeqNo,
+}
+
+impl Resolver {
+    /// A range tombstone of this number lies over the key; zero: none does. Said before the versions that it may hide.
+    #[inline(always)]
+    pub fn cover(&mut self, seq: SeqNo) {
+        self.cover = self.cover.max(seq);
+    }
+
+    /// Whether a range tombstone hides a version (RS1).
+    #[inline(always)]
+    pub fn hides(&self, seq: SeqNo) -> bool {
+        seq < self.cover
+    }
+
+    /// The next version (RS2).
+    #[inline(always)]
+    pub fn feed(&mut self, seq: SeqNo, kind: Kind) -> Answer {
+        if self.hides(seq) {
+            return Answer::Gone;
+        }
+        match kind {
+            Kind::Put => Answer::Live,
+            Kind::Remove => Answer::Gone,
+            // It counts by its cover.
+            Kind::RemoveRange => Answer::Older,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rs1_rs2_the_first_version_that_ends_the_search_answers_unless_a_range_tombstone_hides_it() {
+        let seq = SeqNo::new;
+        let answer = |cover, version, kind| {
+            let mut resolver = Resolver::default();
+            resolver.cover(seq(cover));
+            resolver.cover(SeqNo::ZERO);
+            resolver.feed(seq(version), kind)
+        };
+        assert_eq!(answer(0, 0, Kind::Put), Answer::Live);
+        assert_eq!(answer(5, 5, Kind::Put), Answer::Live, "RS1: of its own commit it comes first");
+        assert_eq!(answer(6, 5, Kind::Put), Answer::Gone, "RS1");
+        assert_eq!(answer(0, 5, Kind::Remove), Answer::Gone);
+        assert_eq!(answer(0, 5, Kind::RemoveRange), Answer::Older, "RS2");
+    }
+}

@@ -1,0 +1,406 @@
+//! A walk over the live keys of one run that nothing lies above: no memtable, no other run, no range tombstone.
+//!
+//! ```text
+//!   run: table, table, ... --BlockPlace--> block of settled entries: the next entry, without a look at its key
+//!                                          block with versions:      the resolver picks
+//! ```
+//!
+//! RW1. Shows exactly what a `VisibleCursor` over the run shows.
+//! RW2. At most one block is held.
+//! RW3. A move that finds nothing, or fails, leaves the walk nowhere, until a seek succeeds.
+
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+
+use super::fetch;
+use super::resolve::{Answer, Resolver};
+use crate::manifest::version::Run;
+use crate::sstable::{BlockPlace, Table};
+use crate::types::bounds::Bounds;
+use crate::types::{Result, SeqNo, Value, key};
+
+/// The walk.
+pub struct RunWalk {
+    run: Arc<Run>,
+    /// Those that may hold keys inside the bounds.
+    tables: Range<usize>,
+    at: SeqNo,
+    bounds: Bounds,
+    /// Bytes of the keyspace's prefix.
+    prefix_len: usize,
+    here: Option<Here>,
+}
+
+/// An entry.
+struct Here {
+    table: usize,
+    place: BlockPlace,
+    entry: usize,
+}
+
+impl RunWalk {
+    /// A walk as of `at`, inside these bounds, which lie in one keyspace. Nowhere until it is moved.
+    pub fn new(run: &Arc<Run>, at: SeqNo, bounds: Bounds) -> Self {
+        let tables = run.within(&bounds.lower, &bounds.upper);
+        let prefix_len = match &bounds.lower {
+            Bound::Included(key) | Bound::Excluded(key) => key::prefix_len(key),
+            Bound::Unbounded => 0,
+        };
+        RunWalk { run: run.clone(), tables, at, bounds, prefix_len, here: None }
+    }
+
+    /// Whether the walk stands on a key.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.here.is_some()
+    }
+
+    /// Where it stands, for comparison with another walk over the same run.
+    pub fn position(&self) -> Option<(usize, usize, usize)> {
+        self.here.as_ref().map(|here| (here.table, here.place.number(), here.entry))
+    }
+
+    #[inline]
+    fn here(&self) -> &Here {
+        self.here.as_ref().expect("a walk that stands on a key")
+    }
+
+    /// The user key, in parts. `head` is room for one that the block does not hold as it is.
+    #[inline]
+    pub fn user_key_parts<'a>(&'a self, head: &'a mut [u8; 4]) -> [&'a [u8]; 3] {
+        let here = self.here();
+        let mut parts = here.place.key_parts(here.entry, head);
+        let mut skip = self.prefix_len;
+        for part in &mut parts {
+            let of_part = skip.min(part.len());
+            *part = &part[of_part..];
+            skip -= of_part;
+        }
+        parts
+    }
+
+    /// The value.
+    #[inline]
+    pub fn value(&self) -> Result<Value> {
+        let here = self.here();
+        fetch::shared(here.place.stored(here.entry), || here.place.share(here.entry))
+    }
+
+    /// The bytes of the value.
+    #[inline]
+    pub fn value_bytes(&self) -> Result<&[u8]> {
+        let here = self.here();
+        fetch::bytes(here.place.stored(here.entry))
+    }
+
+    fn table(&self, index: usize) -> Option<&Arc<Table>> {
+        self.tables.contains(&index).then(|| &self.run.tables()[index].table)
+    }
+
+    /// Moves to the first live key inside the bounds.
+    pub fn seek_first(&mut self) -> Result<()> {
+        self.here = None;
+        self.begin_at(self.tables.start)
+    }
+
+    /// Moves to the last live key inside the bounds.
+    pub fn seek_last(&mut self) -> Result<()> {
+        self.here = None;
+        self.tables.end.checked_sub(1).map_or(Ok(()), |last| self.end_at(last))
+    }
+
+    /// Moves to the first live key inside the bounds that is `>= key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        if !self.bounds.above_lower(key) {
+            return self.seek_first();
+        }
+        self.here = None;
+        let table = self.run.first_from(key).max(self.tables.start);
+        let Some(open) = self.table(table) else { return Ok(()) };
+        match BlockPlace::of_key(open, key, &self.bounds)? {
+            Some(place) => {
+                let entry = place.rank(key).max(place.inside().start);
+                place.prefetch(entry);
+                self.settle_forward(table, place, entry)
+            }
+            None => self.begin_at(table + 1),
+        }
+    }
+
+    /// Moves to the last live key inside the bounds that is `< key`.
+    pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        if !self.bounds.below_upper(key) {
+            return self.seek_last();
+        }
+        self.here = None;
+        let Some(table) = self.run.count_before(key).min(self.tables.end).checked_sub(1) else {
+            return Ok(());
+        };
+        let Some(open) = self.table(table) else { return Ok(()) };
+        match BlockPlace::of_key(open, key, &self.bounds)? {
+            Some(place) => {
+                let end = place.rank(key).min(place.inside().end);
+                self.settle_backward(table, place, end)
+            }
+            None => self.end_at(table),
+        }
+    }
+
+    /// From the first key inside the bounds of a table, or of one behind it.
+    fn begin_at(&mut self, mut table: usize) -> Result<()> {
+        while let Some(open) = self.table(table) {
+            if let Some(place) = BlockPlace::first(open, &self.bounds)? {
+                let first = place.inside().start;
+                place.prefetch(first);
+                return self.settle_forward(table, place, first);
+            }
+            table += 1;
+        }
+        Ok(())
+    }
+
+    /// From the last key inside the bounds of a table, or of one before it.
+    fn end_at(&mut self, mut table: usize) -> Result<()> {
+        while let Some(open) = self.table(table) {
+            if let Some(place) = BlockPlace::last(open, &self.bounds)? {
+                let end = place.inside().end;
+                return self.settle_backward(table, place, end);
+            }
+            let Some(previous) = table.checked_sub(1) else { break };
+            table = previous;
+        }
+        Ok(())
+    }
+
+    /// Moves to the next live key.
+    #[inline]
+    pub fn next(&mut self) -> Result<()> {
+        let here = self.here.as_mut().expect("next of a walk that stands on a key");
+        if here.place.is_settled() && here.entry + 1 < here.place.inside().end {
+            here.entry += 1;
+            return Ok(());
+        }
+        self.next_slowly()
+    }
+
+    /// Moves to the live key before.
+    #[inline]
+    pub fn prev(&mut self) -> Result<()> {
+        let here = self.here.as_mut().expect("prev of a walk that stands on a key");
+        if here.place.is_settled() && here.entry > here.place.inside().start {
+            here.entry -= 1;
+            return Ok(());
+        }
+        self.prev_slowly()
+    }
+
+    #[cold]
+    fn next_slowly(&mut self) -> Result<()> {
+        let Here { table, place, entry } = self.here.take().expect("the caller has looked");
+        match self.next_key(place, entry)? {
+            Some((place, entry)) => self.settle_forward(table, place, entry),
+            None => self.begin_at(table + 1),
+        }
+    }
+
+    #[cold]
+    fn prev_slowly(&mut self) -> Result<()> {
+        let Here { table, place, entry } = self.here.take().expect("the caller has looked");
+        let (place, first) = self.key_start(place, entry)?;
+        self.settle_backward(table, place, first)
+    }
+
+    /// Stands on the first live key from an entry on that is the newest version of its key, or behind the last of its block.
+    fn settle_forward(&mut self, table: usize, mut place: BlockPlace, mut entry: usize) -> Result<()> {
+        loop {
+            if entry >= place.inside().end {
+                if place.meets_upper() {
+                    return Ok(());
+                }
+                let Some(next) = place.next(&self.bounds)? else { return self.begin_at(table + 1) };
+                entry = next.inside().start;
+                place = next;
+                continue;
+            }
+            if place.is_settled() {
+                self.here = Some(Here { table, place, entry });
+                return Ok(());
+            }
+            if let Some((place, entry)) = self.resolve(place.clone(), entry)? {
+                self.here = Some(Here { table, place, entry });
+                return Ok(());
+            }
+            match self.next_key(place, entry)? {
+                Some(next) => (place, entry) = next,
+                None => return self.begin_at(table + 1),
+            }
+        }
+    }
+
+    /// Stands on the last live key before an entry that is the newest version of its key.
+    fn settle_backward(&mut self, table: usize, mut place: BlockPlace, mut end: usize) -> Result<()> {
+        loop {
+            if end <= place.inside().start {
+                let previous = if place.meets_lower() { return Ok(()) } else { place.prev(&self.bounds)? };
+                let Some(previous) = previous else {
+                    return table.checked_sub(1).map_or(Ok(()), |table| self.end_at(table));
+                };
+                end = previous.inside().end;
+                place = previous;
+                continue;
+            }
+            if place.is_settled() {
+                self.here = Some(Here { table, place, entry: end - 1 });
+                return Ok(());
+            }
+            (place, end) = self.key_start(place, end - 1)?;
+            if let Some((place, entry)) = self.resolve(place.clone(), end)? {
+                self.here = Some(Here { table, place, entry });
+                return Ok(());
+            }
+        }
+    }
+
+    /// From the newest version of a key: the version that makes the key live, if one does.
+    fn resolve(&self, mut place: BlockPlace, mut entry: usize) -> Result<Option<(BlockPlace, usize)>> {
+        let mut resolver = Resolver::default();
+        loop {
+            if place.seq(entry) <= self.at {
+                match resolver.feed(place.seq(entry), place.kind(entry)) {
+                    Answer::Live => return Ok(Some((place, entry))),
+                    Answer::Gone => return Ok(None),
+                    Answer::Older => {}
+                }
+            }
+            match self.older(place, entry)? {
+                (next, entry_of_next, true) => (place, entry) = (next, entry_of_next),
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// The entry behind this one, and whether it is an older version of the same key. At the end of the table it stays.
+    fn older(&self, place: BlockPlace, entry: usize) -> Result<(BlockPlace, usize, bool)> {
+        if entry + 1 < place.count() {
+            let is_same = place.same_key_as_next(entry);
+            return Ok((place, entry + 1, is_same));
+        }
+        Ok(match place.next(&self.bounds)? {
+            Some(next) => {
+                let is_same = next.continues_key();
+                (next, 0, is_same)
+            }
+            None => (place, entry, false),
+        })
+    }
+
+    /// The newest version of the next key in the table.
+    fn next_key(&self, mut place: BlockPlace, mut entry: usize) -> Result<Option<(BlockPlace, usize)>> {
+        loop {
+            let before = (place.number(), entry);
+            let is_same;
+            (place, entry, is_same) = self.older(place, entry)?;
+            if !is_same {
+                return Ok(((place.number(), entry) != before).then_some((place, entry)));
+            }
+        }
+    }
+
+    /// The newest version of the key of an entry.
+    fn key_start(&self, mut place: BlockPlace, mut entry: usize) -> Result<(BlockPlace, usize)> {
+        loop {
+            if entry > 0 {
+                if !place.same_key_as_next(entry - 1) {
+                    return Ok((place, entry));
+                }
+                entry -= 1;
+                continue;
+            }
+            let previous = if place.continues_key() { place.prev(&self.bounds)? } else { None };
+            let Some(previous) = previous else { return Ok((place, entry)) };
+            entry = previous.count() - 1;
+            place = previous;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use esker_env::{Env, MemFs};
+
+    use super::*;
+    use crate::Db;
+    use crate::types::KeyspaceId;
+    use crate::types::key::encode_key;
+
+    fn random_bounds(rng: &mut fastrand::Rng) -> Bounds {
+        let id = KeyspaceId::DEFAULT;
+        let lower = encode_key(id, &[rng.u8(..40), rng.u8(..2)][..rng.usize(..3)]);
+        let upper = encode_key(id, &[rng.u8(..60), rng.u8(..2)]);
+        Bounds {
+            lower: if rng.bool() { Bound::Included(lower) } else { Bound::Excluded(lower) },
+            upper: if rng.bool() { Bound::Included(upper) } else { Bound::Excluded(upper) },
+        }
+    }
+
+    fn shown(walk: &RunWalk) -> Option<(Vec<u8>, Value)> {
+        let key = || [&[1], &walk.user_key_parts(&mut [0; 4]).concat()[..]].concat();
+        walk.valid().then(|| (key(), walk.value().unwrap()))
+    }
+
+    #[test]
+    fn rw1_a_walk_over_one_run_shows_what_any_other_walk_shows() {
+        let mut rng = fastrand::Rng::with_seed(4);
+        let (mut walked, mut with_versions) = (0, 0);
+        for round in 0..60 {
+            let env = Env::simulated(Arc::new(MemFs::new()), round);
+            // Blocks of a few entries, tables of a few blocks, some of one key's versions alone.
+            let builder = Db::builder().background(false).env(env).block_bytes(64 + rng.usize(..200));
+            let db = builder.table_bytes(400 + rng.u64(..2000)).open(Path::new("db")).unwrap();
+            let map = db.default_keyspace();
+            let mut snapshots = Vec::new();
+            for n in 0..rng.u32(1..400) {
+                let key = [rng.u8(..50), rng.u8(..3)];
+                match rng.u8(..5) {
+                    0 => map.remove(key).unwrap(),
+                    _ => map.put(key, n.to_be_bytes().repeat(rng.usize(..10))).unwrap(),
+                }
+                if round % 3 > 0 && rng.u8(..30) == 0 {
+                    snapshots.push(db.snapshot());
+                }
+            }
+            db.compact().unwrap();
+            let view = db.handle.core.view.get();
+            for _ in 0..30 {
+                let at = match snapshots.len() {
+                    0 => SeqNo::MAX,
+                    len => SeqNo::new(snapshots[rng.usize(..len)].seqno()),
+                };
+                let bounds = random_bounds(&mut rng);
+                let Some(run) = view.only_run(&bounds) else { continue };
+                with_versions += u32::from(run.max_seq() > SeqNo::ZERO);
+                let (mut walk, mut model) =
+                    (RunWalk::new(run, at, bounds.clone()), view.live(at, bounds.clone()));
+                for _ in 0..40 {
+                    let key =
+                        encode_key(KeyspaceId::DEFAULT, &[rng.u8(..52), rng.u8(..3)][..rng.usize(1..3)]);
+                    match rng.u8(..10) {
+                        0 => (walk.seek(&key).unwrap(), model.seek(&key).unwrap()).0,
+                        1 => (walk.seek_before(&key).unwrap(), model.seek_before(&key).unwrap()).0,
+                        2 => (walk.seek_first().unwrap(), model.seek_first().unwrap()).0,
+                        3 => (walk.seek_last().unwrap(), model.seek_last().unwrap()).0,
+                        _ if !model.valid() => {}
+                        4..7 => (walk.next().unwrap(), model.next().unwrap()).0,
+                        _ => (walk.prev().unwrap(), model.prev().unwrap()).0,
+                    }
+                    let expected = model.valid().then(|| (model.key().to_vec(), model.value().unwrap()));
+                    assert_eq!(shown(&walk), expected, "RW1: round {round}, {bounds:?} at {at}");
+                    walked += u32::from(expected.is_some());
+                }
+            }
+        }
+        assert!(walked > 20_000 && with_versions > 300, "{walked} {with_versions}");
+    }
+}
