@@ -2,7 +2,7 @@
 //!
 //! K1. A check of a sound database finds nothing, whatever goes on meanwhile.
 //! K2. Each kind of disagreement between files that are sound in themselves is found: here what is seen from outside;
-//!     what a manifest or a catalog may say wrongly is in `src/db/check/tests.rs`.
+//!     what a manifest or a catalog may say wrongly is in `src/rescue/check/tests.rs`.
 #![expect(clippy::disallowed_methods, reason = "writers are threads of their own")]
 
 mod common;

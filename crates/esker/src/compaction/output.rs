@@ -13,7 +13,7 @@
 //! OU3. Every file made is known by its id in `made` from before it is created, so that a failed output can be removed; and no file
 //!      that was there before.
 //! OU4. A table says which commit is the newest that went into the flush or merge, although judge.rs may have forgotten its number or
-//!      left it out: a table that the manifest lost proves by it that there was more (db/unnamed.rs).
+//!      left it out: a table that the manifest lost proves by it that there was more (engine/unnamed.rs).
 //! OU5. A table ends long before its index has no more room (IX5 in sstable/index.rs).
 
 use std::collections::{HashMap, VecDeque};

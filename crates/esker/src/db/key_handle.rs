@@ -4,6 +4,8 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 
+use crate::types::small_copy::copy_small;
+
 const INLINE: usize = 38;
 
 /// A key that its holder owns. Derefs to `[u8]`.
@@ -22,7 +24,7 @@ impl Key {
     pub(crate) fn new(key: &[u8]) -> Self {
         if key.len() <= INLINE {
             let mut bytes = [0; INLINE];
-            bytes[..key.len()].copy_from_slice(key);
+            copy_small(&mut bytes, key);
             return Key(Repr::Inline { len: key.len() as u8, bytes });
         }
         Key(Repr::Heap(key.into()))
@@ -38,7 +40,7 @@ impl Key {
         let mut bytes = [0; INLINE];
         let mut at = 0;
         for part in parts {
-            bytes[at..at + part.len()].copy_from_slice(part);
+            copy_small(&mut bytes[at..], part);
             at += part.len();
         }
         Key(Repr::Inline { len: len as u8, bytes })

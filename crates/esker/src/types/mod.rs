@@ -11,6 +11,7 @@ pub(crate) mod key_range;
 pub(crate) mod limits;
 pub(crate) mod op;
 pub(crate) mod range_tombstone;
+pub(crate) mod small_copy;
 pub(crate) mod stored;
 mod value;
 

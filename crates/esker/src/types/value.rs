@@ -12,6 +12,7 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use super::small_copy::copy_small;
 use crate::sync::fault::{self, Fault};
 
 /// An owner of bytes that values point into.
@@ -71,7 +72,7 @@ impl Value {
             return None;
         }
         let mut bytes = [0; INLINE_BYTES_MAX];
-        bytes[..value.len()].copy_from_slice(value);
+        copy_small(&mut bytes, value);
         Some(Value(Repr::Inline { len: value.len() as u8, bytes }))
     }
 
