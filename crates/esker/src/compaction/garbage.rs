@@ -21,7 +21,7 @@
 
 use crate::types::SeqNo;
 use crate::types::canary::{self, Canary};
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
 use crate::types::range_tombstone::{Fragment, RangeTombstones, Seqs};
 
 /// The sequence numbers that readers may read at: the registered snapshots, the visible number, and from there on any.
@@ -95,13 +95,13 @@ impl Judge {
             return None; // GC2
         }
         if !self.settled(seq) {
-            let dropped = kind == Kind::Tombstone && canary::is_set(Canary::TombstoneDroppedEarly);
+            let dropped = kind == Kind::Remove && canary::is_set(Canary::TombstoneDroppedEarly);
             let zeroed = kind == Kind::Put && self.bottommost && canary::is_set(Canary::SeqNoZeroedEarly);
             return (!dropped).then_some(if zeroed { SeqNo::ZERO } else { seq });
         }
         match kind {
-            Kind::Tombstone => None,        // GC3
-            Kind::Put => Some(SeqNo::ZERO), // GC4
+            Kind::Remove | Kind::RemoveRange => None, // GC3
+            Kind::Put => Some(SeqNo::ZERO),           // GC4
         }
     }
 

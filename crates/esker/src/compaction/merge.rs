@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::memtable::Memtable;
     use crate::types::SeqNo;
-    use crate::types::entry::Kind;
+    use crate::types::op::Kind;
 
     fn memtable(words: &[(&str, u64)]) -> Source {
         let memtable = Memtable::new(1000);

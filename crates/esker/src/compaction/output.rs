@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::cache::MemoryBudget;
     use crate::sstable::{BlockCache, TableOptions};
-    use crate::types::entry::Kind;
+    use crate::types::op::Kind;
 
     #[test]
     fn ou5_a_table_ends_before_its_index_is_full() {

@@ -5,7 +5,7 @@
 use super::position::Position;
 use super::record::RecordRef;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
 use crate::types::{Result, SeqNo, Value};
 
 /// See [`Memtable::cursor`](super::Memtable::cursor). It keeps the memtable's entries alive.

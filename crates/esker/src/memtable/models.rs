@@ -11,7 +11,8 @@ use crate::sync::fault::{Broken, Fault};
 use crate::sync::model;
 use crate::types::SeqNo;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::{EntryRef, Kind};
+use crate::types::entry::EntryRef;
+use crate::types::op::Kind;
 
 fn key(n: u64) -> [u8; 8] {
     n.to_be_bytes()

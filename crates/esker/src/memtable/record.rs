@@ -16,7 +16,8 @@ use std::ptr::{self, NonNull};
 
 use super::arena::{Arena, Bump};
 use crate::types::SeqNo;
-use crate::types::entry::{EntryRef, Kind};
+use crate::types::entry::EntryRef;
+use crate::types::op::Kind;
 
 /// The fixed part of a record.
 #[repr(C)]
@@ -146,7 +147,7 @@ mod tests {
     fn large_numbers_come_back_whole_with_their_kinds() {
         let (arena, mut bump) = (Arena::default(), Bump::new());
         for n in [1_u64 << 32, (1 << 32) + 7, 1 << 40, SeqNo::MAX.get()] {
-            for kind in [Kind::Tombstone, Kind::Put] {
+            for kind in [Kind::Remove, Kind::Put] {
                 let entry = EntryRef { key: b"key", seq: SeqNo::new(n), kind, value: b"value" };
                 let record = Record::write(&mut bump, &arena, entry, None);
                 assert_eq!((record.seq().get(), record.kind()), (n, kind), "{n:#x}");

@@ -12,8 +12,8 @@ use super::permutation::SLOTS;
 use super::record::Record;
 use super::*;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::Kind;
 use crate::types::key::head8;
+use crate::types::op::Kind;
 
 type Model = BTreeMap<(Vec<u8>, Reverse<u64>), (Kind, Vec<u8>)>;
 
@@ -45,7 +45,7 @@ impl Pair {
             let key = key(rng, n);
             let value = vec![n as u8; rng.usize(0..40)];
             if rng.u8(0..8) == 0 {
-                self.put(&key, Kind::Tombstone, b"")
+                self.put(&key, Kind::Remove, b"")
             } else {
                 self.put(&key, Kind::Put, &value)
             }
@@ -269,7 +269,7 @@ fn m1_versions_at_large_numbers_are_found_at_theirs() {
     for last in [7, 1_u64 << 32, (1 << 32) + 7, 1 << 40, (1 << 40) + 7, SeqNo::MAX.get()] {
         pair.seq = last - 3;
         pair.put(b"a", Kind::Put, &last.to_le_bytes());
-        pair.put(b"b", Kind::Tombstone, b"");
+        pair.put(b"b", Kind::Remove, b"");
         pair.put(b"c", Kind::Put, b"");
         pair.check(&mut rng);
     }

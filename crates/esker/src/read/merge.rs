@@ -9,7 +9,7 @@
 //! Sources are few (a memtable or two, a handful of runs): a linear pass beats a heap.
 
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
 use crate::types::{Result, SeqNo, Value};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

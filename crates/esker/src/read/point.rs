@@ -16,7 +16,7 @@ use super::view::ReadView;
 use crate::encoding::hash::key_hash;
 use crate::sstable::Table;
 use crate::types::canary::{self, Canary};
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
 use crate::types::{Result, SeqNo, Value};
 
 /// So many keys are looked up under one pin (P2).

@@ -11,7 +11,7 @@ use super::visible::Bounds;
 use crate::manifest::version::Run;
 use crate::sstable::TableCursor;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
 use crate::types::{Result, SeqNo, Value};
 
 /// A position in a run.

@@ -3,7 +3,7 @@
 use super::run_cursor::RunCursor;
 use crate::memtable::MemtableCursor;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
 use crate::types::{Result, SeqNo, Value};
 
 /// A memtable, a run, or something that stands on top of them (`X`: the writes of a transaction).

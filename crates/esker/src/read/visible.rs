@@ -15,7 +15,7 @@ use std::ops::Bound;
 use super::cover::{Cover, Layers};
 use super::merge::MergeCursor;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
 use crate::types::{Result, SeqNo, Value};
 
 /// Bounds of a range of encoded keys.
@@ -250,7 +250,7 @@ mod tests {
             for _ in 0..rng.usize(0..14) {
                 let seq = SeqNo::new(base + rng.u64(0..9));
                 newest_seq = newest_seq.max(seq);
-                let kind = if rng.u8(0..4) == 0 { Kind::Tombstone } else { Kind::Put };
+                let kind = if rng.u8(0..4) == 0 { Kind::Remove } else { Kind::Put };
                 own.insert(vec![rng.u8(0..20)], (seq, kind));
             }
             for _ in 0..rng.usize(0..3) {

@@ -12,7 +12,7 @@ use super::footer::Footer;
 use super::scan::TableScan;
 use super::stored::{Fingerprint, TRAILER_BYTES};
 use crate::encoding::hash::key_hash;
-use crate::types::entry::{EntryRef, Kind};
+use crate::types::entry::EntryRef;
 use crate::types::key_range::End;
 use crate::types::{Error, Result, SeqNo};
 
@@ -167,7 +167,7 @@ impl Table {
             }
         }
         tally.check.entries += 1;
-        tally.tombstones += u64::from(entry.kind == Kind::Tombstone);
+        tally.tombstones += u64::from(!entry.kind.is_live());
         tally.key_bytes += entry.key.len() as u64;
         tally.value_bytes += entry.value.len() as u64;
         tally.min_seq = tally.min_seq.min(entry.seq);

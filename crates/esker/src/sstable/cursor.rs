@@ -15,7 +15,7 @@ use super::Table;
 use super::block::Block;
 use crate::cache;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
 use crate::types::{Result, SeqNo, Value};
 
 /// Room for the usual keys, so that a cursor allocates once.

@@ -24,7 +24,8 @@ use crate::encoding::checksum::{crc32c, crc32c_append};
 use crate::encoding::hash::key_hash;
 use crate::types::SeqNo;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::{EntryRef, Kind};
+use crate::types::entry::EntryRef;
+use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstone;
 
 /// A data block: if it is taken, everything in it can be read and searched.
@@ -300,7 +301,7 @@ fn table_of(options: TableOptions, keys: u32, seqs: &[u64], value_bytes: usize, 
         for &seq in seqs {
             versions += 1;
             let tombstone = seqs.len() > 1 && versions % 5 == 0;
-            let kind = if tombstone { Kind::Tombstone } else { Kind::Put };
+            let kind = if tombstone { Kind::Remove } else { Kind::Put };
             let value = if tombstone { Vec::new() } else { vec![i as u8; value_bytes] };
             let entry = EntryRef { key: &key, seq: SeqNo::new(seq), kind, value: &value };
             writer.add(entry).expect("the keys ascend");

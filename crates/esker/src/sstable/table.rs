@@ -32,7 +32,8 @@ use super::{BlockCache, TableMeta};
 use crate::cache::{self, BudgetKind, CacheItem, CachedBlocks, Guard, Pinned, Reservation};
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::bytes::{DecodeError, Decoded};
-use crate::types::entry::{Found, Kind};
+use crate::types::entry::Found;
+use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, Result, SeqNo, Value};
 

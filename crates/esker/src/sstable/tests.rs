@@ -15,7 +15,8 @@ use esker_env::{Env, MemFs};
 use super::*;
 use crate::cache::MemoryBudget;
 use crate::types::SeqNo;
-use crate::types::entry::{EntryRef, Kind};
+use crate::types::entry::EntryRef;
+use crate::types::op::Kind;
 
 /// An entry that owns its parts. Orders like entries in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ impl Entry {
     }
 
     fn tombstone(key: impl Into<Vec<u8>>, seq: u64) -> Self {
-        Entry { key: key.into(), seq, kind: Kind::Tombstone, value: Vec::new() }
+        Entry { key: key.into(), seq, kind: Kind::Remove, value: Vec::new() }
     }
 
     fn borrowed(&self) -> EntryRef<'_> {

@@ -27,7 +27,7 @@ use crate::encoding::Compression;
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::hash::key_hash;
 use crate::types::canary::{self, Canary};
-use crate::types::entry::{EntryRef, Kind};
+use crate::types::entry::EntryRef;
 use crate::types::key::common_prefix_len;
 use crate::types::key_range::{End, KeyRange};
 use crate::types::range_tombstone::{Fragment, RangeTombstone, RangeTombstones};
@@ -216,7 +216,7 @@ impl TableWriter {
         self.last_seq = entry.seq;
         let properties = &mut self.properties;
         properties.entries += 1;
-        properties.tombstones += u64::from(entry.kind == Kind::Tombstone);
+        properties.tombstones += u64::from(!entry.kind.is_live());
         properties.key_bytes += entry.key.len() as u64;
         properties.value_bytes += entry.value.len() as u64;
         properties.min_seq = properties.min_seq.min(entry.seq);

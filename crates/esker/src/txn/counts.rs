@@ -11,7 +11,6 @@ use crate::read::source::Nothing;
 use crate::read::view::ReadView;
 use crate::read::visible::{Bounds, VisibleCursor};
 use crate::types::canary::{self, Canary};
-use crate::types::entry::Kind;
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{KeyspaceId, Result, SeqNo};
 
@@ -38,7 +37,7 @@ pub fn count_deltas(
         }
         let live = !set.in_removed_range(entry.key)
             && view.find::<Presence>(entry.key, SeqNo::MAX, &guard)?.is_some();
-        let change = i64::from(entry.kind == Kind::Put) - i64::from(live);
+        let change = i64::from(entry.kind.is_live()) - i64::from(live);
         if change != 0 && !(change < 0 && canary::is_set(Canary::CountNotUpdated)) {
             let (keyspace, _) = decode_key(entry.key).expect("a write set holds encoded keys");
             deltas.add(keyspace, change);

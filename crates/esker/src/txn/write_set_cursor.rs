@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::write_set::WriteSet;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::{EntryRef, Kind};
+use crate::types::entry::EntryRef;
+use crate::types::op::Kind;
 use crate::types::{Result, SeqNo, Value};
 
 /// A position in a write set. Its entries are newer than any commit.
@@ -87,7 +88,7 @@ mod tests {
             seen.push((cursor.key()[1], cursor.kind()));
             cursor.next().unwrap();
         }
-        assert_eq!(seen, [(b'a', Kind::Put), (b'b', Kind::Tombstone), (b'c', Kind::Put)]);
+        assert_eq!(seen, [(b'a', Kind::Put), (b'b', Kind::Remove), (b'c', Kind::Put)]);
         cursor.seek_before(b"\x01b").unwrap();
         assert_eq!((cursor.key(), cursor.value_handle()), (&b"\x01a"[..], Value::copy_of(b"a")));
         cursor.prev().unwrap();

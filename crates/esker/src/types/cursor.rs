@@ -1,6 +1,6 @@
 //! How a reader walks one sorted source (a memtable, a table, a run of tables), or several merged.
 
-use super::entry::Kind;
+use super::op::Kind;
 use super::{Result, SeqNo, Value};
 
 /// A position in a sorted source, as seen by a reader at one sequence number.

@@ -1,27 +1,7 @@
 //! One version of one key.
 
+use super::op::Kind;
 use super::{SeqNo, Value};
-
-/// What a version says about its key. The numbers stand in files: never change them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Kind {
-    /// The key is gone.
-    Tombstone = 0,
-    /// The key has this value.
-    Put = 1,
-}
-
-impl Kind {
-    /// The kind of this number, if there is one.
-    pub const fn from_u8(n: u8) -> Option<Kind> {
-        match n {
-            0 => Some(Kind::Tombstone),
-            1 => Some(Kind::Put),
-            _ => None,
-        }
-    }
-}
 
 /// A version with its parts borrowed. Order of entries everywhere: key ascending, then sequence number
 /// descending, so that the newest version of a key comes first.
@@ -31,9 +11,9 @@ pub struct EntryRef<'a> {
     pub key: &'a [u8],
     /// The commit that wrote it.
     pub seq: SeqNo,
-    /// Put or tombstone.
+    /// What it says about the key.
     pub kind: Kind,
-    /// The value; empty for a tombstone.
+    /// The value; empty if its kind has none.
     pub value: &'a [u8],
 }
 
@@ -42,8 +22,8 @@ pub struct EntryRef<'a> {
 pub struct Found {
     /// The commit that wrote it.
     pub seq: SeqNo,
-    /// Put or tombstone.
+    /// What it says about the key.
     pub kind: Kind,
-    /// The value; empty for a tombstone.
+    /// The value; empty if its kind has none.
     pub value: Value,
 }

@@ -8,6 +8,7 @@ mod ids;
 pub(crate) mod key;
 pub(crate) mod key_range;
 pub(crate) mod limits;
+pub(crate) mod op;
 pub(crate) mod range_tombstone;
 mod value;
 

@@ -14,8 +14,8 @@ use crate::manifest::edit::VersionEdit;
 use crate::memtable::Applier;
 use crate::sstable::TableCompression;
 use crate::types::Error;
-use crate::types::entry::Kind;
 use crate::types::key_range::KeyRange;
+use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstone;
 
 const KEYS: u64 = 60;
@@ -111,7 +111,7 @@ impl World {
             self.active.add_range_tombstone(&mut self.applier, RangeTombstone { start, end, seq });
         }
         for (n, value) in writes {
-            let kind = if value.is_some() { Kind::Put } else { Kind::Tombstone };
+            let kind = if value.is_some() { Kind::Put } else { Kind::Remove };
             let key = key(*n);
             let bytes = value.as_deref().unwrap_or_default();
             self.active.insert(&mut self.applier, EntryRef { key: &key, seq, kind, value: bytes });

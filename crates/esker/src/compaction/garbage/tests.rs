@@ -19,7 +19,7 @@ impl Set {
                 let seq = SeqNo::new(seq.parse().unwrap());
                 set.tombstones.push(RangeTombstone { start: start.into(), end: end.into(), seq });
             } else {
-                let kind = if word.ends_with('-') { Kind::Tombstone } else { Kind::Put };
+                let kind = if word.ends_with('-') { Kind::Remove } else { Kind::Put };
                 let seq = word[1..].trim_end_matches('-').parse().unwrap();
                 set.versions.push((word[..1].into(), SeqNo::new(seq), kind, seq));
             }
@@ -29,7 +29,7 @@ impl Set {
 
     fn show(&self) -> String {
         let version = |(key, seq, kind, _): &(Vec<u8>, SeqNo, Kind, u64)| {
-            let dash = if *kind == Kind::Tombstone { "-" } else { "" };
+            let dash = if *kind == Kind::Remove { "-" } else { "" };
             format!("{}{seq}{dash}", key.escape_ascii())
         };
         let tombstone =
@@ -159,7 +159,7 @@ fn random_set(rng: &mut fastrand::Rng) -> Set {
         }
         for key in 0..6 {
             if rng.u8(0..3) == 0 {
-                let kind = if rng.u8(0..3) == 0 { Kind::Tombstone } else { Kind::Put };
+                let kind = if rng.u8(0..3) == 0 { Kind::Remove } else { Kind::Put };
                 set.versions.push((vec![key], at, kind, seq));
             }
         }

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use super::{DumpValue, Output};
 use crate::txn::payload;
-use crate::types::entry::Kind;
 use crate::types::{Error, Result, SeqNo};
 use crate::wal::{CUT, SegmentHeader, SegmentPiece, walk_segment_file};
 
@@ -63,11 +62,10 @@ fn dump_commit(out: &mut Output<'_>, path: &Path, offset: u64, bytes: &[u8]) {
         out.item(offset, "remove range", fields);
     }
     for entry in set.entries(SeqNo::ZERO) {
-        match entry.kind {
-            Kind::Put => {
-                out.item(offset, "put", vec![("key", entry.key.into()), ("value", entry.value.into())])
-            }
-            Kind::Tombstone => out.item(offset, "remove", vec![("key", entry.key.into())]),
+        let mut fields = vec![("key", entry.key.into())];
+        if entry.kind.has_value() {
+            fields.push(("value", entry.value.into()));
         }
+        out.item(offset, if entry.kind.is_live() { "put" } else { "remove" }, fields);
     }
 }

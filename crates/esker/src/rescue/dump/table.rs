@@ -5,7 +5,6 @@ use std::path::Path;
 use super::Output;
 use crate::sstable::{LostContent, SalvageTable};
 use crate::types::Result;
-use crate::types::entry::Kind;
 
 pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
     let table = SalvageTable::open(out.env, path)?;
@@ -69,10 +68,10 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
             let entry = scan.entry();
             let (kind, offset) = (entry.kind, blocks[scan.block_number()].0.start);
             let mut fields = vec![("key", entry.key.into()), ("seq", entry.seq.get().into())];
-            if kind == Kind::Put {
+            if kind.has_value() {
                 fields.push(("value", entry.value.into()));
             }
-            out.item(offset, if kind == Kind::Put { "put" } else { "tombstone" }, fields);
+            out.item(offset, if kind.is_live() { "put" } else { "tombstone" }, fields);
         }
     }
 }

@@ -23,7 +23,7 @@ use super::target::Target;
 use crate::manifest::edit::AddedTable;
 use crate::sstable::{LostContent, SalvageScan, SalvageTable, TableDamage};
 use crate::types::canary::{self, Canary};
-use crate::types::entry::{EntryRef, Kind};
+use crate::types::entry::EntryRef;
 use crate::types::key_range::KeyRange;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, FileId, Result, SeqNo};
@@ -59,7 +59,7 @@ pub(super) fn salvage(
         if last.as_ref().is_none_or(|last| *last < key) {
             let entry = merge.entry(at);
             let is_hidden = seq < tombstones.cover(&key, SeqNo::MAX);
-            if entry.kind == Kind::Put && (!is_hidden || canary::is_set(Canary::RepairTombstoneIgnored)) {
+            if entry.kind.is_live() && (!is_hidden || canary::is_set(Canary::RepairTombstoneIgnored)) {
                 target.put(&key, entry.value, report)?;
             }
             last = Some(key);

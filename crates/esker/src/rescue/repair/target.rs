@@ -23,7 +23,6 @@ use crate::engine::open::open_locked;
 use crate::engine::options::Settings;
 use crate::txn::commit::Durability;
 use crate::txn::write_set::WriteSet;
-use crate::types::entry::Kind;
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
@@ -96,12 +95,13 @@ impl Target {
             match decode_key(entry.key) {
                 Some((KeyspaceId::CATALOG, name)) => {
                     own = true;
-                    match entry.kind {
-                        Kind::Put => self.catalog.insert(name.to_vec(), entry.value.to_vec()),
-                        Kind::Tombstone => self.catalog.remove(name),
-                    };
+                    if entry.kind.is_live() {
+                        self.catalog.insert(name.to_vec(), entry.value.to_vec());
+                    } else {
+                        self.catalog.remove(name);
+                    }
                 }
-                _ if entry.kind == Kind::Put => rest.put(entry.key, entry.value),
+                _ if entry.kind.is_live() => rest.put(entry.key, entry.value),
                 _ => rest.remove(entry.key),
             }
         }

@@ -13,7 +13,7 @@ use crate::cache::{self, MemoryBudget};
 use crate::encoding::Compression;
 use crate::encoding::hash::key_hash;
 use crate::types::cursor::SourceCursor;
-use crate::types::entry::Kind;
+use crate::types::op::Kind;
 use crate::types::{Result, SeqNo, Value};
 
 /// Memory for blocks that a reader keeps unless told otherwise.
@@ -97,7 +97,7 @@ impl Reader {
     /// Tables that a [`Writer`](super::Writer) made have no tombstones, but a database's tables do.
     fn is_live(&self, key: &[u8], seq: SeqNo, kind: Kind) -> bool {
         let tombstones = self.table.range_tombstones();
-        kind == Kind::Put && (tombstones.is_empty() || tombstones.cover(key, SeqNo::MAX) <= seq)
+        kind.is_live() && (tombstones.is_empty() || tombstones.cover(key, SeqNo::MAX) <= seq)
     }
 
     /// The number of keys. In a table taken from a database, deleted keys count too.

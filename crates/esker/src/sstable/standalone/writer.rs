@@ -6,7 +6,8 @@ use esker_env::Env;
 
 use super::super::options::TableOptions;
 use super::super::writer::TableWriter;
-use crate::types::entry::{EntryRef, Kind};
+use crate::types::entry::EntryRef;
+use crate::types::op::Kind;
 use crate::types::{Error, Result, SeqNo};
 use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
