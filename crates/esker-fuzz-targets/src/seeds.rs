@@ -35,7 +35,7 @@ pub fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
     })
 }
 
-/// Files of golden directories, of each version of the formats (rule 2 of docs/compatibility.md).
+/// Files of golden directories (rule 2 of docs/compatibility.md).
 #[expect(clippy::disallowed_methods, reason = "files of the source tree, not of a database")]
 fn goldens(is_wanted: fn(&Path) -> bool) -> Vec<Vec<u8>> {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../esker/tests/goldens"));
@@ -131,21 +131,18 @@ fn commit_payloads() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The golden bytes of docs/formats/manifest.md, and some more.
+/// The golden bytes of a version edit, and some more.
 fn version_edits() -> Vec<Vec<u8>> {
-    let fields = b"\x01\x08\x02\x04\x03\x06\x04\xac\x02\x05\x01\x01\x2a\x06\x02";
-    let table = b"\x07\x07\x07\x01\xe8\x07\x84\x07\x0a\x02\x01\x03\x09\x02\x01a\x00\x02\x01q";
-    let second = b"\x07\x09\x00\x02\xe8\x07\x84\x07\x0a\x02\x01\x03\x09\x02\x01c\x01\x02\x01d";
-    let version_2 = b"\x03\x06\x08\xac\x02";
-    let version_3 = b"\x09\xad\x02\x0a\xff\xff\xff\xff\x0f";
-    let with_fingerprint = [b"\x0b", &table[1..], b"\x05"].concat();
+    let numbers = b"\x01\x08\x02\x04\x03\x06\x04\xac\x02\x05\xad\x02\x06\xae\x02\x07\xff\xff\xff\xff\x0f";
+    let lists = b"\x08\x01\x01\x2a\x09\x02";
+    let counts = b"\x0a\x08\x02\x01\x64\xa0\x06\x03\x09";
+    let table = [b"\x0a\x07\x07\x01\xe8\x07", &counts[..], b"\x02\x01a\x00\x02\x01q\x05"].concat();
+    let second = [b"\x0a\x09\x00\x02\xe8\x07", &counts[..], b"\x02\x01c\x01\x02\x01d\x06"].concat();
     vec![
-        [&fields[..], table].concat(),
-        [&fields[..], table, second].concat(),
-        version_2.to_vec(),
-        [&version_2[..], table].concat(),
-        version_3.to_vec(),
-        [&version_3[..], &with_fingerprint].concat(),
+        [&numbers[..], lists, &table].concat(),
+        [&numbers[..], lists, &table, &second].concat(),
+        numbers.to_vec(),
+        [&numbers[..], &second].concat(),
         Vec::new(),
     ]
 }

@@ -340,11 +340,11 @@ fn as_it_was_opened(files: &Files) -> Vec<Harm> {
 fn place_of_count(edit: &[u8]) -> Option<usize> {
     let behind = |at: usize| edit.get(at..)?.iter().position(|byte| *byte < 0x80).map(|last| at + last + 1);
     let mut at = 0;
-    while matches!(edit.get(at)?, 1..=4 | 8..=10) {
+    while matches!(edit.get(at)?, 1..=7) {
         at = behind(at + 1)?;
     }
     let (tag, keyspaces) = (edit[at], *edit.get(at + 1)?);
-    let earlier = (tag == 5 && keyspaces > 0).then(|| 2 * (keyspaces - 1))?;
+    let earlier = (tag == 8 && keyspaces > 0).then(|| 2 * (keyspaces - 1))?;
     let last = (0..earlier).try_fold(at + 2, |at, _| behind(at))?;
     if edit[last] == 0 { None } else { behind(last) }
 }

@@ -1,4 +1,4 @@
-//! Writes golden directories: databases as this version writes them, for the compatibility test of all later ones.
+//! Writes golden directories: databases as this version writes them, for the compatibility test of later ones.
 //!
 //! `cargo run -p esker --example make_goldens -- DIR` makes a directory in DIR for each kind; those that are there
 //! already stay as they are. Rules: docs/compatibility.md

@@ -226,7 +226,7 @@ fn write_to(
     }
     let Written { added, opened } = output.finish()?;
     stats.bytes_written = added.iter().map(|t| t.meta.file_bytes).sum();
-    stats.entries_out = added.iter().map(|t| t.meta.entries).sum();
+    stats.entries_out = added.iter().map(|t| t.meta.counts.entries).sum();
     assert_eq!(stats.entries_in, stats.entries_out + stats.garbage + stats.spent, "every version has a fate");
     Ok(Some(Built { added, removed: Vec::new(), opened, stats }))
 }

@@ -176,9 +176,13 @@ fn leftover<'p, 'a: 'p, T: 'a>(
 ) -> Option<Partition<'a, T>> {
     let held = |p: &Partition<'_, T>| {
         let metas = || p.members.iter().map(|m| &m.table.meta);
-        let is_settled = metas().all(|meta| meta.max_seq <= oldest_horizon);
+        let is_settled = metas().all(|meta| meta.counts.max_seq <= oldest_horizon);
         let [points, ranges, entries] = metas().fold([0; 3], |[points, ranges, entries], meta| {
-            [points + meta.tombstones, ranges + meta.range_tombstones, entries + meta.entries]
+            [
+                points + meta.counts.tombstones,
+                ranges + meta.counts.range_tombstones,
+                entries + meta.counts.entries,
+            ]
         });
         let pays = ranges > 0 || points > 0 && points * LEFTOVER_PART >= entries;
         (is_settled && pays).then_some(points + ranges)
@@ -225,11 +229,11 @@ pub(crate) fn pick_manual<T>(
 
 /// Whether a rewrite at the bottom could not make the table smaller.
 fn is_clean<T>(member: &Member<'_, T>) -> bool {
-    !holds_tombstones(member) && member.table.meta.max_seq == SeqNo::ZERO
+    !holds_tombstones(member) && member.table.meta.counts.max_seq == SeqNo::ZERO
 }
 
 fn holds_tombstones<T>(member: &Member<'_, T>) -> bool {
-    member.table.meta.tombstones + member.table.meta.range_tombstones > 0
+    member.table.meta.counts.tombstones + member.table.meta.counts.range_tombstones > 0
 }
 
 /// Every partition with tables above the base, together with small neighbours: candidates for a merge into the base.
@@ -272,8 +276,8 @@ fn moves<T>(version: &Version<T>, groups: &[Partition<'_, T>]) -> Option<Plan> {
 /// count as absorbed.
 fn cheapest<'a, T>(groups: Vec<Partition<'a, T>>) -> Option<Partition<'a, T>> {
     let score = |group: &Partition<'_, T>| {
-        let entries: u64 = group.members.iter().map(|m| m.table.meta.entries).sum();
-        let tombstones: u64 = group.members.iter().map(|m| m.table.meta.tombstones).sum();
+        let entries: u64 = group.members.iter().map(|m| m.table.meta.counts.entries).sum();
+        let tombstones: u64 = group.members.iter().map(|m| m.table.meta.counts.tombstones).sum();
         let freed = tombstones as f64 * group.bytes() as f64 / entries.max(1) as f64;
         group.bytes() as f64 / (group.upper_bytes() as f64 + freed).max(1.0)
     };

@@ -6,7 +6,7 @@
 
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::manifest::version::{Level, RunId};
-use crate::sstable::{Fingerprint, TableMeta};
+use crate::sstable::{Counts, Fingerprint, TableMeta};
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{FileId, KeyspaceId, SeqNo};
 use crate::wal::LogExtent;
@@ -34,13 +34,13 @@ pub struct VersionEdit {
     /// The first WAL segment that recovery must replay.
     pub wal_from: Option<u64>,
     /// The newest WAL segment that may be in use. From `wal_from` on, each up to it is there, itself or its prepared file.
-    /// Absent from what version 1 of the format wrote. It can go down: prepared files are given up.
+    /// It can go down: prepared files are given up.
     pub wal_named: Option<u64>,
     /// Every commit up to this one is in the tables.
     pub flushed_seq: Option<SeqNo>,
-    /// Every commit up to this one is durable, in the tables or in the log. There may be newer ones. Absent before version 3.
+    /// Every commit up to this one is durable, in the tables or in the log. There may be newer ones.
     pub durable_seq: Option<SeqNo>,
-    /// The database's number for itself, drawn once; its log segments carry it. Absent before version 3.
+    /// The database's number for itself, drawn once; its log segments carry it.
     pub database_id: Option<u32>,
     /// Live items per keyspace as of `flushed_seq`. Absent keeps the earlier ones; present replaces them all.
     pub counts: Option<Vec<(KeyspaceId, u64)>>,
@@ -53,18 +53,13 @@ pub struct VersionEdit {
 const TAG_NEXT_FILE: u64 = 1;
 const TAG_NEXT_RUN: u64 = 2;
 const TAG_WAL_FROM: u64 = 3;
-const TAG_FLUSHED_SEQ: u64 = 4;
-const TAG_COUNTS: u64 = 5;
-const TAG_REMOVED: u64 = 6;
-const TAG_ADDED: u64 = 7;
-/// Since version 2.
-const TAG_WAL_NAMED: u64 = 8;
-/// Since version 3.
-const TAG_DURABLE_SEQ: u64 = 9;
-/// Since version 3.
-const TAG_DATABASE_ID: u64 = 10;
-/// A table that joins, with its fingerprint. Since version 3.
-const TAG_ADDED_WITH_FINGERPRINT: u64 = 11;
+const TAG_WAL_NAMED: u64 = 4;
+const TAG_FLUSHED_SEQ: u64 = 5;
+const TAG_DURABLE_SEQ: u64 = 6;
+const TAG_DATABASE_ID: u64 = 7;
+const TAG_COUNTS: u64 = 8;
+const TAG_REMOVED: u64 = 9;
+const TAG_ADDED: u64 = 10;
 
 impl VersionEdit {
     /// The bytes of one manifest record.
@@ -96,10 +91,8 @@ impl VersionEdit {
             put_varint(&mut out, file.get());
         }
         for table in &self.added {
-            let fingerprint = table.meta.fingerprint;
-            put_varint(&mut out, if fingerprint.is_some() { TAG_ADDED_WITH_FINGERPRINT } else { TAG_ADDED });
+            put_varint(&mut out, TAG_ADDED);
             encode_table(&mut out, table);
-            fingerprint.into_iter().for_each(|print| put_varint(&mut out, print.get().into()));
         }
         out
     }
@@ -113,18 +106,13 @@ impl VersionEdit {
                 TAG_NEXT_FILE => edit.next_file = Some(FileId::new(reader.varint()?)),
                 TAG_NEXT_RUN => edit.next_run = Some(RunId(reader.varint()?)),
                 TAG_WAL_FROM => edit.wal_from = Some(reader.varint()?),
-                TAG_FLUSHED_SEQ => edit.flushed_seq = Some(seq(&mut reader)?),
-                TAG_COUNTS => edit.counts = Some(decode_counts(&mut reader)?),
-                TAG_REMOVED => edit.removed.push(FileId::new(reader.varint()?)),
                 TAG_WAL_NAMED => edit.wal_named = Some(reader.varint()?),
+                TAG_FLUSHED_SEQ => edit.flushed_seq = Some(seq(&mut reader)?),
                 TAG_DURABLE_SEQ => edit.durable_seq = Some(seq(&mut reader)?),
                 TAG_DATABASE_ID => edit.database_id = Some(number_of_32_bits(&mut reader)?),
+                TAG_COUNTS => edit.counts = Some(decode_counts(&mut reader)?),
+                TAG_REMOVED => edit.removed.push(FileId::new(reader.varint()?)),
                 TAG_ADDED => edit.added.push(decode_table(&mut reader)?),
-                TAG_ADDED_WITH_FINGERPRINT => {
-                    let mut table = decode_table(&mut reader)?;
-                    table.meta.fingerprint = Some(Fingerprint::new(number_of_32_bits(&mut reader)?));
-                    edit.added.push(table);
-                }
                 other => return Err(reader.error(format!("unknown field {other} of a version edit"))),
             }
         }
@@ -201,14 +189,12 @@ fn encode_table(out: &mut Vec<u8>, table: &AddedTable) {
     put_varint(out, file.get());
     out.push(level.get());
     put_varint(out, run.0);
-    for n in [meta.file_bytes, meta.raw_bytes, meta.entries, meta.tombstones, meta.range_tombstones] {
-        put_varint(out, n);
-    }
-    put_varint(out, meta.min_seq.get());
-    put_varint(out, meta.max_seq.get());
+    put_varint(out, meta.file_bytes);
+    meta.counts.encode(out);
     put_string(out, &meta.range.start);
     out.push(matches!(meta.range.end, End::Included(_)).into());
     put_string(out, meta.range.end.key());
+    put_varint(out, meta.fingerprint.get().into());
 }
 
 fn decode_table(reader: &mut ByteReader<'_>) -> Decoded<AddedTable> {
@@ -216,14 +202,8 @@ fn decode_table(reader: &mut ByteReader<'_>) -> Decoded<AddedTable> {
     let level = reader.u8()?;
     let level = Level::from_u8(level).ok_or_else(|| reader.error(format!("no level {level}")))?;
     let run = RunId(reader.varint()?);
-    let [file_bytes, raw_bytes, entries, tombstones, range_tombstones] = {
-        let mut numbers = [0; 5];
-        for n in &mut numbers {
-            *n = reader.varint()?;
-        }
-        numbers
-    };
-    let (min_seq, max_seq) = (seq(reader)?, seq(reader)?);
+    let file_bytes = reader.varint()?;
+    let counts = Counts::decode(reader)?;
     let start = reader.string()?.to_vec();
     let included = reader.u8()?;
     let end = reader.string()?.to_vec();
@@ -236,17 +216,8 @@ fn decode_table(reader: &mut ByteReader<'_>) -> Decoded<AddedTable> {
         return Err(reader.error("a table's key range is empty"));
     }
     let range = KeyRange { start, end };
-    let meta = TableMeta {
-        file_bytes,
-        range,
-        entries,
-        tombstones,
-        range_tombstones,
-        min_seq,
-        max_seq,
-        raw_bytes,
-        fingerprint: None,
-    };
+    let fingerprint = Fingerprint::new(number_of_32_bits(reader)?);
+    let meta = TableMeta { file_bytes, range, counts, fingerprint };
     Ok(AddedTable { file, level, run, meta })
 }
 
@@ -258,22 +229,26 @@ mod tests {
         let meta = TableMeta {
             file_bytes: 1000,
             range: KeyRange { start: b"\x01a".to_vec(), end: End::Excluded(b"\x01q".to_vec()) },
-            entries: 10,
-            tombstones: 2,
-            range_tombstones: 1,
-            min_seq: SeqNo::new(3),
-            max_seq: SeqNo::new(9),
-            raw_bytes: 900,
-            fingerprint: None,
+            counts: Counts {
+                entries: 10,
+                keys: 8,
+                tombstones: 2,
+                range_tombstones: 1,
+                key_bytes: 100,
+                value_bytes: 800,
+                min_seq: SeqNo::new(3),
+                max_seq: SeqNo::new(9),
+            },
+            fingerprint: Fingerprint::new(5),
         };
         VersionEdit {
             next_file: Some(FileId::new(8)),
             next_run: Some(RunId(4)),
             wal_from: Some(6),
-            wal_named: None,
-            flushed_seq: Some(SeqNo::new(300)),
-            durable_seq: None,
-            database_id: None,
+            wal_named: Some(300),
+            flushed_seq: Some(SeqNo::new(301)),
+            durable_seq: Some(SeqNo::new(302)),
+            database_id: Some(u32::MAX),
             counts: Some(vec![(KeyspaceId::DEFAULT, 42)]),
             removed: vec![FileId::new(2)],
             added: vec![AddedTable { file: FileId::new(7), level: Level::BASE, run: RunId(1), meta }],
@@ -283,46 +258,17 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let hex: String = sample().encode().iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(
-            hex,
-            "010802040306 04ac02 0501012a 0602 07070701e807840 70a02010309 02 0161 00 02 0171"
-                .replace(' ', "")
-        );
-    }
-
-    #[test]
-    fn golden_bytes_of_version_2() {
-        let edit = VersionEdit { wal_from: Some(6), wal_named: Some(300), ..VersionEdit::default() };
-        let hex: String = edit.encode().iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(hex, "0306 08ac02".replace(' ', ""));
-        assert_eq!(VersionEdit::decode(&edit.encode()), Ok(edit));
-    }
-
-    #[test]
-    fn golden_bytes_of_version_3() {
-        let mut edit = VersionEdit {
-            durable_seq: Some(SeqNo::new(301)),
-            database_id: Some(u32::MAX),
-            added: sample().added,
-            ..VersionEdit::default()
-        };
-        edit.added[0].meta.fingerprint = Some(Fingerprint::new(5));
-        let hex: String = edit.encode().iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(
-            hex,
-            "09ad02 0affffffff0f 0b07070 1e807840 70a02010309 02 0161 00 02 0171 05".replace(' ', "")
-        );
-        assert_eq!(VersionEdit::decode(&edit.encode()), Ok(edit));
-        let (too_large, no_fingerprint) = ([10, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F], [11]);
-        assert!(VersionEdit::decode(&too_large).is_err() && VersionEdit::decode(&no_fingerprint).is_err());
+        let table = "0a 07 07 01 e807 0a08020164a0060309 020161 00 020171 05";
+        let fields = "0108 0204 0306 04ac02 05ad02 06ae02 07ffffffff0f 0801012a 0902";
+        assert_eq!(hex, [fields, table].concat().replace(' ', ""));
     }
 
     #[test]
     fn the_log_must_reach_what_was_durable_and_is_in_no_table() {
         let mut state = sample();
         let reach = |state: &VersionEdit| state.log_extent().durable_to.map(SeqNo::get);
-        assert_eq!(reach(&state), None);
-        for (durable, expected) in [(299, None), (300, None), (301, Some(301))] {
+        assert_eq!(reach(&state), Some(302));
+        for (durable, expected) in [(300, None), (301, None), (302, Some(302))] {
             let durable_seq = Some(SeqNo::new(durable));
             state.merge(VersionEdit { durable_seq, ..VersionEdit::default() });
             assert_eq!(reach(&state), expected);
@@ -334,12 +280,12 @@ mod tests {
         let bytes = sample().encode();
         assert_eq!(VersionEdit::decode(&bytes), Ok(sample()));
         assert_eq!(VersionEdit::decode(&[]), Ok(VersionEdit::default()));
-        let fields_end = [2, 4, 6, 9, 13, 15];
+        let fields_end = [2, 4, 6, 9, 12, 15, 21, 25, 27];
         for len in 1..bytes.len() {
             assert_eq!(VersionEdit::decode(&bytes[..len]).is_ok(), fields_end.contains(&len), "{len}");
         }
         assert!(VersionEdit::decode(&[99]).is_err());
-        assert!(VersionEdit::decode(&[5, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]).is_err());
+        assert!(VersionEdit::decode(&[TAG_COUNTS as u8, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]).is_err());
     }
 
     #[test]
@@ -356,10 +302,8 @@ mod tests {
         for named in [12, 11] {
             all.merge(VersionEdit { wal_named: Some(named), ..VersionEdit::default() });
             all.merge(VersionEdit::default());
-            assert_eq!(
-                all.log_extent(),
-                LogExtent { from: 9, named_to: Some(named), ..LogExtent::default() }
-            );
+            let (from, named_to) = (9, Some(named));
+            assert_eq!(all.log_extent(), LogExtent { from, named_to, ..sample().log_extent() });
         }
     }
 }

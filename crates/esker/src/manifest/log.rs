@@ -30,8 +30,8 @@ use crate::recordio;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, FileId, Result};
 
-/// The newest manifest format that this build reads, as all before it, and the one it writes.
-pub const FORMAT_VERSION: u32 = 3;
+/// The manifest format that this build writes, and the newest one that it reads.
+pub const FORMAT_VERSION: u32 = 1;
 /// The first bytes of a manifest's first record.
 const MAGIC: &[u8] = b"esker manifest";
 /// A manifest this much larger than the state it describes is replaced by a new one.
@@ -244,7 +244,7 @@ pub(super) fn check_header(header: &[u8], path: &Path, offset: u64) -> Result<()
     };
     let version_at = offset + MAGIC.len() as u64;
     let found = ByteReader::new(rest).varint().map_err(|e| e.in_file("manifest", path, version_at))?;
-    if found == 0 || found > u64::from(FORMAT_VERSION) {
+    if found != u64::from(FORMAT_VERSION) {
         return Err(Error::UnsupportedVersion {
             what: "manifest",
             path: path.to_path_buf(),

@@ -121,8 +121,8 @@ impl<T> Run<T> {
             assert!(!a.meta.range.overlaps(&b.meta.range), "VN2: tables {} and {} overlap", a.file, b.file);
         }
         let heads = tables.iter().map(|t| head8(&t.meta.range.start)).collect();
-        let max_seq = tables.iter().map(|t| t.meta.max_seq).max().unwrap_or_default();
-        let range_tombstones = tables.iter().any(|t| t.meta.range_tombstones > 0);
+        let max_seq = tables.iter().map(|t| t.meta.counts.max_seq).max().unwrap_or_default();
+        let range_tombstones = tables.iter().any(|t| t.meta.counts.range_tombstones > 0);
         Run { level, id, tables, heads, max_seq, range_tombstones, probes: Probes::default() }
     }
 
@@ -298,6 +298,7 @@ impl<T> fmt::Debug for Version<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sstable::{Counts, Fingerprint};
     use crate::types::key_range::End;
 
     fn added(file: u64, level: Level, run: u64, start: &str, end: &str) -> AddedTable {
@@ -305,13 +306,8 @@ mod tests {
         let meta = TableMeta {
             file_bytes: 0,
             range,
-            entries: 0,
-            tombstones: 0,
-            range_tombstones: 0,
-            min_seq: SeqNo::ZERO,
-            max_seq: SeqNo::ZERO,
-            raw_bytes: 0,
-            fingerprint: None,
+            counts: Counts::default(),
+            fingerprint: Fingerprint::default(),
         };
         AddedTable { file: FileId::new(file), level, run: RunId(run), meta }
     }

@@ -140,7 +140,7 @@ impl ReadView {
         for run in self.version.runs().iter().filter(|run| run.max_seq() > since) {
             let Some(index) = run.find(key) else { continue };
             let live = &run.tables()[index];
-            if live.meta.max_seq > since {
+            if live.meta.counts.max_seq > since {
                 newest = newest.max(live.table.range_tombstones().cover(key, SeqNo::MAX));
                 newest = newest.max(live.table.newest_seq(key, hash, &guard)?.unwrap_or(SeqNo::ZERO));
             }

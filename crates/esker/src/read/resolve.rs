@@ -50,11 +50,13 @@ impl Resolver {
         if self.hides(seq) {
             return Answer::Gone;
         }
-        match kind {
-            Kind::Put => Answer::Live,
-            Kind::Remove => Answer::Gone,
-            // It counts by its cover.
-            Kind::RemoveRange => Answer::Older,
+        if kind.is_live() {
+            Answer::Live
+        } else if kind.ends_search() {
+            Answer::Gone
+        } else {
+            // A range removal counts by its cover.
+            Answer::Older
         }
     }
 }

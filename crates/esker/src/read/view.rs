@@ -100,7 +100,7 @@ impl ReadView {
     ) -> impl Iterator<Item = &'a Arc<crate::sstable::Table>> {
         let runs = self.version.runs().iter().filter(move |run| run.max_seq() > since);
         runs.flat_map(move |run| run.overlapping(range))
-            .filter(move |t| t.meta.max_seq > since)
+            .filter(move |t| t.meta.counts.max_seq > since)
             .map(|t| &t.table)
     }
 }

@@ -51,7 +51,8 @@ pub(super) fn pack_trailer(seq: SeqNo, kind: Kind) -> u64 {
 }
 
 fn unpack_trailer(trailer: u64) -> Option<(SeqNo, Kind)> {
-    Some((SeqNo::try_new(trailer >> 8)?, Kind::from_u8(trailer as u8)?))
+    let kind = Kind::from_u8(trailer as u8).filter(|kind| kind.is_point())?;
+    Some((SeqNo::try_new(trailer >> 8)?, kind))
 }
 
 /// A checked block. To keep it small (BL4), positions have 32 bits, and what follows from other fields is computed.
@@ -267,7 +268,7 @@ impl Block {
         if self.all_visible() { SeqNo::ZERO } else { SeqNo::new(self.trailer(i) >> 8) }
     }
 
-    /// Whether entry `i` is a put or a tombstone.
+    /// What entry `i` says about its key: a put, or (BL1) a removal.
     #[inline(always)]
     pub(super) fn kind(&self, i: usize) -> Kind {
         if self.all_visible() || self.trailer(i) as u8 == Kind::Put as u8 { Kind::Put } else { Kind::Remove }

@@ -14,7 +14,6 @@ use super::block::{
 use crate::types::SeqNo;
 use crate::types::entry::EntryRef;
 use crate::types::key::{common_prefix_len, head4};
-use crate::types::op::Kind;
 
 /// Collects the entries of one block.
 #[derive(Default)]
@@ -66,7 +65,8 @@ impl Shape {
         self.value_len_max = self.value_len_max.max(value_len);
         self.key_bytes += key_len;
         self.value_bytes += value_len;
-        self.some_hidden |= entry.kind != Kind::Put || entry.seq != SeqNo::ZERO;
+        let is_plain = entry.kind.is_live() && !entry.kind.needs_fetch();
+        self.some_hidden |= !is_plain || entry.seq != SeqNo::ZERO;
         self
     }
 

@@ -6,15 +6,14 @@
 
 use std::sync::Arc;
 
-use super::Table;
 use super::block::Block;
 use super::footer::Footer;
 use super::scan::TableScan;
 use super::stored::{Fingerprint, TRAILER_BYTES};
+use super::{Counts, Table};
 use crate::encoding::hash::key_hash;
 use crate::types::entry::EntryRef;
 use crate::types::key_range::End;
-use crate::types::op::Kind;
 use crate::types::{Error, Result, SeqNo};
 
 /// What was checked.
@@ -28,14 +27,10 @@ pub(crate) struct TableCheck {
     pub keys: u64,
 }
 
-/// What the entries add up to.
+/// What was seen so far.
 struct Tally {
-    check: TableCheck,
-    tombstones: u64,
-    key_bytes: u64,
-    value_bytes: u64,
-    min_seq: SeqNo,
-    max_seq: SeqNo,
+    counts: Counts,
+    blocks: u64,
     /// The entry before; none at the start, and behind a block that was not read.
     last: Option<(Vec<u8>, SeqNo)>,
     /// Of the blocks so far.
@@ -58,16 +53,8 @@ impl Table {
     /// The same, giving everything that is wrong to `each`; behind a damaged block it goes on with the next.
     pub(crate) fn verify_all(self: &Arc<Self>, each: &mut dyn FnMut(Error)) -> TableCheck {
         let mut scan = TableScan::new(self.clone(), false);
-        let mut tally = Tally {
-            check: TableCheck::default(),
-            tombstones: 0,
-            key_bytes: 0,
-            value_bytes: 0,
-            min_seq: SeqNo::MAX,
-            max_seq: SeqNo::ZERO,
-            last: None,
-            fingerprint: Fingerprint::default(),
-        };
+        let mut tally =
+            Tally { counts: Counts::begun(), blocks: 0, last: None, fingerprint: Fingerprint::default() };
         let mut whole = true;
         for number in 0..self.index().len() {
             let read = scan.read_stored(number).and_then(|stored| {
@@ -90,11 +77,12 @@ impl Table {
             let checks = [self.check_counts(&tally), self.check_fingerprint(tally.fingerprint)];
             checks.into_iter().filter_map(Result::err).for_each(each);
         }
-        tally.check
+        let Counts { entries, keys, .. } = tally.counts;
+        TableCheck { blocks: tally.blocks, entries, keys }
     }
 
     fn check_block(&self, tally: &mut Tally, number: usize, block: &Block) -> Result<()> {
-        tally.check.blocks += 1;
+        tally.blocks += 1;
         let mut key = block.prefix().to_vec();
         for i in 0..block.count() {
             key.truncate(block.prefix().len());
@@ -109,8 +97,7 @@ impl Table {
         self.check_place(number, block, None)
     }
 
-    /// What the ends of a block that was read tell of its place. In tables of formats 1 and 2, whose checksums do not know it,
-    /// a sound block may stand in the place of another: then its keys are mostly others. `before`: the block before it.
+    /// What the ends of a block that was read tell of its place. `before`: the block before it.
     pub(super) fn check_place(&self, number: usize, block: &Block, before: Option<&Block>) -> Result<()> {
         let (index, range) = (self.index(), &self.properties().range);
         let (first, last) = (block.key(0), block.key(block.count() - 1));
@@ -159,7 +146,6 @@ impl Table {
             return Err(self.unsound(number, "the separator is above the first key"));
         }
         if !same_key {
-            tally.check.keys += 1;
             if self.filter().is_some_and(|filter| !filter.may_contain(key_hash(entry.key))) {
                 return Err(self.unsound(number, "the filter misses a key"));
             }
@@ -167,12 +153,7 @@ impl Table {
                 return Err(self.unsound(number, "a key lies outside the table's range"));
             }
         }
-        tally.check.entries += 1;
-        tally.tombstones += u64::from(entry.kind == Kind::Remove);
-        tally.key_bytes += entry.key.len() as u64;
-        tally.value_bytes += entry.value.len() as u64;
-        tally.min_seq = tally.min_seq.min(entry.seq);
-        tally.max_seq = tally.max_seq.max(entry.seq);
+        tally.counts.add(entry, !same_key);
         Ok(())
     }
 
@@ -186,9 +167,9 @@ impl Table {
 
     fn check_counts(&self, tally: &Tally) -> Result<()> {
         let properties = self.properties();
-        let mut seqs = (tally.min_seq, tally.max_seq);
+        let mut counts = tally.counts;
         for fragment in self.range_tombstones().fragments() {
-            seqs = (seqs.0.min(fragment.seqs.oldest()), seqs.1.max(fragment.seqs.newest()));
+            counts.add_seqs(fragment.seqs.oldest(), fragment.seqs.newest());
             let range = &properties.range;
             let inside = match &range.end {
                 End::Excluded(end) => *fragment.end <= **end,
@@ -201,17 +182,8 @@ impl Table {
                 return Err(self.unsound_as_a_whole("a range tombstone lies outside the table's range"));
             }
         }
-        let counted = (
-            (tally.check.entries, tally.check.keys, tally.check.blocks, tally.tombstones),
-            (tally.key_bytes, tally.value_bytes, self.range_tombstones().fragments().len() as u64),
-            (seqs.0.min(seqs.1), seqs.1),
-        );
-        let p = properties;
-        let stated = (
-            (p.entries, p.keys, p.blocks, p.tombstones),
-            (p.key_bytes, p.value_bytes, p.range_tombstones),
-            (p.min_seq, p.max_seq),
-        );
+        let counted = (counts.ended(self.range_tombstones().fragments().len() as u64), tally.blocks);
+        let stated = (properties.counts, properties.blocks);
         if counted != stated {
             let detail = format!("counted {counted:?}, but the properties say {stated:?}");
             return Err(self.unsound_as_a_whole(&detail));
@@ -221,7 +193,7 @@ impl Table {
 
     /// `fingerprint`: that of all blocks.
     fn check_fingerprint(&self, mut fingerprint: Fingerprint) -> Result<()> {
-        let Some(stated) = self.properties().fingerprint else { return Ok(()) };
+        let stated = self.properties().fingerprint;
         let Footer { tombstones, filter, index, .. } = self.read_footer()?;
         for part in [tombstones, filter, index] {
             if !part.is_empty() {

@@ -34,6 +34,7 @@ mod block;
 mod block_builder;
 mod block_search;
 mod check;
+mod counts;
 mod cursor;
 mod footer;
 #[doc(hidden)]
@@ -53,6 +54,7 @@ mod writer;
 pub use options::{TableCompression, TableOptions};
 pub use standalone::{Metadata, Range, Reader, Writer, merge};
 
+pub(crate) use counts::Counts;
 pub(crate) use cursor::TableCursor;
 pub(crate) use index::IndexRoom;
 pub(crate) use place::BlockPlace;

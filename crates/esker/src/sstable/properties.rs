@@ -2,6 +2,7 @@
 //!
 //! Bytes: docs/formats/sstable.md
 
+use super::counts::Counts;
 use super::stored::Fingerprint;
 use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
@@ -16,30 +17,16 @@ const TOMBSTONE_KEY_BYTES_MAX: usize = PREFIX_BYTES_MAX + crate::KEY_BYTES_MAX +
 /// Counts and limits of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Properties {
-    /// Versions, tombstones included.
-    pub entries: u64,
-    /// Distinct keys.
-    pub keys: u64,
-    /// Versions that are tombstones.
-    pub tombstones: u64,
-    /// Range tombstones, as fragments.
-    pub range_tombstones: u64,
-    /// Bytes of keys, before compression.
-    pub key_bytes: u64,
-    /// Bytes of values, before compression.
-    pub value_bytes: u64,
-    /// The smallest sequence number, range tombstones included; zero in an empty table.
-    pub min_seq: SeqNo,
-    /// The largest sequence number, range tombstones included.
-    pub max_seq: SeqNo,
+    /// What its entries add up to.
+    pub counts: Counts,
     /// What the table covers: all its keys and range tombstones. An empty table covers nothing.
     pub range: KeyRange,
     /// The codec of blocks that shrink by it.
     pub compression: Compression,
     /// Data blocks.
     pub blocks: u64,
-    /// Of all parts before this one; absent in version 1.
-    pub fingerprint: Option<Fingerprint>,
+    /// Of all parts before this one.
+    pub fingerprint: Fingerprint,
 }
 
 /// The range that holds no key.
@@ -49,39 +36,19 @@ pub(super) fn empty_range() -> KeyRange {
 
 impl Properties {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        for number in [
-            self.entries,
-            self.keys,
-            self.tombstones,
-            self.range_tombstones,
-            self.key_bytes,
-            self.value_bytes,
-            self.min_seq.get(),
-            self.max_seq.get(),
-            self.blocks,
-        ] {
-            put_varint(out, number);
-        }
+        self.counts.encode(out);
+        put_varint(out, self.blocks);
         out.push(self.compression.id());
         put_string(out, &self.range.start);
         out.push(u8::from(matches!(self.range.end, End::Included(_))));
         put_string(out, self.range.end.key());
-        if let Some(fingerprint) = self.fingerprint {
-            out.extend_from_slice(&fingerprint.get().to_le_bytes());
-        }
+        out.extend_from_slice(&self.fingerprint.get().to_le_bytes());
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Decoded<Properties> {
         let mut reader = ByteReader::new(bytes);
-        let mut numbers = [0; 9];
-        for number in &mut numbers {
-            *number = reader.varint()?;
-        }
-        let [entries, keys, tombstones, range_tombstones, key_bytes, value_bytes, min_seq, max_seq, blocks] =
-            numbers;
-        let (Some(min_seq), Some(max_seq)) = (SeqNo::try_new(min_seq), SeqNo::try_new(max_seq)) else {
-            return Err(reader.error("a sequence number of more than 56 bits"));
-        };
+        let counts = Counts::decode(&mut reader)?;
+        let blocks = reader.varint()?;
         let codec = reader.u8()?;
         let Some(compression) = Compression::from_id(codec) else {
             return Err(reader.error(format!("codec {codec}, which this build does not have")));
@@ -94,22 +61,9 @@ impl Properties {
             1 => End::Included(end),
             _ => return Err(reader.error(format!("{included} where 0 or 1 is expected"))),
         };
-        let fingerprint = if reader.is_empty() { None } else { Some(Fingerprint::new(reader.u32()?)) };
+        let fingerprint = Fingerprint::new(reader.u32()?);
         reader.finish()?;
-        Ok(Properties {
-            entries,
-            keys,
-            tombstones,
-            range_tombstones,
-            key_bytes,
-            value_bytes,
-            min_seq,
-            max_seq,
-            range: KeyRange { start, end },
-            compression,
-            blocks,
-            fingerprint,
-        })
+        Ok(Properties { counts, range: KeyRange { start, end }, compression, blocks, fingerprint })
     }
 }
 
@@ -177,27 +131,24 @@ mod tests {
     #[test]
     fn properties_come_back() {
         let properties = Properties {
-            entries: 1 << 40,
-            keys: 3,
-            tombstones: 2,
-            range_tombstones: 1,
-            key_bytes: 9,
-            value_bytes: u64::MAX,
-            min_seq: SeqNo::new(4),
-            max_seq: SeqNo::MAX,
+            counts: Counts {
+                entries: 1 << 40,
+                keys: 3,
+                tombstones: 2,
+                range_tombstones: 1,
+                key_bytes: 9,
+                value_bytes: u64::MAX,
+                min_seq: SeqNo::new(4),
+                max_seq: SeqNo::MAX,
+            },
             range: KeyRange { start: b"a".to_vec(), end: End::Included(b"zz".to_vec()) },
             compression: Compression::Lz4,
             blocks: 7,
-            fingerprint: Some(Fingerprint::new(8)),
+            fingerprint: Fingerprint::new(8),
         };
         let mut bytes = Vec::new();
         properties.encode(&mut bytes);
-        let version_1 = bytes.len() - 4;
-        assert!((0..bytes.len()).all(|len| Properties::decode(&bytes[..len]).is_err() || len == version_1));
-        assert_eq!(
-            Properties::decode(&bytes[..version_1]),
-            Ok(Properties { fingerprint: None, ..properties.clone() })
-        );
+        assert!((0..bytes.len()).all(|len| Properties::decode(&bytes[..len]).is_err()));
         assert_eq!(Properties::decode(&bytes), Ok(properties));
     }
 

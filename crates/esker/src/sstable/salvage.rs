@@ -68,7 +68,7 @@ pub(crate) struct SalvageTable {
     layout: Layout,
     /// Its footer, if it is sound.
     footer: Option<Footer>,
-    /// Of the footer, or what a search of its parts found out.
+    /// Of the footer; if that is lost, that of the file's name, unless it was renamed.
     salt: Salt,
     /// Its counts and limits, if they can be read.
     pub(crate) properties: Option<Properties>,
@@ -91,7 +91,7 @@ impl SalvageTable {
             file_bytes,
             layout: Layout::Found(Vec::new()),
             footer: None,
-            salt: Salt::NONE,
+            salt: Salt::of_file(path),
             properties: None,
             tombstones: RangeTombstones::default(),
             damage: Vec::new(),
@@ -173,16 +173,7 @@ impl SalvageTable {
     /// The footer or the index is lost: looks for stored parts from the start of the file.
     fn search_parts(&mut self) {
         let end = self.footer.as_ref().map_or(self.file_bytes, |footer| footer.tombstones.start);
-        let found = match self.footer {
-            Some(Footer { salt, .. }) => search::parts(&*self.file, self.file_bytes, end, salt),
-            // The footer would tell the salt: that of this file's name, unless it was renamed, or is of an earlier format. A search
-            // that finds nothing costs all the work that it may do.
-            None => match search::parts(&*self.file, self.file_bytes, end, Salt::of_file(&self.path)) {
-                found if found.bytes > 0 => found,
-                _ => search::parts(&*self.file, self.file_bytes, end, Salt::NONE),
-            },
-        };
-        self.salt = found.salt;
+        let found = search::parts(&*self.file, self.file_bytes, end, self.salt);
         // A sound footer knows where the blocks end.
         let fills = self.footer.is_some() && found.gaps.is_empty() && found.blocks_end == end;
         if self.footer.is_none() {
@@ -222,7 +213,7 @@ impl SalvageTable {
 
     /// The newest commit that went into it, if its footer says so.
     pub(crate) fn newest_commit(&self) -> Option<SeqNo> {
-        self.footer.as_ref().and_then(|footer| footer.newest_commit)
+        self.footer.as_ref().map(|footer| footer.newest_commit)
     }
 
     /// The parts behind the blocks, by name, if the footer is sound.
@@ -437,7 +428,7 @@ impl SalvageScan {
     /// Whether all parts are sound, and yet not those that the table was made of. Those of another database's table of the same name have
     /// the same salt.
     pub(crate) fn holds_other_parts(&self) -> bool {
-        let stated = self.table.properties.as_ref().and_then(|properties| properties.fingerprint);
+        let stated = self.table.properties.as_ref().map(|properties| properties.fingerprint);
         let is_sound = self.table.damage.is_empty() && self.damage.is_empty();
         is_sound && stated.is_some_and(|stated| self.table.fingerprint().is_some_and(|found| found != stated))
     }

@@ -47,8 +47,6 @@ const PIECE_BYTES: u64 = 4 << 10;
 /// What was found.
 #[derive(Default)]
 pub(super) struct FoundParts {
-    /// What the checksums of the parts begin with.
-    pub salt: Salt,
     /// The data blocks, in the file's order.
     pub blocks: Vec<Range<u64>>,
     /// Where the last block ends.
@@ -59,8 +57,6 @@ pub(super) struct FoundParts {
     pub properties: Option<Properties>,
     /// Stretches that are no part.
     pub gaps: Vec<Range<u64>>,
-    /// Bytes of all parts.
-    pub bytes: u64,
     /// The properties were met behind the blocks without a gap, and count as much as was found (SE5): no block and no range
     /// tombstones are missing there.
     pub complete: bool,
@@ -72,7 +68,7 @@ impl FoundParts {
         let Some(properties) = &self.properties else { return false };
         let has_gap_behind = self.gaps.iter().any(|gap| gap.end > self.blocks_end);
         let all_blocks = !self.gaps.is_empty() || properties.blocks == self.blocks.len() as u64;
-        let all_tombstones = properties.range_tombstones == self.tombstones.fragments().len() as u64;
+        let all_tombstones = properties.counts.range_tombstones == self.tombstones.fragments().len() as u64;
         !has_gap_behind && all_blocks && all_tombstones
     }
 }
@@ -104,7 +100,7 @@ pub(super) fn parts(file: &dyn File, file_bytes: u64, end: u64, salt: Salt) -> F
         work: file_bytes.saturating_mul(WORK_FACTOR).max(WORK_BYTES_MIN),
         salt,
     };
-    let mut found = FoundParts { salt, ..FoundParts::default() };
+    let mut found = FoundParts::default();
     let (mut at, mut gap_start) = (0, None::<u64>);
     let mut before = Before::Blocks;
     let mut is_behind_blocks = false;
@@ -153,7 +149,6 @@ pub(super) fn parts(file: &dyn File, file_bytes: u64, end: u64, salt: Salt) -> F
                 before
             }
         };
-        found.bytes += part_end - at;
         at = part_end;
     }
     let rest = gap_start.unwrap_or(at);
@@ -161,7 +156,7 @@ pub(super) fn parts(file: &dyn File, file_bytes: u64, end: u64, salt: Salt) -> F
         found.gaps.push(rest..end);
     }
     found.complete = found.is_complete();
-    let stated = found.properties.as_ref().map(|properties| properties.range_tombstones);
+    let stated = found.properties.as_ref().map(|properties| properties.counts.range_tombstones);
     if stated.is_some_and(|stated| stated != found.tombstones.fragments().len() as u64) {
         // Something else that could be read so: it must hide nothing.
         found.tombstones = RangeTombstones::default();
@@ -374,10 +369,14 @@ mod tests {
     use esker_env::{FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions};
 
     use super::*;
+    use crate::sstable::Counts;
     use crate::sstable::properties::encode_tombstones;
+    use crate::sstable::stored::Fingerprint;
     use crate::types::SeqNo;
     use crate::types::key_range::{End, KeyRange};
     use crate::types::range_tombstone::RangeTombstone;
+
+    const SALT: Salt = Salt::new(7);
 
     /// A file of these bytes, in a file system that counts.
     fn file_of(bytes: &[u8]) -> (FaultFs, Arc<dyn File>) {
@@ -410,18 +409,11 @@ mod tests {
     #[test]
     fn se5_all_is_found_only_if_the_properties_count_as_much() {
         let properties = |blocks, range_tombstones| Properties {
-            entries: 3,
-            keys: 3,
-            tombstones: 0,
-            range_tombstones,
-            key_bytes: 9,
-            value_bytes: 9,
-            min_seq: SeqNo::new(1),
-            max_seq: SeqNo::new(3),
+            counts: Counts { entries: 3, keys: 3, range_tombstones, ..Counts::default() },
             range: KeyRange { start: b"a".to_vec(), end: End::Included(b"b".to_vec()) },
             compression: Compression::None,
             blocks,
-            fingerprint: None,
+            fingerprint: Fingerprint::default(),
         };
         let found = |gap: Option<Range<u64>>, properties: Option<Properties>| FoundParts {
             blocks: vec![0..100, 150..200],
@@ -444,7 +436,7 @@ mod tests {
         for codec in [Compression::None, Compression::Lz4] {
             // No part begins so; behind it each fifth byte is followed by the checksum of all before.
             let mut bytes = vec![0xFF; 16];
-            let mut crc = crc32c_append(Salt::NONE.at(0), &bytes);
+            let mut crc = crc32c_append(SALT.at(0), &bytes);
             while bytes.len() < 200 << 10 {
                 let sum = crc32c_append(crc, &[codec.id()]).to_le_bytes();
                 let five = [codec.id(), sum[0], sum[1], sum[2], sum[3]];
@@ -453,7 +445,7 @@ mod tests {
             }
             let (fs, file) = file_of(&bytes);
             let len = bytes.len() as u64;
-            let found = parts(&*file, len, len, Salt::NONE);
+            let found = parts(&*file, len, len, SALT);
             assert!(found.blocks.is_empty() && found.gaps.len() == 1 && found.gaps[0] == (0..len));
             let most = (len * WORK_FACTOR).max(WORK_BYTES_MIN) + CHUNK_BYTES;
             assert!(fs.read_bytes() <= most, "{codec:?}: {} bytes read", fs.read_bytes());
@@ -465,7 +457,7 @@ mod tests {
         let ends_by = |words: [u32; 4]| {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             let (_fs, file) = file_of(&bytes);
-            let mut search = Search { bytes: Chunks::new(&*file, 16), work: 100, salt: Salt::NONE };
+            let mut search = Search { bytes: Chunks::new(&*file, 16), work: 100, salt: SALT };
             search.block_ends_by(0)
         };
         let fixed = u32::from(FIXED_KEYS | FIXED_VALUES);
@@ -485,7 +477,7 @@ mod tests {
         let (fs, file) = file_of(&[1; 300_000]);
         let fails = FaultRule::new(&[OpKind::Read], FaultAction::Fail(ErrorKind::Other));
         fs.add(fails.on_bytes(100_000..100_001).forever());
-        let found = parts(&*file, 300_000, 300_000, Salt::NONE);
+        let found = parts(&*file, 300_000, 300_000, SALT);
         assert!(found.blocks.is_empty() && found.gaps.len() == 1 && found.gaps[0] == (0..300_000));
         assert_eq!(fs.fired(), 2, "the chunk, and a piece of it");
         let mut bytes = Chunks::new(&*file, 300_000);

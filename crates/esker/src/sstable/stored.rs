@@ -43,17 +43,14 @@ impl Fingerprint {
     }
 }
 
-/// What the checksums of a table's parts begin with, besides their places. Tables of formats 1 and 2 have none.
+/// What the checksums of a table's parts begin with, besides their places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Salt(Option<u32>);
+pub(crate) struct Salt(u32);
 
 impl Salt {
-    /// No salt, and no places: formats 1 and 2.
-    pub(super) const NONE: Salt = Salt(None);
-
     /// The salt of this number.
-    pub(super) fn new(number: u32) -> Self {
-        Salt(Some(number))
+    pub(super) const fn new(number: u32) -> Self {
+        Salt(number)
     }
 
     /// The salt of a table that is written into the file of this name: the files of a database have different ones.
@@ -62,14 +59,14 @@ impl Salt {
     }
 
     /// Its number.
-    pub(super) fn get(self) -> Option<u32> {
+    pub(super) fn get(self) -> u32 {
         self.0
     }
 
     /// The checksum of no bytes at `offset`.
     pub(super) fn at(self, offset: u64) -> u32 {
-        let salt = self.0.map(|salt| if canary::is_set(Canary::TableSaltIgnored) { 0 } else { salt });
-        salt.map_or(0, |salt| crc32c_append(crc32c(&salt.to_le_bytes()), &offset.to_le_bytes()))
+        let salt = if canary::is_set(Canary::TableSaltIgnored) { 0 } else { self.0 };
+        crc32c_append(crc32c(&salt.to_le_bytes()), &offset.to_le_bytes())
     }
 }
 
@@ -159,7 +156,7 @@ fn unpack(payload: &[u8], codec: Compression) -> Decoded<PageBuf> {
 mod tests {
     use super::*;
 
-    const SALT: Salt = Salt(Some(7));
+    const SALT: Salt = Salt(7);
     const OFFSET: u64 = 4096;
 
     fn sealed(payload: &[u8], codec: Compression) -> Vec<u8> {
@@ -216,12 +213,9 @@ mod tests {
         let (other, elsewhere) = (Salt::of_file(Path::new("db/000007.sst")), OFFSET + 4096);
         assert_ne!(other, Salt::of_file(Path::new("db/000008.sst")));
         assert_eq!(other, Salt::of_file(Path::new("copied/000007.sst")));
-        for (salt, offset) in [(other, OFFSET), (SALT, elsewhere), (Salt::NONE, OFFSET)] {
+        for (salt, offset) in [(other, OFFSET), (SALT, elsewhere)] {
             assert!(super::open(&stored, salt, offset).is_err());
         }
-        // Formats 1 and 2.
-        let unsalted = [&b"hello"[..], &trailer(b"hello", Compression::None, Salt::NONE, 1)].concat();
-        assert_eq!(*super::open(&unsalted, Salt::NONE, 2).unwrap(), *b"hello");
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //!                                                       `--empty--> read, verify, insert
 //! ```
 //!
-//! TB1. Whatever `open` and `load` take from the file was verified: checksum, structure, place (ST1 from format 3 on, and by the ends of a block
-//!      in all: walks over a block that stood in another's place might never end).
+//! TB1. Whatever `open` and `load` take from the file was verified: checksum, structure, place (ST1, and by the ends of a
+//!      block: walks over a block that stood in another's place might never end).
 //! TB2. A hit reads two cold places: the block's heads, and the entry.
 //! TB3. The versions of a key may continue in the next block; `Index::continues` says so, and searches follow.
 //! TB4. The file of a table marked obsolete is removed when its last user is gone.
@@ -23,7 +23,7 @@ use esker_env::{Env, File, FsRef, OpenOptions, PageBuf, read_range_into};
 
 use super::block::Block;
 use super::cursor::TableCursor;
-use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer, FooterError};
+use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
 use super::scan::TableScan;
@@ -99,10 +99,6 @@ impl Table {
         let footer = read_footer(&*file, path, file_bytes)?;
         let part = Parts { file: &*file, path, salt: footer.salt };
         let properties = part.read("properties", &footer.properties, Properties::decode)?;
-        if properties.fingerprint.is_some() != (footer.version > 1) {
-            let detail = "a fingerprint in a table of version 1, or none in a later one";
-            return Err(Error::corrupt("properties", path, footer.properties.start, detail));
-        }
         let index = part.read("index", &footer.index, Index::decode)?;
         if index.blocks_end() != footer.tombstones.start || index.len() as u64 != properties.blocks {
             let detail = format!("{} blocks that end at {}", index.len(), index.blocks_end());
@@ -121,7 +117,7 @@ impl Table {
             + filter.as_ref().map_or(0, BlockedBloom::size_bytes)
             + index.len() * 2 * size_of::<usize>();
         let memory = cache.budget().reserve(BudgetKind::Table, resident as u64);
-        let newest_commit = footer.newest_commit.unwrap_or_default().max(properties.max_seq);
+        let newest_commit = footer.newest_commit.max(properties.counts.max_seq);
         Ok(Arc::new(Table {
             path: path.to_owned(),
             fs: env.fs.clone(),
@@ -151,18 +147,9 @@ impl Table {
 
     /// What the manifest must say of it.
     pub(crate) fn meta(&self) -> TableMeta {
-        let p = &self.properties;
-        TableMeta {
-            file_bytes: self.file_bytes,
-            range: p.range.clone(),
-            entries: p.entries,
-            tombstones: p.tombstones,
-            range_tombstones: p.range_tombstones,
-            min_seq: p.min_seq,
-            max_seq: p.max_seq,
-            raw_bytes: p.key_bytes.saturating_add(p.value_bytes),
-            fingerprint: p.fingerprint,
-        }
+        let Properties { counts, range, fingerprint, .. } = &self.properties;
+        let (counts, fingerprint) = (*counts, *fingerprint);
+        TableMeta { file_bytes: self.file_bytes, range: range.clone(), counts, fingerprint }
     }
 
     /// Its counts and limits.
@@ -170,8 +157,7 @@ impl Table {
         &self.properties
     }
 
-    /// The newest commit that went into it, also if nothing tells of it any more: its number was forgotten, or it was left out. Tables
-    /// of formats before 4 know only what is in them.
+    /// The newest commit that went into it, also if nothing tells of it any more: its number was forgotten, or it was left out.
     pub(crate) fn newest_commit(&self) -> SeqNo {
         self.newest_commit
     }
@@ -363,7 +349,13 @@ impl Drop for Table {
 
 impl std::fmt::Debug for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Table({}, {} entries, {:?})", self.path.display(), self.properties.entries, self.index)
+        write!(
+            f,
+            "Table({}, {} entries, {:?})",
+            self.path.display(),
+            self.properties.counts.entries,
+            self.index
+        )
     }
 }
 
@@ -373,12 +365,7 @@ pub(crate) fn stated_newest_commit(env: &Env, path: &Path) -> Result<Option<SeqN
     let stated = || {
         let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
         let file_bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
-        let footer = read_footer(&*file, path, file_bytes)?;
-        if let Some(newest) = footer.newest_commit {
-            return Ok(newest);
-        }
-        let part = Parts { file: &*file, path, salt: footer.salt };
-        Ok(part.read("properties", &footer.properties, Properties::decode)?.max_seq)
+        Ok(read_footer(&*file, path, file_bytes)?.newest_commit)
     };
     match stated() {
         Ok(newest) => Ok(Some(newest)),
@@ -395,14 +382,11 @@ pub(super) fn read_footer(file: &dyn File, path: &Path, file_bytes: u64) -> Resu
     };
     let bytes = read_stored(file, path, offset..file_bytes)?;
     let bytes = bytes[..].try_into().expect("the footer's length was asked for");
-    Footer::decode(&bytes, file_bytes).map_err(|e| match e {
-        FooterError::Damaged(e) => e.in_file("footer", path, offset),
-        FooterError::Newer(found) => Error::UnsupportedVersion {
-            what: "table",
-            path: path.to_owned(),
-            found,
-            supported: FORMAT_VERSION,
-        },
+    Footer::decode(&bytes, file_bytes).map_err(|e| match e.unread() {
+        Err(e) => e.in_file("footer", path, offset),
+        Ok((what, found)) => {
+            Error::UnsupportedVersion { what, path: path.to_owned(), found, supported: FORMAT_VERSION }
+        }
     })
 }
 

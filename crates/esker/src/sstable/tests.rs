@@ -1,4 +1,4 @@
-//! Tables against a sorted list, byte for byte against what each version wrote, and against damage.
+//! Tables against a sorted list, byte for byte against what was written earlier, and against damage.
 
 mod corruption;
 mod full;

@@ -17,12 +17,12 @@ use esker_env::{AppendWriter, Env, OpenOptions, PageBuf};
 
 use super::block::Block;
 use super::block_builder::BlockBuilder;
-use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer};
+use super::footer::{FOOTER_BYTES, Footer};
 use super::index::{self, IndexEntry, IndexRoom, shortest_separator};
 use super::options::{TableCompression, TableOptions};
 use super::properties::{Properties, empty_range, encode_tombstones};
 use super::stored::{COMPRESSED_BYTES_MAX, Fingerprint, Salt, pack, trailer};
-use super::{BlockCache, Table};
+use super::{BlockCache, Counts, Table};
 use crate::encoding::Compression;
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::hash::key_hash;
@@ -30,7 +30,6 @@ use crate::types::canary::{self, Canary};
 use crate::types::entry::EntryRef;
 use crate::types::key::common_prefix_len;
 use crate::types::key_range::{End, KeyRange};
-use crate::types::op::Kind;
 use crate::types::range_tombstone::{Fragment, RangeTombstone, RangeTombstones};
 use crate::types::{Error, Result, SeqNo};
 
@@ -49,20 +48,10 @@ pub(crate) struct TableMeta {
     pub file_bytes: u64,
     /// What the table covers.
     pub range: KeyRange,
-    /// Versions, tombstones included.
-    pub entries: u64,
-    /// Versions that are tombstones.
-    pub tombstones: u64,
-    /// Range tombstones, as fragments.
-    pub range_tombstones: u64,
-    /// The smallest sequence number.
-    pub min_seq: SeqNo,
-    /// The largest sequence number.
-    pub max_seq: SeqNo,
-    /// Bytes of keys and values.
-    pub raw_bytes: u64,
-    /// What tells it from others that look the same otherwise; absent in format version 1.
-    pub fingerprint: Option<Fingerprint>,
+    /// What its entries add up to.
+    pub counts: Counts,
+    /// What tells it from others that look the same otherwise.
+    pub fingerprint: Fingerprint,
 }
 
 /// Writes one table.
@@ -140,18 +129,11 @@ impl TableWriter {
             last_seq: SeqNo::ZERO,
             hashes: Vec::new(),
             properties: Properties {
-                entries: 0,
-                keys: 0,
-                tombstones: 0,
-                range_tombstones: 0,
-                key_bytes: 0,
-                value_bytes: 0,
-                min_seq: SeqNo::MAX,
-                max_seq: SeqNo::ZERO,
+                counts: Counts::begun(),
                 range: empty_range(),
                 compression: Compression::None,
                 blocks: 0,
-                fingerprint: None,
+                fingerprint: Fingerprint::default(),
             },
             fingerprint: Fingerprint::default(),
             newest_commit: SeqNo::ZERO,
@@ -164,7 +146,7 @@ impl TableWriter {
     /// Keeps the blocks, as far as the cache has room for them, so that [`finish_open`](Self::finish_open) returns a
     /// table whose blocks are in memory.
     pub(crate) fn keep_warm(&mut self, cache: &Arc<BlockCache>) {
-        assert!(self.properties.entries == 0, "blocks are kept from the first on");
+        assert!(self.properties.counts.entries == 0, "blocks are kept from the first on");
         self.warm = Some(Warm { cache: cache.clone(), blocks: Vec::new(), bytes: 0 });
     }
 
@@ -186,7 +168,7 @@ impl TableWriter {
 
     /// Adds a version (TW1, TW4).
     pub(crate) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
-        let first = self.properties.entries == 0;
+        let first = self.properties.counts.entries == 0;
         let new_key = first || entry.key > &*self.last_key;
         if !new_key && (entry.key < &*self.last_key || entry.seq >= self.last_seq) {
             return Err(self.out_of_order(&entry));
@@ -207,7 +189,6 @@ impl TableWriter {
             if self.options.filter_bits_per_key > 0 {
                 self.hashes.push(key_hash(entry.key));
             }
-            self.properties.keys += 1;
         }
         self.builder.add(&entry);
         if new_key {
@@ -215,13 +196,7 @@ impl TableWriter {
             self.last_key.extend_from_slice(entry.key);
         }
         self.last_seq = entry.seq;
-        let properties = &mut self.properties;
-        properties.entries += 1;
-        properties.tombstones += u64::from(entry.kind == Kind::Remove);
-        properties.key_bytes += entry.key.len() as u64;
-        properties.value_bytes += entry.value.len() as u64;
-        properties.min_seq = properties.min_seq.min(entry.seq);
-        properties.max_seq = properties.max_seq.max(entry.seq);
+        self.properties.counts.add(&entry, new_key);
         Ok(())
     }
 
@@ -244,8 +219,7 @@ impl TableWriter {
     /// Adds range tombstones like [`add_range_tombstone`](Self::add_range_tombstone).
     pub(crate) fn add_fragment(&mut self, fragment: Fragment) {
         if fragment.start < fragment.end {
-            self.properties.min_seq = self.properties.min_seq.min(fragment.seqs.oldest());
-            self.properties.max_seq = self.properties.max_seq.max(fragment.seqs.newest());
+            self.properties.counts.add_seqs(fragment.seqs.oldest(), fragment.seqs.newest());
             self.tombstones.push(fragment);
         }
     }
@@ -263,7 +237,7 @@ impl TableWriter {
 
     /// Versions added so far.
     pub(crate) fn entries(&self) -> u64 {
-        self.properties.entries
+        self.properties.counts.entries
     }
 
     /// Ends the block; the next one begins with `key`, the last key or one above it.
@@ -402,17 +376,7 @@ impl TableWriter {
         let file_bytes = finished.map_err(|e| Error::io("finish", &self.path, e))?;
         assert!(file_bytes == footer.properties.end + FOOTER_BYTES as u64, "FO1");
         let p = self.properties;
-        let meta = TableMeta {
-            file_bytes,
-            range: p.range,
-            entries: p.entries,
-            tombstones: p.tombstones,
-            range_tombstones: p.range_tombstones,
-            min_seq: p.min_seq,
-            max_seq: p.max_seq,
-            raw_bytes: p.key_bytes + p.value_bytes,
-            fingerprint: p.fingerprint,
-        };
+        let meta = TableMeta { file_bytes, range: p.range, counts: p.counts, fingerprint: p.fingerprint };
         Ok((meta, self.warm.map(|warm| warm.blocks).unwrap_or_default()))
     }
 
@@ -422,7 +386,7 @@ impl TableWriter {
         tombstones: &RangeTombstones,
         more: Option<KeyRange>,
     ) {
-        let keys = (self.properties.entries > 0)
+        let keys = (self.properties.counts.entries > 0)
             .then(|| KeyRange { start: self.first_key.clone(), end: End::Included(self.last_key.clone()) });
         let deleted = tombstones.first().zip(tombstones.last()).map(|(first, last)| KeyRange {
             start: first.start.to_vec(),
@@ -435,8 +399,7 @@ impl TableWriter {
         let properties = &mut self.properties;
         properties.range = covered.unwrap_or_else(empty_range);
         properties.compression = codec;
-        properties.range_tombstones = tombstones.fragments().len() as u64;
-        properties.min_seq = properties.min_seq.min(properties.max_seq);
+        properties.counts = properties.counts.ended(tombstones.fragments().len() as u64);
     }
 
     /// Writes everything between the data blocks and the footer.
@@ -463,12 +426,12 @@ impl TableWriter {
         index::encode(&self.first_key[..prefix_len], &self.index, &mut payload);
         let index = self.write_part(&payload, Compression::None)?;
         payload.clear();
-        self.properties.fingerprint = Some(self.fingerprint);
+        self.properties.fingerprint = self.fingerprint;
         self.properties.encode(&mut payload);
         let properties = self.write_part(&payload, Compression::None)?;
-        let newest_commit = Some(self.newest_commit.max(self.properties.max_seq));
+        let newest_commit = self.newest_commit.max(self.properties.counts.max_seq);
         let salt = self.salt;
-        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit, version: FORMAT_VERSION })
+        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit })
     }
 
     /// Gives up: removes the file.

@@ -20,16 +20,12 @@ use std::sync::OnceLock;
 use hashbrown::HashTable;
 use parking_lot::Mutex;
 
-use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
+use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_string, put_varint};
 use crate::encoding::hash::key_hash;
 use crate::types::entry::EntryRef;
 use crate::types::key::head8;
 use crate::types::op::Kind;
 use crate::types::{KeyspaceId, SeqNo, key};
-
-const OP_REMOVE: u8 = 0;
-const OP_PUT: u8 = 1;
-const OP_REMOVE_RANGE: u8 = 2;
 
 /// Ops are known by numbers of 32 bits.
 const OPS_MAX: usize = u32::MAX as usize;
@@ -151,7 +147,7 @@ impl WriteSet {
         if start >= end {
             return;
         }
-        self.bytes.push(OP_REMOVE_RANGE);
+        self.bytes.push(Kind::RemoveRange as u8);
         put_string(&mut self.bytes, start);
         put_string(&mut self.bytes, end);
         let bytes = std::mem::take(&mut self.bytes);
@@ -174,11 +170,11 @@ impl WriteSet {
 
     fn push(&mut self, kind: Kind, key: &[u8], value: &[u8]) {
         self.bytes.reserve(key.len() + value.len() + 12);
-        self.bytes.push(if kind == Kind::Put { OP_PUT } else { OP_REMOVE });
+        self.bytes.push(kind as u8);
         put_varint(&mut self.bytes, key.len() as u64);
         let key_start = self.bytes.len();
         self.bytes.extend_from_slice(key);
-        if kind == Kind::Put {
+        if kind.has_value() {
             put_varint(&mut self.bytes, value.len() as u64);
         }
         let value_start = self.bytes.len();
@@ -188,6 +184,7 @@ impl WriteSet {
 
     /// Notes an op whose key and value lie in the bytes from there on.
     fn note(&mut self, kind: Kind, (key_start, key): (usize, &[u8]), (value_start, value): (usize, &[u8])) {
+        debug_assert!(kind.ends_search(), "WS1");
         let (key_len, value_len) = (key.len() as u32, value.len() as u32);
         self.ops.push(Op { head: head8(key), key_start, value_start, key_len, value_len, kind, live: true });
         self.live += 1;
@@ -227,7 +224,7 @@ impl WriteSet {
     /// What the set says about an encoded key.
     pub fn get(&self, key: &[u8]) -> Own<'_> {
         match self.find(key).map(|i| &self.ops[i]).filter(|op| op.live) {
-            Some(op) if op.kind == Kind::Put => Own::Put(self.value_of(op)),
+            Some(op) if op.kind.is_live() => Own::Put(self.value_of(op)),
             Some(_) => Own::Removed,
             None if self.in_removed_range(key) => Own::Removed,
             None => Own::Untouched,
@@ -284,30 +281,25 @@ impl WriteSet {
         let mut reader = ByteReader::new(&record[header_len..]);
         while !reader.is_empty() {
             let at = reader.position();
-            let op = reader.u8()?;
+            let byte = reader.u8()?;
+            let Some(kind) = Kind::from_u8(byte) else {
+                return Err(DecodeError::new(at, format!("unknown op {byte} in a commit")));
+            };
             // A range that begins after a key begins at that key and a zero byte.
-            let longest = crate::KEY_BYTES_MAX + usize::from(op == OP_REMOVE_RANGE);
+            let longest = crate::KEY_BYTES_MAX + usize::from(!kind.is_point());
             let first = checked_key(&mut reader, longest)?;
             let first_start = header_len + reader.position() - first.len();
-            match op {
-                OP_PUT => {
-                    let value = reader.string()?;
-                    let value_start = header_len + reader.position() - value.len();
-                    set.note(Kind::Put, (first_start, first), (value_start, value));
+            if !kind.is_point() {
+                let end = range_end(&mut reader)?;
+                if first < end {
+                    set.note_range(&record, first, end);
                 }
-                OP_REMOVE => set.note(Kind::Remove, (first_start, first), (first_start, &[])),
-                OP_REMOVE_RANGE => {
-                    let end = range_end(&mut reader)?;
-                    if first < end {
-                        set.note_range(&record, first, end);
-                    }
-                }
-                _ => {
-                    return Err(crate::encoding::bytes::DecodeError::new(
-                        at,
-                        format!("unknown op {op} in a commit"),
-                    ));
-                }
+            } else if kind.has_value() {
+                let value = reader.string()?;
+                let value_start = header_len + reader.position() - value.len();
+                set.note(kind, (first_start, first), (value_start, value));
+            } else {
+                set.note(kind, (first_start, first), (first_start, &[]));
             }
         }
         set.bytes = record.into_owned();
@@ -453,6 +445,6 @@ mod tests {
             }
         }
         assert!(decode(&[9, 1, 1]).is_err());
-        assert!(decode(&[OP_REMOVE, 1, 0xF9]).is_err());
+        assert!(decode(&[Kind::Remove as u8, 1, 0xF9]).is_err());
     }
 }

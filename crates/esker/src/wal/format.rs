@@ -9,7 +9,6 @@
 //!     few bytes at each position, whatever the bytes are.
 //! F3. The stamp is made of the segment's number, its generation, and of the database's number, which nobody knows who only writes
 //!     values: bytes of a value pass for a record of this segment by chance alone, not even those of another database's log.
-//!     Version 1 had the number only.
 //! F2. Records start at multiples of 8.
 //!
 //! Byte tables: docs/formats/wal.md
@@ -30,7 +29,7 @@ pub(super) const ALIGN: usize = 8;
 pub(super) const SEGMENT_BYTES_LIMIT: u64 = 1 << 30;
 
 const MAGIC: [u8; 8] = *b"ESKERWAL";
-const VERSION: u32 = 2;
+const VERSION: u32 = 1;
 const VERSION_AT: Range<usize> = 8..12;
 const SEGMENT_CRC_AT: usize = SEGMENT_HEADER_BYTES - 4;
 const DATABASE_ID_AT: usize = SEGMENT_CRC_AT - 4;
@@ -40,28 +39,17 @@ const DATABASE_ID_AT: usize = SEGMENT_CRC_AT - 4;
 pub(crate) struct SegmentHeader {
     /// The segment's number.
     pub number: u64,
-    /// Bytes that the file was made with; 0: unknown. A shorter one that is not finished was cut.
+    /// Bytes that the file was made with. A shorter one that is not finished was cut.
     pub made_bytes: u32,
-    /// The database's number for itself; 0: unknown.
+    /// The database's number for itself.
     pub database_id: u32,
 }
 
 impl SegmentHeader {
-    /// As it is written now.
-    pub(super) fn to_bytes(self) -> [u8; SEGMENT_HEADER_BYTES] {
-        self.encode_as(VERSION)
-    }
-
-    /// As version 1 wrote it.
-    #[cfg(test)]
     pub(super) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
-        self.encode_as(1)
-    }
-
-    fn encode_as(self, version: u32) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut out = [0; SEGMENT_HEADER_BYTES];
         out[..8].copy_from_slice(&MAGIC);
-        out[VERSION_AT].copy_from_slice(&version.to_le_bytes());
+        out[VERSION_AT].copy_from_slice(&VERSION.to_le_bytes());
         out[12..16].copy_from_slice(&self.made_bytes.to_le_bytes());
         out[16..24].copy_from_slice(&self.number.to_le_bytes());
         out[DATABASE_ID_AT..SEGMENT_CRC_AT].copy_from_slice(&self.database_id.to_le_bytes());
@@ -75,8 +63,8 @@ impl SegmentHeader {
         stamp(self.number, self.database_id)
     }
 
-    /// The header at the start of `segment`, which is to be that of the segment of this number, and the stamp of its records.
-    pub(super) fn decode(segment: &[u8], number: u64, path: &Path) -> Result<(SegmentHeader, u64)> {
+    /// The header at the start of `segment`, which is to be that of the segment of this number.
+    pub(super) fn decode(segment: &[u8], number: u64, path: &Path) -> Result<SegmentHeader> {
         let corrupt = |detail: String| Err(Error::corrupt("WAL segment header", path, 0, detail));
         let fields = || -> Decoded<([u8; 8], u32, SegmentHeader, u32)> {
             let mut reader = ByteReader::new(segment);
@@ -95,7 +83,7 @@ impl SegmentHeader {
             return corrupt("checksum mismatch".into());
         }
         // After the checksum, whose place is the same in every version: damage does not pass for a newer format.
-        if version == 0 || version > VERSION {
+        if version != VERSION {
             let path = path.to_owned();
             return Err(Error::UnsupportedVersion {
                 what: "WAL segment",
@@ -108,29 +96,19 @@ impl SegmentHeader {
             let found = header.number;
             return corrupt(format!("the header is of segment {found}, the name of segment {number}"));
         }
-        let stamp = if version == 1 { number } else { header.stamp() };
-        Ok((header, stamp))
+        Ok(header)
     }
 
-    /// The stamps that the records of a segment may have whose header is damaged, the likeliest first. If the database's number is not
-    /// known, what the damaged header says may still be true. That of version 1 is none of them where the header says that it is of
-    /// this version: there values could pass for records (F3).
-    pub(super) fn likely_stamps(segment: &[u8], number: u64, database_id: KnownId) -> Vec<u64> {
-        let read = segment.get(DATABASE_ID_AT..).and_then(|rest| rest.first_chunk().copied());
-        let read = read.map(u32::from_le_bytes);
-        let ids = match database_id {
-            KnownId::Sure(id) => vec![id],
-            KnownId::Likely(id) => std::iter::once(id).chain(read.filter(|read| *read != id)).collect(),
-            KnownId::Unknown => read.into_iter().collect(),
-        };
-        let says_now = segment.get(VERSION_AT).is_some_and(|version| version == VERSION.to_le_bytes());
-        let of_version_1 = (!says_now).then_some(number);
-        ids.into_iter().map(|id| stamp(number, id)).chain(of_version_1).collect()
+    /// The stamp of the records of a segment whose header is damaged: by the database's number, or, if that is not known, by what
+    /// stands in its place.
+    pub(super) fn stamp_of_damaged(segment: &[u8], number: u64, database_id: Option<u32>) -> u64 {
+        let read = || Some(u32::from_le_bytes(*segment.get(DATABASE_ID_AT..)?.first_chunk()?));
+        stamp(number, database_id.or_else(read).unwrap_or_default())
     }
 
-    /// Whether the segment is of another database than that of this number. Both may be unknown.
+    /// Whether the segment is of another database than that of this number, which may be unknown.
     pub(crate) fn is_foreign(&self, database_id: Option<u32>) -> bool {
-        self.database_id != 0 && database_id.is_some_and(|own| own != self.database_id)
+        database_id.is_some_and(|own| own != self.database_id)
     }
 
     /// Whether a file of so many bytes was cut, if it is not finished.
@@ -139,22 +117,7 @@ impl SegmentHeader {
     }
 }
 
-/// What is known of a database's number for itself, apart from what a segment says whose header is damaged.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum KnownId {
-    Sure(u32),
-    /// Another segment says so, which may be of another database.
-    Likely(u32),
-    Unknown,
-}
-
-impl From<Option<u32>> for KnownId {
-    fn from(id: Option<u32>) -> KnownId {
-        id.map_or(KnownId::Unknown, KnownId::Sure)
-    }
-}
-
-/// What the checksums of records begin with (F3), in version 2. Segments of one database never share one.
+/// What the checksums of records begin with (F3). Segments of one database never share one.
 fn stamp(number: u64, database_id: u32) -> u64 {
     number ^ u64::from(database_id) << 32
 }
@@ -245,38 +208,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn golden_bytes_of_version_1() {
-        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-        assert_eq!(
-            hex(&SegmentHeader { number: 7, ..SegmentHeader::default() }.encode()),
-            "45534b455257414c0100000000000000070000000000000000000000ce9ffc2d"
-        );
-        let header = RecordHeader {
-            kind: Kind::Full,
-            seq: SeqNo::new(0x0102_0304),
-            synced_to: 4096,
-            payload_len: 3,
-            payload_crc: crc32c(b"abc"),
-        };
-        assert_eq!(hex(&header.encode(7)), "546199e7b73f4b3603000000001000000403020100000001");
-        assert_eq!(RecordHeader::decode(&header.encode(7), 7), Some(header));
-    }
-
-    #[test]
-    fn golden_bytes_of_a_header_that_says_whose_it_is() {
-        let header = SegmentHeader { number: 7, made_bytes: 0x0102_0304, database_id: 0x0506_0708 };
-        let hex: String = header.encode().iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(hex, "45534b455257414c01000000040302010700000000000000080706056ee43d05");
-    }
-
-    #[test]
-    fn golden_bytes_of_version_2() {
+    fn golden_bytes() {
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
         let header = SegmentHeader { number: 7, made_bytes: 0x0102_0304, database_id: 0x0506_0708 };
-        assert_eq!(
-            hex(&header.to_bytes()),
-            "45534b455257414c0200000004030201070000000000000008070605a9fcf95c"
-        );
+        assert_eq!(hex(&header.encode()), "45534b455257414c01000000040302010700000000000000080706056ee43d05");
         assert_eq!(header.stamp(), 0x0506_0708_0000_0007);
         let record = RecordHeader {
             kind: Kind::Full,
@@ -294,9 +229,9 @@ mod tests {
         let path = Path::new("large.wal");
         for n in [1_u64 << 32, (1 << 32) + 7, 1 << 40, SeqNo::MAX.get()] {
             let header = SegmentHeader { number: n, made_bytes: 4096, database_id: 9 };
-            assert_eq!(SegmentHeader::decode(&header.encode(), n, path).unwrap(), (header, n), "version 1");
+            assert_eq!(SegmentHeader::decode(&header.encode(), n, path).unwrap(), header);
             let stamp = n ^ 0x0000_0009_0000_0000;
-            assert_eq!(SegmentHeader::decode(&header.to_bytes(), n, path).unwrap(), (header, stamp));
+            assert_eq!(header.stamp(), stamp);
             for kind in [Kind::Full, Kind::First, Kind::Middle, Kind::Last, Kind::End] {
                 let seq = SeqNo::new(n);
                 let record = RecordHeader { kind, seq, synced_to: 4096, payload_len: 3, payload_crc: 5 };
@@ -335,29 +270,22 @@ mod tests {
         let header = SegmentHeader { number: 7, made_bytes: 4096, database_id: 9 };
         let good = header.encode();
         let decode = |bytes: &[u8], number| SegmentHeader::decode(bytes, number, path);
-        assert_eq!(decode(&good, 7).unwrap(), (header, 7), "version 1");
-        let now = header.to_bytes();
-        assert_eq!(decode(&now, 7).unwrap(), (header, 0x0000_0009_0000_0007));
-        for (good, versions) in [(good, 2), (now, 1)] {
-            // Whatever byte of the header is damaged, the records are found.
-            for at in 0..good.len() {
-                let mut bad = good;
-                bad[at] ^= 1;
-                let stamps = SegmentHeader::likely_stamps(&bad, 7, KnownId::Sure(9));
-                assert!(stamps.contains(&decode(&good, 7).unwrap().1), "byte {at}");
-                let is_version_told = !VERSION_AT.contains(&at);
-                assert_eq!(stamps.len(), if is_version_told { versions } else { 2 }, "byte {at}");
-            }
-        }
+        assert_eq!(decode(&good, 7).unwrap(), header);
         assert!(decode(&good, 8).unwrap_err().is_corrupt());
         for at in 0..good.len() {
             let mut bad = good;
             bad[at] ^= 1;
             assert!(decode(&bad, 7).unwrap_err().is_corrupt(), "byte {at}");
+            // Whatever byte of the header is damaged, the records are found.
+            assert_eq!(SegmentHeader::stamp_of_damaged(&bad, 7, Some(9)), header.stamp(), "byte {at}");
+            let by_itself = SegmentHeader::stamp_of_damaged(&bad, 7, None) == header.stamp();
+            assert_eq!(by_itself, !(DATABASE_ID_AT..SEGMENT_CRC_AT).contains(&at), "byte {at}");
         }
-        for version in [0, 3] {
-            let other = header.encode_as(version);
-            assert_eq!(other[8], version as u8);
+        for version in [0_u32, 2] {
+            let mut other = good;
+            other[VERSION_AT].copy_from_slice(&version.to_le_bytes());
+            let crc = crc32c(&other[..SEGMENT_CRC_AT]).to_le_bytes();
+            other[SEGMENT_CRC_AT..].copy_from_slice(&crc);
             match decode(&other, 7) {
                 Err(Error::UnsupportedVersion { found, supported: VERSION, .. }) => {
                     assert_eq!(found, version);
@@ -368,7 +296,5 @@ mod tests {
         assert!(decode(&good[..31], 7).unwrap_err().is_corrupt());
         assert!(header.is_foreign(Some(8)) && !header.is_foreign(Some(9)) && !header.is_foreign(None));
         assert!(header.is_cut(4095) && !header.is_cut(4096));
-        let unknown = SegmentHeader { number: 7, ..SegmentHeader::default() };
-        assert!(!unknown.is_foreign(Some(8)) && !unknown.is_cut(32));
     }
 }

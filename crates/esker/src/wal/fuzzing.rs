@@ -149,7 +149,7 @@ fn repair(bytes: &mut [u8], generation: u64) {
         made_bytes: made_bytes % (2 * bytes.len() as u32),
         database_id: u32::from(bytes[24] % 3),
     };
-    bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.to_bytes());
+    bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode());
     let stamp = header.stamp();
     let mut at = SEGMENT_HEADER_BYTES;
     while at + RECORD_HEADER_BYTES <= bytes.len() {
@@ -226,12 +226,12 @@ fn log(choices: u8, segments: &[&[u8]]) -> Vec<u8> {
 fn made_with(made_bytes: u32, segment: &[u8]) -> Vec<u8> {
     let number = u64::from_le_bytes(*segment[16..].first_chunk().expect("a header"));
     let header = SegmentHeader { number, made_bytes, database_id: 1 };
-    [&header.to_bytes(), &segment[SEGMENT_HEADER_BYTES..]].concat()
+    [&header.encode(), &segment[SEGMENT_HEADER_BYTES..]].concat()
 }
 
 fn segment(generation: u64, records: &[(Kind, u64, &[u8])]) -> Vec<u8> {
     let header = SegmentHeader { number: generation, made_bytes: 0, database_id: 1 };
-    let (mut out, stamp) = (header.to_bytes().to_vec(), header.stamp());
+    let (mut out, stamp) = (header.encode().to_vec(), header.stamp());
     for &(kind, seq, payload) in records {
         let header = RecordHeader {
             kind,

@@ -289,7 +289,7 @@ impl WalPool {
         let path = file_name::prepared_path(&self.dir, number);
         let header = self.header_of(number, spare.bytes);
         let write = || -> Result<()> {
-            spare.file.write_all_at(&header.to_bytes(), 0).map_err(|e| Error::io("write", &spare.path, e))?;
+            spare.file.write_all_at(&header.encode(), 0).map_err(|e| Error::io("write", &spare.path, e))?;
             spare.file.sync_data().map_err(|e| Error::io("sync", &spare.path, e))?;
             self.env.fs.rename(&spare.path, &path).map_err(|e| Error::io("rename", &spare.path, e))?;
             if canary::is_set(Canary::WalNamedEarly) {

@@ -144,16 +144,13 @@ pub(crate) fn holds_records(env: &Env, path: &Path, number: u64, database_id: Op
         Ok(bytes)
     };
     let bytes = read().map_err(|e| Error::io("read", path, e))?;
-    let stamps = match SegmentHeader::decode(&bytes, number, path) {
-        Ok((_, stamp)) => vec![stamp],
-        Err(_) => SegmentHeader::likely_stamps(&bytes, number, database_id.into()),
+    let stamp = match SegmentHeader::decode(&bytes, number, path) {
+        Ok(header) => header.stamp(),
+        Err(_) => SegmentHeader::stamp_of_damaged(&bytes, number, database_id),
     };
-    let is_of = |stamp: u64| {
-        let mut places = (SEGMENT_HEADER_BYTES..bytes.len()).step_by(ALIGN);
-        // No record knows more of its segment to be durable than is before it: bytes that pass for one by chance mostly do.
-        places.any(|at| RecordHeader::decode(&bytes[at..], stamp).is_some_and(|r| r.synced_to as usize <= at))
-    };
-    Ok(stamps.into_iter().any(is_of))
+    let mut places = (SEGMENT_HEADER_BYTES..bytes.len()).step_by(ALIGN);
+    // No record knows more of its segment to be durable than is before it: bytes that pass for one by chance mostly do.
+    Ok(places.any(|at| RecordHeader::decode(&bytes[at..], stamp).is_some_and(|r| r.synced_to as usize <= at)))
 }
 
 /// Replays the log and makes what is there durable (R4). If it has segments from the first needed one on, that one must be
@@ -290,7 +287,7 @@ fn read_log(
         let mut bytes = read_segment(env, &path)?;
         let is_last = i + 1 == segments.len();
         let header = SegmentHeader::decode(&bytes, number, &path)?;
-        stamps.insert(number, header.1);
+        stamps.insert(number, header.stamp());
         let replayed = replay_segment(&bytes, header, &path, extent.database_id, is_last, &mut assembly)?;
         if let Some(offset) = replayed {
             cut_at = Some((number, offset));
@@ -342,16 +339,16 @@ pub(super) fn read_segment(env: &Env, path: &Path) -> Result<Vec<u8>> {
     }
 }
 
-/// Replays one segment, whose header and stamp are given; returns the offset where the log ends if the segment has no `End`.
+/// Replays one segment, whose header is given; returns the offset where the log ends if the segment has no `End`.
 pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>>(
     bytes: &[u8],
-    (segment_header, stamp): (SegmentHeader, u64),
+    segment_header: SegmentHeader,
     path: &Path,
     database_id: Option<u32>,
     is_last: bool,
     assembly: &mut Assembly<F>,
 ) -> Result<Option<usize>> {
-    let segment = SegmentBytes { bytes, stamp };
+    let segment = SegmentBytes { bytes, stamp: segment_header.stamp() };
     if segment_header.is_foreign(database_id) {
         let detail = format!("the segment is of the log of another database; {ADVICE}");
         return Err(Error::corrupt("WAL segment header", path, 0, detail));

@@ -23,7 +23,7 @@ use esker_env::{Env, File, OpenOptions, read_range, read_range_into};
 
 use super::file_name;
 use super::format::{
-    self, ALIGN, Kind, KnownId, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES,
+    self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES,
     SegmentHeader,
 };
 use super::recovery::{CUT, LogExtent, LogFiles, read_segment};
@@ -82,11 +82,13 @@ pub(crate) enum SegmentPiece<'a> {
 }
 
 /// Calls `each` for every piece of the segment of this number, in order. All of the segment's bytes are given; what cannot be read,
-/// the `holes`, is zeros. The database's number, if it is known, helps where the segment's header is damaged.
+/// the `holes`, is zeros. The database's number helps where the segment's header is damaged: what is known of it, or else what another
+/// segment states.
 fn walk_segment(
     bytes: &[u8],
     holes: &[Range<usize>],
-    (number, database_id): (u64, KnownId),
+    number: u64,
+    (known_id, stated_id): (Option<u32>, Option<u32>),
     path: &Path,
     each: &mut dyn FnMut(SegmentPiece<'_>),
 ) {
@@ -94,12 +96,12 @@ fn walk_segment(
         Some(hole) if hole.start == 0 => Err(Error::corrupt("WAL segment header", path, 0, UNREADABLE)),
         _ => SegmentHeader::decode(bytes, number, path),
     };
-    let cut = segment_header.as_ref().is_ok_and(|(header, _)| header.is_cut(bytes.len()));
+    let cut = segment_header.as_ref().is_ok_and(|header| header.is_cut(bytes.len()));
     let stamp = match &segment_header {
-        Ok((_, stamp)) => *stamp,
-        Err(_) => stamp_of_damaged(bytes, number, database_id),
+        Ok(header) => header.stamp(),
+        Err(_) => stamp_of_damaged(bytes, number, known_id, stated_id),
     };
-    each(SegmentPiece::Header(segment_header.map(|(header, _)| header)));
+    each(SegmentPiece::Header(segment_header));
     let segment = SegmentBytes { bytes, stamp };
     let mut offset = SEGMENT_HEADER_BYTES;
     loop {
@@ -137,15 +139,17 @@ fn walk_segment(
 }
 
 /// The stamp with which records are found in a segment whose header is damaged.
-fn stamp_of_damaged(bytes: &[u8], number: u64, database_id: KnownId) -> u64 {
-    let stamps = SegmentHeader::likely_stamps(bytes, number, database_id);
-    let finds = |stamp: &u64| {
-        let segment = SegmentBytes { bytes, stamp: *stamp };
-        let is_valid = |found| !matches!(found, Found::Invalid { .. });
-        is_valid(segment.at(SEGMENT_HEADER_BYTES))
-            || next_valid(segment, SEGMENT_HEADER_BYTES, None).is_some()
+fn stamp_of_damaged(bytes: &[u8], number: u64, known_id: Option<u32>, stated_id: Option<u32>) -> u64 {
+    let stamp = SegmentHeader::stamp_of_damaged(bytes, number, known_id);
+    let finds = || {
+        let segment = SegmentBytes { bytes, stamp };
+        let is_valid = !matches!(segment.at(SEGMENT_HEADER_BYTES), Found::Invalid { .. });
+        is_valid || next_valid(segment, SEGMENT_HEADER_BYTES, None).is_some()
     };
-    stamps.into_iter().find(finds).unwrap_or(number)
+    match stated_id.filter(|_| known_id.is_none()) {
+        Some(stated) if !finds() => SegmentHeader::stamp_of_damaged(bytes, number, Some(stated)),
+        _ => stamp,
+    }
 }
 
 fn kind_name(kind: Kind) -> &'static str {
@@ -218,7 +222,7 @@ pub(crate) fn walk_segment_file(
     each: &mut dyn FnMut(SegmentPiece<'_>),
 ) -> Result<()> {
     let bytes = read_segment(env, path)?;
-    walk_segment(&bytes, &[], (number, database_id.into()), path, each);
+    walk_segment(&bytes, &[], number, (database_id, None), path, each);
     Ok(())
 }
 
@@ -255,15 +259,13 @@ pub(crate) enum LogPiece<'a> {
 }
 
 /// The database's number, as the first of these segments says that has a sound header.
-fn stated_id(env: &Env, dir: &Path, segments: &[u64]) -> KnownId {
-    let stated = segments.iter().find_map(|&number| {
+fn stated_id(env: &Env, dir: &Path, segments: &[u64]) -> Option<u32> {
+    segments.iter().find_map(|&number| {
         let path = file_name::segment_path(dir, number);
         let file = env.fs.open(&path, OpenOptions::read()).ok()?;
         let bytes = read_range(&*file, 0, SEGMENT_HEADER_BYTES).ok()?;
-        let (header, _) = SegmentHeader::decode(&bytes, number, &path).ok()?;
-        Some(header.database_id).filter(|id| *id != 0)
-    });
-    stated.map_or(KnownId::Unknown, KnownId::Likely)
+        Some(SegmentHeader::decode(&bytes, number, &path).ok()?.database_id)
+    })
 }
 
 /// The log's segments from `from` on, in order.
@@ -296,15 +298,9 @@ pub(crate) fn salvage(
     let LogExtent { from, named_to, database_id, .. } = extent;
     let files = LogFiles::list(env, dir, from)?;
     let numbers = present(env, dir, extent, &files);
-    let mut log = Salvage {
-        each,
-        database_id,
-        known_id: database_id.map_or_else(|| stated_id(env, dir, &files.segments), KnownId::Sure),
-        foreign: false,
-        unfinished: None,
-        last_seq: SeqNo::ZERO,
-        failed: None,
-    };
+    let stated_id = database_id.is_none().then(|| stated_id(env, dir, &files.segments)).flatten();
+    let mut log =
+        Salvage { each, database_id, foreign: false, unfinished: None, last_seq: SeqNo::ZERO, failed: None };
     let mut expected = match named_to {
         Some(_) => from,
         // How the log began may be unknown.
@@ -322,8 +318,10 @@ pub(crate) fn salvage(
         let is_last = i + 1 == numbers.len();
         match read_in_pieces(env, &path) {
             Ok((bytes, holes)) => {
-                let number = (number, log.known_id);
-                walk_segment(&bytes, &holes, number, &path, &mut |piece| log.take(piece, &path, is_last));
+                let ids = (database_id, stated_id);
+                walk_segment(&bytes, &holes, number, ids, &path, &mut |piece| {
+                    log.take(piece, &path, is_last)
+                });
             }
             Err(error) => {
                 log.drop_unfinished("the segment behind its beginning cannot be read");
@@ -355,8 +353,6 @@ struct Unfinished {
 struct Salvage<'a> {
     each: &'a mut dyn FnMut(LogPiece<'_>) -> Result<()>,
     database_id: Option<u32>,
-    /// The same, or, if nothing else says, what the first sound header of a segment does.
-    known_id: KnownId,
     /// The segment is of another database: none of it counts.
     foreign: bool,
     unfinished: Option<Unfinished>,

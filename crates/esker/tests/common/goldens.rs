@@ -1,4 +1,4 @@
-//! Golden directories: databases as this version of the engine writes them, kept for all later ones to read.
+//! Golden directories: databases as this version of the engine writes them, kept for later ones to read.
 //!
 //! ```text
 //!   make(NAME) --> files of a database, and EXPECTED: what it holds

@@ -165,7 +165,7 @@ impl World {
         for table in &added {
             let Some(open) = opened.get(&table.file) else { continue };
             let check = open.verify().unwrap();
-            assert_eq!(check.entries, table.meta.entries);
+            assert_eq!(check.entries, table.meta.counts.entries);
             assert_eq!(open.properties().range, table.meta.range);
         }
         let edit = VersionEdit { added, removed, ..VersionEdit::default() };
@@ -310,7 +310,7 @@ fn random_histories_read_the_same_before_and_after() {
         for (_, live) in world.version.tables() {
             let meta = &live.meta;
             assert_eq!(
-                (meta.tombstones, meta.range_tombstones, meta.max_seq),
+                (meta.counts.tombstones, meta.counts.range_tombstones, meta.counts.max_seq),
                 (0, 0, SeqNo::ZERO),
                 "seed {seed}"
             );
@@ -334,8 +334,8 @@ fn a_first_flush_is_clean_and_cut_evenly() {
     world.flush();
     world.check();
     let metas: Vec<_> = world.version.tables().map(|(_, t)| t.meta.clone()).collect();
-    assert_eq!(metas.iter().map(|m| m.entries).sum::<u64>(), KEYS);
-    assert!(metas.len() > 2 && metas.iter().all(|m| m.max_seq == SeqNo::ZERO));
+    assert_eq!(metas.iter().map(|m| m.counts.entries).sum::<u64>(), KEYS);
+    assert!(metas.len() > 2 && metas.iter().all(|m| m.counts.max_seq == SeqNo::ZERO));
     let mut progress = ManualProgress::default();
     let plan = picker::pick_manual(&world.version, &World::limits(), &mut progress).unwrap();
     let moved = world.with_context(|c| compact(c, &plan, &world.version, vec![], || RunId(99)));
@@ -347,7 +347,7 @@ fn a_first_flush_is_clean_and_cut_evenly() {
 /// The newest commit that the tables tell of, and the newest whose number is in them.
 fn newest(world: &World) -> (u64, u64) {
     let told = world.version.tables().map(|(_, t)| t.table.newest_commit().get());
-    let held = world.version.tables().map(|(_, t)| t.meta.max_seq.get());
+    let held = world.version.tables().map(|(_, t)| t.meta.counts.max_seq.get());
     (told.max().unwrap(), held.max().unwrap())
 }
 
@@ -394,7 +394,7 @@ fn ou1_range_tombstones_are_split_where_tables_are() {
     world.check();
     let l0 = &world.version.runs()[0];
     assert!(l0.tables().len() > 1, "cut at fences: {:?}", world.version);
-    assert!(l0.tables().iter().any(|t| t.meta.entries == 0 && t.meta.range_tombstones == 1));
+    assert!(l0.tables().iter().any(|t| t.meta.counts.entries == 0 && t.meta.counts.range_tombstones == 1));
     let covered: Vec<KeyRange> = l0.tables().iter().map(|t| t.meta.range.clone()).collect();
     assert!(covered.windows(2).all(|w| w[0].end.key() == w[1].start.as_slice()), "no gap in the tombstone");
 }
@@ -408,7 +408,7 @@ fn ex1_what_was_built_survives_a_crash() {
     for (_, live) in world.version.tables() {
         let path = crate::manifest::file_name::table_path(&world.dir, live.file);
         let table = Table::open(&after, &path, &world.cache).unwrap();
-        assert_eq!(table.verify().unwrap().entries, live.meta.entries);
+        assert_eq!(table.verify().unwrap().entries, live.meta.counts.entries);
     }
 }
 

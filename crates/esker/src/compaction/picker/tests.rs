@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::manifest::edit::{AddedTable, VersionEdit};
-use crate::sstable::TableMeta;
+use crate::sstable::{Counts, Fingerprint, TableMeta};
 
 /// `L0: 8[c-k]10 / 7[a-f]  tier: 5[a-z]  base: 3[a-d]64! 4[m-z]-`: levels with runs, newest first, apart by ` / `; tables
 /// as file[first-last], size in MiB (64 if absent), `!` for tombstones, `~` for range tombstones, `-` for sequence numbers that are all zero.
@@ -37,14 +37,15 @@ fn parse_table(text: &str, level: Level, run: RunId) -> AddedTable {
     let mib = if size.is_empty() { 64 } else { size.parse().unwrap() };
     let meta = TableMeta {
         file_bytes: mib * MIB,
-        raw_bytes: mib * MIB,
-        fingerprint: None,
+        fingerprint: Fingerprint::default(),
         range: KeyRange { start: start.into(), end: End::Included(end.into()) },
-        entries: mib * 1000,
-        tombstones: if rest.contains('!') { mib * 500 } else { 0 },
-        range_tombstones: u64::from(rest.contains('~')),
-        min_seq: SeqNo::ZERO,
-        max_seq: SeqNo::new(u64::from(!rest.contains('-'))),
+        counts: Counts {
+            entries: mib * 1000,
+            tombstones: if rest.contains('!') { mib * 500 } else { 0 },
+            range_tombstones: u64::from(rest.contains('~')),
+            max_seq: SeqNo::new(u64::from(!rest.contains('-'))),
+            ..Counts::default()
+        },
     };
     AddedTable { file: FileId::new(file.parse().unwrap()), level, run, meta }
 }
@@ -344,14 +345,17 @@ fn execute(version: &Version<()>, plan: &Plan, oldest_horizon: SeqNo, next: &mut
         PlanKind::TrivialMove => files.iter().map(|f| table(*f, metas[f].clone())).collect(),
         PlanKind::Rewrite => {
             let sum = |of: fn(&TableMeta) -> u64| files.iter().map(|f| of(&metas[f])).sum();
-            let max_seq = files.iter().map(|f| metas[f].max_seq).max().unwrap_or_default();
+            let max_seq = files.iter().map(|f| metas[f].counts.max_seq).max().unwrap_or_default();
             let is_settled = plan.bottommost && max_seq <= oldest_horizon;
             let meta = TableMeta {
                 file_bytes: sum(|meta| meta.file_bytes),
                 range: plan.range.clone(),
-                tombstones: if is_settled { 0 } else { sum(|meta| meta.tombstones) },
-                range_tombstones: if is_settled { 0 } else { sum(|meta| meta.range_tombstones) },
-                max_seq: if is_settled { SeqNo::ZERO } else { max_seq },
+                counts: Counts {
+                    tombstones: if is_settled { 0 } else { sum(|meta| meta.counts.tombstones) },
+                    range_tombstones: if is_settled { 0 } else { sum(|meta| meta.counts.range_tombstones) },
+                    max_seq: if is_settled { SeqNo::ZERO } else { max_seq },
+                    ..metas[&files[0]].counts
+                },
                 ..metas[&files[0]].clone()
             };
             vec![table(FileId::new(1_000_000 + *next), meta)]

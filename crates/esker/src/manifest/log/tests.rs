@@ -246,7 +246,7 @@ fn ml6_a_compressed_edit_is_damage() {
     let path = dir.join(manifest_name(FileId::new(1)));
     for &codec in Compression::ALL {
         let mut writer = recordio::Writer::options().env(&env).compression(codec).create(&path).unwrap();
-        writer.append(b"esker manifest\x03").unwrap();
+        writer.append(b"esker manifest\x01").unwrap();
         // The same field over and over: that shrinks, and decodes.
         writer.append(&wal_from(4).encode().repeat(200)).unwrap();
         mark(&mut writer).unwrap();
@@ -275,7 +275,7 @@ fn ml2_markers_alone_are_no_state() {
     let path = dir.join(manifest_name(FileId::new(1)));
     for edits in [0, 1] {
         let mut writer = recordio::Writer::options().env(&env).create(&path).unwrap();
-        writer.append(b"esker manifest\x02").unwrap();
+        writer.append(b"esker manifest\x01").unwrap();
         mark(&mut writer).unwrap();
         for _ in 0..edits {
             writer.append(&wal_from(4).encode()).unwrap();
@@ -364,7 +364,7 @@ fn errors_tell_where_in_the_file_the_damaged_field_is() {
         (b"something else", b"", 40),
         // A number that does not end.
         (b"esker manifest\x80", b"", 40 + 15),
-        (b"esker manifest\x03", &unknown, 40 + 15 + 20 + unknown.len() as u64),
+        (b"esker manifest\x01", &unknown, 40 + 15 + 20 + unknown.len() as u64),
     ];
     for (header, edit, expected) in cases {
         let mut writer = recordio::Writer::options().env(&env).create(&path).unwrap();
@@ -381,29 +381,8 @@ fn errors_tell_where_in_the_file_the_damaged_field_is() {
 }
 
 #[test]
-fn version_1_is_read_and_the_next_manifest_is_version_3() {
-    let (fs, env, dir) = world();
-    drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(0)).unwrap());
-    let path = dir.join(manifest_name(FileId::new(1)));
-    let mut writer = recordio::Writer::options().env(&env).create(&path).unwrap();
-    writer.append(b"esker manifest\x01").unwrap();
-    writer.append(&wal_from(4).encode()).unwrap();
-    writer.finish().unwrap();
-    let (id, state) = ManifestLog::recover(&env, &dir).unwrap().unwrap();
-    assert_eq!((state.wal_from, state.wal_named), (Some(4), None));
-    let state = VersionEdit { wal_named: Some(5), ..state };
-    let mut log = ManifestLog::create(&env, &dir, id.next(), state).unwrap();
-    log.append(VersionEdit { wal_named: Some(6), ..VersionEdit::default() }, no_new_file).unwrap();
-    let mut reader = recordio::Reader::options().env(&env).open(log.path()).unwrap();
-    assert_eq!(reader.next().unwrap(), Some(&b"esker manifest\x03"[..]));
-    let env = Env::simulated(Arc::new(fs.crash_strict()), 1);
-    let (_, state) = ManifestLog::recover(&env, &dir).unwrap().unwrap();
-    assert_eq!((state.wal_from, state.wal_named), (Some(4), Some(6)));
-}
-
-#[test]
 fn a_newer_format_and_format_0_are_refused() {
-    for version in [0_u8, 4] {
+    for version in [0_u8, 2] {
         let (_, env, dir) = world();
         drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(0)).unwrap());
         let path = dir.join(manifest_name(FileId::new(1)));
@@ -413,7 +392,7 @@ fn a_newer_format_and_format_0_are_refused() {
         writer.finish().unwrap();
         for error in [ManifestLog::recover(&env, &dir).unwrap_err(), salvage(&env, &path).unwrap_err()] {
             match error {
-                Error::UnsupportedVersion { found, supported: 3, .. } => {
+                Error::UnsupportedVersion { found, supported: 1, .. } => {
                     assert_eq!(found, u32::from(version));
                 }
                 error => panic!("{version}: {error}"),

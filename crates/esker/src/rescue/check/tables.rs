@@ -34,10 +34,10 @@ pub(super) fn check_state(
         if state.next_run.is_some_and(|next| added.run >= next) {
             wrong("the number of its run has not been given out yet");
         }
-        if added.meta.max_seq > state.flushed_seq.unwrap_or_default() {
+        if added.meta.counts.max_seq > state.flushed_seq.unwrap_or_default() {
             wrong("it holds commits that were not flushed yet");
         }
-        if added.meta.min_seq > added.meta.max_seq {
+        if added.meta.counts.min_seq > added.meta.counts.max_seq {
             wrong("its smallest sequence number is above its largest");
         }
         let ends = [&added.meta.range.start[..], added.meta.range.end.key()];

@@ -124,18 +124,18 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
         ("its number has not been given out yet", |s| s.next_file = Some(s.added[BACK].file)),
         ("the number of its run has not been given out yet", |s| s.next_run = Some(s.added[BACK].run)),
         ("it holds commits that were not flushed yet", |s| {
-            s.flushed_seq = Some(SeqNo::new(s.added[BACK].meta.max_seq.get() - 1));
+            s.flushed_seq = Some(SeqNo::new(s.added[BACK].meta.counts.max_seq.get() - 1));
         }),
         ("it holds commits that were not flushed yet", |s| s.flushed_seq = None),
         // The oldest run was merged with nothing below it: its tables have forgotten the numbers of their commits.
         ("went into it, and only those up to 1 were flushed", |s| {
-            assert_eq!(s.added[OLDEST].meta.max_seq, SeqNo::ZERO);
+            assert_eq!(s.added[OLDEST].meta.counts.max_seq, SeqNo::ZERO);
             s.added.truncate(OLDEST + 1);
             s.flushed_seq = Some(SeqNo::new(1));
         }),
         ("its smallest sequence number is above its largest", |s| {
             let meta = &mut s.added[NEWER].meta;
-            std::mem::swap(&mut meta.min_seq, &mut meta.max_seq);
+            std::mem::swap(&mut meta.counts.min_seq, &mut meta.counts.max_seq);
         }),
         ("its keys are of no keyspace", |s| {
             let range = &mut s.added[NEWER].meta.range;
@@ -148,19 +148,22 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
         }),
         // The table against what is said of it, number by number.
         ("is not the table that the manifest describes", |s| s.added[NEWER].meta.file_bytes += 1),
-        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.raw_bytes += 1),
-        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.entries += 1),
-        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.tombstones += 1),
-        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.range_tombstones += 1),
-        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.min_seq = SeqNo::ZERO),
+        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.counts.value_bytes += 1),
+        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.counts.entries += 1),
+        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.counts.tombstones += 1),
+        ("is not the table that the manifest describes", |s| {
+            s.added[NEWER].meta.counts.range_tombstones += 1
+        }),
+        ("is not the table that the manifest describes", |s| {
+            s.added[NEWER].meta.counts.min_seq = SeqNo::ZERO
+        }),
         ("is not the table that the manifest describes", |s| {
             let meta = &mut s.added[NEWER].meta;
-            meta.max_seq = meta.max_seq.next();
+            meta.counts.max_seq = meta.counts.max_seq.next();
         }),
-        ("is not the table that the manifest describes", |s| s.added[NEWER].meta.fingerprint = None),
         ("is not the table that the manifest describes", |s| {
             let print = &mut s.added[NEWER].meta.fingerprint;
-            *print = print.map(|print| Fingerprint::new(print.get() ^ 1));
+            *print = Fingerprint::new(print.get() ^ 1);
         }),
         ("is not the table that the manifest describes", |s| s.added[NEWER].meta.range.start.push(b'!')),
         ("is not the table that the manifest describes", |s| {
@@ -192,7 +195,7 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
         ("follows commit", |s| {
             // As if the newest run had not been flushed, and its part of the log were gone.
             let last = s.added.pop().unwrap();
-            s.flushed_seq = Some(SeqNo::new(last.meta.min_seq.get() - 1));
+            s.flushed_seq = Some(SeqNo::new(last.meta.counts.min_seq.get() - 1));
         }),
     ];
     let sound = sample();

@@ -54,21 +54,21 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
         out.item(offset, "removed", vec![("file", file.get().into())]);
     }
     for AddedTable { file, level, run, meta } in added {
-        let mut fields = vec![
+        let fields = vec![
             ("file", file.get().into()),
             ("level", u64::from(level.get()).into()),
             ("run", run.0.into()),
             ("bytes", meta.file_bytes.into()),
-            ("entries", meta.entries.into()),
-            ("tombstones", meta.tombstones.into()),
-            ("range_tombstones", meta.range_tombstones.into()),
-            ("min_seq", meta.min_seq.get().into()),
-            ("max_seq", meta.max_seq.get().into()),
+            ("entries", meta.counts.entries.into()),
+            ("tombstones", meta.counts.tombstones.into()),
+            ("range_tombstones", meta.counts.range_tombstones.into()),
+            ("min_seq", meta.counts.min_seq.get().into()),
+            ("max_seq", meta.counts.max_seq.get().into()),
             ("first", meta.range.start.as_slice().into()),
             ("last", meta.range.end.key().into()),
             ("last_is", if matches!(meta.range.end, End::Included(_)) { "in" } else { "out" }.into()),
+            ("fingerprint", u64::from(meta.fingerprint.get()).into()),
         ];
-        fields.extend(meta.fingerprint.map(|print| ("fingerprint", u64::from(print.get()).into())));
         out.item(offset, "added", fields);
     }
 }

@@ -5,7 +5,6 @@ use std::path::Path;
 use super::Output;
 use crate::sstable::{LostContent, SalvageTable};
 use crate::types::Result;
-use crate::types::op::Kind;
 
 pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
     let table = SalvageTable::open(out.env, path)?;
@@ -19,20 +18,20 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
     }
     if let Some(p) = &table.properties {
         let mut fields = vec![
-            ("entries", p.entries.into()),
-            ("keys", p.keys.into()),
-            ("tombstones", p.tombstones.into()),
-            ("range_tombstones", p.range_tombstones.into()),
-            ("key_bytes", p.key_bytes.into()),
-            ("value_bytes", p.value_bytes.into()),
-            ("min_seq", p.min_seq.get().into()),
-            ("max_seq", p.max_seq.get().into()),
+            ("entries", p.counts.entries.into()),
+            ("keys", p.counts.keys.into()),
+            ("tombstones", p.counts.tombstones.into()),
+            ("range_tombstones", p.counts.range_tombstones.into()),
+            ("key_bytes", p.counts.key_bytes.into()),
+            ("value_bytes", p.counts.value_bytes.into()),
+            ("min_seq", p.counts.min_seq.get().into()),
+            ("max_seq", p.counts.max_seq.get().into()),
             ("blocks", p.blocks.into()),
             ("compression", p.compression.name().into()),
             ("first", p.range.start.as_slice().into()),
             ("last", p.range.end.key().into()),
         ];
-        fields.extend(p.fingerprint.map(|print| ("fingerprint", u64::from(print.get()).into())));
+        fields.push(("fingerprint", u64::from(p.fingerprint.get()).into()));
         fields.extend(table.newest_commit().map(|commit| ("newest_commit", commit.get().into())));
         out.item(0, "properties", fields);
     }
@@ -69,10 +68,10 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
             let entry = scan.entry();
             let (kind, offset) = (entry.kind, blocks[scan.block_number()].0.start);
             let mut fields = vec![("key", entry.key.into()), ("seq", entry.seq.get().into())];
-            if kind == Kind::Put {
+            if kind.has_value() {
                 fields.push(("value", entry.value.into()));
             }
-            out.item(offset, if kind == Kind::Put { "put" } else { "tombstone" }, fields);
+            out.item(offset, if kind.is_live() { "put" } else { "tombstone" }, fields);
         }
     }
 }

@@ -182,7 +182,7 @@ fn finished<'f>(
 /// A commit that went into a table without footer, if its properties are left (SO6).
 fn proven_commit(env: &Env, path: &Path) -> Option<SeqNo> {
     let properties = SalvageTable::open(env, path).ok()?.properties?;
-    Some(properties.max_seq.max(SeqNo::new(1)))
+    Some(properties.counts.max_seq.max(SeqNo::new(1)))
 }
 
 /// The manifest to go by: the one in force, or the newest that can be read.

@@ -25,7 +25,6 @@ use crate::sstable::{LostContent, SalvageScan, SalvageTable, TableDamage};
 use crate::types::canary::{self, Canary};
 use crate::types::entry::EntryRef;
 use crate::types::key_range::KeyRange;
-use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, FileId, Result, SeqNo};
 
@@ -60,7 +59,7 @@ pub(super) fn salvage(
         if last.as_ref().is_none_or(|last| *last < key) {
             let entry = merge.entry(at);
             let is_hidden = seq < tombstones.cover(&key, SeqNo::MAX);
-            if entry.kind == Kind::Put && (!is_hidden || canary::is_set(Canary::RepairTombstoneIgnored)) {
+            if entry.kind.is_live() && (!is_hidden || canary::is_set(Canary::RepairTombstoneIgnored)) {
                 target.put(&key, entry.value, report)?;
             }
             last = Some(key);
@@ -114,7 +113,7 @@ pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairRep
             }
         }
         // A flush or merge may have forgotten the numbers, but not what went into it.
-        let numbered = table.properties.as_ref().map(|properties| properties.max_seq);
+        let numbered = table.properties.as_ref().map(|properties| properties.counts.max_seq);
         out.newest_commit = out.newest_commit.max(table.newest_commit().max(numbered).unwrap_or_default());
         let told = tell_new(&table, described, &[], report);
         let covered = described.map(|added| &added.meta.range);
@@ -140,8 +139,7 @@ fn describe<'s>(table: &SalvageTable, file: FileId, described: &'s [AddedTable])
     let Some(p) = &table.properties else { return own };
     let is = |added: &&AddedTable| {
         let meta = &added.meta;
-        (p.entries, p.min_seq, p.max_seq, &p.range, p.fingerprint)
-            == (meta.entries, meta.min_seq, meta.max_seq, &meta.range, meta.fingerprint)
+        (p.counts, &p.range, p.fingerprint) == (meta.counts, &meta.range, meta.fingerprint)
     };
     own.filter(is).or_else(|| described.iter().find(is))
 }
@@ -155,10 +153,9 @@ fn within(tombstones: &RangeTombstones, range: Option<&KeyRange>) -> RangeTombst
 /// Whether the table tells, damaged or not, that all of it is of the one that the manifest describes: by its properties, or by its other
 /// parts. Blocks that were searched for may be of any table, unless they hold as much as they should.
 fn is_proven(table: &SalvageTable, described: &AddedTable) -> bool {
-    let Some(fingerprint) = described.meta.fingerprint else { return true };
     match table.found_entries {
-        Some(found) => table.properties.is_some() && found == described.meta.entries,
-        None => table.properties.is_some() || table.fingerprint() == Some(fingerprint),
+        Some(found) => table.properties.is_some() && found == described.meta.counts.entries,
+        None => table.properties.is_some() || table.fingerprint() == Some(described.meta.fingerprint),
     }
 }
 
@@ -167,8 +164,10 @@ fn is_all_found(table: &SalvageTable, damage: &TableDamage, described: Option<&A
     let Some(AddedTable { meta, .. }) = described else { return false };
     match damage.lost {
         LostContent::Nothing => true,
-        LostContent::Keys(..) => table.found_entries == Some(meta.entries),
-        LostContent::RangeTombstones => meta.range_tombstones == table.tombstones.fragments().len() as u64,
+        LostContent::Keys(..) => table.found_entries == Some(meta.counts.entries),
+        LostContent::RangeTombstones => {
+            meta.counts.range_tombstones == table.tombstones.fragments().len() as u64
+        }
     }
 }
 

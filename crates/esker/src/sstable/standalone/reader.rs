@@ -97,12 +97,12 @@ impl Reader {
     /// Tables that a [`Writer`](super::Writer) made have no tombstones, but a database's tables do.
     fn is_live(&self, key: &[u8], seq: SeqNo, kind: Kind) -> bool {
         let tombstones = self.table.range_tombstones();
-        kind == Kind::Put && (tombstones.is_empty() || tombstones.cover(key, SeqNo::MAX) <= seq)
+        kind.is_live() && (tombstones.is_empty() || tombstones.cover(key, SeqNo::MAX) <= seq)
     }
 
     /// The number of keys. In a table taken from a database, deleted keys count too.
     pub fn len(&self) -> u64 {
-        self.table.properties().keys
+        self.table.properties().counts.keys
     }
 
     /// Whether there are no keys.
@@ -114,13 +114,13 @@ impl Reader {
     pub fn metadata(&self) -> Metadata {
         let p = self.table.properties();
         Metadata {
-            keys: p.keys,
-            key_bytes: p.key_bytes,
-            value_bytes: p.value_bytes,
+            keys: p.counts.keys,
+            key_bytes: p.counts.key_bytes,
+            value_bytes: p.counts.value_bytes,
             file_bytes: self.table.file_bytes(),
             blocks: p.blocks,
             compression: p.compression,
-            key_range: (p.keys > 0).then(|| (p.range.start.clone(), p.range.end.key().to_vec())),
+            key_range: (p.counts.keys > 0).then(|| (p.range.start.clone(), p.range.end.key().to_vec())),
         }
     }
 
@@ -150,7 +150,7 @@ impl Reader {
     /// Whether the table holds removals: it is a database's then.
     pub(super) fn has_removals(&self) -> bool {
         let properties = self.table.properties();
-        properties.tombstones + properties.range_tombstones > 0
+        properties.counts.tombstones + properties.counts.range_tombstones > 0
     }
 
     pub(super) fn cursor(&self) -> TableCursor {

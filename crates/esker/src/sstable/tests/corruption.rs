@@ -190,7 +190,7 @@ fn sc2_a_sound_block_in_the_place_of_another_ends_a_scan() {
     for (number, here) in extents.iter().enumerate() {
         let as_long = |there: &&std::ops::Range<u64>| there.end - there.start == here.end - here.start;
         for there in extents.iter().filter(as_long).filter(|there| *there != here) {
-            // With a checksum that fits, as it does in formats 1 and 2, which do not know the place.
+            // With a checksum that fits, as if it did not know the place.
             let stored = &good[there.start as usize..there.end as usize - TRAILER_BYTES];
             let trailer = trailer(stored, Compression::None, Salt::of_file(Path::new(PATH)), here.start);
             let mut bad = good.clone();

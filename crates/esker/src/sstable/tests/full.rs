@@ -30,7 +30,7 @@ fn tw4_what_the_index_has_no_room_for_is_refused_and_the_rest_can_be_read() {
             let said = refused.expect("TW4: the table is full").to_string();
             assert!(said.contains("the table is full") && !added.is_empty(), "TW4: {said}");
             assert_eq!(writer.entries(), added.len() as u64, "TW4");
-            assert_eq!(writer.finish(None).unwrap().entries, added.len() as u64, "TW4");
+            assert_eq!(writer.finish(None).unwrap().counts.entries, added.len() as u64, "TW4");
             let table = open(&env, &cache(1 << 20)).unwrap();
             table.verify().unwrap();
             assert!(table.properties().blocks <= blocks, "TW4");

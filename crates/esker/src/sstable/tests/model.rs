@@ -184,12 +184,12 @@ fn random_tables_agree_with_a_sorted_list() {
         let table = open(&env, &cache([0, 3000, 1 << 30][rng.usize(..3)])).unwrap();
         let check = table.verify().unwrap();
         assert_eq!(
-            (check.entries, meta.entries),
+            (check.entries, meta.counts.entries),
             (entries.len() as u64, entries.len() as u64),
             "seed {seed}"
         );
         assert_eq!(meta.file_bytes, file_bytes(&env).len() as u64);
-        assert_eq!(meta.tombstones, entries.iter().filter(|e| e.kind == Kind::Remove).count() as u64);
+        assert_eq!(meta.counts.tombstones, entries.iter().filter(|e| e.kind == Kind::Remove).count() as u64);
         for at in [0, rng.u64(..100), 50, 100, SeqNo::MAX.get()] {
             check_gets(&mut rng, &table, &entries, at);
             check_cursor(&mut rng, &table, &entries, at);
@@ -216,7 +216,7 @@ fn versions_at_large_numbers_are_found_at_theirs() {
         sort(&mut entries);
         let options = TableOptions { block_bytes, ..TableOptions::default() };
         let meta = write(&env, &options, &entries);
-        assert_eq!((meta.min_seq, meta.max_seq), (SeqNo::new(7), SeqNo::MAX));
+        assert_eq!((meta.counts.min_seq, meta.counts.max_seq), (SeqNo::new(7), SeqNo::MAX));
         let table = open(&env, &cache(1 << 20)).unwrap();
         table.verify().unwrap();
         assert_eq!(table.newest_commit(), SeqNo::MAX);
@@ -289,7 +289,10 @@ fn range_tombstones_and_the_given_range_make_up_what_a_table_covers() {
     let given = KeyRange { start: b"a".to_vec(), end: End::Excluded(b"o".to_vec()) };
     let meta = writer.finish(Some(given)).unwrap();
     assert_eq!(meta.range, KeyRange { start: b"a".to_vec(), end: End::Excluded(b"p".to_vec()) });
-    assert_eq!((meta.min_seq.get(), meta.max_seq.get(), meta.range_tombstones), (2, 12, 3));
+    assert_eq!(
+        (meta.counts.min_seq.get(), meta.counts.max_seq.get(), meta.counts.range_tombstones),
+        (2, 12, 3)
+    );
     let table = open(&env, &cache(1 << 20)).unwrap();
     table.verify().unwrap();
     assert_eq!(table.range_tombstones().cover(b"m", SeqNo::MAX), SeqNo::new(12));
@@ -300,7 +303,10 @@ fn range_tombstones_and_the_given_range_make_up_what_a_table_covers() {
 fn tables_of_nothing_or_of_range_tombstones_only() {
     let env = memory();
     let meta = write(&env, &TableOptions::default(), &[]);
-    assert_eq!((meta.entries, meta.min_seq, meta.max_seq), (0, SeqNo::ZERO, SeqNo::ZERO));
+    assert_eq!(
+        (meta.counts.entries, meta.counts.min_seq, meta.counts.max_seq),
+        (0, SeqNo::ZERO, SeqNo::ZERO)
+    );
     let table = open(&env, &cache(1 << 20)).unwrap();
     assert_eq!(table.verify().unwrap(), super::super::check::TableCheck::default());
     let mut rng = fastrand::Rng::with_seed(1);
@@ -313,7 +319,7 @@ fn tables_of_nothing_or_of_range_tombstones_only() {
     let mut writer = TableWriter::create(&env, Path::new(PATH), TableOptions::default()).unwrap();
     let tombstone = RangeTombstone { start: b"a".to_vec(), end: b"c".to_vec(), seq: SeqNo::new(4) };
     writer.add_range_tombstone(&tombstone);
-    assert_eq!(writer.finish(None).unwrap().min_seq, SeqNo::new(4));
+    assert_eq!(writer.finish(None).unwrap().counts.min_seq, SeqNo::new(4));
     open(&env, &cache(0)).unwrap().verify().unwrap();
 }
 
@@ -357,7 +363,7 @@ fn a_warm_table_needs_no_reads() {
         writer.keep_warm(&cache);
         entries.iter().for_each(|e| writer.add(e.borrowed()).unwrap());
         let (meta, table) = writer.finish_open(None, &cache).unwrap();
-        assert_eq!(meta.entries, 2000);
+        assert_eq!(meta.counts.entries, 2000);
         assert!((0..table.properties().blocks as usize).all(|number| table.resident(number).is_some()));
         check_gets(&mut fastrand::Rng::with_seed(1), &table, &entries, 0);
         drop(table);

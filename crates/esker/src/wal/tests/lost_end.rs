@@ -120,7 +120,6 @@ fn r7_the_log_of_another_database_is_refused() {
     let (commits, losses) =
         salvaged(&env, LogExtent { from: 1, database_id: Some(8), ..LogExtent::default() });
     assert!(commits.is_empty() && losses.len() == 1 && losses[0].contains("another database"), "{losses:?}");
-    assert_eq!(look(&written_by(0), None, Some(8)).unwrap().records, 1, "as builds before this one wrote it");
 }
 
 #[test]

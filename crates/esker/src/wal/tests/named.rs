@@ -80,7 +80,7 @@ fn r6_a_lost_segment_is_refused_with_its_name_whichever_it_is() {
         (1..=4).for_each(|lost| env.fs.remove_file(&path(lost)).unwrap());
         assert!(look(&env, 1, Some(named)).unwrap_err().to_string().contains("000001.wal"));
         assert!(losses(&env, 1, Some(named))[0].contains("segments 1 to 4 are missing"));
-        // What version 1 of the manifest's format says of the log.
+        // Nothing is known of the log.
         assert_eq!(look(&env, 1, None).unwrap().records, 0);
     }
 }

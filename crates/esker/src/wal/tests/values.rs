@@ -62,7 +62,7 @@ fn f3_records_in_a_value_are_no_records_of_this_log() {
     let (records, recovered) = replayed(&env, 1).unwrap();
     assert_eq!((records.len(), records[0].0), (1, 1));
     assert_eq!(recovered.trimmed_bytes, 0, "no header is left of what was torn");
-    // A database without a number cannot tell them apart, nor could version 1.
+    // Those of a copy of this database cannot be told apart.
     let env = torn_log(5, &other);
     assert_eq!(salvaged(&env)[..2], [1, FOREIGN_SEQ]);
     assert!(replayed(&env, 1).unwrap_err().is_corrupt());

@@ -1,0 +1,83 @@
+//! The numbers of a table's content: a new one is added here, and nowhere else.
+//!
+//! ```text
+//!   writer: add(entry) ... --> properties, manifest     check: add(entry) ... <--compare--> properties
+//! ```
+//!
+//! Bytes: docs/formats/sstable.md
+
+use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
+use crate::types::SeqNo;
+use crate::types::entry::EntryRef;
+
+/// What the entries and range tombstones of a table add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Versions, tombstones included.
+    pub entries: u64,
+    /// Distinct keys.
+    pub keys: u64,
+    /// Versions that are tombstones.
+    pub tombstones: u64,
+    /// Range tombstones, as fragments.
+    pub range_tombstones: u64,
+    /// Bytes of keys, before compression.
+    pub key_bytes: u64,
+    /// Bytes of values, before compression.
+    pub value_bytes: u64,
+    /// The smallest sequence number, range tombstones included; zero in an empty table.
+    pub min_seq: SeqNo,
+    /// The largest sequence number, range tombstones included.
+    pub max_seq: SeqNo,
+}
+
+impl Counts {
+    /// Those of nothing so far; [`ended`](Self::ended) once all is added.
+    pub(super) fn begun() -> Counts {
+        Counts { min_seq: SeqNo::MAX, ..Counts::default() }
+    }
+
+    /// Adds a version; `new_key`: of another key than the one before.
+    #[inline(always)]
+    pub(super) fn add(&mut self, entry: &EntryRef<'_>, new_key: bool) {
+        self.entries += 1;
+        self.keys += u64::from(new_key);
+        self.tombstones += u64::from(!entry.kind.is_live());
+        self.key_bytes += entry.key.len() as u64;
+        self.value_bytes += entry.value.len() as u64;
+        self.add_seqs(entry.seq, entry.seq);
+    }
+
+    /// Adds the smallest and the largest sequence number of something.
+    #[inline(always)]
+    pub(super) fn add_seqs(&mut self, min: SeqNo, max: SeqNo) {
+        self.min_seq = self.min_seq.min(min);
+        self.max_seq = self.max_seq.max(max);
+    }
+
+    /// With so many range tombstones, and nothing to follow.
+    pub(super) fn ended(self, range_tombstones: u64) -> Counts {
+        Counts { range_tombstones, min_seq: self.min_seq.min(self.max_seq), ..self }
+    }
+
+    /// Appends the numbers.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let Counts { entries, keys, tombstones, range_tombstones, key_bytes, value_bytes, min_seq, max_seq } =
+            *self;
+        let numbers = [entries, keys, tombstones, range_tombstones, key_bytes, value_bytes];
+        numbers.into_iter().chain([min_seq.get(), max_seq.get()]).for_each(|number| put_varint(out, number));
+    }
+
+    /// The inverse of [`encode`](Self::encode).
+    pub(crate) fn decode(reader: &mut ByteReader<'_>) -> Decoded<Counts> {
+        let mut numbers = [0; 8];
+        for number in &mut numbers {
+            *number = reader.varint()?;
+        }
+        let [entries, keys, tombstones, range_tombstones, key_bytes, value_bytes, min_seq, max_seq] = numbers;
+        let (Some(min_seq), Some(max_seq)) = (SeqNo::try_new(min_seq), SeqNo::try_new(max_seq)) else {
+            return Err(reader.error("a sequence number of more than 56 bits"));
+        };
+        Ok(Counts { entries, keys, tombstones, range_tombstones, key_bytes, value_bytes, min_seq, max_seq })
+    }
+}
