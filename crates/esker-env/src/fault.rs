@@ -59,15 +59,13 @@ pub enum OpKind {
     Stat,
     /// Taking a lock.
     Lock,
-    /// Mapping a file.
-    Map,
     /// Starting writeback or dropping cached pages.
     Hint,
 }
 
 impl OpKind {
     /// Every kind.
-    pub const ALL: [OpKind; 16] = [
+    pub const ALL: [OpKind; 15] = [
         OpKind::Open,
         OpKind::Create,
         OpKind::Read,
@@ -82,7 +80,6 @@ impl OpKind {
         OpKind::CreateDir,
         OpKind::Stat,
         OpKind::Lock,
-        OpKind::Map,
         OpKind::Hint,
     ];
 
@@ -113,7 +110,7 @@ pub enum FaultAction {
         /// Bytes that are written.
         keep: usize,
     },
-    /// The read, or the mapping, succeeds with one byte changed. No effect on other calls and on empty reads.
+    /// The read succeeds with one byte changed. No effect on other calls and on empty reads.
     CorruptRead {
         /// Bits to flip in the byte.
         xor: u8,

@@ -15,7 +15,6 @@ mod tests;
 
 use std::fmt::Debug;
 use std::io;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -146,9 +145,11 @@ pub trait File: Send + Sync + Debug + 'static {
     /// What a failed sync does on Linux: bytes that are not on the disk count as clean, so that readers see them and no later
     /// sync writes them. For injected faults: real files do nothing.
     fn forget_unsynced(&self) {}
-    /// Maps the whole file for reading. The file must not be cut while the mapping lives; whether bytes written
-    /// later show in the mapping is not defined.
-    fn map(&self) -> io::Result<Mapping>;
+    /// The operating system's file, if it is one of those: for calls that this trait does not have.
+    #[expect(clippy::disallowed_types, reason = "this is the door that the rule is about")]
+    fn as_std(&self) -> Option<&std::fs::File> {
+        None
+    }
 
     /// Fills `buf` from `offset`, or fails with `UnexpectedEof`.
     fn read_exact_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
@@ -173,22 +174,6 @@ pub trait File: Send + Sync + Debug + 'static {
     /// Whether the file has no bytes.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
-    }
-}
-
-/// A read-only view of a whole file.
-pub struct Mapping(pub(crate) Box<dyn Deref<Target = [u8]> + Send + Sync>);
-
-impl Deref for Mapping {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Debug for Mapping {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Mapping({} bytes)", self.len())
     }
 }
 

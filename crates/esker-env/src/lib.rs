@@ -31,7 +31,7 @@ mod writer;
 pub use aligned::AlignedBuf;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fault::{FaultAction, FaultFs, FaultRule, Fired, OpKind};
-pub use fs::{File, FileLock, Fs, FsRef, LockError, Mapping, OpenOptions};
+pub use fs::{File, FileLock, Fs, FsRef, LockError, OpenOptions};
 pub use mem::{BrokenSync, MemFs};
 pub use pages::{PageBuf, observe_page_bufs};
 pub use random::{Random, SeededRandom, SystemRandom};

@@ -18,7 +18,6 @@
 //!     goes on buffered. Its writer goes on as it was, in whole blocks.
 //! R6. A direct write that is cut short inside a block is repeated from that block's start: from the middle it would
 //!     fail for its alignment and hide the true error. Where it is cut there again, the disk is full.
-#![expect(unsafe_code, reason = "mapping a file")]
 
 #[cfg(not(unix))]
 #[path = "real/other.rs"]
@@ -35,7 +34,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{AlignedBuf, File, FileLock, Fs, LockError, Mapping, OpenOptions};
+use crate::{AlignedBuf, File, FileLock, Fs, LockError, OpenOptions};
 
 /// How often a lock file is opened that is another one once it is locked (R4).
 const LOCK_ROUNDS: u32 = 100;
@@ -382,13 +381,7 @@ impl File for RealFile {
         self.direct
     }
 
-    fn map(&self) -> io::Result<Mapping> {
-        if self.len()? == 0 {
-            return Ok(Mapping(Box::new(Vec::new())));
-        }
-        // SAFETY: the map is read-only and private to this process's view; that the file is not cut while it lives
-        // is the documented duty of `File::map`'s caller, and the engine maps only finished, immutable files.
-        let map = unsafe { memmap2::Mmap::map(&self.file)? };
-        Ok(Mapping(Box::new(map)))
+    fn as_std(&self) -> Option<&fs::File> {
+        Some(&self.file)
     }
 }
