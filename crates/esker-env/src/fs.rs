@@ -9,6 +9,8 @@
 //! F3. A directory made by `create_dir_all` survives a crash without further calls: its parent is synced by it (F4).
 //! F4. A directory that may be passed through and written to, but not read (mode 0711, 0733), cannot be synced. What was made
 //!     in it is there all the same: who is not the owner of its directory takes that for done (`sync_dir_if_readable`).
+//! F5. A directory that is held stays the same when it is moved, and when something else stands at its path: names are looked up, made
+//!     and changed in it and nowhere else.
 
 #[cfg(test)]
 mod tests;
@@ -66,8 +68,20 @@ impl OpenOptions {
 pub trait Fs: Send + Sync + Debug + 'static {
     /// Opens a regular file. Directories, pipes and the like are refused.
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>>;
+    /// This file system with a directory that is opened once: paths that begin with `dir` mean names in that very directory (F5), and no
+    /// file there is opened or made through a symbolic link. New files get the permission bits of `mode` that files have, without
+    /// one those that the directory and the process's mask allow. `None` where paths are all there is: then this one serves.
+    fn hold(&self, dir: &Path, mode: Option<u32>) -> io::Result<Option<FsRef>> {
+        let _ = (dir, mode);
+        Ok(None)
+    }
     /// Creates a directory and its missing parents, durably (F3). Present already is success.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// The same; the directory itself, if it was missing, gets these permission bits, where there are such.
+    fn create_dir_all_as(&self, path: &Path, mode: u32) -> io::Result<()> {
+        let _ = mode;
+        self.create_dir_all(path)
+    }
     /// The names (not paths) in a directory, in no particular order; files and directories alike. A name that is
     /// not UTF-8 is not one of ours and comes with replacement characters.
     fn list_dir(&self, path: &Path) -> io::Result<Vec<String>>;
@@ -107,6 +121,11 @@ pub trait Fs: Send + Sync + Debug + 'static {
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// The length of a file in bytes.
     fn file_size(&self, path: &Path) -> io::Result<u64>;
+    /// The permission bits of a file or directory, where there are such.
+    fn mode(&self, path: &Path) -> io::Result<Option<u32>> {
+        let _ = path;
+        Ok(None)
+    }
     /// Bytes that can still be written to the file system that holds `path`, `u64::MAX` if unknown.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
     /// Takes the exclusive lock file at `path` (created if missing; the lock is the operating
@@ -178,13 +197,7 @@ pub trait File: Send + Sync + Debug + 'static {
 }
 
 /// A held lock; dropping it releases the lock.
-pub trait FileLock: Send + Sync + Debug {
-    /// Whether the lock file still has the name by which it was locked. If not, the directory, or the file alone, was moved, removed or
-    /// replaced, and somebody else may lock what has the name now.
-    fn is_in_place(&self) -> io::Result<bool> {
-        Ok(true)
-    }
-}
+pub trait FileLock: Send + Sync + Debug {}
 
 /// Why a lock was not taken.
 #[derive(Debug)]

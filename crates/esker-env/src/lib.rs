@@ -71,6 +71,11 @@ impl Env {
         }
     }
 
+    /// The same world with the directory of a database opened once: see [`Fs::hold`].
+    pub fn hold(&self, dir: &std::path::Path, mode: Option<u32>) -> std::io::Result<Self> {
+        Ok(Env { fs: self.fs.hold(dir, mode)?.unwrap_or_else(|| self.fs.clone()), ..self.clone() })
+    }
+
     /// A deterministic world: the given file system, a clock that only moves when told, numbers from `seed`.
     pub fn simulated(fs: FsRef, seed: u64) -> Self {
         Env {

@@ -174,7 +174,7 @@ fn x2_a_process_may_die_inside_a_write() {
     fs.add(rule(OpKind::Write, FaultAction::Freeze { keep: 2 }));
     assert!(file.write_all_at(b"abcd", 0).is_err() && fs.is_frozen() && fs.fired() == 1);
     assert!(file.write_all_at(b"x", 0).is_err() && file.sync_data().is_err());
-    let fs = FaultFs::new(fs.0.inner.clone());
+    let fs = FaultFs::new(fs.inner.clone());
     assert_eq!(
         read_range(&*fs.open(Path::new("/f"), OpenOptions::read()).unwrap(), 0, 10).unwrap(),
         b"ab23456789"
