@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::bounds::Bounds;
 use crate::failure::{Failure, Result};
 use crate::formats::Column;
-use crate::text::ByteForm;
+use crate::text::{ByteForm, shown};
 
 /// Where the help of a command lists the options that all commands have.
 const COMMON: &str = "Common options";
@@ -68,7 +68,7 @@ impl Args {
         let mut bytes = Vec::new();
         match self.form().decode(argument.as_encoded_bytes(), &mut bytes) {
             Ok(()) => Ok(bytes),
-            Err(reason) => Err(Failure::message(format!("{}: {reason}", argument.display()))),
+            Err(reason) => Err(Failure::message(format!("{}: {reason}", shown(argument.display())))),
         }
     }
 }

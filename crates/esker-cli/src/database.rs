@@ -6,6 +6,7 @@ use esker::{Db, Keyspace};
 
 use crate::args::Args;
 use crate::failure::{Failure, Result};
+use crate::text::shown;
 
 /// An open database, and how the user called it.
 pub(crate) struct Database {
@@ -37,14 +38,10 @@ impl Database {
     pub(crate) fn keyspace(&self, args: &Args) -> Result<Keyspace> {
         self.db.open_keyspace(&args.keyspace).map_err(|error| match error {
             esker::Error::KeyspaceNotFound(name) => Failure::message(format!(
-                "no keyspace `{name}` in {}\n  it has: {}",
-                self.directory.display(),
-                self.db
-                    .keyspaces()
-                    .iter()
-                    .map(|name| name.escape_debug().to_string())
-                    .collect::<Vec<_>>()
-                    .join(", "),
+                "no keyspace `{}` in {}\n  it has: {}",
+                shown(name),
+                shown(self.directory.display()),
+                shown(self.db.keyspaces().join(", ")),
             )),
             error => self.failure(error),
         })

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use esker::Error;
 
+use crate::text::shown;
+
 /// What ends a command early.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -27,7 +29,7 @@ impl Failure {
 
     /// An I/O error on a file of the user's.
     pub(crate) fn file(doing: &str, path: &Path, error: &io::Error) -> Self {
-        Failure::Message(format!("{doing} {}: {error}", path.display()))
+        Failure::Message(format!("{doing} {}: {}", shown(path.display()), shown(error)))
     }
 }
 
@@ -78,7 +80,8 @@ impl fmt::Display for Failure {
 
 /// The engine's message, or a better one where the command line knows what the user can do.
 fn engine_message(f: &mut fmt::Formatter<'_>, path: &Path, error: &Error) -> fmt::Result {
-    let directory = path.display();
+    let directory = shown(path.display());
+    let text = shown(error);
     match error {
         Error::NotFound(_) => write!(
             f,
@@ -94,21 +97,21 @@ fn engine_message(f: &mut fmt::Formatter<'_>, path: &Path, error: &Error) -> fmt
             "the database in {directory} is in use by another process\n  wait until it is done: a database belongs to \
              one process at a time"
         ),
-        Error::UnfinishedRepair(_) => write!(f, "{}", Error::UnfinishedRepair(path.to_owned())),
+        Error::UnfinishedRepair(_) => f.write_str(&shown(Error::UnfinishedRepair(path.to_owned()))),
         Error::Corrupt { .. } => write!(
             f,
-            "{error}\n  `esker check --offline` lists all damage; `esker repair {directory} NEW` salvages what can be \
+            "{text}\n  `esker check --offline` lists all damage; `esker repair {directory} NEW` salvages what can be \
              read into a new database"
         ),
         // A file of the database that cannot be read.
         Error::Io { op: "open" | "read" | "measure", path: file, .. } if is_in(file, path) => {
             write!(
                 f,
-                "{error}\n  make it readable, or restore it from a backup; `esker check --offline` lists all that is \
+                "{text}\n  make it readable, or restore it from a backup; `esker check --offline` lists all that is \
                  wrong; `esker repair {directory} NEW` salvages what can be read into a new database"
             )
         }
-        _ => write!(f, "{error}"),
+        _ => f.write_str(&text),
     }
 }
 

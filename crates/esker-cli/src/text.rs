@@ -7,9 +7,10 @@
 //! ```
 //!
 //! T1. `decode(encode(bytes)) == bytes` for all bytes.
-//! T2. Escaped and hex text holds neither tab nor line end nor any other control character.
+//! T2. Escaped and hex text holds neither tab nor line end nor any other control character, and nothing that turns the direction of text.
+//! T3. What comes from names, paths and files stands in a message as `shown` has it: it can neither imitate our lines nor steer a terminal.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 /// How bytes are written as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -45,6 +46,22 @@ impl ByteForm {
     }
 }
 
+/// Whether a terminal acts on the character rather than shows it: control characters (C0, C1) and those that turn the direction of text.
+fn is_hidden(c: char) -> bool {
+    let is_direction =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || is_direction
+}
+
+/// The text for people, on one line (T3).
+pub(crate) fn shown(text: impl Display) -> String {
+    let mut out = String::new();
+    for c in text.to_string().chars() {
+        if is_hidden(c) { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
 fn escape(bytes: &[u8], into: &mut Vec<u8>) {
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -54,7 +71,7 @@ fn escape(bytes: &[u8], into: &mut Vec<u8>) {
                 '\r' => into.extend_from_slice(b"\\r"),
                 '\0' => into.extend_from_slice(b"\\0"),
                 '\\' => into.extend_from_slice(b"\\\\"),
-                _ if c.is_control() => escape_bytes(c.encode_utf8(&mut [0; 4]).as_bytes(), into),
+                _ if is_hidden(c) => escape_bytes(c.encode_utf8(&mut [0; 4]).as_bytes(), into),
                 _ => into.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
@@ -82,7 +99,7 @@ fn unescape(text: &[u8], into: &mut Vec<u8>) -> Result<(), String> {
                 (digit(*high).unwrap_or(0) << 4 | digit(*low).unwrap_or(0), 4)
             }
             escape => {
-                let name = String::from_utf8_lossy(&escape[..escape.len().min(3)]).into_owned();
+                let name = shown(String::from_utf8_lossy(&escape[..escape.len().min(3)]));
                 return Err(format!(
                     "unknown escape `\\{name}`: known are \\n \\t \\r \\0 \\\\ \\xHH; with `--bytes raw` a backslash \
                      is just a backslash"
@@ -113,7 +130,7 @@ pub(crate) fn unhex(text: &[u8], into: &mut Vec<u8>) -> Result<(), String> {
     for pair in text.chunks_exact(2) {
         match (digit(pair[0]), digit(pair[1])) {
             (Some(high), Some(low)) => into.push(high << 4 | low),
-            _ => return Err(format!("`{}` is not a hexadecimal byte", String::from_utf8_lossy(pair))),
+            _ => return Err(format!("`{}` is not a hexadecimal byte", shown(String::from_utf8_lossy(pair)))),
         }
     }
     Ok(())
@@ -159,16 +176,26 @@ mod tests {
 
     #[test]
     fn escapes_are_readable() {
-        let cases: [(&[u8], &str); 4] = [
+        let cases: [(&[u8], &str); 5] = [
             (b"plain text", "plain text"),
             (b"a\tb\nc\rd\0e\\f", "a\\tb\\nc\\rd\\0e\\\\f"),
             (b"\xff\x01\x7f", "\\xff\\x01\\x7f"),
             ("\u{fc}\u{80}".as_bytes(), "\u{fc}\\xc2\\x80"),
+            ("a\u{202e}b".as_bytes(), "a\\xe2\\x80\\xaeb"),
         ];
         for (bytes, text) in cases {
             assert_eq!(encoded(ByteForm::Escaped, bytes), text);
             assert_eq!(decoded(ByteForm::Escaped, text).unwrap(), bytes);
         }
+    }
+
+    #[test]
+    fn t3_a_message_shows_what_a_terminal_would_act_on() {
+        let hidden = "\0\t\n\u{1b}\u{7f}\u{80}\u{9b}\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}";
+        let text = shown(hidden);
+        assert!(text.is_ascii() && !text.contains(char::is_control), "T3: {text}");
+        assert_eq!(shown("a\u{1b}[2J\nb\u{202e}c"), "a\\u{1b}[2J\\nb\\u{202e}c", "T3");
+        assert_eq!(shown("C:\\d\u{e4}ta \"x\""), "C:\\d\u{e4}ta \"x\"", "all else stays");
     }
 
     #[test]

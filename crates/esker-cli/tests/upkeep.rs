@@ -255,3 +255,54 @@ fn dump_shows_every_kind_of_file() {
     }
     esker.ok("dump db");
 }
+
+/// What would erase the screen, begin a line or turn its direction stands in names, paths and files.
+#[cfg(unix)]
+#[test]
+fn names_paths_and_keys_do_not_steer_the_terminal() {
+    const EVIL: &str = "a\u{1b}[2J\u{9b}\n\u{202e}\u{2066}\u{200f}\u{61c}b";
+    let is_plain = |text: &str| {
+        let hidden = |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{2066}\u{200f}\u{61c}".contains(c);
+        assert!(!text.contains(hidden), "T3: {text:?}");
+    };
+    let esker = Esker::new();
+    let directory = esker.path(EVIL);
+    std::fs::create_dir(&directory).unwrap();
+    for command in [
+        &["put", "a", "1"][..],
+        &["-k", EVIL, "put", EVIL, EVIL],
+        &["-k", EVIL, "scan"],
+        &["-k", &format!("{EVIL}2"), "get", "a"],
+        &["info"],
+        &["stats"],
+        &["check"],
+        &["check", "--offline"],
+        &["repair", EVIL, "new"],
+        &["repair", EVIL, EVIL],
+        &["dump", EVIL],
+        &["dump", "missing"],
+        &["import", &format!("{EVIL}.tsv")],
+        &["import", "--key", EVIL, "bad.csv"],
+        &["import", "bad.tsv"],
+        &["export", &format!("{EVIL}.tsv")],
+        &["export", &format!("{EVIL}.unknown")],
+        &["export", "--format", "tsv", EVIL],
+        &["get", &format!("\\q{EVIL}")],
+    ] {
+        esker.write("bad.tsv", format!("\\q{}\t1\n", EVIL.replace('\n', "")));
+        esker.write("bad.csv", format!("{},value\n1,2\n", EVIL.replace('\n', "")));
+        let outcome = esker.run(["--db", EVIL].iter().chain(command));
+        is_plain(outcome.text());
+        is_plain(&outcome.err);
+    }
+    // Damage is told with the path of its file.
+    let table = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+    let current = table.into_iter().find(|path| path.ends_with("CURRENT")).unwrap();
+    std::fs::write(current, "").unwrap();
+    for command in [&["get", "a"][..], &["check"], &["check", "--offline"], &["repair", EVIL, "newer"]] {
+        let outcome = esker.run(["--db", EVIL].iter().chain(command));
+        assert_ne!(outcome.text().len() + outcome.err.len(), 0);
+        is_plain(outcome.text());
+        is_plain(&outcome.err);
+    }
+}

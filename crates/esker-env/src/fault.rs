@@ -12,7 +12,6 @@
 //! X3. Rules, and what is told of the calls on which they fired, know an open file by the name that it has now.
 
 mod file;
-mod lock;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +24,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use self::file::FaultFile;
-use self::lock::FaultLock;
 use crate::{Clock, File, FileLock, Fs, FsRef, LockError, OpenOptions, SystemClock};
 
 /// The kinds of calls that rules can name.
@@ -59,15 +57,13 @@ pub enum OpKind {
     Stat,
     /// Taking a lock.
     Lock,
-    /// Mapping a file.
-    Map,
     /// Starting writeback or dropping cached pages.
     Hint,
 }
 
 impl OpKind {
     /// Every kind.
-    pub const ALL: [OpKind; 16] = [
+    pub const ALL: [OpKind; 15] = [
         OpKind::Open,
         OpKind::Create,
         OpKind::Read,
@@ -82,7 +78,6 @@ impl OpKind {
         OpKind::CreateDir,
         OpKind::Stat,
         OpKind::Lock,
-        OpKind::Map,
         OpKind::Hint,
     ];
 
@@ -113,7 +108,7 @@ pub enum FaultAction {
         /// Bytes that are written.
         keep: usize,
     },
-    /// The read, or the mapping, succeeds with one byte changed. No effect on other calls and on empty reads.
+    /// The read succeeds with one byte changed. No effect on other calls and on empty reads.
     CorruptRead {
         /// Bits to flip in the byte.
         xor: u8,
@@ -216,11 +211,13 @@ pub struct Fired {
 
 /// A file system that injects faults into another. Clones share rules and counts.
 #[derive(Clone, Debug)]
-pub struct FaultFs(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
+pub struct FaultFs {
     inner: FsRef,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
     plan: Mutex<Plan>,
     /// The names of the files that are open, or were not long ago (X3).
     open: Mutex<Vec<Weak<Mutex<PathBuf>>>>,
@@ -242,52 +239,52 @@ struct Plan {
 impl FaultFs {
     /// No faults yet.
     pub fn new(inner: FsRef) -> Self {
-        FaultFs(Arc::new(Shared { inner, plan: Mutex::default(), open: Mutex::default() }))
+        FaultFs { inner, shared: Arc::default() }
     }
 
     /// Adds a rule; it counts calls from now on.
     pub fn add(&self, rule: FaultRule) {
-        self.0.plan.lock().rules.push((rule, 0));
+        self.shared.plan.lock().rules.push((rule, 0));
     }
 
     /// Removes all rules. Counts stay, and so does a freeze.
     pub fn clear(&self) {
-        self.0.plan.lock().rules.clear();
+        self.shared.plan.lock().rules.clear();
     }
 
     /// The number of calls of this kind so far, failed ones included.
     pub fn count(&self, kind: OpKind) -> u64 {
-        self.0.plan.lock().counts[kind as usize]
+        self.shared.plan.lock().counts[kind as usize]
     }
 
     /// The bytes that reads at an offset have given so far.
     pub fn read_bytes(&self) -> u64 {
-        self.0.plan.lock().read_bytes
+        self.shared.plan.lock().read_bytes
     }
 
     /// The number of calls on which a rule fired.
     pub fn fired(&self) -> u64 {
-        self.0.plan.lock().fired.len() as u64
+        self.shared.plan.lock().fired.len() as u64
     }
 
     /// Those of them after the first `n`, in order.
     pub fn fired_after(&self, n: u64) -> Vec<Fired> {
-        self.0.plan.lock().fired.iter().skip(n as usize).cloned().collect()
+        self.shared.plan.lock().fired.iter().skip(n as usize).cloned().collect()
     }
 
     /// A number that two runs share if they made the same calls in the same order.
     pub fn fingerprint(&self) -> u64 {
-        self.0.plan.lock().fingerprint
+        self.shared.plan.lock().fingerprint
     }
 
     /// Makes every later call fail (X2).
     pub fn freeze(&self) {
-        self.0.plan.lock().frozen = true;
+        self.shared.plan.lock().frozen = true;
     }
 
     /// Whether [`freeze`](Self::freeze) was called.
     pub fn is_frozen(&self) -> bool {
-        self.0.plan.lock().frozen
+        self.shared.plan.lock().frozen
     }
 }
 
@@ -400,34 +397,46 @@ fn fault(error: io::ErrorKind, what: &str, kind: OpKind, paths: &[&Path]) -> io:
 }
 
 impl Fs for FaultFs {
+    fn hold(&self, dir: &Path, mode: Option<u32>) -> io::Result<Option<FsRef>> {
+        self.shared.check(OpKind::Stat, &[dir])?;
+        let held = self.inner.hold(dir, mode)?;
+        Ok(held.map(|inner| Arc::new(FaultFs { inner, shared: self.shared.clone() }) as FsRef))
+    }
+
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
         let create = options.create || options.create_new;
         let kind = if create { OpKind::Create } else { OpKind::Open };
-        let partial = self.0.check(kind, &[path])?;
-        let inner = self.0.inner.open(path, options)?;
+        let partial = self.shared.check(kind, &[path])?;
+        let inner = self.inner.open(path, options)?;
         let inner = answer(inner, partial, kind, &[path])?;
         let path = Arc::new(Mutex::new(path.to_owned()));
-        let mut open = self.0.open.lock();
+        let mut open = self.shared.open.lock();
         open.retain(|path| path.strong_count() > 0);
         open.push(Arc::downgrade(&path));
-        Ok(Arc::new(FaultFile::over(inner, &self.0, path)))
+        Ok(Arc::new(FaultFile::over(inner, &self.shared, path)))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        let partial = self.0.check(OpKind::CreateDir, &[path])?;
-        self.0.inner.create_dir_all(path)?;
+        let partial = self.shared.check(OpKind::CreateDir, &[path])?;
+        self.inner.create_dir_all(path)?;
+        answer((), partial, OpKind::CreateDir, &[path])
+    }
+
+    fn create_dir_all_as(&self, path: &Path, mode: u32) -> io::Result<()> {
+        let partial = self.shared.check(OpKind::CreateDir, &[path])?;
+        self.inner.create_dir_all_as(path, mode)?;
         answer((), partial, OpKind::CreateDir, &[path])
     }
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {
-        self.0.check(OpKind::List, &[path])?;
-        self.0.inner.list_dir(path)
+        self.shared.check(OpKind::List, &[path])?;
+        self.inner.list_dir(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let partial = self.0.check(OpKind::Rename, &[from, to])?;
-        self.0.inner.rename(from, to)?;
-        for path in self.0.open.lock().iter().filter_map(Weak::upgrade) {
+        let partial = self.shared.check(OpKind::Rename, &[from, to])?;
+        self.inner.rename(from, to)?;
+        for path in self.shared.open.lock().iter().filter_map(Weak::upgrade) {
             let mut path = path.lock();
             if *path == from {
                 *path = to.to_owned();
@@ -437,52 +446,57 @@ impl Fs for FaultFs {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let partial = self.0.check(OpKind::Remove, &[path])?;
-        self.0.inner.remove_file(path)?;
+        let partial = self.shared.check(OpKind::Remove, &[path])?;
+        self.inner.remove_file(path)?;
         answer((), partial, OpKind::Remove, &[path])
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let partial = self.0.check(OpKind::SyncDir, &[path])?;
-        self.0.inner.sync_dir(path)?;
+        let partial = self.shared.check(OpKind::SyncDir, &[path])?;
+        self.inner.sync_dir(path)?;
         answer((), partial, OpKind::SyncDir, &[path])
     }
 
     fn can_sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.0.check(OpKind::Stat, &[path])?;
-        self.0.inner.can_sync_dir(path)
+        self.shared.check(OpKind::Stat, &[path])?;
+        self.inner.can_sync_dir(path)
     }
 
     fn dir_above(&self, path: &Path) -> Option<PathBuf> {
-        self.0.inner.dir_above(path)
+        self.inner.dir_above(path)
     }
 
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
-        self.0.inner.absolute(path)
+        self.inner.absolute(path)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.0.check(OpKind::Stat, &[path])?;
-        self.0.inner.exists(path)
+        self.shared.check(OpKind::Stat, &[path])?;
+        self.inner.exists(path)
     }
 
     fn file_size(&self, path: &Path) -> io::Result<u64> {
-        self.0.check(OpKind::Stat, &[path])?;
-        self.0.inner.file_size(path)
+        self.shared.check(OpKind::Stat, &[path])?;
+        self.inner.file_size(path)
+    }
+
+    fn mode(&self, path: &Path) -> io::Result<Option<u32>> {
+        self.shared.check(OpKind::Stat, &[path])?;
+        self.inner.mode(path)
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        self.0.check(OpKind::Stat, &[path])?;
-        self.0.inner.free_bytes(path)
+        self.shared.check(OpKind::Stat, &[path])?;
+        self.inner.free_bytes(path)
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
-        self.0.check(OpKind::Lock, &[path]).map_err(LockError::Io)?;
-        Ok(FaultLock::over(self.0.inner.lock(path)?, &self.0, path))
+        self.shared.check(OpKind::Lock, &[path]).map_err(LockError::Io)?;
+        self.inner.lock(path)
     }
+
     fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
-        self.0.check(OpKind::Lock, &[path]).map_err(LockError::Io)?;
-        let lock = self.0.inner.lock_to_read(path)?;
-        Ok(lock.map(|lock| FaultLock::over(lock, &self.0, path)))
+        self.shared.check(OpKind::Lock, &[path]).map_err(LockError::Io)?;
+        self.inner.lock_to_read(path)
     }
 }

@@ -9,13 +9,14 @@
 //! F3. A directory made by `create_dir_all` survives a crash without further calls: its parent is synced by it (F4).
 //! F4. A directory that may be passed through and written to, but not read (mode 0711, 0733), cannot be synced. What was made
 //!     in it is there all the same: who is not the owner of its directory takes that for done (`sync_dir_if_readable`).
+//! F5. A directory that is held stays the same when it is moved, and when something else stands at its path: names are looked up, made
+//!     and changed in it and nowhere else.
 
 #[cfg(test)]
 mod tests;
 
 use std::fmt::Debug;
 use std::io;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -67,8 +68,20 @@ impl OpenOptions {
 pub trait Fs: Send + Sync + Debug + 'static {
     /// Opens a regular file. Directories, pipes and the like are refused.
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>>;
+    /// This file system with a directory that is opened once: paths that begin with `dir` mean names in that very directory (F5), and no
+    /// file there is opened or made through a symbolic link. New files get the permission bits of `mode` that files have, without
+    /// one those that the directory and the process's mask allow. `None` where paths are all there is: then this one serves.
+    fn hold(&self, dir: &Path, mode: Option<u32>) -> io::Result<Option<FsRef>> {
+        let _ = (dir, mode);
+        Ok(None)
+    }
     /// Creates a directory and its missing parents, durably (F3). Present already is success.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// The same; the directory itself, if it was missing, gets these permission bits, where there are such.
+    fn create_dir_all_as(&self, path: &Path, mode: u32) -> io::Result<()> {
+        let _ = mode;
+        self.create_dir_all(path)
+    }
     /// The names (not paths) in a directory, in no particular order; files and directories alike. A name that is
     /// not UTF-8 is not one of ours and comes with replacement characters.
     fn list_dir(&self, path: &Path) -> io::Result<Vec<String>>;
@@ -108,6 +121,11 @@ pub trait Fs: Send + Sync + Debug + 'static {
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// The length of a file in bytes.
     fn file_size(&self, path: &Path) -> io::Result<u64>;
+    /// The permission bits of a file or directory, where there are such.
+    fn mode(&self, path: &Path) -> io::Result<Option<u32>> {
+        let _ = path;
+        Ok(None)
+    }
     /// Bytes that can still be written to the file system that holds `path`, `u64::MAX` if unknown.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
     /// Takes the exclusive lock file at `path` (created if missing; the lock is the operating
@@ -146,9 +164,11 @@ pub trait File: Send + Sync + Debug + 'static {
     /// What a failed sync does on Linux: bytes that are not on the disk count as clean, so that readers see them and no later
     /// sync writes them. For injected faults: real files do nothing.
     fn forget_unsynced(&self) {}
-    /// Maps the whole file for reading. The file must not be cut while the mapping lives; whether bytes written
-    /// later show in the mapping is not defined.
-    fn map(&self) -> io::Result<Mapping>;
+    /// The operating system's file, if it is one of those: for calls that this trait does not have.
+    #[expect(clippy::disallowed_types, reason = "this is the door that the rule is about")]
+    fn as_std(&self) -> Option<&std::fs::File> {
+        None
+    }
 
     /// Fills `buf` from `offset`, or fails with `UnexpectedEof`.
     fn read_exact_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
@@ -176,30 +196,8 @@ pub trait File: Send + Sync + Debug + 'static {
     }
 }
 
-/// A read-only view of a whole file.
-pub struct Mapping(pub(crate) Box<dyn Deref<Target = [u8]> + Send + Sync>);
-
-impl Deref for Mapping {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Debug for Mapping {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Mapping({} bytes)", self.len())
-    }
-}
-
 /// A held lock; dropping it releases the lock.
-pub trait FileLock: Send + Sync + Debug {
-    /// Whether the lock file still has the name by which it was locked. If not, the directory, or the file alone, was moved, removed or
-    /// replaced, and somebody else may lock what has the name now.
-    fn is_in_place(&self) -> io::Result<bool> {
-        Ok(true)
-    }
-}
+pub trait FileLock: Send + Sync + Debug {}
 
 /// Why a lock was not taken.
 #[derive(Debug)]

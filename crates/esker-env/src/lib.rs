@@ -31,7 +31,7 @@ mod writer;
 pub use aligned::AlignedBuf;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fault::{FaultAction, FaultFs, FaultRule, Fired, OpKind};
-pub use fs::{File, FileLock, Fs, FsRef, LockError, Mapping, OpenOptions};
+pub use fs::{File, FileLock, Fs, FsRef, LockError, OpenOptions};
 pub use mem::{BrokenSync, MemFs};
 pub use pages::{PageBuf, observe_page_bufs};
 pub use random::{Random, SeededRandom, SystemRandom};
@@ -69,6 +69,11 @@ impl Env {
             random: Arc::new(SystemRandom::new()),
             threads: Arc::new(SystemThreads),
         }
+    }
+
+    /// The same world with the directory of a database opened once: see [`Fs::hold`].
+    pub fn hold(&self, dir: &std::path::Path, mode: Option<u32>) -> std::io::Result<Self> {
+        Ok(Env { fs: self.fs.hold(dir, mode)?.unwrap_or_else(|| self.fs.clone()), ..self.clone() })
     }
 
     /// A deterministic world: the given file system, a clock that only moves when told, numbers from `seed`.

@@ -31,7 +31,7 @@ use parking_lot::{Mutex, RwLock};
 use self::inode::Inode;
 use self::names::{InodeRef, Names};
 use self::pages::Pages;
-use crate::{AlignedBuf, File, FileLock, Fs, LockError, Mapping, OpenOptions};
+use crate::{AlignedBuf, File, FileLock, Fs, LockError, OpenOptions};
 
 /// Longer files are refused: their page table alone would fill this machine's memory.
 const LEN_MAX: u64 = 1 << 38;
@@ -566,15 +566,5 @@ impl File for MemFile {
 
     fn is_direct(&self) -> bool {
         self.direct
-    }
-
-    /// A copy: later writes do not show.
-    fn map(&self) -> io::Result<Mapping> {
-        self.with(|inode| {
-            let len = usize::try_from(inode.current().len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
-            let mut bytes = vec![0; len];
-            inode.current().read(&mut bytes, 0);
-            Ok(Mapping(Box::new(bytes)))
-        })
     }
 }

@@ -18,7 +18,8 @@
 //!     goes on buffered. Its writer goes on as it was, in whole blocks.
 //! R6. A direct write that is cut short inside a block is repeated from that block's start: from the middle it would
 //!     fail for its alignment and hide the true error. Where it is cut there again, the disk is full.
-#![expect(unsafe_code, reason = "mapping a file")]
+//! R7. In a directory that is held (F5) no file is opened or made through a symbolic link, wherever it leads: whoever may make names
+//!     there, and nothing else, could have files overwritten elsewhere. Renames and removals are of the link itself.
 
 #[cfg(not(unix))]
 #[path = "real/other.rs"]
@@ -35,55 +36,93 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{AlignedBuf, File, FileLock, Fs, LockError, Mapping, OpenOptions};
+use crate::{AlignedBuf, File, FileLock, Fs, FsRef, LockError, OpenOptions};
 
 /// How often a lock file is opened that is another one once it is locked (R4).
 const LOCK_ROUNDS: u32 = 100;
 
 /// The operating system's file system.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct RealFs;
+#[derive(Debug, Clone, Default)]
+pub struct RealFs {
+    held: Option<Arc<sys::Held>>,
+}
+
+/// A path, and the directory that is held, in which it may lie (R7).
+#[derive(Clone, Copy)]
+struct At<'a> {
+    held: Option<&'a sys::Held>,
+    path: &'a Path,
+}
+
+/// What stands at a path.
+struct Meta {
+    is_dir: bool,
+    is_file: bool,
+    is_link: bool,
+    len: u64,
+    /// Device and number, where the system tells them.
+    identity: Option<(u64, u64)>,
+    /// Permission bits, where there are such.
+    mode: Option<u32>,
+}
 
 impl RealFs {
     /// The file system of this process.
     pub fn new() -> Self {
-        RealFs
-    }
-}
-
-impl Fs for RealFs {
-    fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
-        open_with(path, options, sys::make_direct)
+        Self::default()
     }
 
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+    fn at<'a>(&'a self, path: &'a Path) -> At<'a> {
+        At { held: self.held.as_deref(), path }
+    }
+
+    fn create_dirs(&self, path: &Path, mode: Option<u32>) -> io::Result<()> {
         if path.as_os_str().is_empty() || path.is_dir() {
             return Ok(());
         }
         let parent = path.parent().unwrap_or(Path::new(""));
-        self.create_dir_all(parent)?;
-        match fs::create_dir(path) {
+        self.create_dirs(parent, None)?;
+        match sys::create_dir(path, mode) {
             // Another process or thread may have been faster; its directory serves as well.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
             other => other?,
         }
         self.sync_dir_if_readable(parent)
     }
+}
+
+impl Fs for RealFs {
+    fn hold(&self, dir: &Path, mode: Option<u32>) -> io::Result<Option<FsRef>> {
+        let held = Some(Arc::new(sys::Held::open(dir, mode)?));
+        Ok(Some(Arc::new(RealFs { held })))
+    }
+
+    fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
+        open_with(self.at(path), options, sys::make_direct)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.create_dirs(path, None)
+    }
+
+    fn create_dir_all_as(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.create_dirs(path, Some(mode))
+    }
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {
-        fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+        sys::list_dir(self.at(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        sys::rename(self.at(from), self.at(to))
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        sys::remove_file(self.at(path))
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        sys::sync_dir(or_here(path))
+        sys::sync_dir(self.at(path))
     }
 
     /// Above a mount point is another file system, which may have no such sync, squashfs for one. What is in the mounted one does not
@@ -91,13 +130,13 @@ impl Fs for RealFs {
     fn sync_dir_if_readable(&self, path: &Path) -> io::Result<()> {
         match self.sync_dir(path) {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-            Err(e) if e.kind() == io::ErrorKind::InvalidInput && sys::is_above_mount(path) => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput && is_above_mount(self.at(path)) => Ok(()),
             synced => synced,
         }
     }
 
     fn can_sync_dir(&self, path: &Path) -> io::Result<()> {
-        sys::can_sync_dir(or_here(path))
+        sys::can_sync_dir(self.at(path))
     }
 
     /// The system knows it, whatever links, `.` and `..` the path has. Above the root it is the root.
@@ -110,28 +149,54 @@ impl Fs for RealFs {
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        path.try_exists()
+        Ok(look(self.at(path))?.is_some())
     }
 
     fn file_size(&self, path: &Path) -> io::Result<u64> {
-        Ok(fs::metadata(path)?.len())
+        Ok(sys::stat(self.at(path))?.len)
+    }
+
+    fn mode(&self, path: &Path) -> io::Result<Option<u32>> {
+        Ok(sys::stat(self.at(path))?.mode)
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        sys::free_bytes(path)
+        sys::free_bytes(self.at(path))
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
-        lock_with(path, |_| ())
+        lock_with(self.at(path), |_| ())
     }
 
     fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
-        lock_to_read_with(path, || ())
+        lock_to_read_with(self.at(path), || ())
     }
 }
 
 fn or_here(dir: &Path) -> &Path {
     if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
+}
+
+/// What stands at the path, if anything does.
+fn look(at: At<'_>) -> io::Result<Option<Meta>> {
+    match sys::stat(at) {
+        Ok(meta) => Ok(Some(meta)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Whether the path is `dir/..`, and `dir` another file system's.
+fn is_above_mount(at: At<'_>) -> bool {
+    let device = |path| Some(sys::stat(At { path, ..at }).ok()?.identity?.0);
+    let below = at.path.ends_with("..").then(|| at.path.parent()).flatten();
+    below.is_some_and(|below| device(below) != device(at.path))
+}
+
+/// Whether this is the file that has the name now. Where files have no identity it is taken for that (R4 does not hold there).
+fn has_name(file: &fs::File, at: At<'_>) -> io::Result<bool> {
+    let identity = sys::identity(file)?;
+    Ok(look(at)?.is_some_and(|named| named.identity == identity))
 }
 
 /// The path without links, as far as it is there, and absolute.
@@ -157,46 +222,44 @@ enum Moment {
     Refused,
 }
 
-/// Locks the file at `path`, which is made if it is not there.
-fn lock_with(path: &Path, mut at: impl FnMut(Moment)) -> Result<Box<dyn FileLock>, LockError> {
+/// Locks the file at the path, which is made if it is not there.
+fn lock_with(at: At<'_>, mut when: impl FnMut(Moment)) -> Result<Box<dyn FileLock>, LockError> {
     for _ in 0..LOCK_ROUNDS {
-        refuse_special(path).map_err(LockError::Io)?;
         // Not cut on open: until the lock is ours, the content belongs to the holder.
-        let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let file = file.map_err(LockError::Io)?;
-        at(Moment::Opened);
+        let options = OpenOptions { create: true, ..OpenOptions::write() };
+        let file = open_file(at, options).map_err(LockError::Io)?;
+        when(Moment::Opened);
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
-                at(Moment::Refused);
+                when(Moment::Refused);
                 if file.try_lock_shared().is_err() {
-                    return Err(LockError::Held { path: path.to_owned(), pid: read_pid(&file) });
+                    return Err(LockError::Held { path: at.path.to_owned(), pid: read_pid(&file) });
                 }
                 // R2: those who hold it only read, and the id in the file is that of an earlier holder; or nobody has it any more.
                 file.unlock().map_err(LockError::Io)?;
                 if file.try_lock().is_err() {
-                    return Err(LockError::Held { path: path.to_owned(), pid: None });
+                    return Err(LockError::Held { path: at.path.to_owned(), pid: None });
                 }
             }
             Err(fs::TryLockError::Error(e)) => return Err(LockError::Io(e)),
         }
-        if !sys::has_name(&file, path).map_err(LockError::Io)? {
+        if !has_name(&file, at).map_err(LockError::Io)? {
             // R4: each time round somebody else has held the lock and removed its file.
             continue;
         }
         let pid = format!("{}\n", std::process::id());
         // R2: a full disk is no reason to refuse the lock; at worst a loser's message lacks the id.
         let _ = file.set_len(0).and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
-        return Ok(Box::new(RealLock { file, path: path.to_owned() }));
+        return Ok(Box::new(RealLock { file }));
     }
     Err(never_the_same())
 }
 
-/// Keeps others from locking the file at `path`, if there is one; `opened` is called between its opening and its locking.
-fn lock_to_read_with(path: &Path, mut opened: impl FnMut()) -> Result<Option<Box<dyn FileLock>>, LockError> {
+/// Keeps others from locking the file at the path, if there is one; `opened` is called between its opening and its locking.
+fn lock_to_read_with(at: At<'_>, mut opened: impl FnMut()) -> Result<Option<Box<dyn FileLock>>, LockError> {
     for _ in 0..LOCK_ROUNDS {
-        refuse_special(path).map_err(LockError::Io)?;
-        let file = match fs::File::open(path) {
+        let file = match open_file(at, OpenOptions::read()) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(LockError::Io(e)),
@@ -205,13 +268,13 @@ fn lock_to_read_with(path: &Path, mut opened: impl FnMut()) -> Result<Option<Box
         match file.try_lock_shared() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
-                return Err(LockError::Held { path: path.to_owned(), pid: read_pid(&file) });
+                return Err(LockError::Held { path: at.path.to_owned(), pid: read_pid(&file) });
             }
             // A file system without locks: then nobody else has it locked either.
             Err(fs::TryLockError::Error(_)) => return Ok(None),
         }
-        if sys::has_name(&file, path).map_err(LockError::Io)? {
-            return Ok(Some(Box::new(RealLock { file, path: path.to_owned() })));
+        if has_name(&file, at).map_err(LockError::Io)? {
+            return Ok(Some(Box::new(RealLock { file })));
         }
         // R4: somebody has removed the file meanwhile.
     }
@@ -225,42 +288,52 @@ fn never_the_same() -> LockError {
 
 /// Opens a file; `make_direct` switches it to unbuffered I/O, if it can.
 fn open_with(
-    path: &Path,
+    at: At<'_>,
     options: OpenOptions,
     make_direct: impl FnOnce(&fs::File) -> io::Result<bool>,
 ) -> io::Result<Arc<dyn File>> {
-    let create = options.create || options.create_new;
-    // What is created anew is a regular file.
-    if !options.create_new {
-        refuse_special(path)?;
-    }
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .write(options.write || create || options.truncate)
-        .create(create)
-        .create_new(options.create_new)
-        .truncate(options.truncate)
-        .open(path)?;
+    let file = open_file(at, options)?;
     let switched = if options.direct { make_direct(&file) } else { Ok(false) };
     let direct = switched.inspect_err(|_| {
         if options.create_new {
             // R1. The error that matters is the one above.
-            let _ = fs::remove_file(path);
+            let _ = sys::remove_file(at);
         }
     })?;
     Ok(Arc::new(RealFile { file, direct }))
 }
 
-/// Refuses what is there and is no regular file (R3). What cannot be looked at is for the opening to tell.
-fn refuse_special(path: &Path) -> io::Result<()> {
-    match fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-        Ok(meta) if !meta.is_file() => {
+fn open_file(at: At<'_>, options: OpenOptions) -> io::Result<fs::File> {
+    let create = options.create || options.create_new;
+    // What is created anew is a regular file.
+    let is_there = !options.create_new && refuse_special(at)?;
+    let options = OpenOptions { write: options.write || create || options.truncate, create, ..options };
+    let file = sys::open(at, options)?;
+    if create && !is_there {
+        sys::give_mode(at, &file)?;
+    }
+    Ok(file)
+}
+
+/// Refuses what is there and is no regular file (R3), or a link where none is followed (R7); whether there is anything. What cannot be
+/// looked at is for the opening to tell.
+fn refuse_special(at: At<'_>) -> io::Result<bool> {
+    match sys::stat(at) {
+        Ok(meta) if meta.is_dir => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(meta) if meta.is_link => Err(link_refused()),
+        Ok(meta) if !meta.is_file => {
             let text = "it is a pipe, a socket or a device, not a file";
             Err(io::Error::new(io::ErrorKind::InvalidInput, text))
         }
-        _ => Ok(()),
+        found => Ok(found.is_ok()),
     }
+}
+
+/// R7.
+fn link_refused() -> io::Error {
+    let text = "it is a symbolic link, and no file of a database is reached through one: put the file itself there, or remove the \
+                link; the directory as a whole may be reached by a link";
+    io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
 /// The holder's process id, if the platform lets us read a locked file (Windows does not).
@@ -271,28 +344,18 @@ fn read_pid(file: &fs::File) -> Option<u32> {
 }
 
 /// A lock on a file, of this handle or of this process.
+#[derive(Debug)]
 struct RealLock {
     file: fs::File,
-    path: PathBuf,
 }
 
-impl FileLock for RealLock {
-    fn is_in_place(&self) -> io::Result<bool> {
-        sys::has_name(&self.file, &self.path)
-    }
-}
+impl FileLock for RealLock {}
 
 impl Drop for RealLock {
     /// Closing the file would not do: a child process, between its fork and its exec, has a descriptor of the same lock.
     fn drop(&mut self) {
         // What cannot be unlocked is unlocked by closing, or never was locked.
         let _ = self.file.unlock();
-    }
-}
-
-impl std::fmt::Debug for RealLock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RealLock({})", self.path.display())
     }
 }
 
@@ -382,13 +445,7 @@ impl File for RealFile {
         self.direct
     }
 
-    fn map(&self) -> io::Result<Mapping> {
-        if self.len()? == 0 {
-            return Ok(Mapping(Box::new(Vec::new())));
-        }
-        // SAFETY: the map is read-only and private to this process's view; that the file is not cut while it lives
-        // is the documented duty of `File::map`'s caller, and the engine maps only finished, immutable files.
-        let map = unsafe { memmap2::Mmap::map(&self.file)? };
-        Ok(Mapping(Box::new(map)))
+    fn as_std(&self) -> Option<&fs::File> {
+        Some(&self.file)
     }
 }

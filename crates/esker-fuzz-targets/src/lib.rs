@@ -13,8 +13,8 @@
 mod operations;
 pub mod seeds;
 
-pub use esker::fuzzing::engine::catalog;
 pub use esker::fuzzing::encoding::{compression, filter, numbers};
+pub use esker::fuzzing::engine::catalog;
 pub use esker::fuzzing::manifest::{current, manifest_file, version_edit};
 pub use esker::fuzzing::recordio::record_file;
 pub use esker::fuzzing::sstable::{

@@ -159,7 +159,7 @@ fn gr3_a_commit_that_fails_alone_leaves_its_neighbours_as_they_are() {
         // The log has a segment again.
         keyspace.put("behind", "").unwrap();
         let unreadable = FaultAction::Fail(ErrorKind::Other);
-        faults.add(FaultRule::new(&[OpKind::Read, OpKind::Map], unreadable).on_path(".sst").forever());
+        faults.add(FaultRule::new(&[OpKind::Read], unreadable).on_path(".sst").forever());
         mem.set_capacity(Some(mem.used_bytes() + 1000));
         let syncs = faults.count(OpKind::SyncData);
         let put = |key: &'static str, len: usize| {

@@ -44,6 +44,43 @@ fn keys_of_every_allowed_length_are_kept_in_memtable_log_and_table() {
     check(&open(&mem));
 }
 
+/// A key that is short when it is asked an odd time, and too long each even time.
+#[derive(Default)]
+struct Shifty(std::cell::Cell<u32>);
+
+impl AsRef<[u8]> for Shifty {
+    fn as_ref(&self) -> &[u8] {
+        static LONG: [u8; KEY_BYTES_MAX + 10] = [b'k'; KEY_BYTES_MAX + 10];
+        self.0.set(self.0.get() + 1);
+        if self.0.get().is_multiple_of(2) { &LONG } else { &LONG[..3] }
+    }
+}
+
+#[test]
+fn a_key_that_answers_differently_each_time_is_asked_once() {
+    let mem = MemFs::new();
+    let db = open(&mem);
+    let keyspace = db.default_keyspace();
+    let key = Shifty::default;
+    keyspace.put(key(), "v").unwrap();
+    keyspace.remove_range(..key()).unwrap();
+    keyspace.remove_range(key()..).unwrap();
+    keyspace.put(key(), "v").unwrap();
+    assert_eq!(keyspace.multi_get(&[key()]).unwrap(), [keyspace.get(key()).unwrap()]);
+    assert_eq!(keyspace.range(key()..=key()).count(), 1);
+    assert_eq!(keyspace.prefix(key()).count(), 1);
+    let mut batch = db.batch();
+    batch.put(&keyspace, key(), "v").unwrap();
+    batch.remove_range(&keyspace, ..=key()).unwrap();
+    batch.commit().unwrap();
+    let mut transaction = db.begin();
+    transaction.remove_range(&keyspace, key()..=Shifty(1.into())).unwrap_err();
+    transaction.remove_range(&keyspace, ..=key()).unwrap();
+    transaction.commit().unwrap();
+    db.close().unwrap();
+    assert_eq!(open(&mem).default_keyspace().len().unwrap(), 0);
+}
+
 #[test]
 fn a_longer_key_is_refused_before_anything_is_written() {
     let mem = MemFs::new();

@@ -1,5 +1,5 @@
-//! A database whose directory is moved, removed or replaced while it is open changes nothing of what stands at its path since (HD1, HD2 of
-//! db/held_dir.rs), and follows no link that is turned elsewhere (OP8).
+//! A database whose directory is moved, removed or replaced while it is open goes on in the one that it has opened, and changes nothing of
+//! what stands at its path since (OP8 of engine/open.rs, DL1 of engine/dir_lock.rs). It follows no links in its directory.
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "directories of these tests' own")]
 
@@ -27,13 +27,8 @@ fn expect_items(dir: &Path, expected: u64) {
     db.close().expect("close");
 }
 
-fn expect_refused(outcome: Result<(), Error>) {
-    let Err(error) = outcome else { panic!("HD1: it changed another database's directory") };
-    assert!(error.to_string().contains("moved, removed or replaced"), "{error}");
-}
-
 #[test]
-fn hd1_a_flush_and_a_close_spare_the_database_that_was_made_in_the_same_place() {
+fn op8_a_database_whose_directory_is_gone_spares_the_one_that_was_made_in_the_same_place() {
     for flushes_first in [false, true] {
         let root = tempfile::tempdir().expect("a directory");
         let dir = root.path().join("db");
@@ -49,9 +44,12 @@ fn hd1_a_flush_and_a_close_spare_the_database_that_was_made_in_the_same_place() 
             new.flush().expect("flush");
         }
         for _ in 0..3 {
-            expect_refused(old.flush());
+            assert!(
+                matches!(old.flush(), Err(Error::Io { .. })),
+                "no file can be made in a removed directory"
+            );
         }
-        expect_refused(old.compact());
+        assert!(old.compact().is_err());
         // What it has to tidy up is not there any more.
         let _ = old.close();
         fill(&map, 200, 2000);
@@ -63,25 +61,59 @@ fn hd1_a_flush_and_a_close_spare_the_database_that_was_made_in_the_same_place() 
 }
 
 #[test]
-fn hd1_a_log_that_goes_on_spares_the_database_that_was_made_in_the_same_place() {
+fn op8_a_database_goes_on_where_its_directory_was_moved_to() {
     let root = tempfile::tempdir().expect("a directory");
-    let dir = root.path().join("db");
+    let (dir, moved) = (root.path().join("db"), root.path().join("moved"));
     let old = open(&dir);
-    let map = old.default_keyspace();
-    fill(&map, 0, 100);
-    fs::rename(&dir, root.path().join("moved")).expect("move");
+    fill(&old.default_keyspace(), 0, 100);
+    fs::rename(&dir, &moved).expect("move");
     let new = open(&dir);
     fill(&new.default_keyspace(), 0, 300);
-    // The segment that it writes is its own, in the directory that was moved; the next one would not be.
-    let refused =
-        (100..2000u32).find_map(|n| map.put(n.to_be_bytes(), [7; 1000]).err().map(|error| (n, error)));
-    let (acknowledged, error) = refused.expect("HD1: its log went on in the directory of another database");
-    assert!(error.to_string().contains("moved, removed or replaced"), "{error}");
-    drop(map);
-    let _ = old.close();
+    fill(&old.default_keyspace(), 100, 2000);
+    old.compact().expect("compact");
+    fill(&old.default_keyspace(), 2000, 3000);
+    assert!(matches!(Db::open(&moved), Err(Error::Locked { .. })), "it is still locked");
+    old.close().expect("close");
     new.close().expect("close");
     expect_items(&dir, 300);
-    expect_items(&root.path().join("moved"), u64::from(acknowledged));
+    expect_items(&moved, 3000);
+}
+
+/// Links to files elsewhere stand in the place of those that opening writes or reads.
+#[test]
+fn op8_opening_writes_and_reads_nothing_through_a_link() {
+    let names = ["LOCK", "CURRENT.tmp", "OPTIONS.tmp", "CURRENT", "MANIFEST-000001"];
+    for (name, leads_to_a_file) in names.into_iter().flat_map(|name| [(name, true), (name, false)]) {
+        let root = tempfile::tempdir().expect("a directory");
+        let (dir, outside) = (root.path().join("db"), root.path().join("outside"));
+        fs::create_dir(&dir).expect("make");
+        if leads_to_a_file {
+            fs::write(&outside, "precious").expect("write");
+        }
+        std::os::unix::fs::symlink(&outside, dir.join(name)).expect("link");
+        match Db::builder().stepped().open(&dir) {
+            Ok(db) => {
+                fill(&db.default_keyspace(), 0, 100);
+                db.compact().expect("compact");
+                db.close().expect("close");
+            }
+            Err(error) => assert!(error.to_string().contains("symbolic link"), "{name}: {error}"),
+        }
+        let is = fs::read(&outside).ok();
+        assert_eq!(is, leads_to_a_file.then(|| b"precious".to_vec()), "OP8: {name}");
+    }
+    // Nor is it repaired or checked through one; but the directory may be reached by one.
+    let root = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| root.path().join(name);
+    let db = open(&at("db"));
+    fill(&db.default_keyspace(), 0, 100);
+    db.close().expect("close");
+    std::os::unix::fs::symlink("db", at("link")).expect("link");
+    expect_items(&at("link"), 100);
+    fs::rename(at("db/CURRENT"), at("CURRENT")).expect("move");
+    std::os::unix::fs::symlink("../CURRENT", at("db/CURRENT")).expect("link");
+    assert!(esker::check_offline(at("db")).expect("check").problems[0].contains("symbolic link"), "OP8");
+    assert!(Db::open(at("db")).is_err(), "OP8");
 }
 
 #[test]
@@ -111,7 +143,7 @@ fn op8_a_database_stays_where_it_is_when_a_link_to_it_is_turned_elsewhere() {
 }
 
 #[test]
-fn hd2_a_table_that_an_iterator_has_outlived_the_database_with_is_not_removed_by_its_name() {
+fn dl1_a_table_that_an_iterator_has_outlived_the_database_with_is_not_removed_by_its_name() {
     let root = tempfile::tempdir().expect("a directory");
     let dir = root.path().join("db");
     let old = open(&dir);

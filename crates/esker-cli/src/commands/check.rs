@@ -10,6 +10,7 @@ use crate::args::{Args, Check};
 use crate::database::{self, Database};
 use crate::failure::{Failure, Result};
 use crate::output;
+use crate::text::shown;
 
 pub(super) fn run(args: &Args, check: &Check) -> Result<Answer> {
     let report = if check.offline { offline(args)? } else { online(args)? };
@@ -50,10 +51,10 @@ fn offline(args: &Args) -> Result<CheckReport> {
 fn print(report: &CheckReport) -> Result<()> {
     let mut out = output::stdout();
     for note in &report.notes {
-        writeln!(out, "note: {note}")?;
+        writeln!(out, "note: {}", shown(note))?;
     }
     for problem in &report.problems {
-        writeln!(out, "{problem}")?;
+        writeln!(out, "{}", shown(problem))?;
     }
     writeln!(
         out,

@@ -9,12 +9,12 @@ use crate::Answer;
 use crate::args::{Args, Dump};
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::text::ByteForm;
+use crate::text::{ByteForm, shown};
 
 pub(super) fn run(args: &Args, dump: &Dump) -> Result<Answer> {
     let mut out = output::stdout();
     let (mut written, mut damaged) = (Ok(()), false);
-    let shown = DumpOptions::default().entries(!dump.no_entries).dump(&dump.path, |item| {
+    let dumped = DumpOptions::default().entries(!dump.no_entries).dump(&dump.path, |item| {
         damaged |= item.kind == "damage";
         if written.is_ok() {
             let line = if args.json { as_json(&item, args.form()) } else { as_text(&item, args.form()) };
@@ -22,7 +22,7 @@ pub(super) fn run(args: &Args, dump: &Dump) -> Result<Answer> {
         }
     });
     let written = written.and_then(|()| out.flush()).map_err(Failure::from);
-    shown.map_err(|error| Failure::message(error.to_string()))?;
+    dumped.map_err(|error| Failure::message(shown(error)))?;
     output::printed(if damaged { Answer::No } else { Answer::Yes }, written)
 }
 
@@ -33,7 +33,7 @@ fn as_text(item: &DumpItem, form: ByteForm) -> Vec<u8> {
         line.extend_from_slice(format!("  {name}=").as_bytes());
         match value {
             DumpValue::Number(n) => line.extend_from_slice(n.to_string().as_bytes()),
-            DumpValue::Text(text) => line.extend_from_slice(text.as_bytes()),
+            DumpValue::Text(text) => line.extend_from_slice(shown(text).as_bytes()),
             DumpValue::Bytes(bytes) => {
                 line.push(b'"');
                 form.encode(bytes, &mut line);

@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args, export: &Export) -> Result<Answer> {
             (written, special.complete()?)
         }
         Target::Regular(path, existing) => {
-            let mut partial = Partial::create(&path, existing.as_ref())?;
+            let mut partial = Partial::create(&path, existing.as_ref(), database.db.path())?;
             let written = write(Box::new(BufWriter::with_capacity(BUFFER_BYTES, &mut partial)))?;
             (written, partial.complete()?)
         }

@@ -28,6 +28,7 @@ use crate::failure::{Failure, Result};
 use crate::formats::{self, ReadOptions, Row, RowReader, Step};
 use crate::output;
 use crate::progress::Progress;
+use crate::text::shown;
 
 /// A batch is committed when it holds so many bytes, whatever its number of rows.
 const BATCH_BYTES_MAX: usize = 32 << 20;
@@ -53,7 +54,7 @@ pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
         header: import.header.map(|header| header == YesNo::Yes),
     };
     let mut reader = formats::reader(format, input, &options)
-        .map_err(|failure| Failure::message(format!("{}: {failure}", name(&import.file).display())))?;
+        .map_err(|failure| Failure::message(format!("{}: {failure}", shown(name(&import.file).display()))))?;
     let database = Database::open_or_create(args)?;
     let progress = Progress::bytes(total);
     let mut rows = 0;
@@ -103,7 +104,7 @@ fn read_rows(
             Step::End => break,
         };
         if let Some(reason) = problem {
-            let line = format!("{}:{}: {reason}", file.display(), reader.line());
+            let line = format!("{}:{}: {}", shown(file.display()), reader.line(), shown(reason));
             if !import.skip_bad {
                 return Err(Failure::message(format!(
                     "{line}\n  correct the line and import again, or leave such lines out with --skip-bad"
@@ -124,7 +125,7 @@ fn read_rows(
     if reader.is_unended() && !is_pipe {
         progress.note(&format!(
             "{}:{}: {UNENDED}; it was imported as it stands",
-            file.display(),
+            shown(file.display()),
             reader.line()
         ));
     }
@@ -212,7 +213,10 @@ fn open(file: &Path, read: &Rc<Cell<u64>>) -> Result<(Box<dyn BufRead>, Option<u
     let input = File::open(file).map_err(|e| Failure::file("open", file, &e))?;
     let meta = input.metadata().map_err(|e| Failure::file("open", file, &e))?;
     if meta.is_dir() {
-        return Err(Failure::message(format!("{} is a directory: import takes a file", file.display())));
+        return Err(Failure::message(format!(
+            "{} is a directory: import takes a file",
+            shown(file.display())
+        )));
     }
     let total = meta.is_file().then_some(meta.len());
     Ok((buffered(Box::new(input)), total))

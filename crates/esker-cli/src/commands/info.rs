@@ -9,6 +9,7 @@ use crate::args::Args;
 use crate::database::Database;
 use crate::failure::Result;
 use crate::output;
+use crate::text::shown;
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
     let database = Database::open(args)?;
@@ -28,12 +29,10 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
         return Ok(Answer::Yes);
     }
     let mut out = output::stdout();
-    writeln!(out, "database {}", database.db.path().display())?;
+    writeln!(out, "database {}", shown(database.db.path().display()))?;
     writeln!(out, "\nkeyspaces (entries)")?;
-    let rows: Vec<(String, String)> = keyspaces
-        .into_iter()
-        .map(|(name, entries)| (name.escape_debug().to_string(), entries.to_string()))
-        .collect();
+    let rows: Vec<(String, String)> =
+        keyspaces.into_iter().map(|(name, entries)| (shown(name), entries.to_string())).collect();
     output::write_pairs(&mut out, &rows)?;
     writeln!(out, "\noptions in force")?;
     output::write_pairs(&mut out, &options)?;

@@ -10,6 +10,7 @@ use crate::Answer;
 use crate::args::{Args, Repair};
 use crate::failure::{Failure, Result};
 use crate::output;
+use crate::text::shown;
 
 pub(super) fn run(args: &Args, repair: &Repair) -> Result<Answer> {
     let to_make = missing(&repair.target);
@@ -18,12 +19,12 @@ pub(super) fn run(args: &Args, repair: &Repair) -> Result<Answer> {
     let repaired = Db::builder().repair_telling(&repair.source, &repair.target, tell);
     let report = repaired.inspect_err(|_| remove_empty(&to_make)).map_err(|error| match error {
         // The target is what a full disk or a refusal is about.
-        esker::Error::NotFound(path) => Failure::message(format!("no database in {}", path.display())),
+        esker::Error::NotFound(path) => Failure::message(format!("no database in {}", shown(path.display()))),
         esker::Error::Locked { ref path, .. } => {
             let is_target = path.parent() == Some(&repair.target);
             Failure::Engine(if is_target { &repair.target } else { &repair.source }.clone(), error)
         }
-        error => Failure::message(error.to_string()),
+        error => Failure::message(shown(error)),
     });
     let report = report.map_err(|failure| match &whole {
         Some(report) => failed_at_the_end(args, repair, report, &failure),
@@ -54,7 +55,7 @@ fn failed_at_the_end(args: &Args, repair: &Repair, report: &RepairReport, failur
     let _ignored = print_report(args, repair, report);
     Failure::message(format!(
         "{failure}\n  the report is of the new database as it was before that: if {} can be opened, it is that one",
-        repair.target.display()
+        shown(repair.target.display())
     ))
 }
 
@@ -67,20 +68,20 @@ fn print(repair: &Repair, report: &RepairReport) -> Result<()> {
     writeln!(
         out,
         "{}: {} keys, from {} tables ({} blocks) and {} commits of the log; checked and sound",
-        repair.target.display(),
+        shown(repair.target.display()),
         output::count(report.live_keys()),
         output::count(report.tables),
         output::count(report.blocks),
         output::count(report.commits),
     )?;
     for keyspace in &report.keyspaces {
-        writeln!(out, "  {}  {} keys", keyspace.name.escape_debug(), output::count(keyspace.keys))?;
+        writeln!(out, "  {}  {} keys", shown(&keyspace.name), output::count(keyspace.keys))?;
     }
     for note in &report.notes {
-        writeln!(out, "note: {note}")?;
+        writeln!(out, "note: {}", shown(note))?;
     }
     for loss in &report.losses {
-        writeln!(out, "LOST: {loss}")?;
+        writeln!(out, "LOST: {}", shown(loss))?;
     }
     let verdict = match report.losses.len() {
         0 => "nothing was lost".to_owned(),

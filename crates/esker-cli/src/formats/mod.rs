@@ -25,7 +25,7 @@ use esker::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use self::lines::Lines;
 use crate::args::FileFormat;
 use crate::failure::{Failure, Result};
-use crate::text::ByteForm;
+use crate::text::{ByteForm, shown};
 
 pub(crate) use self::jsonl::JsonlWriter;
 pub(crate) use self::tsv::TsvWriter;
@@ -115,7 +115,7 @@ pub(crate) fn choose(asked: Option<FileFormat>, file: &Path) -> Result<FileForma
         (None, None) if is_standard(file) => Ok(FileFormat::Tsv),
         (None, _) => Err(Failure::message(format!(
             "the name {} does not tell its format: say --format tsv, csv, jsonl or words",
-            file.display()
+            shown(file.display())
         ))),
     }
 }
@@ -162,8 +162,12 @@ fn resolve(options: &ReadOptions, header: Option<&[&[u8]]>) -> Result<(usize, Op
         Ok(number) => Ok(number - 1),
         Err(_) => match header {
             Some(names) => names.iter().position(|name| *name == column.0.as_bytes()).ok_or_else(|| {
-                let names: Vec<_> = names.iter().map(|name| String::from_utf8_lossy(name)).collect();
-                Failure::message(format!("no column `{}`; the header names: {}", column.0, names.join(", ")))
+                let names: Vec<_> = names.iter().map(|name| shown(String::from_utf8_lossy(name))).collect();
+                Failure::message(format!(
+                    "no column `{}`; the header names: {}",
+                    shown(&column.0),
+                    names.join(", ")
+                ))
             }),
             None => Err(Failure::message(format!(
                 "column `{}`: without a header, columns have numbers; if the first line is a header, say --header yes",
@@ -196,7 +200,7 @@ fn header_line(lines: &mut Lines) -> Result<Vec<u8>> {
     match lines.next_line().map_err(header_failure)? {
         None => Ok(Vec::new()),
         Some(Ok(line)) => Ok(line.to_vec()),
-        Some(Err(reason)) => Err(Failure::message(format!("read the header: {reason}"))),
+        Some(Err(reason)) => Err(Failure::message(format!("read the header: {}", shown(reason)))),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{OpKind, Partial, Shared, answer, fault};
-use crate::{AlignedBuf, File, Mapping};
+use crate::{AlignedBuf, File};
 
 /// A file of the file system beneath.
 #[derive(Debug)]
@@ -119,19 +119,5 @@ impl File for FaultFile {
 
     fn is_direct(&self) -> bool {
         self.inner.is_direct()
-    }
-
-    fn map(&self) -> io::Result<Mapping> {
-        let partial = self.check(OpKind::Map)?;
-        let map = self.inner.map()?;
-        match partial {
-            Some(Partial::CorruptRead { xor, at }) if !map.is_empty() => {
-                let mut bytes = map.to_vec();
-                let at = at % bytes.len();
-                bytes[at] ^= xor;
-                Ok(Mapping(Box::new(bytes)))
-            }
-            _ => Ok(map),
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{AlignedBuf, BrokenSync, File, Fs, MemFs, OpenOptions};
+use crate::{AlignedBuf, BrokenSync, File, Fs, MemFs, OpenOptions, read_range};
 
 const SEEDS: u64 = 400;
 
@@ -15,7 +15,7 @@ fn open(fs: &MemFs, path: &str) -> Arc<dyn File> {
 
 fn content(fs: &MemFs, path: &str) -> Option<Vec<u8>> {
     let file = fs.open(Path::new(path), OpenOptions::read()).ok()?;
-    Some(file.map().unwrap().to_vec())
+    Some(read_range(&*file, 0, file.len().unwrap() as usize).unwrap())
 }
 
 /// A file system with the durable file `/f` of these bytes.

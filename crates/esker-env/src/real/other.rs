@@ -2,10 +2,13 @@
 //!
 //! Direct I/O, allocation and cache hints are left out; directories have no sync of their own.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::windows::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use super::{At, Meta, or_here};
+use crate::OpenOptions;
 
 // These move the handle's position, which nothing here uses.
 pub(super) fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -20,18 +23,70 @@ pub(super) fn write_at(file: &File, buf: &[u8], offset: u64) -> io::Result<usize
     file.seek_write(buf, offset)
 }
 
-/// Not asked: `std` tells no identity of files there. R4 does not hold on these systems.
+/// A directory whose files are not reached through symbolic links. It is known by its path: if it is moved or replaced, the new one is
+/// used. A link that is put in a file's place between the look and the opening is followed.
+#[derive(Debug)]
+pub(super) struct Held {
+    path: PathBuf,
+}
+
+impl Held {
+    pub(super) fn open(path: &Path, _mode: Option<u32>) -> io::Result<Self> {
+        fs::read_dir(path)?;
+        Ok(Held { path: path.to_owned() })
+    }
+}
+
+pub(super) fn open(at: At<'_>, options: OpenOptions) -> io::Result<File> {
+    let mut open = fs::OpenOptions::new();
+    open.read(true).write(options.write).create(options.create).create_new(options.create_new);
+    open.truncate(options.truncate).open(at.path)
+}
+
+/// There are no such modes.
+pub(super) fn give_mode(_at: At<'_>, _file: &File) -> io::Result<()> {
+    Ok(())
+}
+
+pub(super) fn stat(at: At<'_>) -> io::Result<Meta> {
+    let is_held = at.held.is_some_and(|held| at.path.starts_with(&held.path));
+    let meta = if is_held { fs::symlink_metadata(at.path)? } else { fs::metadata(at.path)? };
+    Ok(Meta {
+        is_dir: meta.is_dir(),
+        is_file: meta.is_file(),
+        is_link: meta.is_symlink(),
+        len: meta.len(),
+        identity: None,
+        mode: None,
+    })
+}
+
+/// `std` tells no identity of files there.
+pub(super) fn identity(_file: &File) -> io::Result<Option<(u64, u64)>> {
+    Ok(None)
+}
+
+pub(super) fn rename(from: At<'_>, to: At<'_>) -> io::Result<()> {
+    fs::rename(from.path, to.path)
+}
+
+pub(super) fn remove_file(at: At<'_>) -> io::Result<()> {
+    fs::remove_file(at.path)
+}
+
+pub(super) fn list_dir(at: At<'_>) -> io::Result<Vec<String>> {
+    fs::read_dir(or_here(at.path))?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect()
+}
+
+pub(super) fn create_dir(path: &Path, _mode: Option<u32>) -> io::Result<()> {
+    fs::create_dir(path)
+}
+
 /// Links stay: a path without them may be one of another kind, in which `..` is a name.
-pub(super) fn canonical(path: &Path) -> io::Result<std::path::PathBuf> {
+pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
     std::path::absolute(path)
-}
-
-pub(super) fn is_above_mount(_path: &Path) -> bool {
-    false
-}
-
-pub(super) fn has_name(_file: &File, _path: &Path) -> io::Result<bool> {
-    Ok(true)
 }
 
 pub(super) fn make_direct(_file: &File) -> io::Result<bool> {
@@ -50,15 +105,15 @@ pub(super) fn drop_cache(_file: &File, _offset: u64, _len: u64) -> io::Result<()
     Ok(())
 }
 
-pub(super) fn sync_dir(_path: &Path) -> io::Result<()> {
+pub(super) fn sync_dir(_at: At<'_>) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn can_sync_dir(_path: &Path) -> io::Result<()> {
+pub(super) fn can_sync_dir(_at: At<'_>) -> io::Result<()> {
     Ok(())
 }
 
 /// Unknown: `std` has no call for it.
-pub(super) fn free_bytes(_path: &Path) -> io::Result<u64> {
+pub(super) fn free_bytes(_at: At<'_>) -> io::Result<u64> {
     Ok(u64::MAX)
 }

@@ -1,6 +1,12 @@
 //! Files, names and locks of the system, and writes that it cuts short.
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
+
+fn at(path: &Path) -> At<'_> {
+    At { held: None, path }
+}
 
 #[test]
 fn r1_a_new_file_that_cannot_be_switched_is_not_left_behind() {
@@ -8,17 +14,17 @@ fn r1_a_new_file_that_cannot_be_switched_is_not_left_behind() {
     let path = dir.path().join("f");
     let fails = |_: &fs::File| Err(io::ErrorKind::Other.into());
     for _ in 0..2 {
-        let error = open_with(&path, OpenOptions::create_new().direct(), fails).unwrap_err();
+        let error = open_with(at(&path), OpenOptions::create_new().direct(), fails).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::Other, "R1");
         assert!(!path.exists(), "R1");
     }
     // What was there before stays.
     fs::write(&path, "mine").unwrap();
     for options in [OpenOptions::write(), OpenOptions::read()] {
-        open_with(&path, options.direct(), fails).unwrap_err();
+        open_with(at(&path), options.direct(), fails).unwrap_err();
         assert_eq!(fs::read(&path).unwrap(), b"mine", "R1");
     }
-    open_with(&path, OpenOptions::create_new().direct(), |_| Ok(false)).unwrap_err();
+    open_with(at(&path), OpenOptions::create_new().direct(), |_| Ok(false)).unwrap_err();
     assert!(path.exists(), "R1");
 }
 
@@ -26,7 +32,7 @@ fn r1_a_new_file_that_cannot_be_switched_is_not_left_behind() {
 fn r5_a_direct_file_whose_calls_are_refused_goes_on_buffered() {
     let dir = tempfile::tempdir().unwrap();
     for first in ["write", "read"] {
-        let file = RealFs.open(&dir.path().join(first), OpenOptions::create_new().direct()).unwrap();
+        let file = RealFs::new().open(&dir.path().join(first), OpenOptions::create_new().direct()).unwrap();
         let block = crate::AlignedBuf::zeroed(AlignedBuf::ALIGN);
         file.write_all_at(&block, 0).unwrap();
         // No file system does this directly.
@@ -123,11 +129,11 @@ fn syncs_of_files_and_directories_reach_the_kernel() {
     let pipe = RealFile { file: std::os::fd::OwnedFd::from(writer).into(), direct: false };
     // EINVAL.
     assert_eq!(pipe.sync_data().unwrap_err().kind(), io::ErrorKind::InvalidInput);
-    assert_eq!(RealFs.sync_dir(Path::new("/proc")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(RealFs::new().sync_dir(Path::new("/proc")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     // And what can be synced is.
     let dir = tempfile::tempdir().unwrap();
-    RealFs.sync_dir(dir.path()).unwrap();
-    RealFs.open(&dir.path().join("f"), OpenOptions::create_new()).unwrap().sync_data().unwrap();
+    RealFs::new().sync_dir(dir.path()).unwrap();
+    RealFs::new().open(&dir.path().join("f"), OpenOptions::create_new()).unwrap().sync_data().unwrap();
 }
 
 #[test]
@@ -139,8 +145,8 @@ fn r2_a_lock_ends_with_its_handle_although_a_descriptor_of_it_is_left() {
     file.try_lock().unwrap();
     // As a child process has it that was forked and has not executed its program yet.
     let inherited = file.try_clone().unwrap();
-    drop(RealLock { file, path: path.clone() });
-    let again = RealFs.lock(&path);
+    drop(RealLock { file });
+    let again = RealFs::new().lock(&path);
     assert!(again.is_ok(), "{:?}", again.err());
     drop(inherited);
 }
@@ -151,7 +157,7 @@ fn r4_a_file_that_was_removed_before_it_is_locked_is_no_lock() {
     let path = dir.path().join("LOCK");
     // The holder goes, and removes the file, while we are between its opening and its locking.
     let mut rounds = 0;
-    let lock = lock_with(&path, |_| {
+    let lock = lock_with(at(&path), |_| {
         rounds += 1;
         if rounds == 1 {
             fs::remove_file(&path).unwrap();
@@ -161,10 +167,10 @@ fn r4_a_file_that_was_removed_before_it_is_locked_is_no_lock() {
     drop(lock);
     // And somebody else comes: there is one holder, not two.
     let mut other = None;
-    let mine = lock_with(&path, |_| {
+    let mine = lock_with(at(&path), |_| {
         if other.is_none() {
             fs::remove_file(&path).unwrap();
-            other = Some(RealFs.lock(&path).unwrap());
+            other = Some(RealFs::new().lock(&path).unwrap());
         }
     });
     assert!(matches!(mine, Err(LockError::Held { .. })), "R4");
@@ -175,24 +181,24 @@ fn r4_a_file_that_was_removed_before_it_is_locked_to_read_keeps_nobody_out() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
     // It is removed while we are between its opening and its locking, and there is none any more.
-    drop(RealFs.lock(&path).unwrap());
-    let none = lock_to_read_with(&path, || fs::remove_file(&path).unwrap());
+    drop(RealFs::new().lock(&path).unwrap());
+    let none = lock_to_read_with(at(&path), || fs::remove_file(&path).unwrap());
     assert!(matches!(none, Ok(None)), "R4: {none:?}");
     // Or somebody makes a new one: held, it keeps us out; else it is the one to hold.
     for is_held in [true, false] {
-        drop(RealFs.lock(&path).unwrap());
+        drop(RealFs::new().lock(&path).unwrap());
         let (mut rounds, mut other) = (0, None);
-        let mine = lock_to_read_with(&path, || {
+        let mine = lock_to_read_with(at(&path), || {
             rounds += 1;
             if rounds == 1 {
                 fs::remove_file(&path).unwrap();
-                other = Some(RealFs.lock(&path).unwrap()).filter(|_| is_held);
+                other = Some(RealFs::new().lock(&path).unwrap()).filter(|_| is_held);
             }
         });
         assert_eq!((rounds, other.is_some()), (2, is_held), "R4");
         match mine {
             Err(LockError::Held { .. }) => assert!(is_held, "R4"),
-            Ok(Some(_)) => assert!(!is_held && RealFs.lock(&path).is_err(), "R4"),
+            Ok(Some(_)) => assert!(!is_held && RealFs::new().lock(&path).is_err(), "R4"),
             mine => panic!("R4: {mine:?}"),
         }
     }
@@ -202,8 +208,8 @@ fn r4_a_file_that_was_removed_before_it_is_locked_to_read_keeps_nobody_out() {
 fn r2_a_lock_that_is_given_back_while_somebody_asks_who_has_it_is_taken() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
-    let mut held = Some(RealFs.lock(&path).unwrap());
-    let mine = lock_with(&path, |moment| {
+    let mut held = Some(RealFs::new().lock(&path).unwrap());
+    let mine = lock_with(at(&path), |moment| {
         if moment == Moment::Refused {
             held = None;
         }
@@ -211,22 +217,99 @@ fn r2_a_lock_that_is_given_back_while_somebody_asks_who_has_it_is_taken() {
     assert!(mine.is_ok(), "R2: {:?}", mine.err());
     // Those who only read keep it from others.
     drop(mine);
-    let _reading = RealFs.lock_to_read(&path).unwrap().unwrap();
-    assert!(matches!(RealFs.lock(&path), Err(LockError::Held { pid: None, .. })));
+    let _reading = RealFs::new().lock_to_read(&path).unwrap().unwrap();
+    assert!(matches!(RealFs::new().lock(&path), Err(LockError::Held { pid: None, .. })));
+}
+
+/// A held directory of a fresh temporary one, and where it stands.
+fn held(mode: Option<u32>) -> (tempfile::TempDir, PathBuf, FsRef) {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("db");
+    RealFs::new().create_dir_all(&dir).unwrap();
+    let fs = RealFs::new().hold(&dir, mode).unwrap().unwrap();
+    (root, dir, fs)
 }
 
 #[test]
-fn a_lock_is_in_place_while_its_file_has_the_name() {
-    let dir = tempfile::tempdir().unwrap();
-    let (path, other) = (dir.path().join("LOCK"), dir.path().join("other"));
-    let lock = RealFs.lock(&path).unwrap();
-    assert!(lock.is_in_place().unwrap());
-    fs::rename(&path, &other).unwrap();
-    assert!(!lock.is_in_place().unwrap());
-    fs::write(&path, "").unwrap();
-    assert!(!lock.is_in_place().unwrap());
-    fs::rename(&other, &path).unwrap();
-    assert!(lock.is_in_place().unwrap());
+fn f5_a_held_directory_is_the_same_wherever_it_stands() {
+    let (root, dir, fs) = held(None);
+    let moved = root.path().join("moved");
+    fs.open(&dir.join("a"), OpenOptions::create_new()).unwrap().write_all_at(b"mine", 0).unwrap();
+    fs::rename(&dir, &moved).unwrap();
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("a"), "another's").unwrap();
+    assert_eq!(fs.file_size(&dir.join("a")).unwrap(), 4, "F5");
+    fs.rename(&dir.join("a"), &dir.join("b")).unwrap();
+    let _lock = fs.lock(&dir.join("LOCK")).unwrap();
+    fs.open(&dir.join("c"), OpenOptions::create()).unwrap();
+    assert!(fs.exists(&dir.join("c")).unwrap());
+    fs.sync_dir(&dir).unwrap();
+    fs.sync_dir(&fs.dir_above(&dir).unwrap()).unwrap();
+    assert!(fs.free_bytes(&dir).unwrap() > 0);
+    let mut names = fs.list_dir(&dir).unwrap();
+    names.sort();
+    assert_eq!(names, ["LOCK", "b", "c"], "F5");
+    fs.remove_file(&dir.join("b")).unwrap();
+    assert_eq!((moved.join("b").exists(), moved.join("c").exists()), (false, true), "F5");
+    let untouched: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(
+        (untouched, fs::read(dir.join("a")).unwrap()),
+        (vec!["a".into()], b"another's".to_vec()),
+        "F5"
+    );
+}
+
+#[test]
+fn r7_no_file_of_a_held_directory_is_reached_through_a_link() {
+    let (root, dir, fs) = held(None);
+    let outside = root.path().join("outside");
+    fs::write(&outside, "precious").unwrap();
+    let (link, dangling) = (dir.join("link"), dir.join("dangling"));
+    std::os::unix::fs::symlink(&outside, &link).unwrap();
+    std::os::unix::fs::symlink(root.path().join("made"), &dangling).unwrap();
+    let of_writing = OpenOptions { create: true, ..OpenOptions::write() };
+    for path in [&link, &dangling] {
+        for options in [OpenOptions::read(), OpenOptions::write(), OpenOptions::create(), of_writing] {
+            let refused = fs.open(path, options).unwrap_err();
+            assert!(refused.to_string().contains("symbolic link"), "R7: {refused}");
+        }
+        assert!(fs.open(path, OpenOptions::create_new()).is_err(), "R7");
+        assert!(matches!(fs.lock(path), Err(LockError::Io(_))), "R7");
+        assert!(matches!(fs.lock_to_read(path), Err(LockError::Io(_))), "R7");
+        // As if it were put there after the look.
+        let held = sys::Held::open(&dir, None).unwrap();
+        let refused = sys::open(At { held: Some(&held), path }, of_writing).unwrap_err();
+        assert!(refused.to_string().contains("symbolic link"), "R7: {refused}");
+    }
+    assert_eq!(fs::read(&outside).unwrap(), b"precious", "R7");
+    assert!(!root.path().join("made").exists(), "R7");
+    fs.open(&dir.join("new"), OpenOptions::create_new()).unwrap();
+    fs.rename(&dir.join("new"), &link).unwrap();
+    fs.remove_file(&dangling).unwrap();
+    assert_eq!(fs.list_dir(&dir).unwrap(), ["link"]);
+    assert_eq!((fs.file_size(&link).unwrap(), fs::read(&outside).unwrap()), (0, b"precious".to_vec()), "R7");
+}
+
+#[test]
+fn new_files_have_the_mode_of_a_held_directory_or_the_one_that_was_asked_for() {
+    let of = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for (of_dir, asked, expected) in
+        [(0o700, None, 0o600), (0o750, None, 0o640), (0o755, Some(0o770), 0o660), (0o700, Some(0o400), 0o600)]
+    {
+        let (_root, dir, _) = held(None);
+        fs::set_permissions(&dir, fs::Permissions::from_mode(of_dir)).unwrap();
+        let fs = RealFs::new().hold(&dir, asked).unwrap().unwrap();
+        fs.open(&dir.join("a"), OpenOptions::create_new()).unwrap();
+        fs.open(&dir.join("b"), OpenOptions::create()).unwrap();
+        let _lock = fs.lock(&dir.join("c")).unwrap();
+        for name in ["a", "b", "c"] {
+            assert_eq!(of(&dir.join(name)), expected, "{of_dir:o} {asked:?} {name}");
+        }
+        assert_eq!(fs.mode(&dir).unwrap(), Some(of_dir));
+        let sub = dir.join("x/y");
+        fs.create_dir_all_as(&sub, 0o770).unwrap();
+        assert_eq!(of(&sub), 0o770);
+    }
 }
 
 #[test]
@@ -238,10 +321,10 @@ fn an_absolute_path_has_no_links_also_before_its_end_is_made() {
     for (path, expected) in
         [("link", "there"), ("link/a/b", "there/a/b"), ("there/../link", "there"), ("a", "a")]
     {
-        assert_eq!(RealFs.absolute(&root.join(path)).unwrap(), root.join(expected), "{path}");
+        assert_eq!(RealFs::new().absolute(&root.join(path)).unwrap(), root.join(expected), "{path}");
     }
     assert_eq!(
-        RealFs.absolute(Path::new("")).unwrap(),
+        RealFs::new().absolute(Path::new("")).unwrap(),
         std::env::current_dir().unwrap().canonicalize().unwrap()
     );
 }
@@ -251,9 +334,10 @@ fn an_absolute_path_has_no_links_also_before_its_end_is_made() {
 #[test]
 fn f4_the_directory_above_a_mount_point_need_not_be_synced() {
     let (mounted, inside) = (Path::new("/sys/fs/cgroup/.."), Path::new("/proc/self/.."));
-    let refused = |path: &Path| RealFs.sync_dir(path).is_err_and(|e| e.kind() == io::ErrorKind::InvalidInput);
-    assert!(refused(inside) && RealFs.sync_dir_if_readable(inside).is_err(), "F4: of one file system");
-    if !refused(mounted) || !sys::is_above_mount(mounted) {
+    let refused =
+        |path: &Path| RealFs::new().sync_dir(path).is_err_and(|e| e.kind() == io::ErrorKind::InvalidInput);
+    assert!(refused(inside) && RealFs::new().sync_dir_if_readable(inside).is_err(), "F4: of one file system");
+    if !refused(mounted) || !is_above_mount(at(mounted)) {
         // Not as the output of a test that passes, which nobody would see.
         let _ = io::Write::write_all(
             &mut io::stderr(),
@@ -261,5 +345,5 @@ fn f4_the_directory_above_a_mount_point_need_not_be_synced() {
         );
         return;
     }
-    RealFs.sync_dir_if_readable(mounted).unwrap();
+    RealFs::new().sync_dir_if_readable(mounted).unwrap();
 }

@@ -1,12 +1,19 @@
-//! What `std` does not offer on Unix: direct I/O, allocation, cache hints, directory sync, free space.
+//! What `std` does not offer on Unix: calls relative to an open directory, direct I/O, allocation, cache hints, directory sync, free space.
 //!
 //! Linux has all of it. Apple's systems have direct I/O as F_NOCACHE; other systems go without the hints.
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "sync_file_range has no safe wrapper"))]
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, openat, renameat, statat, unlinkat};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::{At, Meta, or_here};
+use crate::OpenOptions;
 
 pub(super) fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     file.read_at(buf, offset)
@@ -21,20 +28,112 @@ pub(super) fn canonical(path: &Path) -> io::Result<std::path::PathBuf> {
     std::fs::canonicalize(path)
 }
 
-/// Whether the path is `dir/..`, and `dir` another file system's.
-pub(super) fn is_above_mount(path: &Path) -> bool {
-    let device = |path: &Path| std::fs::metadata(path).ok().map(|meta| meta.dev());
-    let below = path.ends_with("..").then(|| path.parent()).flatten();
-    below.is_some_and(|below| device(below) != device(path))
+/// A directory that was opened once (F5).
+#[derive(Debug)]
+pub(super) struct Held {
+    fd: OwnedFd,
+    path: PathBuf,
+    /// Of new files.
+    mode: Mode,
+    /// The mode was asked for, and the process's mask does not narrow it.
+    is_exact: bool,
 }
 
-/// Whether this is the file that has the name now.
-pub(super) fn has_name(file: &File, path: &Path) -> io::Result<bool> {
-    let ours = file.metadata()?;
-    match std::fs::metadata(path) {
-        Ok(named) => Ok((named.dev(), named.ino()) == (ours.dev(), ours.ino())),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(e),
+impl Held {
+    pub(super) fn open(path: &Path, mode: Option<u32>) -> io::Result<Self> {
+        let fd = open_dir(At { held: None, path })?;
+        let of_files = mode.map_or_else(|| rustix::fs::fstat(&fd).map(|stat| stat.st_mode.into()), Ok)?;
+        // Whatever the directory has, its owner reads and writes.
+        let of_files = Mode::from_raw_mode((of_files & 0o666 | 0o600) as RawMode);
+        Ok(Held { fd: fd.into(), path: path.to_owned(), mode: of_files, is_exact: mode.is_some() })
+    }
+}
+
+impl<'a> At<'a> {
+    /// The name in the directory that is held, if the path leads there.
+    fn held_name(self) -> Option<(&'a Held, &'a Path)> {
+        let held = self.held?;
+        Some((held, or_here(self.path.strip_prefix(&held.path).ok()?)))
+    }
+
+    fn place(self) -> (BorrowedFd<'a>, &'a Path) {
+        self.held_name().map_or((CWD, or_here(self.path)), |(held, name)| (held.fd.as_fd(), name))
+    }
+}
+
+pub(super) fn open(at: At<'_>, options: OpenOptions) -> io::Result<File> {
+    let mut flags = OFlags::CLOEXEC | if options.write { OFlags::RDWR } else { OFlags::RDONLY };
+    flags.set(OFlags::CREATE, options.create);
+    flags.set(OFlags::EXCL, options.create_new);
+    flags.set(OFlags::TRUNC, options.truncate);
+    flags.set(OFlags::NOFOLLOW, at.held_name().is_some());
+    let mode = at.held_name().map_or(Mode::from_raw_mode(0o666), |(held, _)| held.mode);
+    let (dir, name) = at.place();
+    match retry_on_intr(|| openat(dir, name, flags, mode)) {
+        Err(Errno::LOOP | Errno::MLINK) if flags.contains(OFlags::NOFOLLOW) => Err(super::link_refused()),
+        opened => Ok(opened?.into()),
+    }
+}
+
+/// Gives a new file the mode that was asked for.
+pub(super) fn give_mode(at: At<'_>, file: &File) -> io::Result<()> {
+    match at.held_name() {
+        Some((held, _)) if held.is_exact => Ok(rustix::fs::fchmod(file, held.mode)?),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn stat(at: At<'_>) -> io::Result<Meta> {
+    let flags = if at.held_name().is_some() { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() };
+    let (dir, name) = at.place();
+    let stat = statat(dir, name, flags)?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    Ok(Meta {
+        is_dir: kind.is_dir(),
+        is_file: kind.is_file(),
+        is_link: kind.is_symlink(),
+        len: stat.st_size as u64,
+        identity: Some((stat.st_dev as u64, stat.st_ino as u64)),
+        mode: Some(u32::from(stat.st_mode) & 0o777),
+    })
+}
+
+pub(super) fn identity(file: &File) -> io::Result<Option<(u64, u64)>> {
+    let meta = file.metadata()?;
+    Ok(Some((meta.dev(), meta.ino())))
+}
+
+pub(super) fn rename(from: At<'_>, to: At<'_>) -> io::Result<()> {
+    let ((from_dir, from), (to_dir, to)) = (from.place(), to.place());
+    Ok(renameat(from_dir, from, to_dir, to)?)
+}
+
+pub(super) fn remove_file(at: At<'_>) -> io::Result<()> {
+    let (dir, name) = at.place();
+    Ok(unlinkat(dir, name, AtFlags::empty())?)
+}
+
+pub(super) fn list_dir(at: At<'_>) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in Dir::new(OwnedFd::from(open_dir(at)?))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name != "." && name != ".." {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Makes a directory; with a mode it gets that one, whatever the process's mask.
+pub(super) fn create_dir(path: &Path, mode: Option<u32>) -> io::Result<()> {
+    let Some(mode) = mode else { return std::fs::create_dir(path) };
+    std::fs::DirBuilder::new().mode(mode).create(path)?;
+    let made = std::fs::metadata(path)?.permissions();
+    // Of what the directory above gives, setgid and the like, nothing is taken away.
+    let wanted = made.mode() & 0o7000 | mode & 0o777;
+    match made.mode() & 0o7777 == wanted {
+        true => Ok(()),
+        false => std::fs::set_permissions(path, std::fs::Permissions::from_mode(wanted)),
     }
 }
 
@@ -118,23 +217,25 @@ pub(super) fn drop_cache(_file: &File, _offset: u64, _len: u64) -> io::Result<()
     Ok(())
 }
 
-pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
-    open_dir(path)?.sync_all()
+pub(super) fn sync_dir(at: At<'_>) -> io::Result<()> {
+    open_dir(at)?.sync_all()
 }
 
-pub(super) fn can_sync_dir(path: &Path) -> io::Result<()> {
-    open_dir(path).map(drop)
+pub(super) fn can_sync_dir(at: At<'_>) -> io::Result<()> {
+    open_dir(at).map(drop)
 }
 
-fn open_dir(path: &Path) -> io::Result<File> {
-    // Before it is opened: opening a named pipe would wait for its other end.
-    if !std::fs::metadata(path)?.is_dir() {
-        return Err(io::ErrorKind::NotADirectory.into());
-    }
-    File::open(path)
+/// What is no directory is not touched: opening a named pipe would wait for its other end.
+fn open_dir(at: At<'_>) -> io::Result<File> {
+    let (dir, name) = at.place();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(retry_on_intr(|| openat(dir, name, flags, Mode::empty()))?.into())
 }
 
-pub(super) fn free_bytes(path: &Path) -> io::Result<u64> {
-    let stat = rustix::fs::statvfs(path)?;
+pub(super) fn free_bytes(at: At<'_>) -> io::Result<u64> {
+    let stat = match at.held_name() {
+        Some((held, _)) => rustix::fs::fstatvfs(&held.fd)?,
+        None => rustix::fs::statvfs(or_here(at.path))?,
+    };
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }

@@ -79,7 +79,7 @@ pub(super) fn disk(files: &Files) -> MemFs {
 pub(super) fn env_with_holes(disk: &MemFs, seed: u64, holes: &[(String, Range<u64>)]) -> Env {
     let faulty = FaultFs::new(Arc::new(disk.clone()));
     for (name, bytes) in holes {
-        let rule = FaultRule::new(&[OpKind::Read, OpKind::Map], FaultAction::Fail(ErrorKind::Other));
+        let rule = FaultRule::new(&[OpKind::Read], FaultAction::Fail(ErrorKind::Other));
         faulty.add(rule.on_file(&path(name)).on_bytes(bytes.clone()).forever());
     }
     Env::simulated(Arc::new(faulty), !seed)

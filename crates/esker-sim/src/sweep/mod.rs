@@ -119,7 +119,7 @@ impl Kind {
             Kind::ShortWrites => &[OpKind::Write],
             Kind::DiskFull => &GROWING,
             Kind::DirSyncs => &[OpKind::SyncDir],
-            Kind::Misreads => &[OpKind::Read, OpKind::Map],
+            Kind::Misreads => &[OpKind::Read],
         }
     }
 

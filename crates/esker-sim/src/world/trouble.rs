@@ -25,7 +25,7 @@ pub(crate) fn rule(fault: Fault) -> FaultRule {
         Calls::Changes => &OpKind::CHANGES,
         Calls::Writes => &[OpKind::Write],
         Calls::Syncs => &[OpKind::SyncData, OpKind::SyncDir],
-        Calls::Reads => &[OpKind::Read, OpKind::Map],
+        Calls::Reads => &[OpKind::Read],
     };
     let action = match fault.failure {
         Failure::Error => error(fault.nth),

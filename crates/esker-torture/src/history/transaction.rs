@@ -202,7 +202,9 @@ pub(super) fn wander(
     let (mut seen, mut at): (Vec<(u64, Vec<u8>)>, usize) = (Vec::new(), 0);
     begin(&mut cursor)?;
     loop {
-        let entry = cursor.valid().then(|| (name(cursor.key()), cursor.value().expect("it lies beside its key").to_vec()));
+        let entry = cursor
+            .valid()
+            .then(|| (name(cursor.key()), cursor.value().expect("it lies beside its key").to_vec()));
         let entry = entry.filter(|(key, _)| keys.contains(key));
         if at < seen.len() && entry.as_ref() != Some(&seen[at]) {
             return Err(Failure::new(format!(

@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_env::{File, FileLock, Fs, LockError, Mapping, OpenOptions, RealFs};
+use esker_env::{File, FileLock, Fs, LockError, OpenOptions, RealFs};
 use parking_lot::Mutex;
 
 use super::Canary;
@@ -205,9 +205,6 @@ impl File for RecordFile {
     }
     fn is_direct(&self) -> bool {
         self.inner.is_direct()
-    }
-    fn map(&self) -> io::Result<Mapping> {
-        self.inner.map()
     }
 }
 

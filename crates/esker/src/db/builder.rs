@@ -5,7 +5,7 @@ use std::path::Path;
 use esker_env::Env;
 
 use super::Db;
-use crate::engine::options::{Background, FileSizes, Settings};
+use crate::engine::options::{Background, FileSizes, Modes, Settings};
 use crate::rescue::check::{self, CheckReport};
 use crate::rescue::repair::{self, RepairReport};
 use crate::sstable::TableCompression;
@@ -51,6 +51,13 @@ impl Builder {
     /// Whether to refuse a directory that holds a database, with [`Error::Invalid`]. Default no.
     pub fn error_if_exists(mut self, yes: bool) -> Self {
         self.settings.error_if_exists = yes;
+        self
+    }
+    /// The permission bits of the directory if opening makes it, 0o700 for example; files that the database makes get the same without
+    /// those to execute. They hold as they are, whatever the process's mask. Default: a new directory has what the mask allows,
+    /// and files what their directory and the mask allow. On Unix; elsewhere this does nothing.
+    pub fn mode(mut self, mode: u32) -> Self {
+        self.settings.modes = Some(Modes { dir: mode & 0o777, files: mode & 0o666 });
         self
     }
     /// The file system, clock, randomness and threads to use, an `Env` of the crate `esker-env`: for tests in memory, or with faults.
@@ -172,7 +179,9 @@ pub fn check_offline(dir: impl AsRef<Path>) -> Result<CheckReport> {
 }
 
 /// Salvages what can be read of the damaged database in `source` into a new one in `target`, which must be missing or
-/// empty but for a lock file that nobody holds, and not lie in the source. The source is not changed in any way. The report tells exactly what was lost. If
+/// empty but for a lock file that nobody holds, and not lie in the source. The source is not changed in any way. On Unix a target
+/// that is made has the source's mode, and its files the mode that all files of the source allow, unless
+/// [`Builder::mode`] says otherwise. The report tells exactly what was lost. If
 /// this fails, what it has made in the target is removed, but for a directory that was made for it. If that fails, too, or the
 /// process is killed, the target is refused ([`Error::UnfinishedRepair`]) until somebody removes it.
 ///

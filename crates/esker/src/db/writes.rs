@@ -4,7 +4,8 @@
 //!   put, remove, batch, transaction --> Writes --CommitRequest--> Core::submit (engine/admission.rs)
 //! ```
 //!
-//! WR1. A key or value that is too long is refused before anything is written.
+//! WR1. A key or value that is too long is refused before anything is written. What is checked is what was encoded: the user's `as_ref`
+//!      is called once, and may answer differently each time.
 //! WR4. A commit takes no more puts and removals than a write set can number.
 
 use std::collections::BTreeSet;
@@ -16,7 +17,7 @@ use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
 use crate::txn::snapshots::SnapshotGuard;
 use crate::txn::write_set::WriteSet;
 use crate::types::bounds::Bounds;
-use crate::types::key::{encode_key, keyspace_end};
+use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::limits::{check_key, check_value};
 use crate::types::{Error, KeyspaceId, Result};
 
@@ -145,13 +146,15 @@ impl Writes {
         keyspace: &KeyspaceState,
         range: &impl RangeBounds<K>,
     ) -> Result<()> {
-        let bound = |bound: Bound<&K>| match bound {
-            Bound::Included(key) | Bound::Excluded(key) => check_key(key.as_ref()),
-            Bound::Unbounded => Ok(()),
-        };
-        bound(range.start_bound())?;
-        bound(range.end_bound())?;
-        let (start, end) = removal(encode_bounds(keyspace.id, range));
+        let bounds = encode_bounds(keyspace.id, range);
+        for bound in [&bounds.lower, &bounds.upper] {
+            if let Bound::Included(key) | Bound::Excluded(key) = bound
+                && let Some((_, user_key)) = decode_key(key)
+            {
+                check_key(user_key)?;
+            }
+        }
+        let (start, end) = removal(bounds);
         self.touch(keyspace)?.remove_range(&start, &end);
         Ok(())
     }

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use super::admission::Throttle;
 use super::catalog::Catalog;
-use super::held_dir::HeldDir;
+use super::dir_lock::DirLock;
 use super::install::Tables;
 use super::options::Options;
 use super::signal::Signal;
@@ -62,8 +62,8 @@ pub(crate) struct Core {
     pub(crate) read_cost: ReadCost,
     pub(crate) counters: Counters,
     pub(crate) closed: AtomicBool,
-    /// The directory, for as long as the database is open.
-    pub(crate) held: Arc<HeldDir>,
+    /// Of the directory, for as long as the database is open.
+    pub(crate) lock: Arc<DirLock>,
 }
 
 /// Who may flush and who may compact: one at a time.

@@ -67,7 +67,7 @@ impl Handle {
         // The files of tables that were replaced last: the directory is to be free for its owner to unmount or delete. And the memory of
         // their blocks, and of flushed memtables, before the next database wants as much.
         core.view.reclaim_all();
-        core.held.give_back();
+        core.lock.give_back();
         let outcome = failure.map_or(closed, Err);
         ending.outcome = Some(outcome.as_ref().copied().map_err(Error::duplicate));
         outcome

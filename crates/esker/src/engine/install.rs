@@ -146,7 +146,7 @@ impl Core {
         let gone: Vec<_> = removed.map(|(_, t)| t.clone()).filter(|t| !moved(t.file)).collect();
         drop(before);
         for table in gone {
-            table.table.mark_obsolete();
+            table.table.mark_obsolete(self.lock.remover(self.env.fs.clone()));
         }
         self.view.reclaim();
         self.account_memtables();

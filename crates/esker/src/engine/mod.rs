@@ -13,11 +13,11 @@ pub(crate) mod background;
 pub(crate) mod catalog;
 mod compact;
 pub(crate) mod core;
+mod dir_lock;
 mod flush;
 #[doc(hidden)]
 pub mod fuzzing;
 pub(crate) mod handle;
-mod held_dir;
 pub(crate) mod install;
 pub(crate) mod open;
 pub(crate) mod options;

@@ -17,7 +17,8 @@
 //!      name. Not so those of the log that R8 of wal/recovery.rs names.
 //! OP7. The name of a new database's directory is durable before anything in it is.
 //! OP8. The directory stays the same when the process changes its working directory, or a link on the way to it is turned elsewhere: its
-//!      path is made absolute before it is used. If it is moved or replaced itself, nothing is changed at its path (held_dir.rs).
+//!      path is made absolute before it is used. And it is opened once (F5 of esker-env's fs.rs): if it is moved or replaced, the database
+//!      goes on in the one that it has opened. No file in it is reached through a link.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -30,10 +31,10 @@ use parking_lot::Mutex;
 
 use super::catalog::Catalog;
 use super::core::Core;
+use super::dir_lock::DirLock;
 use super::handle::Handle;
-use super::held_dir::HeldDir;
 use super::install::Tables;
-use super::options::{Background, Options};
+use super::options::{Background, Modes, Options};
 use super::stats::{Counters, add};
 use super::unfinished;
 use super::unnamed::refuse_needed;
@@ -60,15 +61,22 @@ use crate::wal::{self, LogExtent, Recovered, WalPool, WalWriter};
 pub(crate) fn open(options: Options, dir: &Path) -> Result<Arc<Handle>> {
     // OP8
     let dir = options.env().fs.absolute(dir).map_err(|e| Error::io("open", dir, e))?;
-    let lock = lock_dir(options.env(), &options, &dir)?;
+    let (env, lock) = lock_dir(&options, &dir)?;
     // OP5
-    unfinished::refuse(options.env(), &dir)?;
-    open_locked(options, &dir, lock)
+    unfinished::refuse(&env, &dir)?;
+    open_locked(options, env, &dir, lock)
 }
 
 /// The same in a directory that the caller has locked, also one that a repair fills.
-pub(crate) fn open_locked(options: Options, dir: &Path, lock: Arc<dyn FileLock>) -> Result<Arc<Handle>> {
-    open_dir(options, dir, lock).map_err(with_remedy)
+pub(crate) fn open_locked(
+    options: Options,
+    env: Env,
+    dir: &Path,
+    lock: Arc<dyn FileLock>,
+) -> Result<Arc<Handle>> {
+    let lock = DirLock::new(lock);
+    // Tables that were opened may be there for a while.
+    open_dir(options, env, dir, lock.clone()).inspect_err(|_| lock.give_back()).map_err(with_remedy)
 }
 
 /// OP4. Whoever finds the damage knows what is wrong; what helps is mostly the same.
@@ -82,14 +90,7 @@ fn with_remedy(error: Error) -> Error {
     }
 }
 
-fn open_dir(options: Options, dir: &Path, lock: Arc<dyn FileLock>) -> Result<Arc<Handle>> {
-    let held = HeldDir::new(options.env().fs.clone(), lock);
-    // Tables that were opened may be there for a while.
-    open_held(options, dir, held.clone()).inspect_err(|_| held.give_back())
-}
-
-fn open_held(options: Options, dir: &Path, held: Arc<HeldDir>) -> Result<Arc<Handle>> {
-    let env = Env { fs: held.clone(), ..options.env().clone() };
+fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Result<Arc<Handle>> {
     let state = read_manifest(&env, &options, dir)?;
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let version = open_tables(&env, dir, &state, &cache)?;
@@ -167,7 +168,7 @@ fn open_held(options: Options, dir: &Path, held: Arc<HeldDir>) -> Result<Arc<Han
         read_cost: Default::default(),
         counters: Counters::default(),
         closed: Default::default(),
-        held,
+        lock,
         options,
     });
     add(&core.counters.recovered_commits, replayed.commits);
@@ -185,7 +186,8 @@ fn draw_database_id(env: &Env) -> u32 {
     (env.random.next_u64() as u32).max(1)
 }
 
-fn lock_dir(env: &Env, options: &Options, dir: &Path) -> Result<Arc<dyn FileLock>> {
+fn lock_dir(options: &Options, dir: &Path) -> Result<(Env, Arc<dyn FileLock>)> {
+    let env = options.env();
     let io = |e| Error::io("open", dir, e);
     let exists = |path: &Path| env.fs.exists(path).map_err(io);
     if !options.create_if_missing() && !exists(&dir.join(CURRENT))? {
@@ -195,16 +197,26 @@ fn lock_dir(env: &Env, options: &Options, dir: &Path) -> Result<Arc<dyn FileLock
             return Err(Error::NotFound(dir.to_path_buf()));
         }
     }
-    create_and_lock(env, dir)
+    create_and_lock(env, dir, options.modes())
 }
 
-/// Makes the directory if it is missing, and keeps all others out of it.
-pub(crate) fn create_and_lock(env: &Env, dir: &Path) -> Result<Arc<dyn FileLock>> {
-    env.fs.create_dir_all(dir).map_err(|e| Error::io("open", dir, e))?;
-    env.fs.lock(&dir.join(LOCK)).map(Arc::from).map_err(|e| match e {
+/// Makes the directory if it is missing, opens it (OP8), and keeps all others out of it.
+pub(crate) fn create_and_lock(
+    env: &Env,
+    dir: &Path,
+    modes: Option<Modes>,
+) -> Result<(Env, Arc<dyn FileLock>)> {
+    let io = |e| Error::io("open", dir, e);
+    match modes {
+        Some(modes) => env.fs.create_dir_all_as(dir, modes.dir).map_err(io)?,
+        None => env.fs.create_dir_all(dir).map_err(io)?,
+    }
+    let env = env.hold(dir, modes.map(|modes| modes.files)).map_err(io)?;
+    let lock = env.fs.lock(&dir.join(LOCK)).map_err(|e| match e {
         LockError::Held { path, pid } => Error::Locked { path, pid },
         LockError::Io(e) => Error::io("lock", dir.join(LOCK), e),
-    })
+    })?;
+    Ok((env, lock.into()))
 }
 
 /// What the manifest says; a new database's is empty.

@@ -62,6 +62,15 @@ impl Default for FileSizes {
     }
 }
 
+/// Permission bits, where there are such.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Modes {
+    /// Of the directory, if it is made.
+    pub(crate) dir: u32,
+    /// Of new files.
+    pub(crate) files: u32,
+}
+
 /// What the user gives.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -79,6 +88,8 @@ pub(crate) struct Settings {
     pub(crate) miniature: Option<u64>,
     pub(crate) file_sizes: FileSizes,
     pub(crate) first_number: u64,
+    /// None: files have what their directory allows.
+    pub(crate) modes: Option<Modes>,
 }
 
 impl Default for Settings {
@@ -98,6 +109,7 @@ impl Default for Settings {
             miniature: None,
             file_sizes: FileSizes::default(),
             first_number: 1,
+            modes: None,
         }
     }
 }
@@ -183,6 +195,9 @@ impl Options {
             bulk_segment_bytes: bulk_segment.max(self.wal_segment_bytes()),
             database_id,
         }
+    }
+    pub(crate) fn modes(&self) -> Option<Modes> {
+        self.given.modes
     }
     /// Where a new database begins to count.
     pub(crate) fn first_number(&self) -> u64 {

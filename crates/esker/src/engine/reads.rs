@@ -86,12 +86,13 @@ impl ReadSource {
     ) -> Result<Vec<Option<Value>>> {
         let mut guard = crate::sync::pin();
         let find = |(n, key): (usize, &K)| {
-            check_key(key.as_ref())?;
+            // Once: it may answer differently the next time.
+            let key = key.as_ref();
+            check_key(key)?;
             if n.is_multiple_of(LOOKUPS_PER_PIN) {
                 guard.repin();
             }
-            let found =
-                self.view.find::<ValueOf>(&KeyBuf::new(keyspace.id, key.as_ref()), self.at, &guard)?;
+            let found = self.view.find::<ValueOf>(&KeyBuf::new(keyspace.id, key), self.at, &guard)?;
             // Many values together would keep every block that they are in.
             Ok(found.map(Value::unpinned))
         };

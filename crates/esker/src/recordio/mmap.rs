@@ -4,12 +4,14 @@
 //!   offset --> mapping --scan::check--> Cow::Borrowed | decompressed: Cow::Owned
 //! ```
 //!
-//! M1. The mapping shows the file as it was when it was opened; the file must not be cut while a reader lives.
+//! M1. Nobody writes to or cuts the file while a reader lives: the duty of who opens one.
+#![expect(unsafe_code, reason = "mapping a file")]
 
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use esker_env::{Env, Mapping, OpenOptions};
+use esker_env::{Env, OpenOptions, read_range};
 
 use crate::types::{Error, Result};
 
@@ -20,8 +22,7 @@ use super::scan::{self, Source, WHAT};
 
 /// A reader of single records on a mapped file. Share it between threads by reference or in an `Arc`.
 ///
-/// The file must not be cut while the reader lives: the operating system ends a program that reads a mapping behind
-/// the end of its file.
+/// [`SeekableReader`](super::SeekableReader) does the same without a mapping, by reads.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {
@@ -34,14 +35,14 @@ use super::scan::{self, Source, WHAT};
 /// let one = writer.append(b"one")?;
 /// writer.finish()?;
 ///
-/// let reader = MmapReader::open(&path)?;
+/// // SAFETY: the directory is this program's own, and it writes no more to the file.
+/// let reader = unsafe { MmapReader::open(&path)? };
 /// assert!(matches!(reader.read_at(one)?, Cow::Borrowed(b"one")));
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct MmapReader {
-    map: Mapping,
+    map: Box<dyn Deref<Target = [u8]> + Send + Sync>,
     path: PathBuf,
     header: FileHeader,
 }
@@ -49,30 +50,47 @@ pub struct MmapReader {
 impl MmapReader {
     /// Maps a file of the operating system. [`Error::Corrupt`] also where its header was never written, as after a crash before the first
     /// sync, which [`Reader`](super::Reader) takes for a file without records.
-    pub fn open(path: impl AsRef<Path>) -> Result<MmapReader> {
-        Self::open_in(&Env::real(), path)
+    ///
+    /// # Safety
+    /// While the reader lives, nobody writes to the file or cuts it, in this process or another one. The mapping changes with the file,
+    /// though Rust takes it for constant, and the operating system ends a program that reads a mapping behind the end of its file.
+    pub unsafe fn open(path: impl AsRef<Path>) -> Result<MmapReader> {
+        // SAFETY: M1 is the caller's duty, as it is here.
+        unsafe { Self::open_in(&Env::real(), path) }
     }
 
-    /// Maps a file of the given environment.
-    pub fn open_in(env: &Env, path: impl AsRef<Path>) -> Result<MmapReader> {
+    /// Maps a file of the given environment; reads it whole if it is none of the operating system's.
+    ///
+    /// # Safety
+    /// See [`open`](Self::open).
+    pub unsafe fn open_in(env: &Env, path: impl AsRef<Path>) -> Result<MmapReader> {
         let path = path.as_ref();
         let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
-        let map = file.map().map_err(|e| Error::io("map", path, e))?;
-        let header = FileHeader::require((&*map).at(0, HEADER_BYTES as u64)?, path)?;
+        let len = file.len().map_err(|e| Error::io("measure", path, e))?;
+        let len = usize::try_from(len)
+            .map_err(|_| Error::io("map", path, std::io::ErrorKind::OutOfMemory.into()))?;
+        let map: Box<dyn Deref<Target = [u8]> + Send + Sync> = match file.as_std().filter(|_| len > 0) {
+            // SAFETY: M1. The map is read-only.
+            Some(file) => {
+                Box::new(unsafe { memmap2::Mmap::map(file) }.map_err(|e| Error::io("map", path, e))?)
+            }
+            None => Box::new(read_range(&*file, 0, len).map_err(|e| Error::io("read", path, e))?),
+        };
+        let header = FileHeader::require((&**map).at(0, HEADER_BYTES as u64)?, path)?;
         Ok(MmapReader { map, path: path.to_path_buf(), header })
     }
 
     /// The record at an offset that [`Writer::append`](super::Writer::append) returned. [`Error::Corrupt`] if no
     /// valid record starts there.
     pub fn read_at(&self, offset: u64) -> Result<Cow<'_, [u8]>> {
-        let frame = scan::require(&mut &*self.map, &self.header, &self.path, offset)?;
+        let frame = scan::require(&mut &**self.map, &self.header, &self.path, offset)?;
         Ok(self.load(offset, &frame)?.bytes)
     }
 
     /// The first valid record that starts at or after any offset; `None` if there is none. Damage is passed over.
     pub fn seek_next(&self, offset: u64) -> Result<Option<RecordAt<Cow<'_, [u8]>>>> {
         let mut from = offset;
-        while let Some((at, frame)) = scan::find_next(&mut &*self.map, &self.header, from)? {
+        while let Some((at, frame)) = scan::find_next(&mut &**self.map, &self.header, from)? {
             match self.load(at, &frame) {
                 // Damaged before its checksum was made.
                 Err(Error::Corrupt { .. }) => from = at + frame.size(),
@@ -88,5 +106,11 @@ impl MmapReader {
         let payload = &self.map[offset as usize + FRAME_BYTES..end as usize];
         let bytes = frame.unpack(&self.header, payload).map_err(|e| e.in_file(WHAT, &self.path, offset))?;
         Ok(RecordAt { offset, end, bytes })
+    }
+}
+
+impl std::fmt::Debug for MmapReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MmapReader({}, {} bytes)", self.path.display(), self.map.len())
     }
 }

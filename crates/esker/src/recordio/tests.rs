@@ -1,4 +1,5 @@
 //! Record files as a whole: what is written comes back, and what damage and crashes do to them.
+#![expect(unsafe_code, reason = "maps files that nobody cuts")]
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -33,6 +34,11 @@ fn env_of(bytes: &[u8]) -> Env {
     let (fs, env) = memory();
     fs.open(Path::new(PATH), OpenOptions::create_new()).unwrap().write_all_at(bytes, 0).unwrap();
     env
+}
+
+fn map_in(env: &Env) -> MmapReader {
+    // SAFETY: M1 of mmap.rs: these tests map files only when they are whole.
+    unsafe { MmapReader::open_in(env, PATH) }.unwrap()
 }
 
 /// A file of these records, and their offsets.
@@ -93,7 +99,7 @@ fn r3_records_come_back_in_order_for_every_codec_and_buffer() {
             assert_eq!(end.unwrap(), (Tail::Clean, 0));
         }
         let seekable = SeekableReader::open_in(&env, PATH).unwrap();
-        let mapped = MmapReader::open_in(&env, PATH).unwrap();
+        let mapped = map_in(&env);
         let ends = offsets[1..].iter().copied().chain([bytes.len() as u64]);
         for ((record, &offset), end) in records.iter().zip(&offsets).zip(ends) {
             assert_eq!(&seekable.read_at(offset).unwrap(), record);
@@ -149,7 +155,7 @@ fn looking_for_the_next_record_passes_over_one_that_cannot_be_unpacked() {
     bytes[at..at + FRAME_BYTES].copy_from_slice(&frame.encode(&file, at as u64));
     let env = env_of(&bytes);
     let seekable = SeekableReader::open_in(&env, PATH).unwrap();
-    let mapped = MmapReader::open_in(&env, PATH).unwrap();
+    let mapped = map_in(&env);
     assert!(seekable.read_at(at as u64).is_err() && mapped.read_at(at as u64).is_err());
     assert_eq!(seekable.seek_next(at as u64).unwrap().map(|r| r.bytes), Some(b"third".to_vec()));
     assert_eq!(mapped.seek_next(at as u64).unwrap().map(|r| r.bytes.to_vec()), Some(b"third".to_vec()));
@@ -258,7 +264,8 @@ fn the_real_file_system_serves_as_well() {
         let mut reader = Reader::open(&path).unwrap();
         assert_eq!(reader.records().map(|r| r.unwrap().len()).sum::<usize>(), 100 * 400 + 10);
         assert_eq!(reader.tail(), Some(Tail::Clean));
-        let mapped = MmapReader::open(&path).unwrap();
+        // SAFETY: M1 of mmap.rs: the file is whole.
+        let mapped = unsafe { MmapReader::open(&path) }.unwrap();
         assert_eq!(*mapped.read_at(reader.record_offset()).unwrap(), *b"last");
         assert!(matches!(options.create_new(&path), Err(Error::Io { .. })));
     }
@@ -395,8 +402,7 @@ fn f1_content_never_passes_for_a_record() {
     let (bytes, offsets) = file_of(Compression::None, &records);
 
     let env = env_of(&bytes);
-    let (seekable, mapped) =
-        (SeekableReader::open_in(&env, PATH).unwrap(), MmapReader::open_in(&env, PATH).unwrap());
+    let (seekable, mapped) = (SeekableReader::open_in(&env, PATH).unwrap(), map_in(&env));
     let mut rng = Rng::with_seed(2);
     for _ in 0..2_000 {
         let from = rng.u64(..bytes.len() as u64);
@@ -456,7 +462,7 @@ fn threads_share_a_seekable_reader() {
     let (bytes, offsets) = file_of(Compression::Snappy, &records);
     let env = env_of(&bytes);
     let reader = SeekableReader::open_in(&env, PATH).unwrap();
-    let mapped = MmapReader::open_in(&env, PATH).unwrap();
+    let mapped = map_in(&env);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

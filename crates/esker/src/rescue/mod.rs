@@ -17,13 +17,15 @@ use esker_env::{Env, FileLock, LockError};
 use crate::manifest::file_name::LOCK;
 use crate::types::{Error, Result};
 
-/// Keeps writers out of a database without changing anything; there may be no lock file to hold.
-pub(super) fn lock_to_read(env: &Env, dir: &Path) -> Result<Option<Box<dyn FileLock>>> {
+/// Opens the directory of a database, and keeps writers out of it without changing anything; there may be no lock file to hold.
+pub(super) fn lock_to_read(env: &Env, dir: &Path) -> Result<(Env, Option<Box<dyn FileLock>>)> {
     if !env.fs.exists(dir).map_err(|e| Error::io("look for", dir, e))? {
         return Err(Error::NotFound(dir.to_path_buf()));
     }
-    env.fs.lock_to_read(&dir.join(LOCK)).map_err(|e| match e {
+    let env = env.hold(dir, None).map_err(|e| Error::io("open", dir, e))?;
+    let lock = env.fs.lock_to_read(&dir.join(LOCK)).map_err(|e| match e {
         LockError::Held { path, pid } => Error::Locked { path, pid },
         LockError::Io(e) => Error::io("lock", dir.join(LOCK), e),
-    })
+    })?;
+    Ok((env, lock))
 }

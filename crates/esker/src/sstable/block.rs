@@ -268,10 +268,13 @@ impl Block {
         if self.all_visible() { SeqNo::ZERO } else { SeqNo::new(self.trailer(i) >> 8) }
     }
 
-    /// What entry `i` says about its key: a put, or (BL1) a removal.
+    /// What entry `i` says about its key.
     #[inline(always)]
     pub(super) fn kind(&self, i: usize) -> Kind {
-        if self.all_visible() || self.trailer(i) as u8 == Kind::Put as u8 { Kind::Put } else { Kind::Remove }
+        if self.all_visible() {
+            return Kind::Put;
+        }
+        Kind::from_u8(self.trailer(i) as u8).expect("BL1: each trailer means something")
     }
 
     #[inline(always)]

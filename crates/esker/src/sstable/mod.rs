@@ -61,7 +61,9 @@ pub(crate) use place::BlockPlace;
 pub(crate) use salvage::{LostContent, SalvageScan, SalvageTable, TableDamage};
 pub(crate) use scan::TableScan;
 pub(crate) use stored::Fingerprint;
-pub(crate) use table::{Table, stated_newest_commit};
+#[cfg(test)]
+pub(crate) use table::plain_remover;
+pub(crate) use table::{Remover, Table, stated_newest_commit};
 pub(crate) use writer::{TableMeta, TableWriter};
 
 /// The cache of decoded blocks.

@@ -9,17 +9,16 @@
 //!      block: walks over a block that stood in another's place might never end).
 //! TB2. A hit reads two cold places: the block's heads, and the entry.
 //! TB3. The versions of a key may continue in the next block; `Index::continues` says so, and searches follow.
-//! TB4. The file of a table marked obsolete is removed when its last user is gone.
+//! TB4. The file of a table marked obsolete is given to be removed when its last user is gone.
 //!
 //! Bytes: docs/formats/sstable.md
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use esker_env::{Env, File, FsRef, OpenOptions, PageBuf, read_range_into};
+use esker_env::{Env, File, OpenOptions, PageBuf, read_range_into};
 
 use super::block::Block;
 use super::cursor::TableCursor;
@@ -50,7 +49,6 @@ impl CacheItem for Block {
 /// An open table.
 pub(crate) struct Table {
     path: PathBuf,
-    fs: FsRef,
     file: Arc<dyn File>,
     index: Index,
     filter: Option<BlockedBloom>,
@@ -60,8 +58,18 @@ pub(crate) struct Table {
     newest_commit: SeqNo,
     salt: Salt,
     file_bytes: u64,
-    obsolete: AtomicBool,
+    obsolete: OnceLock<Remover>,
     _memory: Reservation,
+}
+
+/// Removes the file of a table, if it still may.
+pub(crate) type Remover = Arc<dyn Fn(&Path) + Send + Sync>;
+
+/// One that always may.
+#[cfg(test)]
+pub(crate) fn plain_remover(env: &Env) -> Remover {
+    let fs = env.fs.clone();
+    Arc::new(move |path| fs.remove_file(path).unwrap())
 }
 
 /// A block that a read uses: under the caller's pin if it was in memory, else a handle of its own.
@@ -120,7 +128,6 @@ impl Table {
         let newest_commit = footer.newest_commit.max(properties.counts.max_seq);
         Ok(Arc::new(Table {
             path: path.to_owned(),
-            fs: env.fs.clone(),
             file,
             index,
             filter,
@@ -130,7 +137,7 @@ impl Table {
             newest_commit,
             salt: footer.salt,
             file_bytes,
-            obsolete: AtomicBool::new(false),
+            obsolete: OnceLock::new(),
             _memory: memory,
         }))
     }
@@ -168,8 +175,9 @@ impl Table {
     }
 
     /// The file is to be removed when the last user of the table is gone (TB4).
-    pub(crate) fn mark_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
+    pub(crate) fn mark_obsolete(&self, remover: Remover) {
+        // Who was first is as good.
+        let _ = self.obsolete.set(remover);
     }
 
     pub(super) fn index(&self) -> &Index {
@@ -339,10 +347,9 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        if *self.obsolete.get_mut() {
-            // A file that stays behind is an orphan: the next open of the database removes it. A panic of the file system's ends here, too:
-            // tables are freed wherever epochs end, in the middle of others' reads and commits.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.fs.remove_file(&self.path)));
+        if let Some(remove) = self.obsolete.take() {
+            // A panic of the file system's ends here: tables are freed wherever epochs end, in the middle of others' reads and commits.
+            let _ = catch_unwind(AssertUnwindSafe(|| remove(&self.path)));
         }
     }
 }

@@ -129,6 +129,11 @@ impl Pipeline {
             }
             return Ok(self.published.visible());
         }
+        if !request.set.is_decodable() {
+            // WS5 of write_set.rs
+            let text = "a commit has a key, a value or the end of a range that the log does not take: nothing of it was written";
+            return Err(Error::Invalid(text.to_owned()));
+        }
         // Others commit meanwhile.
         request.set.sort();
         self.queue.submit(request, |group| self.lead(group))

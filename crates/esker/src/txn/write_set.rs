@@ -13,6 +13,7 @@
 //! WS2. Decoding a payload replays its ops in order, and so ends in the same state.
 //! WS3. Writing costs no look-up: a bulk load pays for its order once, when it commits.
 //! WS4. A record of the log that is decoded is taken as it is, without a copy: what was committed once can be replayed in as much memory.
+//! WS5. A set knows whether decoding would refuse one of its ops: such a commit would keep the database from opening again.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -24,8 +25,14 @@ use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_string, put_v
 use crate::encoding::hash::key_hash;
 use crate::types::entry::EntryRef;
 use crate::types::key::head8;
+use crate::types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::types::op::Kind;
 use crate::types::{KeyspaceId, SeqNo, key};
+
+/// A range that begins after a key begins at that key and a zero byte.
+const RANGE_START_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
+/// A range may also end with an encoded key and a zero byte.
+const RANGE_END_BYTES_MAX: usize = key::PREFIX_BYTES_MAX + KEY_BYTES_MAX + 1;
 
 /// Ops are known by numbers of 32 bits.
 const OPS_MAX: usize = u32::MAX as usize;
@@ -55,6 +62,8 @@ pub struct WriteSet {
     ops: Vec<Op>,
     live: usize,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Decoding refuses an op (WS5).
+    has_refused: bool,
     sorted: OnceLock<Vec<u32>>,
     index: Mutex<Index>,
 }
@@ -85,6 +94,7 @@ impl Clone for WriteSet {
             ops: self.ops.clone(),
             live: self.live,
             ranges: self.ranges.clone(),
+            has_refused: self.has_refused,
             sorted: self.sorted.clone(),
             index: Mutex::new(self.index.lock().clone()),
         }
@@ -110,6 +120,11 @@ impl WriteSet {
     /// Whether it takes another put or removal.
     pub fn has_room(&self) -> bool {
         self.ops.len() < OPS_MAX
+    }
+
+    /// Whether decoding takes every op (WS5).
+    pub fn is_decodable(&self) -> bool {
+        !self.has_refused
     }
 
     /// Brings the ops into key order now, rather than when the commit first asks for it.
@@ -147,6 +162,7 @@ impl WriteSet {
         if start >= end {
             return;
         }
+        self.has_refused |= !is_key(start, RANGE_START_BYTES_MAX) || end.len() > RANGE_END_BYTES_MAX;
         self.bytes.push(Kind::RemoveRange as u8);
         put_string(&mut self.bytes, start);
         put_string(&mut self.bytes, end);
@@ -169,6 +185,7 @@ impl WriteSet {
     }
 
     fn push(&mut self, kind: Kind, key: &[u8], value: &[u8]) {
+        self.has_refused |= !is_key(key, KEY_BYTES_MAX) || value.len() > VALUE_BYTES_MAX;
         self.bytes.reserve(key.len() + value.len() + 12);
         self.bytes.push(kind as u8);
         put_varint(&mut self.bytes, key.len() as u64);
@@ -285,8 +302,7 @@ impl WriteSet {
             let Some(kind) = Kind::from_u8(byte) else {
                 return Err(DecodeError::new(at, format!("unknown op {byte} in a commit")));
             };
-            // A range that begins after a key begins at that key and a zero byte.
-            let longest = crate::KEY_BYTES_MAX + usize::from(!kind.is_point());
+            let longest = if kind.is_point() { KEY_BYTES_MAX } else { RANGE_START_BYTES_MAX };
             let first = checked_key(&mut reader, longest)?;
             let first_start = header_len + reader.position() - first.len();
             if !kind.is_point() {
@@ -311,17 +327,18 @@ impl WriteSet {
 fn range_end<'a>(reader: &mut ByteReader<'a>) -> Decoded<&'a [u8]> {
     let at = reader.clone();
     let bytes = reader.string()?;
-    let longest = crate::KEY_BYTES_MAX + key::PREFIX_BYTES_MAX + 1;
-    if bytes.len() <= longest { Ok(bytes) } else { Err(at.error("longer than a key can be")) }
+    if bytes.len() <= RANGE_END_BYTES_MAX { Ok(bytes) } else { Err(at.error("longer than a key can be")) }
+}
+
+/// Whether this is an encoded key, and the user's part of it not too long.
+fn is_key(encoded: &[u8], user_key_bytes_max: usize) -> bool {
+    key::decode_key(encoded).is_some_and(|(_, user_key)| user_key.len() <= user_key_bytes_max)
 }
 
 fn checked_key<'a>(reader: &mut ByteReader<'a>, user_key_bytes_max: usize) -> Decoded<&'a [u8]> {
     let at = reader.clone();
     let bytes = reader.string()?;
-    match key::decode_key(bytes) {
-        Some((_, user_key)) if user_key.len() <= user_key_bytes_max => Ok(bytes),
-        _ => Err(at.error("not an encoded key")),
-    }
+    if is_key(bytes, user_key_bytes_max) { Ok(bytes) } else { Err(at.error("not an encoded key")) }
 }
 
 /// The change of live counts that a commit makes, per keyspace.
@@ -347,6 +364,7 @@ mod tests {
         let encoded = |end: usize| {
             let mut set = WriteSet::default();
             set.remove_range(&k(3), &vec![9; end]);
+            assert_eq!(set.is_decodable(), decode(set.payload()).is_ok(), "WS5");
             set.payload().to_vec()
         };
         let longest = crate::KEY_BYTES_MAX + key::PREFIX_BYTES_MAX + 1;
@@ -416,9 +434,11 @@ mod tests {
         set.remove_range(&after, &[2]);
         set.put(&longest, b"");
         assert_eq!(decode(set.payload()).unwrap().payload(), set.payload());
+        assert!(set.is_decodable(), "WS5");
         let mut set = WriteSet::new();
         set.remove(&after);
         assert!(decode(set.payload()).is_err());
+        assert!(!set.is_decodable(), "WS5");
     }
 
     #[test]

@@ -110,8 +110,6 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::time::Duration;
 
-    use esker_env::Mapping;
-
     use super::*;
 
     /// Its first sync waits, and fails; a failed write-back is reported once, so later ones succeed.
@@ -155,9 +153,6 @@ mod tests {
         }
         fn is_direct(&self) -> bool {
             false
-        }
-        fn map(&self) -> io::Result<Mapping> {
-            Err(io::ErrorKind::Unsupported.into())
         }
     }
 

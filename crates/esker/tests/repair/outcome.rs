@@ -108,3 +108,55 @@ fn q1_a_repair_that_fails_leaves_no_file() {
     let fs = newer(golden.last_segment(), 8, 0..28);
     assert_eq!(fs.list_dir(target()).unwrap_or_default(), Vec::<String>::new());
 }
+
+/// The permission bits of a directory and of its files, each once.
+#[cfg(unix)]
+fn modes(dir: &Path) -> (u32, Vec<u32>) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut files: Vec<_> = entries.map(|entry| mode(&entry.unwrap().path())).collect();
+    files.sort_unstable();
+    files.dedup();
+    (mode(dir), files)
+}
+
+#[cfg(unix)]
+#[test]
+fn a_repaired_database_is_no_more_open_than_its_source() {
+    use std::os::unix::fs::PermissionsExt;
+    let fill = |db: &esker::Db| {
+        db.default_keyspace().put("a", "1").unwrap();
+        db.flush().unwrap();
+        db.default_keyspace().put("b", "2").unwrap();
+    };
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    for (mode, of_files) in [(0o700, 0o600), (0o770, 0o660)] {
+        let (source, target) = (at(&format!("{mode:o}")), at(&format!("{mode:o} repaired")));
+        let db = esker::Db::builder().mode(mode).open(&source).unwrap();
+        fill(&db);
+        db.close().unwrap();
+        assert_eq!(modes(&source), (mode, vec![of_files]));
+        esker::repair(&source, &target).unwrap();
+        assert_eq!(modes(&target), (mode, vec![of_files]));
+    }
+    // Without the option, files have what their directory allows.
+    let (source, target) = (at("db"), at("repaired"));
+    std::fs::create_dir(&source).unwrap();
+    std::fs::set_permissions(&source, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let db = esker::Db::open(&source).unwrap();
+    fill(&db);
+    db.close().unwrap();
+    assert_eq!(modes(&source), (0o700, vec![0o600]));
+    // What the directory allows, one of its files may not.
+    std::fs::set_permissions(&source, std::fs::Permissions::from_mode(0o755)).unwrap();
+    esker::repair(&source, &target).unwrap();
+    assert_eq!(modes(&target), (0o755, vec![0o600]));
+    // Nor is a directory that is there made another one.
+    let empty = at("empty");
+    std::fs::create_dir(&empty).unwrap();
+    std::fs::set_permissions(&empty, std::fs::Permissions::from_mode(0o750)).unwrap();
+    esker::Db::builder().mode(0o711).repair(&source, &empty).unwrap();
+    assert_eq!(modes(&empty), (0o750, vec![0o600]));
+}

@@ -63,7 +63,10 @@ mod tests {
     #[test]
     fn codes_that_are_defined_twice_or_nowhere_are_found() {
         let files = [
-            ("a.rs", "//! Text.\n//!\n//! log.1. It holds.\n//! log.2. So does this (log.1, table.1).\n// log.3, 1.5, x.9\n"),
+            (
+                "a.rs",
+                "//! Text.\n//!\n//! log.1. It holds.\n//! log.2. So does this (log.1, table.1).\n// log.3, 1.5, x.9\n",
+            ),
             ("b.rs", "//! log.2. Again.\n//! table.1. One.\n"),
         ];
         assert_eq!(places(check, &files), ["b.rs:1", "a.rs:5"]);

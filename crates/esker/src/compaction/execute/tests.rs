@@ -12,7 +12,7 @@ use super::*;
 use crate::cache::MemoryBudget;
 use crate::manifest::edit::VersionEdit;
 use crate::memtable::Applier;
-use crate::sstable::TableCompression;
+use crate::sstable::{TableCompression, plain_remover};
 use crate::types::Error;
 use crate::types::key_range::KeyRange;
 use crate::types::op::Kind;
@@ -171,7 +171,7 @@ impl World {
         let edit = VersionEdit { added, removed, ..VersionEdit::default() };
         let stays = |file| edit.added.iter().any(|a| a.file == file);
         let gone = self.version.tables().filter(|(_, t)| edit.removed.contains(&t.file) && !stays(t.file));
-        gone.for_each(|(_, t)| t.table.mark_obsolete());
+        gone.for_each(|(_, t)| t.table.mark_obsolete(plain_remover(&self.env)));
         self.version = self.version.apply(&edit, opened);
     }
 

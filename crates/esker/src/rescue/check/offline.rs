@@ -32,8 +32,7 @@ const CACHE_BYTES: u64 = 1 << 20;
 
 /// Checks a database that is not open.
 pub(crate) fn check_offline(options: &Options, dir: &Path) -> Result<CheckReport> {
-    let env = options.env().clone();
-    let _lock = lock_to_read(&env, dir)?;
+    let (env, _lock) = lock_to_read(options.env(), dir)?;
     let mut report = CheckReport::default();
     match unfinished::refuse(&env, dir) {
         // OF3

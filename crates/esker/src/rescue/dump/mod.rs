@@ -117,6 +117,8 @@ impl DumpOptions {
             }
         };
         names.sort();
+        let env = self.env.hold(path, None).map_err(|e| Error::io("open", path, e))?;
+        let mut out = Output { env: &env, ..out };
         for name in names {
             let path = path.join(name);
             if let Err(error) = dump_file(&mut out, &path) {

@@ -46,17 +46,17 @@ pub(crate) fn repair(
     tell: impl FnOnce(&RepairReport),
     mut others: impl FnMut(Moment),
 ) -> Result<RepairReport> {
-    let env = settings.env.clone();
-    let _lock = lock_to_read(&env, source)?;
+    let (env, _lock) = lock_to_read(&settings.env, source)?;
     unfinished::refuse(&env, source)?;
     let mut report = RepairReport::default();
     let sources = sources::find(&env, source, &mut report)?;
-    TargetDir::check(&env, source, target)?;
+    TargetDir::check(&settings.env, source, target)?;
     let survey = tables::survey(&env, &sources, &mut report)?;
     // That took its time: who has made something there meanwhile keeps it (TD3).
-    TargetDir::check(&env, source, target)?;
+    TargetDir::check(&settings.env, source, target)?;
     others(Moment::Checked);
-    let dir = TargetDir::claim(&env, target)?;
+    let modes = settings.modes.map_or_else(|| target_dir::modes_of(&env, source), |modes| Ok(Some(modes)))?;
+    let dir = TargetDir::claim(&settings.env, target, modes)?;
     let fill = || {
         let mut out = Target::create(settings, &dir)?;
         tables::salvage(&env, survey, &mut out, &mut report)?;
@@ -65,9 +65,9 @@ pub(crate) fn repair(
         others(Moment::Closed);
         closed.check(&mut report)?;
         tell(&report);
-        dir.finish(&env)
+        dir.finish()
     };
-    fill().inspect_err(|_| dir.clear(&env))?;
+    fill().inspect_err(|_| dir.clear())?;
     Ok(report)
 }
 

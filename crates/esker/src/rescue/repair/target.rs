@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker_env::FileLock;
+use esker_env::{Env, FileLock};
 
 use super::report::{LostKeys, RepairReport, RepairedKeyspace};
 use super::target_dir::TargetDir;
@@ -32,6 +32,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// The database being filled.
 pub(super) struct Target {
     settings: Settings,
+    env: Env,
     dir: PathBuf,
     lock: Arc<dyn FileLock>,
     handle: Arc<Handle>,
@@ -45,9 +46,10 @@ pub(super) struct Target {
 impl Target {
     pub(super) fn create(settings: &Settings, dir: &TargetDir) -> Result<Target> {
         let settings = Settings { create_if_missing: true, error_if_exists: false, ..settings.clone() };
-        let handle = open_locked(settings.clone().derive()?, &dir.path, dir.lock.clone())?;
+        let handle = open_locked(settings.clone().derive()?, dir.env.clone(), &dir.path, dir.lock.clone())?;
         Ok(Target {
             settings,
+            env: dir.env.clone(),
             dir: dir.path.clone(),
             lock: dir.lock.clone(),
             handle,
@@ -124,7 +126,7 @@ impl Target {
         self.commit(writes)?;
         self.handle.core.flush_all()?;
         self.handle.close()?;
-        Ok(ClosedTarget { settings: self.settings, dir: self.dir, lock: self.lock, names })
+        Ok(ClosedTarget { settings: self.settings, env: self.env, dir: self.dir, lock: self.lock, names })
     }
 
     /// The catalog as it is to be (TG1), and the writes that make it so and remove keyspaces that were dropped.
@@ -187,6 +189,7 @@ impl Target {
 /// The database, whole and closed. Its directory is still locked.
 pub(super) struct ClosedTarget {
     settings: Settings,
+    env: Env,
     dir: PathBuf,
     lock: Arc<dyn FileLock>,
     names: BTreeMap<String, KeyspaceId>,
@@ -195,7 +198,7 @@ pub(super) struct ClosedTarget {
 impl ClosedTarget {
     /// Opens the database again, checks it, and tells what keyspaces it has.
     pub(super) fn check(self, report: &mut RepairReport) -> Result<()> {
-        let handle = open_locked(self.settings.derive()?, &self.dir, self.lock)?;
+        let handle = open_locked(self.settings.derive()?, self.env, &self.dir, self.lock)?;
         let check = handle.core.check()?;
         if let Some(problem) = check.problems.first() {
             return Err(Error::Invalid(format!("the new database is not sound, which is a bug: {problem}")));

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use esker_env::{Env, FileLock};
 
 use crate::engine::open::create_and_lock;
+use crate::engine::options::Modes;
 use crate::engine::unfinished;
 use crate::manifest::file_name::{CURRENT, FileKind, LOCK, OPTIONS, REPAIRING, parse};
 use crate::rescue::lock_to_read;
@@ -34,6 +35,8 @@ const DEPTH_MAX: usize = 1000;
 
 /// The directory that a repair fills. Locked for as long as this is there.
 pub(super) struct TargetDir {
+    /// With the directory opened.
+    pub(super) env: Env,
     pub(super) path: PathBuf,
     pub(super) lock: Arc<dyn FileLock>,
 }
@@ -64,22 +67,23 @@ impl TargetDir {
     }
 
     /// Makes and locks a target that was found good, unless others have been there since (TD3), and marks it (TD4).
-    pub(super) fn claim(env: &Env, target: &Path) -> Result<TargetDir> {
-        let lock = create_and_lock(env, target)?;
-        refuse_files(env, target)?;
-        let dir = TargetDir { path: target.to_path_buf(), lock };
-        unfinished::place(env, target).inspect_err(|_| dir.clear(env))?;
+    pub(super) fn claim(env: &Env, target: &Path, modes: Option<Modes>) -> Result<TargetDir> {
+        let (env, lock) = create_and_lock(env, target, modes)?;
+        refuse_files(&env, target)?;
+        let dir = TargetDir { env, path: target.to_path_buf(), lock };
+        unfinished::place(&dir.env, target).inspect_err(|_| dir.clear())?;
         Ok(dir)
     }
 
     /// The database is whole, closed, and durable (TD4).
-    pub(super) fn finish(&self, env: &Env) -> Result<()> {
-        unfinished::remove(env, &self.path)
+    pub(super) fn finish(&self) -> Result<()> {
+        unfinished::remove(&self.env, &self.path)
     }
 
     /// Removes what an unfinished repair has made (RP4). There was nothing but a lock file, so what has our names is ours (TD3). Errors are
     /// passed by: the one that matters is the one that ended the repair.
-    pub(super) fn clear(&self, env: &Env) {
+    pub(super) fn clear(&self) {
+        let env = &self.env;
         let Ok(names) = env.fs.list_dir(&self.path) else { return };
         let of_database = || names.iter().filter(|name| is_of_database(name));
         let is_whole = of_database().next().is_some() && !names.iter().any(|name| name == REPAIRING);
@@ -97,6 +101,18 @@ impl TargetDir {
             is_gone(LOCK);
         }
     }
+}
+
+/// The modes that let nobody see more in the new database than in this one; none where there are no modes.
+pub(super) fn modes_of(env: &Env, source: &Path) -> Result<Option<Modes>> {
+    let mode = |path: &Path| env.fs.mode(path).map_err(|e| Error::io("look at", path, e));
+    let Some(dir) = mode(source)? else { return Ok(None) };
+    let mut files = dir & 0o666;
+    let names = env.fs.list_dir(source).map_err(|e| Error::io("list", source, e))?;
+    for name in names.iter().filter(|name| is_of_database(name)) {
+        files &= mode(&source.join(name))?.unwrap_or(0);
+    }
+    Ok(Some(Modes { dir, files }))
 }
 
 /// Refuses a directory that holds more than a lock file (TD5).

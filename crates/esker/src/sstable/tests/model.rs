@@ -342,7 +342,7 @@ fn tb4_an_obsolete_file_goes_with_its_last_reader() {
     write(&env, &TableOptions::default(), &[Entry::put("a", 0, "1")]);
     let table = open(&env, &cache(1 << 20)).unwrap();
     let mut cursor = table.cursor(SeqNo::MAX, true);
-    table.mark_obsolete();
+    table.mark_obsolete(plain_remover(&env));
     drop(table);
     cursor.seek(b"a").unwrap();
     let value = cursor.share();
@@ -434,7 +434,7 @@ fn real_files_written_past_the_page_cache() {
         assert_eq!(table.file_bytes(), meta.file_bytes);
         assert_eq!(table.verify().unwrap().entries, 30_000);
         check_gets(&mut fastrand::Rng::with_seed(1), &table, &entries, 0);
-        table.mark_obsolete();
+        table.mark_obsolete(plain_remover(&env));
         drop(table);
         assert!(!env.fs.exists(&path).unwrap());
     }

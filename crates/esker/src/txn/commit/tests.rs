@@ -354,3 +354,29 @@ fn t6_a_log_much_longer_than_its_memtable_is_not_kept() {
     assert_eq!(sealed(2, 100, 1), 0);
     assert_eq!(sealed(50, 1, 50), 0, "a log as long as its memtable");
 }
+
+#[test]
+fn a_commit_that_no_opening_would_accept_is_not_written() {
+    let fs = MemFs::new();
+    let open = || {
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        Db::builder().background(false).env(env).open(Path::new("db")).unwrap()
+    };
+    let db = open();
+    let long = [&[1][..], &[b'k'; crate::KEY_BYTES_MAX + 1]].concat();
+    let ops: [fn(&mut WriteSet, &[u8]); 4] = [
+        |set, key| set.put(key, b""),
+        |set, key| set.remove(key),
+        |set, key| set.remove_range(&[key, b"k"].concat(), &[2]),
+        |set, key| set.remove_range(&[1], &[key, &[b'k'; 10]].concat()),
+    ];
+    for (n, op) in ops.into_iter().enumerate() {
+        let mut set = WriteSet::new();
+        op(&mut set, &long);
+        let refused = db.handle.core.commit_encoded(set, Durability::Sync);
+        assert!(matches!(refused, Err(Error::Invalid(_))), "WS5, {n}: {refused:?}");
+    }
+    db.default_keyspace().put("a", "1").unwrap();
+    drop(db);
+    assert_eq!(open().default_keyspace().len().unwrap(), 1);
+}
