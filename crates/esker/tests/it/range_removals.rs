@@ -4,14 +4,10 @@
 //! n * n / 2 pairs of a stretch of keys and a commit that removed it. The bounds below are in bytes allocated: nothing
 //! in here may copy all pairs, or the keys of each, for every call.
 
-mod common;
-
-#[path = "common/memory.rs"]
-mod memory;
-
 use std::sync::Arc;
 
-use common::dir;
+use crate::common::dir;
+use crate::memory;
 use esker::{Db, Durability, Result};
 use esker_env::{Env, MemFs};
 

@@ -13,15 +13,13 @@
 //! Q2. A panic in the middle of a group leaves no writer waiting; T3: and nothing half done.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
 
-mod common;
-
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use common::dir;
+use crate::common::dir;
 use esker::{Builder, Db, Durability, Error};
 use esker_env::{
     Env, FaultAction, FaultFs, FaultRule, File, FileLock, Fs, LockError, MemFs, OpKind, OpenOptions,

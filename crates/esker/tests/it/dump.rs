@@ -4,14 +4,12 @@
 //! U2. A file that cannot be read is shown as damage, and all others are shown.
 //! U3. A changed byte of `CURRENT` or `OPTIONS` is shown as damage.
 
-mod common;
-
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::damage::{Golden, overwrite, path};
-use common::dir;
+use crate::common::damage::{Golden, overwrite, path, replace};
+use crate::common::dir;
 use esker::{DumpItem, DumpOptions, DumpValue, Result};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, FsRef, OpKind};
 
@@ -52,7 +50,7 @@ fn log_files_for_later_use_are_shown_as_such_whatever_is_in_them() {
     let fs = Golden::flushed().copy();
     let spares = ["000077.wal-next", "wal-spare-3.tmp"];
     for name in spares {
-        common::damage::replace(&fs, name, &[0; 100]);
+        replace(&fs, name, &[0; 100]);
     }
     let mut shown = Vec::new();
     let each = |item: DumpItem| {

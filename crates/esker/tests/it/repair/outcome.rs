@@ -5,9 +5,9 @@ use std::path::Path;
 use esker::{Db, Error};
 use esker_env::Fs;
 
+use super::judge::{builder, repair, target};
 use crate::common::damage::{Golden, replace};
 use crate::common::dir;
-use crate::judge::{builder, repair, target};
 
 #[test]
 fn the_target_must_be_new_and_the_source_closed() {

@@ -20,11 +20,6 @@
 //! they damaged.
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
-mod common;
-
-#[path = "common/memory.rs"]
-mod memory;
-
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -32,10 +27,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::contents::{Contents, difference, dump, dump_knowing};
-use common::damage::{Golden, LOGGED, blocks, cut, overwrite, parts, path, places, read, records, replace};
-use common::goldens::NAMES;
-use common::{dir, simulated};
+use crate::common::contents::{Contents, difference, dump, dump_knowing, dump_sound};
+use crate::common::damage::{
+    Golden, LOGGED, blocks, cut, overwrite, parts, path, places, read, records, replace,
+};
+use crate::common::goldens::NAMES;
+use crate::common::{dir, simulated};
+use crate::memory;
 use esker::{Error, Result};
 use esker_env::{Env, Fs, MemFs};
 
@@ -602,7 +600,7 @@ fn d1_each_segment_of_the_log_lost() {
             let told = report.losses.iter().find(|loss| loss.path == path(segment));
             assert!(told.is_some_and(|loss| loss.detail.contains("missing")), "{:#?}", report.losses);
             let db = builder(&fs).open("repaired").unwrap();
-            let left = common::contents::dump_sound(&db).unwrap()["default"].len();
+            let left = dump_sound(&db).unwrap()["default"].len();
             assert!(left > 0 && left < 40, "{segment}: {left}");
         }
     }

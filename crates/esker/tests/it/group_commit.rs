@@ -16,14 +16,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 #![expect(clippy::disallowed_methods, reason = "the test waits while threads queue up")]
 
-mod common;
-
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::contents::dump_sound;
-use common::dir;
+use crate::common::contents::dump_sound;
+use crate::common::dir;
 use esker::{Builder, Db, Error, Result};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 

@@ -5,13 +5,11 @@
 //!     what a manifest or a catalog may say wrongly is in `src/db/check/tests.rs`.
 #![expect(clippy::disallowed_methods, reason = "writers are threads of their own")]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use common::damage::{Golden, path, read, records, replace};
-use common::{dir, simulated, tiny};
+use crate::common::damage::{Golden, cut, overwrite, path, read, records, replace};
+use crate::common::{dir, simulated, tiny};
 use esker::{BackgroundStep, Durability, Error};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind};
 
@@ -96,8 +94,8 @@ fn k2_leftovers_are_noted_and_missing_files_are_problems() {
     let is_needed = |name: &&String| !sound.notes.iter().any(|note| note.contains(&***name));
     let tables: Vec<_> = golden.named(".sst").filter(is_needed).collect();
     fs.remove_file(&path(tables[0])).unwrap();
-    common::damage::overwrite(&fs, tables[1], 3, b"?");
-    common::damage::overwrite(&fs, tables[1], golden.read(tables[1]).len() - 30, b"?");
+    overwrite(&fs, tables[1], 3, b"?");
+    overwrite(&fs, tables[1], golden.read(tables[1]).len() - 30, b"?");
     let found = builder().check_offline(dir()).unwrap().problems;
     assert!(found.iter().any(|p| p.contains(&**tables[0]) && p.contains("missing")), "{found:#?}");
     assert!(found.iter().filter(|p| p.contains(&**tables[1])).count() >= 2, "{found:#?}");
@@ -112,8 +110,8 @@ fn k2_tables_that_prove_a_lost_end_are_told_beside_other_damage_and_not_called_l
     let mut told = 0;
     for at in 0..golden.read(manifest).len() {
         let fs = golden.copy();
-        common::damage::cut(&fs, manifest, at);
-        common::damage::overwrite(&fs, tables[0], 20, &[!golden.read(tables[0])[20]]);
+        cut(&fs, manifest, at);
+        overwrite(&fs, tables[0], 20, &[!golden.read(tables[0])[20]]);
         let report = simulated(Arc::new(fs)).check_offline(dir()).unwrap();
         let has_problem =
             |name: &str, text: &str| report.problems.iter().any(|p| p.contains(name) && p.contains(text));
@@ -131,7 +129,7 @@ fn k2_an_unnamed_table_that_cannot_be_read_is_told_beside_other_damage() {
     let golden = Golden::flushed();
     let fs = golden.copy();
     let table = golden.named(".sst").next().unwrap();
-    common::damage::overwrite(&fs, table, 20, &[!golden.read(table)[20]]);
+    overwrite(&fs, table, 20, &[!golden.read(table)[20]]);
     fs.create_dir_all(&dir().join("000099.sst")).unwrap();
     let report = simulated(Arc::new(fs.clone())).check_offline(dir()).unwrap();
     for name in [&**table, "000099.sst"] {
@@ -146,7 +144,7 @@ fn k2_a_database_that_was_never_finished_is_none_and_one_without_current_is_dama
     let fs = MemFs::new();
     let builder = || simulated(Arc::new(fs.clone()));
     fs.create_dir_all(dir()).unwrap();
-    common::damage::replace(&fs, "MANIFEST-000001", b"torn");
+    replace(&fs, "MANIFEST-000001", b"torn");
     assert!(matches!(builder().check_offline(dir()), Err(Error::NotFound(_))));
     let db = builder().open(dir()).unwrap();
     db.default_keyspace().put("k", "v").unwrap();

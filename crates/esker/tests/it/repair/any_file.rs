@@ -2,8 +2,8 @@
 
 use esker_env::Fs;
 
+use super::judge::{assert_not_overreported, judge, repair};
 use crate::common::damage::{Golden, LOGGED, cut, overwrite, path, places, replace};
-use crate::judge::{assert_not_overreported, judge, repair};
 
 #[test]
 fn an_undamaged_database_comes_out_whole() {

@@ -1,13 +1,13 @@
-//! The memory of the process keeps to what the database was given, whichever threads read and write, and however much one call does. The tests
-//! measure their process: they take turns, and nothing else is in it.
+//! The memory of the process keeps to what the database was given, whichever threads read and write, and however much one call does. Each test
+//! measures a process of its own.
 //!
 //! Not with sanitizers, which have a memory of their own.
 #![cfg(all(target_os = "linux", not(esker_plain_pages)))]
 #![expect(clippy::unwrap_used, reason = "helpers of a test")]
 
-use std::sync::{Mutex, PoisonError};
-
 use esker::{Db, Durability, Keyspace, Value};
+
+use crate::own_process;
 
 const BUDGET: u64 = 64 << 20;
 /// For evicted blocks that readers may still look at, free pages that are kept, the log's buffers, merges, the allocator and the test: about
@@ -20,12 +20,11 @@ const THREADS: u64 = 4;
 const BLOCK_VALUE_BYTES: usize = 8000;
 const BLOCKS: u64 = 4 * BUDGET / BLOCK_VALUE_BYTES as u64;
 
-/// Held by the test that measures.
-static TURN: Mutex<()> = Mutex::new(());
-
 #[test]
 fn reading_and_writing_threads_keep_to_the_budget() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    if own_process::ran(reading_and_writing_threads_keep_to_the_budget) {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let before = anonymous_bytes();
     let open = || {
@@ -54,7 +53,9 @@ fn reading_and_writing_threads_keep_to_the_budget() {
 
 #[test]
 fn p2_calls_that_look_up_a_key_in_every_block_keep_to_the_budget() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    if own_process::ran(p2_calls_that_look_up_a_key_in_every_block_keep_to_the_budget) {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let before = anonymous_bytes();
     let builder = Db::builder().background(false).memory(BUDGET).durability(Durability::None);

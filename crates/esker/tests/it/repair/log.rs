@@ -5,12 +5,12 @@ use std::sync::Arc;
 use esker::Durability;
 use esker_env::{FaultFs, Fs, MemFs, OpKind};
 
+use super::judge::{
+    SEGMENT_HEADER_BYTES, assert_not_overreported, builder, failing, judge, repair, roomy, target,
+};
 use crate::common::contents::dump_sound;
 use crate::common::damage::{Golden, LOGGED, overwrite, path, read, records, replace};
 use crate::common::dir;
-use crate::judge::{
-    SEGMENT_HEADER_BYTES, assert_not_overreported, builder, failing, judge, repair, roomy, target,
-};
 
 #[test]
 fn q2_no_commit_is_put_together_over_a_segment_that_is_missing_or_cannot_be_read() {

@@ -11,14 +11,12 @@
 //! K5. A walk over a range does not meet damage of a table that holds nothing of the range.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::damage::{overwrite, read, table_range};
-use common::{dir, simulated, tiny};
+use crate::common::damage::{overwrite, read, table_range};
+use crate::common::{dir, simulated, tiny};
 use esker::{BackgroundStep, Builder, Cursor, Db, Error, Key, Result, TableCompression, Value};
 use esker_env::{Clock, Env, Fs, ManualClock, MemFs};
 

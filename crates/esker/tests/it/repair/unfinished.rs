@@ -7,9 +7,9 @@ use std::sync::Arc;
 use esker::{Db, DumpOptions, DumpValue, Error, check_offline};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions};
 
+use super::judge::{builder, target};
 use crate::common::contents::{Contents, difference, dump_sound};
 use crate::common::{dir, simulated};
-use crate::judge::{builder, target};
 
 /// A closed database of three keyspaces, with tables and a log.
 fn source() -> (MemFs, Contents) {

@@ -9,13 +9,11 @@
 //! RF3. What crashes leave is never refused.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::contents::dump_sound;
-use common::damage::{Golden, blocks, overwrite, path, read, replace};
-use common::{dir, simulated};
+use crate::common::contents::dump_sound;
+use crate::common::damage::{Golden, blocks, overwrite, path, read, replace};
+use crate::common::{dir, simulated};
 use esker::{Builder, Error};
 use esker_env::{FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind};
 

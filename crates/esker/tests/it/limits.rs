@@ -1,13 +1,11 @@
 //! The edges of what is allowed, and what happens beyond them.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::ops::Bound;
 use std::sync::Arc;
 
-use common::contents::dump_sound;
-use common::{dir, simulated};
+use crate::common::contents::dump_sound;
+use crate::common::{dir, simulated};
 use esker::{Db, Durability, Error, KEY_BYTES_MAX, TableCompression};
 use esker_env::MemFs;
 

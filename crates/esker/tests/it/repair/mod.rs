@@ -22,9 +22,6 @@
 //! `ESKER_SWEEP=full` damages every byte instead of a sample.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, also on real files")]
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod any_file;
 mod failing_calls;
 mod judge;

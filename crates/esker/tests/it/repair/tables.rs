@@ -5,12 +5,12 @@ use std::sync::Arc;
 use esker::{KeyspaceId, LostKeys, TableCompression};
 use esker_env::{FaultFs, Fs, FsRef, MemFs, OpKind};
 
+use super::judge::{
+    assert_not_overreported, builder, failing, files, judge, place, repair, target, unexplained,
+};
 use crate::common::contents::{difference, dump_sound};
 use crate::common::damage::{Golden, blocks, cut, overwrite, parts, path, read, replace, table_range};
 use crate::common::{dir, simulated};
-use crate::judge::{
-    assert_not_overreported, builder, failing, files, judge, place, repair, target, unexplained,
-};
 
 #[test]
 fn q2_a_foreign_table_that_does_not_say_what_it_is_costs_the_range_of_the_one_in_its_place() {

@@ -1,8 +1,6 @@
 //! Closing a database ends what works on it, and leaves little to replay, however often it is opened. That no file stays open after it is
-//! tested in `open_files.rs`, where nothing else runs.
+//! tested in `open_files.rs`.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
-
-mod common;
 
 use std::io;
 use std::path::Path;
@@ -10,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use common::contents::{Map, dump_sound};
-use common::{dir, simulated};
+use crate::common::contents::{Map, dump_sound};
+use crate::common::{dir, simulated};
 use esker::{Db, Durability, Error};
 use esker_env::{FaultAction, FaultFs, FaultRule, File, FileLock, Fs, LockError, MemFs, OpKind, OpenOptions};
 

@@ -1,42 +1,27 @@
 //! A process that has no file descriptor left: what needs one fails for now, and nothing more.
 //!
-//! The limit is that of a process, so the test starts this program again, under a limit of its own; no other test is in it.
+//! The limit is that of a process, so the test has one of its own.
 #![cfg(target_os = "linux")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "a test of the real process"
-)]
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test of the real process")]
 
 use std::fs::File;
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use esker::{Db, Error};
 
-/// Where the limited process has its database.
-const DIR: &str = "ESKER_TEST_WITHOUT_DESCRIPTORS";
+use crate::own_process;
+
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
 fn ww3_a_commit_that_finds_no_descriptor_for_the_next_segment_fails_alone() {
-    if let Some(dir) = std::env::var_os(DIR) {
-        return run_out_of_descriptors(Path::new(&dir));
+    let limited = "ulimit -n 128";
+    if own_process::ran_under(limited, ww3_a_commit_that_finds_no_descriptor_for_the_next_segment_fails_alone)
+    {
+        return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let program = std::env::current_exe().unwrap();
-    let limited = Command::new("sh")
-        .args(["-c", "ulimit -n 128 && exec \"$0\" --nocapture"])
-        .arg(program)
-        .env(DIR, dir.path())
-        .output()
-        .unwrap();
-    assert!(limited.status.success(), "{}", String::from_utf8_lossy(&limited.stderr));
-}
-
-fn run_out_of_descriptors(dir: &Path) {
+    let dir = dir.path();
     let db = Db::builder().memory(64 << 20).open(dir).unwrap();
     let map = db.default_keyspace();
     let put = |n: u32| map.put(n.to_be_bytes(), [7; 1000]);

@@ -4,12 +4,10 @@
 //! What recovery reads after a kill may never have been synced: log records, and the manifest's last edit. The log's
 //! recovery (R4, R5 in `wal/recovery.rs`) has to see to it that nothing rests on them too early.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::contents::{Map, dump_sound};
-use common::{dir, simulated};
+use crate::common::contents::{Map, dump_sound};
+use crate::common::{dir, simulated};
 use esker::{Db, Durability, Result};
 use esker_env::{FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 

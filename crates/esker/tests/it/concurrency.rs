@@ -12,14 +12,12 @@
 //! N6. A check finds nothing wrong, whatever goes on beside it.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::contents::dump_sound;
-use common::dir;
+use crate::common::contents::dump_sound;
+use crate::common::dir;
 use esker::{Builder, Cursor, Db, Durability, Error, Key, Keyspace, Snapshot, Value};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 

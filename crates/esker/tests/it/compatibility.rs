@@ -12,16 +12,14 @@
 //! CO5. An opening that is cut off at any change, by a kill or a loss of power, loses nothing of what an earlier version wrote.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read golden files")]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::contents::{Contents, difference, dump_sound};
-use common::damage::{Golden, blocks, overwrite, path, read, replace};
-use common::goldens::{EXPECTED, NAMES, decode, encode, make};
-use common::{dir, simulated};
+use crate::common::contents::{Contents, difference, dump_sound};
+use crate::common::damage::{Golden, blocks, overwrite, path, read, replace};
+use crate::common::goldens::{EXPECTED, NAMES, decode, encode, make};
+use crate::common::{dir, simulated};
 use esker::Error;
 use esker_env::{FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind};
 
@@ -231,7 +229,7 @@ fn what_this_version_writes_is_what_its_directories_expect() {
         let version = manifest_header(&load(&golden).0).pop();
         assert_eq!(version, Some(NEWEST), "{name}: the manifest's version");
         let kept = load(&golden).0;
-        let names = kept.list_dir(common::dir()).unwrap().into_iter();
+        let names = kept.list_dir(crate::common::dir()).unwrap().into_iter();
         let kept = versions(names.map(|name| (name.clone(), read(&kept, &name))));
         assert_eq!(kept, versions(files.clone()), "{name}: a new version of a format needs new directories");
         let bytes: usize = files.values().map(Vec::len).sum();

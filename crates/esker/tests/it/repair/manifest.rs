@@ -3,9 +3,9 @@
 use esker::{Loss, LostKeys, TableCompression};
 use esker_env::{Fs, MemFs};
 
+use super::judge::{SEGMENT_HEADER_BYTES, builder, judge, repair, unexplained};
 use crate::common::damage::{Golden, cut, overwrite, path, places, read, records, replace};
 use crate::common::dir;
-use crate::judge::{SEGMENT_HEADER_BYTES, builder, judge, repair, unexplained};
 
 #[test]
 fn q2_a_manifest_that_lost_its_end_costs_no_table() {

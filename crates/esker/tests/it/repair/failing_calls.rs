@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use esker_env::{FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 
+use super::judge::{builder, target, unexplained};
 use crate::common::contents::dump_sound;
 use crate::common::damage::Golden;
 use crate::common::{DIR, dir, simulated};
-use crate::judge::{builder, target, unexplained};
 
 /// Outcomes of repairs: those that told nothing, those that told losses, those that failed.
 #[derive(Debug, Default, PartialEq)]
