@@ -1,5 +1,4 @@
 //! Runs the built `esker` in a directory of its own.
-#![allow(dead_code, reason = "each test program uses its part")]
 #![expect(clippy::disallowed_methods, reason = "tests of a program look at its files from outside")]
 
 use std::ffi::OsStr;

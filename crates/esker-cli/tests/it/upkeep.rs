@@ -6,12 +6,10 @@
     reason = "tests look at files from outside"
 )]
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use common::Esker;
+use crate::common::Esker;
 use serde_json::Value;
 
 /// Names, bytes and times of all files of a directory.

@@ -7,13 +7,11 @@
     reason = "tests look at files from outside, and wait"
 )]
 
-mod common;
-
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::Esker;
+use crate::common::Esker;
 
 /// More than any of these commands takes, whatever the machine and its disk do meanwhile.
 const TIME_MAX: Duration = Duration::from_secs(300);

@@ -5,11 +5,9 @@
     reason = "tests of a program look at its files from outside"
 )]
 
-mod common;
-
 use std::fs::File;
 
-use common::Esker;
+use crate::common::Esker;
 
 #[test]
 fn put_get_del() {

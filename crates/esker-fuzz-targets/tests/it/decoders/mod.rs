@@ -11,14 +11,14 @@
 //! The long form: docs/fuzzing.md
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
-#[path = "../../../esker/tests/common/memory.rs"]
-mod memory;
 mod mutate;
 
 use std::time::{Duration, Instant};
 
 use esker_fuzz_targets::{TARGETS, seeds::seeds};
 use fastrand::Rng;
+
+use crate::memory;
 
 /// Damaged inputs for each decoder.
 const ROUNDS: u64 = 10_000;
@@ -46,7 +46,7 @@ macro_rules! test_decoders {
         fn every_target_is_tested_and_fuzzed() {
             let names: Vec<_> = TARGETS.iter().map(|t| t.name).collect();
             assert_eq!(names, [$(stringify!($name),)* "operations"]);
-            let manifest = include_str!("../../../../fuzz/Cargo.toml");
+            let manifest = include_str!("../../../../../fuzz/Cargo.toml");
             for name in names {
                 assert!(manifest.contains(&format!("\"fuzz_targets/{name}.rs\"")), "{name} is no fuzz target");
             }

@@ -5,9 +5,7 @@
     reason = "tests of a program look at its files from outside"
 )]
 
-mod common;
-
-use common::Esker;
+use crate::common::Esker;
 
 /// Entries with bytes of every kind, in TSV.
 fn entries() -> String {
