@@ -1,12 +1,12 @@
 //! Every peer of the default build, through the real binary at the smallest scale: each row has a value, or says by its
 //! adapter's own words why it has none. Where the machine can trace, sync rows sync, and what syncs without being asked to has a reason.
 
-mod listed;
-
 use std::collections::BTreeMap;
 use std::process::Command;
 
 use serde_json::Value;
+
+use crate::listed;
 
 /// Rows of suite `redb` that need what some engines lack, as `list` names it. All others every engine has.
 const NEEDS: [(&str, &[&str]); 6] = [

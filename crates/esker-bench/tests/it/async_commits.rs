@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "helpers of a test")]
 
-mod listed;
-
 use std::process::{Command, Output};
+
+use crate::listed;
 
 fn async_commits(engines: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
