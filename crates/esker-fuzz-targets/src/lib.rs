@@ -1,9 +1,9 @@
 //! What the fuzzers call, one function for each target: libFuzzer, the replay of the corpus, and tests share them.
 //!
 //! ```text
-//!   fuzz/fuzz_targets/NAME.rs (libFuzzer) --+
-//!   tests/corpus.rs: fuzz/corpus/NAME/* ----+--> TARGETS: esker::fuzzing (decoders), operations.rs (the whole API)
-//!   tests/decoders: seeds.rs, damaged ------+
+//!   fuzz/fuzz_targets/NAME.rs (libFuzzer) -----+
+//!   tests/it/corpus.rs: fuzz/corpus/NAME/* ----+--> TARGETS: esker::fuzzing (decoders), operations.rs (the whole API)
+//!   tests/it/decoders: seeds.rs, damaged ------+
 //! ```
 //!
 //! F1. A target panics if and only if the engine is wrong, whatever the bytes.

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "peers")]
 use super::lmdb::Lmdb;
 use super::redb::Redb;
 use esker_bench_api::{
@@ -33,6 +34,7 @@ pub(crate) enum Canary {
     Debt,
     Drop,
     Boast,
+    #[cfg(feature = "peers")]
     Modest,
 }
 
@@ -45,6 +47,7 @@ impl Engine for Canary {
             Self::Debt => "canary-debt",
             Self::Drop => "canary-drop",
             Self::Boast => "canary-boast",
+            #[cfg(feature = "peers")]
             Self::Modest => "canary-modest",
         }
     }
@@ -67,6 +70,7 @@ impl Engine for Canary {
         match self {
             Self::Drop => Redb.async_commits(),
             Self::Boast => false_claim(&Redb, Reached::System),
+            #[cfg(feature = "peers")]
             Self::Modest => false_claim(&Lmdb, Reached::Process),
             Self::Wrong | Self::Crash | Self::Hang | Self::Debt => None,
         }
@@ -80,6 +84,7 @@ impl Engine for Canary {
         match self {
             Self::Drop => open_and_drop(dir, options),
             Self::Boast => Redb.open(dir, options),
+            #[cfg(feature = "peers")]
             Self::Modest => Lmdb.open(dir, options),
             Self::Wrong | Self::Crash | Self::Hang | Self::Debt => {
                 Ok(Box::new(CanaryStore { kind: *self, map: RwLock::default(), reads: AtomicU64::new(0) }))

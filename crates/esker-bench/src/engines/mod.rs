@@ -3,17 +3,25 @@
 //! To add one, write `engines/NAME.rs` with a type that implements `esker_bench_api::Engine`, and add it to [`ENGINES`]. The tests below
 //! then run it through the same small correctness test as the rest. An engine with a heavy build has a crate of its own instead. docs/benchmarking.md has the rules.
 
+#[cfg(feature = "peers")]
 mod bf_tree;
 mod canary;
+#[cfg(feature = "peers")]
 mod canopydb;
 mod esker;
+#[cfg(feature = "peers")]
 mod fjall;
 pub(crate) mod go;
+#[cfg(feature = "peers")]
 mod libmdbx;
+#[cfg(feature = "peers")]
 mod lmdb;
+#[cfg(feature = "peers")]
 mod persy;
 mod redb;
+#[cfg(feature = "peers")]
 mod sanakirja;
+#[cfg(feature = "peers")]
 mod sled;
 
 use canary::Canary;
@@ -23,14 +31,22 @@ use esker_bench_api::Engine;
 /// In the order in which they take turns and stand in tables.
 pub(crate) static ENGINES: &[&dyn Engine] = &[
     &esker::Esker,
+    #[cfg(feature = "peers")]
     &lmdb::Lmdb,
+    #[cfg(feature = "peers")]
     &libmdbx::Libmdbx,
     &redb::Redb,
+    #[cfg(feature = "peers")]
     &canopydb::Canopydb,
+    #[cfg(feature = "peers")]
     &fjall::Fjall,
+    #[cfg(feature = "peers")]
     &sled::Sled,
+    #[cfg(feature = "peers")]
     &sanakirja::Sanakirja,
+    #[cfg(feature = "peers")]
     &persy::Persy,
+    #[cfg(feature = "peers")]
     &bf_tree::BfTree,
     #[cfg(feature = "rocksdb")]
     &esker_bench_rocksdb::RocksDb,
@@ -44,6 +60,7 @@ pub(crate) static ENGINES: &[&dyn Engine] = &[
     &Canary::Debt,
     &Canary::Drop,
     &Canary::Boast,
+    #[cfg(feature = "peers")]
     &Canary::Modest,
 ];
 
@@ -114,7 +131,7 @@ mod tests {
                 compared.push(name);
             }
         }
-        assert!(["esker", "persy", "goleveldb"].iter().all(|name| compared.contains(name)), "{compared:?}");
+        assert!(["esker", "redb", "goleveldb"].iter().all(|name| compared.contains(name)), "{compared:?}");
     }
 
     #[test]

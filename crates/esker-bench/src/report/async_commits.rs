@@ -109,12 +109,12 @@ mod tests {
 
     #[test]
     fn ar1_rows_of_async_commits_say_how_far_those_of_each_engine_get() {
-        let engines = [("esker", true), ("redb", true), ("sanakirja", true), ("lmdb", false)];
+        let engines = [("esker", true), ("redb", true), ("bbolt", true), ("lmdb", false)];
         let rows = of("ycsb", &["load (async)", "C read only (async)", "load (sync)"], &engines).unwrap();
         assert!(rows.has("load (async)") && !rows.has("load (sync)"));
         let short = rows.short();
         assert!(
-            short.contains("returns, in the process alone: redb; handed to the operating system: esker; no such mode: sanakirja; not noted"),
+            short.contains("returns, in the process alone: redb; handed to the operating system: esker; no such mode: bbolt; not noted"),
             "{short}"
         );
         assert!(short.contains("docs/benchmarking.md has it): lmdb."), "{short}");

@@ -82,7 +82,7 @@ fn a_group_is_asked_for_the_disk_space_that_it_needs_itself() {
 #[test]
 fn n7_n8_another_engine_is_the_first_in_each_group_and_run_and_a_part_or_a_resumed_run_keeps_the_order() {
     let dir = tempfile::tempdir().unwrap();
-    let engines = ["esker", "lmdb", "redb"].map(|name| crate::engines::find(name).unwrap()).to_vec();
+    let engines = ["esker", "bbolt", "redb"].map(|name| crate::engines::find(name).unwrap()).to_vec();
     let suite = crate::suites::find("ycsb").unwrap();
     let whole = Plan { suite, engines, runs: 3, ..plan(dir.path()) };
     assert_eq!(suite.groups(whole.scale), 2);
@@ -90,7 +90,7 @@ fn n7_n8_another_engine_is_the_first_in_each_group_and_run_and_a_part_or_a_resum
         todo(plan).into_iter().map(|(run, group, engine)| (run, group, engine.name())).collect()
     };
     let order: Vec<_> = names(&whole).iter().map(|(.., name)| *name).collect();
-    let [a, b, c] = ["esker", "lmdb", "redb"];
+    let [a, b, c] = ["esker", "bbolt", "redb"];
     let [first, second, third] = [[a, b, c], [b, c, a], [c, a, b]];
     assert_eq!(order, [first, second, second, third, third, first].concat());
     let turn = |run, group, name| (run, group, name);

@@ -55,6 +55,7 @@ mod tests {
         assert_eq!(store.reader().unwrap().len().unwrap(), 3000);
     }
 
+    #[cfg(feature = "peers")]
     #[test]
     fn single_operations_are_never_too_large() {
         let why = |name| cannot_be_large(engines::find(name).unwrap());

@@ -1,0 +1,52 @@
+//! Every peer of the default build, through the real binary at the smallest scale: each row has a value, or says by its
+//! adapter's own words why it has none. Where the machine can trace, sync rows sync, and what syncs without being asked to has a reason.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::listed;
+
+/// Rows of suite `redb` that need what some engines lack, as `list` names it. All others every engine has.
+const NEEDS: [(&str, &[&str]); 6] = [
+    ("bulk load", &["sync commits", "large transactions"]),
+    ("individual writes", &["sync commits"]),
+    ("batch writes", &["sync commits"]),
+    ("nosync writes", &["nosync commits"]),
+    ("bulk removals", &["sync commits", "large transactions"]),
+    ("compaction", &["compaction"]),
+];
+
+#[test]
+fn every_peer_does_every_row_or_says_why_not() {
+    let out = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_esker-bench"))
+        .args(["run", "redb", "--scale", "test", "--runs", "1", "--out"])
+        .arg(out.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(out.path().join("results.jsonl")).unwrap();
+    let mut rows_of: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for record in text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        rows_of.entry(record["engine"].as_str().unwrap().to_owned()).or_default().push(record);
+    }
+    let engines = listed::engines();
+    assert!(engines["esker"].is_empty() && engines["persy"].contains("large transactions"), "{engines:?}");
+    assert!(rows_of.keys().eq(engines.keys()), "{:?}", rows_of.keys());
+    for (engine, lacks) in &engines {
+        let rows = &rows_of[engine];
+        assert_eq!(rows.len(), rows_of["esker"].len(), "{engine}");
+        for row in rows {
+            let needs = NEEDS.iter().filter(|(name, _)| row["row"] == *name);
+            let mut needs = needs.flat_map(|(_, needs)| *needs);
+            if needs.any(|feature| lacks.contains(*feature)) {
+                assert!(row["error"].as_str().unwrap().starts_with("not supported: "), "{row}");
+            } else {
+                assert!(!row["note"].to_string().contains("its adapter knows no reason"), "{row}");
+                assert!(row["error"].is_null() && row["value"].as_f64().unwrap() > 0.0, "{row}");
+            }
+        }
+    }
+}

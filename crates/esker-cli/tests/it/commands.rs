@@ -1,0 +1,247 @@
+//! Each command from the outside: what it prints, how it exits, what it says when something is wrong.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of a program look at its files from outside"
+)]
+
+use std::fs::File;
+
+use crate::common::Esker;
+
+#[test]
+fn put_get_del() {
+    let esker = Esker::new();
+    assert_eq!(esker.ok("put ann 1"), "");
+    esker.ok("put bob 2");
+    esker.ok("put ann 3");
+    assert_eq!(esker.ok("get ann"), "3\n");
+    assert_eq!(esker.ok("count"), "2\n");
+    assert_eq!(esker.ok("del ann"), "");
+    assert_eq!(esker.run(["get", "ann"]).code, 1);
+    assert_eq!(esker.run(["del", "ann"]).code, 1);
+    assert_eq!(esker.ok("del bob nobody --json"), "{\"removed\":1}\n");
+    assert_eq!(esker.ok("count"), "0\n");
+}
+
+#[test]
+fn bytes_of_every_kind() {
+    let esker = Esker::new();
+    let all: Vec<u8> = (0..=255).collect();
+    assert_eq!(esker.run_with(&all, ["put", "all"]).code, 0);
+    assert_eq!(esker.run(["get", "all", "--bytes", "raw"]).out, all);
+    assert!(esker.ok("get all").starts_with("\\0\\x01\\x02"));
+    assert!(esker.ok("get --bytes hex 616c6c").starts_with("000102"));
+    assert!(esker.ok("get --json all").starts_with("{\"key\":\"all\",\"value_hex\":\"0001"));
+
+    esker.run(["put", "a\\tb\\x00", "c\\n"]);
+    assert_eq!(esker.ok("get --bytes hex 61096200"), "630a\n");
+    assert_eq!(esker.run(["get", "--bytes", "raw", "a\\tb\\x00"]).code, 1);
+    esker.run(["put", "", ""]);
+    assert_eq!(esker.run(["get", ""]).text(), "\n");
+    esker.run(["put", "--", "-5", "minus"]);
+    assert_eq!(esker.ok("get -- -5"), "minus\n");
+}
+
+#[test]
+fn scan_and_count_take_ranges() {
+    let esker = Esker::new();
+    for key in ["a", "ab", "abc", "b", "c"] {
+        esker.run(["put", key, &key.to_uppercase()]);
+    }
+    assert_eq!(esker.ok("scan"), "a\tA\nab\tAB\nabc\tABC\nb\tB\nc\tC\n");
+    assert_eq!(esker.ok("scan --prefix ab --keys-only"), "ab\nabc\n");
+    assert_eq!(esker.ok("scan --from ab --to c --keys-only"), "ab\nabc\nb\n");
+    assert_eq!(esker.ok("scan --prefix a --from ab --to abc"), "ab\tAB\n");
+    assert_eq!(esker.ok("scan --reverse --limit 2"), "c\tC\nb\tB\n");
+    assert_eq!(esker.ok("scan --reverse --keys-only --to b -n 1"), "abc\n");
+    assert_eq!(esker.ok("scan --from c --to a"), "");
+    assert_eq!(esker.ok("scan --json -n 1"), "{\"key\":\"a\",\"value\":\"A\"}\n");
+    assert_eq!(esker.ok("scan --json --keys-only -n 1"), "{\"key\":\"a\"}\n");
+    assert_eq!(esker.ok("scan --bytes hex --prefix 6162 -n 1"), "6162\t4142\n");
+    assert_eq!(esker.ok("count"), "5\n");
+    assert_eq!(esker.ok("count --prefix a"), "3\n");
+    assert_eq!(esker.ok("count --from b --json"), "{\"entries\":2}\n");
+    assert_eq!(esker.ok("count --from c --to a"), "0\n");
+    esker.ok("del --from ab --to b");
+    assert_eq!(esker.ok("scan --keys-only"), "a\nb\nc\n");
+    assert_eq!(esker.run(["del", "--prefix", "zz"]).code, 1);
+}
+
+#[test]
+fn keyspaces_are_apart() {
+    let esker = Esker::new();
+    esker.ok("put -k users ann 1");
+    esker.ok("put ann 2");
+    assert_eq!(esker.ok("get -k users ann"), "1\n");
+    assert_eq!(esker.ok("get ann"), "2\n");
+    let message = esker.fails("get -k user ann");
+    assert!(message.contains("no keyspace `user`") && message.contains("default, users"), "{message}");
+    let info = esker.ok("info --json");
+    assert!(info.contains("\"keyspaces\":{\"default\":1,\"users\":1}"), "{info}");
+    assert!(esker.ok("info").contains("users"));
+}
+
+#[test]
+fn c3_only_put_and_import_create() {
+    let esker = Esker::new();
+    for line in ["get a", "del a", "scan", "count", "export", "info", "stats", "check", "compact"] {
+        let message = esker.fails(line);
+        assert!(message.contains("no database in db") && message.contains("esker put"), "{line}: {message}");
+        assert!(!esker.path("db").exists(), "C3: {line}");
+    }
+    esker.ok("put a 1 --db other");
+    assert!(esker.path("other").exists() && !esker.path("db").exists(), "--db goes before ESKER_DB");
+}
+
+#[test]
+fn a_database_in_use_names_its_process() {
+    let esker = Esker::new();
+    let db = esker::Db::open(esker.path("db")).unwrap();
+    let message = esker.fails("get a");
+    assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
+    db.close().unwrap();
+    assert_eq!(esker.run(["get", "a"]).code, 1);
+}
+
+#[test]
+fn a_database_that_is_being_read_names_no_process() {
+    let esker = Esker::new();
+    // The id of this process stays in LOCK.
+    esker.ok("put a 1");
+    let lock = File::open(esker.path("db/LOCK")).unwrap();
+    lock.lock_shared().unwrap();
+    let message = esker.fails("get a");
+    assert!(message.contains("in use by another process") && !message.contains("end it"), "{message}");
+    // Those who read do not keep each other out.
+    assert!(esker.ok("check --offline").contains("sound"));
+    // Closing it would not do while a child of another test, between its fork and its exec, has a descriptor of it.
+    lock.unlock().unwrap();
+    assert_eq!(esker.ok("get a"), "1\n");
+}
+
+#[test]
+fn output_that_cannot_be_written_is_no_panic() {
+    let esker = Esker::new();
+    fill(&esker);
+    let mut lines = vec!["check", "check --offline", "check --json", "compact", "compact --json"];
+    lines.extend(["export rows.tsv", "import rows.tsv", "dump db", "repair db new"]);
+    lines.extend(["info", "stats", "scan", "count", "get key1"]);
+    for line in lines {
+        // `repair` has to find its target missing.
+        let remove = || drop(std::fs::remove_dir_all(esker.path("new")));
+        remove();
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let closed = esker.run_into(writer, line.split(' '));
+        assert!(closed.code == 0 && closed.err.is_empty(), "{line}: {closed:?}");
+        if cfg!(target_os = "linux") {
+            remove();
+            let full = File::options().write(true).open("/dev/full").unwrap();
+            let full = esker.run_into(full, line.split(' '));
+            assert!(full.code == 2 && full.err.starts_with("esker: write the output: "), "{line}: {full:?}");
+        }
+    }
+}
+
+#[test]
+fn messages_that_cannot_be_written_are_no_panic() {
+    let esker = Esker::new();
+    let mut rows = "a\t1\n".to_owned();
+    rows.push_str(&"word\n".repeat(30));
+    rows.push_str("b\t2\n");
+    esker.write("bad.tsv", rows);
+    let lines = [("get a", 2), ("import bad.tsv", 2), ("import bad.tsv --skip-bad", 0), ("del c", 1)];
+    for (line, code) in lines {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let closed = esker.run_saying(writer, line.split(' '));
+        assert_eq!(closed.code, code, "{line}: {closed:?}");
+        if cfg!(target_os = "linux") {
+            let full = File::options().write(true).open("/dev/full").unwrap();
+            assert_eq!(esker.run_saying(full, line.split(' ')).code, code, "{line}");
+        }
+    }
+    assert_eq!(esker.ok("count"), "2\n");
+}
+
+#[test]
+fn nonsense_is_explained() {
+    let esker = Esker::new();
+    assert!(esker.fails("put a\\q 1").contains("unknown escape"));
+    assert!(esker.fails("put --bytes hex abc 1").contains("two make a byte"));
+    assert!(esker.fails("frobnicate").contains("frobnicate"));
+    assert!(esker.fails("del").contains("KEYS"));
+    assert!(!esker.path("db").exists());
+    esker.ok("put a 1");
+    let long = "k".repeat(65_536);
+    let outcome = esker.run(["put", &long, "1"]);
+    assert!(
+        outcome.code == 2 && outcome.err.contains("65,535") | outcome.err.contains("65535"),
+        "{}",
+        outcome.err
+    );
+}
+
+/// Fifty entries.
+fn fill(esker: &Esker) {
+    let rows: String = (0..50).map(|number| format!("key{number}\t{number}\n")).collect();
+    assert_eq!(esker.run_with(rows.as_bytes(), ["import"]).code, 0);
+}
+
+#[test]
+fn info_stats_check_compact() {
+    let esker = Esker::new();
+    fill(&esker);
+    assert!(esker.ok("compact").contains(" before, "));
+    assert!(esker.ok("compact --json").contains("\"after_bytes\":"));
+    assert!(esker.ok("check").starts_with("sound: "));
+    assert!(esker.ok("check --json").contains("\"problems\":[]"));
+    assert!(esker.ok("stats").lines().count() > 1);
+    let stats: serde_json::Value = serde_json::from_str(&esker.ok("stats --json")).unwrap();
+    let figures = stats.as_object().unwrap().iter();
+    let strange: Vec<_> = figures.filter(|(_, value)| !value.is_u64()).collect();
+    assert_eq!(strange, [(&"background_error".to_owned(), &serde_json::Value::Null)], "{stats}");
+    assert!(esker.ok("stats").lines().any(|line| line.split_whitespace().eq(["background_error", "none"])));
+    assert_eq!(esker.ok("count"), "50\n");
+}
+
+#[test]
+fn check_lists_damage() {
+    let esker = Esker::new();
+    fill(&esker);
+    esker.ok("compact");
+    let table = std::fs::read_dir(esker.path("db"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|e| e == "sst"))
+        .expect("compaction leaves a table");
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&table, bytes).unwrap();
+    let outcome = esker.run(["check"]);
+    assert_eq!(outcome.code, 1, "{}{}", outcome.text(), outcome.err);
+    assert!(outcome.text().contains(".sst"), "{}", outcome.text());
+    assert!(outcome.text().contains("PROBLEMS: live keys not counted"), "{}", outcome.text());
+    assert!(esker.run(["check", "--json"]).text().contains("\"live_keys\":null"));
+}
+
+#[test]
+fn names_of_keyspaces_are_printed_on_one_line() {
+    let esker = Esker::new();
+    assert_eq!(esker.run(["put", "-k", "a\n\u{1b}[31mb", "key", "value"]).code, 0);
+    let info = esker.ok("info");
+    assert!(info.lines().any(|line| line.trim_start().starts_with("a\\n\\u{1b}[31mb ")), "{info}");
+    assert!(esker.fails("get -k other key").contains("a\\n\\u{1b}[31mb"));
+}
+
+#[test]
+fn every_help_teaches_by_example() {
+    let esker = Esker::new();
+    let all = esker.ok("--help");
+    let commands = "put get del scan count import export info stats check repair dump compact".split(" ");
+    for command in commands {
+        assert!(all.contains(&format!("\n  {command} ")), "{command}");
+        assert!(esker.ok(&format!("{command} --help")).contains(&format!("esker {command}")), "{command}");
+    }
+}

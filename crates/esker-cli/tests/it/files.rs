@@ -1,0 +1,474 @@
+//! Import and export from the outside: every format there and back, bad lines, missing files.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of a program look at its files from outside"
+)]
+
+use crate::common::Esker;
+
+/// Entries with bytes of every kind, in TSV.
+fn entries() -> String {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut text = String::new();
+    for number in 0..2_000 {
+        let value: String = (0..random.usize(..20)).map(|_| format!("\\x{:02x}", random.u8(..))).collect();
+        text.push_str(&format!("key{number:05}\\x{:02x}\\t,\"\t{value}\n", random.u8(..)));
+    }
+    text
+}
+
+#[test]
+fn every_format_comes_back_exactly() {
+    let esker = Esker::new();
+    esker.write("in.tsv", entries());
+    assert!(esker.ok("import in.tsv").starts_with("imported 2,000 rows in "));
+    let all = esker.ok("scan");
+    for (number, name) in ["a.tsv", "a.csv", "a.jsonl"].into_iter().enumerate() {
+        for bytes in ["", " --bytes hex"] {
+            assert!(esker.ok(&format!("export {name}{bytes}")).starts_with("exported 2,000 rows, "));
+            let copy = format!("copy{number}{}", bytes.len());
+            esker.ok(&format!("import {name}{bytes} -k {copy} --batch 300"));
+            assert_eq!(esker.ok(&format!("scan -k {copy}")), all, "C2: {name}{bytes}");
+        }
+    }
+    esker.ok("export a.txt");
+    esker.ok("import a.txt -k keys");
+    assert_eq!(esker.ok("scan -k keys --keys-only"), esker.ok("scan --keys-only"));
+}
+
+#[test]
+fn pipes_copy_a_keyspace() {
+    let esker = Esker::new();
+    esker.run_with(entries().as_bytes(), ["import"]);
+    for format in ["tsv", "csv", "jsonl"] {
+        let exported = esker.run(["export", "--format", format]);
+        let copied =
+            esker.run_with(&exported.out, ["import", "--format", format, "--db", format, "--batch", "0"]);
+        assert_eq!(copied.code, 0, "{}", copied.err);
+        assert_eq!(esker.ok(&format!("scan --db {format}")), esker.ok("scan"), "{format}");
+    }
+}
+
+#[test]
+fn export_takes_ranges_and_leaves_no_halves() {
+    let esker = Esker::new();
+    esker.run_with(b"a\t1\nb\t2\nc\t3\n", ["import"]);
+    assert_eq!(esker.ok("export --from b --to c"), "b\t2\n");
+    assert_eq!(esker.ok("export --format csv --prefix c"), "key,value\nc,3\n");
+    assert_eq!(esker.ok("export --format csv --prefix c --header no"), "\"c\",\"3\"\n");
+    assert_eq!(esker.ok("export --from c --to b"), "");
+    esker.run(["put", "d\\te", "4"]);
+    assert!(esker.fails("export x.tsv --bytes raw").contains("--bytes escaped"));
+    assert!(!esker.path("x.tsv").exists() && !esker.path("x.tsv.partial").exists(), "E1");
+    assert!(esker.fails("export nowhere/x.tsv").contains("nowhere"));
+}
+
+/// What an export writes that is no new file: each of these stays what it is.
+#[cfg(unix)]
+mod targets {
+    use std::fs;
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
+    use std::process::{Command, Stdio};
+
+    use super::Esker;
+
+    fn filled() -> Esker {
+        let esker = Esker::new();
+        esker.run_with(b"a\t1\nb\t2\n", ["import"]);
+        esker
+    }
+
+    const ROWS: &[u8] = b"a\t1\nb\t2\n";
+
+    #[test]
+    fn tg1_a_directory_is_refused_at_once() {
+        let esker = filled();
+        fs::create_dir(esker.path("dir")).unwrap();
+        symlink("dir", esker.path("link")).unwrap();
+        for name in ["dir", "link"] {
+            let said = esker.fails(&format!("export --format tsv {name}"));
+            assert!(said.contains(&format!("{name} is a directory")), "{said}");
+            assert!(!esker.path(&format!("{name}.partial")).exists(), "TG1");
+        }
+        // Before the database is opened, even.
+        assert!(esker.fails("--db nothing export --format tsv dir").contains("is a directory"));
+    }
+
+    #[test]
+    fn tg2_a_pipe_is_written_and_stays() {
+        let esker = filled();
+        assert!(Command::new("mkfifo").arg(esker.path("pipe")).status().unwrap().success());
+        let mut child = esker.command("export --format tsv pipe").stdout(Stdio::piped()).spawn().unwrap();
+        // Without a writer, reading a pipe would wait for ever: the program may have replaced it instead.
+        let start = std::time::Instant::now();
+        let reader = std::thread::spawn({
+            let pipe = esker.path("pipe");
+            move || fs::read(pipe)
+        });
+        while !reader.is_finished() && start.elapsed().as_secs() < 300 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(reader.is_finished(), "TG2: nobody has opened the pipe");
+        assert_eq!(reader.join().unwrap().unwrap(), ROWS, "TG2");
+        assert!(child.wait().unwrap().success());
+        assert!(fs::symlink_metadata(esker.path("pipe")).unwrap().file_type().is_fifo(), "TG2");
+    }
+
+    /// A reader that leaves has not got everything: no success, as it is for standard output.
+    #[test]
+    fn e1_a_pipe_that_is_closed_early_is_an_error() {
+        let esker = filled();
+        esker.run_with(format!("c\t{}\n", "v".repeat(1 << 20)).as_bytes(), ["import"]);
+        assert!(Command::new("mkfifo").arg(esker.path("pipe")).status().unwrap().success());
+        for format in ["tsv", "csv", "jsonl"] {
+            let line = format!("export --format {format} pipe");
+            let child = esker.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            // More than a pipe holds comes after this; who writes waits for the reader, and this one goes.
+            let mut reader = fs::File::open(esker.path("pipe")).unwrap();
+            std::io::Read::read_exact(&mut reader, &mut [0]).unwrap();
+            drop(reader);
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "E1: {format}: {said}");
+            assert!(
+                said.contains("write pipe: Broken pipe") && output.stdout.is_empty(),
+                "E1: {format}: {said}"
+            );
+        }
+    }
+
+    /// Standard output is another matter: `esker export | head`.
+    #[test]
+    fn standard_output_that_is_closed_early_is_no_error() {
+        let esker = filled();
+        esker.run_with(format!("c\t{}\n", "v".repeat(1 << 20)).as_bytes(), ["import"]);
+        for format in ["tsv", "csv", "jsonl"] {
+            let line = format!("export --format {format}");
+            let mut child =
+                esker.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            drop(child.stdout.take());
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.is_empty(), "{format}: {said}");
+        }
+    }
+
+    /// A file that may not grow any more, as on a full disk.
+    #[test]
+    fn e1_a_file_that_cannot_grow_is_named() {
+        let esker = filled();
+        esker.run_with(format!("c\t{}\n", "v".repeat(1 << 20)).as_bytes(), ["import"]);
+        esker.ok("compact");
+        for name in ["x.tsv", "x.csv", "x.jsonl"] {
+            let script = format!("trap '' XFSZ; ulimit -f 512; exec \"$ESKER\" export {name}");
+            let output = Command::new("sh")
+                .args(["-c", &script])
+                .env("ESKER", env!("CARGO_BIN_EXE_esker"))
+                .env("ESKER_DB", "db")
+                .current_dir(esker.path("."))
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.starts_with(&format!("esker: write {name}.partial: ")), "{said}");
+            assert!(!esker.path(&format!("{name}.partial")).exists() && !esker.path(name).exists(), "E1");
+        }
+    }
+
+    /// A device in the test's own directory, since broken code would replace one of the system's; none where only root
+    /// may make one.
+    #[test]
+    fn tg2_a_device_is_written_and_stays() {
+        let esker = filled();
+        let null = esker.path("null");
+        let made = Command::new("mknod").arg(&null).args(["c", "1", "3"]).stderr(Stdio::null()).status();
+        if !made.is_ok_and(|status| status.success()) || fs::File::open(&null).is_err() {
+            return;
+        }
+        for _ in 0..2 {
+            assert!(esker.ok("export --format tsv null").starts_with("exported 2 rows, 8 B"));
+            assert!(fs::symlink_metadata(&null).unwrap().file_type().is_char_device(), "TG2");
+            assert!(!esker.path("null.partial").exists());
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn tg2_standard_output_by_name_is_standard_output() {
+        let esker = filled();
+        let line = ["export", "--format", "tsv", "/dev/stdout"];
+        assert_eq!(esker.run(line).out, ROWS);
+        let out = esker.path("out");
+        fs::write(&out, "before\n").unwrap();
+        let append = fs::OpenOptions::new().append(true).open(&out).unwrap();
+        assert_eq!(esker.run_into(append, line).code, 0);
+        assert_eq!(fs::read(&out).unwrap(), [b"before\n", ROWS].concat(), "TG2");
+    }
+
+    #[test]
+    fn tg2_a_link_is_refused() {
+        let esker = filled();
+        esker.write("real.tsv", "old");
+        for to in ["real.tsv", "missing.tsv", "link.tsv"] {
+            let link = esker.path("link.tsv");
+            symlink(to, &link).unwrap();
+            assert!(esker.fails("export link.tsv").contains("link.tsv"), "TG2");
+            assert_eq!(
+                (esker.read("real.tsv"), fs::read_link(&link).unwrap().to_str()),
+                (b"old".to_vec(), Some(to))
+            );
+            fs::remove_file(link).unwrap();
+        }
+        assert!(!esker.path("missing.tsv").exists(), "TG2");
+    }
+
+    #[test]
+    fn tg2_somebodys_partial_file_is_left_alone() {
+        let esker = filled();
+        esker.write("x.tsv", "old");
+        esker.write("x.tsv.partial", "mine");
+        assert!(esker.fails("export x.tsv").contains("x.tsv.partial is there"));
+        assert_eq!(
+            (esker.read("x.tsv"), esker.read("x.tsv.partial")),
+            (b"old".to_vec(), b"mine".to_vec()),
+            "TG2"
+        );
+    }
+
+    #[test]
+    fn tg3_the_mode_of_a_file_is_kept() {
+        let esker = filled();
+        for mode in [0o600, 0o640, 0o666] {
+            esker.write("x.tsv", "old");
+            fs::set_permissions(esker.path("x.tsv"), fs::Permissions::from_mode(mode)).unwrap();
+            esker.ok("export x.tsv");
+            assert_eq!(fs::metadata(esker.path("x.tsv")).unwrap().mode() & 0o777, mode, "TG3");
+            assert_eq!(esker.read("x.tsv"), ROWS);
+        }
+    }
+
+    #[test]
+    fn tg3_an_export_is_no_more_open_than_its_database() {
+        let esker = filled();
+        fs::set_permissions(esker.path("db"), fs::Permissions::from_mode(0o700)).unwrap();
+        esker.ok("export x.tsv");
+        assert_eq!(fs::metadata(esker.path("x.tsv")).unwrap().mode() & 0o777, 0o600, "TG3");
+    }
+
+    /// Where the test may give a file away.
+    #[test]
+    fn tg3_what_was_the_groups_is_not_another_groups() {
+        let esker = filled();
+        esker.write("x.tsv", "old");
+        fs::set_permissions(esker.path("x.tsv"), fs::Permissions::from_mode(0o640)).unwrap();
+        let group = fs::metadata(esker.path("x.tsv")).unwrap().gid();
+        if chown(esker.path("x.tsv"), None, Some(group + 1_234)).is_err() {
+            return;
+        }
+        esker.ok("export x.tsv");
+        let meta = fs::metadata(esker.path("x.tsv")).unwrap();
+        assert_eq!((meta.gid(), meta.mode() & 0o777), (group, 0o600), "TG3");
+    }
+}
+
+#[test]
+fn word_lists_and_foreign_tables() {
+    let esker = Esker::new();
+    esker.write("words", "pear\napple\r\nfig\n");
+    assert!(esker.fails("import words").contains("--format"));
+    esker.ok("import --format words words");
+    assert_eq!(esker.ok("scan"), "apple\t\nfig\t\npear\t\n");
+
+    esker.write("t.csv", "id,mail,name\n1,a@x,\"Ann, S\"\n2,b@x,Bob\n");
+    esker.ok("import -k csv t.csv --key mail --value name");
+    assert_eq!(esker.ok("scan -k csv"), "a@x\tAnn, S\nb@x\tBob\n");
+    esker.write("e.jsonl", "{\"id\":7,\"x\":[1]}\n");
+    esker.ok("import -k json e.jsonl --key id");
+    assert_eq!(esker.ok("get -k json 7"), "{\"id\":7,\"x\":[1]}\n");
+    // Two numbers, and not one.
+    let line = |digits: &str| format!("{{\"id\": {digits}, \"v\": {{\"b\": 1.10,\"a\":1e400}}}}\n");
+    esker.write("n.jsonl", line("18446744073709551616") + &line("18446744073709551617"));
+    esker.ok("import -k numbers n.jsonl --key id --value v");
+    assert_eq!(esker.ok("count -k numbers"), "2\n");
+    assert_eq!(esker.ok("get -k numbers 18446744073709551617"), "{\"b\": 1.10,\"a\":1e400}\n");
+    esker.ok("import -k raw --format words --bytes raw words");
+    assert_eq!(esker.ok("get -k raw apple\\r"), "\n");
+}
+
+#[test]
+fn bad_lines_stop_or_are_skipped() {
+    let esker = Esker::new();
+    esker.write("bad.tsv", "a\t1\nb\t2\nword\nc\t\\q\nd\t4\n");
+    let message = esker.fails("import bad.tsv --batch 2");
+    assert!(message.contains("bad.tsv:3: no tab"), "{message}");
+    assert!(message.contains("2 rows of the batches before") && message.contains("--skip-bad"), "{message}");
+    assert_eq!(esker.ok("count"), "2\n");
+
+    let outcome = esker.run(["import", "bad.tsv", "--skip-bad"]);
+    assert_eq!(outcome.code, 0);
+    assert!(outcome.text().contains("imported 3 rows") && outcome.text().contains("2 bad lines skipped"));
+    assert!(
+        outcome.err.contains("bad.tsv:3: no tab") && outcome.err.contains("bad.tsv:4: value"),
+        "{}",
+        outcome.err
+    );
+    assert_eq!(esker.ok("count"), "3\n");
+
+    let all_or_nothing = esker.run(["import", "bad.tsv", "-k", "none", "--batch", "0"]);
+    assert_eq!(all_or_nothing.code, 2);
+    assert_eq!(esker.ok("count -k none"), "0\n");
+
+    // A key takes four bytes a byte at most: this is no line of a word list, and no more is read of it than that.
+    esker.write("binary.txt", format!("ok\n{}\nfine\n", "\0".repeat(1 << 20)));
+    let message = esker.fails("import binary.txt");
+    assert!(message.contains("binary.txt:2: the line is longer than 262140 bytes"), "L1: {message}");
+    assert!(esker.ok("import binary.txt --skip-bad").contains("imported 2 rows"), "L1");
+
+    esker.write("long.txt", format!("ok\n{}\n", "k".repeat(65_536)));
+    assert!(esker.fails("import long.txt").contains("long.txt:2: key of 65536 bytes"));
+    let json = esker.ok("import long.txt --skip-bad --json");
+    assert!(json.contains("\"bad_lines\":1") && json.contains("\"rows\":1"), "{json}");
+}
+
+#[test]
+fn i4_a_last_line_without_its_end_is_refused_from_a_pipe_and_told_of_a_file() {
+    let esker = Esker::new();
+    let cut = [("tsv", "a\t1\nb\t23"), ("csv", "key,value\na,1\nb,23"), ("words", "a\nb23")];
+    for (format, text) in cut {
+        let import = ["import", "--format", format, "--durability", "none", "-k", format];
+        let piped = esker.run_with(text.as_bytes(), import.into_iter().chain(["-"]));
+        assert!(piped.code == 2 && piped.err.contains("may have been cut"), "{format}: {}", piped.err);
+        let piped = esker.run_with(text.as_bytes(), import.into_iter().chain(["-", "--skip-bad"]));
+        assert!(piped.code == 0 && piped.text().contains("imported 1 rows"), "{format}: {}", piped.err);
+        #[cfg(target_os = "linux")]
+        {
+            let named = esker.run_with(text.as_bytes(), import.into_iter().chain(["/dev/stdin"]));
+            assert!(named.code == 2 && named.err.contains("may have been cut"), "{format}: {}", named.err);
+        }
+        esker.write("file", text);
+        let file = esker.run(import.into_iter().chain(["file"]));
+        assert!(file.code == 0 && file.text().contains("imported 2 rows"), "{format}: {}", file.err);
+        assert!(file.err.contains("may have been cut"), "{format}: {}", file.err);
+        let whole = esker.run_with(format!("{text}\n").as_bytes(), import.into_iter().chain(["-"]));
+        assert!(whole.code == 0 && !whole.err.contains("cut"), "{format}: {}", whole.err);
+    }
+    // A part of an object is none.
+    let json = esker.run_with(b"{\"key\":\"a\",\"value\":\"1\"}", ["import", "--format", "jsonl", "-"]);
+    assert_eq!(json.code, 0, "{}", json.err);
+}
+
+/// A file that is read up to a point, and then no more: a connection that is reset.
+#[cfg(target_os = "linux")]
+#[test]
+fn i3_a_read_error_says_what_is_in() {
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    let esker = Esker::new();
+    let (mut ours, mut theirs) = UnixStream::pair().expect("a connection");
+    theirs.write_all(b"not read").expect("there is room");
+    ours.write_all(b"a\t1\nb\t2\nc\t3\n").expect("there is room");
+    // With something unread this is a reset: who reads gets the rows, then an error.
+    drop(ours);
+    let output = esker.command("import --batch 2").stdin(OwnedFd::from(theirs)).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("read standard input: ") && said.contains("; 2 rows of the batches before"),
+        "I3: {said}"
+    );
+    assert_eq!(esker.ok("scan"), "a\t1\nb\t2\n");
+}
+
+/// A database that may not grow any more.
+#[cfg(target_os = "linux")]
+#[test]
+fn i3_a_failed_commit_says_what_is_in() {
+    let esker = Esker::new();
+    let rows: String = (0..4_000).map(|number| format!("key{number:04}\t{}\n", "v".repeat(1_000))).collect();
+    esker.write("rows.tsv", rows);
+    let script = "trap '' XFSZ; ulimit -f 2048; exec \"$ESKER\" import rows.tsv --batch 100";
+    let output = std::process::Command::new("sh")
+        .args(["-c", script])
+        .env("ESKER", env!("CARGO_BIN_EXE_esker"))
+        .env("ESKER_DB", "db")
+        .current_dir(esker.path("."))
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let (_, rest) = said.split_once("import stopped; ").expect("I3");
+    let rows: u64 = rest.split(' ').next().expect("a number").replace(',', "").parse().expect("a number");
+    let found: u64 = esker.ok("count").trim().parse().expect("a number");
+    assert!(rows > 0 && rows < 4_000 && (rows == found || rows + 100 == found), "I3: {found} found: {said}");
+}
+
+/// A log that cannot be written any more, under commits that do not wait for the disk: what was committed is not what is there.
+#[cfg(target_os = "linux")]
+#[test]
+fn i3_rows_that_may_be_lost_are_not_said_to_be_in() {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
+    let rows = |from: u32| (from..from + 100).map(|n| format!("key{n:03}\tvalue\n")).collect::<String>();
+    for (durability, end) in [("none", ""), ("buffered", ""), ("none", "bad\n")] {
+        let esker = Esker::new();
+        let script = format!("trap '' XFSZ; exec \"$ESKER\" import --batch 100 --durability {durability}");
+        let mut child = Command::new("sh")
+            .args(["-c", &script])
+            .env("ESKER", env!("CARGO_BIN_EXE_esker"))
+            .env("ESKER_DB", "db")
+            .current_dir(esker.path("."))
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it runs");
+        let mut input = child.stdin.take().expect("it is piped");
+        input.write_all(rows(0).as_bytes()).expect("it reads");
+        let (log, start) = (esker.path("db/000001.wal"), Instant::now());
+        while !log.exists() {
+            assert!(start.elapsed().as_secs() < 300, "the first rows are committed");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // From here on no file of its can be written behind its first bytes.
+        let limit = Rlimit { current: Some(512), ..getrlimit(Resource::Fsize) };
+        prlimit(Some(Pid::from_child(&child)), Resource::Fsize, limit).expect("it is our child");
+        // Where the limit came before the first of these rows were written it may have stopped already.
+        let _ignored = input.write_all((rows(100) + end).as_bytes());
+        drop(input);
+        let output = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains(" rows had been committed; how many of the last ones are on disk is not known"),
+            "I3: {durability}: {said}"
+        );
+        assert!(said.contains("closing the database: ") && !said.contains("in the database"), "I3: {said}");
+        let found: u64 = esker.ok("count").trim().parse().expect("a number");
+        assert!(found < 200, "I3: {durability}: {found} rows are there: {said}");
+    }
+}
+
+#[test]
+fn i3_a_keyspace_that_cannot_be_created_stops_the_import() {
+    let esker = Esker::new();
+    let outcome = esker.run_with(b"a\t1\n", ["import", "-k", ""]);
+    assert_eq!(outcome.code, 2, "{}", outcome.err);
+    assert!(outcome.err.contains("import stopped; 0 rows"), "I3: {}", outcome.err);
+}
+
+#[test]
+fn i1_missing_files_create_nothing() {
+    let esker = Esker::new();
+    assert!(esker.fails("import gone.tsv").contains("gone.tsv"));
+    std::fs::create_dir(esker.path("folder.tsv")).unwrap();
+    assert!(esker.fails("import folder.tsv").contains("is a directory"));
+    esker.write("t.csv", "a,b\n1,2\n");
+    assert!(esker.fails("import t.csv --key c").contains("the header names: a, b"));
+    assert!(!esker.path("db").exists(), "I1");
+}

@@ -1,0 +1,7 @@
+//! The tool from the outside.
+
+mod commands;
+mod common;
+mod files;
+mod special_files;
+mod upkeep;

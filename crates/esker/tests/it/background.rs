@@ -1,0 +1,553 @@
+//! Background threads that cannot start, are held up, or panic.
+//!
+//! ```text
+//!   Db --threads--> Hooked file system (runs a hook before a file is made) --> MemFs
+//! ```
+//!
+//! BG1. What fails is tried again with growing pauses, however many commits there are meanwhile.
+//! BG2. After a panic of a thread writes fail with an error that says so; none waits for it.
+//! BG4. The timed sync waits for no flush, and for no long commit.
+//! BG5. A database whose threads cannot all be started is closed again.
+//! BG7. After a full disk the first commit has the flush tried again that found no space; none has where the space that is free could
+//!      not be used.
+//! Q2. A panic in the middle of a group leaves no writer waiting; T3: and nothing half done.
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use crate::common::dir;
+use esker::{Builder, Db, Durability, Error};
+use esker_env::{
+    Env, FaultAction, FaultFs, FaultRule, File, FileLock, Fs, LockError, MemFs, OpKind, OpenOptions,
+    SystemThreads, ThreadHandle, Threads,
+};
+
+/// Nothing here takes so long, unless it would take for ever, whatever the machine does meanwhile.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Called with the name of the thread that is about to make a file.
+type Hook = Box<dyn Fn(&str) + Send + Sync>;
+
+/// A file system in memory that calls a hook before a file of one kind is made.
+struct Hooked {
+    inner: MemFs,
+    extension: &'static str,
+    hook: Hook,
+}
+
+impl std::fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hooked")
+    }
+}
+
+impl Fs for Hooked {
+    fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
+        if options.create && path.extension().is_some_and(|e| e == self.extension) {
+            (self.hook)(std::thread::current().name().unwrap_or_default());
+        }
+        self.inner.open(path, options)
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir_all(path)
+    }
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.inner.list_dir(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove_file(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.sync_dir(path)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.inner.exists(path)
+    }
+    fn file_size(&self, path: &Path) -> io::Result<u64> {
+        self.inner.file_size(path)
+    }
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.inner.free_bytes(path)
+    }
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
+        self.inner.lock(path)
+    }
+}
+
+fn small(env: Env) -> Builder {
+    Db::builder().env(env).memory(4 << 20).memtable_bytes(16 << 10).block_bytes(512).table_bytes(16 << 10)
+}
+
+/// With a hook before tables are made.
+fn hooked(inner: &MemFs, hook: impl Fn(&str) + Send + Sync + 'static) -> Builder {
+    hooked_at("sst", inner, hook)
+}
+
+fn hooked_at(extension: &'static str, inner: &MemFs, hook: impl Fn(&str) + Send + Sync + 'static) -> Builder {
+    small(Env::with_fs(Arc::new(Hooked { inner: inner.clone(), extension, hook: Box::new(hook) })))
+}
+
+/// Puts until a put fails; how many succeeded, and the error.
+fn put_until_it_fails(db: &Db) -> (u32, Error) {
+    let map = db.default_keyspace();
+    let (told, outcome) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Keys in no order, so that there is something to merge.
+        let key = |n: u32| n.wrapping_mul(0x9E37_79B1).to_be_bytes();
+        let failed = (0..).find_map(|n| map.put(key(n), [7; 500]).err().map(|error| (n, error)));
+        told.send(failed).unwrap();
+    });
+    outcome.recv_timeout(PATIENCE).expect("BG2: the writer waits for ever").unwrap()
+}
+
+/// What comes of a panic of this thread.
+fn panic_in(thread: &'static str) {
+    let fs = MemFs::new();
+    let db = hooked(&fs, move |name| assert_ne!(name, thread, "the table's file burst"));
+    let db = db.open(dir()).unwrap();
+    let (acknowledged, error) = put_until_it_fails(&db);
+    assert!(matches!(error, Error::Poisoned(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains(thread) && text.contains("panicked") && text.contains("file burst"), "{text}");
+    let noted = db.stats().background_error.unwrap();
+    assert!(text.ends_with(&noted), "{noted}");
+    let map = db.default_keyspace();
+    for refused in [db.flush(), db.compact(), map.put("again", "")] {
+        assert!(matches!(refused, Err(Error::Poisoned(_))), "BG2: it stays so: {refused:?}");
+    }
+    assert_eq!(map.get(0u32.to_be_bytes()).unwrap().as_deref(), Some(&[7; 500][..]), "reads go on");
+    drop(map);
+    let closed = db.close().unwrap_err().to_string();
+    assert!(closed.contains("file burst"), "{closed}");
+    let db = small(Env::with_fs(Arc::new(fs))).open(dir()).unwrap();
+    assert_eq!(db.default_keyspace().len().unwrap(), u64::from(acknowledged));
+}
+
+#[test]
+fn bg2_writers_learn_of_a_panic_of_the_flush_thread() {
+    panic_in("esker-flush");
+}
+
+#[test]
+fn bg2_writers_learn_of_a_panic_of_the_merge_thread() {
+    panic_in("esker-merge");
+}
+
+#[test]
+fn bg4_the_timed_sync_does_not_wait_for_a_flush() {
+    for durability in [Durability::Buffered, Durability::None] {
+        let fs = MemFs::new();
+        let gate = Arc::new(Mutex::new(()));
+        let closed = gate.lock().unwrap();
+        let (told, flushing) = mpsc::channel();
+        let flush_gate = gate.clone();
+        let db = hooked(&fs, move |name| {
+            if name == "esker-flush" {
+                // Nobody may be listening any more.
+                let _ = told.send(());
+                drop(flush_gate.lock());
+            }
+        });
+        let db = db.durability(durability).open(dir()).unwrap();
+        let map = db.default_keyspace();
+        (0..40u32).for_each(|n| map.put(n.to_be_bytes(), [7; 500]).unwrap());
+        flushing.recv_timeout(PATIENCE).expect("the flush has begun");
+        map.put("late", "").unwrap();
+        let started = Instant::now();
+        let is_durable = || {
+            let after_power_loss = small(Env::with_fs(Arc::new(fs.crash_strict()))).open(dir()).unwrap();
+            after_power_loss.default_keyspace().contains("late").unwrap()
+        };
+        let mut synced = false;
+        while !synced && started.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(20));
+            synced = is_durable();
+        }
+        let flushes = db.stats().flushes;
+        // Closing waits for the flush.
+        drop(closed);
+        drop(map);
+        db.close().unwrap();
+        assert_eq!(flushes, 0, "the flush was held up all the time");
+        assert!(synced, "BG4: {durability:?}");
+    }
+}
+
+#[test]
+fn bg4_the_timed_sync_does_not_wait_for_a_long_commit() {
+    const WRITER: &str = "writer";
+    for durability in [Durability::Buffered, Durability::None] {
+        let fs = MemFs::new();
+        let gate = Arc::new(Mutex::new(()));
+        let closed = gate.lock().unwrap();
+        let (told, committing) = mpsc::channel();
+        let commit_gate = gate.clone();
+        let db = hooked_at("tmp", &fs, move |name| {
+            if name == WRITER {
+                // Nobody may be listening any more.
+                let _ = told.send(());
+                drop(commit_gate.lock());
+            }
+        });
+        let db = db.durability(durability).open(dir()).unwrap();
+        let map = db.default_keyspace();
+        let mut batch = db.batch();
+        batch.put(&map, "large", vec![7; 64 << 20]).unwrap();
+        // Now, so that it is not synced before the commit begins.
+        map.put("early", "").unwrap();
+        let writer = std::thread::Builder::new().name(WRITER.to_owned());
+        let writer = writer.spawn(move || batch.commit()).unwrap();
+        committing.recv_timeout(PATIENCE).expect("it needs more of the log than there is");
+        let started = Instant::now();
+        let is_durable = || {
+            let after_power_loss = small(Env::with_fs(Arc::new(fs.crash_strict()))).open(dir()).unwrap();
+            let map = after_power_loss.default_keyspace();
+            assert!(!map.contains("large").unwrap(), "the commit is held up all the time");
+            map.contains("early").unwrap()
+        };
+        let mut synced = is_durable();
+        while !synced && started.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(20));
+            synced = is_durable();
+        }
+        drop(closed);
+        writer.join().unwrap().unwrap();
+        assert!(map.contains("large").unwrap());
+        drop(map);
+        db.close().unwrap();
+        assert!(synced, "BG4: {durability:?}");
+    }
+}
+
+/// Starts so many threads, and no more.
+#[derive(Debug)]
+struct FewThreads(AtomicUsize);
+
+impl Threads for FewThreads {
+    fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<ThreadHandle> {
+        match self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
+            Ok(_) => SystemThreads.spawn(name, work),
+            Err(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+#[test]
+fn bg5_a_database_whose_threads_do_not_start_can_be_opened_again() {
+    let fs = MemFs::new();
+    let with_threads = |count: usize| {
+        let threads = Arc::new(FewThreads(AtomicUsize::new(count)));
+        small(Env { threads, ..Env::with_fs(Arc::new(fs.clone())) }).open(dir())
+    };
+    let mut count = 0;
+    let db = loop {
+        match with_threads(count) {
+            Ok(db) => break db,
+            Err(error) => {
+                assert!(matches!(error, Error::Io { op: "start a thread for", .. }), "BG5: {error:?}")
+            }
+        }
+        count += 1;
+    };
+    assert_eq!(count, 3, "flush, merge, sync");
+    db.default_keyspace().put("a", "b").unwrap();
+    db.close().unwrap();
+}
+
+/// So often at the most flushes are tried in so much time, with pauses that double, from 40 ms up to 5 s: where the machine stalled, there
+/// was time for more.
+fn tries_max(time: Duration) -> u64 {
+    8 + time.as_secs() / 5
+}
+
+/// Commits until so much time has passed and a flush has failed, whatever becomes of the commits.
+fn commit_for(db: &Db, time: Duration) {
+    let map = db.default_keyspace();
+    let started = Instant::now();
+    for n in 0u32.. {
+        let passed = started.elapsed();
+        if passed >= time && (db.stats().flushes_failed > 0 || passed >= PATIENCE) {
+            break;
+        }
+        // Once two memtables wait, commits fail.
+        let _ = map.put(n.to_be_bytes(), [7; 500]);
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Has flushes fail for a while, and then one succeed; how long the commits of several memtables take after that.
+fn time_of_commits_after_failing_flushes() -> Duration {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
+    let db = db.unwrap();
+    let io = FaultAction::Fail(io::ErrorKind::Other);
+    faults.add(FaultRule::new(&[OpKind::Create], io).on_path(".sst").forever());
+    let started = Instant::now();
+    commit_for(&db, Duration::from_millis(1300));
+    let failed = db.stats().flushes_failed;
+    let most = tries_max(started.elapsed());
+    assert!((1..=most).contains(&failed), "BG1: {failed} attempts, {most} at the most");
+    // The pause, of more than a second by now, is over as soon as a flush succeeds, whoever makes it.
+    faults.clear();
+    db.flush().unwrap();
+    let started = Instant::now();
+    let map = db.default_keyspace();
+    (0..300u32).for_each(|n| map.put(n.to_be_bytes(), [8; 500]).unwrap());
+    let taken = started.elapsed();
+    drop(map);
+    db.close().unwrap();
+    taken
+}
+
+#[test]
+fn bg1_failing_flushes_pause_however_many_commits_there_are() {
+    // On a machine that stalls the commits themselves may take as long as the pause, but not each time.
+    let mut times = Vec::new();
+    while times.len() < 20 {
+        times.push(time_of_commits_after_failing_flushes());
+        if times.last().is_some_and(|time| *time < Duration::from_millis(900)) {
+            return;
+        }
+    }
+    panic!("BG1: the pause goes on after a flush that succeeded: {times:?}");
+}
+
+#[test]
+fn wr3_a_transaction_that_has_only_read_commits_on_a_full_disk() {
+    let fs = MemFs::new();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
+    let db = db.unwrap();
+    faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
+    let (_, error) = put_until_it_fails(&db);
+    assert!(matches!(error, Error::NoSpace { .. }), "{error:?}");
+    fs.set_capacity(Some(fs.used_bytes()));
+    let map = db.default_keyspace();
+    let items = map.len().unwrap();
+    let reader = db.begin();
+    assert_eq!(reader.iter(&map).count() as u64, items);
+    reader.commit().unwrap();
+    assert!(matches!(map.put("refused", ""), Err(Error::NoSpace { .. })), "the disk was not full");
+}
+
+/// Commits are refused, and wait neither for the end of a pause nor for a try of the flush, which is not tried more often for them (BG7).
+fn assert_commits_are_refused_at_once(db: &Db) {
+    let map = db.default_keyspace();
+    let mut counts = Vec::new();
+    while counts.len() < 20 {
+        let started = Instant::now();
+        let before = db.stats().flushes_failed;
+        let mut refused = 0;
+        while started.elapsed() < Duration::from_millis(1500) {
+            let put = map.put("refused", "");
+            assert!(matches!(put, Err(Error::NoSpace { .. })), "{put:?}");
+            refused += 1;
+        }
+        let tried = db.stats().flushes_failed - before;
+        let most = tries_max(started.elapsed());
+        assert!(tried <= most, "BG7: {tried} tries, {most} at the most, {refused} commits");
+        counts.push(refused);
+        // A machine that stalls holds up commits, too, but not each time.
+        if refused > 100 {
+            return;
+        }
+    }
+    panic!("BG7: commits are held up: {counts:?}");
+}
+
+#[test]
+fn bg7_the_first_commit_after_a_full_disk_has_the_flush_tried_again() {
+    let fs = MemFs::new();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
+    let db = db.unwrap();
+    faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
+    let (written, error) = put_until_it_fails(&db);
+    assert!(matches!(error, Error::NoSpace { .. }), "{error:?}");
+    // Nobody is held up for a flush that cannot succeed, nor has it tried again.
+    fs.set_capacity(Some(fs.used_bytes()));
+    let map = db.default_keyspace();
+    assert_commits_are_refused_at_once(&db);
+    // The pause is of a second and more by now.
+    faults.clear();
+    fs.set_capacity(Some(1 << 40));
+    map.put("first", "").unwrap();
+    assert_eq!(map.len().unwrap(), u64::from(written) + 1);
+    drop(map);
+    db.close().unwrap();
+}
+
+#[test]
+fn bg7_space_that_a_flush_could_not_use_holds_up_no_commit() {
+    // As of a quota: the disk tells of room.
+    let fs = MemFs::new();
+    fs.set_capacity(Some(1 << 40));
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
+    let db = db.unwrap();
+    faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
+    let (written, error) = put_until_it_fails(&db);
+    assert!(matches!(error, Error::NoSpace { .. }), "{error:?}");
+    let map = db.default_keyspace();
+    assert_commits_are_refused_at_once(&db);
+    faults.clear();
+    db.flush().unwrap();
+    map.put("first", "").unwrap();
+    assert_eq!(map.len().unwrap(), u64::from(written) + 1);
+    drop(map);
+    db.close().unwrap();
+}
+
+#[test]
+fn bg1_a_manifest_that_cannot_be_made_leaves_no_files() {
+    let fs = MemFs::new();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let db = small(Env::with_fs(Arc::new(faults.clone()))).background(false).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    map.put("a", "1").unwrap();
+    let io = FaultAction::Fail(io::ErrorKind::Other);
+    faults.add(FaultRule::new(&[OpKind::SyncData], io).on_path("MANIFEST").forever());
+    (0..10).for_each(|_| drop(db.flush().unwrap_err()));
+    let manifests = fs.list_dir(dir()).unwrap().into_iter().filter(|name| name.starts_with("MANIFEST"));
+    let manifests: Vec<_> = manifests.collect();
+    assert_eq!(manifests.len(), 1, "{manifests:?}");
+    faults.clear();
+    db.flush().unwrap();
+    assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    drop(map);
+    db.close().unwrap();
+}
+
+#[test]
+fn t3_a_panic_in_the_middle_of_a_group_leaves_nothing_uncounted() {
+    let fs = MemFs::new();
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock().unwrap();
+    let (told, held) = mpsc::channel();
+    let hook_gate = gate.clone();
+    let db = hooked_at("tmp", &fs, move |name| match name {
+        "first" => {
+            // Nobody may be listening any more.
+            let _ = told.send(());
+            drop(hook_gate.lock());
+        }
+        "small" | "large" => panic!("no segment for this one"),
+        _ => {}
+    });
+    let db = db.memtable_bytes(16 << 20).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    let spawn = |name: &'static str, bytes: usize| {
+        let map = map.clone();
+        let work = move || drop(map.put(name, vec![7; bytes]));
+        std::thread::Builder::new().name(name.to_owned()).spawn(work).unwrap()
+    };
+    // It is held up while it makes a segment, which is called *.tmp at first; behind it a group forms, whose leader panics at its second commit.
+    let mut threads = vec![spawn("first", 3 << 20)];
+    held.recv_timeout(PATIENCE).expect("it needs a segment");
+    for (name, bytes) in [("small", 1), ("large", 12 << 20)] {
+        threads.push(spawn(name, bytes));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    drop(closed);
+    let panics = threads.into_iter().filter_map(|thread| thread.join().err()).count();
+    assert!(panics > 0, "the leader panicked");
+    // Whether it is refused or not: what is there is counted.
+    let _ = map.put("later", "");
+    assert_eq!(map.len().unwrap(), map.iter().count() as u64, "T3");
+    drop(map);
+    drop(db);
+    let db = small(Env::with_fs(Arc::new(fs))).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    assert_eq!(map.len().unwrap(), map.iter().count() as u64, "T3, opened again");
+}
+
+/// What became of the puts of one thread: so many were acknowledged, then one failed or panicked, or none did.
+struct Writer {
+    acknowledged: u32,
+    was_refused: bool,
+}
+
+/// Puts in four threads, each its own keys in order, while a call panics. All of them come back.
+fn write_through_a_panic(db: &Db) -> Vec<Writer> {
+    let (told, ended) = mpsc::channel();
+    for thread in 0..4u8 {
+        let (map, told) = (db.default_keyspace(), told.clone());
+        std::thread::spawn(move || {
+            let mut acknowledged = 0;
+            let puts = std::panic::AssertUnwindSafe(|| {
+                (0..300u32).try_for_each(|n| {
+                    map.put([&[thread][..], &n.to_be_bytes()].concat(), vec![thread; 2000])?;
+                    acknowledged += 1;
+                    Ok::<(), Error>(())
+                })
+            });
+            let was_refused = match std::panic::catch_unwind(puts) {
+                Ok(Ok(())) => false,
+                Ok(Err(error)) => {
+                    assert!(matches!(error, Error::Poisoned(_)), "{error:?}");
+                    true
+                }
+                Err(_) => true,
+            };
+            drop(map);
+            told.send((thread, Writer { acknowledged, was_refused })).unwrap();
+        });
+    }
+    let mut ends: Vec<_> =
+        (0..4).map(|_| ended.recv_timeout(PATIENCE).expect("Q2: a writer hangs")).collect();
+    ends.sort_by_key(|(thread, _)| *thread);
+    ends.into_iter().map(|(_, writer)| writer).collect()
+}
+
+#[test]
+fn q2_t3_a_panic_anywhere_in_a_group_leaves_nobody_waiting_and_nothing_half_done() {
+    let places = [
+        (OpKind::Write, ".wal", 40),
+        (OpKind::SyncData, ".wal", 40),
+        (OpKind::Create, ".tmp", 2),
+        (OpKind::Rename, ".wal", 4),
+        (OpKind::SyncDir, "", 3),
+        (OpKind::SyncData, "MANIFEST", 3),
+        (OpKind::Write, ".sst", 2),
+    ];
+    for (op, path, nth) in places {
+        let what = format!("{op:?} {path}");
+        let fs = MemFs::new();
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let db =
+            small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Sync).open(dir()).unwrap();
+        faults.add(FaultRule::new(&[op], FaultAction::Panic).on_path(path).nth(nth));
+        let writers = write_through_a_panic(&db);
+        assert_eq!(faults.fired(), 1, "{what}: it was to panic");
+        let map = db.default_keyspace();
+        let shown = map.len().unwrap();
+        assert_eq!(shown, map.iter().count() as u64, "T3: reads go on: {what}");
+        let acknowledged: u32 = writers.iter().map(|writer| writer.acknowledged).sum();
+        assert_eq!(shown, u64::from(acknowledged), "T3: what readers see was acknowledged: {what}");
+        let was_refused = writers.iter().any(|writer| writer.was_refused);
+        assert!(was_refused, "somebody hears of it: {what}");
+        drop(map);
+        drop(db);
+        for image in [fs.kill(), fs.crash_strict()] {
+            let db = small(Env::with_fs(Arc::new(image))).open(dir()).unwrap();
+            let map = db.default_keyspace();
+            for (thread, writer) in (0..4u8).zip(&writers) {
+                let found = map.prefix([thread]).map(|entry| entry.unwrap().0.to_vec()).collect::<Vec<_>>();
+                let expected = (0..found.len() as u32).map(|n| [&[thread][..], &n.to_be_bytes()].concat());
+                assert!(found.iter().cloned().eq(expected), "T2: in order, without a hole: {what}");
+                let range = writer.acknowledged as usize..=writer.acknowledged as usize + 1;
+                assert!(range.contains(&found.len()), "T1: {what}: {} of {range:?}", found.len());
+            }
+            assert_eq!(map.len().unwrap(), map.iter().count() as u64, "T3, opened again: {what}");
+            let problems = db.check().unwrap().problems;
+            assert!(problems.is_empty(), "{what}: {problems:?}");
+        }
+    }
+}

@@ -1,0 +1,580 @@
+//! Real threads: writers, readers, flushes and merges at once, on a real directory and in memory.
+//!
+//! ```text
+//!   writers, readers, snapshots, flush, compact --threads--> one Db --> invariants that no interleaving may break
+//! ```
+//!
+//! N1. A snapshot shows whole commits only, in their order: sums and sequences never break, and cursors may turn round.
+//! N2. What was acknowledged is read from then on, by everybody.
+//! N3. `len` equals what a scan of the same snapshot counts, also where commits come in groups.
+//! N4. Lost updates are impossible: each conflicting transaction fails or is ordered.
+//! N5. Closing ends all threads, whatever is still held.
+//! N6. A check finds nothing wrong, whatever goes on beside it.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::common::contents::dump_sound;
+use crate::common::dir;
+use esker::{Builder, Cursor, Db, Durability, Error, Key, Keyspace, Snapshot, Value};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
+
+/// Small sizes, with threads.
+fn small(builder: Builder) -> Builder {
+    builder.memory(4 << 20).memtable_bytes(32 << 10).block_bytes(512).table_bytes(16 << 10)
+}
+
+/// Runs a test; everything must be sound, and there after reopening.
+fn check(test: impl Fn(&Db), open: impl Fn() -> Db) {
+    let db = open();
+    test(&db);
+    let before = dump_sound(&db).unwrap();
+    db.close().unwrap();
+    let db = open();
+    assert!(dump_sound(&db).unwrap() == before, "reopened");
+    db.close().unwrap();
+}
+
+/// Runs a test on a file system.
+fn on(fs: FsRef, test: impl Fn(&Db)) {
+    check(test, || small(Db::builder()).env(Env::with_fs(fs.clone())).open(dir()).unwrap());
+}
+
+/// Runs a test in memory and in a real directory.
+fn everywhere(test: impl Fn(&Db)) {
+    on(Arc::new(MemFs::new()), &test);
+    let real = tempfile::tempdir().unwrap();
+    check(&test, || small(Db::builder()).open(real.path()).unwrap());
+}
+
+/// Runs a test in memory, where syncs of the log take so long that all other writers wait for the next one: as one group.
+fn in_groups(test: impl Fn(&Db)) {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let slow = FaultAction::Delay(Duration::from_micros(200));
+    faults.add(FaultRule::new(&[OpKind::SyncData], slow).on_path(".wal").forever());
+    on(Arc::new(faults), test);
+}
+
+fn number(value: Option<Value>) -> u64 {
+    value.map_or(0, |v| u64::from_le_bytes(v[..].try_into().unwrap()))
+}
+
+/// Says "end" when dropped, so that a failed assertion does not leave the other threads running.
+struct EndOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Flushes and merges until the end.
+fn churn(db: &Db, end: &AtomicBool) {
+    for round in 0.. {
+        if end.load(Ordering::Relaxed) {
+            break;
+        }
+        db.flush().unwrap();
+        if round % 4 == 0 {
+            db.compact().unwrap();
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn n1_n3_n4_transfers_keep_the_sum() {
+    const ACCOUNTS: u64 = 40;
+    const START: u64 = 1000;
+    const TRANSFERS: u64 = 300;
+    everywhere(|db| {
+        let accounts = db.keyspace("accounts").unwrap();
+        let log = db.keyspace("log").unwrap();
+        let name = |n: u64| format!("account/{n:04}");
+        let mut batch = db.batch();
+        for n in 0..ACCOUNTS {
+            batch.put(&accounts, name(n), START.to_le_bytes()).unwrap();
+        }
+        batch.commit().unwrap();
+
+        let audit = |snapshot: &Snapshot, backwards: bool| {
+            let range = snapshot.iter(&accounts);
+            let values: Vec<_> = if backwards { range.rev().collect() } else { range.collect() };
+            assert_eq!(values.len() as u64, snapshot.len(&accounts).unwrap(), "N3");
+            let sum: u64 = values.into_iter().map(|entry| number(Some(entry.unwrap().1))).sum();
+            assert_eq!(sum, ACCOUNTS * START, "N1");
+            let logged = snapshot.iter(&log).keys().map(Result::unwrap).count();
+            assert_eq!(logged as u64, snapshot.len(&log).unwrap(), "N3");
+        };
+        let (writing, end) = (AtomicU64::new(3), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for writer in 0..3u64 {
+                let (accounts, log, writing, end) = (&accounts, &log, &writing, &end);
+                scope.spawn(move || {
+                    let guard = EndOnDrop(end);
+                    let mut rng = fastrand::Rng::with_seed(writer);
+                    for i in 0..TRANSFERS {
+                        let (from, to, amount) = (rng.u64(0..ACCOUNTS), rng.u64(0..ACCOUNTS), rng.u64(1..50));
+                        db.transact(|t| {
+                            let have = number(t.get(accounts, name(from))?);
+                            if from != to && have >= amount {
+                                let there = number(t.get(accounts, name(to))?);
+                                t.put(accounts, name(from), (have - amount).to_le_bytes())?;
+                                t.put(accounts, name(to), (there + amount).to_le_bytes())?;
+                            }
+                            t.put(log, format!("{writer}/{i:05}"), amount.to_le_bytes())
+                        })
+                        .unwrap();
+                    }
+                    if writing.fetch_sub(1, Ordering::Relaxed) > 1 {
+                        std::mem::forget(guard);
+                    }
+                });
+            }
+            for reader in 0..2 {
+                let (audit, end) = (&audit, &end);
+                scope.spawn(move || {
+                    let _guard = EndOnDrop(end);
+                    let mut held = db.snapshot();
+                    for round in 0u64.. {
+                        audit(&db.snapshot(), (round + reader) % 2 == 0);
+                        // An old snapshot stays what it was.
+                        audit(&held, round % 2 == 0);
+                        if round % 16 == 0 {
+                            held = db.snapshot();
+                        }
+                        if end.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                });
+            }
+            // Without a snapshot, what one call reads is of one commit, too.
+            scope.spawn(|| {
+                let _guard = EndOnDrop(&end);
+                // All accounts again and again, so that the call takes long, and transfers happen in its midst.
+                let names: Vec<_> = (0..10).flat_map(|_| (0..ACCOUNTS).map(name)).collect();
+                loop {
+                    let values = accounts.multi_get(&names).unwrap();
+                    let values: Vec<u64> = values.into_iter().map(number).collect();
+                    let sums = values.chunks(ACCOUNTS as usize).map(|all| all.iter().sum::<u64>());
+                    assert_eq!(sums.collect::<Vec<_>>(), [ACCOUNTS * START; 10], "N1: multi_get");
+                    let sum: u64 = accounts.iter().map(|entry| number(Some(entry.unwrap().1))).sum();
+                    assert_eq!(sum, ACCOUNTS * START, "N1: iter");
+                    if end.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            scope.spawn(|| {
+                let _guard = EndOnDrop(&end);
+                churn(db, &end);
+            });
+        });
+        audit(&db.snapshot(), false);
+        assert_eq!(log.len().unwrap(), 3 * TRANSFERS);
+    });
+}
+
+#[test]
+fn n4_counters_lose_no_increment() {
+    const INCREMENTS: u64 = 200;
+    everywhere(|db| {
+        let keyspace = db.default_keyspace();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..INCREMENTS {
+                        db.transact(|t| {
+                            let n = number(t.get(&keyspace, "counter")?);
+                            t.put(&keyspace, "counter", (n + 1).to_le_bytes())
+                        })
+                        .unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(number(keyspace.get("counter").unwrap()), 4 * INCREMENTS);
+    });
+}
+
+/// Each writer writes its own keys 0, 1, 2, ... and then says how far it is.
+struct Progress([AtomicU64; 4]);
+
+fn item(writer: usize, n: u64) -> String {
+    format!("{writer}/{n:06}")
+}
+
+fn write_sequence(db: &Db, keyspace: &Keyspace, writer: usize, progress: &Progress, items: u64) {
+    let durability = [Durability::Sync, Durability::Buffered, Durability::None, Durability::None][writer];
+    for n in 0..items {
+        let mut batch = db.batch();
+        batch.put(keyspace, item(writer, n), vec![writer as u8; 40]).unwrap();
+        // A window of 500 items slides along, by single removals and by ranges.
+        if n >= 500 && n % 100 == 0 {
+            batch.remove_range(keyspace, item(writer, n - 600.min(n))..item(writer, n - 500)).unwrap();
+        }
+        batch.commit_with(durability).unwrap();
+        progress.0[writer].store(n + 1, Ordering::Release);
+    }
+}
+
+#[test]
+fn n1_n2_acknowledged_writes_are_seen_in_order_by_all() {
+    const ITEMS: u64 = 1500;
+    everywhere(|db| {
+        let keyspace = db.keyspace("sequences").unwrap();
+        let progress = Progress(Default::default());
+        let (writing, end) = (AtomicU64::new(4), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let (keyspace, progress, writing, end) = (&keyspace, &progress, &writing, &end);
+                scope.spawn(move || {
+                    let guard = EndOnDrop(end);
+                    write_sequence(db, keyspace, writer, progress, ITEMS);
+                    if writing.fetch_sub(1, Ordering::Relaxed) > 1 {
+                        std::mem::forget(guard);
+                    }
+                });
+            }
+            for reader in 0..2usize {
+                let (keyspace, progress, end) = (&keyspace, &progress, &end);
+                scope.spawn(move || {
+                    let _guard = EndOnDrop(end);
+                    let mut rng = fastrand::Rng::with_seed(reader as u64);
+                    while !end.load(Ordering::Relaxed) {
+                        let writer = rng.usize(0..4);
+                        let done = progress.0[writer].load(Ordering::Acquire);
+                        if done > 0 {
+                            let there = keyspace.contains(item(writer, done - 1)).unwrap();
+                            // Its own writer removes it 500 items later at the earliest.
+                            assert!(there || progress.0[writer].load(Ordering::Acquire) >= done + 400, "N2");
+                        }
+                        check_sequences(keyspace, writer, done);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                let _guard = EndOnDrop(&end);
+                churn(db, &end);
+            });
+        });
+        for writer in 0..4 {
+            check_sequences(&keyspace, writer, ITEMS);
+        }
+    });
+}
+
+/// A cursor that turns round again and again shows the entries of its moment, whatever is written, flushed and merged around it.
+#[test]
+fn n1_cursors_turn_round_while_others_write() {
+    const KEYS: u64 = 3000;
+    const WRITES: u64 = 6000;
+    let name = |n: u64| format!("common/{n:05}");
+    everywhere(|db| {
+        let keyspace = db.keyspace("turns").unwrap();
+        let (writing, end) = (AtomicU64::new(2), AtomicBool::new(false));
+        let walked = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for writer in 0..2u64 {
+                let (keyspace, writing, end, walked) = (&keyspace, &writing, &end, &walked);
+                scope.spawn(move || {
+                    let guard = EndOnDrop(end);
+                    let mut rng = fastrand::Rng::with_seed(writer);
+                    // On a slow machine they go on until somebody has walked.
+                    let is_over = || walked.load(Ordering::Relaxed) > 3 || end.load(Ordering::Relaxed);
+                    for n in (0u64..).take_while(|n| *n < WRITES || !is_over()) {
+                        let key = name(rng.u64(0..KEYS));
+                        let removes = rng.u8(0..4) == 0;
+                        let mut batch = db.batch();
+                        if removes {
+                            batch.remove(keyspace, key)
+                        } else {
+                            batch.put(keyspace, key, n.to_le_bytes())
+                        }
+                        .unwrap();
+                        batch.commit_with(Durability::None).unwrap();
+                    }
+                    if writing.fetch_sub(1, Ordering::Relaxed) > 1 {
+                        std::mem::forget(guard);
+                    }
+                });
+            }
+            for reader in 0..2 {
+                let (keyspace, end, walked) = (&keyspace, &end, &walked);
+                scope.spawn(move || {
+                    let _guard = EndOnDrop(end);
+                    let mut rng = fastrand::Rng::with_seed(100 + reader);
+                    while !end.load(Ordering::Relaxed) {
+                        let snapshot = db.snapshot();
+                        let mut cursor = snapshot.cursor(keyspace).unwrap();
+                        let all: Vec<_> = snapshot.iter(keyspace).map(Result::unwrap).collect();
+                        turn_about(&mut cursor, &all, &mut rng);
+                        walked.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                let _guard = EndOnDrop(&end);
+                churn(db, &end);
+            });
+        });
+        assert!(walked.load(Ordering::Relaxed) > 3, "nobody walked");
+    });
+}
+
+/// Walks to and fro from a key on; what is met must be `all`.
+fn turn_about(cursor: &mut Cursor, all: &[(Key, Value)], rng: &mut fastrand::Rng) {
+    if all.is_empty() {
+        return;
+    }
+    let mut at = rng.usize(0..all.len());
+    cursor.seek(&all[at].0).unwrap();
+    for _ in 0..300 {
+        let found = cursor.valid().then(|| (cursor.key(), cursor.value().unwrap()));
+        assert_eq!(found, Some((&all[at].0[..], &all[at].1[..])), "N1: entry {at}");
+        let on = if at == 0 { true } else { at + 1 < all.len() && rng.bool() };
+        if on && at + 1 == all.len() {
+            return;
+        }
+        if on { cursor.next() } else { cursor.prev() }.unwrap();
+        at = if on { at + 1 } else { at - 1 };
+    }
+}
+
+/// What a range shows of a writer's items has no gap and goes at least as far as was acknowledged before.
+fn check_sequences(keyspace: &Keyspace, writer: usize, done: u64) {
+    let keys: Vec<_> = keyspace.prefix(format!("{writer}/")).keys().map(Result::unwrap).collect();
+    let ns: Vec<u64> = keys.iter().map(|k| std::str::from_utf8(&k[2..]).unwrap().parse().unwrap()).collect();
+    assert!(ns.windows(2).all(|pair| pair[0] + 1 == pair[1]), "N1: a gap in {ns:?}");
+    assert!(done == 0 || ns.last().is_some_and(|last| last + 1 >= done), "N2: {:?} after {done}", ns.last());
+}
+
+/// Writers with every way to change a count, beside readers that compare; how many transactions conflicted.
+fn count_and_scan(db: &Db) -> u64 {
+    const WRITERS: u64 = 4;
+    const CALLS: u64 = 400;
+    let keyspaces = [db.keyspace("a").unwrap(), db.keyspace("b").unwrap()];
+    let (conflicts, writing, end) = (AtomicU64::new(0), AtomicU64::new(WRITERS), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (keyspaces, conflicts, writing, end) = (&keyspaces, &conflicts, &writing, &end);
+            scope.spawn(move || {
+                let guard = EndOnDrop(end);
+                let mut rng = fastrand::Rng::with_seed(writer + 10);
+                for _ in 0..CALLS {
+                    let keyspace = &keyspaces[rng.usize(0..2)];
+                    let key = |rng: &mut fastrand::Rng| vec![b'k', rng.u8(..), rng.u8(0..4)];
+                    let (a, b) = (key(&mut rng), key(&mut rng));
+                    match rng.u8(0..40) {
+                        0 => keyspace.clear().unwrap(),
+                        1 => keyspace.remove_range::<&[u8]>(..).unwrap(),
+                        2..4 => keyspace.remove_range(a..b).unwrap(),
+                        4..12 => keyspace.remove(a).unwrap(),
+                        12..18 => {
+                            let mut transaction = db.begin();
+                            for key in [vec![b'c', rng.u8(0..4)], a, b] {
+                                transaction.put(keyspace, key, "3").unwrap();
+                            }
+                            match transaction.commit() {
+                                Ok(()) => {}
+                                Err(Error::Conflict) => {
+                                    conflicts.fetch_add(1, Ordering::Relaxed);
+                                }
+                                Err(error) => panic!("{error}"),
+                            }
+                        }
+                        n => {
+                            let mut batch = db.batch();
+                            batch.put(keyspace, a, "1").unwrap();
+                            batch.put(keyspace, b, "2").unwrap();
+                            let durability = if n < 30 { Durability::None } else { Durability::Sync };
+                            batch.commit_with(durability).unwrap();
+                        }
+                    }
+                }
+                if writing.fetch_sub(1, Ordering::Relaxed) > 1 {
+                    std::mem::forget(guard);
+                }
+            });
+        }
+        scope.spawn(|| {
+            let _guard = EndOnDrop(&end);
+            while !end.load(Ordering::Relaxed) {
+                let snapshot = db.snapshot();
+                for keyspace in &keyspaces {
+                    let counted = snapshot.iter(keyspace).keys().map(Result::unwrap).count() as u64;
+                    assert_eq!(snapshot.len(keyspace).unwrap(), counted, "N3");
+                }
+            }
+        });
+        scope.spawn(|| {
+            let _guard = EndOnDrop(&end);
+            churn(db, &end);
+        });
+    });
+    conflicts.into_inner()
+}
+
+#[test]
+fn n3_len_equals_a_scan_of_the_snapshot() {
+    everywhere(|db| {
+        count_and_scan(db);
+    });
+}
+
+#[test]
+fn n3_len_equals_a_scan_of_the_snapshot_where_commits_come_in_groups() {
+    // Threads that took turns by chance met no conflict, but they do not each time.
+    in_groups(|db| assert!((0..20).any(|_| count_and_scan(db) > 0), "transactions conflict"));
+}
+
+#[test]
+fn a_second_open_names_the_holder() {
+    let real = tempfile::tempdir().unwrap();
+    let db = Db::open(real.path()).unwrap();
+    match Db::open(real.path()) {
+        Err(Error::Locked { pid, path }) => {
+            assert_eq!(pid, Some(std::process::id()));
+            assert!(path.starts_with(real.path()));
+        }
+        other => panic!("a second open: {other:?}"),
+    }
+    db.close().unwrap();
+    drop(Db::open(real.path()).unwrap());
+    Db::open(real.path()).unwrap().close().unwrap();
+}
+
+#[test]
+fn n5_close_ends_threads_while_others_read_and_write() {
+    let mem = MemFs::new();
+    let open = || small(Db::builder()).env(Env::with_fs(Arc::new(mem.clone()))).open(dir()).unwrap();
+    let db = open();
+    let keyspace = db.default_keyspace();
+    for n in 0..3000u32 {
+        let mut batch = db.batch();
+        batch.put(&keyspace, n.to_be_bytes(), [7; 50]).unwrap();
+        batch.commit_with(Durability::None).unwrap();
+    }
+    let mut held = keyspace.iter();
+    assert!(held.next().unwrap().is_ok());
+    let snapshot = db.snapshot();
+    let acknowledged = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 3000..u32::MAX {
+                match keyspace.put(n.to_be_bytes(), "more") {
+                    Ok(()) => acknowledged.store(u64::from(n), Ordering::Release),
+                    Err(Error::Closed) => break,
+                    Err(other) => panic!("a write while closing: {other}"),
+                }
+            }
+        });
+        while acknowledged.load(Ordering::Acquire) < 3100 {
+            std::thread::yield_now();
+        }
+        db.clone().close().unwrap();
+    });
+    // Readers that were there go on.
+    assert_eq!(held.map(Result::unwrap).count(), 2999);
+    assert_eq!(snapshot.len(&keyspace).unwrap(), 3000);
+    assert!(matches!(keyspace.put("x", "y"), Err(Error::Closed)));
+    assert!(matches!(db.flush(), Err(Error::Closed)));
+    // The directory is free, and everything acknowledged is there.
+    let again = open();
+    let last = acknowledged.load(Ordering::Acquire) as u32;
+    assert!(again.default_keyspace().contains(last.to_be_bytes()).unwrap(), "N2");
+    dump_sound(&again).unwrap();
+}
+
+#[test]
+fn n2_a_crash_in_full_flight_keeps_what_was_acknowledged() {
+    const CRASHES: u64 = 30;
+    let mem = MemFs::new();
+    let open =
+        |mem: &MemFs| small(Db::builder()).env(Env::with_fs(Arc::new(mem.clone()))).open(dir()).unwrap();
+    let db = open(&mem);
+    let keyspace = db.keyspace("sequences").unwrap();
+    let progress = Progress(Default::default());
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let (db, keyspace, progress, end) = (&db, &keyspace, &progress, &end);
+            scope.spawn(move || {
+                let _guard = EndOnDrop(end);
+                write_sequence(db, keyspace, writer, progress, 4000);
+            });
+        }
+        scope.spawn(|| {
+            let _guard = EndOnDrop(&end);
+            churn(&db, &end);
+        });
+        let _guard = EndOnDrop(&end);
+        for crash in 0..CRASHES {
+            // Only the first writer waits for the disk; of the others a prefix is left.
+            let done = [progress.0[0].load(Ordering::Acquire), 0, 0, 0];
+            let left = open(&mem.crash(crash));
+            let keyspace = left.open_keyspace("sequences").unwrap();
+            for (writer, done) in done.into_iter().enumerate() {
+                check_sequences(&keyspace, writer, done);
+            }
+            dump_sound(&left).unwrap();
+        }
+    });
+}
+
+/// Keys are written and ranges removed, keyspaces come and go, memtables are flushed and tables merged, all while somebody checks.
+#[test]
+fn n6_a_check_finds_nothing_wrong_beside_those_who_write() {
+    const ROUNDS_MAX: u64 = 20_000;
+    on(Arc::new(MemFs::new()), |db| {
+        let (end, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| churn(db, &end));
+            for writer in 0..2_u8 {
+                let (end, rounds) = (&end, &rounds);
+                scope.spawn(move || {
+                    let _end = EndOnDrop(end);
+                    let shared = db.keyspace("shared").unwrap();
+                    let mut rng = fastrand::Rng::with_seed(u64::from(writer));
+                    for round in 0_u32.. {
+                        if end.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let name = format!("{writer}/{round}");
+                        let own = db.keyspace(&name).unwrap();
+                        for _ in 0..rng.usize(1..40) {
+                            own.put([rng.u8(..)], [0; 50]).unwrap();
+                            shared.put([rng.u8(..)], [writer; 20]).unwrap();
+                        }
+                        let from = rng.u8(..200);
+                        shared.remove_range([from]..[from + 20]).unwrap();
+                        if round % 4 != 0 {
+                            db.drop_keyspace(&name).unwrap();
+                        }
+                        rounds.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            let _end = EndOnDrop(&end);
+            // Checks in whose midst a flush ended, and a merge: on a slow machine the writers go on until there are some.
+            let (mut flushed, mut merged) = (0, 0);
+            let is_met = |flushed: u32, merged: u32| flushed >= 5 && merged >= 2;
+            while !end.load(Ordering::Relaxed) {
+                let rounds = rounds.load(Ordering::Relaxed);
+                if rounds >= ROUNDS_MAX || rounds >= 60 && is_met(flushed, merged) {
+                    break;
+                }
+                let before = db.stats();
+                assert_eq!(db.check().unwrap().problems, Vec::<String>::new(), "N6");
+                let after = db.stats();
+                flushed += u32::from(after.flushes > before.flushes);
+                merged += u32::from(after.compactions > before.compactions);
+            }
+            let rounds = rounds.load(Ordering::Relaxed);
+            assert!(is_met(flushed, merged), "{flushed} flushes, {merged} merges in {rounds} rounds");
+        });
+    });
+}

@@ -1,0 +1,39 @@
+//! What other crates of the process have deferred runs under no lock of the database (PI1 of sync/pin.rs). In a process of its own: their
+//! collector is the process's.
+#![expect(clippy::disallowed_methods, reason = "real threads, and real time to see that none hangs")]
+
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use esker::Db;
+use esker_env::{Env, MemFs};
+
+use crate::own_process;
+
+/// Nothing here takes so long, unless it would take for ever.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[test]
+fn pi1_a_destructor_that_another_crate_has_deferred_may_use_the_database() {
+    if own_process::ran(pi1_a_destructor_that_another_crate_has_deferred_may_use_the_database) {
+        return;
+    }
+    let (told, done) = mpsc::channel();
+    std::thread::spawn(move || {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let db = Db::builder().background(false).env(env).open("db").expect("open");
+        let map = db.default_keyspace();
+        let deferred = map.clone();
+        let pin = crossbeam_epoch::pin();
+        pin.defer(move || deferred.put("from a destructor", "").expect("put"));
+        pin.flush();
+        drop(pin);
+        for n in 0..1000u32 {
+            map.put(n.to_be_bytes(), "").expect("put");
+        }
+        told.send(map.len().expect("len")).expect("the test waits");
+    });
+    // Whether the destructor has run by then is the other collector's affair.
+    let len = done.recv_timeout(PATIENCE).expect("PI1: a commit waits for itself");
+    assert!((1000..=1001).contains(&len), "{len}");
+}

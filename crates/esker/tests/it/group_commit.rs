@@ -1,0 +1,205 @@
+//! Groups of several commits, made for certain: what the leader does for all of them counts for each.
+//!
+//! ```text
+//!   first: commit, its sync takes long          --> Ok
+//!     others, meanwhile: commit, one by one     --> one group: one write, one sync, an outcome for each
+//! ```
+//!
+//! GR1. A sync that fails fails every commit of its group. Nothing of it is seen, and a crash takes nothing that was
+//!      acknowledged.
+//! GR2. Live counts are exact, whatever a group holds: keys removed by a `clear` that were put in the same group, and commits
+//!      that conflict.
+//! GR3. A commit that finds no space, or cannot read the old value of its key, fails alone: its neighbours are there, whole and
+//!      exact, after any crash, and nothing of it is.
+//!
+//! A machine that stalls may tear a group into several; then the test tries again.
+#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::disallowed_methods, reason = "the test waits while threads queue up")]
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::contents::dump_sound;
+use crate::common::dir;
+use esker::{Builder, Db, Error, Result};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
+
+/// In the names of the log's files once they are in use.
+const LOG: &str = ".wal";
+/// How long the first sync takes.
+const FIRST_SYNC: Duration = Duration::from_millis(400);
+/// The others come so long after each other.
+const STEP: Duration = Duration::from_millis(20);
+/// Groups that are tried for.
+const ATTEMPTS: u32 = 20;
+const SEEDS: u64 = 16;
+
+/// Large enough that nothing but commits syncs the log.
+fn builder(fs: FsRef) -> Builder {
+    Db::builder().memory(8 << 20).background(false).env(Env::with_fs(fs))
+}
+
+/// A database with a segment of the log in use.
+fn database() -> (MemFs, FaultFs, Db) {
+    let mem = MemFs::new();
+    let faults = FaultFs::new(Arc::new(mem.clone()));
+    let db = builder(Arc::new(faults.clone())).open(dir()).unwrap();
+    db.default_keyspace().put("before", "").unwrap();
+    (mem, faults, db)
+}
+
+type Commit<'a> = &'a (dyn Fn() -> Result<()> + Sync);
+
+/// Does the first commit, and while its sync takes long the others, in this order; gives all outcomes.
+fn as_a_group(faults: &FaultFs, first: Commit<'_>, others: &[Commit<'_>]) -> Vec<Result<()>> {
+    faults.add(FaultRule::new(&[OpKind::SyncData], FaultAction::Delay(FIRST_SYNC)).on_path(LOG));
+    let fired = faults.fired();
+    std::thread::scope(|scope| {
+        let mut threads = vec![scope.spawn(first)];
+        while faults.fired() == fired && !threads[0].is_finished() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for other in others {
+            threads.push(scope.spawn(*other));
+            std::thread::sleep(STEP);
+        }
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn gr1_a_sync_that_fails_fails_every_commit_of_its_group() {
+    for _ in 0..ATTEMPTS {
+        let (mem, faults, db) = database();
+        let keyspace = db.default_keyspace();
+        let put = |key: &'static str| {
+            let keyspace = keyspace.clone();
+            move || keyspace.put(key, "")
+        };
+        // The sync after the one that takes long.
+        let fail = FaultAction::Fail(ErrorKind::Other);
+        faults.add(FaultRule::new(&[OpKind::SyncData], fail).on_path(LOG).nth(2));
+        let outcomes = as_a_group(&faults, &put("first"), &[&put("a"), &put("b"), &put("c"), &put("d")]);
+        assert!(outcomes[0].is_ok(), "{outcomes:?}");
+        for outcome in &outcomes[1..] {
+            assert!(matches!(outcome, Err(Error::Poisoned(_))), "GR1: {outcomes:?}");
+        }
+        let seen: Vec<_> = keyspace.iter().keys().map(|key| key.unwrap().to_vec()).collect();
+        assert_eq!(seen, [&b"before"[..], b"first"], "GR1");
+        assert_eq!(keyspace.len().unwrap(), 2, "GR1");
+        let reopened = |mem: MemFs| {
+            let db = builder(Arc::new(mem)).open(dir()).unwrap();
+            let found = dump_sound(&db).unwrap().remove("default").unwrap();
+            assert!(["before", "first"].iter().all(|key| found.contains_key(key.as_bytes())), "GR1");
+            found.len()
+        };
+        for seed in 0..SEEDS {
+            reopened(mem.crash(seed));
+        }
+        // What was written shows how large the group was.
+        if reopened(mem.kill()) >= 2 + 2 {
+            return;
+        }
+    }
+    panic!("no group of several commits in {ATTEMPTS} attempts");
+}
+
+#[test]
+fn gr2_counts_are_exact_after_a_group_that_clears_and_conflicts() {
+    for _ in 0..ATTEMPTS {
+        let (_, faults, db) = database();
+        let (default, cleared) = (db.default_keyspace(), db.keyspace("cleared").unwrap());
+        for n in 0..10u8 {
+            cleared.put([n], "").unwrap();
+        }
+        let syncs = faults.count(OpKind::SyncData);
+        // It reads before the group is visible, so what the group's first commit does is in its way.
+        let conflicts = || {
+            let mut transaction = db.begin();
+            for n in 100..105u8 {
+                transaction.put(&cleared, [n], "")?;
+            }
+            transaction.put(&cleared, "in the group", "")?;
+            transaction.commit()
+        };
+        let outcomes = as_a_group(
+            &faults,
+            &|| default.put("first", ""),
+            &[&|| cleared.put("in the group", ""), &|| cleared.clear(), &conflicts, &|| {
+                cleared.put("behind the clear", "")
+            }],
+        );
+        let expected = |i| if i == 3 { "Err(Conflict)" } else { "Ok(())" };
+        let is_expected = outcomes.iter().enumerate().all(|(i, o)| format!("{o:?}") == expected(i));
+        let is_one_group = faults.count(OpKind::SyncData) == syncs + 2;
+        let counted = cleared.iter().keys().collect::<Result<Vec<_>>>().unwrap().len() as u64;
+        assert_eq!(cleared.len().unwrap(), counted, "GR2: {outcomes:?}");
+        dump_sound(&db).unwrap();
+        if is_expected && is_one_group {
+            assert_eq!(counted, 1, "what came behind the clear");
+            return;
+        }
+    }
+    panic!("no such group in {ATTEMPTS} attempts");
+}
+
+#[test]
+fn gr3_a_commit_that_fails_alone_leaves_its_neighbours_as_they_are() {
+    for _ in 0..ATTEMPTS {
+        let (mem, faults, db) = database();
+        db.default_keyspace().put("old", "in a table").unwrap();
+        db.flush().unwrap();
+        // No block is in the cache.
+        db.close().unwrap();
+        let db = builder(Arc::new(faults.clone())).open(dir()).unwrap();
+        let keyspace = db.default_keyspace();
+        // The log has a segment again.
+        keyspace.put("behind", "").unwrap();
+        let unreadable = FaultAction::Fail(ErrorKind::Other);
+        faults.add(FaultRule::new(&[OpKind::Read], unreadable).on_path(".sst").forever());
+        mem.set_capacity(Some(mem.used_bytes() + 1000));
+        let syncs = faults.count(OpKind::SyncData);
+        let put = |key: &'static str, len: usize| {
+            let keyspace = keyspace.clone();
+            move || keyspace.put(key, vec![7; len])
+        };
+        let outcomes = as_a_group(
+            &faults,
+            &put("first", 1),
+            &[&put("a", 1), &put("too large", 2 << 20), &put("b", 300), &put("old", 1), &put("c", 1)],
+        );
+        let is_one_group = faults.count(OpKind::SyncData) == syncs + 2;
+        let is_expected = |n: usize, outcome: &Result<()>| match n {
+            2 => matches!(outcome, Err(Error::NoSpace { .. })),
+            4 => {
+                matches!(outcome, Err(Error::Io { path, .. }) if path.extension().is_some_and(|e| e == "sst"))
+            }
+            _ => outcome.is_ok(),
+        };
+        assert!(outcomes.iter().enumerate().all(|(n, o)| is_expected(n, o)), "GR3: {outcomes:?}");
+        // Beside the death of the process: the writer goes on.
+        let (killed, crashed) = (mem.kill(), (0..SEEDS).map(|seed| mem.crash(seed)));
+        let left: Vec<_> = crashed.chain([killed, mem.crash_strict()]).collect();
+        faults.clear();
+        mem.set_capacity(None);
+        let expected =
+            [("a", 1), ("b", 300), ("before", 0), ("behind", 0), ("c", 1), ("first", 1), ("old", 10)];
+        let check = |db: &Db| {
+            let found = dump_sound(db).unwrap().remove("default").unwrap();
+            let found: Vec<_> = found.iter().map(|(k, v)| (str::from_utf8(k).unwrap(), v.len())).collect();
+            assert_eq!(found, expected, "GR3");
+        };
+        check(&db);
+        for left in left {
+            left.set_capacity(None);
+            check(&builder(Arc::new(left)).open(dir()).unwrap());
+        }
+        keyspace.put("old", "again").unwrap();
+        keyspace.put("too large", vec![7; 2 << 20]).unwrap();
+        if is_one_group {
+            return;
+        }
+    }
+    panic!("no such group in {ATTEMPTS} attempts");
+}

@@ -1,0 +1,30 @@
+//! The engine's integration tests: one program, since each takes seconds to link. A test that needs a process of its own starts the
+//! program once more (`own_process.rs`).
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/memory.rs"]
+mod memory;
+mod own_process;
+
+mod background;
+mod check;
+mod close;
+mod compatibility;
+mod concurrency;
+mod corruption;
+mod damaged_blocks;
+mod dump;
+mod foreign_garbage;
+mod group_commit;
+mod kill_then_power_loss;
+mod limits;
+mod memory_budget;
+mod moved_directory;
+mod no_descriptors;
+mod open_files;
+mod range_removals;
+mod readme;
+mod refusals;
+mod repair;
+mod working_directory;

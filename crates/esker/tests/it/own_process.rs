@@ -1,0 +1,39 @@
+//! Tests that look at what a process has once: its memory, its open files, its working directory, its limits.
+//!
+//! ```text
+//!   test --its name--> this program once more, that test alone --its output, how it ended--> test
+//! ```
+
+use std::any::type_name;
+use std::process::Command;
+
+/// Set in the process that runs the test's body.
+const BODY: &str = "ESKER_TEST_BODY";
+
+/// Runs the test that calls it, and is given, in a process of its own. False in that process: there the caller goes on.
+pub fn ran<T: Fn()>(test: T) -> bool {
+    let program = std::env::current_exe().expect("the program of the tests");
+    in_child(test, Command::new(program))
+}
+
+/// The same behind a command of the shell.
+#[cfg(unix)]
+pub fn ran_under<T: Fn()>(setting: &str, test: T) -> bool {
+    let program = std::env::current_exe().expect("the program of the tests");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{setting} && exec \"$0\" \"$@\"")]).arg(program);
+    in_child(test, shell)
+}
+
+fn in_child<T: Fn()>(_test: T, mut program: Command) -> bool {
+    if std::env::var_os(BODY).is_some() {
+        return false;
+    }
+    let (_crate, name) = type_name::<T>().split_once("::").expect("a path");
+    let child = program.args(["--exact", name, "--nocapture"]).env(BODY, "").output();
+    let child = child.expect("the program of the tests starts");
+    let [out, err] = [&child.stdout, &child.stderr].map(|text| String::from_utf8_lossy(text));
+    print!("{out}");
+    assert!(child.status.success() && out.contains("1 passed"), "{name}: {}\n{err}", child.status);
+    true
+}

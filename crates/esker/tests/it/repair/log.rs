@@ -1,0 +1,229 @@
+//! Damage of the log costs the commits that it hits, and no more.
+
+use std::sync::Arc;
+
+use esker::Durability;
+use esker_env::{FaultFs, Fs, MemFs, OpKind};
+
+use super::judge::{
+    SEGMENT_HEADER_BYTES, assert_not_overreported, builder, failing, judge, repair, roomy, target,
+};
+use crate::common::contents::dump_sound;
+use crate::common::damage::{Golden, LOGGED, overwrite, path, read, records, replace};
+use crate::common::dir;
+
+#[test]
+fn q2_no_commit_is_put_together_over_a_segment_that_is_missing_or_cannot_be_read() {
+    let running = MemFs::new();
+    let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
+    let (keyspace, mut batch) = (db.default_keyspace(), db.batch());
+    // Each takes 16 bytes of the log, and what fits a segment is a multiple of that: without the middle one the others fit together.
+    for n in 0..60_000u32 {
+        batch.put(&keyspace, u64::from(n).to_be_bytes(), n.to_be_bytes()).unwrap();
+    }
+    batch.commit().unwrap();
+    let left = running.kill();
+    assert_eq!(left.list_dir(dir()).unwrap().iter().filter(|name| name.ends_with(".wal")).count(), 3);
+    let middle = "000002.wal";
+    let faults = [
+        None,
+        Some(failing(&[OpKind::Open], middle)),
+        Some(failing(&[OpKind::Read], middle)),
+        Some(failing(&[OpKind::Read], middle).on_bytes(300_000..300_001)),
+    ];
+    for fault in faults {
+        let what = format!("{fault:?}");
+        let fs = left.crash_keep_all();
+        let faulty = FaultFs::new(Arc::new(fs.clone()));
+        match fault {
+            None => fs.remove_file(&path(middle)).unwrap(),
+            Some(rule) => faulty.add(rule),
+        }
+        let report = roomy(Arc::new(faulty)).repair(dir(), target()).unwrap();
+        assert_eq!((report.commits, report.live_keys()), (0, 0), "{what}: {report:#?}");
+        let is_told = |loss: &esker::Loss| loss.detail.contains("is incomplete");
+        assert!(report.losses.iter().any(is_told), "{what}: {report:#?}");
+    }
+    let report = roomy(Arc::new(left)).repair(dir(), target()).unwrap();
+    assert_eq!((report.commits, report.live_keys(), report.losses.len()), (1, 60_000, 0), "{report:#?}");
+}
+
+#[test]
+fn q6_a_sector_of_the_log_that_cannot_be_read_costs_its_commits_alone() {
+    let running = MemFs::new();
+    let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
+    let keyspace = db.default_keyspace();
+    (0..40u8).for_each(|n| keyspace.put([n], [n; 1000]).unwrap());
+    let left = running.kill();
+    // Among the commits; and behind them, where there may have been more.
+    for (sector, most) in [(9_000..9_001, 6), (200_000..200_001, 0)] {
+        let fs = FaultFs::new(Arc::new(left.crash_keep_all()));
+        fs.add(failing(&[OpKind::Read], "000001.wal").on_bytes(sector.clone()));
+        let report = roomy(Arc::new(fs.clone())).repair(dir(), target()).unwrap();
+        assert!(fs.fired() <= 10, "{} reads failed", fs.fired());
+        let missing = 40 - report.live_keys();
+        assert!(missing <= most && (missing > 0) == (most > 0), "{sector:?}: {report:#?}");
+        assert!(report.losses.iter().any(|loss| loss.detail.contains("cannot be read")), "{report:#?}");
+        let told = report.losses.iter().filter_map(|loss| loss.commits);
+        assert_eq!(told.map(|(first, last)| last + 1 - first).sum::<u64>(), missing, "{report:#?}");
+        fs.clear();
+        let found = dump_sound(&roomy(Arc::new(fs)).open(target()).unwrap()).unwrap();
+        assert!(found["default"].iter().all(|(key, value)| value[..] == [key[0]; 1000]));
+    }
+}
+
+#[test]
+fn ls5_a_prepared_file_that_cannot_be_read_hides_no_commit_without_a_word() {
+    let running = MemFs::new();
+    let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
+    let keyspace = db.default_keyspace();
+    (0..40u8).for_each(|n| keyspace.put([n], [n; 1000]).unwrap());
+    let left = running.kill();
+    left.rename(&path("000001.wal"), &path("000001.wal-next")).unwrap();
+    // Nothing names it yet.
+    replace(&left, "000002.wal-next", &[0; 4096]);
+    // Beside the segment, and the beginning of the segment itself.
+    for (unreadable, most) in [("000002.wal-next", 0), ("000001.wal-next", 6)] {
+        let fs = FaultFs::new(Arc::new(left.crash_keep_all()));
+        fs.add(failing(&[OpKind::Read], unreadable).on_bytes(0..1));
+        let report = roomy(Arc::new(fs)).repair(dir(), target()).unwrap();
+        let missing = 40 - report.live_keys();
+        assert!(missing <= most && (missing > 0) == (most > 0), "LS5: {unreadable}: {report:#?}");
+        assert_eq!(report.losses.is_empty(), most == 0, "LS5: {unreadable}: {report:#?}");
+    }
+}
+
+#[test]
+fn r6_a_renamed_segment_is_told_from_a_prepared_file_also_if_its_first_record_is_damaged() {
+    let running = MemFs::new();
+    let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
+    let keyspace = db.default_keyspace();
+    (0..40u8).for_each(|n| keyspace.put([n], [n; 1000]).unwrap());
+    let fs = running.kill();
+    let (name, renamed) = ("000001.wal", "000001.wal-next");
+    let at = records(&fs, name)[0].start;
+    overwrite(&fs, name, at, &[!read(&fs, name)[at]]);
+    fs.rename(&path(name), &path(renamed)).unwrap();
+    // All of it can be read, or not a place behind that record.
+    for (unreadable, most) in [(None, 1), (Some(20_000..20_001), 7)] {
+        let faulty = FaultFs::new(Arc::new(fs.crash_keep_all()));
+        if let Some(bytes) = unreadable {
+            faulty.add(failing(&[OpKind::Read], renamed).on_bytes(bytes));
+        }
+        let options = || roomy(Arc::new(faulty.clone()));
+        let problems = options().check_offline(dir()).unwrap().problems;
+        assert!(problems.iter().any(|problem| problem.contains("it was renamed")), "R6: {problems:#?}");
+        let error = options().open(dir()).map(drop).unwrap_err();
+        assert!(error.is_corrupt() && error.to_string().contains("it was renamed"), "R6: {error}");
+        let report = options().repair(dir(), target()).unwrap();
+        let missing = 40 - report.live_keys();
+        assert!((1..=most).contains(&missing) && !report.losses.is_empty(), "R6: {report:#?}");
+    }
+}
+
+#[test]
+fn q4_a_damaged_record_costs_its_commit_alone() {
+    let golden = Golden::merged();
+    let log = golden.last_segment();
+    let all = records(&golden.fs, log);
+    assert_eq!(all.len(), LOGGED);
+    for (n, record) in all.iter().enumerate() {
+        for at in [record.start, record.start + 13, record.end - 1] {
+            let fs = golden.copy();
+            overwrite(&fs, log, at, &[golden.read(log)[at] ^ 1]);
+            let error = builder(&fs).open(dir()).map(drop).unwrap_err();
+            assert!(error.is_corrupt() && error.to_string().contains("esker repair"), "{error}");
+            let (report, found) = repair(&fs).unwrap();
+            let mut expected = golden.newest.clone();
+            expected.get_mut("default").unwrap().remove(format!("logged/{n}").as_bytes());
+            assert!(found == expected, "{n}: {report:#?}");
+            assert_not_overreported(&golden, &format!("record {n}"), log, &report);
+            let told: Vec<u64> = report.losses.iter().map(|loss| loss.offset).collect();
+            let lost: Vec<_> = report.losses.iter().filter_map(|loss| loss.commits).collect();
+            match all.get(n + 1) {
+                // The place, and the gap that the next commit shows.
+                Some(next) => {
+                    assert_eq!(told, [record.start as u64, next.start as u64]);
+                    assert_eq!(lost, [(record.seq, record.seq)]);
+                }
+                // The place, and where the log ends now, before a commit that the manifest knows.
+                None => {
+                    assert_eq!(told, [record.start as u64, all[n - 1].start as u64]);
+                    assert_eq!(lost, [(record.seq, record.seq)]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn lg3_what_lies_behind_an_unfinished_commit_never_counted() {
+    let running = MemFs::new();
+    let db = builder(&running).open(dir()).unwrap();
+    let keyspace = db.default_keyspace();
+    keyspace.put("1", [1; 30]).unwrap();
+    for n in 2..5u8 {
+        let mut batch = db.batch();
+        batch.put(&keyspace, [b'0' + n], [n; 30]).unwrap();
+        batch.commit_with(Durability::Buffered).unwrap();
+    }
+    // A power loss takes one record that was not synced, and leaves those behind it.
+    let fs = running.kill();
+    let log = fs.list_dir(dir()).unwrap().into_iter().find(|name| name.ends_with(".wal")).unwrap();
+    let at = read(&fs, &log).windows(30).position(|w| w == [2; 30]).unwrap();
+    overwrite(&fs, &log, at, &[0; 30]);
+
+    let checked = builder(&fs).check_offline(dir()).unwrap();
+    assert!(checked.problems.is_empty() && checked.commits == 1, "{checked:#?}");
+    let (report, repaired) = repair(&fs).unwrap();
+    assert!(report.losses.is_empty() && report.commits == 1, "{report:#?}");
+    let db = builder(&fs).open(dir()).unwrap();
+    let opened = dump_sound(&db).unwrap();
+    assert!(repaired == opened && opened["default"].len() == 1, "{opened:?}");
+}
+
+#[test]
+fn ls6_a_commit_is_told_as_lost_if_but_the_header_of_a_later_one_proves_it() {
+    let running = MemFs::new();
+    let db = builder(&running).open(dir()).unwrap();
+    let keyspace = db.default_keyspace();
+    (1..4u8).for_each(|n| keyspace.put([n], [n; 30]).unwrap());
+    let left = running.kill();
+    let log = left.list_dir(dir()).unwrap().into_iter().find(|name| name.ends_with(".wal")).unwrap();
+    // What a power loss leaves of the third commit is its header; then a byte of another one rots.
+    let cases: [(&[u8], u64, bool); 3] = [(&[1, 3], 1, true), (&[2, 3], 1, true), (&[3], 2, false)];
+    for (damaged, commits, is_lost) in cases {
+        let fs = left.crash_keep_all();
+        for value in damaged {
+            let at = read(&fs, &log).windows(30).position(|bytes| bytes == [*value; 30]).unwrap();
+            overwrite(&fs, &log, at, &[!value]);
+        }
+        let is_refused = builder(&fs.crash_keep_all()).open(dir()).is_err();
+        let (report, _) = repair(&fs).unwrap();
+        let told = (report.commits, !report.losses.is_empty());
+        assert_eq!((is_refused, told), (is_lost, (commits, is_lost)), "LS6: {damaged:?}: {report:#?}");
+    }
+}
+
+#[test]
+fn q4_damage_of_the_log_that_costs_nothing_is_told_apart() {
+    let golden = Golden::merged();
+    let log = golden.last_segment();
+    let (bytes, last) = (golden.read(log), *records(&golden.fs, log).last().unwrap());
+    let flip = |at: usize| judge(&golden, &format!("byte {at}"), |fs| overwrite(fs, log, at, &[!bytes[at]]));
+    // What fills up the last commit, and the end record: without it nobody knows that nothing followed in a file that is
+    // shorter than it was made.
+    let end = last.end.next_multiple_of(8);
+    for at in last.end..bytes.len() {
+        let report = flip(at);
+        let told: Vec<_> = report.losses.iter().map(|loss| (loss.offset, loss.commits)).collect();
+        assert_eq!(told, if at < end { vec![] } else { vec![(end as u64, None)] }, "{at}");
+        assert_eq!(report.commits, LOGGED as u64);
+    }
+    // The header says nothing that the records do not say, but without it nobody knows that this is all of them.
+    for at in 0..SEGMENT_HEADER_BYTES {
+        let report = flip(at);
+        let told: Vec<_> = report.losses.iter().map(|loss| (loss.offset, loss.bytes)).collect();
+        assert_eq!((told, report.commits), (vec![(0, SEGMENT_HEADER_BYTES as u64)], LOGGED as u64), "{at}");
+    }
+}

@@ -1,0 +1,32 @@
+//! Repairs of damaged databases.
+//!
+//! ```text
+//!   golden database --damage--> esker::repair --> sound? explained by the report? original untouched?
+//!
+//!   judge.rs       repairs and judges            any_file.rs   every file damaged in every way
+//!   manifest.rs, log.rs, tables.rs               what damage of each costs
+//!   outcome.rs     where the new database stands
+//!   unfinished.rs  what is left of a repair that is stopped
+//!   failing_calls.rs  calls that fail while it is going on
+//! ```
+//!
+//! Q1. A repair never panics, and what it makes is a sound database, or it makes nothing and says why.
+//! Q2. Every key that differs from the undamaged database is among those that the report names as lost; its value is
+//!     one that the key had earlier, or it is missing.
+//! Q3. No byte, name or time of the original changes.
+//! Q4. The report names no more than may be lost: nothing if a file without data is damaged, keys of its range if a
+//!     table is, the damaged commit if the log is.
+//! Q5. What a repair has made survives a power loss at once, and goes right under writes, a merge and another power loss.
+//! Q6. A file, or a stretch of one, that cannot be read costs what it holds and ends nothing; it is asked for a few times.
+//!
+//! `ESKER_SWEEP=full` damages every byte instead of a sample.
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, also on real files")]
+
+mod any_file;
+mod failing_calls;
+mod judge;
+mod log;
+mod manifest;
+mod outcome;
+mod tables;
+mod unfinished;

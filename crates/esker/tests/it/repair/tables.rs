@@ -1,0 +1,286 @@
+//! Damage of tables costs the keys that it hits, and no more.
+
+use std::sync::Arc;
+
+use esker::{KeyspaceId, LostKeys, TableCompression};
+use esker_env::{FaultFs, Fs, FsRef, MemFs, OpKind};
+
+use super::judge::{
+    assert_not_overreported, builder, failing, files, judge, place, repair, target, unexplained,
+};
+use crate::common::contents::{difference, dump_sound};
+use crate::common::damage::{Golden, blocks, cut, overwrite, parts, path, read, replace, table_range};
+use crate::common::{dir, simulated};
+
+#[test]
+fn q2_a_foreign_table_that_does_not_say_what_it_is_costs_the_range_of_the_one_in_its_place() {
+    // Other keys, too, so that they lie beside the range.
+    let (golden, other) = (Golden::merged(), Golden::double(1));
+    let theirs = other.read(other.named(".sst").next().unwrap());
+    for name in golden.named(".sst") {
+        for lost in [80, 81, 120, theirs.len() / 2] {
+            let what = format!("a foreign table without its last {lost} bytes as {name}");
+            let report = judge(&golden, &what, |fs| replace(fs, name, &theirs[..theirs.len() - lost]));
+            let (first, last) = table_range(&golden.fs, name);
+            for key in [first, last] {
+                let (id, key) = place(&key);
+                assert!(report.losses.iter().any(|loss| loss.keys.may_hold(id, &key)), "{what}: {report:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn q6_sectors_of_a_table_that_cannot_be_read_cost_little_and_are_asked_for_a_few_times() {
+    let fs = MemFs::new();
+    let options = |fs: FsRef| {
+        let options = simulated(fs).memtable_bytes(1 << 20).table_bytes(1 << 20);
+        options.compression(TableCompression::None)
+    };
+    let db = options(Arc::new(fs.clone())).open(dir()).unwrap();
+    let all = db.default_keyspace();
+    let key = |n: usize| format!("key/{n:06}").into_bytes();
+    for n in 0..800 {
+        all.put(key(n), format!("value {n} ").repeat(n % 7)).unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    let (table, bytes) = files(&fs).into_iter().find(|(name, _)| name.ends_with(".sst")).unwrap();
+    let len = bytes.len() as u64;
+    assert!((30 << 10..64 << 10).contains(&len), "one chunk of the search: {len}");
+    let faulty = FaultFs::new(Arc::new(fs));
+    // That of the footer, and one among the blocks.
+    faulty.add(failing(&[OpKind::Read], &table).on_bytes(len - 1..len));
+    faulty.add(failing(&[OpKind::Read], &table).on_bytes(10_000..10_001));
+    let report = options(Arc::new(faulty.clone())).repair(dir(), target()).unwrap();
+    assert!(faulty.fired() <= 50, "{} reads failed", faulty.fired());
+    faulty.clear();
+    let found = dump_sound(&options(Arc::new(faulty)).open(target()).unwrap()).unwrap();
+    let (map, id) = (&found["default"], KeyspaceId::DEFAULT);
+    assert!(map.len() > 600, "{}", map.len());
+    for n in 0..800 {
+        let told = report.losses.iter().any(|loss| loss.keys.may_hold(id, &key(n)));
+        assert!(map.contains_key(&key(n)) || told, "{n}: {report:#?}");
+    }
+}
+
+#[test]
+fn q6_a_stray_file_that_cannot_be_read_costs_nothing() {
+    let golden = Golden::merged();
+    let stray = golden.read(golden.named(".sst").next().unwrap());
+    let faults =
+        [None, Some(failing(&[OpKind::Open], "000099.sst")), Some(failing(&[OpKind::Read], "000099.sst"))];
+    for fault in faults {
+        let what = format!("{fault:?}");
+        let fs = golden.copy();
+        let faulty = FaultFs::new(Arc::new(fs.clone()));
+        match fault {
+            None => fs.create_dir_all(&path("000099.sst")).unwrap(),
+            Some(rule) => {
+                replace(&fs, "000099.sst", &stray);
+                faulty.add(rule);
+            }
+        }
+        let report = simulated(Arc::new(faulty)).repair(dir(), target()).unwrap();
+        assert!(report.losses.is_empty(), "{what}: {report:#?}");
+        assert!(report.notes.iter().any(|note| note.contains("000099.sst")), "{what}: {report:#?}");
+        let found = dump_sound(&builder(&fs).open(target()).unwrap()).unwrap();
+        assert!(found == golden.newest, "{what}: {}", difference(&found, &golden.newest));
+    }
+}
+
+#[test]
+fn q6_a_table_that_cannot_be_opened_costs_its_keys_whenever_that_is() {
+    let golden = Golden::twins();
+    let table = golden.twin_tables()[1];
+    // Looked at, and then read.
+    for nth in [1, 2] {
+        let fs = golden.copy();
+        let faulty = FaultFs::new(Arc::new(fs.clone()));
+        faulty.add(failing(&[OpKind::Open], table).nth(nth));
+        let report = simulated(Arc::new(faulty.clone())).repair(dir(), target()).unwrap();
+        assert!(faulty.fired() > 0 && !report.losses.is_empty(), "{nth}: {report:#?}");
+        let found = dump_sound(&builder(&fs).open(target()).unwrap()).unwrap();
+        assert_eq!(unexplained(&golden, &report, &found), None, "{nth}: {report:#?}");
+    }
+}
+
+#[test]
+fn q4_a_damaged_block_costs_its_keys_alone() {
+    let golden = Golden::layered();
+    let mut damaged = 0;
+    for table in golden.named(".sst") {
+        let blocks = blocks(&golden.fs, table);
+        for (n, block) in blocks.iter().enumerate() {
+            let what = format!("block {n} of {table}");
+            let at = (block.start + block.end) / 2;
+            let byte = golden.read(table)[at];
+            let report = judge(&golden, &what, |fs| overwrite(fs, table, at, &[!byte]));
+            assert_not_overreported(&golden, &what, table, &report);
+            let holds = |key: &&Vec<u8>| {
+                let (id, key) = place(key);
+                report.losses.iter().any(|loss| loss.keys.may_hold(id, &key))
+            };
+            // A table that the manifest does not name any more is not looked at.
+            if report.losses.is_empty() {
+                continue;
+            }
+            assert!(block.keys.iter().all(|key| holds(&key)), "{what}: {report:#?}");
+            let of_table = report.losses.iter().filter(|loss| loss.path == path(table));
+            let lost: Vec<_> = of_table.map(|loss| (loss.offset, loss.offset + loss.bytes)).collect();
+            let (start, end) = (block.start as u64, block.end as u64);
+            assert_eq!(lost, [(start, end)], "{what}: the block, and nothing else: {report:#?}");
+            // The bounds are those of the index: a key of each neighbour may be one.
+            let named = blocks.iter().flat_map(|block| &block.keys).filter(holds).count();
+            assert!(named <= block.keys.len() + 2, "{what}: {named} keys named: {report:#?}");
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 20, "{damaged}");
+}
+
+#[test]
+fn q4_lost_range_tombstones_cost_keys_of_their_table_alone() {
+    let fs = MemFs::new();
+    let db = builder(&fs).open(dir()).unwrap();
+    let all = db.default_keyspace();
+    (0..90u8).for_each(|n| all.put([n], [n; 9]).unwrap());
+    db.flush().unwrap();
+    all.remove_range([20]..[40]).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let table = fs.list_dir(dir()).unwrap().into_iter().filter(|name| name.ends_with(".sst")).max().unwrap();
+    assert!(blocks(&fs, &table).is_empty(), "range tombstones alone");
+    // They come first in a table without blocks.
+    let part = parts(&fs, &table)[0].clone();
+    assert!(part.contains(&2), "{part:?}");
+    overwrite(&fs, &table, 2, b"?");
+    let (report, found) = repair(&fs).unwrap();
+    assert_eq!(found["default"].len(), 90, "keys are back");
+    assert_eq!(report.losses.len(), 1, "{report:#?}");
+    let loss = &report.losses[0];
+    let lost = loss.offset as usize..(loss.offset + loss.bytes) as usize;
+    assert_eq!(lost, part, "the part, not from its checksum on: {report:#?}");
+    let may_hold = |n: u8| report.losses[0].keys.may_hold(KeyspaceId::DEFAULT, &[n]);
+    assert!((20..40).all(may_hold) && !(0..20).chain(41..90).any(may_hold), "{report:#?}");
+}
+
+#[test]
+fn q2_range_tombstones_that_could_be_another_part_are_honoured() {
+    // Without a footer nothing says what a part is: the stored form of this one is that of properties, too.
+    let removed = 6..9_u64;
+    for is_last_sector_lost in [false, true] {
+        let fs = MemFs::new();
+        let db = builder(&fs).open(dir()).unwrap();
+        let all = db.default_keyspace();
+        (0..20_u64).for_each(|n| all.put(n.to_be_bytes(), "value").unwrap());
+        db.flush().unwrap();
+        all.remove_range(removed.start.to_be_bytes()..removed.end.to_be_bytes()).unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let table =
+            fs.list_dir(dir()).unwrap().into_iter().filter(|name| name.ends_with(".sst")).max().unwrap();
+        assert!(blocks(&fs, &table).is_empty(), "range tombstones alone");
+        let len = read(&fs, &table).len();
+        if is_last_sector_lost {
+            // With the properties.
+            overwrite(&fs, &table, len - 100, &[0; 100]);
+        } else {
+            overwrite(&fs, &table, len - 1, b"?");
+        }
+        let (report, found) = repair(&fs).unwrap();
+        let map = &found["default"];
+        assert!(
+            removed.clone().all(|n| !map.contains_key(&n.to_be_bytes()[..])),
+            "keys are back: {report:#?}"
+        );
+        assert_eq!(map.len(), 17, "{report:#?}");
+        if !is_last_sector_lost {
+            assert!(report.losses.is_empty(), "{report:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_table_without_index_is_searched_for_its_blocks() {
+    for compression in [TableCompression::None, TableCompression::Lz4] {
+        let fs = MemFs::new();
+        let options = || builder(&fs).memtable_bytes(1 << 20).table_bytes(1 << 20).compression(compression);
+        let db = options().open(dir()).unwrap();
+        let all = db.default_keyspace();
+        for n in 0..3000 {
+            all.put(format!("key/{n:06}"), format!("value {n} ").repeat(n % 7)).unwrap();
+        }
+        all.remove_range("key/000100".."key/000200").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let (table, bytes) = files(&fs).into_iter().find(|(name, _)| name.ends_with(".sst")).unwrap();
+        // The footer is gone, and one place among the blocks.
+        cut(&fs, &table, bytes.len() - 1);
+        overwrite(&fs, &table, bytes.len() / 3, b"damage");
+        let report = options().repair(dir(), target()).unwrap();
+        let db = options().open(target()).unwrap();
+        let found = dump_sound(&db).unwrap();
+        let (map, id) = (&found["default"], KeyspaceId::DEFAULT);
+        assert!(map.len() > 2850 && map.len() < 2900, "{}", map.len());
+        for n in (0..100).chain(200..3000) {
+            let key = format!("key/{n:06}").into_bytes();
+            assert!(map.contains_key(&key) || report.losses.iter().any(|loss| loss.keys.may_hold(id, &key)));
+        }
+        // Range tombstones were found, too, and the loss is a small one.
+        assert!(!map.contains_key(&b"key/000150"[..]));
+        let lost_ranges = report.losses.iter().filter(|loss| matches!(loss.keys, LostKeys::Between(..)));
+        assert!(
+            lost_ranges.count() >= 1 && !report.losses.iter().any(|l| l.keys == LostKeys::Any),
+            "{report:#?}"
+        );
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_catalog_that_is_lost_leaves_numbers() {
+    let fs = MemFs::new();
+    let options = || builder(&fs).block_bytes(64);
+    let db = options().open(dir()).unwrap();
+    for name in ["apples", "pears"] {
+        db.keyspace(name).unwrap().put("key", name).unwrap();
+    }
+    db.compact().unwrap();
+    db.close().unwrap();
+    // The first blocks are those of keyspace 0.
+    let (table, bytes) = files(&fs).into_iter().find(|(name, _)| name.ends_with(".sst")).unwrap();
+    let last = bytes.windows(5).position(|w| w == b"pears").unwrap();
+    for at in (0..last + 5).step_by(8) {
+        overwrite(&fs, &table, at, b"?");
+    }
+    let (report, found) = repair(&fs).unwrap();
+    assert_eq!(found["keyspace-2"][&b"key"[..]], b"apples");
+    assert_eq!(found["keyspace-3"][&b"key"[..]], b"pears");
+    assert!(report.losses.iter().any(|loss| loss.keys == LostKeys::Names), "{report:#?}");
+    // Numbers are not given again.
+    let db = options().open(target()).unwrap();
+    db.create_keyspace("plums").unwrap().put("key", "plums").unwrap();
+    assert_eq!(dump_sound(&db).unwrap()["keyspace-3"].len(), 1);
+}
+
+#[test]
+fn st4_a_block_of_another_databases_table_of_the_same_name_is_told() {
+    let (one, other) = (Golden::double(1), Golden::double(2));
+    let name = one.named(".sst").next().unwrap();
+    let own = blocks(&one.fs, name);
+    let block = &own[own.len() / 2];
+    let is_there = blocks(&other.fs, name).iter().any(|b| (b.start, b.end) == (block.start, block.end));
+    assert!(is_there, "{own:?}");
+    let fs = one.copy();
+    overwrite(&fs, name, block.start, &other.read(name)[block.start..block.end]);
+    let (report, found) = repair(&fs).unwrap();
+    assert!(found != one.newest, "its checksum fits");
+    assert_eq!(report.losses.len(), 1, "ST4: {report:#?}");
+    let loss = &report.losses[0];
+    assert!(loss.path == path(name) && loss.keys != LostKeys::Any, "ST4: {report:#?}");
+    for key in &block.keys {
+        let (id, key) = place(key);
+        assert!(loss.keys.may_hold(id, &key), "ST4: {key:?}: {report:#?}");
+    }
+}
