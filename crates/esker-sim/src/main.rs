@@ -17,8 +17,8 @@ use esker_sim::damage::{self, Figures, Twist};
 use esker_sim::report::{describe, describe_position};
 use esker_sim::runner::{Sabotage, run_seed};
 use esker_sim::sweep::{Kind, sample};
-use esker_sim::world::Tally;
-use indicatif::{ProgressBar, ProgressStyle};
+use esker_world::budget::{Budget, Progress};
+use esker_world::world::Tally;
 
 const EXAMPLES: &str = "\
 A seed decides everything: sizes, operations, the order of background work, faults, crashes and what they leave.
@@ -133,15 +133,6 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A bar for so many steps; silent where nobody looks.
-fn bar(steps: u64, what: &str) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
-    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {msg} {eta} left");
-    bar.set_style(style.expect("the template is right"));
-    bar.set_prefix(what.to_owned());
-    bar
-}
-
 fn per_minute(count: u64, time: Duration) -> u64 {
     (count as f64 * 60.0 / time.as_secs_f64().max(1e-9)) as u64
 }
@@ -179,30 +170,26 @@ fn campaign(
     seconds: Option<u64>,
     mut each: impl FnMut(u64, Duration) -> Result<String, String>,
 ) -> Option<Duration> {
-    let clock = SystemClock::new();
-    let bar = match seconds {
-        Some(seconds) => bar(seconds, "seconds"),
-        None => bar(seeds.end - seeds.start, "seeds"),
-    };
-    let (first, mut count) = (seeds.start, 0);
+    let time = seconds.map(Duration::from_secs);
+    // A bar of all seeds would not move in the time.
+    let rounds = seconds.is_none().then_some(seeds.end - seeds.start);
+    let mut progress = Progress::new(Budget { rounds, time });
+    let first = seeds.start;
     for seed in seeds {
-        let elapsed = clock.monotonic();
-        if seconds.is_some_and(|seconds| elapsed.as_secs() >= seconds) {
+        if !progress.goes_on() {
             break;
         }
-        match each(seed, elapsed) {
-            Ok(message) => bar.set_message(format!("seed {seed}, {message},")),
+        match each(seed, progress.elapsed()) {
+            Ok(message) => progress.advance(|| format!("seed {seed}, {message}")),
             Err(failure) => {
-                bar.finish_and_clear();
+                drop(progress);
                 println!("{failure}");
                 return None;
             }
         }
-        count += 1;
-        bar.set_position(if seconds.is_some() { elapsed.as_secs() } else { count });
     }
-    bar.finish_and_clear();
-    let time = clock.monotonic();
+    let (count, time) = (progress.done(), progress.elapsed());
+    drop(progress);
     println!("{count} seeds from {first} on, all well, in {:.1} s", time.as_secs_f64());
     Some(time)
 }
@@ -301,42 +288,37 @@ fn replay_position(kind: Kind, at: u64) -> bool {
 }
 
 fn sweep(kind: Kind, size: Option<u64>) -> bool {
-    let clock = SystemClock::new();
     let Some(n) = positions(kind) else { return false };
     let positions = sample(n, size);
-    let bar = bar(positions.len() as u64, kind.name());
+    let mut progress = Progress::new(Budget { rounds: Some(positions.len() as u64), time: None });
     let mut total = Tally::default();
     for at in &positions {
         match kind.run(*at, Sabotage::default()) {
             Ok(tally) => total.add(&tally),
             Err(failure) => {
-                bar.finish_and_clear();
+                drop(progress);
                 println!("{}", describe_position(kind, *at, &failure));
                 return false;
             }
         }
-        bar.inc(1);
+        progress.advance(|| kind.name().to_owned());
     }
-    bar.finish_and_clear();
-    println!(
-        "{}: {} positions, all well, in {:.1} s",
-        kind.name(),
-        positions.len(),
-        clock.monotonic().as_secs_f64()
-    );
-    print(&total, clock.monotonic());
+    let time = progress.elapsed();
+    drop(progress);
+    println!("{}: {} positions, all well, in {:.1} s", kind.name(), positions.len(), time.as_secs_f64());
+    print(&total, time);
     true
 }
 
 #[cfg(test)]
 mod tests {
-    use esker_sim::runner::Failure;
+    use esker_world::Failure;
 
     use super::*;
 
     #[test]
     fn the_command_that_a_failure_prints_replays_it() {
-        let failure = Failure { cause: "x".to_owned(), ops: 3 };
+        let failure = Failure::new("x");
         for kind in Kind::ALL {
             let text = describe_position(kind, 17, &failure);
             let command = text.lines().find_map(|line| line.strip_prefix("replay: ")).expect("a command");
@@ -351,7 +333,7 @@ mod tests {
 
     #[test]
     fn the_command_that_a_failed_damage_prints_replays_it() {
-        let failure = Failure { cause: "x".to_owned(), ops: 3 };
+        let failure = Failure::new("x");
         let text = damage::report::describe(17, 20, &failure);
         let command = text.lines().find_map(|line| line.strip_prefix("replay: ")).expect("a command");
         let parsed = Args::try_parse_from(command.split(' ')).map(|args| args.command);

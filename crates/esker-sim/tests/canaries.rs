@@ -10,8 +10,9 @@ use esker::recordio::{Reader, Writer};
 use esker::{DumpOptions, DumpValue};
 use esker_env::{BrokenSync, Env, MemFs, OpenOptions, read_range};
 use esker_sim::damage::{Edit, Files, Harm, Kind as HarmKind, Twist, run};
-use esker_sim::runner::{Failure, Sabotage, run_seed};
+use esker_sim::runner::{Sabotage, run_seed};
 use esker_sim::sweep::{Kind, sample};
+use esker_world::Failure;
 
 mod own_process;
 

@@ -16,9 +16,7 @@
 
 #[cfg(target_os = "linux")]
 pub mod block;
-mod budget;
 mod content;
-mod failure;
 pub mod history;
 mod journal;
 pub mod kill;
@@ -26,9 +24,8 @@ mod panicky;
 pub mod power;
 mod script;
 mod shape;
-mod watch;
 mod world;
 mod writers;
 
-pub use budget::Budget;
-pub use failure::{Failure, Result};
+pub use esker_world::budget::Budget;
+pub use esker_world::{Failure, Result};

@@ -6,9 +6,9 @@
 
 use esker::Db;
 
-use crate::failure::{Failure, Result};
 use crate::script::{Op, Script, perform};
 use crate::world::World;
+use esker_world::failure::{Failure, Result};
 
 /// What is said, in the order of time.
 #[derive(Clone, Debug)]

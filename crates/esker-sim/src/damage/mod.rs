@@ -32,7 +32,9 @@ pub use self::harm::{Edit, Harm, Kind};
 use self::harm::{harmed, unreadable};
 use self::judge::{Judge, Outcome, Verdict};
 use self::subject::{Donor, Plan};
-use crate::runner::{Failure, alone};
+use esker_world::Failure;
+
+use crate::runner::alone;
 
 /// Runs a piece of work, once; says how many bytes of memory it held at most.
 pub type Measure = fn(&mut dyn FnMut()) -> usize;

@@ -18,11 +18,11 @@ use super::draw::Drawing;
 use super::files::{Files, disk, env, read};
 use super::harm::{Harm, Kind};
 use super::tail::Tail;
-use crate::generate::generate;
-use crate::model::state::{Id, State};
-use crate::op::{End, Mishap, Op, Opening, Restart};
-use crate::world::read::contents;
-use crate::world::{DIR, Left, World, builder};
+use esker_world::generate::generate;
+use esker_world::judge::read::contents;
+use esker_world::model::state::{Id, State};
+use esker_world::op::{End, Mishap, Op, Opening, Restart};
+use esker_world::world::{DIR, Left, World, builder};
 
 /// What tells the choices of a campaign from those of the generator, which has the same seed.
 const SALT: u64 = 0xDA3A_6E00_0000_0000;
@@ -252,9 +252,9 @@ impl Donor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::keys::KeyNo;
-    use crate::model::values::ValueNo;
-    use crate::op::Write;
+    use esker_world::model::keys::KeyNo;
+    use esker_world::model::values::ValueNo;
+    use esker_world::op::Write;
 
     #[test]
     fn a_state_is_the_newest_until_the_commit_that_changes_it() {

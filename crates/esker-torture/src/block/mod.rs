@@ -22,13 +22,13 @@ use fastrand::Rng;
 
 use self::device::{Drive, Event, apply};
 use self::host::Host;
-use crate::budget::{Budget, Progress};
 use crate::content::Content;
-use crate::failure::{Failure, Result};
 use crate::journal::{Crash, Journal, Left};
 use crate::shape::Shape;
 use crate::world::World;
 use crate::writers::{Said, Writers};
+use esker_world::budget::{Budget, Progress};
+use esker_world::failure::{Failure, Result};
 
 /// The size of the drive.
 const DRIVE_BYTES: usize = 48 << 20;

@@ -42,11 +42,11 @@ use fastrand::Rng;
 use self::clients::{Client, Places, Record, World};
 pub use self::killed::{HistoryJob, run_history_child};
 use self::story::{Cut, Story};
-use crate::budget::{Budget, Progress};
-use crate::failure::{Failure, Result, or_stopped};
 use crate::panicky::PanickyThreads;
 use crate::shape::Shape;
-use crate::watch::{PATIENCE, Watch};
+use esker_world::budget::{Budget, Progress};
+use esker_world::failure::{Failure, Result, or_stopped};
+use esker_world::watch::{PATIENCE, Watch};
 
 /// Calls that each client makes in one life.
 const OPS: u64 = 200;

@@ -8,10 +8,10 @@ use esker_env::Env;
 
 use super::Canary;
 use super::protocol::{Message, Sender};
-use crate::failure::{Failure, Result};
 use crate::panicky::PanickyThreads;
 use crate::script::{Op, Script, perform};
 use crate::shape::Shape;
+use esker_world::failure::{Failure, Result};
 
 /// What the parent tells its child on the command line.
 #[derive(Clone, Debug)]

@@ -31,13 +31,13 @@ use fastrand::Rng;
 pub use self::child::{ChildJob, run_child};
 use self::ear::{Ear, Waited};
 use self::protocol::Message;
-use crate::budget::{Budget, Progress};
-use crate::failure::{Failure, Result};
 use crate::journal::{Crash, Journal, Left};
 use crate::script::Script;
 use crate::shape::Shape;
-use crate::watch::{PATIENCE, PATIENCE_WITH_CANARY, tells_of_panic};
 use crate::world::World;
+use esker_world::budget::{Budget, Progress};
+use esker_world::failure::{Failure, Result};
+use esker_world::watch::{PATIENCE, PATIENCE_WITH_CANARY, tells_of_panic};
 
 /// The most threads that write.
 const WRITERS: usize = 4;

@@ -30,12 +30,12 @@ use fastrand::Rng;
 use self::disk::{Disk, Files};
 use self::session::Plan;
 use self::trace::Step;
-use crate::budget::{Budget, Progress};
-use crate::failure::{Failure, Result};
 use crate::journal::{Crash, Journal, Left};
 use crate::shape::Shape;
 use crate::world::World;
 use crate::writers::Said;
+use esker_world::budget::{Budget, Progress};
+use esker_world::failure::{Failure, Result};
 
 /// The most threads that write.
 const WRITERS: usize = 3;

@@ -11,11 +11,11 @@ use super::disk::{Disk, Files};
 use super::files;
 use super::recorder::RecordFs;
 use super::trace::Step;
-use crate::failure::{Failure, Result};
 use crate::journal::{Crash, Journal};
 use crate::shape::Shape;
 use crate::world::World;
 use crate::writers::{Said, Writers};
+use esker_world::failure::{Failure, Result};
 
 /// What was recorded.
 pub(crate) struct Session {

@@ -18,33 +18,30 @@
 //! W8. A call of the file system's that panics ends the operation, and no other one. Writes may be refused from then on, until the database is
 //!     opened again; where they are not, the operation has done nothing.
 
-mod keyspaces;
 mod offline;
 mod outlook;
-pub mod read;
 mod restart;
-pub(crate) mod trouble;
-mod walk;
+pub mod trouble;
 mod write;
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{Db, Durability, Keyspace, Snapshot};
-use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs, SeededRandom};
+use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs, OpenOptions, SeededRandom};
 
-pub(crate) use self::restart::{Left, builder};
+pub use self::restart::{Left, builder};
 
-use self::read::{HeldIterator, Source, check_read};
 use self::trouble::{attempt, is_panic};
-use self::walk::HeldCursor;
 use self::write::HeldTransaction;
+use crate::judge::read::{self, HeldIterator, Source, check_read};
+use crate::judge::walk::HeldCursor;
 use crate::model::history::History;
 use crate::model::keys::bounds;
 use crate::model::state::{Id, Map, State};
-use crate::op::{KeyspaceNo, NAMES, Op, Opening, Reader, Restart, SLOTS};
+use crate::op::{KeyspaceNo, Op, Opening, Reader, Restart, SLOTS};
+use crate::perform::perform;
 use crate::setting;
 
 /// Where the database lives in the simulated file system.
@@ -155,7 +152,6 @@ pub struct World {
     plain: bool,
     db: Option<Db>,
     keyspaces: BTreeMap<Id, Keyspace>,
-    next_id: u32,
     history: History,
     snapshots: [Option<(Snapshot, State)>; SLOTS],
     transactions: [Option<HeldTransaction>; SLOTS],
@@ -185,13 +181,13 @@ pub struct World {
     /// What follows once the process has ended inside a call.
     armed: Option<Restart>,
     /// Faults stay across restarts, and the caller decides what follows an end inside a call.
-    pub(crate) swept: bool,
+    pub swept: bool,
     /// One sequence for all processes, which so draw other numbers than those before them.
     random: Arc<SeededRandom>,
     /// Openings and forks so far: they decide which openings are inspected.
     openings: u64,
     /// All openings are inspected.
-    pub(crate) inspects_all: bool,
+    pub inspects_all: bool,
     tally: Tally,
 }
 
@@ -213,7 +209,6 @@ impl World {
             plain: false,
             db: None,
             keyspaces: BTreeMap::new(),
-            next_id: 0,
             history: History::new(State::new()),
             snapshots: Default::default(),
             transactions: Default::default(),
@@ -240,21 +235,18 @@ impl World {
     }
 
     /// From now on no file is direct, reads are short, and no space can be reserved.
-    pub(crate) fn be_plain(&mut self) {
+    pub fn be_plain(&mut self) {
         self.disk.be_plain();
         self.plain = true;
     }
 
     /// How the present process has opened the database.
-    #[cfg(test)]
-    pub(crate) fn opening(&self) -> Option<Opening> {
+    pub fn opening(&self) -> Option<Opening> {
         self.opening
     }
 
     /// Whether a file is direct for who asks for it.
-    #[cfg(test)]
-    pub(crate) fn gives_direct_files(&self) -> bool {
-        use esker_env::{Fs, OpenOptions};
+    pub fn gives_direct_files(&self) -> bool {
         let file = self.image().open("a new file".as_ref(), OpenOptions::create_new().direct());
         file.expect("there is room").is_direct()
     }
@@ -268,42 +260,42 @@ impl World {
     }
 
     /// The door to the disk, to put faults into.
-    pub(crate) fn faults(&self) -> &FaultFs {
+    pub fn faults(&self) -> &FaultFs {
         &self.faults
     }
 
     /// The process has ended inside a call.
-    pub(crate) fn is_dead(&self) -> bool {
+    pub fn is_dead(&self) -> bool {
         self.faults.is_frozen()
     }
 
     /// Writes are refused until the database is opened again.
-    pub(crate) fn is_poisoned(&self) -> bool {
+    pub fn is_poisoned(&self) -> bool {
         self.poisoned
     }
 
     /// What the database must hold now.
-    pub(crate) fn newest(&self) -> &State {
+    pub fn newest(&self) -> &State {
         self.history.newest()
     }
 
     /// The number of its newest commit.
-    pub(crate) fn seqno(&self) -> u64 {
+    pub fn seqno(&self) -> u64 {
         self.db.as_ref().map_or(0, |db| db.stats().seqno)
     }
 
     /// The disk, as the next process would find it if this one were killed now.
-    pub(crate) fn image(&self) -> MemFs {
+    pub fn image(&self) -> MemFs {
         self.disk.kill()
     }
 
     /// Bytes of all files.
-    pub(crate) fn used_bytes(&self) -> u64 {
+    pub fn used_bytes(&self) -> u64 {
         self.disk.used_bytes()
     }
 
     /// Reads each keyspace whole.
-    pub(crate) fn read_everything(&mut self) {
+    pub fn read_everything(&mut self) {
         for no in 0..self.keyspaces.len() as u8 {
             self.perform(&Op::Read(Reader::Latest, KeyspaceNo(no), read::everything()));
         }
@@ -311,11 +303,6 @@ impl World {
 
     fn db(&self) -> &Db {
         self.db.as_ref().expect("open")
-    }
-
-    fn new_id(&mut self) -> Id {
-        self.next_id += 1;
-        Id(self.next_id)
     }
 
     fn pick(&self, no: KeyspaceNo) -> (Id, Keyspace) {
@@ -363,11 +350,7 @@ impl World {
 
     fn dispatch(&mut self, op: &Op) {
         match op {
-            Op::Write(no, write) => self.write(*no, write),
-            Op::Batch(writes, durability) => self.batch(writes, *durability),
-            Op::Create(name) => self.create(NAMES[usize::from(*name)]),
-            Op::Drop(no) => self.drop_keyspace(*no),
-            Op::Rename(no, to) => self.rename(*no, NAMES[usize::from(*to)]),
+            Op::Write(..) | Op::Batch(..) | Op::Create(_) | Op::Drop(_) | Op::Rename(..) => self.change(op),
             Op::Begin(slot) => self.begin(*slot),
             Op::TransactionWrite(slot, no, write) => self.transaction_write(*slot, *no, write),
             Op::Commit(slot, durability) => {
@@ -418,17 +401,17 @@ impl World {
             }
             Op::Flush => {
                 let before = self.db().stats().flushes;
-                self.maintain(attempt(|| self.db().flush()));
+                self.maintain(self.done(op));
                 self.check_log_is_released(before);
             }
             Op::Compact => {
-                if self.excused_tidying(attempt(|| self.db().compact())).is_some() {
+                if self.excused_tidying(self.done(op)).is_some() {
                     self.history.all_durable();
                 }
             }
-            Op::Sync => self.maintain(attempt(|| self.db().sync())),
+            Op::Sync => self.maintain(self.done(op)),
             Op::Step(step) => {
-                let done = attempt(|| self.db().step(*step).map(drop));
+                let done = self.done(op);
                 match step {
                     // With a log that has failed there is nothing to sync.
                     esker::BackgroundStep::SyncLog if !self.poisoned && !self.panicked => self.maintain(done),
@@ -448,6 +431,11 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Does an operation to the database.
+    fn done(&self, op: &Op) -> esker::Result<()> {
+        attempt(|| perform(self.db(), op, |no| Ok(self.pick(no).1), ""))
     }
 
     fn hold_cursor(&mut self, slot: usize, reader: Reader, no: KeyspaceNo) {
@@ -476,7 +464,7 @@ impl World {
         assert!(segments.len() <= 1, "W7: a flush leaves {segments:?}");
     }
 
-    fn source<'a>(&'a self, reader: Reader, keyspace: &'a Keyspace, id: Id) -> (Source<'a>, Rc<Map>) {
+    fn source<'a>(&'a self, reader: Reader, keyspace: &'a Keyspace, id: Id) -> (Source<'a>, Arc<Map>) {
         let held = match reader {
             Reader::Latest => None,
             Reader::Snapshot(slot) => {
