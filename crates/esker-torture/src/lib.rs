@@ -1,8 +1,8 @@
 //! Tries to lose acknowledged commits, with real processes, real files and real threads.
 //!
 //! ```text
-//!   script.rs   what writers do          kill/      a child process dies by SIGKILL
-//!   world.rs    what a database holds    power/     what a disk may hold after power loss, as real files
+//!   writers.rs  what writers do          kill/      a child process dies by SIGKILL
+//!     (esker-world: operations, model)   power/     what a disk may hold after power loss, as real files
 //!   journal.rs  what was promised        block/     what a block device may hold after power loss, below ext4
 //!   content.rs  bytes after power loss   history/   what concurrent clients saw: linearizable? snapshot isolation?
 //! ```
@@ -22,9 +22,7 @@ mod journal;
 pub mod kill;
 mod panicky;
 pub mod power;
-mod script;
 mod shape;
-mod world;
 mod writers;
 
 pub use esker_world::budget::Budget;

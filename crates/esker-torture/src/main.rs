@@ -70,7 +70,7 @@ enum Command {
         dir: PathBuf,
         seed: u64,
         #[arg(long)]
-        scratch: Vec<String>,
+        names: Vec<String>,
         #[arg(long)]
         canary: Option<String>,
     },
@@ -181,9 +181,9 @@ fn run(command: Command) -> Result<()> {
             println!("{}", campaign.run()?);
             tidy(&dir, temporary)
         }
-        Command::KillChild { dir, seed, scratch, canary } => {
+        Command::KillChild { dir, seed, names, canary } => {
             let canary = canary.as_deref().and_then(Canary::named);
-            run_child(&ChildJob { dir, seed, scratch, canary })
+            run_child(&ChildJob { dir, seed, names, canary })
         }
         Command::HistoryChild { dir, notes, seed, life, clock, threads, sync, full, has_money, canary } => {
             let canary = canary.as_deref().and_then(history::Canary::named);

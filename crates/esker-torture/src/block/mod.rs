@@ -25,8 +25,7 @@ use self::host::Host;
 use crate::content::Content;
 use crate::journal::{Crash, Journal, Left};
 use crate::shape::Shape;
-use crate::world::World;
-use crate::writers::{Said, Writers};
+use crate::writers::{Found, Said, World, Writers};
 use esker_world::budget::{Budget, Progress};
 use esker_world::failure::{Failure, Result};
 
@@ -152,7 +151,7 @@ impl BlockCampaign {
         let lives = rng.usize(1..=LIVES);
         for n in 1..=lives {
             let writers =
-                Writers { seed: rng.u64(..), count: rng.usize(1..=WRITERS), ops: rng.usize(0..OPS) };
+                Writers { seed: rng.u64(..), count: rng.usize(1..=WRITERS), tasks: rng.usize(0..OPS) };
             let events = live(host, image.clone(), &world, shape, writers);
             let events = events.map_err(|failure| failure.during(&format!("life {n}")))?;
             let mut moments: Vec<usize> = (0..self.moments).map(|_| moment(&events, &mut rng)).collect();
@@ -199,7 +198,7 @@ impl BlockCampaign {
             let db = Db::builder().open(attached.path().join("db"));
             let db = db.map_err(|e| Failure::from(e).during("opening"))?;
             let torn = db.stats().recovered_torn_bytes > 0;
-            let found = World::read(&db, WRITERS)?;
+            let found = Found::read(&db, WRITERS)?;
             let left = journal.verify(&found, Crash::Power)?;
             db.close()?;
             attached.detach()?;
@@ -229,13 +228,13 @@ impl BlockCampaign {
 fn live(host: &Host, image: Vec<u8>, expected: &World, shape: Shape, writers: Writers) -> Result<Vec<Event>> {
     let attached = host.attach(image)?;
     let db = shape.builder().open(attached.path().join("db"))?;
-    let found = World::read(&db, WRITERS)?;
-    if found != *expected {
+    let found = Found::read(&db, WRITERS)?;
+    if !found.is(expected) {
         return Err(Failure::new(
             "the database shows something else than when the same drive was opened before",
         ));
     }
-    writers.work(&db, &found, &|said| host.drive.say(said))?;
+    writers.work(&db, expected, &|said| host.drive.say(said))?;
     db.close()?;
     attached.detach()
 }
@@ -253,7 +252,7 @@ fn moment(events: &[Event], rng: &mut Rng) -> usize {
 /// Takes what was said into the promises.
 fn follow(journal: &mut Journal, event: &Event) {
     match event {
-        Event::Said(Said::Intent { writer, op }) => journal.intent(*writer, op.clone()),
+        Event::Said(Said::Intent { writer, task }) => journal.intent(*writer, task.clone()),
         Event::Said(Said::Ack { writer }) => journal.ack(*writer),
         _ => {}
     }

@@ -32,9 +32,8 @@ pub use self::child::{ChildJob, run_child};
 use self::ear::{Ear, Waited};
 use self::protocol::Message;
 use crate::journal::{Crash, Journal, Left};
-use crate::script::Script;
 use crate::shape::Shape;
-use crate::world::World;
+use crate::writers::{Found, Script, World};
 use esker_world::budget::{Budget, Progress};
 use esker_world::failure::{Failure, Result};
 use esker_world::watch::{PATIENCE, PATIENCE_WITH_CANARY, tells_of_panic};
@@ -234,7 +233,7 @@ impl KillCampaign {
         let gate = gate::no_child_starts();
         let db = Db::builder().open(&dir).map_err(|e| Failure::from(e).during("opening"))?;
         let stats = db.stats();
-        let found = World::read(&db, WRITERS)?;
+        let found = Found::read(&db, WRITERS)?;
         let left = round.journal.verify(&found, Crash::Process)?;
         db.close()?;
         drop(gate);
@@ -284,7 +283,8 @@ impl KillCampaign {
     fn kill(&self, world: &World, seed: u64, writers: usize, moment: Moment) -> Result<Round> {
         let mut command = Command::new(&self.program);
         command.arg("kill-child").arg(self.database()).arg(seed.to_string());
-        command.args((0..writers).map(|w| format!("--scratch={}", world.scratch(w).unwrap_or_default())));
+        let names = |writer: usize| world.writers[writer].names_by_age().join(child::BETWEEN_NAMES);
+        command.args((0..writers).map(|writer| format!("--names={}", names(writer))));
         if let Some(canary) = self.canary {
             command.arg(format!("--canary={}", canary.name()));
         }
@@ -307,14 +307,17 @@ impl KillCampaign {
         let messages =
             protocol::decode_all(&heard).ok_or_else(|| Failure::new("the child talks nonsense"))?;
         let mut journal = Journal::new(world.clone(), Shape::of(seed).durability);
-        let mut scripts: Vec<Script> = (0..writers).map(|w| Script::new(seed, w, world.scratch(w))).collect();
+        let script = |writer| Script::new(seed, writer, world.writers[writer].clone());
+        let mut scripts: Vec<Script> = (0..writers).map(script).collect();
         let mut opened = false;
         for message in messages {
             match message {
                 Message::Opened => opened = true,
                 Message::Intent(writer) => {
-                    let op = scripts[usize::from(writer)].next().expect("scripts have no end");
-                    journal.intent(usize::from(writer), op);
+                    let script = &mut scripts[usize::from(writer)];
+                    let task = script.next();
+                    script.go_on(&task);
+                    journal.intent(usize::from(writer), task);
                 }
                 Message::Ack(writer) => journal.ack(usize::from(writer)),
             }

@@ -32,8 +32,7 @@ use self::session::Plan;
 use self::trace::Step;
 use crate::journal::{Crash, Journal, Left};
 use crate::shape::Shape;
-use crate::world::World;
-use crate::writers::Said;
+use crate::writers::{Found, Said, World};
 use esker_world::budget::{Budget, Progress};
 use esker_world::failure::{Failure, Result};
 
@@ -185,7 +184,7 @@ impl PowerCampaign {
                 shape,
                 seed: rng.u64(..),
                 writers: rng.usize(1..=WRITERS),
-                ops: rng.usize(0..80),
+                tasks: rng.usize(0..80),
                 canary: self.canary,
             };
             let session = plan.run(&disk, journal.clone(), WRITERS);
@@ -240,7 +239,7 @@ impl PowerCampaign {
         let verdict = || {
             let db = Db::builder().open(&dir).map_err(|e| Failure::from(e).during("opening"))?;
             let stats = db.stats();
-            let found = World::read(&db, WRITERS)?;
+            let found = Found::read(&db, WRITERS)?;
             let left = journal.verify(&found, Crash::Power)?;
             db.close()?;
             Ok((left, stats))
@@ -279,7 +278,7 @@ fn moment(steps: &[Step], rng: &mut Rng) -> usize {
 fn follow(journal: &mut Journal, step: &Step, opened: &Journal) {
     match step {
         Step::Said(Said::Opened) => *journal = opened.clone(),
-        Step::Said(Said::Intent { writer, op }) => journal.intent(*writer, op.clone()),
+        Step::Said(Said::Intent { writer, task }) => journal.intent(*writer, task.clone()),
         Step::Said(Said::Ack { writer }) => journal.ack(*writer),
         _ => {}
     }

@@ -183,25 +183,36 @@ pub(crate) fn check_read(source: &Source<'_>, map: &Map, read: &Read) -> Result<
     Ok(())
 }
 
-/// What a database holds. `thorough`: backwards, without values, and one by one, too; all ways must agree.
+/// What a database holds; see [`contents_of`].
+///
+/// # Errors
+/// Those of the calls.
 pub fn contents(db: &Db, thorough: bool) -> Result<Contents> {
-    let one = |name: String| {
-        let keyspace = db.open_keyspace(&name)?;
-        let map = read_all(&keyspace)?;
-        if thorough {
-            let source = Source::Latest(&keyspace);
-            let all = (Bound::Unbounded, Bound::Unbounded);
-            let mut backwards = slice(&map, all);
-            let mut found = keyspace.iter();
-            while take(&mut found, &mut backwards, true)? {}
-            check_read(&source, &map, &Read::Range { bounds: all, takes: Vec::new(), keys_only: true })?;
-            for no in map.entries().keys() {
-                check_read(&source, &map, &Read::Get(*no))?;
-            }
-        }
-        Ok((name, map))
-    };
+    let one = |name: String| Ok((name.clone(), contents_of(&db.open_keyspace(&name)?, thorough)?));
     db.keyspaces().into_iter().map(one).collect()
+}
+
+/// What a keyspace holds. `thorough`: backwards, without values, and one by one, too; all ways must agree.
+///
+/// # Errors
+/// Those of the calls.
+///
+/// # Panics
+/// If ways do not agree, or there is something that no model holds.
+pub fn contents_of(keyspace: &Keyspace, thorough: bool) -> Result<Map> {
+    let map = read_all(keyspace)?;
+    if thorough {
+        let source = Source::Latest(keyspace);
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        let mut backwards = slice(&map, all);
+        let mut found = keyspace.iter();
+        while take(&mut found, &mut backwards, true)? {}
+        check_read(&source, &map, &Read::Range { bounds: all, takes: Vec::new(), keys_only: true })?;
+        for no in map.entries().keys() {
+            check_read(&source, &map, &Read::Get(*no))?;
+        }
+    }
+    Ok(map)
 }
 
 /// The entries of one keyspace, and whether they are as many as its length says.
