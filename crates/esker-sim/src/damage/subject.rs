@@ -16,7 +16,7 @@ use fastrand::Rng;
 
 use super::draw::Drawing;
 use super::files::{Files, disk, env, read};
-use super::harm::{Harm, Kind};
+use super::harm::Harm;
 use super::tail::Tail;
 use esker_world::generate::generate;
 use esker_world::judge::read::contents;
@@ -118,9 +118,9 @@ impl Plan {
         }
     }
 
-    /// The harms of the seed; of one kind only, if asked for.
-    pub(super) fn harms(&self, subject: &Subject, donor: &Donor, only: Option<Kind>) -> Vec<Harm> {
-        Drawing::new(Rng::with_seed(self.seed ^ SALT.rotate_left(32)), subject, donor).harms(only)
+    /// The harms of the seed.
+    pub(super) fn harms(&self, subject: &Subject, donor: &Donor) -> Vec<Harm> {
+        Drawing::new(Rng::with_seed(self.seed ^ SALT.rotate_left(32)), subject, donor).harms()
     }
 }
 

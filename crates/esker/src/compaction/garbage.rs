@@ -96,8 +96,7 @@ impl Judge {
         }
         if !self.settled(seq) {
             let dropped = kind == Kind::Tombstone && canary::is_set(Canary::TombstoneDroppedEarly);
-            let zeroed = kind == Kind::Put && self.bottommost && canary::is_set(Canary::SeqNoZeroedEarly);
-            return (!dropped).then_some(if zeroed { SeqNo::ZERO } else { seq });
+            return (!dropped).then_some(seq);
         }
         match kind {
             Kind::Tombstone => None,        // GC3

@@ -32,7 +32,6 @@ use crate::compaction::pauses::Pauses;
 use crate::compaction::picker;
 use crate::compaction::room::Room;
 use crate::manifest::edit::VersionEdit;
-use crate::manifest::file_name::table_path;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::version::{RunId, Version};
 use crate::memtable::Memtable;
@@ -42,7 +41,6 @@ use crate::read::view_cell::ViewCell;
 use crate::sstable::{BlockCache, Table};
 use crate::txn::commit::Pipeline;
 use crate::txn::snapshots::Published;
-use crate::types::canary::{self, Canary};
 use crate::types::{Error, FileId, Result};
 use crate::wal::WalPool;
 
@@ -134,11 +132,6 @@ impl Core {
         if let Err(error) = manifest.append(edit.clone(), || self.new_file()) {
             // In the order of their numbers, so that a simulation repeats itself.
             files.sort_unstable();
-            if canary::is_set(Canary::FailedTablesRemoved) {
-                for file in &files {
-                    let _ = self.env.fs.remove_file(&table_path(&self.dir, *file));
-                }
-            }
             self.disowned.lock().extend(files);
             return Err(error);
         }

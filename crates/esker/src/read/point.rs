@@ -15,7 +15,6 @@ use crossbeam_epoch::Guard;
 use super::view::ReadView;
 use crate::encoding::hash::key_hash;
 use crate::sstable::Table;
-use crate::types::canary::{self, Canary};
 use crate::types::entry::Kind;
 use crate::types::{Result, SeqNo, Value};
 
@@ -80,8 +79,7 @@ impl ReadView {
         let hash = key_hash(key);
         let mut deleted = SeqNo::ZERO;
         for memtable in self.memtables() {
-            let unseen = canary::is_set(Canary::RangeTombstoneBehindFilter) && !memtable.may_contain(hash);
-            if memtable.has_range_tombstones() && !unseen {
+            if memtable.has_range_tombstones() {
                 deleted = deleted.max(memtable.range_tombstones().cover(key, at));
             }
             if !memtable.may_contain(hash) {

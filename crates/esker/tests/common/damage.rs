@@ -294,6 +294,11 @@ pub fn logged_key(n: usize) -> &'static [u8] {
     key(KeyNo(500 + n as u16))
 }
 
+/// Its value.
+pub fn logged_value(n: usize) -> Vec<u8> {
+    ValueNo::new(30, n as u32).bytes()
+}
+
 /// Commits that stay in the log.
 fn logged() -> Vec<Op> {
     (0..LOGGED as u16).map(|n| batch([write(500 + n, 30, n)])).collect()
