@@ -14,7 +14,7 @@
 
 use esker::Durability;
 
-use crate::writers::{Found, Task, World};
+use crate::writers::{Found, Said, Task, World};
 
 /// How the world ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,15 @@ impl Journal {
         let task = self.tasks[writer].last().expect("an acknowledgement follows its intent");
         let durability = task.op.durability(self.default);
         self.events.push(Event::Ack { writer, index: self.tasks[writer].len() - 1, durability });
+    }
+
+    /// Takes what was said into the promises.
+    pub(crate) fn hear(&mut self, said: &Said) {
+        match said {
+            Said::Opened => {}
+            Said::Intent { writer, task } => self.intent(*writer, task.clone()),
+            Said::Ack { writer } => self.ack(*writer),
+        }
     }
 
     /// Acknowledged operations.

@@ -4,7 +4,7 @@
 //!   seed, bytes --generate.rs--> op.rs --perform.rs--> Db
 //!                                  `-----> model/      what it must hold
 //!   judge/     what is read, beside the model          world/     all of it in one thread, with restarts and faults
-//!   failure.rs, watch.rs, budget.rs                    why a campaign ends, that it gets nowhere, how long it goes on
+//!   failure.rs, watch.rs, budget.rs, figures.rs        why a campaign ends, that it gets nowhere, how long it goes on, what it met
 //! ```
 //!
 //! `esker-sim` makes schedules and sweeps of it, `esker-torture` kills, power losses and histories; the engine's own tests
@@ -15,6 +15,7 @@
 pub mod budget;
 mod choices;
 pub mod failure;
+mod figures;
 pub mod generate;
 pub mod judge;
 pub mod model;

@@ -287,25 +287,4 @@ mod tests {
         let ends = ops.iter().filter_map(|op| if let Op::Restart(r) = op { Some(r.end) } else { None });
         assert_eq!(names(ends), "Close", "losses are the sweep's to choose");
     }
-
-    #[test]
-    fn the_script_reads_in_every_way_and_over_merges() {
-        let ops = script(opening(Way::Plain));
-        let reads = |reader: &str| {
-            let reads = ops.iter().filter_map(|op| match op {
-                Op::Read(by, _, read) if names([by]) == reader => Some(read),
-                _ => None,
-            });
-            names(reads)
-        };
-        let all = "Contains Cursor Ends Get Len MultiGet Prefix Range";
-        assert_eq!([reads("Latest"), reads("Snapshot"), reads("Transaction")], [all; 3]);
-        // A snapshot and an iterator are taken, something is merged, they are read.
-        let at = |text: &str, from: usize| {
-            from + ops[from..].iter().position(|op| format!("{op:?}").starts_with(text)).expect(text)
-        };
-        let merged = at("Step(Merge", at("Iterate(0, Latest", at("Snapshot(0)", 0)));
-        let read = at("IterateOn(0", at("Read(Snapshot(0)", merged));
-        assert!(read < at("ReleaseSnapshot(0)", read), "the snapshot is held until then");
-    }
 }

@@ -15,7 +15,6 @@ mod device;
 mod host;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use esker::Db;
 use fastrand::Rng;
@@ -25,9 +24,10 @@ use self::host::Host;
 use crate::content::Content;
 use crate::journal::{Crash, Journal, Left};
 use crate::shape::Shape;
-use crate::writers::{Found, Said, World, Writers};
+use crate::writers::{Found, World, Writers};
 use esker_world::budget::{Budget, Progress};
 use esker_world::failure::{Failure, Result};
+use esker_world::figures;
 
 /// The size of the drive.
 const DRIVE_BYTES: usize = 48 << 20;
@@ -60,42 +60,17 @@ pub struct BlockCampaign {
     pub canary: Option<Canary>,
 }
 
-/// The figures of a campaign.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BlockSummary {
-    /// Runs: drives, each with some lives.
-    pub runs: u64,
-    /// Lives.
-    pub lives: u64,
-    /// Power losses survived.
-    pub losses: u64,
-    /// Writes that the drives saw.
-    pub writes: u64,
-    /// Flushes that the drives saw.
-    pub flushes: u64,
-    /// Operations acknowledged.
-    pub acknowledged: u64,
-    /// Acknowledged with less than `Sync`, and lost, over all losses.
-    pub lost: u64,
-    /// Losses that left a torn log tail.
-    pub torn: u64,
-    /// The time it took.
-    pub time: Duration,
-}
-
-impl std::fmt::Display for BlockSummary {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "power losses survived                {:>10}", self.losses)?;
-        writeln!(f, "  with a torn log tail               {:>10}", self.torn)?;
-        writeln!(f, "drives                               {:>10}", self.runs)?;
-        writeln!(f, "lives                                {:>10}", self.lives)?;
-        writeln!(f, "writes to the drives                 {:>10}", self.writes)?;
-        writeln!(f, "flushes                              {:>10}", self.flushes)?;
-        writeln!(f, "operations acknowledged              {:>10}", self.acknowledged)?;
-        writeln!(f, "  lost over all losses, as may be    {:>10}", self.lost)?;
-        let seconds = self.time.as_secs_f64();
-        let rate = self.losses as f64 / seconds.max(1e-9);
-        write!(f, "time                                 {seconds:>8.1} s, {rate:.1} losses a second")
+figures! {
+    /// The figures of a campaign.
+    BlockSummary {
+        runs: "runs: drives, each with some lives",
+        lives: "lives",
+        losses: "power losses survived",
+        writes: "writes that the drives saw",
+        flushes: "flushes that the drives saw",
+        acknowledged: "operations acknowledged",
+        lost: "acknowledged with less than `Sync`, and lost, over all losses",
+        torn: "losses that left a torn log tail",
     }
 }
 
@@ -138,7 +113,6 @@ impl BlockCampaign {
                 ))
             })?;
             summary.runs += 1;
-            summary.time = progress.elapsed();
             progress.advance(|| format!("{} losses survived", summary.losses));
         }
         Ok(summary)
@@ -164,7 +138,9 @@ impl BlockCampaign {
             for (i, &moment) in moments.iter().enumerate() {
                 for (at, event) in events.iter().enumerate().take(moment).skip(done) {
                     apply(&mut content, at, event);
-                    follow(&mut journal, event);
+                    if let Event::Said(said) = event {
+                        journal.hear(said);
+                    }
                 }
                 done = moment;
                 let lost = content.power_loss(&mut rng);
@@ -247,13 +223,4 @@ fn moment(events: &[Event], rng: &mut Rng) -> usize {
     }
     let turn = events[..any].iter().rposition(|event| !matches!(event, Event::Write { .. }));
     turn.map_or(any, |at| at + 1)
-}
-
-/// Takes what was said into the promises.
-fn follow(journal: &mut Journal, event: &Event) {
-    match event {
-        Event::Said(Said::Intent { writer, task }) => journal.intent(*writer, task.clone()),
-        Event::Said(Said::Ack { writer }) => journal.ack(*writer),
-        _ => {}
-    }
 }

@@ -36,6 +36,7 @@ use crate::shape::Shape;
 use crate::writers::{Found, Script, World};
 use esker_world::budget::{Budget, Progress};
 use esker_world::failure::{Failure, Result};
+use esker_world::figures;
 use esker_world::watch::{PATIENCE, PATIENCE_WITH_CANARY, tells_of_panic};
 
 /// The most threads that write.
@@ -95,45 +96,17 @@ pub struct KillCampaign {
     pub canary: Option<Canary>,
 }
 
-/// The figures of a campaign.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct KillSummary {
-    /// Kills survived.
-    pub rounds: u64,
-    /// Of them, while the child was opening the database.
-    pub while_opening: u64,
-    /// Operations that were acknowledged.
-    pub acknowledged: u64,
-    /// Operations that were under way, and are left.
-    pub unacknowledged_left: u64,
-    /// Acknowledged with `None`, and lost.
-    pub lost: u64,
-    /// Rounds in which a torn log tail was dropped.
-    pub torn: u64,
-    /// Rounds that left tier runs: merges went through tiers.
-    pub tiered: u64,
-    /// Commits replayed from the log.
-    pub replayed: u64,
-    /// The time it took.
-    pub time: Duration,
-}
-
-impl std::fmt::Display for KillSummary {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "kills survived                       {:>10}", self.rounds)?;
-        writeln!(f, "  while opening                      {:>10}", self.while_opening)?;
-        writeln!(f, "  with a torn log tail               {:>10}", self.torn)?;
-        writeln!(f, "  that left tier runs                {:>10}", self.tiered)?;
-        writeln!(f, "operations acknowledged              {:>10}", self.acknowledged)?;
-        writeln!(f, "  lost, as durability `None` may be  {:>10}", self.lost)?;
-        writeln!(f, "operations under way, and left       {:>10}", self.unacknowledged_left)?;
-        writeln!(f, "commits replayed from the log        {:>10}", self.replayed)?;
-        let rate = self.rounds as f64 / self.time.as_secs_f64().max(1e-9);
-        write!(
-            f,
-            "time                                 {:>8.1} s, {rate:.1} kills a second",
-            self.time.as_secs_f64()
-        )
+figures! {
+    /// The figures of a campaign.
+    KillSummary {
+        rounds: "kills survived",
+        while_opening: "of them, while the child was opening the database",
+        acknowledged: "operations that were acknowledged",
+        unacknowledged_left: "operations that were under way, and are left",
+        lost: "acknowledged with `None`, and lost",
+        torn: "rounds in which a torn log tail was dropped",
+        tiered: "rounds that left tier runs: merges went through tiers",
+        replayed: "commits replayed from the log",
     }
 }
 
@@ -183,7 +156,6 @@ impl KillCampaign {
             let round = self.round(&world, &mut rng, &mut summary);
             world = round.map_err(|failure| self.explain(&failure, progress.done()))?.world;
             summary.rounds += 1;
-            summary.time = progress.elapsed();
             progress.advance(|| format!("{} acknowledged", summary.acknowledged));
         }
         Ok(summary)

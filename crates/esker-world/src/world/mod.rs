@@ -35,6 +35,7 @@ pub use self::restart::{Left, builder};
 
 use self::trouble::{attempt, is_panic};
 use self::write::HeldTransaction;
+use crate::figures;
 use crate::judge::read::{self, HeldIterator, Source, check_read};
 use crate::judge::walk::HeldCursor;
 use crate::model::history::History;
@@ -49,95 +50,36 @@ pub const DIR: &str = "db";
 /// A batch of so many writes may have log segments of its own.
 const LARGE_COMMIT: usize = 14;
 
-/// What happened in a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Operations done.
-    pub ops: u64,
-    /// Commits acknowledged.
-    pub commits: u64,
-    /// Conflicts found.
-    pub conflicts: u64,
-    /// Databases closed or let go, and opened again.
-    pub reopenings: u64,
-    /// Processes killed.
-    pub kills: u64,
-    /// Of these, the ones after which the system failed to write something, and nobody heard of it.
-    pub unheard: u64,
-    /// Power losses.
-    pub power_losses: u64,
-    /// Of kills and power losses those inside a call.
-    pub inside_calls: u64,
-    /// Of kills and power losses those while opening.
-    pub while_opening: u64,
-    /// Openings before which the tools that read files were tried on what was there.
-    pub inspected: u64,
-    /// Of these, the ones with a keyspace whose number takes several bytes.
-    pub long_ids: u64,
-    /// Calls that failed on purpose.
-    pub faults: u64,
-    /// Operations that failed because the disk was full.
-    pub refused: u64,
-    /// Held cursors whose first step after other operations turned round.
-    pub turns: u64,
-    /// Runs in which several tier runs were there at once: data beyond the cache.
-    pub tiered: u64,
-    /// Operations that made tier runs more or fewer: merges into them and out of them.
-    pub tier_merges: u64,
-    /// Runs in which a sorted run had several tables.
-    pub wide: u64,
-    /// Runs in which tables moved to a lower run without being written.
-    pub moved: u64,
-    /// Runs in which the file of a log segment was kept for another.
-    pub recycled: u64,
-    /// Runs in which log segments of one process had several sizes.
-    pub grown: u64,
-    /// Runs in which a commit filled several log segments of its own.
-    pub bulky: u64,
-    /// Of these, the ones whose disk reserves no space.
-    pub unreserved: u64,
-    /// Runs in which a manifest that had grown too long was replaced.
-    pub rewritten: u64,
-    /// Runs in which a commit wrote to more keyspaces than operations make.
-    pub scattered: u64,
-    /// Runs in which a value of a million bytes or more was committed.
-    pub large: u64,
-    /// Calls of the file system.
-    pub fs_calls: u64,
-    /// A number that two runs share if they did the same.
-    pub fingerprint: u64,
-}
-
-impl Tally {
-    /// Adds another run.
-    pub fn add(&mut self, other: &Tally) {
-        self.ops += other.ops;
-        self.commits += other.commits;
-        self.conflicts += other.conflicts;
-        self.reopenings += other.reopenings;
-        self.kills += other.kills;
-        self.unheard += other.unheard;
-        self.power_losses += other.power_losses;
-        self.inside_calls += other.inside_calls;
-        self.while_opening += other.while_opening;
-        self.inspected += other.inspected;
-        self.long_ids += other.long_ids;
-        self.faults += other.faults;
-        self.refused += other.refused;
-        self.turns += other.turns;
-        self.tiered += other.tiered;
-        self.tier_merges += other.tier_merges;
-        self.wide += other.wide;
-        self.moved += other.moved;
-        self.recycled += other.recycled;
-        self.grown += other.grown;
-        self.bulky += other.bulky;
-        self.unreserved += other.unreserved;
-        self.rewritten += other.rewritten;
-        self.scattered += other.scattered;
-        self.large += other.large;
-        self.fs_calls += other.fs_calls;
-        self.fingerprint = self.fingerprint.rotate_left(1) ^ other.fingerprint;
+figures! {
+    /// What happened in a run.
+    Tally {
+        ops: "operations done",
+        commits: "commits acknowledged",
+        conflicts: "conflicts found",
+        reopenings: "databases closed or let go, and opened again",
+        kills: "processes killed",
+        unheard: "of these, the ones after which the system failed to write something, and nobody heard of it",
+        power_losses: "power losses",
+        inside_calls: "of kills and power losses those inside a call",
+        while_opening: "of kills and power losses those while opening",
+        inspected: "openings before which the tools that read files were tried on what was there",
+        long_ids: "of these, the ones with a keyspace whose number takes several bytes",
+        faults: "calls that failed on purpose",
+        refused: "operations that failed because the disk was full",
+        turns: "held cursors whose first step after other operations turned round",
+        tiered: "runs in which several tier runs were there at once: data beyond the cache",
+        tier_merges: "operations that made tier runs more or fewer: merges into them and out of them",
+        wide: "runs in which a sorted run had several tables",
+        moved: "runs in which tables moved to a lower run without being written",
+        recycled: "runs in which the file of a log segment was kept for another",
+        grown: "runs in which log segments of one process had several sizes",
+        bulky: "runs in which a commit filled several log segments of its own",
+        unreserved: "of these, the ones whose disk reserves no space",
+        rewritten: "runs in which a manifest that had grown too long was replaced",
+        scattered: "runs in which a commit wrote to more keyspaces than operations make",
+        large: "runs in which a value of a million bytes or more was committed",
+        fs_calls: "calls of the file system",
+        fingerprint: "a number that two runs share if they did the same",
     }
 }
 
