@@ -58,6 +58,11 @@ const PAYLOAD_BYTES_MAX: u64 = 4 << 20;
 
 /// Bytes of large values, which come and go, in seeds that have them: reading them all the time would cost too much.
 pub(crate) const LARGE_VALUE_BYTES: Range<u32> = 1_000_000..3_000_000;
+/// The codec that makes tables smallest.
+#[cfg(feature = "zstd")]
+const DENSEST: TableCompression = TableCompression::Zstd;
+#[cfg(not(feature = "zstd"))]
+const DENSEST: TableCompression = TableCompression::Auto;
 /// Of so many draws for a writer one is a commit that the log treats apart.
 const BULK_ONE_IN: u32 = 500;
 /// Operations from one to the next.
@@ -244,7 +249,7 @@ impl<'a> Generator<'a> {
     }
 
     fn compression(&mut self) -> TableCompression {
-        let codecs = [TableCompression::Auto, TableCompression::Lz4, TableCompression::Zstd];
+        let codecs = [TableCompression::Auto, TableCompression::Lz4, DENSEST];
         if self.one_in(4) { codecs[self.choices.usize(0..3)] } else { TableCompression::None }
     }
 
