@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker::recordio::Writer;
 use esker::{Compression, fuzzing};
 use esker_env::{Env, Fs, MemFs, OpenOptions, read_range};
-use esker_sim::generate::INPUT_BYTES_MAX;
+use esker_world::generate::INPUT_BYTES_MAX;
 
 /// The valid inputs of the target of this name; `None` if there is no such target.
 pub fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {

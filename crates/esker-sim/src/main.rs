@@ -7,6 +7,7 @@
 //!   damage  seed after seed, or one of them: a database whose files are harmed
 //! ```
 
+use std::fmt::Debug;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,8 +18,9 @@ use esker_sim::damage::{self, Figures, Twist};
 use esker_sim::report::{describe, describe_position};
 use esker_sim::runner::{Sabotage, run_seed};
 use esker_sim::sweep::{Kind, sample};
-use esker_sim::world::Tally;
-use indicatif::{ProgressBar, ProgressStyle};
+use esker_world::Failure;
+use esker_world::budget::{Budget, Progress};
+use esker_world::world::Tally;
 
 const EXAMPLES: &str = "\
 A seed decides everything: sizes, operations, the order of background work, faults, crashes and what they leave.
@@ -118,7 +120,10 @@ fn main() -> ExitCode {
             let endless = seeds == (0..1_000_000_000) && seconds.is_none();
             run(seeds, ops, if endless { Some(60) } else { seconds })
         }
-        Command::Replay { seed, ops } => replay(seed, ops),
+        Command::Replay { seed, ops } => {
+            let run = || run_seed(seed, ops, Sabotage::default());
+            replay(&format!("seed {seed}"), run, |failure| describe(seed, ops, failure))
+        }
         Command::Sweep { kinds, at: Some(at), .. } => kinds.into_iter().all(|kind| replay_position(kind, at)),
         Command::Sweep { kinds, sample, at: None } => {
             let kinds = if kinds.is_empty() { Kind::ALL.to_vec() } else { kinds };
@@ -133,43 +138,12 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A bar for so many steps; silent where nobody looks.
-fn bar(steps: u64, what: &str) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
-    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {msg} {eta} left");
-    bar.set_style(style.expect("the template is right"));
-    bar.set_prefix(what.to_owned());
-    bar
-}
-
 fn per_minute(count: u64, time: Duration) -> u64 {
     (count as f64 * 60.0 / time.as_secs_f64().max(1e-9)) as u64
 }
 
 fn print(tally: &Tally, time: Duration) {
-    println!(
-        "  {} operations ({} a minute), {} commits, {} conflicts; {} reopenings, {} kills ({} with unheard write-back errors), {} power losses ({} inside \
-         a call, {} while opening), {} openings inspected; {} faults in {} calls of the file system, {} refusals for want of space; \
-         seen in {} runs: several tiers, in {}: a sorted run of several tables, in {}: a trivial move, in {}: a recycled log segment",
-        tally.ops,
-        per_minute(tally.ops, time),
-        tally.commits,
-        tally.conflicts,
-        tally.reopenings,
-        tally.kills,
-        tally.unheard,
-        tally.power_losses,
-        tally.inside_calls,
-        tally.while_opening,
-        tally.inspected,
-        tally.faults,
-        tally.fs_calls,
-        tally.refused,
-        tally.tiered,
-        tally.wide,
-        tally.moved,
-        tally.recycled,
-    );
+    println!("{tally}{} operations a minute", per_minute(tally.ops, time));
 }
 
 /// Runs seed after seed, until one fails, they are through, or time is up; the time that it took, if all were well. `each`
@@ -179,30 +153,26 @@ fn campaign(
     seconds: Option<u64>,
     mut each: impl FnMut(u64, Duration) -> Result<String, String>,
 ) -> Option<Duration> {
-    let clock = SystemClock::new();
-    let bar = match seconds {
-        Some(seconds) => bar(seconds, "seconds"),
-        None => bar(seeds.end - seeds.start, "seeds"),
-    };
-    let (first, mut count) = (seeds.start, 0);
+    let time = seconds.map(Duration::from_secs);
+    // A bar of all seeds would not move in the time.
+    let rounds = seconds.is_none().then_some(seeds.end - seeds.start);
+    let mut progress = Progress::new(Budget { rounds, time });
+    let first = seeds.start;
     for seed in seeds {
-        let elapsed = clock.monotonic();
-        if seconds.is_some_and(|seconds| elapsed.as_secs() >= seconds) {
+        if !progress.goes_on() {
             break;
         }
-        match each(seed, elapsed) {
-            Ok(message) => bar.set_message(format!("seed {seed}, {message},")),
+        match each(seed, progress.elapsed()) {
+            Ok(message) => progress.advance(|| format!("seed {seed}, {message}")),
             Err(failure) => {
-                bar.finish_and_clear();
+                drop(progress);
                 println!("{failure}");
                 return None;
             }
         }
-        count += 1;
-        bar.set_position(if seconds.is_some() { elapsed.as_secs() } else { count });
     }
-    bar.finish_and_clear();
-    let time = clock.monotonic();
+    let (count, time) = (progress.done(), progress.elapsed());
+    drop(progress);
     println!("{count} seeds from {first} on, all well, in {:.1} s", time.as_secs_f64());
     Some(time)
 }
@@ -227,44 +197,50 @@ fn damage(seeds: Range<u64>, ops: usize, seconds: Option<u64>) -> bool {
     time.inspect(|_| println!("  {total}")).is_some()
 }
 
-fn replay_damage(seed: u64, ops: usize) -> bool {
-    let all = || (damage::harms(seed, ops), damage::run(seed, ops, Twist::default()));
-    let (one, two) = (all(), all());
+/// What a run gives twice; none if it does not repeat itself.
+fn twice<T: PartialEq + Debug>(what: &str, run: impl Fn() -> T) -> Option<T> {
+    let (one, two) = (run(), run());
     if one != two {
-        println!("seed {seed} does not repeat itself:\n  {one:?}\n  {two:?}");
-        return false;
+        println!("{what} does not repeat itself:\n  {one:?}\n  {two:?}");
+        return None;
     }
-    match one {
-        (harms, Ok(figures)) => {
+    Some(one)
+}
+
+fn replay_damage(seed: u64, ops: usize) -> bool {
+    let run = || (damage::harms(seed, ops), damage::run(seed, ops, Twist::default()));
+    match twice(&format!("seed {seed}"), run) {
+        Some((harms, Ok(figures))) => {
             println!("seed {seed}: all well, twice the same, after these harms:");
             harms.iter().flatten().for_each(|harm| println!("  {harm}"));
             println!("  {figures}");
             true
         }
-        (_, Err(failure)) => {
+        Some((_, Err(failure))) => {
             println!("{}", damage::report::describe(seed, ops, &failure));
             false
         }
+        None => false,
     }
 }
 
-fn replay(seed: u64, ops: usize) -> bool {
+fn replay(
+    what: &str,
+    run: impl Fn() -> Result<Tally, Failure>,
+    describe: impl Fn(&Failure) -> String,
+) -> bool {
     let clock = SystemClock::new();
-    let (one, two) = (run_seed(seed, ops, Sabotage::default()), run_seed(seed, ops, Sabotage::default()));
-    if one != two {
-        println!("seed {seed} does not repeat itself:\n  {one:?}\n  {two:?}");
-        return false;
-    }
-    match one {
-        Ok(tally) => {
-            println!("seed {seed}: all well, twice the same, fingerprint {:016x}", tally.fingerprint);
+    match twice(what, run) {
+        Some(Ok(tally)) => {
+            println!("{what}: all well, twice the same, fingerprint {:016x}", tally.fingerprint);
             print(&tally, clock.monotonic() / 2);
             true
         }
-        Err(failure) => {
-            println!("{}", describe(seed, ops, &failure));
+        Some(Err(failure)) => {
+            println!("{}", describe(&failure));
             false
         }
+        None => false,
     }
 }
 
@@ -275,68 +251,45 @@ fn positions(kind: Kind) -> Option<u64> {
 }
 
 fn replay_position(kind: Kind, at: u64) -> bool {
-    let clock = SystemClock::new();
     let Some(n) = positions(kind) else { return false };
     if at == 0 || at > n {
         println!("{} has the positions 1 to {n}", kind.name());
         return false;
     }
-    let (one, two) = (kind.run(at, Sabotage::default()), kind.run(at, Sabotage::default()));
-    if one != two {
-        println!("{} at {at} does not repeat itself:\n  {one:?}\n  {two:?}", kind.name());
-        return false;
-    }
-    match one {
-        Ok(tally) => {
-            let fingerprint = tally.fingerprint;
-            println!("{} at {at}: all well, twice the same, fingerprint {fingerprint:016x}", kind.name());
-            print(&tally, clock.monotonic() / 2);
-            true
-        }
-        Err(failure) => {
-            println!("{}", describe_position(kind, at, &failure));
-            false
-        }
-    }
+    let run = || kind.run(at, Sabotage::default());
+    replay(&format!("{} at {at}", kind.name()), run, |failure| describe_position(kind, at, failure))
 }
 
 fn sweep(kind: Kind, size: Option<u64>) -> bool {
-    let clock = SystemClock::new();
     let Some(n) = positions(kind) else { return false };
     let positions = sample(n, size);
-    let bar = bar(positions.len() as u64, kind.name());
+    let mut progress = Progress::new(Budget { rounds: Some(positions.len() as u64), time: None });
     let mut total = Tally::default();
     for at in &positions {
         match kind.run(*at, Sabotage::default()) {
             Ok(tally) => total.add(&tally),
             Err(failure) => {
-                bar.finish_and_clear();
+                drop(progress);
                 println!("{}", describe_position(kind, *at, &failure));
                 return false;
             }
         }
-        bar.inc(1);
+        progress.advance(|| kind.name().to_owned());
     }
-    bar.finish_and_clear();
-    println!(
-        "{}: {} positions, all well, in {:.1} s",
-        kind.name(),
-        positions.len(),
-        clock.monotonic().as_secs_f64()
-    );
-    print(&total, clock.monotonic());
+    let time = progress.elapsed();
+    drop(progress);
+    println!("{}: {} positions, all well, in {:.1} s", kind.name(), positions.len(), time.as_secs_f64());
+    print(&total, time);
     true
 }
 
 #[cfg(test)]
 mod tests {
-    use esker_sim::runner::Failure;
-
     use super::*;
 
     #[test]
     fn the_command_that_a_failure_prints_replays_it() {
-        let failure = Failure { cause: "x".to_owned(), ops: 3 };
+        let failure = Failure::new("x");
         for kind in Kind::ALL {
             let text = describe_position(kind, 17, &failure);
             let command = text.lines().find_map(|line| line.strip_prefix("replay: ")).expect("a command");
@@ -351,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_command_that_a_failed_damage_prints_replays_it() {
-        let failure = Failure { cause: "x".to_owned(), ops: 3 };
+        let failure = Failure::new("x");
         let text = damage::report::describe(17, 20, &failure);
         let command = text.lines().find_map(|line| line.strip_prefix("replay: ")).expect("a command");
         let parsed = Args::try_parse_from(command.split(' ')).map(|args| args.command);

@@ -2,12 +2,14 @@
 //!
 //! RP1. What a failure is made short to is the same failure: noticed in the same place, with the same first words.
 
-use crate::generate::{from_bytes, generate};
-use crate::op::{Op, Opening};
-use crate::runner::{Failure, Sabotage, run_ops};
-use crate::setting;
+use esker_world::Failure;
+use esker_world::generate::{from_bytes, generate};
+use esker_world::op::{Op, Opening};
+
+use crate::runner::{Sabotage, run_ops};
 use crate::shrink::shrink;
 use crate::sweep::Kind;
+use esker_world::setting;
 
 /// Runs that shrinking may take.
 const TRIES: usize = 400;

@@ -4,7 +4,7 @@
 
 use esker_sim::report::describe;
 use esker_sim::runner::{Sabotage, run_seed};
-use esker_sim::world::Tally;
+use esker_world::world::Tally;
 
 const SEEDS: u64 = 200;
 const OPS: usize = 400;

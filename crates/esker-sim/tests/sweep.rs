@@ -3,7 +3,7 @@
 use esker_sim::report::describe_position;
 use esker_sim::runner::Sabotage;
 use esker_sim::sweep::{Kind, sample};
-use esker_sim::world::Tally;
+use esker_world::world::Tally;
 
 mod own_process;
 

@@ -14,8 +14,7 @@
 
 use esker::Durability;
 
-use crate::script::Op;
-use crate::world::{World, apply, apply_to_bank, difference};
+use crate::writers::{Found, Said, Task, World};
 
 /// How the world ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +48,7 @@ pub(crate) enum Event {
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
     base: World,
-    ops: Vec<Vec<Op>>,
+    tasks: Vec<Vec<Task>>,
     events: Vec<Event>,
     /// What the database promises where an operation does not say.
     default: Durability,
@@ -72,20 +71,29 @@ impl Journal {
     /// Nothing promised yet; `default` is the database's durability.
     pub(crate) fn new(base: World, default: Durability) -> Self {
         let writers = base.writers.len();
-        Journal { base, ops: vec![Vec::new(); writers], events: Vec::new(), default }
+        Journal { base, tasks: vec![Vec::new(); writers], events: Vec::new(), default }
     }
 
     /// A writer begins its next operation.
-    pub(crate) fn intent(&mut self, writer: usize, op: Op) {
-        self.events.push(Event::Intent { writer, index: self.ops[writer].len() });
-        self.ops[writer].push(op);
+    pub(crate) fn intent(&mut self, writer: usize, task: Task) {
+        self.events.push(Event::Intent { writer, index: self.tasks[writer].len() });
+        self.tasks[writer].push(task);
     }
 
     /// A writer's last operation is acknowledged.
     pub(crate) fn ack(&mut self, writer: usize) {
-        let op = self.ops[writer].last().expect("an acknowledgement follows its intent");
-        let durability = op.durability(self.default);
-        self.events.push(Event::Ack { writer, index: self.ops[writer].len() - 1, durability });
+        let task = self.tasks[writer].last().expect("an acknowledgement follows its intent");
+        let durability = task.op.durability(self.default);
+        self.events.push(Event::Ack { writer, index: self.tasks[writer].len() - 1, durability });
+    }
+
+    /// Takes what was said into the promises.
+    pub(crate) fn hear(&mut self, said: &Said) {
+        match said {
+            Said::Opened => {}
+            Said::Intent { writer, task } => self.intent(*writer, task.clone()),
+            Said::Ack { writer } => self.ack(*writer),
+        }
     }
 
     /// Acknowledged operations.
@@ -94,14 +102,14 @@ impl Journal {
     }
 
     /// Compares what a crash left with what was promised.
-    pub(crate) fn verify(&self, found: &World, crash: Crash) -> Result<Left, String> {
-        let writers = self.ops.len();
+    pub(crate) fn verify(&self, found: &Found, crash: Crash) -> Result<Left, String> {
+        let writers = self.tasks.len();
         let matches = (0..writers).map(|w| self.matches(w, found)).collect::<Result<Vec<_>, _>>()?;
         let (acked, promises) = self.promises(crash, &matches);
         for promise in promises {
             for (writer, &(_, most)) in matches.iter().enumerate() {
                 if most < promise.needed[writer] {
-                    let mut op = format!("{:?}", self.ops[writer][most]);
+                    let mut op = format!("{:?}", self.tasks[writer][most]);
                     op.truncate(300);
                     let needed = promise.needed[writer];
                     return Err(format!(
@@ -112,45 +120,51 @@ impl Journal {
             }
         }
         let ops: Vec<usize> = matches.iter().map(|&(_, most)| most).collect();
-        let mut bank = self.base.bank.clone();
-        for (done, &n) in self.ops.iter().zip(&ops) {
-            done[..n].iter().for_each(|op| apply_to_bank(op, &mut bank));
-        }
-        if bank != found.bank {
+        let world = self.after(&ops);
+        if world.bank != found.bank {
             return Err(format!(
-                "the bank holds {:?}; the transactions that are left make {bank:?}",
-                found.bank
+                "the bank holds {:?}; the transactions that are left make {:?}",
+                found.bank, world.bank
             ));
         }
         let unacknowledged = ops.iter().zip(&acked).map(|(n, acked)| n.saturating_sub(*acked)).sum();
         let lost = ops.iter().zip(&acked).map(|(n, acked)| acked.saturating_sub(*n)).sum();
-        Ok(Left { world: found.clone(), ops, unacknowledged, lost })
+        Ok(Left { world, ops, unacknowledged, lost })
+    }
+
+    /// What so many operations of each writer make.
+    fn after(&self, ops: &[usize]) -> World {
+        let mut world = self.base.clone();
+        for (writer, (tasks, n)) in self.tasks.iter().zip(ops).enumerate() {
+            tasks[..*n].iter().for_each(|task| world.apply(writer, task));
+        }
+        world
     }
 
     /// The fewest and the most operations of a writer that make what is found of it (J1).
-    fn matches(&self, writer: usize, found: &World) -> Result<(usize, usize), String> {
-        let found = &found.writers[writer];
-        let mut spaces = self.base.writers[writer].clone();
+    fn matches(&self, writer: usize, found: &Found) -> Result<(usize, usize), String> {
+        let (tasks, digest) = (&self.tasks[writer], found.digest(writer));
+        let mut state = self.base.writers[writer].clone();
         let mut least_most = None;
-        for n in 0..=self.ops[writer].len() {
+        for n in 0..=tasks.len() {
             if n > 0 {
-                apply(&self.ops[writer][n - 1], &mut spaces);
+                state.perform(&tasks[n - 1].op);
             }
-            if spaces == *found {
+            if state.digest() == digest {
                 let (least, _) = least_most.unwrap_or((n, n));
                 least_most = Some((least, n));
             }
         }
         least_most.ok_or_else(|| {
-            let n = self.ops[writer].len();
-            let text = difference(found, &spaces);
+            let n = tasks.len();
+            let text = state.difference(&found.writers[writer]).unwrap_or_default();
             format!("writer {writer}: what is left is no state after 0 to {n} operations; after {n}: {text}")
         })
     }
 
     /// How many operations of each writer were acknowledged, and how many must be left because of what (J2, J3).
     fn promises(&self, crash: Crash, matches: &[(usize, usize)]) -> (Vec<usize>, Vec<Promise>) {
-        let writers = self.ops.len();
+        let writers = self.tasks.len();
         let mut acked = vec![0; writers];
         let mut seen: Vec<Vec<Vec<usize>>> = vec![Vec::new(); writers];
         // Each promise to a writer includes those before it.
@@ -185,7 +199,7 @@ impl Journal {
             Event::Intent { writer, index } | Event::Ack { writer, index, .. } => happened(writer, index),
         });
         for (writer, &n) in left.ops.iter().enumerate() {
-            self.ops[writer].truncate(n);
+            self.tasks[writer].truncate(n);
             let known = |event: &Event| matches!(event, Event::Ack { writer: w, index, .. } if *w == writer && index + 1 == n);
             if n > 0 && !self.events.iter().any(known) {
                 self.events.push(Event::Ack { writer, index: n - 1, durability: Durability::None });

@@ -1,8 +1,8 @@
 //! Tries to lose acknowledged commits, with real processes, real files and real threads.
 //!
 //! ```text
-//!   script.rs   what writers do          kill/      a child process dies by SIGKILL
-//!   world.rs    what a database holds    power/     what a disk may hold after power loss, as real files
+//!   writers.rs  what writers do          kill/      a child process dies by SIGKILL
+//!     (esker-world: operations, model)   power/     what a disk may hold after power loss, as real files
 //!   journal.rs  what was promised        block/     what a block device may hold after power loss, below ext4
 //!   content.rs  bytes after power loss   history/   what concurrent clients saw: linearizable? snapshot isolation?
 //! ```
@@ -16,19 +16,14 @@
 
 #[cfg(target_os = "linux")]
 pub mod block;
-mod budget;
 mod content;
-mod failure;
 pub mod history;
 mod journal;
 pub mod kill;
 mod panicky;
 pub mod power;
-mod script;
 mod shape;
-mod watch;
-mod world;
 mod writers;
 
-pub use budget::Budget;
-pub use failure::{Failure, Result};
+pub use esker_world::budget::Budget;
+pub use esker_world::{Failure, Result};

@@ -1,8 +1,9 @@
 //! The `esker-torture` tool: campaigns that try to lose acknowledged commits.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
 #[cfg(target_os = "linux")]
@@ -70,7 +71,7 @@ enum Command {
         dir: PathBuf,
         seed: u64,
         #[arg(long)]
-        scratch: Vec<String>,
+        names: Vec<String>,
         #[arg(long)]
         canary: Option<String>,
     },
@@ -117,12 +118,22 @@ impl Common {
         self.seed.unwrap_or_else(|| fastrand::u64(..1 << 32))
     }
 
-    /// The directory, and whether it is removed after a success.
-    fn place(&self) -> Result<(PathBuf, bool)> {
-        match &self.dir {
-            Some(dir) => Ok((dir.clone(), false)),
-            None => Ok((tempfile::Builder::new().prefix("esker-torture-").tempdir()?.keep(), true)),
+    /// Runs a campaign in its directory, and prints its figures.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "removes the directory that this program made, and says how long it took"
+    )]
+    fn run<T: Display>(&self, campaign: impl FnOnce(PathBuf) -> Result<T>) -> Result<()> {
+        let start = Instant::now();
+        let dir = match &self.dir {
+            Some(dir) => dir.clone(),
+            None => tempfile::Builder::new().prefix("esker-torture-").tempdir()?.keep(),
+        };
+        println!("{}{:.1} s", campaign(dir.clone())?, start.elapsed().as_secs_f64());
+        if self.dir.is_none() {
+            std::fs::remove_dir_all(dir)?;
         }
+        Ok(())
     }
 }
 
@@ -138,52 +149,27 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<()> {
     match command {
-        Command::Kill { rounds, common } => {
-            let (dir, temporary) = common.place()?;
-            let campaign = KillCampaign {
-                program: std::env::current_exe()?,
-                dir: dir.clone(),
-                seed: common.seed(),
-                budget: common.budget(rounds, 200),
-                canary: None,
-            };
-            println!("{}", campaign.run()?);
-            tidy(&dir, temporary)
-        }
-        Command::Power { runs, moments, common } => {
-            let (dir, temporary) = common.place()?;
-            let budget = common.budget(runs, 100);
-            let campaign =
-                PowerCampaign { dir: dir.clone(), seed: common.seed(), budget, moments, canary: None };
-            println!("{}", campaign.run()?);
-            tidy(&dir, temporary)
-        }
+        Command::Kill { rounds, common } => common.run(|dir| {
+            let (seed, budget) = (common.seed(), common.budget(rounds, 200));
+            KillCampaign { program: std::env::current_exe()?, dir, seed, budget, canary: None }.run()
+        }),
+        Command::Power { runs, moments, common } => common.run(|dir| {
+            let (seed, budget) = (common.seed(), common.budget(runs, 100));
+            PowerCampaign { dir, seed, budget, moments, canary: None }.run()
+        }),
         #[cfg(target_os = "linux")]
-        Command::Block { runs, moments, common } => {
-            let (dir, temporary) = common.place()?;
-            let budget = common.budget(runs, 50);
-            let campaign =
-                BlockCampaign { dir: dir.clone(), seed: common.seed(), budget, moments, canary: None };
-            println!("{}", campaign.run()?);
-            tidy(&dir, temporary)
-        }
-        Command::History { histories, threads, common } => {
-            let (dir, temporary) = common.place()?;
-            let (budget, seed) = (common.budget(histories, 200), common.seed());
-            let campaign = HistoryCampaign {
-                program: std::env::current_exe()?,
-                dir: dir.clone(),
-                seed,
-                budget,
-                threads: threads.into(),
-                canary: None,
-            };
-            println!("{}", campaign.run()?);
-            tidy(&dir, temporary)
-        }
-        Command::KillChild { dir, seed, scratch, canary } => {
+        Command::Block { runs, moments, common } => common.run(|dir| {
+            let (seed, budget) = (common.seed(), common.budget(runs, 50));
+            BlockCampaign { dir, seed, budget, moments, canary: None }.run()
+        }),
+        Command::History { histories, threads, common } => common.run(|dir| {
+            let (seed, budget) = (common.seed(), common.budget(histories, 200));
+            let (program, threads) = (std::env::current_exe()?, threads.into());
+            HistoryCampaign { program, dir, seed, budget, threads, canary: None }.run()
+        }),
+        Command::KillChild { dir, seed, names, canary } => {
             let canary = canary.as_deref().and_then(Canary::named);
-            run_child(&ChildJob { dir, seed, scratch, canary })
+            run_child(&ChildJob { dir, seed, names, canary })
         }
         Command::HistoryChild { dir, notes, seed, life, clock, threads, sync, full, has_money, canary } => {
             let canary = canary.as_deref().and_then(history::Canary::named);
@@ -201,12 +187,4 @@ fn run(command: Command) -> Result<()> {
             })
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "removes the directory that this program made")]
-fn tidy(dir: &std::path::Path, temporary: bool) -> Result<()> {
-    if temporary {
-        std::fs::remove_dir_all(dir)?;
-    }
-    Ok(())
 }

@@ -38,7 +38,7 @@ found! {
 
 #[test]
 fn random_bytes_agree_with_the_model() {
-    let mut done = esker_sim::world::Tally::default();
+    let mut done = esker_world::world::Tally::default();
     for seed in 0..60 {
         let mut rng = Rng::with_seed(seed);
         let bytes: Vec<u8> = (0..rng.usize(0..4096)).map(|_| rng.u8(..)).collect();

@@ -26,8 +26,8 @@ use super::files::{Files, Role, disk, env, last_segment, path};
 use super::manifest::{describes_a_state, is_unmistakable};
 use super::proof::newest_commit_left;
 use super::subject::Subject;
-use crate::model::state::State;
-use crate::world::DIR;
+use esker_world::model::state::State;
+use esker_world::world::DIR;
 
 /// What harms have changed.
 pub(super) struct Change {

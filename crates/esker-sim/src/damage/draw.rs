@@ -44,13 +44,10 @@ impl<'a> Drawing<'a> {
         Drawing { rng, before: &subject.files, moments: &subject.moments, donor }
     }
 
-    /// The harms, at least one; of this kind only, if there is one: then none where it cannot be done.
-    pub(super) fn harms(mut self, only: Option<Kind>) -> Vec<Harm> {
+    /// The harms, at least one.
+    pub(super) fn harms(mut self) -> Vec<Harm> {
         let n = COUNTS[self.rng.usize(0..COUNTS.len())];
-        match only {
-            Some(kind) => (0..n).filter_map(|_| self.draw(kind)).collect(),
-            None => (0..n).map(|_| self.harm()).collect(),
-        }
+        (0..n).map(|_| self.harm()).collect()
     }
 
     fn harm(&mut self) -> Harm {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions, read_range};
 
-use crate::world::DIR;
+use esker_world::world::DIR;
 
 /// The files of a directory, by name.
 pub type Files = BTreeMap<String, Vec<u8>>;

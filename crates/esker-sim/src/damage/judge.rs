@@ -34,8 +34,8 @@ use super::allowed::Change;
 use super::files::{Files, disk, env_with_holes, read};
 use super::reading::{Suspects, read_all};
 use super::subject::Subject;
-use crate::runner::caught;
-use crate::world::{DIR, builder};
+use esker_world::failure::caught;
+use esker_world::world::{DIR, builder};
 
 /// No step takes longer (DJ1). Generous, since machines under load stall.
 const TIME_MAX: Duration = Duration::from_secs(20);

@@ -61,7 +61,7 @@ mod tests {
 
     use super::super::files::read;
     use super::*;
-    use crate::world::DIR;
+    use esker_world::world::DIR;
 
     #[test]
     fn mf1_the_first_bytes_of_another_manifest_leave_no_proof() {

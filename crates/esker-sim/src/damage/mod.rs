@@ -32,7 +32,9 @@ pub use self::harm::{Edit, Harm, Kind};
 use self::harm::{harmed, unreadable};
 use self::judge::{Judge, Outcome, Verdict};
 use self::subject::{Donor, Plan};
-use crate::runner::{Failure, alone};
+use esker_world::Failure;
+
+use crate::runner::alone;
 
 /// Runs a piece of work, once; says how many bytes of memory it held at most.
 pub type Measure = fn(&mut dyn FnMut()) -> usize;
@@ -42,12 +44,6 @@ pub type Measure = fn(&mut dyn FnMut()) -> usize;
 pub struct Twist {
     /// Makes the harms, of the undamaged files, instead of the seed.
     pub harms: Option<fn(&Files) -> Vec<Harm>>,
-    /// Draws harms of this kind alone.
-    pub only: Option<Kind>,
-    /// Called before the judge begins: breaks the engine.
-    pub engine: Option<fn()>,
-    /// The engine is broken already when the database is made.
-    pub made_broken: bool,
     /// Measures the memory of each step.
     pub memory: Option<Measure>,
     /// The judge takes the state before the newest commit for the newest.
@@ -146,15 +142,12 @@ pub fn run(seed: u64, ops: usize, twist: Twist) -> Result<Figures, Failure> {
 fn try_plan(plan: Plan, ops: usize, twist: Twist, harms: Option<Vec<Harm>>) -> Result<Figures, Failure> {
     let done = plan.ops.len() as u64;
     let judged = alone(&name_of(plan.seed, ops), move |done| {
-        if let Some(engine) = twist.engine.filter(|_| twist.made_broken) {
-            engine();
-        }
         let mut subject = plan.subject(done);
         let donor = Donor::of(plan.seed, ops);
         let harms = match (harms, twist.harms) {
             (Some(harms), _) => harms,
             (None, Some(make)) => make(&subject.files),
-            (None, None) => plan.harms(&subject, &donor, twist.only),
+            (None, None) => plan.harms(&subject, &donor),
         };
         if twist.hides_newest {
             subject.forget_newest_commit();
@@ -162,9 +155,6 @@ fn try_plan(plan: Plan, ops: usize, twist: Twist, harms: Option<Vec<Harm>>) -> R
         let after = harmed(&subject.files, &harms);
         let is_foreign = harms.iter().any(|harm| harm.kind() == Kind::Foreign);
         let donor = is_foreign.then(|| donor.get());
-        if let Some(engine) = twist.engine {
-            engine();
-        }
         let holes = unreadable(&harms, &after);
         let unchanged = holes.is_empty() && after == subject.files;
         let verdict = Judge::new(&subject, donor, (&after, holes), twist).judge()?;
@@ -179,7 +169,7 @@ fn try_plan(plan: Plan, ops: usize, twist: Twist, harms: Option<Vec<Harm>>) -> R
 /// The database disagrees with the model before it is damaged.
 pub fn harms(seed: u64, ops: usize) -> Result<Vec<Harm>, Failure> {
     let plan = Plan::of(seed, ops);
-    alone(&name_of(seed, ops), move |done| plan.harms(&plan.subject(done), &Donor::of(seed, ops), None))
+    alone(&name_of(seed, ops), move |done| plan.harms(&plan.subject(done), &Donor::of(seed, ops)))
 }
 
 fn name_of(seed: u64, ops: usize) -> String {

@@ -54,7 +54,7 @@ mod tests {
 
     use super::super::files::read;
     use super::*;
-    use crate::world::DIR;
+    use esker_world::world::DIR;
 
     #[test]
     fn pf1_pf2_pf3_tables_and_segments_that_are_left_prove_their_commits() {

@@ -8,9 +8,9 @@
 
 use esker::{Db, Error, Keyspace};
 
-use crate::model::keys::{self, KeyNo};
-use crate::model::state::State;
-use crate::model::values::ValueNo;
+use esker_world::model::keys::{self, KeyNo};
+use esker_world::model::state::State;
+use esker_world::model::values::ValueNo;
 
 /// The states that may be the one that is there.
 pub(super) struct Suspects<'a> {
@@ -125,8 +125,8 @@ pub(super) fn shown(no: KeyNo) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::state::Id;
-    use crate::op::Write;
+    use esker_world::model::state::Id;
+    use esker_world::op::Write;
 
     #[test]
     fn re1_what_is_read_of_two_states_is_a_contradiction() {

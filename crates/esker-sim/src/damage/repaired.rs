@@ -18,11 +18,11 @@ use super::files::Role;
 use super::judge::Judge;
 use super::reading::shown;
 use super::subject::Subject;
-use crate::model::keys::{self, KeyNo};
-use crate::model::state::{Contents, Id, Map, State};
-use crate::model::values::ValueNo;
-use crate::world::DIR;
-use crate::world::read::contents;
+use esker_world::judge::read::contents;
+use esker_world::model::keys::{self, KeyNo};
+use esker_world::model::state::{Contents, Id, Map, State};
+use esker_world::model::values::ValueNo;
+use esker_world::world::DIR;
 
 /// Where a repair puts its database.
 const TARGET: &str = "repaired";

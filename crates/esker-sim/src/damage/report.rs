@@ -6,10 +6,10 @@
 use super::harm::Harm;
 use super::subject::Plan;
 use super::{Twist, harms, try_plan};
-use crate::op::Op;
 use crate::report::{gist, replay};
-use crate::runner::Failure;
 use crate::shrink::shrink;
+use esker_world::Failure;
+use esker_world::op::Op;
 
 /// Runs that shrinking may take, for the harms and for the operations.
 const TRIES: usize = 200;

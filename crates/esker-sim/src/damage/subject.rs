@@ -16,13 +16,13 @@ use fastrand::Rng;
 
 use super::draw::Drawing;
 use super::files::{Files, disk, env, read};
-use super::harm::{Harm, Kind};
+use super::harm::Harm;
 use super::tail::Tail;
-use crate::generate::generate;
-use crate::model::state::{Id, State};
-use crate::op::{End, Mishap, Op, Opening, Restart};
-use crate::world::read::contents;
-use crate::world::{DIR, Left, World, builder};
+use esker_world::generate::generate;
+use esker_world::judge::read::contents;
+use esker_world::model::state::{Id, State};
+use esker_world::op::{End, Mishap, Op, Opening, Restart};
+use esker_world::world::{DIR, Left, World, builder};
 
 /// What tells the choices of a campaign from those of the generator, which has the same seed.
 const SALT: u64 = 0xDA3A_6E00_0000_0000;
@@ -118,9 +118,9 @@ impl Plan {
         }
     }
 
-    /// The harms of the seed; of one kind only, if asked for.
-    pub(super) fn harms(&self, subject: &Subject, donor: &Donor, only: Option<Kind>) -> Vec<Harm> {
-        Drawing::new(Rng::with_seed(self.seed ^ SALT.rotate_left(32)), subject, donor).harms(only)
+    /// The harms of the seed.
+    pub(super) fn harms(&self, subject: &Subject, donor: &Donor) -> Vec<Harm> {
+        Drawing::new(Rng::with_seed(self.seed ^ SALT.rotate_left(32)), subject, donor).harms()
     }
 }
 
@@ -252,9 +252,9 @@ impl Donor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::keys::KeyNo;
-    use crate::model::values::ValueNo;
-    use crate::op::Write;
+    use esker_world::model::keys::KeyNo;
+    use esker_world::model::values::ValueNo;
+    use esker_world::op::Write;
 
     #[test]
     fn a_state_is_the_newest_until_the_commit_that_changes_it() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fuser::{BackgroundSession, Config, MountOption};
 
 use super::device::{Drive, DriveFs, Event, FILE};
-use crate::failure::{Failure, Result};
+use esker_world::failure::{Failure, Result};
 
 /// The file system's journal, all inode tables and the like are written by `mkfs`, not later on.
 const FORMAT: [&str; 8] =

@@ -15,20 +15,19 @@ mod device;
 mod host;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use esker::Db;
 use fastrand::Rng;
 
 use self::device::{Drive, Event, apply};
 use self::host::Host;
-use crate::budget::{Budget, Progress};
 use crate::content::Content;
-use crate::failure::{Failure, Result};
 use crate::journal::{Crash, Journal, Left};
 use crate::shape::Shape;
-use crate::world::World;
-use crate::writers::{Said, Writers};
+use crate::writers::{Found, World, Writers};
+use esker_world::budget::{Budget, Progress};
+use esker_world::failure::{Failure, Result};
+use esker_world::figures;
 
 /// The size of the drive.
 const DRIVE_BYTES: usize = 48 << 20;
@@ -61,42 +60,17 @@ pub struct BlockCampaign {
     pub canary: Option<Canary>,
 }
 
-/// The figures of a campaign.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BlockSummary {
-    /// Runs: drives, each with some lives.
-    pub runs: u64,
-    /// Lives.
-    pub lives: u64,
-    /// Power losses survived.
-    pub losses: u64,
-    /// Writes that the drives saw.
-    pub writes: u64,
-    /// Flushes that the drives saw.
-    pub flushes: u64,
-    /// Operations acknowledged.
-    pub acknowledged: u64,
-    /// Acknowledged with less than `Sync`, and lost, over all losses.
-    pub lost: u64,
-    /// Losses that left a torn log tail.
-    pub torn: u64,
-    /// The time it took.
-    pub time: Duration,
-}
-
-impl std::fmt::Display for BlockSummary {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "power losses survived                {:>10}", self.losses)?;
-        writeln!(f, "  with a torn log tail               {:>10}", self.torn)?;
-        writeln!(f, "drives                               {:>10}", self.runs)?;
-        writeln!(f, "lives                                {:>10}", self.lives)?;
-        writeln!(f, "writes to the drives                 {:>10}", self.writes)?;
-        writeln!(f, "flushes                              {:>10}", self.flushes)?;
-        writeln!(f, "operations acknowledged              {:>10}", self.acknowledged)?;
-        writeln!(f, "  lost over all losses, as may be    {:>10}", self.lost)?;
-        let seconds = self.time.as_secs_f64();
-        let rate = self.losses as f64 / seconds.max(1e-9);
-        write!(f, "time                                 {seconds:>8.1} s, {rate:.1} losses a second")
+figures! {
+    /// The figures of a campaign.
+    BlockSummary {
+        runs: "runs: drives, each with some lives",
+        lives: "lives",
+        losses: "power losses survived",
+        writes: "writes that the drives saw",
+        flushes: "flushes that the drives saw",
+        acknowledged: "operations acknowledged",
+        lost: "acknowledged with less than `Sync`, and lost, over all losses",
+        torn: "losses that left a torn log tail",
     }
 }
 
@@ -139,7 +113,6 @@ impl BlockCampaign {
                 ))
             })?;
             summary.runs += 1;
-            summary.time = progress.elapsed();
             progress.advance(|| format!("{} losses survived", summary.losses));
         }
         Ok(summary)
@@ -152,7 +125,7 @@ impl BlockCampaign {
         let lives = rng.usize(1..=LIVES);
         for n in 1..=lives {
             let writers =
-                Writers { seed: rng.u64(..), count: rng.usize(1..=WRITERS), ops: rng.usize(0..OPS) };
+                Writers { seed: rng.u64(..), count: rng.usize(1..=WRITERS), tasks: rng.usize(0..OPS) };
             let events = live(host, image.clone(), &world, shape, writers);
             let events = events.map_err(|failure| failure.during(&format!("life {n}")))?;
             let mut moments: Vec<usize> = (0..self.moments).map(|_| moment(&events, &mut rng)).collect();
@@ -165,7 +138,9 @@ impl BlockCampaign {
             for (i, &moment) in moments.iter().enumerate() {
                 for (at, event) in events.iter().enumerate().take(moment).skip(done) {
                     apply(&mut content, at, event);
-                    follow(&mut journal, event);
+                    if let Event::Said(said) = event {
+                        journal.hear(said);
+                    }
                 }
                 done = moment;
                 let lost = content.power_loss(&mut rng);
@@ -199,7 +174,7 @@ impl BlockCampaign {
             let db = Db::builder().open(attached.path().join("db"));
             let db = db.map_err(|e| Failure::from(e).during("opening"))?;
             let torn = db.stats().recovered_torn_bytes > 0;
-            let found = World::read(&db, WRITERS)?;
+            let found = Found::read(&db, WRITERS)?;
             let left = journal.verify(&found, Crash::Power)?;
             db.close()?;
             attached.detach()?;
@@ -229,13 +204,13 @@ impl BlockCampaign {
 fn live(host: &Host, image: Vec<u8>, expected: &World, shape: Shape, writers: Writers) -> Result<Vec<Event>> {
     let attached = host.attach(image)?;
     let db = shape.builder().open(attached.path().join("db"))?;
-    let found = World::read(&db, WRITERS)?;
-    if found != *expected {
+    let found = Found::read(&db, WRITERS)?;
+    if !found.is(expected) {
         return Err(Failure::new(
             "the database shows something else than when the same drive was opened before",
         ));
     }
-    writers.work(&db, &found, &|said| host.drive.say(said))?;
+    writers.work(&db, expected, &|said| host.drive.say(said))?;
     db.close()?;
     attached.detach()
 }
@@ -248,13 +223,4 @@ fn moment(events: &[Event], rng: &mut Rng) -> usize {
     }
     let turn = events[..any].iter().rposition(|event| !matches!(event, Event::Write { .. }));
     turn.map_or(any, |at| at + 1)
-}
-
-/// Takes what was said into the promises.
-fn follow(journal: &mut Journal, event: &Event) {
-    match event {
-        Event::Said(Said::Intent { writer, op }) => journal.intent(*writer, op.clone()),
-        Event::Said(Said::Ack { writer }) => journal.ack(*writer),
-        _ => {}
-    }
 }

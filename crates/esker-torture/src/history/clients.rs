@@ -29,7 +29,7 @@ use super::list_store::ListStore;
 use super::lists::{Access, Element, Outcome};
 use super::notes::{Line, Notes};
 use super::transaction::{Tx, Way, walk, wander};
-use crate::failure::{Failure, Result, or_stopped};
+use esker_world::failure::{Failure, Result, or_stopped};
 
 const ACCOUNTS: u8 = 6;
 const DEPOSIT: u64 = 100;

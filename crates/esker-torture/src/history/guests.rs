@@ -26,7 +26,7 @@ use super::Canary;
 use super::clients::{Client, Event, Places, Record, Written, number};
 use super::linear::Action;
 use super::transaction::{Tx, Way, walk};
-use crate::failure::{Failure, Result, or_stopped};
+use esker_world::failure::{Failure, Result, or_stopped};
 
 /// The names of guests.
 const NAMES: [&str; 2] = ["guest", "other guest"];

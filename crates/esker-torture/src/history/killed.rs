@@ -25,10 +25,10 @@ use super::clients::{Client, Places, Record, World};
 use super::notes::{Notes, Told};
 use super::story::Cut;
 use super::{Canary, LOOK_EVERY, OPS, churn, full_disk};
-use crate::failure::{Failure, Result};
 use crate::panicky::PanickyThreads;
 use crate::shape::Shape;
-use crate::watch::{PATIENCE, PATIENCE_WITH_CANARY, Watch, tells_of_panic};
+use esker_world::failure::{Failure, Result};
+use esker_world::watch::{PATIENCE, PATIENCE_WITH_CANARY, Watch, tells_of_panic};
 
 /// The signal that cannot be caught.
 const SIGKILL: i32 = 9;

@@ -16,7 +16,7 @@ use esker::{Db, Keyspace};
 
 use super::lists::Element;
 use super::transaction::Tx;
-use crate::failure::Result;
+use esker_world::failure::Result;
 
 /// The keyspaces of the lists.
 pub(super) struct ListStore {

@@ -42,11 +42,12 @@ use fastrand::Rng;
 use self::clients::{Client, Places, Record, World};
 pub use self::killed::{HistoryJob, run_history_child};
 use self::story::{Cut, Story};
-use crate::budget::{Budget, Progress};
-use crate::failure::{Failure, Result, or_stopped};
 use crate::panicky::PanickyThreads;
 use crate::shape::Shape;
-use crate::watch::{PATIENCE, Watch};
+use esker_world::budget::{Budget, Progress};
+use esker_world::failure::{Failure, Result, or_stopped};
+use esker_world::figures;
+use esker_world::watch::{PATIENCE, Watch};
 
 /// Calls that each client makes in one life.
 const OPS: u64 = 200;
@@ -137,76 +138,29 @@ pub struct HistoryCampaign {
     pub canary: Option<Canary>,
 }
 
-/// The figures of a campaign.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HistorySummary {
-    /// Histories.
-    pub histories: u64,
-    /// Power losses within them.
-    pub power_losses: u64,
-    /// Kills within them, of a file system in memory.
-    pub kills: u64,
-    /// Lives in memory in which the log failed, before the crash or after it.
-    pub log_failures: u64,
-    /// Lives in memory in which commits failed for want of space.
-    pub full_lives: u64,
-    /// Those commits.
-    pub refused: u64,
-    /// Lives in memory in which a call about a table, the manifest or a name failed.
-    pub faulty_lives: u64,
-    /// Commits that failed for that, and were not made.
-    pub not_made: u64,
-    /// Of these lives, the ones whose log stopped for that, and said so.
-    pub stopped_lives: u64,
-    /// Processes killed within them.
-    pub processes_killed: u64,
-    /// Of these, the ones in which commits failed for want of space.
-    pub full_processes: u64,
-    /// Merges beside the clients, in memory.
-    pub merges: u64,
-    /// Lives in memory that ended with tier runs: merges went through tiers.
-    pub tiered: u64,
-    /// Operations on registers.
-    pub operations: u64,
-    /// Transactions that committed.
-    pub committed: u64,
-    /// Transactions that conflicted.
-    pub aborted: u64,
-    /// Transactions that a crash left unknown.
-    pub unknown: u64,
-    /// Snapshots of the bank.
-    pub bank_snapshots: u64,
-    /// Increments of the counter.
-    pub increments: u64,
-    /// Snapshots of two keys that two clients write.
-    pub fork_snapshots: u64,
-    /// The time it took.
-    pub time: Duration,
-}
-
-impl std::fmt::Display for HistorySummary {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "histories                            {:>10}", self.histories)?;
-        writeln!(f, "  power losses within                {:>10}", self.power_losses)?;
-        writeln!(f, "  kills within, in memory            {:>10}", self.kills)?;
-        writeln!(f, "  of these, with a log that failed   {:>10}", self.log_failures)?;
-        writeln!(f, "lives in memory with a full disk     {:>10}", self.full_lives)?;
-        writeln!(f, "  commits that it refused            {:>10}", self.refused)?;
-        writeln!(f, "lives in memory with calls that fail {:>10}", self.faulty_lives)?;
-        writeln!(f, "  commits that were not made for it  {:>10}", self.not_made)?;
-        writeln!(f, "  of these, with a log that stopped  {:>10}", self.stopped_lives)?;
-        writeln!(f, "  processes killed within            {:>10}", self.processes_killed)?;
-        writeln!(f, "  of these, with a full disk          {:>10}", self.full_processes)?;
-        writeln!(f, "merges beside them, in memory        {:>10}", self.merges)?;
-        writeln!(f, "  lives that ended with tier runs    {:>10}", self.tiered)?;
-        writeln!(f, "operations on single keys            {:>10}", self.operations)?;
-        writeln!(f, "transactions on lists, committed     {:>10}", self.committed)?;
-        writeln!(f, "  with a conflict                    {:>10}", self.aborted)?;
-        writeln!(f, "  unknown, for a crash               {:>10}", self.unknown)?;
-        writeln!(f, "snapshots of the bank                {:>10}", self.bank_snapshots)?;
-        writeln!(f, "increments                           {:>10}", self.increments)?;
-        writeln!(f, "snapshots of two writers' keys       {:>10}", self.fork_snapshots)?;
-        write!(f, "time                                 {:>8.1} s", self.time.as_secs_f64())
+figures! {
+    /// The figures of a campaign.
+    HistorySummary {
+        histories: "histories",
+        power_losses: "power losses within them",
+        kills: "kills within them, of a file system in memory",
+        log_failures: "lives in memory in which the log failed, before the crash or after it",
+        full_lives: "lives in memory in which commits failed for want of space",
+        refused: "those commits",
+        faulty_lives: "lives in memory in which a call about a table, the manifest or a name failed",
+        not_made: "commits that failed for that, and were not made",
+        stopped_lives: "of these lives, the ones whose log stopped for that, and said so",
+        processes_killed: "processes killed within them",
+        full_processes: "of these, the ones in which commits failed for want of space",
+        merges: "merges beside the clients, in memory",
+        tiered: "lives in memory that ended with tier runs: merges went through tiers",
+        operations: "operations on registers",
+        committed: "transactions that committed",
+        aborted: "transactions that conflicted",
+        unknown: "transactions that a crash left unknown",
+        bank_snapshots: "snapshots of the bank",
+        increments: "increments of the counter",
+        fork_snapshots: "snapshots of two keys that two clients write",
     }
 }
 
@@ -272,7 +226,6 @@ impl HistoryCampaign {
                 ))
             })?;
             summary.histories += 1;
-            summary.time = progress.elapsed();
             progress.advance(|| format!("{} transactions", summary.committed));
         }
         Ok(summary)

@@ -17,7 +17,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::clients::{Event, Record};
-use crate::failure::{Failure, Result};
+use esker_world::failure::{Failure, Result};
 
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]

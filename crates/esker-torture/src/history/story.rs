@@ -13,7 +13,7 @@ use super::HistorySummary;
 use super::clients::{Event, MONEY, Record};
 use super::linear::{self, Action, Operation};
 use super::lists::{self, Outcome, Transaction};
-use crate::failure::{Failure, Result};
+use esker_world::failure::{Failure, Result};
 
 /// The moments just before and just after a crash.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use fastrand::Rng;
 
 use super::Canary;
 use super::clients::Places;
-use crate::failure::{Failure, Result};
+use esker_world::failure::{Failure, Result};
 
 /// The longest pause of the canary between its reads.
 const CANARY_PAUSE_MICROS: u64 = 300;

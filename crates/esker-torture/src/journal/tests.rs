@@ -1,38 +1,42 @@
 //! Losses that the journal must see, and states that it must allow.
 
 use super::*;
-use crate::script::{Change, Script, Transfer, home};
+use esker_world::model::keys::KeyNo;
+use esker_world::model::state::State;
+use esker_world::model::values::ValueNo;
+use esker_world::op::{KeyspaceNo, Op, Write};
 
-fn put(writer: usize, key: &str, value: &str) -> (String, Change) {
-    (home(writer), Change::Put(key.into(), value.into()))
+use crate::writers::{Script, Transfer};
+
+/// A batch of two writes.
+fn batch(n: u16, durability: Durability) -> Task {
+    let put = |key, stamp: u16| (KeyspaceNo(0), Write::Put(KeyNo(key), ValueNo::new(4, stamp.into())));
+    Task { op: Op::Batch(vec![put(n, 1), put(999, n)], durability), transfer: None }
 }
 
-fn batch(writer: usize, key: &str, durability: Durability) -> Op {
-    Op::Batch(vec![put(writer, key, "1"), put(writer, "mark", key)], durability)
+/// What is found after so many operations of each writer.
+fn after(journal: &Journal, ops: &[usize]) -> Found {
+    found(&journal.after(ops))
 }
 
-/// The world after so many operations of each writer.
-fn after(journal: &Journal, ops: &[usize]) -> World {
-    let mut world = journal.base.clone();
-    for (writer, &n) in ops.iter().enumerate() {
-        for op in &journal.ops[writer][..n] {
-            apply(op, &mut world.writers[writer]);
-            apply_to_bank(op, &mut world.bank);
-        }
-    }
-    world
+fn found(world: &World) -> Found {
+    let contents = |state: &State| {
+        let map = |name: &String| (name.clone(), (*state.named(name).unwrap()).clone());
+        state.names().keys().map(map).collect()
+    };
+    Found { writers: world.writers.iter().map(contents).collect(), bank: world.bank.clone() }
 }
 
 /// Writer 0: Sync a, None b, Buffered c, all acknowledged; writer 1 then: None x acknowledged, None y begun.
 fn example() -> Journal {
     let mut journal = Journal::new(World::empty(2), Durability::Sync);
-    for (key, durability) in [("a", Durability::Sync), ("b", Durability::None), ("c", Durability::Buffered)] {
-        journal.intent(0, batch(0, key, durability));
+    for (key, durability) in [(1, Durability::Sync), (2, Durability::None), (3, Durability::Buffered)] {
+        journal.intent(0, batch(key, durability));
         journal.ack(0);
     }
-    journal.intent(1, batch(1, "x", Durability::None));
+    journal.intent(1, batch(4, Durability::None));
     journal.ack(1);
-    journal.intent(1, batch(1, "y", Durability::None));
+    journal.intent(1, batch(5, Durability::None));
     journal
 }
 
@@ -57,11 +61,11 @@ fn j1_j2_what_durability_promises_is_needed_and_no_more() {
 #[test]
 fn j1_half_an_operation_is_no_state() {
     let journal = example();
-    let mut found = after(&journal, &[1, 0]);
-    let b = journal.ops[0][1].clone();
-    let Op::Batch(changes, _) = b else { unreachable!("it is a batch") };
-    apply(&Op::Batch(changes[..1].to_vec(), Durability::None), &mut found.writers[0]);
-    assert!(journal.verify(&found, Crash::Power).unwrap_err().contains("is no state"));
+    let mut world = journal.after(&[1, 0]);
+    let Op::Batch(writes, _) = journal.tasks[0][1].op.clone() else { unreachable!("it is a batch") };
+    let half = Op::Batch(writes[..1].to_vec(), Durability::None);
+    world.apply(0, &Task { op: half, transfer: None });
+    assert!(journal.verify(&found(&world), Crash::Power).unwrap_err().contains("is no state"));
 }
 
 #[test]
@@ -79,7 +83,7 @@ fn j3_what_was_seen_after_a_kill_comes_before_what_follows() {
     journal.settle(&left);
     // Nothing new is promised by having been seen.
     assert!(journal.verify(&after(&journal, &[1, 0]), Crash::Power).is_ok());
-    journal.intent(0, batch(0, "d", Durability::Sync));
+    journal.intent(0, batch(6, Durability::Sync));
     journal.ack(0);
     assert!(journal.verify(&after(&journal, &[4, 2]), Crash::Power).is_ok());
     assert!(journal.verify(&after(&journal, &[4, 1]), Crash::Power).is_err());
@@ -87,14 +91,14 @@ fn j3_what_was_seen_after_a_kill_comes_before_what_follows() {
     let mut journal = example();
     let left = journal.verify(&after(&journal, &[3, 0]), Crash::Process).unwrap();
     journal.settle(&left);
-    assert_eq!((journal.ops[0].len(), journal.ops[1].len()), (3, 0));
+    assert_eq!((journal.tasks[0].len(), journal.tasks[1].len()), (3, 0));
 }
 
 #[test]
 fn j4_money_neither_comes_nor_goes() {
     let mut journal = Journal::new(World::empty(1), Durability::Sync);
-    let transfer = Transfer { from: 1, to: 2, amount: 5 };
-    journal.intent(0, Op::Transaction(vec![put(0, "mark", "1")], transfer, Durability::Sync));
+    let transfer = Some(Transfer { from: 1, to: 2, amount: 5 });
+    journal.intent(0, Task { transfer, ..batch(1, Durability::Sync) });
     journal.ack(0);
     let mut found = after(&journal, &[1]);
     assert!(journal.verify(&found, Crash::Process).is_ok());
@@ -104,12 +108,21 @@ fn j4_money_neither_comes_nor_goes() {
 
 #[test]
 fn sc1_a_script_is_the_same_again_and_keeps_to_what_it_has() {
-    let ops = |n| Script::new(7, 2, None).take(n).collect::<Vec<_>>();
-    assert_eq!(format!("{:?}", ops(300)), format!("{:?}", ops(300)));
-    let mut world = World::empty(3);
-    // `apply` asserts that keyspaces are there.
-    for op in ops(2000) {
-        apply(&op, &mut world.writers[2]);
+    let tasks = |n: usize| {
+        let mut script = Script::new(7, 2, State::new());
+        let next = || {
+            let task = script.next();
+            script.go_on(&task);
+            task
+        };
+        std::iter::repeat_with(next).take(n).collect::<Vec<_>>()
+    };
+    let all = tasks(2000);
+    assert_eq!(format!("{:?}", &all[..300]), format!("{:?}", tasks(300)));
+    let mut state = State::new();
+    for task in all {
+        assert!(state.commit_of(&task.op).is_ok(), "{task:?}");
+        state.perform(&task.op);
     }
-    assert!(world.writers[2].len() <= 2 && world.writers[2].contains_key(&home(2)));
+    assert!(state.names().len() > 1, "{:?}", state.names());
 }

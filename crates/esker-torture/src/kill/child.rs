@@ -8,10 +8,15 @@ use esker_env::Env;
 
 use super::Canary;
 use super::protocol::{Message, Sender};
-use crate::failure::{Failure, Result};
 use crate::panicky::PanickyThreads;
-use crate::script::{Op, Script, perform};
 use crate::shape::Shape;
+use crate::writers::{Script, Task};
+use esker_world::failure::{Failure, Result};
+use esker_world::model::state::State;
+use esker_world::op::Op;
+
+/// What stands between the names of keyspaces, and in none of them.
+pub(super) const BETWEEN_NAMES: &str = "|";
 
 /// What the parent tells its child on the command line.
 #[derive(Clone, Debug)]
@@ -20,8 +25,8 @@ pub struct ChildJob {
     pub dir: PathBuf,
     /// Determines options and operations.
     pub seed: u64,
-    /// For each writer, the name of its second keyspace, or nothing.
-    pub scratch: Vec<String>,
+    /// For each writer, the names of its keyspaces, the oldest first.
+    pub names: Vec<String>,
     /// What to do wrong.
     pub canary: Option<Canary>,
 }
@@ -39,11 +44,11 @@ pub fn run_child(job: &ChildJob) -> Result<()> {
     let db = Shape::of(job.seed).builder().env(env).open(&job.dir)?;
     sender.send(Message::Opened)?;
     std::thread::scope(|scope| {
-        for (writer, scratch) in job.scratch.iter().enumerate() {
+        for (writer, names) in job.names.iter().enumerate() {
             let (db, sender) = (&db, &sender);
-            let scratch = (!scratch.is_empty()).then(|| scratch.clone());
-            let script = Script::new(job.seed, writer, scratch);
             scope.spawn(move || -> ! {
+                let state = State::with_names(names.split(BETWEEN_NAMES).map(str::to_owned));
+                let script = Script::new(job.seed, writer, state);
                 // The first failure of any writer ends the child: the parent must see it at once.
                 let error = write(db, sender, writer, script, job.canary).expect_err("scripts have no end");
                 eprintln!("writer {writer}: {error}");
@@ -54,33 +59,40 @@ pub fn run_child(job: &ChildJob) -> Result<()> {
     Err(Failure::new("all writers ended"))
 }
 
-fn write(db: &Db, sender: &Sender, writer: usize, script: Script, canary: Option<Canary>) -> Result<()> {
+fn write(db: &Db, sender: &Sender, writer: usize, mut script: Script, canary: Option<Canary>) -> Result<()> {
     let id = writer as u8;
-    for (n, op) in script.enumerate() {
+    for n in 0_u64.. {
+        let task = script.next();
         sender.send(Message::Intent(id))?;
         match canary {
             Some(Canary::AckEarly) => {
                 sender.send(Message::Ack(id))?;
-                perform(db, &op)?;
+                script.perform(db, &task)?;
+                script.go_on(&task);
                 continue;
             }
-            Some(Canary::Drop)
-                if n % 50 == 20 && !matches!(op, Op::Create(_) | Op::Drop(_) | Op::Rename(..)) => {}
-            Some(Canary::Halves) => perform_in_halves(db, &op)?,
+            Some(Canary::Drop) if n % 50 == 20 && matches!(task.op, Op::Write(..) | Op::Batch(..)) => {}
+            Some(Canary::Halves) => perform_in_halves(db, &script, &task)?,
             Some(Canary::Hang) if writer == 0 && n == 5 => loop {
                 std::thread::park();
             },
-            _ => perform(db, &op)?,
+            _ => script.perform(db, &task)?,
         }
         sender.send(Message::Ack(id))?;
+        script.go_on(&task);
     }
     Ok(())
 }
 
 /// A commit that is two.
-fn perform_in_halves(db: &Db, op: &Op) -> Result<()> {
-    let Op::Batch(changes, durability) = op else { return Ok(perform(db, op)?) };
-    let (first, second) = changes.split_at(changes.len() / 2);
-    perform(db, &Op::Batch(first.to_vec(), *durability))?;
-    Ok(perform(db, &Op::Batch(second.to_vec(), *durability))?)
+fn perform_in_halves(db: &Db, script: &Script, task: &Task) -> Result<()> {
+    let (Op::Batch(writes, durability), None) = (&task.op, task.transfer) else {
+        return Ok(script.perform(db, task)?);
+    };
+    let (first, second) = writes.split_at(writes.len() / 2);
+    for half in [first, second] {
+        let op = Op::Batch(half.to_vec(), *durability);
+        script.perform(db, &Task { op, transfer: None })?;
+    }
+    Ok(())
 }

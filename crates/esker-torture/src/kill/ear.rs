@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::failure::{Failure, Result};
+use esker_world::failure::{Failure, Result};
 
 /// The parent's end of the pipe.
 pub(crate) struct Ear {

@@ -31,13 +31,13 @@ use fastrand::Rng;
 pub use self::child::{ChildJob, run_child};
 use self::ear::{Ear, Waited};
 use self::protocol::Message;
-use crate::budget::{Budget, Progress};
-use crate::failure::{Failure, Result};
 use crate::journal::{Crash, Journal, Left};
-use crate::script::Script;
 use crate::shape::Shape;
-use crate::watch::{PATIENCE, PATIENCE_WITH_CANARY, tells_of_panic};
-use crate::world::World;
+use crate::writers::{Found, Script, World};
+use esker_world::budget::{Budget, Progress};
+use esker_world::failure::{Failure, Result};
+use esker_world::figures;
+use esker_world::watch::{PATIENCE, PATIENCE_WITH_CANARY, tells_of_panic};
 
 /// The most threads that write.
 const WRITERS: usize = 4;
@@ -96,45 +96,17 @@ pub struct KillCampaign {
     pub canary: Option<Canary>,
 }
 
-/// The figures of a campaign.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct KillSummary {
-    /// Kills survived.
-    pub rounds: u64,
-    /// Of them, while the child was opening the database.
-    pub while_opening: u64,
-    /// Operations that were acknowledged.
-    pub acknowledged: u64,
-    /// Operations that were under way, and are left.
-    pub unacknowledged_left: u64,
-    /// Acknowledged with `None`, and lost.
-    pub lost: u64,
-    /// Rounds in which a torn log tail was dropped.
-    pub torn: u64,
-    /// Rounds that left tier runs: merges went through tiers.
-    pub tiered: u64,
-    /// Commits replayed from the log.
-    pub replayed: u64,
-    /// The time it took.
-    pub time: Duration,
-}
-
-impl std::fmt::Display for KillSummary {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "kills survived                       {:>10}", self.rounds)?;
-        writeln!(f, "  while opening                      {:>10}", self.while_opening)?;
-        writeln!(f, "  with a torn log tail               {:>10}", self.torn)?;
-        writeln!(f, "  that left tier runs                {:>10}", self.tiered)?;
-        writeln!(f, "operations acknowledged              {:>10}", self.acknowledged)?;
-        writeln!(f, "  lost, as durability `None` may be  {:>10}", self.lost)?;
-        writeln!(f, "operations under way, and left       {:>10}", self.unacknowledged_left)?;
-        writeln!(f, "commits replayed from the log        {:>10}", self.replayed)?;
-        let rate = self.rounds as f64 / self.time.as_secs_f64().max(1e-9);
-        write!(
-            f,
-            "time                                 {:>8.1} s, {rate:.1} kills a second",
-            self.time.as_secs_f64()
-        )
+figures! {
+    /// The figures of a campaign.
+    KillSummary {
+        rounds: "kills survived",
+        while_opening: "of them, while the child was opening the database",
+        acknowledged: "operations that were acknowledged",
+        unacknowledged_left: "operations that were under way, and are left",
+        lost: "acknowledged with `None`, and lost",
+        torn: "rounds in which a torn log tail was dropped",
+        tiered: "rounds that left tier runs: merges went through tiers",
+        replayed: "commits replayed from the log",
     }
 }
 
@@ -184,7 +156,6 @@ impl KillCampaign {
             let round = self.round(&world, &mut rng, &mut summary);
             world = round.map_err(|failure| self.explain(&failure, progress.done()))?.world;
             summary.rounds += 1;
-            summary.time = progress.elapsed();
             progress.advance(|| format!("{} acknowledged", summary.acknowledged));
         }
         Ok(summary)
@@ -234,7 +205,7 @@ impl KillCampaign {
         let gate = gate::no_child_starts();
         let db = Db::builder().open(&dir).map_err(|e| Failure::from(e).during("opening"))?;
         let stats = db.stats();
-        let found = World::read(&db, WRITERS)?;
+        let found = Found::read(&db, WRITERS)?;
         let left = round.journal.verify(&found, Crash::Process)?;
         db.close()?;
         drop(gate);
@@ -284,7 +255,8 @@ impl KillCampaign {
     fn kill(&self, world: &World, seed: u64, writers: usize, moment: Moment) -> Result<Round> {
         let mut command = Command::new(&self.program);
         command.arg("kill-child").arg(self.database()).arg(seed.to_string());
-        command.args((0..writers).map(|w| format!("--scratch={}", world.scratch(w).unwrap_or_default())));
+        let names = |writer: usize| world.writers[writer].names_by_age().join(child::BETWEEN_NAMES);
+        command.args((0..writers).map(|writer| format!("--names={}", names(writer))));
         if let Some(canary) = self.canary {
             command.arg(format!("--canary={}", canary.name()));
         }
@@ -307,14 +279,17 @@ impl KillCampaign {
         let messages =
             protocol::decode_all(&heard).ok_or_else(|| Failure::new("the child talks nonsense"))?;
         let mut journal = Journal::new(world.clone(), Shape::of(seed).durability);
-        let mut scripts: Vec<Script> = (0..writers).map(|w| Script::new(seed, w, world.scratch(w))).collect();
+        let script = |writer| Script::new(seed, writer, world.writers[writer].clone());
+        let mut scripts: Vec<Script> = (0..writers).map(script).collect();
         let mut opened = false;
         for message in messages {
             match message {
                 Message::Opened => opened = true,
                 Message::Intent(writer) => {
-                    let op = scripts[usize::from(writer)].next().expect("scripts have no end");
-                    journal.intent(usize::from(writer), op);
+                    let script = &mut scripts[usize::from(writer)];
+                    let task = script.next();
+                    script.go_on(&task);
+                    journal.intent(usize::from(writer), task);
                 }
                 Message::Ack(writer) => journal.ack(usize::from(writer)),
             }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::disk::Files;
-use crate::failure::Result;
+use esker_world::failure::Result;
 
 /// Makes `dir` hold these files and nothing else.
 pub(crate) fn write(dir: &Path, files: &Files) -> Result<()> {

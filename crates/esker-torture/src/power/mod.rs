@@ -22,7 +22,6 @@ mod timed_sync;
 mod trace;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use esker::Db;
 use fastrand::Rng;
@@ -30,12 +29,12 @@ use fastrand::Rng;
 use self::disk::{Disk, Files};
 use self::session::Plan;
 use self::trace::Step;
-use crate::budget::{Budget, Progress};
-use crate::failure::{Failure, Result};
 use crate::journal::{Crash, Journal, Left};
 use crate::shape::Shape;
-use crate::world::World;
-use crate::writers::Said;
+use crate::writers::{Found, Said, World};
+use esker_world::budget::{Budget, Progress};
+use esker_world::failure::{Failure, Result};
+use esker_world::figures;
 
 /// The most threads that write.
 const WRITERS: usize = 3;
@@ -68,61 +67,22 @@ pub struct PowerCampaign {
     pub canary: Option<Canary>,
 }
 
-/// The figures of a campaign.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PowerSummary {
-    /// Runs: databases, each with some sessions.
-    pub runs: u64,
-    /// Sessions.
-    pub sessions: u64,
-    /// Sessions that began with what a kill left.
-    pub after_kill: u64,
-    /// Sessions that began with what a power loss left.
-    pub after_power_loss: u64,
-    /// Power losses survived.
-    pub losses: u64,
-    /// Steps recorded.
-    pub steps: u64,
-    /// Merges done.
-    pub merges: u64,
-    /// Losses that left tier runs: merges went through tiers.
-    pub tiered: u64,
-    /// Segments of the log whose files were used again.
-    pub recycled: u64,
-    /// Operations acknowledged.
-    pub acknowledged: u64,
-    /// Acknowledged with less than `Sync`, and lost, over all losses.
-    pub lost: u64,
-    /// Losses that left a torn log tail.
-    pub torn: u64,
-    /// The longest time until commits were durable for which nobody asked.
-    pub timed_sync: Duration,
-    /// The time it took.
-    pub time: Duration,
-}
-
-impl std::fmt::Display for PowerSummary {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "power losses survived                {:>10}", self.losses)?;
-        writeln!(f, "  with a torn log tail               {:>10}", self.torn)?;
-        writeln!(f, "runs                                 {:>10}", self.runs)?;
-        writeln!(f, "sessions                             {:>10}", self.sessions)?;
-        writeln!(f, "  begun after a kill                 {:>10}", self.after_kill)?;
-        writeln!(f, "  begun after a power loss           {:>10}", self.after_power_loss)?;
-        writeln!(f, "steps recorded                       {:>10}", self.steps)?;
-        writeln!(f, "merges                               {:>10}", self.merges)?;
-        writeln!(f, "  losses that left tier runs         {:>10}", self.tiered)?;
-        writeln!(f, "log segments recycled                {:>10}", self.recycled)?;
-        writeln!(f, "operations acknowledged              {:>10}", self.acknowledged)?;
-        writeln!(f, "  lost over all losses, as may be    {:>10}", self.lost)?;
-        let timed_ms = self.timed_sync.as_millis();
-        writeln!(f, "until the timed sync, at the longest {timed_ms:>10} ms")?;
-        let rate = self.losses as f64 / self.time.as_secs_f64().max(1e-9);
-        write!(
-            f,
-            "time                                 {:>8.1} s, {rate:.1} losses a second",
-            self.time.as_secs_f64()
-        )
+figures! {
+    /// The figures of a campaign.
+    PowerSummary {
+        runs: "runs: databases, each with some sessions",
+        sessions: "sessions",
+        after_kill: "sessions that began with what a kill left",
+        after_power_loss: "sessions that began with what a power loss left",
+        losses: "power losses survived",
+        steps: "steps recorded",
+        merges: "merges done",
+        tiered: "losses that left tier runs: merges went through tiers",
+        recycled: "segments of the log whose files were used again",
+        acknowledged: "operations acknowledged",
+        lost: "acknowledged with less than `Sync`, and lost, over all losses",
+        torn: "losses that left a torn log tail",
+        timed_sync_ms: "the longest time until commits were durable for which nobody asked, in ms",
     }
 }
 
@@ -147,18 +107,18 @@ impl PowerCampaign {
                 ))
             })?;
             summary.runs += 1;
-            summary.time = progress.elapsed();
             progress.advance(|| format!("{} losses survived", summary.losses));
         }
         // The canaries' lies are for the runs to find.
         if self.canary.is_none() {
             let (db, left) = (self.dir.join("db"), self.dir.join("left"));
-            summary.timed_sync = timed_sync::longest_wait(&db, &left, self.seed).map_err(|failure| {
+            let longest = timed_sync::longest_wait(&db, &left, self.seed).map_err(|failure| {
                 let (seed, dir) = (self.seed, self.dir.display());
                 Failure::new(format!(
                     "{failure}\nto try again: esker-torture power --seed {seed} --runs 0 --dir {dir}"
                 ))
             })?;
+            summary.timed_sync_ms = longest.as_millis() as u64;
         }
         for dir in ["db", "left"] {
             files::remove(&self.dir.join(dir))?;
@@ -185,7 +145,7 @@ impl PowerCampaign {
                 shape,
                 seed: rng.u64(..),
                 writers: rng.usize(1..=WRITERS),
-                ops: rng.usize(0..80),
+                tasks: rng.usize(0..80),
                 canary: self.canary,
             };
             let session = plan.run(&disk, journal.clone(), WRITERS);
@@ -240,7 +200,7 @@ impl PowerCampaign {
         let verdict = || {
             let db = Db::builder().open(&dir).map_err(|e| Failure::from(e).during("opening"))?;
             let stats = db.stats();
-            let found = World::read(&db, WRITERS)?;
+            let found = Found::read(&db, WRITERS)?;
             let left = journal.verify(&found, Crash::Power)?;
             db.close()?;
             Ok((left, stats))
@@ -279,8 +239,7 @@ fn moment(steps: &[Step], rng: &mut Rng) -> usize {
 fn follow(journal: &mut Journal, step: &Step, opened: &Journal) {
     match step {
         Step::Said(Said::Opened) => *journal = opened.clone(),
-        Step::Said(Said::Intent { writer, op }) => journal.intent(*writer, op.clone()),
-        Step::Said(Said::Ack { writer }) => journal.ack(*writer),
+        Step::Said(said) => journal.hear(said),
         _ => {}
     }
 }

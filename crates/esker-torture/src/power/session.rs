@@ -11,11 +11,10 @@ use super::disk::{Disk, Files};
 use super::files;
 use super::recorder::RecordFs;
 use super::trace::Step;
-use crate::failure::{Failure, Result};
 use crate::journal::{Crash, Journal};
 use crate::shape::Shape;
-use crate::world::World;
-use crate::writers::{Said, Writers};
+use crate::writers::{Found, Said, Writers};
+use esker_world::failure::{Failure, Result};
 
 /// What was recorded.
 pub(crate) struct Session {
@@ -35,7 +34,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) shape: Shape,
     pub(crate) seed: u64,
     pub(crate) writers: usize,
-    pub(crate) ops: usize,
+    pub(crate) tasks: usize,
     pub(crate) canary: Option<Canary>,
 }
 
@@ -46,12 +45,12 @@ impl Plan<'_> {
         let fs = RecordFs::new(self.dir, disk, self.canary);
         let env = Env::with_fs(Arc::new(fs.clone()));
         let db = self.shape.builder().env(env).open(self.dir)?;
-        let found = World::read(&db, writers_max)?;
+        let found = Found::read(&db, writers_max)?;
         let left = journal.verify(&found, Crash::Process)?;
         journal.settle(&left);
         fs.say(Said::Opened);
-        let writers = Writers { seed: self.seed, count: self.writers, ops: self.ops };
-        writers.work(&db, &found, &|said| fs.say(said))?;
+        let writers = Writers { seed: self.seed, count: self.writers, tasks: self.tasks };
+        writers.work(&db, &left.world, &|said| fs.say(said))?;
         let merges = db.stats().compactions;
         db.close()?;
         let steps = fs.take();

@@ -15,7 +15,7 @@ use fastrand::Rng;
 use super::disk::{Disk, Files};
 use super::files;
 use super::recorder::RecordFs;
-use crate::failure::{Failure, Result};
+use esker_world::failure::{Failure, Result};
 
 /// The pause between two syncs that is promised, and what a busy machine may take longer for the second.
 const BOUND: Duration = Duration::from_millis(100 + 6000);

@@ -23,7 +23,6 @@ use crate::read::resolve::{Answer, Resolver};
 use crate::types::SeqNo;
 use crate::types::canary::{self, Canary};
 use crate::types::entry::EntryRef;
-use crate::types::op::Kind;
 use crate::types::range_tombstone::{Fragment, RangeTombstones, Seqs};
 
 /// The sequence numbers that readers may read at: the registered snapshots, the visible number, and from there on any.
@@ -161,12 +160,8 @@ impl Judge {
         let answer = self.resolver.feed(entry.seq, entry.kind);
         self.is_answered = answer != Answer::Older;
         if !self.settled(entry.seq) {
-            if entry.kind == Kind::Remove && canary::is_set(Canary::TombstoneDroppedEarly) {
-                return Err(Why::Spent);
-            }
-            let zeroed =
-                entry.kind == Kind::Put && self.bottommost && canary::is_set(Canary::SeqNoZeroedEarly);
-            return Ok(if zeroed { SeqNo::ZERO } else { entry.seq });
+            let is_dropped = answer == Answer::Gone && canary::is_set(Canary::TombstoneDroppedEarly);
+            return if is_dropped { Err(Why::Spent) } else { Ok(entry.seq) };
         }
         match answer {
             Answer::Gone => Err(Why::Spent), // GC3

@@ -145,9 +145,7 @@ impl<'a> Output<'a> {
                 }
             })?;
             writer.keep_warm(self.context.cache);
-            if !canary::is_set(Canary::NewestCommitForgotten) {
-                writer.note_commit(self.shape.newest_commit);
-            }
+            writer.note_commit(self.shape.newest_commit);
             writer.limit_index(self.index_room);
             self.writer = Some((file, writer));
         }

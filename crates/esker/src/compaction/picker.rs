@@ -27,7 +27,6 @@ pub(crate) use super::pacing::debt;
 pub(crate) use super::partition::fences;
 use super::partition::{Member, Partition, free_bytes, partitions, stuck};
 use crate::manifest::version::{Level, Run, RunId, Version};
-use crate::types::canary::{self, Canary};
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{FileId, SeqNo};
 
@@ -364,9 +363,7 @@ fn plan<T>(version: &Version<T>, group: &Partition<'_, T>, level: Level, kind: P
         };
         assert!(closed, "PK1: run {} has tables that the plan leaves out", run.id.0);
     }
-    let is_free_below =
-        || version.runs().iter().filter(below).all(|run| run.overlapping(&group.range).is_empty());
-    let bottommost = canary::is_set(Canary::BottomMistaken) || is_free_below();
+    let bottommost = version.runs().iter().filter(below).all(|run| run.overlapping(&group.range).is_empty());
     Plan { inputs, output_level: level, output_run, kind, bottommost, range: group.range.clone() }
 }
 

@@ -207,7 +207,7 @@ impl Catalog {
     /// Drops a keyspace (CT3); `commit` also removes its data.
     pub(crate) fn drop(
         &self,
-        turn: &mut NextId,
+        _turn: &mut NextId,
         name: &str,
         commit: impl FnOnce(WriteSet, KeyspaceId) -> Result<()>,
     ) -> Result<()> {
@@ -218,9 +218,6 @@ impl Catalog {
         let commit = || commit(set, state.id);
         if marks { state.dropping.set_for(commit) } else { commit() }?;
         state.dropped.store(marks, Ordering::Release);
-        if canary::is_set(Canary::KeyspaceIdReused) {
-            turn.0 = state.id.get();
-        }
         self.names.write().remove(name);
         Ok(())
     }

@@ -61,9 +61,6 @@ impl Core {
         let horizons = self.published.horizons();
         let run = self.tables.new_run();
         let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, Level::L0, run);
-        if built.is_err() && canary::is_set(Canary::FlushFailureForgotten) {
-            self.pipeline.release(sealed.len());
-        }
         let Some(built) = built? else { return Ok(false) };
         let edit = VersionEdit {
             wal_from: Some(newest.wal_from),

@@ -28,7 +28,6 @@ use crate::manifest::version::RunId;
 use crate::memtable::Memtable;
 use crate::read::view::ReadView;
 use crate::sstable::Table;
-use crate::types::canary::{self, Canary};
 use crate::types::{FileId, Result};
 use crate::wal::Register;
 
@@ -124,11 +123,6 @@ impl Core {
         if let Err(error) = manifest.append(edit.clone(), || self.tables.new_file()) {
             // In the order of their numbers, so that a simulation repeats itself.
             files.sort_unstable();
-            if canary::is_set(Canary::FailedTablesRemoved) {
-                for file in &files {
-                    let _ = self.env.fs.remove_file(&table_path(&self.dir, *file));
-                }
-            }
             self.tables.disowned.lock().extend(files);
             return Err(error);
         }

@@ -52,7 +52,6 @@ use crate::txn::memtables::Sealed;
 use crate::txn::snapshots::Published;
 use crate::txn::{apply, payload};
 use crate::types::bounds::Bounds;
-use crate::types::canary::{self, Canary};
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{Error, FileId, KeyspaceId, Result, SeqNo};
 use crate::wal::{self, LogExtent, Recovered, WalPool, WalWriter};
@@ -109,9 +108,6 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     let state = VersionEdit { next_file: Some(manifest_id.next()), ..state };
     let next_run = state.next_run.map_or(1, |run| run.0);
     let wal_from = state.log_extent().from;
-    if canary::is_set(Canary::ManifestTailTrusted) {
-        wal::remove_obsolete(&env, dir, wal_from)?;
-    }
     let log = &replayed.log;
     let database_id = state.database_id.unwrap_or_else(|| draw_database_id(&env));
     let state = VersionEdit {
@@ -124,9 +120,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     let manifest = ManifestLog::create(&env, dir, manifest_id, state)?;
     let manifest = manifest.replaced_from(options.manifest_bytes_min());
     let tables = Tables::new(manifest, manifest_id.next(), RunId(next_run));
-    if !canary::is_set(Canary::WalTearLeft) {
-        log.finish(&env, dir)?;
-    }
+    log.finish(&env, dir)?;
     // R8: the writer removes, when it can, what cannot be removed now.
     let mut of_earlier = wal::remove_obsolete(&env, dir, wal_from)?;
     of_earlier.extend(&log.segments);
@@ -258,8 +252,7 @@ pub(crate) fn is_data(name: &str) -> bool {
 
 /// A new database is no more durable than the name of its directory, which its owner may have made just now (OP7).
 fn sync_parent(env: &Env, dir: &Path) -> Result<()> {
-    let above = env.fs.dir_above(dir).filter(|_| !canary::is_set(Canary::ParentNotSynced));
-    let Some(above) = above else { return Ok(()) };
+    let Some(above) = env.fs.dir_above(dir) else { return Ok(()) };
     env.fs.sync_dir_if_readable(&above).map_err(|e| Error::io("sync directory", &above, e))
 }
 
@@ -278,7 +271,7 @@ fn open_tables(env: &Env, dir: &Path, state: &VersionEdit, cache: &Arc<BlockCach
         }
         let table = Table::open(env, &path, cache)?;
         // Sequence numbers are given out once: of two tables that hold the same keys, only one is the right one.
-        if table.meta() != added.meta && !canary::is_set(Canary::TableIdentityIgnored) {
+        if table.meta() != added.meta {
             let detail = "it is not the table that the manifest describes, but perhaps another one's copy: restore a \
                           backup or run `esker repair`";
             return Err(Error::corrupt("table", &path, 0, detail));

@@ -13,7 +13,6 @@ use esker_env::Env;
 use crate::manifest::edit::AddedTable;
 use crate::manifest::file_name::{FileKind, parse, table_path};
 use crate::sstable::stated_newest_commit;
-use crate::types::canary::{self, Canary};
 use crate::types::{Error, FileId, Result, SeqNo};
 
 /// The unnamed tables that are no leftovers, each with what is wrong: it holds commits newer than `known` (UT1), or nothing is known
@@ -46,9 +45,6 @@ pub(crate) fn needed(
 
 /// Refuses a database whose manifest and log end before a table does (UT1), or that has a table of which nothing is known (UT2).
 pub(crate) fn refuse_needed(env: &Env, dir: &Path, named: &[AddedTable], known: SeqNo) -> Result<()> {
-    if canary::is_set(Canary::NeededTablesRemoved) {
-        return Ok(());
-    }
     needed(env, dir, named, known)?.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }
 
@@ -69,9 +65,9 @@ mod tests {
     use super::*;
     use crate::Db;
 
-    /// Opens a database with the manifest and the log from before a commit, and with the table that a merge made of that: whether it is
-    /// refused. The merge has this fault.
-    fn is_refused(fault: Option<Canary>) -> bool {
+    /// A database with the manifest and the log from before a commit, and with the table that a merge made of that, is refused.
+    #[test]
+    fn ut1_a_table_whose_commits_are_in_neither_manifest_nor_log_is_no_leftover() {
         let dir = Path::new("db");
         let open = |fs: &MemFs| {
             let env = Env::simulated(Arc::new(fs.clone()), 1);
@@ -82,9 +78,7 @@ mod tests {
         db.default_keyspace().put("a", "old").unwrap();
         let earlier = later.kill();
         db.default_keyspace().put("a", "new").unwrap();
-        canary::set(fault);
         db.compact().unwrap();
-        canary::set(None);
         let names = later.list_dir(dir).unwrap();
         let tables: Vec<_> = names.iter().filter(|name| matches!(parse(name), FileKind::Table(_))).collect();
         assert_eq!(tables.len(), 1, "{names:?}");
@@ -92,24 +86,7 @@ mod tests {
         let file = later.open(&path, OpenOptions::read()).unwrap();
         let bytes = read_range(&*file, 0, file.len().unwrap() as usize).unwrap();
         earlier.open(&path, OpenOptions::create()).unwrap().write_all_at(&bytes, 0).unwrap();
-        match open(&earlier) {
-            Ok(db) => {
-                let found = db.default_keyspace().get("a").unwrap();
-                assert_eq!(found.as_deref(), Some(&b"old"[..]), "it is not known that there was more");
-                false
-            }
-            Err(Error::Corrupt { path: refused, .. }) => refused == path,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    #[test]
-    fn ut1_a_table_whose_commits_are_in_neither_manifest_nor_log_is_no_leftover() {
-        assert!(is_refused(None), "UT1");
-    }
-
-    #[test]
-    fn ut1_if_tables_forget_their_newest_commit_what_they_hold_is_lost() {
-        assert!(!is_refused(Some(Canary::NewestCommitForgotten)), "OU4");
+        let refused = open(&earlier).map(drop).unwrap_err();
+        assert!(matches!(&refused, Error::Corrupt { path: named, .. } if *named == path), "UT1: {refused}");
     }
 }

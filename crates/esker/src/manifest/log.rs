@@ -58,31 +58,14 @@ pub struct ManifestLog {
 impl ManifestLog {
     /// Starts a new manifest that holds `state`, and makes it the one in force.
     pub fn create(env: &Env, dir: &Path, id: FileId, state: VersionEdit) -> Result<Self> {
-        Self::put_in_force(env, dir, id, state, recordio::Writer::sync)
-    }
-
-    /// `settle` makes the state durable.
-    fn put_in_force(
-        env: &Env,
-        dir: &Path,
-        id: FileId,
-        state: VersionEdit,
-        settle: fn(&mut recordio::Writer) -> Result<()>,
-    ) -> Result<Self> {
         let path = dir.join(manifest_name(id));
-        let writer =
-            write_state(env, &path, &state, settle).and_then(|writer| sync_dir(env, dir).map(|()| writer));
+        let writer = write_state(env, &path, &state).and_then(|writer| sync_dir(env, dir).map(|()| writer));
         let writer = writer.inspect_err(|_| {
             // Nothing names it. Tried again and again, they would fill the disk.
             let _ = env.fs.remove_file(&path);
         })?;
         // CURRENT may name it from here on, also if this fails.
-        write_current(env, dir, id).inspect_err(|error| {
-            let is_rename = matches!(error, Error::Io { op: "rename", .. });
-            if is_rename && canary::is_set(Canary::ManifestTakenBack) {
-                let _ = env.fs.remove_file(&path);
-            }
-        })?;
+        write_current(env, dir, id)?;
         let state_bytes = writer.size();
         Ok(ManifestLog {
             env: env.clone(),
@@ -151,7 +134,7 @@ impl ManifestLog {
         let appended = settle_mark(&mut writer)
             .and_then(|()| append_durably(&mut writer, &bytes))
             .and_then(|()| mark(&mut writer));
-        if appended.is_ok() || canary::is_set(Canary::ManifestGoesOn) {
+        if appended.is_ok() {
             self.writer = Some(writer);
         }
         appended.map(|()| self.state.merge(edit))
@@ -172,9 +155,7 @@ impl ManifestLog {
         // Until CURRENT is switched the outcome is unknown, so nothing may be appended to the old file.
         self.writer = None;
         let old = self.dir.join(manifest_name(self.id));
-        let is_forgetful = canary::is_set(Canary::ReplacementNotSynced);
-        let settle = if is_forgetful { recordio::Writer::flush } else { recordio::Writer::sync };
-        let new = ManifestLog::put_in_force(&self.env, &self.dir, id, state, settle)?;
+        let new = ManifestLog::create(&self.env, &self.dir, id, state)?;
         // The old file is garbage now; if it cannot be removed, the next open does it. If that panics, nobody is told of the edit: the next
         // append starts a manifest without it (ML3).
         let _ = self.env.fs.remove_file(&old);
@@ -201,9 +182,6 @@ impl ManifestLog {
 
 /// Makes the last marker durable (ML5).
 fn settle_mark(writer: &mut recordio::Writer) -> Result<()> {
-    if canary::is_set(Canary::ManifestMarkerNotSynced) {
-        return Ok(());
-    }
     writer.sync()
 }
 
@@ -215,18 +193,13 @@ fn append_durably(writer: &mut recordio::Writer, edit: &[u8]) -> Result<()> {
 }
 
 /// Makes the file of a manifest that holds `state`.
-fn write_state(
-    env: &Env,
-    path: &Path,
-    state: &VersionEdit,
-    settle: fn(&mut recordio::Writer) -> Result<()>,
-) -> Result<recordio::Writer> {
+fn write_state(env: &Env, path: &Path, state: &VersionEdit) -> Result<recordio::Writer> {
     let mut writer = recordio::Writer::options().env(env).create(path)?;
     let mut header = MAGIC.to_vec();
     put_varint(&mut header, u64::from(FORMAT_VERSION));
     writer.append(&header)?;
     writer.append(&state.encode())?;
-    settle(&mut writer)?;
+    writer.sync()?;
     mark(&mut writer)?;
     Ok(writer)
 }

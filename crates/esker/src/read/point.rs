@@ -16,7 +16,6 @@ use super::resolve::{Answer, Resolver};
 use super::view::ReadView;
 use crate::encoding::hash::key_hash;
 use crate::sstable::Table;
-use crate::types::canary::{self, Canary};
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
@@ -87,8 +86,7 @@ impl ReadView {
         let hash = key_hash(key);
         let mut resolver = Resolver::default();
         for memtable in self.memtables() {
-            let unseen = canary::is_set(Canary::RangeTombstoneBehindFilter) && !memtable.may_contain(hash);
-            if memtable.has_range_tombstones() && !unseen {
+            if memtable.has_range_tombstones() {
                 resolver.cover(memtable.range_tombstones().cover(key, at));
             }
             if !memtable.may_contain(hash) {

@@ -17,7 +17,6 @@ use std::borrow::Cow;
 use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
 use crate::encoding::checksum::{crc32c, crc32c_append};
-use crate::types::canary::{self, Canary};
 
 use super::header::FileHeader;
 
@@ -145,9 +144,8 @@ fn expansion_max(codec: Compression) -> u64 {
 
 /// F1.
 fn seal(fields: &[u8], file: &FileHeader, offset: u64) -> u32 {
-    let salt = if canary::is_set(Canary::RecordSaltIgnored) { 0 } else { file.salt };
     let mut place = [0; 12];
-    place[..4].copy_from_slice(&salt.to_le_bytes());
+    place[..4].copy_from_slice(&file.salt.to_le_bytes());
     place[4..].copy_from_slice(&offset.to_le_bytes());
     crc32c_append(crc32c(&place), fields)
 }

@@ -20,7 +20,6 @@ use esker_env::PageBuf;
 use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
 use crate::encoding::checksum::{crc32c, crc32c_append};
-use crate::types::canary::{self, Canary};
 
 /// What the checksums of a table's parts add up to: a table is told by it from others that look the same otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,8 +64,7 @@ impl Salt {
 
     /// The checksum of no bytes at `offset`.
     pub(super) fn at(self, offset: u64) -> u32 {
-        let salt = if canary::is_set(Canary::TableSaltIgnored) { 0 } else { self.0 };
-        crc32c_append(crc32c(&salt.to_le_bytes()), &offset.to_le_bytes())
+        crc32c_append(crc32c(&self.0.to_le_bytes()), &offset.to_le_bytes())
     }
 }
 
@@ -129,7 +127,7 @@ fn verify(stored: &[u8], salt: Salt, offset: u64) -> Decoded<(&[u8], Compression
     let mut trailer = ByteReader::new(&stored[len..]);
     let (codec, crc) = (trailer.u8()?, trailer.u32()?);
     let computed = crc32c_append(salt.at(offset), &stored[..=len]);
-    if crc != computed && !canary::is_set(Canary::TableChecksumIgnored) {
+    if crc != computed {
         return Err(DecodeError::new(len + 1, format!("checksum {crc:08x} stored, {computed:08x} computed")));
     }
     let Some(codec) = Compression::from_id(codec) else {

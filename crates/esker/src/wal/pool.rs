@@ -28,7 +28,6 @@ use parking_lot::Mutex;
 use super::file_name;
 use super::format::{SEGMENT_BYTES_LIMIT, SegmentHeader};
 use super::recovery::remove_if_there;
-use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 
 /// Spares, beyond which obsolete segments are deleted (P3).
@@ -292,9 +291,6 @@ impl WalPool {
             spare.file.write_all_at(&header.encode(), 0).map_err(|e| Error::io("write", &spare.path, e))?;
             spare.file.sync_data().map_err(|e| Error::io("sync", &spare.path, e))?;
             self.env.fs.rename(&spare.path, &path).map_err(|e| Error::io("rename", &spare.path, e))?;
-            if canary::is_set(Canary::WalNamedEarly) {
-                return Ok(());
-            }
             self.env.fs.sync_dir(&self.dir).map_err(|e| Error::io("sync directory", &self.dir, e))
         };
         match write() {

@@ -167,9 +167,7 @@ pub(crate) fn recover(
     if let Some(tail) = tail.filter(|_| !canary::is_set(Canary::WalTailNotSynced)) {
         let store = || {
             let file = env.fs.open(&tail.path, OpenOptions::write())?;
-            if !canary::is_set(Canary::WalTailOnlySynced) {
-                file.write_all_at(&tail.bytes, 0)?;
-            }
+            file.write_all_at(&tail.bytes, 0)?;
             file.sync_data()
         };
         store().map_err(|e| Error::io("make durable", &tail.path, e))?;
@@ -275,7 +273,7 @@ fn read_log(
     }
     let next = files.segments.last().map_or(from_segment, |last| last.saturating_add(1));
     let lost = files.first_lost(next, extent.named_to);
-    if let Some(number) = lost.filter(|_| !canary::is_set(Canary::LostSegmentIgnored)) {
+    if let Some(number) = lost {
         return missing(number, "the manifest says that it was in use");
     }
     let mut segments = files.segments;
@@ -295,8 +293,7 @@ fn read_log(
         }
         tail = Some(Tail { path, bytes });
     }
-    let is_lost =
-        |durable: &SeqNo| assembly.recovered.last_seq < *durable && !canary::is_set(Canary::WalEndTrusted);
+    let is_lost = |durable: &SeqNo| assembly.recovered.last_seq < *durable;
     if let Some(durable) = extent.durable_to.filter(is_lost) {
         let last = assembly.recovered.last_seq;
         let place = tail.map(|tail| (tail.path, tail.bytes.len()));
@@ -377,7 +374,7 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String
                         format!("{detail}, but the record at offset {proof} was written after it was synced");
                     return Err(corrupt(offset, &detail));
                 }
-                if segment_header.is_cut(segment.bytes.len()) && !canary::is_set(Canary::WalEndTrusted) {
+                if segment_header.is_cut(segment.bytes.len()) {
                     let detail = format!("{CUT}; {ADVICE}");
                     return Err(Error::corrupt("WAL segment", path, offset as u64, detail));
                 }

@@ -8,7 +8,6 @@
 
 use super::format::{self, Kind, RECORD_HEADER_BYTES, RecordHeader};
 use crate::encoding::checksum::crc32c;
-use crate::types::canary::{self, Canary};
 
 /// A segment in memory.
 #[derive(Clone, Copy)]
@@ -55,7 +54,7 @@ impl<'a> SegmentBytes<'a> {
         let Some(payload) = bytes.get(RECORD_HEADER_BYTES..end) else {
             return Found::Invalid { header: Some(header), detail: "the file ends inside the record" };
         };
-        if crc32c(payload) != header.payload_crc && !canary::is_set(Canary::WalPayloadUnchecked) {
+        if crc32c(payload) != header.payload_crc {
             return Found::Invalid { header: Some(header), detail: "payload checksum mismatch" };
         }
         Found::Record { header, payload, next: offset + format::padded(end) }
@@ -80,7 +79,7 @@ impl<'a> SegmentBytes<'a> {
                     proof_of_damage = Some(at);
                 }
                 // One that proves nothing may stand before others that do: several records may share a sync.
-                if proof_of_damage.is_some() || canary::is_set(Canary::EvidenceShort) {
+                if proof_of_damage.is_some() {
                     break;
                 }
             }

@@ -1,20 +1,25 @@
 //! Databases with everything in them, whose files the tests of damage spoil.
 //!
 //! ```text
-//!   script --> database --copy, damage--> open, check, repair, dump
+//!   operations of esker-world --> database --copy, damage--> open, check, repair, dump
 //! ```
 
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker::{Builder, DumpItem, DumpOptions, DumpValue, Durability, TableCompression};
+use esker::{BackgroundStep, Builder, DumpItem, DumpOptions, DumpValue, Durability, TableCompression};
 use esker_env::{Env, Fs, FsRef, MemFs, OpenOptions};
+use esker_world::model::keys::{KeyNo, key};
+use esker_world::model::state::State;
+use esker_world::model::values::ValueNo;
+use esker_world::op::{KeyspaceNo, Op, Write};
+use esker_world::perform::Part;
+use esker_world::workload::{Way, opening, small};
 
 use super::contents::Contents;
 use super::goldens::{EXPECTED, LEFT_BY_A_CRASH, decode, make};
-use super::script::{Change, Script, Step, steps};
 use super::{dir, simulated};
 
 /// A database, closed unless it says otherwise.
@@ -25,7 +30,7 @@ pub struct Golden {
     pub newest: Contents,
     /// What it held earlier, newest first: commits that are only in the log.
     pub earlier: Vec<Contents>,
-    /// What it held after each step, oldest first.
+    /// What it held after each operation, oldest first.
     pub history: Vec<Contents>,
     /// Every key that a keyspace ever had.
     pub keys: BTreeSet<Vec<u8>>,
@@ -51,27 +56,26 @@ pub fn remove_replaced(builder: Builder, fs: &MemFs) {
 impl Golden {
     /// One run of merged tables, and a log.
     pub fn merged() -> Golden {
-        Self::of(simulated, steps(), logged(), true)
+        Self::of(simulated, workload(), logged(), true)
     }
 
     /// The same, left by a killed process: its log has no end.
     pub fn killed() -> Golden {
-        Self::of(simulated, steps(), logged(), false)
+        Self::of(simulated, workload(), logged(), false)
     }
 
     /// Several runs, tombstones and range tombstones of several keyspaces in them, and a log.
     pub fn layered() -> Golden {
-        let mut flushed = steps();
-        for n in 0..4u8 {
-            let key = |i: u8| format!("layer/{i:02}").into_bytes();
-            let put = |name, i| (name, Change::Put(key(i), vec![n; 20 + usize::from(n)]));
-            let mut changes: Vec<_> = (n * 5..n * 5 + 12).map(|i| put("default", i)).collect();
-            changes.extend((0..6).map(|i| put("people", i * n)));
-            changes.push(("default", Change::Remove(key(n * 5 + 1))));
-            flushed.push(Step::Commit(changes, Durability::Sync));
-            let range = Change::RemoveRange(key(n * 4), key(n * 4 + 2));
-            flushed.push(Step::Commit(vec![("people", range)], Durability::Sync));
-            flushed.push(Step::Flush);
+        let mut flushed = workload();
+        for n in 0..4 {
+            let put = |keyspace, i| (KeyspaceNo(keyspace), write(600 + i, 20 + n, n));
+            let mut writes: Vec<_> = (n * 5..n * 5 + 12).map(|i| put(0, i)).collect();
+            writes.extend((0..6).map(|i| put(1, i * n)));
+            writes.push((KeyspaceNo(0), Write::Remove(KeyNo(600 + n * 5 + 1))));
+            flushed.push(Op::Batch(writes, Durability::Sync));
+            let (from, to) = (KeyNo(600 + n * 4), KeyNo(600 + n * 4 + 2));
+            let range = Write::RemoveRange((Bound::Included(from), Bound::Excluded(to)));
+            flushed.extend([Op::Batch(vec![(KeyspaceNo(1), range)], Durability::Sync), Op::Flush]);
         }
         Self::of(simulated, flushed, logged(), true)
     }
@@ -79,13 +83,9 @@ impl Golden {
     /// Two runs of one shape over a small one: the same keys, other values of the same lengths. Only the numbers of
     /// their commits tell the one table from the other.
     pub fn twins() -> Golden {
-        let put =
-            |n: u8, tag: u8| ("default", Change::Put(format!("twin/{n:02}").into_bytes(), vec![tag; 20]));
-        let run = |keys: Range<u8>, tag| {
-            [Step::Commit(keys.map(|n| put(n, tag)).collect(), Durability::Sync), Step::Flush]
-        };
+        let run = |keys: Range<u16>, tag| [batch(keys.map(|n| write(n, 20, tag))), Op::Flush];
         // The lowest run keeps no numbers.
-        let flushed = [run(0..1, b'-'), run(0..12, b'a'), run(0..12, b'b')].concat();
+        let flushed = [run(600..601, 0), run(600..612, 1), run(600..612, 2)].concat();
         let builder = |fs| simulated(fs).compression(TableCompression::None);
         let golden = Self::of(builder, flushed, logged(), true);
         let sizes: Vec<_> = golden.twin_tables().iter().map(|name| golden.read(name).len()).collect();
@@ -100,26 +100,19 @@ impl Golden {
     }
 
     /// One of several databases that look the same: the same keys, and other values of the same lengths.
-    pub fn double(number: u8) -> Golden {
-        let put =
-            |n: u8| ("default", Change::Put(format!("double/{n:02}").into_bytes(), vec![b'a' + number; 20]));
-        let commit = |keys: Range<u8>| Step::Commit(keys.map(put).collect(), Durability::Sync);
+    pub fn double(number: u16) -> Golden {
+        let commit = |keys: Range<u16>| batch(keys.map(|n| write(600 + n, 20, number)));
         let builder = |fs: FsRef| {
             let env = Env::simulated(fs.clone(), u64::from(number));
             simulated(fs).env(env).compression(TableCompression::None)
         };
-        Self::of(
-            builder,
-            vec![commit(0..30)],
-            (30..30 + LOGGED as u8).map(|n| commit(n..n + 1)).collect(),
-            true,
-        )
+        let logged = (30..30 + LOGGED as u16).map(|n| commit(n..n + 1)).collect();
+        Self::of(builder, vec![commit(0..30)], logged, true)
     }
 
     /// A log of several segments, whose commits span them.
     pub fn segmented() -> Golden {
-        let put =
-            |n: u8| Step::Commit(vec![("default", Change::Put(vec![n], vec![n; 1500]))], Durability::Sync);
+        let put = |n: u16| batch([write(400 + n, 1500, n)]);
         let flushed = (0..4).map(put).collect();
         let golden =
             Self::of(|fs| simulated(fs).memtable_bytes(64 << 10), flushed, (4..34).map(put).collect(), true);
@@ -131,13 +124,13 @@ impl Golden {
     /// operating system, and one for the disk.
     pub fn grouped() -> Golden {
         const GROUP: [Durability; 3] = [Durability::None, Durability::Buffered, Durability::Sync];
-        let logged = (0..12u8).map(|n| put_with(n, GROUP[usize::from(n % 3)])).collect();
+        let logged = (0..12).map(|n| put_with(n, GROUP[usize::from(n % 3)])).collect();
         Self::of(|fs| simulated(fs).memtable_bytes(64 << 10), vec![put(100)], logged, false)
     }
 
     /// Everything in tables, and no log.
     pub fn flushed() -> Golden {
-        Self::tables(vec![put(1), put(2), Step::Flush, put(3)])
+        Self::tables(vec![put(1), put(2), Op::Flush, put(3)])
     }
 
     /// Everything in one table, whose first flush has forgotten the numbers of all commits.
@@ -147,19 +140,19 @@ impl Golden {
 
     /// The same of a merge.
     pub fn compacted() -> Golden {
-        Self::tables(vec![put(1), put(2), Step::Flush, put(3), Step::Compact])
+        Self::tables(vec![put(1), put(2), Op::Flush, put(3), Op::Compact])
     }
 
     /// The same of a merge that left the table alone that an earlier process had made.
     pub fn compacted_later() -> Golden {
-        let golden = Self::tables(vec![put(1), Step::Compact, Step::Reopen, put(200), Step::Compact]);
+        let golden = Self::tables(vec![put(1), Op::Compact, reopen(), put(200), Op::Compact]);
         assert!(golden.named(".sst").count() > 1, "{:?}", golden.files);
         golden
     }
 
     /// Tables, and no log.
-    fn tables(steps: Vec<Step>) -> Golden {
-        Self::of(simulated, steps, Vec::new(), true)
+    fn tables(ops: Vec<Op>) -> Golden {
+        Self::of(simulated, ops, Vec::new(), true)
     }
 
     /// One of the golden directories, as this version writes it. What it held earlier is not known.
@@ -181,22 +174,33 @@ impl Golden {
         }
     }
 
-    /// Does the steps, flushes, and does the others.
-    fn of(builder: impl Fn(FsRef) -> Builder, flushed: Vec<Step>, logged: Vec<Step>, close: bool) -> Golden {
+    /// Does some operations, flushes, and does the others.
+    fn of(builder: impl Fn(FsRef) -> Builder, flushed: Vec<Op>, logged: Vec<Op>, close: bool) -> Golden {
         let fs = MemFs::new();
-        let mut script = Script::new(builder(Arc::new(fs.clone())));
-        script.run(&flushed).expect("no faults");
-        script.step(&Step::Flush).expect("no faults");
-        let flushed = script.journal.history().len();
-        script.run(&logged).expect("no faults");
+        let open = || builder(Arc::new(fs.clone())).open(dir()).expect("no faults");
+        let mut part = Part { prefix: String::new(), state: State::new() };
+        let (mut db, mut history) = (open(), vec![bytes_of(&part.state)]);
+        let ops = [&flushed[..], &[Op::Flush], &logged].concat();
+        let mut in_tables = 0;
+        for (n, op) in ops.iter().enumerate() {
+            if let Op::Restart(_) = op {
+                db.close().expect("no faults");
+                db = open();
+                continue;
+            }
+            part.perform(&db, op).expect("no faults");
+            part.state.perform(op);
+            history.push(bytes_of(&part.state));
+            if n == flushed.len() {
+                in_tables = history.len();
+            }
+        }
         if close {
-            script.close().expect("no faults");
+            db.close().expect("no faults");
         }
         let fs = fs.crash_keep_all();
         remove_replaced(builder(Arc::new(fs.clone())), &fs);
-        let history: Vec<Contents> =
-            script.journal.history().iter().map(|s| s.first().expect("one").clone()).collect();
-        let mut earlier = history[flushed - 1..].to_vec();
+        let mut earlier = history[in_tables - 1..].to_vec();
         let newest = earlier.pop().expect("there is a last");
         earlier.reverse();
         let mut files = fs.list_dir(dir()).expect("it is there");
@@ -240,13 +244,44 @@ impl Golden {
     }
 }
 
+/// What a state is in bytes.
+fn bytes_of(state: &State) -> Contents {
+    let map = |name: &String| {
+        let map = state.named(name).expect("it is there");
+        (name.clone(), map.entries().iter().map(|(no, value)| (key(*no).to_vec(), value.bytes())).collect())
+    };
+    state.names().keys().map(map).collect()
+}
+
+fn write(key: u16, len: u16, stamp: u16) -> Write {
+    Write::Put(KeyNo(key), ValueNo::new(len.into(), stamp.into()))
+}
+
+/// A commit in the default keyspace.
+fn batch(writes: impl IntoIterator<Item = Write>) -> Op {
+    Op::Batch(writes.into_iter().map(|write| (KeyspaceNo(0), write)).collect(), Durability::Sync)
+}
+
 /// A commit of one key.
-fn put(n: u8) -> Step {
+fn put(n: u16) -> Op {
     put_with(n, Durability::Sync)
 }
 
-fn put_with(n: u8, durability: Durability) -> Step {
-    Step::Commit(vec![("default", Change::Put(vec![n], vec![n; 30]))], durability)
+fn put_with(n: u16, durability: Durability) -> Op {
+    Op::Batch(vec![(KeyspaceNo(0), write(400 + n, 30, n))], durability)
+}
+
+/// The fixed workload, without large commits and what only a world does.
+fn workload() -> Vec<Op> {
+    let is_done = |op: &Op| {
+        let is_step = matches!(op, Op::Step(BackgroundStep::Flush | BackgroundStep::Compact { .. }));
+        op.is_a_writers() || is_step || matches!(op, Op::Restart(_))
+    };
+    small(opening(Way::Plain)).into_iter().filter(is_done).collect()
+}
+
+fn reopen() -> Op {
+    workload().into_iter().find(|op| matches!(op, Op::Restart(_))).expect("it reopens")
 }
 
 /// The keys of some states.
@@ -254,10 +289,19 @@ fn keys_of<'a>(states: impl IntoIterator<Item = &'a Contents>) -> BTreeSet<Vec<u
     states.into_iter().flat_map(|state| state.values()).flat_map(|map| map.keys().cloned()).collect()
 }
 
+/// The key of each of the last commits.
+pub fn logged_key(n: usize) -> &'static [u8] {
+    key(KeyNo(500 + n as u16))
+}
+
+/// Its value.
+pub fn logged_value(n: usize) -> Vec<u8> {
+    ValueNo::new(30, n as u32).bytes()
+}
+
 /// Commits that stay in the log.
-fn logged() -> Vec<Step> {
-    let put = |n: usize| Change::Put(format!("logged/{n}").into_bytes(), vec![n as u8; 30]);
-    (0..LOGGED).map(|n| Step::Commit(vec![("default", put(n))], Durability::Sync)).collect()
+fn logged() -> Vec<Op> {
+    (0..LOGGED as u16).map(|n| batch([write(500 + n, 30, n)])).collect()
 }
 
 /// A record of the log.

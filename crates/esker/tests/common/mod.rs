@@ -2,7 +2,6 @@
 //!
 //! ```text
 //!   contents.rs    what a database holds, as a map; read in every way there is, all ways agreeing
-//!   script.rs      a fixed workload that touches every kind of file and operation, and what may be left of it
 //!   damage.rs      a closed database to damage, and how
 //!   goldens.rs     how golden directories are made and read
 //! ```
@@ -11,7 +10,6 @@
 pub mod contents;
 pub mod damage;
 pub mod goldens;
-pub mod script;
 
 use std::path::Path;
 

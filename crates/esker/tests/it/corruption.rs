@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::contents::{Contents, difference, dump, dump_knowing, dump_sound};
 use crate::common::damage::{
-    Golden, LOGGED, blocks, cut, overwrite, parts, path, places, read, records, replace,
+    Golden, LOGGED, blocks, cut, logged_value, overwrite, parts, path, places, read, records, replace,
 };
 use crate::common::goldens::NAMES;
 use crate::common::{dir, simulated};
@@ -539,7 +539,7 @@ fn a_torn_log_tail_is_trimmed_in_silence_and_counted() {
     let log = golden.last_segment();
     let bytes = golden.read(log);
     // In the value of the last commit.
-    let at = bytes.windows(30).rposition(|w| w == [LOGGED as u8 - 1; 30]).unwrap() + 7;
+    let at = bytes.windows(30).rposition(|w| w == logged_value(LOGGED - 1)).unwrap() + 7;
     let fs = golden.copy();
     overwrite(&fs, log, at, &vec![0; bytes.len() - at]);
     let db = simulated(Arc::new(fs)).open(dir()).unwrap();
@@ -553,7 +553,7 @@ fn a_torn_log_tail_is_trimmed_in_silence_and_counted() {
 fn damage_in_the_middle_of_the_log_is_refused_and_repair_named() {
     let golden = Golden::merged();
     let log = golden.last_segment();
-    let at = golden.read(log).windows(30).position(|w| w == [2; 30]).unwrap();
+    let at = golden.read(log).windows(30).position(|w| w == logged_value(2)).unwrap();
     let fs = golden.copy();
     overwrite(&fs, log, at, b"!");
     let error = simulated(Arc::new(fs.clone())).open(dir()).unwrap_err();

@@ -1,6 +1,7 @@
 //! What merges keep, as tables; and a random test: no reader can tell a merge from no merge.
 
 use super::*;
+use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstone;
 
 /// Versions as `k7` (put) and `k7-` (tombstone), range tombstones as `a..m@7`, in any order.

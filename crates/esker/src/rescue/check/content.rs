@@ -14,7 +14,6 @@ use crate::manifest::version::Run;
 use crate::memtable::Memtable;
 use crate::read::view::ReadView;
 use crate::types::bounds::Bounds;
-use crate::types::canary::{self, Canary};
 use crate::types::key::decode_key;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{KeyspaceId, Result, SeqNo};
@@ -234,8 +233,7 @@ pub(super) fn check_counts(
                 dir.display()
             )),
             Some(name) => {
-                let is_wrong = |said: &u64| *said != counted && !canary::is_set(Canary::CountsUnchecked);
-                if let Some(said) = said(id).filter(is_wrong) {
+                if let Some(said) = said(id).filter(|said| *said != counted) {
                     report.problem(format!("keyspace {name:?} holds {counted} keys; its length says {said}"));
                 }
                 let given_out = id <= KeyspaceId::DEFAULT || next_id.is_some_and(|next| id.get() < next);
@@ -249,13 +247,11 @@ pub(super) fn check_counts(
     }
     // The catalog is no keyspace of the user's.
     let is_unknown = |id: &KeyspaceId| *id != KeyspaceId::CATALOG && !ids.contains(id);
-    if !canary::is_set(Canary::CountsUnchecked) {
-        for (id, count) in counted.iter().filter(|(id, count)| *count > 0 && is_unknown(id)) {
-            report.problem(format!(
-                "{}: {count} keys are counted of keyspace {id}, which is not there and holds none",
-                dir.display()
-            ));
-        }
+    for (id, count) in counted.iter().filter(|(id, count)| *count > 0 && is_unknown(id)) {
+        report.problem(format!(
+            "{}: {count} keys are counted of keyspace {id}, which is not there and holds none",
+            dir.display()
+        ));
     }
 }
 

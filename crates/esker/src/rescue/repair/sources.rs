@@ -28,7 +28,6 @@ use crate::manifest::file_name::{CURRENT, FileKind, manifest_name, parse, table_
 use crate::manifest::log::read_current;
 use crate::manifest::salvage::{self, SalvagedManifest};
 use crate::sstable::{SalvageTable, stated_newest_commit};
-use crate::types::canary::{self, Canary};
 use crate::types::{Error, FileId, Result, SeqNo};
 use crate::wal::{self, LogExtent, LogPiece};
 
@@ -118,9 +117,6 @@ fn has_lost_its_end(
     on_disk: &BTreeSet<FileId>,
     report: &mut RepairReport,
 ) -> Result<bool> {
-    if canary::is_set(Canary::RepairManifestTrusted) {
-        return Ok(false);
-    }
     let (mut known, extent) = (state.flushed_seq.unwrap_or_default(), state.log_extent());
     // Behind an unfinished commit nothing counts, even if it can be read (LG3): it does not stand for what a table holds.
     let end = wal::verify(env, dir, extent, |_, _| Ok(())).map_or(SeqNo::MAX, |recovered| recovered.last_seq);
@@ -228,8 +224,7 @@ fn choose_manifest(
         if Some(id) != current {
             report.notes.push(format!("going by {}, the newest manifest that can be read", path.display()));
         }
-        let is_another = |named: &FileId| *named != id && !canary::is_set(Canary::ManifestLossForgotten);
-        if let Some(named) = current.filter(is_another) {
+        if let Some(named) = current.filter(|named| *named != id) {
             let in_force = dir.join(manifest_name(named));
             let detail = format!(
                 "CURRENT names it, and it cannot be read: what came after {} may be missing, and values that were \

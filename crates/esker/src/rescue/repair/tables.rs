@@ -22,7 +22,6 @@ use super::sources::{Sources, TableSource};
 use super::target::Target;
 use crate::manifest::edit::AddedTable;
 use crate::sstable::{LostContent, SalvageScan, SalvageTable, TableDamage};
-use crate::types::canary::{self, Canary};
 use crate::types::entry::EntryRef;
 use crate::types::key_range::KeyRange;
 use crate::types::range_tombstone::RangeTombstones;
@@ -59,7 +58,7 @@ pub(super) fn salvage(
         if last.as_ref().is_none_or(|last| *last < key) {
             let entry = merge.entry(at);
             let is_hidden = seq < tombstones.cover(&key, SeqNo::MAX);
-            if entry.kind.is_live() && (!is_hidden || canary::is_set(Canary::RepairTombstoneIgnored)) {
+            if entry.kind.is_live() && !is_hidden {
                 target.put(&key, entry.value, report)?;
             }
             last = Some(key);
@@ -196,7 +195,6 @@ fn tell(damage: &TableDamage, found: bool, range: Option<&KeyRange>, report: &mu
     match &damage.lost {
         _ if found => report.notes.push(damage.error.to_string()),
         LostContent::Nothing => report.notes.push(damage.error.to_string()),
-        LostContent::Keys(..) if canary::is_set(Canary::RepairLossForgotten) => {}
         LostContent::Keys(low, high) => {
             let low = low.as_deref().or(range.map(|range| range.start.as_slice()));
             let high = high.as_deref().or(range.map(|range| range.end.key()));

@@ -6,7 +6,6 @@ use super::*;
 use crate::encoding::Compression;
 use crate::encoding::hash::key_hash;
 use crate::sstable::stored::{Salt, TRAILER_BYTES, trailer};
-use crate::types::canary::{self, Canary};
 use crate::types::cursor::SourceCursor;
 use crate::types::range_tombstone::RangeTombstone;
 
@@ -286,14 +285,6 @@ fn blocks_of_another_table_believed() -> (usize, Vec<usize>) {
 fn st1_a_block_of_another_table_is_not_believed() {
     let (blocks, believed) = blocks_of_another_table_believed();
     assert!(blocks > 3 && believed.is_empty(), "ST1: {believed:?} of {blocks}");
-}
-
-#[test]
-fn st1_without_the_salt_in_checksums_blocks_of_another_table_are_believed() {
-    canary::set(Some(Canary::TableSaltIgnored));
-    let (blocks, believed) = blocks_of_another_table_believed();
-    canary::set(None);
-    assert_eq!(believed, (0..blocks).collect::<Vec<_>>(), "they would not be noticed");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::judge::{
     SEGMENT_HEADER_BYTES, assert_not_overreported, builder, failing, judge, repair, roomy, target,
 };
 use crate::common::contents::dump_sound;
-use crate::common::damage::{Golden, LOGGED, overwrite, path, read, records, replace};
+use crate::common::damage::{Golden, LOGGED, logged_key, overwrite, path, read, records, replace};
 use crate::common::dir;
 
 #[test]
@@ -135,7 +135,7 @@ fn q4_a_damaged_record_costs_its_commit_alone() {
             assert!(error.is_corrupt() && error.to_string().contains("esker repair"), "{error}");
             let (report, found) = repair(&fs).unwrap();
             let mut expected = golden.newest.clone();
-            expected.get_mut("default").unwrap().remove(format!("logged/{n}").as_bytes());
+            expected.get_mut("default").unwrap().remove(logged_key(n));
             assert!(found == expected, "{n}: {report:#?}");
             assert_not_overreported(&golden, &format!("record {n}"), log, &report);
             let told: Vec<u64> = report.losses.iter().map(|loss| loss.offset).collect();

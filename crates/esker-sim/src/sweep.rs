@@ -1,7 +1,7 @@
 //! Sweeps: a fixed workload that touches every kind of file and operation, with something wrong at each single call.
 //!
 //! ```text
-//!   script.rs --World--> runs to the so-manieth call: the process dies there, or the call fails, or the disk is full
+//!   workload --World--> runs to the so-manieth call: the process dies there, or the call fails, or the disk is full
 //!      each death: every kind of loss of its own, and a kill; then more writes, another power loss, a check
 //!      each call that fails, each full disk: the process ends behind that operation, in three ways; and after every
 //!      operation that follows, everything is read
@@ -19,8 +19,6 @@
 //! The positions of a sweep are those of the workload without compression, then those with it on a disk without direct I/O whose reads
 //! are short, then those with all data beyond the cache and small files.
 
-mod script;
-
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,13 +26,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use esker::{Durability, TableCompression};
 use esker_env::{BrokenSync, FaultAction, FaultRule, OpKind};
 
-use self::script::{Way, opening, script};
-use crate::model::keys::KeyNo;
-use crate::model::values::ValueNo;
-use crate::op::{self, Calls, End, Fault, KeyspaceNo, Loss, Mishap, Op, Opening, Restart, Write};
-use crate::runner::{Failure, Sabotage, alone};
-use crate::world::trouble::{death, misread};
-use crate::world::{DIR, Tally, World};
+use esker_world::Failure;
+use esker_world::model::keys::KeyNo;
+use esker_world::model::values::ValueNo;
+use esker_world::op::{self, Calls, End, Fault, KeyspaceNo, Loss, Mishap, Op, Opening, Restart, Write};
+use esker_world::workload::{Way, opening, script};
+
+use crate::runner::{Sabotage, alone};
+use esker_world::world::trouble::{death, misread};
+use esker_world::world::{DIR, Tally, World};
 
 /// What is swept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

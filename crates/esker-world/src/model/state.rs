@@ -3,11 +3,11 @@
 //! ST1. A map's digest follows from its entries alone, and so does a state's from its names and maps.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::keys::{self, KeyNo};
 use super::values::ValueNo;
-use crate::op::Write;
+use crate::op::{KeyspaceNo, NAMES, Op, Write};
 
 /// A keyspace's identity, which outlives its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,27 +73,42 @@ pub enum Commit {
     /// Of what keyspaces hold.
     Writes(Vec<(Id, Write)>),
     /// A new keyspace.
-    Create(String, Id),
+    Create(String),
     /// A keyspace goes, with what it holds.
     Drop(String),
     /// A keyspace gets another name.
     Rename(String, String),
 }
 
+/// Why an operation changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The default keyspace stays, under its name.
+    Default,
+    /// There is a keyspace of this name.
+    Exists(String),
+}
+
 /// All keyspaces.
 #[derive(Clone, Debug)]
 pub struct State {
     names: BTreeMap<String, Id>,
-    maps: BTreeMap<Id, Rc<Map>>,
+    maps: BTreeMap<Id, Arc<Map>>,
+    /// What the next keyspace gets.
+    next: Id,
 }
 
 impl State {
     /// A new database.
     pub fn new() -> Self {
-        State {
-            names: BTreeMap::from([(DEFAULT.to_owned(), Id(0))]),
-            maps: BTreeMap::from([(Id(0), Rc::default())]),
-        }
+        Self::with_names([DEFAULT.to_owned()])
+    }
+
+    /// Empty keyspaces of these names, the oldest first.
+    pub fn with_names(names: impl IntoIterator<Item = String>) -> Self {
+        let mut state = State { names: BTreeMap::new(), maps: BTreeMap::new(), next: Id(0) };
+        names.into_iter().for_each(|name| state.apply(&Commit::Create(name)));
+        state
     }
 
     /// The keyspaces by name.
@@ -102,27 +117,75 @@ impl State {
     }
 
     /// A keyspace's entries; none for one that is not there.
-    pub fn map(&self, id: Id) -> Rc<Map> {
+    pub fn map(&self, id: Id) -> Arc<Map> {
         self.maps.get(&id).cloned().unwrap_or_default()
     }
 
     /// The entries of the keyspace of this name.
-    pub fn named(&self, name: &str) -> Option<Rc<Map>> {
+    pub fn named(&self, name: &str) -> Option<Arc<Map>> {
         self.names.get(name).map(|id| self.map(*id))
     }
 
     /// Does a write.
     pub fn write(&mut self, id: Id, write: &Write) {
-        Rc::make_mut(self.maps.entry(id).or_default()).write(write);
+        Arc::make_mut(self.maps.entry(id).or_default()).write(write);
+    }
+
+    /// The names, those of the oldest keyspaces first.
+    pub fn names_by_age(&self) -> Vec<&str> {
+        let mut names: Vec<_> = self.names.iter().map(|(name, id)| (*id, name.as_str())).collect();
+        names.sort_unstable();
+        names.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// The name of the keyspace that a number stands for.
+    pub fn pick(&self, no: KeyspaceNo) -> &str {
+        let names = self.names_by_age();
+        names[usize::from(no.0) % names.len()]
+    }
+
+    /// What an operation commits, if it is one that commits something.
+    ///
+    /// # Errors
+    /// It must fail.
+    pub fn commit_of(&self, op: &Op) -> Result<Option<Commit>, Refusal> {
+        let id = |no: &KeyspaceNo| self.names[self.pick(*no)];
+        let unless_there = |name: &str| match self.names.contains_key(name) {
+            false => Ok(name.to_owned()),
+            true => Err(Refusal::Exists(name.to_owned())),
+        };
+        let not_default = |no: &KeyspaceNo| match self.pick(*no) {
+            DEFAULT => Err(Refusal::Default),
+            name => Ok(name.to_owned()),
+        };
+        let name = |name: &u8| NAMES[usize::from(*name)];
+        Ok(Some(match op {
+            Op::Write(no, write) => Commit::Writes(vec![(id(no), *write)]),
+            Op::Batch(writes, _) => {
+                Commit::Writes(writes.iter().map(|(no, write)| (id(no), *write)).collect())
+            }
+            Op::Create(new) => Commit::Create(unless_there(name(new))?),
+            Op::Drop(no) => Commit::Drop(not_default(no)?),
+            Op::Rename(no, to) => Commit::Rename(not_default(no)?, unless_there(name(to))?),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Does an operation, if it commits something.
+    pub fn perform(&mut self, op: &Op) {
+        if let Ok(Some(commit)) = self.commit_of(op) {
+            self.apply(&commit);
+        }
     }
 
     /// Does a commit.
     pub fn apply(&mut self, commit: &Commit) {
         match commit {
             Commit::Writes(writes) => writes.iter().for_each(|(id, write)| self.write(*id, write)),
-            Commit::Create(name, id) => {
-                self.names.insert(name.clone(), *id);
-                self.maps.insert(*id, Rc::default());
+            Commit::Create(name) => {
+                self.names.insert(name.clone(), self.next);
+                self.maps.insert(self.next, Arc::default());
+                self.next.0 += 1;
             }
             Commit::Drop(name) => {
                 let id = self.names.remove(name);
@@ -199,7 +262,7 @@ mod tests {
         b.write(Id(0), &Write::RemoveRange((Bound::Excluded(KeyNo(2)), Bound::Unbounded)));
         b.write(Id(0), &Write::Put(KeyNo(1), value(1)));
         assert_eq!(a.digest(), b.digest());
-        b.apply(&Commit::Create("x".into(), Id(1)));
+        b.apply(&Commit::Create("x".into()));
         assert_ne!(a.digest(), b.digest());
         b.apply(&Commit::Rename("x".into(), "y".into()));
         b.apply(&Commit::Drop("y".into()));

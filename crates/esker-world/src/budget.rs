@@ -1,4 +1,5 @@
 //! How long a campaign goes on, and a bar that shows it.
+#![expect(clippy::disallowed_methods, reason = "campaigns last for so long in real time")]
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ pub struct Budget {
 }
 
 /// A campaign on its way.
-pub(crate) struct Progress {
+pub struct Progress {
     budget: Budget,
     start: Instant,
     done: u64,
@@ -22,7 +23,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(budget: Budget) -> Self {
+    /// At its beginning.
+    pub fn new(budget: Budget) -> Self {
         let bar = match budget {
             Budget { rounds: Some(rounds), .. } => {
                 ProgressBar::new(rounds).with_style(style("{bar:30} {pos}/{len}, {eta} left  {msg}"))
@@ -38,13 +40,13 @@ impl Progress {
     }
 
     /// Whether there is more to do.
-    pub(crate) fn goes_on(&self) -> bool {
+    pub fn goes_on(&self) -> bool {
         self.budget.rounds.is_none_or(|rounds| self.done < rounds)
             && self.budget.time.is_none_or(|time| self.start.elapsed() < time)
     }
 
     /// One more is done.
-    pub(crate) fn advance(&mut self, message: impl FnOnce() -> String) {
+    pub fn advance(&mut self, message: impl FnOnce() -> String) {
         self.done += 1;
         let by_time = self.budget.rounds.is_none() && self.budget.time.is_some();
         self.bar.set_position(if by_time { self.start.elapsed().as_secs() } else { self.done });
@@ -54,12 +56,12 @@ impl Progress {
     }
 
     /// Rounds done.
-    pub(crate) fn done(&self) -> u64 {
+    pub fn done(&self) -> u64 {
         self.done
     }
 
     /// Time since the start.
-    pub(crate) fn elapsed(&self) -> Duration {
+    pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 }

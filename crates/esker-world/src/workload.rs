@@ -1,19 +1,21 @@
-//! The workload of the sweeps: all kinds of files, all operations, all ways to read and to write, all durabilities, several
+//! A fixed workload: all kinds of files, all operations, all ways to read and to write, all durabilities, several
 //! memtables and merges, a commit that needs log segments of its own; readers that are held over merges.
 
 use std::ops::{Bound, Range};
 
 use esker::{BackgroundStep, Durability, FileSizes, TableCompression};
 
+use crate::judge::read::everything;
 use crate::model::keys::{KeyBounds, KeyNo};
 use crate::model::values::ValueNo;
 use crate::op::{End, KeyspaceNo, Move, Op, Opening, Read, Reader, Restart, Write};
-use crate::world::read::everything;
 
 /// The ways in which the workload's database is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub enum Way {
+    /// As it is.
     Plain,
+    /// With compression.
     Compressed,
     /// All data is beyond the cache, so that merges go through tiers; log segments grow, commits fill several of their own, and
     /// manifests are replaced.
@@ -21,11 +23,12 @@ pub(super) enum Way {
 }
 
 impl Way {
-    pub(super) const ALL: [Way; 3] = [Way::Plain, Way::Compressed, Way::Beyond];
+    /// Every one.
+    pub const ALL: [Way; 3] = [Way::Plain, Way::Compressed, Way::Beyond];
 }
 
 /// How the workload's database is opened.
-pub(super) fn opening(way: Way) -> Opening {
+pub fn opening(way: Way) -> Opening {
     let (plain, beyond) = (way == Way::Plain, way == Way::Beyond);
     let small = FileSizes { first_segment: 1024, bulk_segment: 300_000, manifest_min: 2048 };
     Opening {
@@ -96,9 +99,14 @@ fn reads(reader: Reader, keyspace: u8) -> Vec<Op> {
 }
 
 /// The operations on a database that is opened so.
-pub(super) fn script(opening: Opening) -> Vec<Op> {
+pub fn script(opening: Opening) -> Vec<Op> {
+    [small(opening), bulk()].concat()
+}
+
+/// The same without large commits.
+pub fn small(opening: Opening) -> Vec<Op> {
     let reopen = || Op::Restart(Restart { end: End::Close, mishaps: Vec::new(), opening });
-    [beginning(), vec![reopen()], small_commits(), changes_of_keyspaces(), vec![reopen()], bulk()].concat()
+    [beginning(), vec![reopen()], small_commits(), changes_of_keyspaces(), vec![reopen()], ending()].concat()
 }
 
 fn remove_range(keyspace: u8, from: usize, to: usize) -> Op {
@@ -218,6 +226,17 @@ fn changes_of_keyspaces() -> Vec<Op> {
     ops
 }
 
+/// A range that goes from merged tables.
+fn ending() -> Vec<Op> {
+    vec![
+        Op::Batch(puts(DEFAULT, 60..75, 45), Durability::Sync),
+        Op::Flush,
+        merge(true),
+        remove_range(DEFAULT, 0, 9),
+        Op::Compact,
+    ]
+}
+
 /// Commits that need log segments of their own.
 fn bulk() -> Vec<Op> {
     use Durability::{Buffered, Sync};
@@ -226,11 +245,6 @@ fn bulk() -> Vec<Op> {
         (0..20).map(|n| (KeyspaceNo(DEFAULT), Write::Put(key(n), value(n)))).collect()
     };
     vec![
-        Op::Batch(puts(DEFAULT, 60..75, 45), Sync),
-        Op::Flush,
-        merge(true),
-        remove_range(DEFAULT, 0, 9),
-        Op::Compact,
         Op::Batch(bulk(46), Sync),
         Op::Batch(puts(DEFAULT, 7..8, 47), Buffered),
         flush(),
@@ -272,26 +286,5 @@ mod tests {
         assert_eq!(names(steps), "Flush Merge PrepareLog SyncLog");
         let ends = ops.iter().filter_map(|op| if let Op::Restart(r) = op { Some(r.end) } else { None });
         assert_eq!(names(ends), "Close", "losses are the sweep's to choose");
-    }
-
-    #[test]
-    fn the_script_reads_in_every_way_and_over_merges() {
-        let ops = script(opening(Way::Plain));
-        let reads = |reader: &str| {
-            let reads = ops.iter().filter_map(|op| match op {
-                Op::Read(by, _, read) if names([by]) == reader => Some(read),
-                _ => None,
-            });
-            names(reads)
-        };
-        let all = "Contains Cursor Ends Get Len MultiGet Prefix Range";
-        assert_eq!([reads("Latest"), reads("Snapshot"), reads("Transaction")], [all; 3]);
-        // A snapshot and an iterator are taken, something is merged, they are read.
-        let at = |text: &str, from: usize| {
-            from + ops[from..].iter().position(|op| format!("{op:?}").starts_with(text)).expect(text)
-        };
-        let merged = at("Step(Merge", at("Iterate(0, Latest", at("Snapshot(0)", 0)));
-        let read = at("IterateOn(0", at("Read(Snapshot(0)", merged));
-        assert!(read < at("ReleaseSnapshot(0)", read), "the snapshot is held until then");
     }
 }

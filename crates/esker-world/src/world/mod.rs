@@ -18,33 +18,31 @@
 //! W8. A call of the file system's that panics ends the operation, and no other one. Writes may be refused from then on, until the database is
 //!     opened again; where they are not, the operation has done nothing.
 
-mod keyspaces;
 mod offline;
 mod outlook;
-pub mod read;
 mod restart;
-pub(crate) mod trouble;
-mod walk;
+pub mod trouble;
 mod write;
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{Db, Durability, Keyspace, Snapshot};
-use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs, SeededRandom};
+use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs, OpenOptions, SeededRandom};
 
-pub(crate) use self::restart::{Left, builder};
+pub use self::restart::{Left, builder};
 
-use self::read::{HeldIterator, Source, check_read};
 use self::trouble::{attempt, is_panic};
-use self::walk::HeldCursor;
 use self::write::HeldTransaction;
+use crate::figures;
+use crate::judge::read::{self, HeldIterator, Source, check_read};
+use crate::judge::walk::HeldCursor;
 use crate::model::history::History;
 use crate::model::keys::bounds;
 use crate::model::state::{Id, Map, State};
-use crate::op::{KeyspaceNo, NAMES, Op, Opening, Reader, Restart, SLOTS};
+use crate::op::{KeyspaceNo, Op, Opening, Reader, Restart, SLOTS};
+use crate::perform::perform;
 use crate::setting;
 
 /// Where the database lives in the simulated file system.
@@ -52,95 +50,36 @@ pub const DIR: &str = "db";
 /// A batch of so many writes may have log segments of its own.
 const LARGE_COMMIT: usize = 14;
 
-/// What happened in a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Operations done.
-    pub ops: u64,
-    /// Commits acknowledged.
-    pub commits: u64,
-    /// Conflicts found.
-    pub conflicts: u64,
-    /// Databases closed or let go, and opened again.
-    pub reopenings: u64,
-    /// Processes killed.
-    pub kills: u64,
-    /// Of these, the ones after which the system failed to write something, and nobody heard of it.
-    pub unheard: u64,
-    /// Power losses.
-    pub power_losses: u64,
-    /// Of kills and power losses those inside a call.
-    pub inside_calls: u64,
-    /// Of kills and power losses those while opening.
-    pub while_opening: u64,
-    /// Openings before which the tools that read files were tried on what was there.
-    pub inspected: u64,
-    /// Of these, the ones with a keyspace whose number takes several bytes.
-    pub long_ids: u64,
-    /// Calls that failed on purpose.
-    pub faults: u64,
-    /// Operations that failed because the disk was full.
-    pub refused: u64,
-    /// Held cursors whose first step after other operations turned round.
-    pub turns: u64,
-    /// Runs in which several tier runs were there at once: data beyond the cache.
-    pub tiered: u64,
-    /// Operations that made tier runs more or fewer: merges into them and out of them.
-    pub tier_merges: u64,
-    /// Runs in which a sorted run had several tables.
-    pub wide: u64,
-    /// Runs in which tables moved to a lower run without being written.
-    pub moved: u64,
-    /// Runs in which the file of a log segment was kept for another.
-    pub recycled: u64,
-    /// Runs in which log segments of one process had several sizes.
-    pub grown: u64,
-    /// Runs in which a commit filled several log segments of its own.
-    pub bulky: u64,
-    /// Of these, the ones whose disk reserves no space.
-    pub unreserved: u64,
-    /// Runs in which a manifest that had grown too long was replaced.
-    pub rewritten: u64,
-    /// Runs in which a commit wrote to more keyspaces than operations make.
-    pub scattered: u64,
-    /// Runs in which a value of a million bytes or more was committed.
-    pub large: u64,
-    /// Calls of the file system.
-    pub fs_calls: u64,
-    /// A number that two runs share if they did the same.
-    pub fingerprint: u64,
-}
-
-impl Tally {
-    /// Adds another run.
-    pub fn add(&mut self, other: &Tally) {
-        self.ops += other.ops;
-        self.commits += other.commits;
-        self.conflicts += other.conflicts;
-        self.reopenings += other.reopenings;
-        self.kills += other.kills;
-        self.unheard += other.unheard;
-        self.power_losses += other.power_losses;
-        self.inside_calls += other.inside_calls;
-        self.while_opening += other.while_opening;
-        self.inspected += other.inspected;
-        self.long_ids += other.long_ids;
-        self.faults += other.faults;
-        self.refused += other.refused;
-        self.turns += other.turns;
-        self.tiered += other.tiered;
-        self.tier_merges += other.tier_merges;
-        self.wide += other.wide;
-        self.moved += other.moved;
-        self.recycled += other.recycled;
-        self.grown += other.grown;
-        self.bulky += other.bulky;
-        self.unreserved += other.unreserved;
-        self.rewritten += other.rewritten;
-        self.scattered += other.scattered;
-        self.large += other.large;
-        self.fs_calls += other.fs_calls;
-        self.fingerprint = self.fingerprint.rotate_left(1) ^ other.fingerprint;
+figures! {
+    /// What happened in a run.
+    Tally {
+        ops: "operations done",
+        commits: "commits acknowledged",
+        conflicts: "conflicts found",
+        reopenings: "databases closed or let go, and opened again",
+        kills: "processes killed",
+        unheard: "of these, the ones after which the system failed to write something, and nobody heard of it",
+        power_losses: "power losses",
+        inside_calls: "of kills and power losses those inside a call",
+        while_opening: "of kills and power losses those while opening",
+        inspected: "openings before which the tools that read files were tried on what was there",
+        long_ids: "of these, the ones with a keyspace whose number takes several bytes",
+        faults: "calls that failed on purpose",
+        refused: "operations that failed because the disk was full",
+        turns: "held cursors whose first step after other operations turned round",
+        tiered: "runs in which several tier runs were there at once: data beyond the cache",
+        tier_merges: "operations that made tier runs more or fewer: merges into them and out of them",
+        wide: "runs in which a sorted run had several tables",
+        moved: "runs in which tables moved to a lower run without being written",
+        recycled: "runs in which the file of a log segment was kept for another",
+        grown: "runs in which log segments of one process had several sizes",
+        bulky: "runs in which a commit filled several log segments of its own",
+        unreserved: "of these, the ones whose disk reserves no space",
+        rewritten: "runs in which a manifest that had grown too long was replaced",
+        scattered: "runs in which a commit wrote to more keyspaces than operations make",
+        large: "runs in which a value of a million bytes or more was committed",
+        fs_calls: "calls of the file system",
+        fingerprint: "a number that two runs share if they did the same",
     }
 }
 
@@ -155,7 +94,6 @@ pub struct World {
     plain: bool,
     db: Option<Db>,
     keyspaces: BTreeMap<Id, Keyspace>,
-    next_id: u32,
     history: History,
     snapshots: [Option<(Snapshot, State)>; SLOTS],
     transactions: [Option<HeldTransaction>; SLOTS],
@@ -185,13 +123,13 @@ pub struct World {
     /// What follows once the process has ended inside a call.
     armed: Option<Restart>,
     /// Faults stay across restarts, and the caller decides what follows an end inside a call.
-    pub(crate) swept: bool,
+    pub swept: bool,
     /// One sequence for all processes, which so draw other numbers than those before them.
     random: Arc<SeededRandom>,
     /// Openings and forks so far: they decide which openings are inspected.
     openings: u64,
     /// All openings are inspected.
-    pub(crate) inspects_all: bool,
+    pub inspects_all: bool,
     tally: Tally,
 }
 
@@ -213,7 +151,6 @@ impl World {
             plain: false,
             db: None,
             keyspaces: BTreeMap::new(),
-            next_id: 0,
             history: History::new(State::new()),
             snapshots: Default::default(),
             transactions: Default::default(),
@@ -240,21 +177,18 @@ impl World {
     }
 
     /// From now on no file is direct, reads are short, and no space can be reserved.
-    pub(crate) fn be_plain(&mut self) {
+    pub fn be_plain(&mut self) {
         self.disk.be_plain();
         self.plain = true;
     }
 
     /// How the present process has opened the database.
-    #[cfg(test)]
-    pub(crate) fn opening(&self) -> Option<Opening> {
+    pub fn opening(&self) -> Option<Opening> {
         self.opening
     }
 
     /// Whether a file is direct for who asks for it.
-    #[cfg(test)]
-    pub(crate) fn gives_direct_files(&self) -> bool {
-        use esker_env::{Fs, OpenOptions};
+    pub fn gives_direct_files(&self) -> bool {
         let file = self.image().open("a new file".as_ref(), OpenOptions::create_new().direct());
         file.expect("there is room").is_direct()
     }
@@ -268,42 +202,42 @@ impl World {
     }
 
     /// The door to the disk, to put faults into.
-    pub(crate) fn faults(&self) -> &FaultFs {
+    pub fn faults(&self) -> &FaultFs {
         &self.faults
     }
 
     /// The process has ended inside a call.
-    pub(crate) fn is_dead(&self) -> bool {
+    pub fn is_dead(&self) -> bool {
         self.faults.is_frozen()
     }
 
     /// Writes are refused until the database is opened again.
-    pub(crate) fn is_poisoned(&self) -> bool {
+    pub fn is_poisoned(&self) -> bool {
         self.poisoned
     }
 
     /// What the database must hold now.
-    pub(crate) fn newest(&self) -> &State {
+    pub fn newest(&self) -> &State {
         self.history.newest()
     }
 
     /// The number of its newest commit.
-    pub(crate) fn seqno(&self) -> u64 {
+    pub fn seqno(&self) -> u64 {
         self.db.as_ref().map_or(0, |db| db.stats().seqno)
     }
 
     /// The disk, as the next process would find it if this one were killed now.
-    pub(crate) fn image(&self) -> MemFs {
+    pub fn image(&self) -> MemFs {
         self.disk.kill()
     }
 
     /// Bytes of all files.
-    pub(crate) fn used_bytes(&self) -> u64 {
+    pub fn used_bytes(&self) -> u64 {
         self.disk.used_bytes()
     }
 
     /// Reads each keyspace whole.
-    pub(crate) fn read_everything(&mut self) {
+    pub fn read_everything(&mut self) {
         for no in 0..self.keyspaces.len() as u8 {
             self.perform(&Op::Read(Reader::Latest, KeyspaceNo(no), read::everything()));
         }
@@ -311,11 +245,6 @@ impl World {
 
     fn db(&self) -> &Db {
         self.db.as_ref().expect("open")
-    }
-
-    fn new_id(&mut self) -> Id {
-        self.next_id += 1;
-        Id(self.next_id)
     }
 
     fn pick(&self, no: KeyspaceNo) -> (Id, Keyspace) {
@@ -363,11 +292,7 @@ impl World {
 
     fn dispatch(&mut self, op: &Op) {
         match op {
-            Op::Write(no, write) => self.write(*no, write),
-            Op::Batch(writes, durability) => self.batch(writes, *durability),
-            Op::Create(name) => self.create(NAMES[usize::from(*name)]),
-            Op::Drop(no) => self.drop_keyspace(*no),
-            Op::Rename(no, to) => self.rename(*no, NAMES[usize::from(*to)]),
+            Op::Write(..) | Op::Batch(..) | Op::Create(_) | Op::Drop(_) | Op::Rename(..) => self.change(op),
             Op::Begin(slot) => self.begin(*slot),
             Op::TransactionWrite(slot, no, write) => self.transaction_write(*slot, *no, write),
             Op::Commit(slot, durability) => {
@@ -418,17 +343,17 @@ impl World {
             }
             Op::Flush => {
                 let before = self.db().stats().flushes;
-                self.maintain(attempt(|| self.db().flush()));
+                self.maintain(self.done(op));
                 self.check_log_is_released(before);
             }
             Op::Compact => {
-                if self.excused_tidying(attempt(|| self.db().compact())).is_some() {
+                if self.excused_tidying(self.done(op)).is_some() {
                     self.history.all_durable();
                 }
             }
-            Op::Sync => self.maintain(attempt(|| self.db().sync())),
+            Op::Sync => self.maintain(self.done(op)),
             Op::Step(step) => {
-                let done = attempt(|| self.db().step(*step).map(drop));
+                let done = self.done(op);
                 match step {
                     // With a log that has failed there is nothing to sync.
                     esker::BackgroundStep::SyncLog if !self.poisoned && !self.panicked => self.maintain(done),
@@ -448,6 +373,11 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Does an operation to the database.
+    fn done(&self, op: &Op) -> esker::Result<()> {
+        attempt(|| perform(self.db(), op, |no| Ok(self.pick(no).1), ""))
     }
 
     fn hold_cursor(&mut self, slot: usize, reader: Reader, no: KeyspaceNo) {
@@ -476,7 +406,7 @@ impl World {
         assert!(segments.len() <= 1, "W7: a flush leaves {segments:?}");
     }
 
-    fn source<'a>(&'a self, reader: Reader, keyspace: &'a Keyspace, id: Id) -> (Source<'a>, Rc<Map>) {
+    fn source<'a>(&'a self, reader: Reader, keyspace: &'a Keyspace, id: Id) -> (Source<'a>, Arc<Map>) {
         let held = match reader {
             Reader::Latest => None,
             Reader::Snapshot(slot) => {

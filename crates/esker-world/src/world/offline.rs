@@ -18,8 +18,9 @@ use esker::{CheckReport, DumpOptions, DumpValue, Error};
 use esker_env::{Env, MemFs};
 use fastrand::Rng;
 
-use super::keyspaces::SHORT_IDS;
-use super::{DIR, World, read};
+use super::write::SHORT_IDS;
+use super::{DIR, World};
+use crate::judge::read;
 use crate::model::state::State;
 use crate::op::Opening;
 

@@ -15,10 +15,10 @@ use esker::{Builder, Db};
 use esker_env::{Env, FaultFs, MemFs, SeededRandom, SystemThreads};
 
 use super::trouble::{attempt, death, rule};
-use super::{DIR, World, read};
+use super::{DIR, World};
+use crate::judge::read;
 use crate::model::history::{History, Reach};
 use crate::op::{End, Loss, Mishap, Opening, Restart};
-use crate::runner::settle_garbage;
 use crate::setting;
 
 impl World {
@@ -41,7 +41,7 @@ impl World {
     }
 
     /// The same for a seed: in some, keyspaces made later have numbers of several bytes.
-    pub(crate) fn start_seed(&mut self, opening: Opening) {
+    pub fn start_seed(&mut self, opening: Opening) {
         self.start(opening);
         if setting::has_long_ids(self.seed) {
             self.use_up_short_ids();
@@ -116,7 +116,7 @@ impl World {
         self.armed = None;
         if reach.is_none() {
             // Files of replaced tables are removed when no epoch needs them any more.
-            settle_garbage();
+            esker::settle_garbage();
             self.is_tidy = self.at_birth == (self.faults.fired(), self.disk.refusals());
         }
         if self.swept {
@@ -192,7 +192,7 @@ impl World {
     }
 
     /// Ends the last process, without anything that was to happen to it.
-    pub(crate) fn leave(mut self, end: End) -> Left {
+    pub fn leave(mut self, end: End) -> Left {
         self.mend();
         let reach = self.end(end);
         Left { disk: self.disk.kill(), history: self.history, reach }
@@ -236,7 +236,7 @@ impl World {
     ///
     /// # Panics
     /// If the end is not a kill or a power loss.
-    pub(crate) fn fork(&mut self, restart: &Restart) -> World {
+    pub fn fork(&mut self, restart: &Restart) -> World {
         let mut fork = World::new(self.seed, None);
         fork.plain = self.plain;
         self.openings += 1;
@@ -266,24 +266,23 @@ impl World {
         fork.disk.set_capacity(None);
         fork.faults = FaultFs::new(Arc::new(fork.disk.clone()));
         fork.history = self.history.clone();
-        fork.next_id = self.next_id;
         fork.open(restart, Some(reach));
         fork
     }
 }
 
 /// What is left when the last process has ended.
-pub(crate) struct Left {
+pub struct Left {
     /// The disk, as the next process finds it.
-    pub(crate) disk: MemFs,
+    pub disk: MemFs,
     /// The commits since the last opening.
-    pub(crate) history: History,
+    pub history: History,
     /// What the end may have undone.
-    pub(crate) reach: Option<Reach>,
+    pub reach: Option<Reach>,
 }
 
 /// The options of an opening.
-pub(crate) fn builder(env: Env, opening: Opening) -> Builder {
+pub fn builder(env: Env, opening: Opening) -> Builder {
     let builder = Db::builder()
         .env(env)
         .background(false)

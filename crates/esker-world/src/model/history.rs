@@ -61,7 +61,7 @@ impl History {
     }
 
     /// The states that it went through, oldest first.
-    pub(crate) fn states(&self) -> Vec<State> {
+    pub fn states(&self) -> Vec<State> {
         let mut state = self.base.clone();
         let after = self.entries.iter().map(|entry| {
             state.apply(&entry.commit);

@@ -9,28 +9,28 @@
 //! SE2. Byte strings have all properties, too: their number of bytes decides, and what they make stays what it is.
 
 /// The seed of what does not come from the bytes, where the operations do (SE2).
-pub(crate) fn seed_of_bytes(bytes: &[u8]) -> u64 {
+pub fn seed_of_bytes(bytes: &[u8]) -> u64 {
     bytes.len() as u64
 }
 
 /// The database's directory is found made, by somebody who has not synced its parent: one seed in two.
-pub(crate) fn has_unsynced_dir(seed: u64) -> bool {
+pub fn has_unsynced_dir(seed: u64) -> bool {
     seed % 2 == 1
 }
 
 /// The disk has no direct I/O, reads are short, and no space can be reserved: one seed in four.
-pub(crate) fn has_plain_disk(seed: u64) -> bool {
+pub fn has_plain_disk(seed: u64) -> bool {
     is_at(seed, 4, 1)
 }
 
 /// The short numbers of keyspaces are used up: one seed in sixteen.
-pub(crate) fn has_long_ids(seed: u64) -> bool {
+pub fn has_long_ids(seed: u64) -> bool {
     is_at(seed, 16, 6)
 }
 
 /// Where the database begins to count commits, files, log segments and runs: in one seed in twelve shortly before a number needs one more
 /// byte, digit or word.
-pub(crate) fn first_number(seed: u64) -> u64 {
+pub fn first_number(seed: u64) -> u64 {
     let limits = [1 << 16, 1 << 24, 1 << 32, 1_000_000, 1 << 36];
     let row = seed / 12;
     if has_large_numbers(seed) { limits[row as usize % limits.len()] - 1 - row / 5 % 40 } else { 1 }
@@ -41,12 +41,12 @@ fn has_large_numbers(seed: u64) -> bool {
 }
 
 /// There are more keyspaces than operations make, from the first operations on: one seed in eight.
-pub(crate) fn has_many_keyspaces(seed: u64) -> bool {
+pub fn has_many_keyspaces(seed: u64) -> bool {
     is_at(seed, 8, 4)
 }
 
 /// Some values have millions of bytes: one seed in 64.
-pub(crate) fn has_large_values(seed: u64) -> bool {
+pub fn has_large_values(seed: u64) -> bool {
     is_at(seed, 64, 35)
 }
 

@@ -30,6 +30,19 @@ pub fn generate(seed: u64, ops: usize) -> (Opening, Vec<Op>) {
     (first, beginning(seed).into_iter().chain(drawn).take(ops).collect())
 }
 
+/// The operations of a writer beside others, without end: those that change something, and commits that the log treats
+/// apart more often.
+pub fn writer(seed: u64) -> impl Iterator<Item = Op> {
+    let mut generator = Generator::new(Choices::Seed(Rng::with_seed(seed)), 0, u64::MAX);
+    // Values tell writers apart.
+    generator.stamp = seed as u32 >> 1;
+    let next = move || match generator.one_in(BULK_ONE_IN) {
+        true => Op::Batch(generator.bulk(), generator.durability()),
+        false => generator.op(),
+    };
+    std::iter::repeat_with(next).filter(Op::is_a_writers)
+}
+
 /// What comes before the operations that are drawn: in some seeds many keyspaces.
 fn beginning(seed: u64) -> Vec<Op> {
     let names = if setting::has_many_keyspaces(seed) { DRAWN_NAMES..NAMES.len() as u8 } else { 0..0 };
@@ -45,6 +58,13 @@ const PAYLOAD_BYTES_MAX: u64 = 4 << 20;
 
 /// Bytes of large values, which come and go, in seeds that have them: reading them all the time would cost too much.
 pub(crate) const LARGE_VALUE_BYTES: Range<u32> = 1_000_000..3_000_000;
+/// The codec that makes tables smallest.
+#[cfg(feature = "zstd")]
+const DENSEST: TableCompression = TableCompression::Zstd;
+#[cfg(not(feature = "zstd"))]
+const DENSEST: TableCompression = TableCompression::Auto;
+/// Of so many draws for a writer one is a commit that the log treats apart.
+const BULK_ONE_IN: u32 = 500;
 /// Operations from one to the next.
 const LARGE_VALUES_STRIDE: usize = 200;
 /// Of these the one that puts it, and the one that removes it.
@@ -229,7 +249,7 @@ impl<'a> Generator<'a> {
     }
 
     fn compression(&mut self) -> TableCompression {
-        let codecs = [TableCompression::Auto, TableCompression::Lz4, TableCompression::Zstd];
+        let codecs = [TableCompression::Auto, TableCompression::Lz4, DENSEST];
         if self.one_in(4) { codecs[self.choices.usize(0..3)] } else { TableCompression::None }
     }
 

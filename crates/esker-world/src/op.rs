@@ -1,5 +1,4 @@
-//! The operations of a simulation. They name everything by small numbers, so that any part of a sequence is a sequence
-//! too.
+//! The operations. They name everything by small numbers, so that any part of a sequence is a sequence too.
 
 use esker::{BackgroundStep, Durability, FileSizes, TableCompression};
 
@@ -235,7 +234,7 @@ pub struct Opening {
 
 impl Opening {
     /// The size that log segments grow to.
-    pub(crate) fn segment_bytes_max(self) -> u64 {
+    pub fn segment_bytes_max(self) -> u64 {
         (self.memtable_bytes as u64 / 4).next_multiple_of(512).max(4 << 10)
     }
 }
@@ -304,4 +303,21 @@ pub enum Op {
     DiskFull(u32),
     /// No calls fail any more, and the disk has space. If the log has failed, the process ends too.
     Mend(Restart),
+}
+
+impl Op {
+    /// Whether it changes something, or has it written, by itself: what writers do beside others.
+    pub fn is_a_writers(&self) -> bool {
+        use Op::{Batch, Compact, Create, Drop, Flush, Rename, Sync, Write};
+        matches!(self, Write(..) | Batch(..) | Create(_) | Drop(_) | Rename(..) | Flush | Compact | Sync)
+    }
+
+    /// What its acknowledgement promises, in a database with this default.
+    pub fn durability(&self, default: Durability) -> Durability {
+        match self {
+            Op::Write(..) => default,
+            Op::Batch(_, durability) | Op::Commit(_, durability) => *durability,
+            _ => Durability::Sync,
+        }
+    }
 }

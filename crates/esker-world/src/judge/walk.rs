@@ -10,13 +10,13 @@ use crate::model::values::ValueNo;
 use crate::op::Move;
 
 /// What a model holds between bounds.
-pub(super) fn slice(map: &Map, bounds: KeyBounds) -> VecDeque<(KeyNo, ValueNo)> {
+pub(crate) fn slice(map: &Map, bounds: KeyBounds) -> VecDeque<(KeyNo, ValueNo)> {
     let range = keys::range(bounds);
     range.map(|range| map.entries().range(range).map(|(k, v)| (*k, *v)).collect()).unwrap_or_default()
 }
 
 /// Whether an entry is what the model says.
-pub(super) fn is_entry(found: &Option<(Key, Value)>, expected: Option<(KeyNo, ValueNo)>) -> bool {
+pub(crate) fn is_entry(found: &Option<(Key, Value)>, expected: Option<(KeyNo, ValueNo)>) -> bool {
     match (found, expected) {
         (None, None) => true,
         (Some((k, v)), Some((key_no, value))) => &k[..] == key(key_no) && value.is(v),
@@ -25,7 +25,7 @@ pub(super) fn is_entry(found: &Option<(Key, Value)>, expected: Option<(KeyNo, Va
 }
 
 /// An entry for people.
-pub(super) fn shown(found: &Option<(Key, Value)>) -> String {
+pub(crate) fn shown(found: &Option<(Key, Value)>) -> String {
     let text = |(k, v): &(Key, Value)| {
         let start = k[..k.len().min(40)].escape_ascii();
         format!("{start} = {} bytes, {:?}", v.len(), ValueNo::parse(v))
@@ -34,7 +34,7 @@ pub(super) fn shown(found: &Option<(Key, Value)>) -> String {
 }
 
 /// Takes from one end of an iterator, and the same from the model.
-pub(super) fn take(found: &mut Range, expected: &mut VecDeque<(KeyNo, ValueNo)>, back: bool) -> Result<bool> {
+pub(crate) fn take(found: &mut Range, expected: &mut VecDeque<(KeyNo, ValueNo)>, back: bool) -> Result<bool> {
     let (entry, expected) = match back {
         false => (found.next().transpose()?, expected.pop_front()),
         true => (found.next_back().transpose()?, expected.pop_back()),
@@ -48,7 +48,7 @@ pub(super) fn take(found: &mut Range, expected: &mut VecDeque<(KeyNo, ValueNo)>,
 }
 
 /// A cursor and where it must stand. It shows the state of the moment it was made, whatever is written meanwhile.
-pub(super) struct HeldCursor {
+pub(crate) struct HeldCursor {
     db: Cursor,
     entries: Vec<(KeyNo, ValueNo)>,
     /// None: not valid.
@@ -59,13 +59,13 @@ pub(super) struct HeldCursor {
 
 impl HeldCursor {
     /// `db` was just made, of `map`.
-    pub(super) fn new(db: Cursor, map: &Map) -> Self {
+    pub(crate) fn new(db: Cursor, map: &Map) -> Self {
         let entries = map.entries().iter().map(|(k, v)| (*k, *v)).collect();
         HeldCursor { db, entries, at: None, back: None }
     }
 
     /// Moves it about. After an error it is not valid until a seek succeeds. Says whether its first step was a turn.
-    pub(super) fn go(&mut self, moves: &[Move]) -> Result<bool> {
+    pub(crate) fn go(&mut self, moves: &[Move]) -> Result<bool> {
         let is_turn = match moves {
             [step @ (Move::Next | Move::Prev), ..] if self.at.is_some() => {
                 self.back != Some(leads_back(step))

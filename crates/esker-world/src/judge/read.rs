@@ -14,7 +14,7 @@ use crate::model::values::ValueNo;
 use crate::op::Read;
 
 /// Who reads.
-pub(super) enum Source<'a> {
+pub(crate) enum Source<'a> {
     Latest(&'a Keyspace),
     Snapshot(&'a Snapshot, &'a Keyspace),
     Transaction(&'a Transaction, &'a Keyspace),
@@ -26,7 +26,7 @@ type ByteBounds = (Bound<&'static [u8]>, Bound<&'static [u8]>);
 
 impl Source<'_> {
     /// The entries of a range.
-    pub(super) fn range(&self, bounds: ByteBounds) -> Range {
+    pub(crate) fn range(&self, bounds: ByteBounds) -> Range {
         match self {
             Latest(keyspace) => keyspace.range::<&[u8]>(bounds),
             At(snapshot, keyspace) => snapshot.range::<&[u8]>(keyspace, bounds),
@@ -75,7 +75,7 @@ impl Source<'_> {
         }
     }
 
-    pub(super) fn cursor(&self) -> Option<Result<Cursor>> {
+    pub(crate) fn cursor(&self) -> Option<Result<Cursor>> {
         match self {
             Latest(keyspace) => Some(keyspace.cursor()),
             At(snapshot, keyspace) => Some(snapshot.cursor(keyspace)),
@@ -85,25 +85,25 @@ impl Source<'_> {
 }
 
 /// An iterator that is held while the database goes on: it shows the state of the moment it was made.
-pub(super) struct HeldIterator {
+pub(crate) struct HeldIterator {
     db: Range,
     rest: VecDeque<(KeyNo, ValueNo)>,
 }
 
 impl HeldIterator {
     /// `db` was just made, of the range `bounds` of `map`.
-    pub(super) fn new(db: Range, map: &Map, bounds: KeyBounds) -> Self {
+    pub(crate) fn new(db: Range, map: &Map, bounds: KeyBounds) -> Self {
         HeldIterator { db, rest: slice(map, bounds) }
     }
 
     /// Takes one entry from the front or the back.
-    pub(super) fn take(&mut self, back: bool) -> Result<()> {
+    pub(crate) fn take(&mut self, back: bool) -> Result<()> {
         take(&mut self.db, &mut self.rest, back).map(drop)
     }
 }
 
 /// Reads all entries, from both ends in turn.
-pub(crate) fn everything() -> Read {
+pub fn everything() -> Read {
     Read::Range {
         bounds: (Bound::Unbounded, Bound::Unbounded),
         takes: vec![true, false, true],
@@ -112,7 +112,7 @@ pub(crate) fn everything() -> Read {
 }
 
 /// Does one read and compares.
-pub(super) fn check_read(source: &Source<'_>, map: &Map, read: &Read) -> Result<()> {
+pub(crate) fn check_read(source: &Source<'_>, map: &Map, read: &Read) -> Result<()> {
     let expected = |no: &KeyNo| map.entries().get(no).copied();
     let agrees = |found: &Option<Value>, expected: Option<ValueNo>| match (found, expected) {
         (Some(found), Some(expected)) => expected.is(found),
@@ -183,25 +183,36 @@ pub(super) fn check_read(source: &Source<'_>, map: &Map, read: &Read) -> Result<
     Ok(())
 }
 
-/// What a database holds. `thorough`: backwards, without values, and one by one, too; all ways must agree.
-pub(crate) fn contents(db: &Db, thorough: bool) -> Result<Contents> {
-    let one = |name: String| {
-        let keyspace = db.open_keyspace(&name)?;
-        let map = read_all(&keyspace)?;
-        if thorough {
-            let source = Source::Latest(&keyspace);
-            let all = (Bound::Unbounded, Bound::Unbounded);
-            let mut backwards = slice(&map, all);
-            let mut found = keyspace.iter();
-            while take(&mut found, &mut backwards, true)? {}
-            check_read(&source, &map, &Read::Range { bounds: all, takes: Vec::new(), keys_only: true })?;
-            for no in map.entries().keys() {
-                check_read(&source, &map, &Read::Get(*no))?;
-            }
-        }
-        Ok((name, map))
-    };
+/// What a database holds; see [`contents_of`].
+///
+/// # Errors
+/// Those of the calls.
+pub fn contents(db: &Db, thorough: bool) -> Result<Contents> {
+    let one = |name: String| Ok((name.clone(), contents_of(&db.open_keyspace(&name)?, thorough)?));
     db.keyspaces().into_iter().map(one).collect()
+}
+
+/// What a keyspace holds. `thorough`: backwards, without values, and one by one, too; all ways must agree.
+///
+/// # Errors
+/// Those of the calls.
+///
+/// # Panics
+/// If ways do not agree, or there is something that no model holds.
+pub fn contents_of(keyspace: &Keyspace, thorough: bool) -> Result<Map> {
+    let map = read_all(keyspace)?;
+    if thorough {
+        let source = Source::Latest(keyspace);
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        let mut backwards = slice(&map, all);
+        let mut found = keyspace.iter();
+        while take(&mut found, &mut backwards, true)? {}
+        check_read(&source, &map, &Read::Range { bounds: all, takes: Vec::new(), keys_only: true })?;
+        for no in map.entries().keys() {
+            check_read(&source, &map, &Read::Get(*no))?;
+        }
+    }
+    Ok(map)
 }
 
 /// The entries of one keyspace, and whether they are as many as its length says.

@@ -10,8 +10,8 @@ use esker::{Error, Result};
 use esker_env::{FaultAction, FaultRule, Fired, OpKind, panic_text};
 
 use super::{DIR, Tally, World};
+use crate::failure::forget_panic;
 use crate::op::{Calls, Failure, Fault, Restart};
-use crate::runner::forget_panic;
 
 /// Calls that fail without a reason for anything else to fail: hints, and removals of files that nothing needs any more.
 const TRIFLES: &[OpKind] = &[OpKind::Hint, OpKind::Remove];
@@ -19,7 +19,7 @@ const TRIFLES: &[OpKind] = &[OpKind::Hint, OpKind::Remove];
 const HINTS: &[OpKind] = &[OpKind::Hint];
 
 /// The rule of the file system.
-pub(crate) fn rule(fault: Fault) -> FaultRule {
+pub fn rule(fault: Fault) -> FaultRule {
     let kinds: &[OpKind] = match fault.calls {
         Calls::All => &OpKind::ALL,
         Calls::Changes => &OpKind::CHANGES,
@@ -47,7 +47,7 @@ fn error(n: u32) -> FaultAction {
 }
 
 /// A read gives one byte that is wrong; the number says which, and how.
-pub(crate) fn misread(n: u64) -> FaultAction {
+pub fn misread(n: u64) -> FaultAction {
     FaultAction::CorruptRead { xor: 1 << (n % 8), at: n as usize * 7919 }
 }
 
@@ -158,12 +158,12 @@ impl World {
     }
 
     /// Limits what all files take together.
-    pub(crate) fn limit_disk(&mut self, bytes: u64) {
+    pub fn limit_disk(&mut self, bytes: u64) {
         self.disk.set_capacity(Some(bytes));
     }
 
     /// Ends all faults, and an end that is armed.
-    pub(crate) fn mend(&mut self) {
+    pub fn mend(&mut self) {
         if !self.is_dead() {
             self.faults.clear();
             self.armed = None;
@@ -180,7 +180,7 @@ impl World {
 }
 
 /// The end of the process at the change after the first `after`.
-pub(crate) fn death(after: u32, keep: u32) -> FaultRule {
+pub fn death(after: u32, keep: u32) -> FaultRule {
     let end = FaultAction::Freeze { keep: keep as usize };
     FaultRule::new(&OpKind::CHANGES, end).nth(u64::from(after) + 1)
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use esker_env::{Fs, OpenOptions};
 
 use super::*;
-use crate::runner::alone;
+use crate::failure::caught;
 
 /// Whether the error is taken for one that may be, in a world in this state.
-fn is_excused(prepare: impl FnOnce(&mut World) + Send + 'static, error: fn() -> Error) -> bool {
-    alone("a test", move |_| {
+fn is_excused(prepare: impl FnOnce(&mut World), error: fn() -> Error) -> bool {
+    caught(|| {
         let mut world = World::new(0, None);
         prepare(&mut world);
         world.excused::<()>(Err(error()));
@@ -18,7 +18,7 @@ fn is_excused(prepare: impl FnOnce(&mut World) + Send + 'static, error: fn() -> 
 }
 
 /// A call of this kind fails.
-fn fails(kind: OpKind, path: &'static str, action: FaultAction) -> impl FnOnce(&mut World) + Send + 'static {
+fn fails(kind: OpKind, path: &'static str, action: FaultAction) -> impl FnOnce(&mut World) {
     move |world| {
         world.faults.add(FaultRule::new(&[kind], action));
         let path = Path::new(path);
@@ -78,12 +78,12 @@ fn w5_a_full_disk_excuses_a_lack_of_space_and_no_more() {
 #[test]
 fn w6_reads_go_on_when_the_log_has_failed_and_when_the_disk_is_full() {
     let fails = |prepare: fn(&mut World), error: fn() -> Error| {
-        let read = move |_: &_| {
+        caught(|| {
             let mut world = World::new(0, None);
             prepare(&mut world);
             world.read::<()>(Err(error()))
-        };
-        alone("a test", read).is_err()
+        })
+        .is_err()
     };
     assert!(fails(|world| world.poisoned = true, poisoned) && fails(|world| world.fill_disk(0), no_space));
     assert!(
@@ -146,7 +146,7 @@ fn w4_hints_and_removals_that_fail_are_no_reason() {
     assert!(!is_excused(fails(OpKind::Hint, "a", IO), injected));
     assert!(!is_excused(fails(OpKind::Remove, "a", IO), injected));
     let tidying = |kind| {
-        alone("a test", move |_| {
+        caught(|| {
             let mut world = World::new(0, None);
             fails(kind, "a", IO)(&mut world);
             world.excused_tidying::<()>(Err(injected()));

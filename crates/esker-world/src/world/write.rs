@@ -1,17 +1,19 @@
-//! Writes, batches, transactions.
+//! Commits: writes, batches, transactions, and what becomes of keyspaces.
 
 use std::collections::BTreeSet;
 
-use esker::{Durability, Error, Result, Transaction};
+use esker::{Durability, Error, Keyspace, Result, Transaction};
 
 use super::World;
 use super::trouble::attempt;
 use crate::generate::LARGE_VALUE_BYTES;
 use crate::model::footprint::Footprint;
-use crate::model::keys::{bounds, key};
-use crate::model::state::{Commit, Id, State};
-use crate::op::{KeyspaceNo, Write};
+use crate::model::state::{Commit, Id, Refusal, State};
+use crate::op::{KeyspaceNo, Op, Write};
+use crate::perform;
 
+/// Numbers of keyspaces below this take one byte in front of a key.
+pub(super) const SHORT_IDS: u32 = 0xF0;
 /// From so many keyspaces on a commit looks them up instead of comparing each with each.
 const MANY_KEYSPACES: usize = 9;
 
@@ -41,32 +43,55 @@ impl HeldTransaction {
 }
 
 impl World {
-    pub(super) fn write(&mut self, no: KeyspaceNo, write: &Write) {
-        let (id, keyspace) = self.pick(no);
-        let outcome = attempt(|| match write {
-            Write::Put(k, v) => keyspace.put(key(*k), v.bytes()),
-            Write::Remove(k) => keyspace.remove(key(*k)),
-            Write::RemoveRange(range) => keyspace.remove_range::<&[u8]>(bounds(*range)),
-            Write::Clear => keyspace.clear(),
-        });
-        self.wrote(outcome, vec![(id, *write)], self.durability);
+    /// Does an operation that commits something by itself, or must fail.
+    pub(super) fn change(&mut self, op: &Op) {
+        // A keyspace that goes, or gets another name.
+        let subject = match op {
+            Op::Drop(no) | Op::Rename(no, _) => Some(self.pick(*no).1),
+            _ => None,
+        };
+        let outcome = self.done(op);
+        let commit = match self.history.newest().commit_of(op) {
+            Err(Refusal::Default) => return assert!(matches!(outcome, Err(Error::Invalid(_)))),
+            Err(Refusal::Exists(name)) => {
+                return assert!(matches!(outcome, Err(Error::KeyspaceExists(n)) if n == name));
+            }
+            Ok(commit) => commit.expect("it commits something"),
+        };
+        let durability = op.durability(self.durability);
+        if let Commit::Writes(writes) = commit {
+            return self.wrote(outcome, writes, durability);
+        }
+        if self.committed(outcome, commit.clone(), Footprint::default(), durability) {
+            self.check_keyspaces(&commit, subject);
+        }
     }
 
-    pub(super) fn batch(&mut self, writes: &[(KeyspaceNo, Write)], durability: Durability) {
-        let mut batch = self.db().batch();
-        let mut done = Vec::new();
-        for (no, write) in writes {
-            let (id, keyspace) = self.pick(*no);
-            let added = match write {
-                Write::Put(k, v) => batch.put(&keyspace, key(*k), v.bytes()),
-                Write::Remove(k) => batch.remove(&keyspace, key(*k)),
-                Write::RemoveRange(range) => batch.remove_range::<&[u8]>(&keyspace, bounds(*range)),
-                Write::Clear => batch.remove_range::<&[u8]>(&keyspace, ..),
-            };
-            added.expect("add to a batch");
-            done.push((id, *write));
+    /// Handles follow what has become of their keyspaces.
+    fn check_keyspaces(&mut self, commit: &Commit, subject: Option<Keyspace>) {
+        let names = self.history.newest().names().clone();
+        self.keyspaces.retain(|id, _| names.values().any(|named| named == id));
+        match (commit, subject) {
+            (Commit::Create(name), _) => {
+                let keyspace = self.db().open_keyspace(name).expect("it was made");
+                self.keyspaces.insert(names[name], keyspace);
+            }
+            (Commit::Drop(name), Some(gone)) => {
+                assert!(matches!(gone.put("k", "v"), Err(Error::KeyspaceNotFound(n)) if n == *name));
+                assert!(matches!(self.db().open_keyspace(name), Err(Error::KeyspaceNotFound(_))));
+            }
+            (Commit::Rename(_, to), Some(renamed)) => assert_eq!(renamed.name(), *to),
+            _ => {}
         }
-        self.wrote(attempt(|| batch.commit_with(durability)), done, durability);
+    }
+
+    /// Makes and drops keyspaces until their numbers are longer than a byte. The model does not see them: nothing fails, and
+    /// nothing of them is left.
+    pub(super) fn use_up_short_ids(&mut self) {
+        for _ in 0..SHORT_IDS {
+            self.db().create_keyspace("short").expect("nothing fails yet");
+            self.db().drop_keyspace("short").expect("nothing fails yet");
+        }
     }
 
     /// Notes the outcome of a commit of writes.
@@ -83,7 +108,7 @@ impl World {
     }
 
     /// Notes the outcome of a commit; whether it was acknowledged.
-    pub(super) fn committed(
+    fn committed(
         &mut self,
         outcome: Result<()>,
         commit: Commit,
@@ -131,14 +156,7 @@ impl World {
     pub(super) fn transaction_write(&mut self, slot: usize, no: KeyspaceNo, write: &Write) {
         let (id, keyspace) = self.pick(no);
         let Some(mut transaction) = self.transactions[slot].take() else { return };
-        let db = &mut transaction.db;
-        let added = match write {
-            Write::Put(k, v) => db.put(&keyspace, key(*k), v.bytes()),
-            Write::Remove(k) => db.remove(&keyspace, key(*k)),
-            Write::RemoveRange(range) => db.remove_range::<&[u8]>(&keyspace, bounds(*range)),
-            Write::Clear => db.remove_range::<&[u8]>(&keyspace, ..),
-        };
-        added.expect("write in a transaction");
+        perform::write(&mut transaction.db, &keyspace, write).expect("write in a transaction");
         transaction.state.write(id, write);
         transaction.footprint.add(id, write);
         transaction.writes.push((id, *write));

@@ -1,0 +1,144 @@
+//! Does operations to a database: the only place that knows which call each of them is.
+//!
+//! ```text
+//!   Op --perform--> Db        Write --write--> a keyspace, a batch, a transaction
+//! ```
+
+use std::ops::Bound;
+
+use esker::{Db, Keyspace, Result, Transaction, WriteBatch};
+
+use crate::model::keys::{bounds, key};
+use crate::model::state::{DEFAULT, State};
+use crate::op::{KeyspaceNo, NAMES, Op, Write};
+
+/// Something that takes writes.
+pub trait Target {
+    /// Sets a key.
+    fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Removes a key.
+    fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()>;
+    /// Removes the keys between bounds.
+    fn remove_range(&mut self, keyspace: &Keyspace, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()>;
+    /// Removes all keys.
+    fn clear(&mut self, keyspace: &Keyspace) -> Result<()> {
+        self.remove_range(keyspace, (Bound::Unbounded, Bound::Unbounded))
+    }
+}
+
+/// Commits each write by itself.
+pub struct Single;
+
+impl Target for Single {
+    fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        keyspace.put(key, value)
+    }
+
+    fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+        keyspace.remove(key)
+    }
+
+    fn remove_range(&mut self, keyspace: &Keyspace, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()> {
+        keyspace.remove_range::<&[u8]>(bounds)
+    }
+
+    fn clear(&mut self, keyspace: &Keyspace) -> Result<()> {
+        keyspace.clear()
+    }
+}
+
+macro_rules! collects {
+    ($type:ty) => {
+        impl Target for $type {
+            fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+                self.put(keyspace, key, value)
+            }
+
+            fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+                self.remove(keyspace, key)
+            }
+
+            fn remove_range(
+                &mut self,
+                keyspace: &Keyspace,
+                bounds: (Bound<&[u8]>, Bound<&[u8]>),
+            ) -> Result<()> {
+                self.remove_range::<&[u8]>(keyspace, bounds)
+            }
+        }
+    };
+}
+
+collects!(WriteBatch);
+collects!(Transaction);
+
+/// Does a write.
+///
+/// # Errors
+/// Those of the call.
+pub fn write(target: &mut impl Target, keyspace: &Keyspace, write: &Write) -> Result<()> {
+    match write {
+        Write::Put(no, value) => target.put(keyspace, key(*no), &value.bytes()),
+        Write::Remove(no) => target.remove(keyspace, key(*no)),
+        Write::RemoveRange(range) => target.remove_range(keyspace, bounds(*range)),
+        Write::Clear => target.clear(keyspace),
+    }
+}
+
+/// Does an operation of a writer, or a step of background work. `find` gives the keyspaces; names begin with `prefix`.
+///
+/// # Errors
+/// Those of the call.
+///
+/// # Panics
+/// If the operation is another one: those need a `World`.
+pub fn perform(db: &Db, op: &Op, find: impl Fn(KeyspaceNo) -> Result<Keyspace>, prefix: &str) -> Result<()> {
+    let name = |no: u8| format!("{prefix}{}", NAMES[usize::from(no)]);
+    match op {
+        Op::Write(no, change) => write(&mut Single, &find(*no)?, change),
+        Op::Batch(writes, durability) => {
+            let mut batch = db.batch();
+            for (no, change) in writes {
+                write(&mut batch, &find(*no)?, change)?;
+            }
+            batch.commit_with(*durability)
+        }
+        Op::Create(new) => db.create_keyspace(&name(*new)).map(drop),
+        Op::Drop(no) => db.drop_keyspace(&find(*no)?.name()),
+        Op::Rename(no, to) => db.rename_keyspace(&find(*no)?.name(), &name(*to)),
+        Op::Flush => db.flush(),
+        Op::Compact => db.compact(),
+        Op::Sync => db.sync(),
+        Op::Step(step) => db.step(*step).map(drop),
+        other => panic!("{other:?} needs a world"),
+    }
+}
+
+/// The part of a database that one writer has for itself: the keyspaces whose names begin with its own.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// What the names begin with.
+    pub prefix: String,
+    /// What it must hold.
+    pub state: State,
+}
+
+impl Part {
+    /// A keyspace. The default one is made when it is needed.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn find(&self, db: &Db, no: KeyspaceNo) -> Result<Keyspace> {
+        let name = self.state.pick(no);
+        let full = format!("{}{name}", self.prefix);
+        if name == DEFAULT { db.keyspace(&full) } else { db.open_keyspace(&full) }
+    }
+
+    /// Does an operation to the database.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn perform(&self, db: &Db, op: &Op) -> Result<()> {
+        perform(db, op, |no| self.find(db, no), &self.prefix)
+    }
+}
