@@ -137,7 +137,7 @@ fn bg2_writers_learn_of_a_panic_of_the_flush_thread() {
 
 #[test]
 fn bg2_writers_learn_of_a_panic_of_the_merge_thread() {
-    panic_in("esker-merge");
+    panic_in("esker-compact");
 }
 
 #[test]
