@@ -4,6 +4,10 @@
 //!   Db, Keyspace, Snapshot ... --Arc--> Handle --owns--> threads
 //!                                          `--Arc--> Core <--Arc-- threads
 //! ```
+//!
+//! CL1. When the lock is given back nobody changes the directory any more: whoever flushes or merges has ended, whoever
+//!      comes later is refused before it changes anything.
+//! CL2. Closing returns when the database is closed, by whomever, and whoever asks is told how that went.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,10 +18,6 @@ use super::core::Core;
 use crate::types::{Error, Result};
 
 /// Owns the database on behalf of all its handles: closes it when the last one drops.
-///
-/// CL1. When the lock is given back nobody changes the directory any more: whoever flushes or merges has ended, whoever
-///      comes later is refused before it changes anything.
-/// CL2. Closing returns when the database is closed, by whomever, and whoever asks is told how that went.
 pub(crate) struct Handle {
     pub(crate) core: Arc<Core>,
     /// The lock makes others wait for the first who closes (CL2).
