@@ -28,7 +28,7 @@ pub(super) fn canonical(path: &Path) -> io::Result<std::path::PathBuf> {
     std::fs::canonicalize(path)
 }
 
-/// A directory that was opened once (F5).
+/// A directory that was opened once (fs.5).
 #[derive(Debug)]
 pub(super) struct Held {
     fd: OwnedFd,

@@ -4,9 +4,9 @@
 //!   compaction_step: trouble.rs, picker --Plan--> compaction::execute --install--> input tables removed
 //! ```
 //!
-//! MT2. A failed step leaves the version as it was.
-//! MT3. A step holds its turn until it has ended, and does nothing in a closed database (CL1), nor after a panic of a thread
-//!      or of another step (BG2).
+//! compact.1. A failed step leaves the version as it was.
+//! compact.2. A step holds its turn until it has ended, and does nothing in a closed database (handle.1), nor after a panic of a thread
+//!      or of another step (engine_background.2).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -34,7 +34,7 @@ pub(crate) enum CompactionStep {
     Done,
     /// There was nothing to do.
     Nothing,
-    /// What policy wants waits for room (MT4).
+    /// What policy wants waits for room (trouble.4).
     PutOff,
 }
 
@@ -50,7 +50,7 @@ impl CompactionStep {
 }
 
 impl Core {
-    /// Refuses what changes tables when closed, and once a thread has panicked (MT3).
+    /// Refuses what changes tables when closed, and once a thread has panicked (compact.2).
     pub(super) fn check_able(&self) -> Result<()> {
         self.check_open()?;
         self.signal.check_alive()
@@ -65,7 +65,7 @@ impl Core {
     pub(crate) fn try_compact(&self, idle: bool) -> Result<CompactionStep> {
         let _turn = self.turns.compact.lock();
         self.check_able()?;
-        // MT5
+        // install.2
         if self.tables.has_disowned() {
             self.heal_manifest().inspect_err(|error| self.count_failed_compaction(error))?;
         }

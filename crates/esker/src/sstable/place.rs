@@ -1,6 +1,6 @@
 //! One block of a table as a walk sees it: its entries, and which of them lie inside the walk's bounds.
 //!
-//! PL2. Keys of a block are compared with the bounds once, when the walk comes to the block.
+//! place.1. Keys of a block are compared with the bounds once, when the walk comes to the block.
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl BlockPlace {
         self.number
     }
 
-    /// The entries inside the bounds (PL2).
+    /// The entries inside the bounds (place.1).
     #[inline(always)]
     pub(crate) fn inside(&self) -> Range<usize> {
         self.inside.clone()
