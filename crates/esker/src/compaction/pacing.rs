@@ -1,12 +1,12 @@
-//! Pacing: how far merging is behind, and how long a writer waits so that it stays within bounds.
+//! Pacing: how far compaction is behind, and how long a writer waits so that it stays within bounds.
 //!
 //! ```text
-//!   delay of a write = its share of merging work * pressure^2
+//!   delay of a write = its share of compaction work * pressure^2
 //!   pressure: 0 up to the soft limit, 1 at the hard limit, growing on beyond it
 //! ```
 //!
 //! pacing.1. The delay is a continuous function of the debt: no steps, and no memory of earlier stalls.
-//! pacing.2. At the hard limit writers get exactly the speed that merging keeps up with; beyond it less, since then the
+//! pacing.2. At the hard limit writers get exactly the speed that compaction keeps up with; beyond it less, since then the
 //!      estimates were wrong.
 //! pacing.3. What cannot be merged is no debt: waiting would not help.
 
@@ -24,7 +24,7 @@ const PRESSURE_MAX: f64 = 4.0;
 /// No single write waits longer.
 const DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// How far merging is behind.
+/// How far compaction is behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Debt {
     /// Runs that were flushed and not merged.
@@ -68,7 +68,7 @@ pub(crate) fn debt<T>(version: &Version<T>, limits: &Limits, unreadable: &BTreeS
     Debt { l0_runs, bytes_to_merge, pressure }
 }
 
-/// How long a commit of `bytes` waits. `write_amplification`: bytes that merging writes for each byte written.
+/// How long a commit of `bytes` waits. `write_amplification`: bytes that compaction writes for each byte written.
 pub(crate) fn write_delay(
     debt: &Debt,
     bytes: u64,

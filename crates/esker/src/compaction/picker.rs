@@ -33,7 +33,7 @@ use crate::types::{FileId, SeqNo};
 const MIB: u64 = 1 << 20;
 /// While the data fits the cache, tables above the base may have so many percent of its bytes.
 const UPPER_PERCENT_MAX: u64 = 30;
-/// A small neighbour joins a merge if it is at most this many times as large, so that tables grow geometrically.
+/// A small neighbour joins a compaction if it is at most this many times as large, so that tables grow geometrically.
 const NEIGHBOUR_FACTOR: u64 = 4;
 /// Merging costs idle processors less.
 const IDLE_DISCOUNT: u64 = 4;
@@ -77,9 +77,9 @@ pub(crate) struct PickInput {
     pub limits: Limits,
     /// There were no writes for a while.
     pub idle: bool,
-    /// Time that readers lost to extra runs since the last merge.
+    /// Time that readers lost to extra runs since the last compaction.
     pub wasted_seek_ns: u64,
-    /// How fast merges run.
+    /// How fast compactions run.
     pub bytes_per_second: u64,
     /// Tables to leave alone: they could not be read lately, or what would be written of them lacks room (picker.4).
     pub skip: BTreeSet<FileId>,
@@ -118,7 +118,7 @@ pub(crate) struct PlanInput {
     pub files: Vec<FileId>,
 }
 
-/// A piece of merging.
+/// A piece of compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// What goes in, newest run first.
@@ -142,7 +142,7 @@ impl Plan {
     }
 }
 
-/// The piece of merging that is due and pays most; none if the shape is good.
+/// The piece of compaction that is due and pays most; none if the shape is good.
 pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let limits = &input.limits;
     let all = partitions(version.runs(), 0);
@@ -235,7 +235,7 @@ fn holds_tombstones<T>(member: &Member<'_, T>) -> bool {
     member.table.meta.counts.tombstones + member.table.meta.counts.range_tombstones > 0
 }
 
-/// Every partition with tables above the base, together with small neighbours: candidates for a merge into the base.
+/// Every partition with tables above the base, together with small neighbours: candidates for a compaction into the base.
 fn groups<'a, T>(all: &[Partition<'a, T>], limits: &Limits) -> Vec<Partition<'a, T>> {
     let sizes: Vec<u64> = all.iter().map(Partition::bytes).collect();
     let mut groups = Vec::new();
@@ -283,7 +283,7 @@ fn cheapest<'a, T>(groups: Vec<Partition<'a, T>>) -> Option<Partition<'a, T>> {
     groups.into_iter().min_by(|a, b| score(a).total_cmp(&score(b)))
 }
 
-/// Whether merging is due, of which `best` would be the first piece; `idle`: also because nobody writes.
+/// Whether compaction is due, of which `best` would be the first piece; `idle`: also because nobody writes.
 fn due<T>(version: &Version<T>, input: &PickInput, best: &Partition<'_, T>, idle: bool) -> bool {
     let limits = &input.limits;
     let cost_ns = u128::from(best.bytes()) * 1_000_000_000 / u128::from(input.bytes_per_second.max(1));

@@ -2,17 +2,17 @@
 //!
 //! ```text
 //!   flush thread: sealed memtables -> L0 runs; log segments ahead of need
-//!   merge thread: whatever the picker says
+//!   compaction thread: whatever the picker says
 //!   sync thread:  what was committed without waiting for the disk goes there
 //!   no threads (simulation, tests): `Core::step` does one piece of either
 //! ```
 //!
 //! engine_background.1. A step that fails changes nothing that readers see; it is tried again later, with growing pauses.
 //! engine_background.2. Writers that wait for background work learn of its failure instead of waiting for ever. After a panic of a thread, or of a flush or a
-//!      merge in a thread of the user's, there are no more writes, flushes and merges, whoever asks for them: nobody would do its work, and what
+//!      merge in a thread of the user's, there are no more writes, flushes and compactions, whoever asks for them: nobody would do its work, and what
 //!      state it left is unknown. The manifest may have an edit that the view has not.
 //! engine_background.3. Every failure shows in the statistics.
-//! engine_background.4. The timed sync waits for no flush and no merge, nor for a long commit (timed_sync.1 of `txn/commit.rs`).
+//! engine_background.4. The timed sync waits for no flush and no compaction, nor for a long commit (timed_sync.1 of `txn/commit.rs`).
 //! engine_background.5. Either all threads run, or none does.
 //! engine_background.6. How a flush ended, whoever made it, is noted before the next one can begin: the last word is the last flush's. With
 //!      nothing left to flush no failure is outstanding. Those of closing are not noted: nobody is left to wait or to pause.
@@ -20,7 +20,7 @@
 //!      again, whatever is left of its pause, and waits for the end of that try. Where there is no room, or none that could be used then (a
 //!      quota), he is told so at once: a full disk is not filled to the last byte for each commit. However many writers ask, tries are a
 //!      while apart.
-//! engine_background.8. The merge thread pauses, too, while what is due waits for room, a second at the most: how much is free is not asked with each commit.
+//! engine_background.8. The compaction thread pauses, too, while what is due waits for room, a second at the most: how much is free is not asked with each commit.
 //! engine_background.9. The database is idle when nothing has been committed for a while, however often threads were woken meanwhile, and nobody waits for a
 //!      commit: neither in one that takes long nor for room in a memtable.
 
@@ -45,7 +45,7 @@ const SYNC_EVERY: Duration = Duration::from_millis(100);
 const IDLE_AFTER: Duration = Duration::from_millis(100);
 /// The longest pause after repeated failures.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The longest pause while a merge waits for room (engine_background.8).
+/// The longest pause while a compaction waits for room (engine_background.8).
 const PUT_OFF_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// What a thread runs until it is time to end.
@@ -212,7 +212,7 @@ impl Core {
         self.counters.note_error(error);
     }
 
-    /// If it failed because an input could not be read, merges go on without that one for a while; if it could not be written, nobody's
+    /// If it failed because an input could not be read, compactions go on without that one for a while; if it could not be written, nobody's
     /// writing is no reason for it for a while, and nothing is if there is no more space.
     pub(super) fn note_failed_compaction(&self, plan: &Plan, error: &Error) {
         self.count_failed_compaction(error);

@@ -24,10 +24,10 @@ use crate::types::{Error, FileId, Result};
 
 /// Merges run at about this speed (measured: 150 to 220 ns for a record of 174 bytes).
 pub(crate) const COMPACTION_BYTES_PER_SECOND: u64 = 800 << 20;
-/// What merging costs less while nobody writes.
+/// What compaction costs less while nobody writes.
 const IDLE_DISCOUNT: u64 = 4;
 
-/// How a step of merging ended.
+/// How a step of compaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompactionStep {
     /// Something was done.
@@ -38,7 +38,7 @@ pub(crate) enum CompactionStep {
     PutOff,
 }
 
-/// How long a merge that reads so many bytes takes, in nanoseconds.
+/// How long a compaction that reads so many bytes takes, in nanoseconds.
 fn compaction_ns(bytes: u64) -> u128 {
     u128::from(bytes) * 1_000_000_000 / u128::from(COMPACTION_BYTES_PER_SECOND)
 }
@@ -56,12 +56,12 @@ impl Core {
         self.signal.check_alive()
     }
 
-    /// Does the merge that policy wants most; false if it wants none, or that one waits for room.
+    /// Does the compaction that policy wants most; false if it wants none, or that one waits for room.
     pub(crate) fn compaction_step(&self, idle: bool) -> Result<bool> {
         self.try_compact(idle).map(|step| step == CompactionStep::Done)
     }
 
-    /// Does the merge that policy wants most, if there is one and it need not wait.
+    /// Does the compaction that policy wants most, if there is one and it need not wait.
     pub(crate) fn try_compact(&self, idle: bool) -> Result<CompactionStep> {
         let _turn = self.turns.compact.lock();
         self.check_able()?;

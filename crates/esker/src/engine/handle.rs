@@ -5,7 +5,7 @@
 //!                                          `--Arc--> Core <--Arc-- threads
 //! ```
 //!
-//! handle.1. When the lock is given back nobody changes the directory any more: whoever flushes or merges has ended, whoever
+//! handle.1. When the lock is given back nobody changes the directory any more: whoever flushes or compacts has ended, whoever
 //!      comes later is refused before it changes anything.
 //! handle.2. Closing returns when the database is closed, by whomever, and whoever asks is told how that went.
 

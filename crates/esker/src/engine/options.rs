@@ -174,7 +174,7 @@ impl Options {
         self.given.replay_bytes
     }
     /// What is left for blocks, indexes and filters when all memtables are full (options.1), but at least a quarter of the memory: more data
-    /// counts as beyond the cache where merges are chosen. The cache itself gives way to memtables further than that, if they are large
+    /// counts as beyond the cache where compactions are chosen. The cache itself gives way to memtables further than that, if they are large
     /// (cache/budget.rs).
     pub(crate) fn cache_bytes(&self) -> u64 {
         let memtables = (SEALED_MAX as u64 + 1) * self.memtable_bytes as u64;
@@ -211,7 +211,7 @@ impl Options {
         TableOptions {
             block_bytes: self.given.block_bytes,
             compression: self.given.compression,
-            // Flush and merge write more than the page cache should hold: 2.7 times less processor time, measured.
+            // Flush and compaction write more than the page cache should hold: 2.7 times less processor time, measured.
             direct_io: true,
             ..TableOptions::default()
         }

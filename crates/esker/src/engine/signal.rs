@@ -46,7 +46,7 @@ pub(super) struct SignalState {
     asked: u64,
     /// Those of them whose try has ended.
     answered: u64,
-    /// A thread has panicked, or a flush or merge in another one.
+    /// A thread has panicked, or a flush or compaction in another one.
     dead: Option<Arc<Error>>,
 }
 

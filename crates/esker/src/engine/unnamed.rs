@@ -1,8 +1,8 @@
-//! Tables that the manifest does not name: what a crash left of a flush or a merge, or proof that the manifest has lost its end.
+//! Tables that the manifest does not name: what a crash left of a flush or a compaction, or proof that the manifest has lost its end.
 //!
 //! unnamed.1. The log is durable up to a table's newest commit before the table is written, and is released only once a durable edit names
 //!      the table: what an honest crash leaves holds no commit that neither manifest nor log knows. The newest commit is the one that
-//!      the table tells of (compaction_output.4), which a merge does not forget.
+//!      the table tells of (compaction_output.4), which a compaction does not forget.
 //! unnamed.2. Nothing is known of a table of a newer format, nor of one that cannot be read: neither is removed.
 
 use std::collections::BTreeSet;
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::Db;
 
-    /// A database with the manifest and the log from before a commit, and with the table that a merge made of that, is refused.
+    /// A database with the manifest and the log from before a commit, and with the table that a compaction made of that, is refused.
     #[test]
     fn unnamed_1_a_table_whose_commits_are_in_neither_manifest_nor_log_is_no_leftover() {
         let dir = Path::new("db");

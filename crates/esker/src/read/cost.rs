@@ -1,5 +1,5 @@
 //! What readers lose to extra sources: the evidence for merging early, as a ski rental: it is weighed against what
-//! a merge costs (compaction/picker.rs).
+//! a compaction costs (compaction/picker.rs).
 //!
 //! cost.1. Counting costs a reader about a nanosecond: each thread counts for itself and adds up rarely.
 

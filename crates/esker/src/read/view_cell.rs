@@ -1,7 +1,7 @@
 //! Where readers find the current read view without taking a lock.
 //!
 //! ```text
-//!   flush, merge, rotate --update--> ViewCell <--load under an epoch pin-- readers
+//!   flush, compaction, rotate --update--> ViewCell <--load under an epoch pin-- readers
 //! ```
 //!
 //! view_cell.1. A view loaded under a pin stays valid for as long as the pin and the cell last, or an `Arc` of it.

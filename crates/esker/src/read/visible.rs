@@ -25,11 +25,11 @@ use crate::types::{Result, SeqNo, Value};
 /// A walk over live keys.
 pub struct VisibleCursor<C> {
     merged: MergeCursor<C>,
-    /// The newest sequence number that each source may hold, in the merge's order.
+    /// The newest sequence number that each source may hold, in the compaction's order.
     newest: Vec<SeqNo>,
     cover: Cover,
     bounds: Bounds,
-    /// Whether the merge stands on a live key inside the bounds.
+    /// Whether the compaction stands on a live key inside the bounds.
     valid: bool,
 }
 

@@ -1,4 +1,4 @@
-//! All versions of a table in order, read in large steps: what merges and checks use.
+//! All versions of a table in order, read in large steps: what compactions and checks use.
 //!
 //! ```text
 //!   file --windows of up to 256 KiB--> buffer --verify, one block at a time--> EntryRef, EntryRef, ...

@@ -339,7 +339,7 @@ impl Table {
         TableCursor::new(self.clone(), at, fill_cache)
     }
 
-    /// All versions in order, read in large steps past the cache: for merges.
+    /// All versions in order, read in large steps past the cache: for compactions.
     pub(crate) fn scan(self: &Arc<Self>) -> TableScan {
         TableScan::new(self.clone(), true)
     }

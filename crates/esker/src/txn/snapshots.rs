@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   commit --publish(seq, deltas)--> visible, counts        get, range: visible()
-//!   snapshot() --> SnapshotGuard(seq)                       merge: horizons() = pinned seqs + visible
+//!   snapshot() --> SnapshotGuard(seq)                       compaction: horizons() = pinned seqs + visible
 //! ```
 //!
 //! snapshots.1. `visible` and all counts move together, under one lock; readers of a single value need no lock. Who has read a count
@@ -177,7 +177,7 @@ impl Published {
         SnapshotGuard { seq, published: self.clone() }
     }
 
-    /// The sequence numbers whose versions a merge must keep: all pinned ones and the visible one, ascending.
+    /// The sequence numbers whose versions a compaction must keep: all pinned ones and the visible one, ascending.
     pub fn horizons(&self) -> Vec<SeqNo> {
         let pins = self.pins.lock();
         let visible = self.visible();

@@ -32,11 +32,11 @@ pub enum Canary {
     PoisonForgotten,
     /// A flush gives up the log before the manifest names its tables (flush.1).
     WalReleasedEarly,
-    /// A merge drops tombstones under which older versions still lie (compaction_judge.3).
+    /// A compaction drops tombstones under which older versions still lie (compaction_judge.3).
     TombstoneDroppedEarly,
-    /// A merge forgets range tombstones (compaction_judge.3).
+    /// A compaction forgets range tombstones (compaction_judge.3).
     RangeTombstoneForgotten,
-    /// A merge does not know the snapshots (compaction_judge.1, snapshots.2).
+    /// A compaction does not know the snapshots (compaction_judge.1, snapshots.2).
     SnapshotIgnored,
     /// After opening, the last sequence number is given out again (commit.2).
     SeqNoReused,
@@ -52,7 +52,7 @@ pub enum Canary {
     ManifestNotSynced,
     /// `CURRENT` is renamed into place before its bytes are durable (manifest_log.2).
     CurrentNotSynced,
-    /// A merge removes its inputs before the manifest stops to name them (execute.2).
+    /// A compaction removes its inputs before the manifest stops to name them (execute.2).
     TableRemovedEarly,
     /// Tables count although the sync of their names has failed (execute.1).
     TableNameFailureIgnored,

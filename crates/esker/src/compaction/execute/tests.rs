@@ -1,4 +1,4 @@
-//! Flushes and merges end to end, on an in-memory file system, with blocks and tables so small that every cut is met.
+//! Flushes and compactions end to end, on an in-memory file system, with blocks and tables so small that every cut is met.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What merges keep, as tables; and a random test: no reader can tell a merge from no merge.
+//! What compactions keep, as tables; and a random test: no reader can tell a compaction from no compaction.
 
 use super::*;
 use crate::types::op::Kind;

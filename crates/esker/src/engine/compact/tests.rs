@@ -36,7 +36,7 @@ fn some_runs(runs: usize, clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
 
 #[test]
 fn engine_background_2_after_a_panic_between_the_manifest_and_the_view_nothing_is_changed_any_more() {
-    // The view of a flush, the view of a merge.
+    // The view of a flush, the view of a compaction.
     for merges in [false, true] {
         let (db, disk, _) = six_runs(Arc::new(ManualClock::new()));
         let map = db.default_keyspace();
@@ -210,7 +210,7 @@ fn picker_5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_not
     drop(snapshot);
     faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
     let mut failed = 0;
-    // An hour in the steps of the merge thread's longest pause.
+    // An hour in the steps of the compaction thread's longest pause.
     for _ in 0..720 {
         match db.handle.core.compaction_step(true) {
             Err(Error::NoSpace { .. }) => failed += 1,
@@ -256,7 +256,7 @@ fn trouble_4_a_merge_that_is_due_is_tried_on_a_full_disk_less_and_less_often_and
     let merge = || core.compaction_step(false);
     disk.set_capacity(Some(disk.used_bytes() + 1000));
     let mut failed = 0;
-    // An hour in the steps of the merge thread's longest pause.
+    // An hour in the steps of the compaction thread's longest pause.
     for _ in 0..720 {
         match merge() {
             Err(Error::NoSpace { .. }) => failed += 1,
@@ -324,7 +324,7 @@ fn trouble_4_what_waits_for_room_does_not_keep_others_that_fit_from_being_merged
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
 fn engine_background_8_the_merge_thread_does_not_ask_for_room_with_each_commit() {
-    // The clock stands still, and so the merge is put off for good.
+    // The clock stands still, and so the compaction is put off for good.
     let (db, disk, faults) = six_runs(Arc::new(ManualClock::new()));
     let core = &db.handle.core;
     disk.set_capacity(Some(disk.used_bytes() + 1000));
