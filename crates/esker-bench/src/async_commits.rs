@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use esker_bench_api::generate::items::Items;
 use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Reached};
 
-use crate::child::die_with_the_runner;
+use crate::parent::die_with_the_runner;
 
 const SEED: u64 = 29;
 const CACHE_BYTES: u64 = 64 << 20;

@@ -24,8 +24,8 @@ use esker_bench_api::{Failure, Store};
 use crate::how_far::{self, HowFar, Out};
 use crate::machine;
 use crate::measure::{Peaks, Usages, disk_bytes, idle_wait_max, measure, wait_until_idle, watched};
+use crate::row::Row;
 use crate::scale::Scale;
-use crate::suites::Row;
 use crate::syncs;
 
 /// What a row's work says about itself; what it leaves out, the recorder takes from its own clock and from the row.

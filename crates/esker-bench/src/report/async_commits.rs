@@ -7,8 +7,9 @@ use clap::ValueEnum as _;
 use crate::context::{AsyncContext, EngineContext, NO_ASYNC_COMMITS};
 use crate::report::runs::Runs;
 use crate::report::summary::Summary;
+use crate::row::Commits;
 use crate::scale::Scale;
-use crate::suites::{self, Commits};
+use crate::suites;
 use esker_bench_api::Reached;
 
 const NOT_NOTED: &str = "not noted in these results (docs/benchmarking.md has it)";

@@ -19,6 +19,7 @@ use super::{DISK_FILLED, NOT_LIMITED, Plan};
 use crate::child::{self, Job};
 use crate::limit::Limit;
 use crate::machine;
+use crate::parent;
 use crate::progress::Progress;
 use crate::recorder::add_note;
 use crate::syncs;
@@ -169,7 +170,7 @@ fn command(job: &Job<'_>, program: &Path, dir: &Path, mode: Mode<'_>) -> Command
     };
     command.args(["child", job.suite.name(), job.engine.name(), job.scale.name()]);
     command.arg(job.run.to_string()).arg(dir).args(["--commit", job.commit]);
-    command.env(child::STEP_SECONDS, mode.step.as_secs().to_string());
+    command.env(parent::STEP_SECONDS, mode.step.as_secs().to_string());
     command.args(["--group", &job.group.to_string(), "--memory-limit", job.memory_limit]);
     if mode.trace.is_some() {
         command.arg("--traced");
@@ -344,7 +345,7 @@ mod tests {
     #[test]
     fn n5_a_child_is_told_how_long_a_step_may_take() {
         let command = command(&job(), Path::new("lab"), Path::new("db"), mode(Duration::from_secs(150)));
-        let told = command.get_envs().find(|(name, _)| *name == child::STEP_SECONDS).unwrap().1;
+        let told = command.get_envs().find(|(name, _)| *name == parent::STEP_SECONDS).unwrap().1;
         assert_eq!(told.unwrap(), "150");
     }
 }

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::recorder::Recorder;
-use crate::suites::{Row, Stream};
+use crate::row::Row;
+use crate::suites::Stream;
 
 /// A suite of two rows, in a group that needs more disk than there is; the rest of its groups have no rows and need none.
 pub(super) struct Huge;

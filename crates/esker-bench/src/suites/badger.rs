@@ -25,10 +25,11 @@ use esker_bench_api::{Engine, Failure, Feature, OpenOptions, Store};
 use crate::how_far::HowFar;
 use crate::machine;
 use crate::recorder::{Outcome, Recorder};
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::page_cache::{NOT_COLD, begins};
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Commits, Row, Stream, Suite, may_outgrow};
+use crate::suites::{Stream, Suite, may_outgrow};
 use crate::track::Track;
 
 const SEED: u64 = 13;

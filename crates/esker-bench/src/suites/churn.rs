@@ -24,13 +24,14 @@ use esker_bench_api::results::{Better, Unit};
 use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
 
 use crate::recorder::{Outcome, Recorder};
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::calls::Calls;
 use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::storage_bench::VersionedItems;
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Commits, Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 300;

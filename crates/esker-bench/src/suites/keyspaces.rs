@@ -24,11 +24,12 @@ use esker_bench_api::results::{Better, Unit};
 use esker_bench_api::{Durability, Engine, Failure, Feature, Keyspaces, OpenOptions};
 
 use crate::recorder::{Outcome, Recorder};
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::calls::Calls;
 use crate::suites::verify::{check_scan, expect};
-use crate::suites::{Commits, Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 200;

@@ -25,14 +25,15 @@ use clap::ValueEnum;
 use esker_bench_api::generate::items::{Items, KEY_BYTES};
 use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
 
-use crate::child::{die_with_the_runner, step};
 use crate::machine;
 use crate::measure::{idle_wait_max, wait_until_idle};
+use crate::parent::{die_with_the_runner, step};
 use crate::recorder::{Outcome, Recorder};
+use crate::row::Row;
 use crate::scale::Scale;
 use crate::suites::page_cache::NOT_COLD;
 use crate::suites::verify::expect;
-use crate::suites::{Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 
 const SEED: u64 = 23;
 const CACHE_BYTES: u64 = 512 << 20;

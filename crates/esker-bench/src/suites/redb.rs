@@ -18,10 +18,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::recorder::{Outcome, Recorder};
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::one_transaction::{cannot_be_large, in_one_transaction};
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Commits, Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 use crate::track::Track;
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::items::{Items, KEY_BYTES, VALUE_BYTES};

@@ -28,12 +28,13 @@ use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
 
 use crate::machine;
 use crate::recorder::{Outcome, Recorder};
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::page_cache::begins;
 use crate::suites::storage_bench::VersionedItems;
-use crate::suites::{Commits, Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 200;

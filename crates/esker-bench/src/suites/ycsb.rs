@@ -19,10 +19,11 @@ use esker_bench_api::results::Unit;
 use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
 
 use crate::recorder::Recorder;
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::mixed::{INSERT, Mix, Mixed, Records};
-use crate::suites::{Commits, Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 
 const SEED: u64 = 11;
 const CACHE_BYTES: u64 = 512 << 20;
