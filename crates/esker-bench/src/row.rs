@@ -17,7 +17,7 @@ pub(crate) struct Row {
     pub(crate) commits: Commits,
     /// Its share of the running time, for the progress bar; any unit.
     pub(crate) weight: u64,
-    /// SU1 of `suites/mod.rs`.
+    /// bench_suites.1 of `suites/mod.rs`.
     pub(crate) group: usize,
 }
 

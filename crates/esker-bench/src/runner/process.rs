@@ -45,7 +45,7 @@ pub(super) struct Mode<'a> {
     pub(super) trace: Option<&'a Path>,
     pub(super) limit: Option<&'a Limit>,
     pub(super) memory_bytes_max: Option<u64>,
-    /// How long one step may take (N5).
+    /// How long one step may take (bench_runner.5).
     pub(super) step: Duration,
 }
 
@@ -196,7 +196,7 @@ fn listen(
         }
     });
     let weights: BTreeMap<_, _> = job.rows().into_iter().map(|row| (row.name, row.weight)).collect();
-    // N5
+    // bench_runner.5
     let mut deadline = Instant::now() + step;
     let mut told = Told::default();
     let mut weight_left: u64 = weights.values().sum();
@@ -322,7 +322,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn n5_a_child_that_is_done_and_does_not_end_is_killed() {
+    fn bench_runner_5_a_child_that_is_done_and_does_not_end_is_killed() {
         let row =
             Message::Row(Box::new(Record { value: Some(1.0), ..record("esker", "load", 1, Some(1.0)) }));
         let [row, done] = [row, Message::Done].map(|message| serde_json::to_string(&message).unwrap());
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn n5_a_child_is_told_how_long_a_step_may_take() {
+    fn bench_runner_5_a_child_is_told_how_long_a_step_may_take() {
         let command = command(&job(), Path::new("lab"), Path::new("db"), mode(Duration::from_secs(150)));
         let told = command.get_envs().find(|(name, _)| *name == parent::STEP_SECONDS).unwrap().1;
         assert_eq!(told.unwrap(), "150");

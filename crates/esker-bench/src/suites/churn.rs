@@ -11,7 +11,7 @@
 //! Sizes after a row are those of the database closed and opened again: only then has each engine let go of what it keeps to write over, or
 //! has replaced. What stands under the long reader contains that.
 //!
-//! CH1. Only calls of the engine are between two looks at the clock (MX1 of `mixed.rs`), and every answer is verified: what a pop takes is
+//! bench_churn.1. Only calls of the engine are between two looks at the clock (bench_mixed.1 of `mixed.rs`), and every answer is verified: what a pop takes is
 //!      the head, an expired item is gone, the snapshot has every byte of the time when it was taken.
 
 use std::path::PathBuf;

@@ -9,7 +9,7 @@
 //! An engine with one order has prefixes of 4 bytes in front of its keys instead, as its users make them: the notes of its rows and its options
 //! say so. To make and to remove keyspaces is synced, the load and the commits are async; an engine without async commits has the reads all the same.
 //!
-//! KE1. Only calls of the engine are between two looks at the clock, and every answer is verified (MX1, MX2 of `mixed.rs`): opened again, and
+//! bench_suites_keyspaces.1. Only calls of the engine are between two looks at the clock, and every answer is verified (bench_mixed.1, bench_mixed.2 of `mixed.rs`): opened again, and
 //!      after half has been removed, each keyspace has its items in their newest versions and no other.
 
 use std::ops::Range;

@@ -2,7 +2,7 @@
 //!
 //! To add one, write `suites/NAME.rs` with a type that implements [`Suite`], and add it to [`SUITES`].
 //!
-//! SU1. The rows of a group share one process, one directory and what the rows before them wrote; groups share nothing.
+//! bench_suites.1. The rows of a group share one process, one directory and what the rows before them wrote; groups share nothing.
 
 mod badger;
 mod budget;
