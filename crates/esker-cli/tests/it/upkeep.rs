@@ -260,7 +260,9 @@ fn dump_shows_every_kind_of_file() {
 fn names_paths_and_keys_do_not_steer_the_terminal() {
     const EVIL: &str = "a\u{1b}[2J\u{9b}\n\u{202e}\u{2066}\u{200f}\u{61c}b";
     let is_plain = |text: &str| {
-        let hidden = |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{2066}\u{200f}\u{61c}".contains(c);
+        let hidden = |c: char| {
+            (c.is_control() && !"\n\t".contains(c)) || "\u{202e}\u{2066}\u{200f}\u{61c}".contains(c)
+        };
         assert!(!text.contains(hidden), "text.3: {text:?}");
     };
     let esker = Esker::new();

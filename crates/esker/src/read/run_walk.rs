@@ -178,6 +178,7 @@ impl RunWalk {
         let here = self.here.as_mut().expect("next of a walk that stands on a key");
         if here.place.is_settled() && here.entry + 1 < here.place.inside().end {
             here.entry += 1;
+            here.place.prefetch_behind(here.entry);
             return Ok(());
         }
         self.next_slowly()
@@ -189,6 +190,7 @@ impl RunWalk {
         let here = self.here.as_mut().expect("prev of a walk that stands on a key");
         if here.place.is_settled() && here.entry > here.place.inside().start {
             here.entry -= 1;
+            here.place.prefetch_before(here.entry);
             return Ok(());
         }
         self.prev_slowly()

@@ -344,6 +344,14 @@ impl Block {
         prefetch(self.bytes(), start + bytes, (next - start).div_ceil(64).min(8));
     }
 
+    /// Has the memory fetched that lies so many bytes before entry `i`, as much as the entry is long.
+    #[inline(always)]
+    pub(super) fn prefetch_before(&self, i: usize, bytes: usize) {
+        let start = self.rest_start(i);
+        let next = if i + 1 < self.count() { self.rest_start(i + 1) } else { start };
+        prefetch(self.bytes(), start.saturating_sub(bytes), (next - start).div_ceil(64).min(8));
+    }
+
     /// Key `i`.
     pub(super) fn key(&self, i: usize) -> Vec<u8> {
         let mut key = self.prefix().to_vec();

@@ -179,6 +179,18 @@ impl BlockPlace {
         Value::part_of(&self.block, self.block.value_range(i))
     }
 
+    /// Has the memory fetched that a walk at entry `i` reads some entries later.
+    #[inline(always)]
+    pub(crate) fn prefetch_behind(&self, i: usize) {
+        self.block.prefetch_behind(i, FETCH_AHEAD_BYTES);
+    }
+
+    /// The same for a walk backwards.
+    #[inline(always)]
+    pub(crate) fn prefetch_before(&self, i: usize) {
+        self.block.prefetch_before(i, FETCH_AHEAD_BYTES);
+    }
+
     /// Has the memory fetched that a walk from entry `i` on reads first.
     pub(crate) fn prefetch(&self, i: usize) {
         self.block.prefetch_walk(i, FETCH_AHEAD_BYTES);
