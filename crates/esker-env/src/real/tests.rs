@@ -223,10 +223,10 @@ fn real_2_a_lock_that_is_given_back_while_somebody_asks_who_has_it_is_taken() {
 
 /// A held directory of a fresh temporary one, and where it stands.
 fn held(mode: Option<u32>) -> (tempfile::TempDir, PathBuf, FsRef) {
-    let root = tempfile::tempdir().unwrap();
+    let root = tempfile::tempdir().expect("a temporary directory");
     let dir = root.path().join("db");
-    RealFs::new().create_dir_all(&dir).unwrap();
-    let fs = RealFs::new().hold(&dir, mode).unwrap().unwrap();
+    RealFs::new().create_dir_all(&dir).expect("a new directory");
+    let fs = RealFs::new().hold(&dir, mode).expect("it is there").expect("this system holds directories");
     (root, dir, fs)
 }
 

@@ -70,9 +70,10 @@ impl MmapReader {
         let len = usize::try_from(len)
             .map_err(|_| Error::io("map", path, std::io::ErrorKind::OutOfMemory.into()))?;
         let map: Box<dyn Deref<Target = [u8]> + Send + Sync> = match file.as_std().filter(|_| len > 0) {
-            // SAFETY: mmap.1. The map is read-only.
             Some(file) => {
-                Box::new(unsafe { memmap2::Mmap::map(file) }.map_err(|e| Error::io("map", path, e))?)
+                // SAFETY: mmap.1. The map is read-only.
+                let map = unsafe { memmap2::Mmap::map(file) };
+                Box::new(map.map_err(|e| Error::io("map", path, e))?)
             }
             None => Box::new(read_range(&*file, 0, len).map_err(|e| Error::io("read", path, e))?),
         };
