@@ -43,12 +43,12 @@ impl Builder {
         self.settings.compression = compression;
         self
     }
-    /// Whether to create a database where there is none. Default yes; otherwise [`Error::NotFound`].
+    /// Whether to create a database where there is none. Default yes; otherwise [`Error::NotFound`](crate::Error::NotFound).
     pub fn create_if_missing(mut self, yes: bool) -> Self {
         self.settings.create_if_missing = yes;
         self
     }
-    /// Whether to refuse a directory that holds a database, with [`Error::Invalid`]. Default no.
+    /// Whether to refuse a directory that holds a database, with [`Error::Invalid`](crate::Error::Invalid). Default no.
     pub fn error_if_exists(mut self, yes: bool) -> Self {
         self.settings.error_if_exists = yes;
         self
@@ -127,9 +127,9 @@ impl Builder {
     /// changes its working directory, and its path and messages are absolute.
     ///
     /// # Errors
-    /// [`Error::Locked`] if it is open elsewhere, [`Error::NotFound`], [`Error::UnfinishedRepair`], [`Error::Corrupt`] and
-    /// [`Error::UnsupportedVersion`] with the file, [`Error::Invalid`] for options that make no sense. [`Error::Io`] and
-    /// [`Error::NoSpace`]: opening reads the log and writes a new manifest and a log segment.
+    /// [`Error::Locked`](crate::Error::Locked) if it is open elsewhere, [`Error::NotFound`](crate::Error::NotFound), [`Error::UnfinishedRepair`](crate::Error::UnfinishedRepair), [`Error::Corrupt`](crate::Error::Corrupt) and
+    /// [`Error::UnsupportedVersion`](crate::Error::UnsupportedVersion) with the file, [`Error::Invalid`](crate::Error::Invalid) for options that make no sense. [`Error::Io`](crate::Error::Io) and
+    /// [`Error::NoSpace`](crate::Error::NoSpace): opening reads the log and writes a new manifest and a log segment.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         let options = self.settings.derive()?;
         crate::engine::open::open(options, path.as_ref()).map(Db::new)
@@ -171,8 +171,8 @@ impl Builder {
 /// damaged it is.
 ///
 /// # Errors
-/// [`Error::Locked`] if it is open elsewhere ([`Db::check`](crate::Db::check) checks an open one), [`Error::NotFound`],
-/// [`Error::UnsupportedVersion`] if the manifest or a segment of the log is of a newer format: nothing is known of the rest then. A table
+/// [`Error::Locked`](crate::Error::Locked) if it is open elsewhere ([`Db::check`](crate::Db::check) checks an open one), [`Error::NotFound`](crate::Error::NotFound),
+/// [`Error::UnsupportedVersion`](crate::Error::UnsupportedVersion) if the manifest or a segment of the log is of a newer format: nothing is known of the rest then. A table
 /// of a newer format is a problem in the report, as damage is.
 pub fn check_offline(dir: impl AsRef<Path>) -> Result<CheckReport> {
     Builder::default().check_offline(dir)
@@ -183,7 +183,7 @@ pub fn check_offline(dir: impl AsRef<Path>) -> Result<CheckReport> {
 /// that is made has the source's mode, and its files the mode that all files of the source allow, unless
 /// [`Builder::mode`] says otherwise. The report tells exactly what was lost. If
 /// this fails, what it has made in the target is removed, but for a directory that was made for it. If that fails, too, or the
-/// process is killed, the target is refused ([`Error::UnfinishedRepair`]) until somebody removes it.
+/// process is killed, the target is refused ([`Error::UnfinishedRepair`](crate::Error::UnfinishedRepair)) until somebody removes it.
 ///
 /// ```no_run
 /// # fn main() -> esker::Result<()> {
@@ -196,9 +196,9 @@ pub fn check_offline(dir: impl AsRef<Path>) -> Result<CheckReport> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Locked`] if the source or the target is open elsewhere, with the path of its lock, [`Error::NotFound`] if there is nothing
-/// of a database in the source, [`Error::UnfinishedRepair`] if one of the two is what a repair has left that was killed,
-/// [`Error::Invalid`] if the target is not empty or lies in the source, [`Error::UnsupportedVersion`] if the source was
+/// [`Error::Locked`](crate::Error::Locked) if the source or the target is open elsewhere, with the path of its lock, [`Error::NotFound`](crate::Error::NotFound) if there is nothing
+/// of a database in the source, [`Error::UnfinishedRepair`](crate::Error::UnfinishedRepair) if one of the two is what a repair has left that was killed,
+/// [`Error::Invalid`](crate::Error::Invalid) if the target is not empty or lies in the source, [`Error::UnsupportedVersion`](crate::Error::UnsupportedVersion) if the source was
 /// written by a newer version, and errors of writing the target.
 pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<RepairReport> {
     Builder::default().repair(source, target)
