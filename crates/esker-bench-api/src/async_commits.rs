@@ -1,7 +1,7 @@
 //! What the async commits of an engine have done when they return. No mode of one engine can be made that of another, so rows of async
 //! commits say which is which.
 //!
-//! AY1. What is said to be [`Reached::System`] is there when the process is killed behind the commit; of what is said to be
+//! bench_api_async_commits.1. What is said to be [`Reached::System`] is there when the process is killed behind the commit; of what is said to be
 //!      [`Reached::Process`] some is not. `esker-bench async-commits` kills processes and holds the adapters to it.
 
 /// What an engine's commits of [`Durability::Async`](crate::Durability::Async) have done when they return, and what comes then by itself.

@@ -5,11 +5,11 @@
 //!                             --reader()----> Reader   get, range, keys, len, at one snapshot
 //! ```
 //!
-//! S1. `Store::write` is one atomic transaction (or says by its [`Isolation`] that it is not); when it returns in mode `Sync`, the data is on the device.
-//! S2. A `Reader` is a snapshot: it sees each transaction whole or not at all, and none committed after it began.
-//! S3. Values are handed to a visitor, so an engine that can lend its bytes copies nothing, and every engine pays
+//! bench_engine.1. `Store::write` is one atomic transaction (or says by its [`Isolation`] that it is not); when it returns in mode `Sync`, the data is on the device.
+//! bench_engine.2. A `Reader` is a snapshot: it sees each transaction whole or not at all, and none committed after it began.
+//! bench_engine.3. Values are handed to a visitor, so an engine that can lend its bytes copies nothing, and every engine pays
 //!     the same one virtual call.
-//! S4. Going back to mode `Sync` makes durable what was written without: no engine carries that debt into a later row.
+//! bench_engine.4. Going back to mode `Sync` makes durable what was written without: no engine carries that debt into a later row.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -232,11 +232,11 @@ pub trait Store: Send + Sync {
     /// [`Failure::Unsupported`] says that the engine has no such mode.
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure>;
 
-    /// Runs `work` in one transaction and commits it (S1). An error from `work` rolls back, except where the engine has single operations
+    /// Runs `work` in one transaction and commits it (bench_engine.1). An error from `work` rolls back, except where the engine has single operations
     /// only ([`Isolation::Operation`]). Many threads may call it; on a conflict the adapter runs `work` again.
     fn write(&self, work: Work<'_>) -> Result<(), Failure>;
 
-    /// Opens a snapshot (S2).
+    /// Opens a snapshot (bench_engine.2).
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure>;
 
     /// One read of the newest state, in the engine's cheapest way.

@@ -7,10 +7,10 @@
 //! an engine with one order: Engine --open(dir)--> Store --Prefixed--> Keyspaces
 //! ```
 //!
-//! KS1. `Keyspaces::write` is one atomic transaction over any of them (or says by its [`Isolation`](crate::Isolation) that it is not), with the
+//! bench_api_keyspaces.1. `Keyspaces::write` is one atomic transaction over any of them (or says by its [`Isolation`](crate::Isolation) that it is not), with the
 //!      durability that the database was opened with; so is what [`Engine::open_keyspaces`] creates.
-//! KS2. A keyspace is an order of its own: one key in two of them is two items, and a range ends with its keyspace.
-//! KS3. What `remove_keyspaces` has removed shows nothing from then on, opened again or not. When it returns, that is on the device,
+//! bench_api_keyspaces.2. A keyspace is an order of its own: one key in two of them is two items, and a range ends with its keyspace.
+//! bench_api_keyspaces.3. What `remove_keyspaces` has removed shows nothing from then on, opened again or not. When it returns, that is on the device,
 //!      whatever the durability; an engine without sync commits does what it can.
 
 use std::ops::Range;
@@ -27,13 +27,13 @@ pub type KeyspacesWork<'a> = &'a mut dyn FnMut(&mut dyn KeyspaceWriter) -> Resul
 
 /// An open database with many ordered maps in it, by their numbers from 0.
 pub trait Keyspaces: Send + Sync {
-    /// Runs `work` in one transaction and commits it (KS1). On a conflict the adapter runs `work` again.
+    /// Runs `work` in one transaction and commits it (bench_api_keyspaces.1). On a conflict the adapter runs `work` again.
     fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure>;
 
     /// Shows the newest value of `key` in one keyspace to `visit`; false when there is none.
     fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure>;
 
-    /// Shows up to `limit` items of one keyspace from the first key >= `from`, in key order; returns how many there were (KS2).
+    /// Shows up to `limit` items of one keyspace from the first key >= `from`, in key order; returns how many there were (bench_api_keyspaces.2).
     fn range(
         &self,
         keyspace: u32,
@@ -42,7 +42,7 @@ pub trait Keyspaces: Send + Sync {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, Failure>;
 
-    /// Removes keyspaces that are there, with all that they hold (KS3).
+    /// Removes keyspaces that are there, with all that they hold (bench_api_keyspaces.3).
     fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure>;
 
     /// As [`Store::drain`].
@@ -192,7 +192,7 @@ impl Keyspaces for Prefixed {
             return Ok(());
         }
         match self.store.set_durability(Durability::Sync) {
-            // S4 of engine.rs, where there is such a mode.
+            // bench_engine.4 of engine.rs, where there is such a mode.
             Ok(()) => self.store.set_durability(self.durability),
             Err(Failure::Unsupported(_)) => Ok(()),
             Err(failure) => Err(failure),

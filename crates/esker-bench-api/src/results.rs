@@ -4,7 +4,7 @@
 //!
 //! A program that runs the suites of an engine in another language prints the same messages.
 //!
-//! R1. A row of the suite always gives a record: with a value, or with an `error` that says why there is none.
+//! bench_results.1. A row of the suite always gives a record: with a value, or with an `error` that says why there is none.
 
 use std::collections::BTreeMap;
 

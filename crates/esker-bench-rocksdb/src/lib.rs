@@ -5,10 +5,10 @@
 //! Reader       -> one snapshot; values are pinned in the block cache and lent
 //! ```
 //!
-//! R1. Nothing here reads what it writes, so every write is a batch. TransactionDB, which canopydb's page has, locks and unlocks each key of one,
+//! bench_rocksdb.1. Nothing here reads what it writes, so every write is a batch. TransactionDB, which canopydb's page has, locks and unlocks each key of one,
 //!     since its transactions look at locks for their conflicts; those of OptimisticTransactionDB look at what has been written, and cost who only
 //!     writes nothing.
-//! R2. `manual_wal_flush` is an option of an open database, so it is on wherever nosync commits may come (the database is not opened for
+//! bench_rocksdb.2. `manual_wal_flush` is an option of an open database, so it is on wherever nosync commits may come (the database is not opened for
 //!     async ones): a synced commit flushes its log by itself then, an async one is followed by `flush_wal(false)`.
 
 mod keyspaces;
@@ -221,7 +221,7 @@ fn db_options(options: &OpenOptions) -> Result<(Options, Cache), Failure> {
     Ok((db_options, cache))
 }
 
-/// R2: of a database that is opened for such commits.
+/// bench_rocksdb.2: of a database that is opened for such commits.
 fn manual_wal_flush(opened_for: Durability) -> bool {
     opened_for != Durability::Async
 }
@@ -234,7 +234,7 @@ fn commit_options(durability: Durability) -> WriteOptions {
 
 struct RocksDbStore {
     db: Db,
-    /// R2.
+    /// bench_rocksdb.2.
     manual_wal_flush: bool,
     durability: Durability,
     /// Those of every get and commit: to make them is an allocation.
@@ -253,7 +253,7 @@ impl RocksDbStore {
         }
     }
 
-    /// Commits the batch that `work` fills (R1).
+    /// Commits the batch that `work` fills (bench_rocksdb.1).
     fn commit(
         &self,
         work: impl FnOnce(&mut WriteBatchWithTransaction<true>) -> Result<(), Failure>,
@@ -261,7 +261,7 @@ impl RocksDbStore {
         let mut batch = WriteBatchWithTransaction::default();
         work(&mut batch)?;
         self.db.write_opt(batch, &self.write).map_err(Failure::engine)?;
-        // R2
+        // bench_rocksdb.2
         if self.manual_wal_flush && self.durability == Durability::Async {
             self.db.flush_wal(false).map_err(Failure::engine)?;
         }
@@ -306,7 +306,7 @@ impl Store for RocksDbStore {
     }
 
     fn drain(&self, deadline: Instant) -> Result<(), Failure> {
-        // R2: what nosync commits left in the buffer is a debt too.
+        // bench_rocksdb.2: what nosync commits left in the buffer is a debt too.
         if self.durability == Durability::NoSync {
             self.db.flush_wal(false).map_err(Failure::engine)?;
         }

@@ -3,21 +3,14 @@
 //!   runner --arguments--> child --Message lines on stdout--> runner
 
 use std::path::Path;
-use std::time::Duration;
 
+use crate::parent::{self, step};
 use crate::recorder::Recorder;
+use crate::row::Row;
 use crate::scale::Scale;
-use crate::suites::{Row, Suite};
+use crate::suites::Suite;
 use esker_bench_api::results::{Better, Message, Record, Unit, Usage};
 use esker_bench_api::{Engine, Failure};
-
-/// In the environment of a child, and of what it starts: seconds that one step may take (N5 of the runner).
-pub(crate) const STEP_SECONDS: &str = "ESKER_BENCH_STEP_SECONDS";
-
-/// What [`STEP_SECONDS`] says; none where no runner has started this process.
-pub(crate) fn step() -> Option<Duration> {
-    std::env::var(STEP_SECONDS).ok()?.parse().ok().map(Duration::from_secs)
-}
 
 /// One run of one engine.
 pub(crate) struct Job<'a> {
@@ -70,7 +63,7 @@ impl Job<'_> {
 
 /// Runs `job` in `dir` and prints a [`Message`] for every step.
 pub(crate) fn run(job: &Job<'_>, dir: &Path, traced: bool) -> Result<(), Failure> {
-    die_with_the_runner();
+    parent::die_with_the_runner();
     raise_open_files();
     let rows = job.rows();
     let mut recorder =
@@ -82,18 +75,6 @@ pub(crate) fn run(job: &Job<'_>, dir: &Path, traced: bool) -> Result<(), Failure
     }
     recorder.finish()
 }
-
-/// Ends this process with the one that started it: an interrupted lab leaves no engine running.
-#[cfg(target_os = "linux")]
-pub(crate) fn die_with_the_runner() {
-    use rustix::process::{Signal, set_parent_process_death_signal};
-    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        eprintln!("this process may outlive an interrupted run: {error}");
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn die_with_the_runner() {}
 
 /// Raises the limit of open files as far as this process may, as programs in Go do by themselves: some engines keep files open for each keyspace.
 #[cfg(target_os = "linux")]

@@ -2,7 +2,7 @@
 //!
 //!   load --items done--> HowFar --a Message now and then--> runner
 //!
-//! HF1. It tells no more than once in a while, so that it costs the step nothing, and once more at the end. It gives no more time: N5 of the runner.
+//! bench_how_far.1. It tells no more than once in a while, so that it costs the step nothing, and once more at the end. It gives no more time: bench_runner.5 of the runner.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -54,7 +54,7 @@ mod tests {
     use crate::recorder::tests::Sent;
 
     #[test]
-    fn hf1_it_tells_now_and_then_and_at_the_end() {
+    fn bench_how_far_1_it_tells_now_and_then_and_at_the_end() {
         let sent = Sent::default();
         let mut how_far = HowFar::new(Rc::new(RefCell::new(Box::new(sent.clone()))), "items", 100);
         let start = Instant::now();

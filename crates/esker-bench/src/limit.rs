@@ -5,11 +5,11 @@
 //! cgroup v1   /sys/fs/cgroup/memory/NAME/memory.limit_in_bytes        memory.oom_control: oom_kill
 //! ```
 //!
-//! L1. The group is empty again and gone when the limit is dropped after the child's end. One that stays behind, since the kernel had not emptied
+//! bench_limit.1. The group is empty again and gone when the limit is dropped after the child's end. One that stays behind, since the kernel had not emptied
 //!     it yet, is in nobody's way: no two groups of a lab have the same name.
-//! L2. A machine without groups is told from one where making a group fails: the first runs without a limit and says so, the second is an error.
-//! L3. A group that is there already, of an earlier process with this one's number, is passed by. Those of labs that have ended go when a run begins.
-//! L4. Where there is swap, it is no way around the limit.
+//! bench_limit.2. A machine without groups is told from one where making a group fails: the first runs without a limit and says so, the second is an error.
+//! bench_limit.3. A group that is there already, of an earlier process with this one's number, is passed by. Those of labs that have ended go when a run begins.
+//! bench_limit.4. Where there is swap, it is no way around the limit.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -33,7 +33,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// A group with this limit; `None` where the machine has no group that this process may make (L2).
+    /// A group with this limit; `None` where the machine has no group that this process may make (bench_limit.2).
     pub(crate) fn new(bytes: u64) -> std::io::Result<Option<Self>> {
         /// Groups made so far; a plain count, so `Relaxed` is enough.
         static MADE: AtomicU64 = AtomicU64::new(0);
@@ -56,7 +56,7 @@ impl Limit {
             // A directory in a tree without the memory controller has no such file, and writing must not make one.
             if path.exists() {
                 fs::write(path, bytes.to_string())?;
-                // L4. A kernel that does not count swap has no such file.
+                // bench_limit.4. A kernel that does not count swap has no such file.
                 let swap = limit.dir.join(swap);
                 if swap.exists() {
                     fs::write(swap, swap_bytes.to_string())?;
@@ -80,7 +80,7 @@ impl Limit {
     }
 }
 
-/// Makes the group of the next number that is free under `root` (L3).
+/// Makes the group of the next number that is free under `root` (bench_limit.3).
 fn make_group(root: &Path, made: &AtomicU64) -> std::io::Result<PathBuf> {
     let mut passed_by = 0;
     loop {
@@ -95,7 +95,7 @@ fn make_group(root: &Path, made: &AtomicU64) -> std::io::Result<PathBuf> {
     }
 }
 
-/// Removes the groups that no living lab owns (L3).
+/// Removes the groups that no living lab owns (bench_limit.3).
 pub(crate) fn remove_stale() {
     ROOTS.iter().for_each(|root| remove_stale_of(Path::new(root)));
 }
@@ -114,14 +114,14 @@ fn remove_stale_of(root: &Path) {
     }
 }
 
-/// Whether this is how a machine says that it has no such groups, or none for this process (L2).
+/// Whether this is how a machine says that it has no such groups, or none for this process (bench_limit.2).
 fn is_refusal(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
 }
 
 impl Drop for Limit {
     fn drop(&mut self) {
-        // L1. A group that is still busy stays behind, empty and harmless.
+        // bench_limit.1. A group that is still busy stays behind, empty and harmless.
         drop(fs::remove_dir(&self.dir));
     }
 }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn l1_a_process_beyond_its_limit_is_killed_and_the_group_goes() {
+    fn bench_limit_1_a_process_beyond_its_limit_is_killed_and_the_group_goes() {
         // The kernel empties a group a little after its last process has ended, on a busy machine later: then it stays behind.
         let is_gone = |wait: Duration| {
             let Some(limit) = Limit::new(16 << 20).unwrap() else {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn l4_swap_is_no_way_around_the_limit() {
+    fn bench_limit_4_swap_is_no_way_around_the_limit() {
         let Some(limit) = Limit::new(16 << 20).unwrap() else {
             println!("no control group can be made here");
             return;
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn l3_a_group_that_is_there_is_passed_by() {
+    fn bench_limit_3_a_group_that_is_there_is_passed_by() {
         let root = tempfile::tempdir().unwrap();
         let path = |number| root.path().join(format!("{NAME}{}-{number}", std::process::id()));
         [0, 1, 3].into_iter().for_each(|number| fs::create_dir(path(number)).unwrap());
@@ -195,7 +195,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn l3_groups_of_labs_that_have_ended_go() {
+    fn bench_limit_3_groups_of_labs_that_have_ended_go() {
         let root = tempfile::tempdir().unwrap();
         // No process has so large a number.
         let ended = format!("{NAME}{}-0", u32::MAX);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn l1_a_group_that_stays_behind_does_not_take_the_limit_of_the_next() {
+    fn bench_limit_1_a_group_that_stays_behind_does_not_take_the_limit_of_the_next() {
         let Some(first) = Limit::new(64 << 20).unwrap() else {
             println!("no control group can be made here");
             return;

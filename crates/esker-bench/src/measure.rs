@@ -2,9 +2,9 @@
 //!
 //!   Meter::measure(dir, work) -> (what work returned, its seconds, its Usage)
 //!
-//! M1. Only `work` is timed: counters are read before the clock starts and after it has stopped.
-//! M2. The peak of resident memory is that of this piece of work: the kernel's mark is reset before it, where it can be.
-//! M3. Whoever looks at the files while work goes on spends little of its time with that, however many they are: between two walks lies 20 times
+//! bench_measure.1. Only `work` is timed: counters are read before the clock starts and after it has stopped.
+//! bench_measure.2. The peak of resident memory is that of this piece of work: the kernel's mark is reset before it, where it can be.
+//! bench_measure.3. Whoever looks at the files while work goes on spends little of its time with that, however many they are: between two walks lies 20 times
 //!     what the first took, and its figure stands for as long.
 
 use std::fs;
@@ -20,7 +20,7 @@ use esker_bench_api::results::Usage;
 const WATCH_EVERY: Duration = Duration::from_millis(50);
 /// Every so many looks at the process one at the files.
 const LOOKS_PER_WALK: u32 = 10;
-/// M3.
+/// bench_measure.3.
 const REST_PER_WALK: u32 = 20;
 const IDLE_WINDOWS: u32 = 3;
 /// Part of a window that may be spent computing by a process at rest.
@@ -28,7 +28,7 @@ const IDLE_SHARE: f64 = 0.03;
 /// How long to wait for an engine that never rests.
 const IDLE_WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// How long to wait for an engine to come to rest where a step may take `step` (N5 of the runner): a quarter of it at most, since a load
+/// How long to wait for an engine to come to rest where a step may take `step` (bench_runner.5 of the runner): a quarter of it at most, since a load
 /// and the opening behind it have a wait each in one step, so that the wait
 /// is given up before the lab gives up the engine.
 pub(crate) fn idle_wait_max(step: Option<Duration>) -> Duration {
@@ -156,7 +156,7 @@ fn watch(dir: &Path, stop: &AtomicBool) -> Peaks {
     peaks
 }
 
-/// Walks through a directory whose engine is at work (M3).
+/// Walks through a directory whose engine is at work (bench_measure.3).
 #[derive(Default)]
 pub(crate) struct Walks {
     allocated: u64,
@@ -248,7 +248,7 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// M2. Linux: 5 in clear_refs resets VmHWM and nothing else. Elsewhere the peak is that of the process.
+/// bench_measure.2. Linux: 5 in clear_refs resets VmHWM and nothing else. Elsewhere the peak is that of the process.
 fn reset_peak_rss() {
     let _not_there_elsewhere = fs::write("/proc/self/clear_refs", "5");
 }
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn m3_between_two_walks_lies_twenty_times_the_first() {
+    fn bench_measure_3_between_two_walks_lies_twenty_times_the_first() {
         use std::cell::Cell;
         let (start, at_ms, walked) = (Instant::now(), Cell::new(0), Cell::new(0));
         let mut walks = Walks::default();
@@ -375,7 +375,7 @@ mod tests {
             assert_eq!(measured.usage.disk_allocated_bytes, 0);
             measured.usage.peak_disk_bytes >= 8 << 20
         };
-        // On a busy machine the watch looks seldom, and a walk that is slow is followed by a long rest (M3).
+        // On a busy machine the watch looks seldom, and a walk that is slow is followed by a long rest (bench_measure.3).
         assert!([4, 40, 400].into_iter().any(is_seen));
     }
 
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn m2_the_peak_is_that_of_the_row() {
+    fn bench_measure_2_the_peak_is_that_of_the_row() {
         let dir = tempfile::tempdir().unwrap();
         let is_so = || {
             let big = measure(dir.path(), || drop(std::hint::black_box(vec![1_u8; 256 << 20])));

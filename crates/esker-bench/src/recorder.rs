@@ -3,12 +3,12 @@
 //!   suite --row(name, work)--> Recorder --measure--> Record --Message line on stdout--> runner
 //!
 //! A row is told twice: as soon as it is measured, and again when the next begins, with what the wait for background work added and with
-//! the verdict of the untimed checks that follow it. A row whose check does not end in time keeps its value (N5 of the runner).
+//! the verdict of the untimed checks that follow it. A row whose check does not end in time keeps its value (bench_runner.5 of the runner).
 //!
-//! C2. What a check finds wrong may be the doing of any row that wrote since the last check that found all right: it voids them all. Those
+//! bench_recorder.1. What a check finds wrong may be the doing of any row that wrote since the last check that found all right: it voids them all. Those
 //!     that were told to their end are told again.
 //!
-//! C1. Rows of a group are recorded in the order in which the suite lists them, each once.
+//! bench_recorder.2. Rows of a group are recorded in the order in which the suite lists them, each once.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ use esker_bench_api::{Failure, Store};
 use crate::how_far::{self, HowFar, Out};
 use crate::machine;
 use crate::measure::{Peaks, Usages, disk_bytes, idle_wait_max, measure, wait_until_idle, watched};
+use crate::row::Row;
 use crate::scale::Scale;
-use crate::suites::Row;
 use crate::syncs;
 
 /// What a row's work says about itself; what it leaves out, the recorder takes from its own clock and from the row.
@@ -47,7 +47,7 @@ pub(crate) struct Outcome {
     pub(crate) detail: Option<Box<Detail>>,
     /// What a reader has to know.
     pub(crate) note: String,
-    /// Whether it wrote the data anew without a commit, as a compaction does (C2).
+    /// Whether it wrote the data anew without a commit, as a compaction does (bench_recorder.1).
     pub(crate) rewrites: bool,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Recorder {
     blank: Record,
     dir: PathBuf,
     pending: Option<Record>,
-    /// Rows that wrote and were told to their end, since the last check that found all right (C2).
+    /// Rows that wrote and were told to their end, since the last check that found all right (bench_recorder.1).
     unchecked: Vec<Record>,
     /// Whether the row that is pending wrote.
     pending_wrote: bool,
@@ -303,7 +303,7 @@ impl Recorder {
     }
 
     /// Runs an untimed check of all that has been written; a wrong answer, or an engine that cannot give one, fails the row before it, and all
-    /// rows that wrote since the last check that found all right (C2).
+    /// rows that wrote since the last check that found all right (bench_recorder.1).
     pub(crate) fn check<T>(&mut self, check: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
         let found = check();
         let unchecked = mem::take(&mut self.unchecked);
@@ -338,15 +338,16 @@ impl Recorder {
     /// Tells the runner that all rows have been recorded.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.flush()?;
-        assert_eq!(self.rows.next().map(|row| row.name), None, "C1");
+        assert_eq!(self.rows.next().map(|row| row.name), None, "bench_recorder.2");
         self.send(&Message::Done)
     }
 
     fn begin(&mut self, name: &str) -> Result<Record, Failure> {
         self.flush()?;
         let row = self.rows.next();
-        let row =
-            row.filter(|row| row.name == name).unwrap_or_else(|| panic!("C1: not the time for row {name}"));
+        let row = row
+            .filter(|row| row.name == name)
+            .unwrap_or_else(|| panic!("bench_recorder.2: not the time for row {name}"));
         self.send(&Message::Begin(name.to_owned()))?;
         Ok(Record {
             row: row.name,

@@ -8,9 +8,9 @@
 //!                              `-- formats:  rows from and to TSV, CSV, JSON lines, word lists
 //! ```
 //!
-//! C1. Standard output carries the answer and nothing else; progress and messages go to standard error.
-//! C2. Keys and values are bytes: what export writes, import reads back exactly.
-//! C3. Only `put` and `import` create a database.
+//! cli.1. Standard output carries the answer and nothing else; progress and messages go to standard error.
+//! cli.2. Keys and values are bytes: what export writes, import reads back exactly.
+//! cli.3. Only `put` and `import` create a database.
 //!
 //! For users: docs/cli.md
 #![expect(

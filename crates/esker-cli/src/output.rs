@@ -1,8 +1,8 @@
 //! Standard output, messages, and figures that people can read.
 //!
-//! OT1. Nothing else writes to standard output: where its reader is gone, or its disk full, that is an error and no panic.
-//! OT2. Nor to standard error, but for the progress bar: a message that cannot be written changes nothing.
-//! OT3. What a command found out stays, even if nobody reads its output to the end.
+//! cli_output.1. Nothing else writes to standard output: where its reader is gone, or its disk full, that is an error and no panic.
+//! cli_output.2. Nor to standard error, but for the progress bar: a message that cannot be written changes nothing.
+//! cli_output.3. What a command found out stays, even if nobody reads its output to the end.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -29,13 +29,13 @@ pub(crate) fn print_json(value: &Value) -> Result<()> {
     print_line(value)
 }
 
-/// Prints a message on standard error (OT2).
+/// Prints a message on standard error (cli_output.2).
 pub(crate) fn print_message(message: impl Display) {
     // There is nowhere left to say so.
     let _ignored = writeln!(io::stderr(), "{message}");
 }
 
-/// The answer, once it is printed (OT3).
+/// The answer, once it is printed (cli_output.3).
 pub(crate) fn printed(answer: Answer, printed: Result<()>) -> Result<Answer> {
     match printed {
         Ok(()) | Err(Failure::OutputClosed) => Ok(answer),

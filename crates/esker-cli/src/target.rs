@@ -6,10 +6,10 @@
 //!            `---> a directory, a link to one, or to a file --> refused
 //! ```
 //!
-//! TG1. A regular file appears under its name only when it is complete and durable; until then an older one stays.
-//! TG2. Nothing else of the user's is replaced, cut or removed: no device, pipe or link, and no file called `.partial` that is not, or no
+//! cli_target.1. A regular file appears under its name only when it is complete and durable; until then an older one stays.
+//! cli_target.2. Nothing else of the user's is replaced, cut or removed: no device, pipe or link, and no file called `.partial` that is not, or no
 //!      longer, this export's.
-//! TG3. The export can be read by no more people than the file in whose place it comes, or, where there was none, than the database (on
+//! cli_target.3. The export can be read by no more people than the file in whose place it comes, or, where there was none, than the database (on
 //!      Unix, by their modes). Access control lists are not kept: a file gets those that its directory gives.
 
 #[cfg(all(test, unix))]
@@ -102,20 +102,20 @@ impl Write for Special {
 /// A file that is not complete yet; removed if it never is.
 pub(crate) struct Partial {
     path: PathBuf,
-    /// Whether there is such a file, and it is ours (TG2).
+    /// Whether there is such a file, and it is ours (cli_target.2).
     is_there: bool,
     output: File,
     target: PathBuf,
 }
 
 impl Partial {
-    /// Creates a file beside `target`, in whose place `existing` may stand; `database`: the directory that the rows come from (TG3).
+    /// Creates a file beside `target`, in whose place `existing` may stand; `database`: the directory that the rows come from (cli_target.3).
     pub(crate) fn create(target: &Path, existing: Option<&Metadata>, database: &Path) -> Result<Self> {
         let mut name = OsString::from(target);
         name.push(".partial");
         let path = PathBuf::from(name);
         let output = match create_new(&path, existing, database) {
-            // TG2
+            // cli_target.2
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(Failure::message(format!(
                     "{} is there: wait for the export that writes it; if there is none, remove it and export again",
@@ -127,7 +127,7 @@ impl Partial {
         Ok(Partial { path, is_there: true, output, target: target.to_owned() })
     }
 
-    /// Makes the file durable under its name (TG1); its size in bytes.
+    /// Makes the file durable under its name (cli_target.1); its size in bytes.
     pub(crate) fn complete(mut self) -> Result<u64> {
         self.output.sync_all().map_err(|e| Failure::file("sync", &self.path, &e))?;
         let bytes = self.output.metadata().map_err(|e| Failure::file("read", &self.path, &e))?.len();
@@ -164,7 +164,7 @@ impl Drop for Partial {
     }
 }
 
-/// TG3
+/// cli_target.3
 #[cfg(unix)]
 fn create_new(path: &Path, existing: Option<&Metadata>, database: &Path) -> io::Result<File> {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};

@@ -6,9 +6,9 @@
 //!   hex       610962ff5c   two digits a byte
 //! ```
 //!
-//! T1. `decode(encode(bytes)) == bytes` for all bytes.
-//! T2. Escaped and hex text holds neither tab nor line end nor any other control character, and nothing that turns the direction of text.
-//! T3. What comes from names, paths and files stands in a message as `shown` has it: it can neither imitate our lines nor steer a terminal.
+//! text.1. `decode(encode(bytes)) == bytes` for all bytes.
+//! text.2. Escaped and hex text holds neither tab nor line end nor any other control character, and nothing that turns the direction of text.
+//! text.3. What comes from names, paths and files stands in a message as `shown` has it: it can neither imitate our lines nor steer a terminal.
 
 use std::fmt::{Display, Write as _};
 
@@ -46,14 +46,14 @@ impl ByteForm {
     }
 }
 
-/// Whether a terminal acts on the character rather than shows it: control characters (C0, C1) and those that turn the direction of text.
+/// Whether a terminal acts on the character rather than shows it: control characters (C0, cli.1) and those that turn the direction of text.
 fn is_hidden(c: char) -> bool {
     let is_direction =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || is_direction
 }
 
-/// The text for people, on one line (T3).
+/// The text for people, on one line (text.3).
 pub(crate) fn shown(text: impl Display) -> String {
     let mut out = String::new();
     for c in text.to_string().chars() {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn t1_random_bytes_come_back() {
+    fn text_1_random_bytes_come_back() {
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..5_000 {
             let alphabet: &[u8] = b"ab\\xn0\t\n\r\0\xc3\xa4\xff\x7f\xe2\x82\xac";
@@ -168,8 +168,8 @@ mod tests {
                 form.encode(&bytes, &mut text);
                 let mut back = Vec::new();
                 form.decode(&text, &mut back).unwrap();
-                assert_eq!(back, bytes, "T1: {form:?}");
-                assert!(form == ByteForm::Raw || !text.iter().any(|b| b.is_ascii_control()), "T2");
+                assert_eq!(back, bytes, "text.1: {form:?}");
+                assert!(form == ByteForm::Raw || !text.iter().any(|b| b.is_ascii_control()), "text.2");
             }
         }
     }
@@ -190,11 +190,11 @@ mod tests {
     }
 
     #[test]
-    fn t3_a_message_shows_what_a_terminal_would_act_on() {
+    fn text_3_a_message_shows_what_a_terminal_would_act_on() {
         let hidden = "\0\t\n\u{1b}\u{7f}\u{80}\u{9b}\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}";
         let text = shown(hidden);
-        assert!(text.is_ascii() && !text.contains(char::is_control), "T3: {text}");
-        assert_eq!(shown("a\u{1b}[2J\nb\u{202e}c"), "a\\u{1b}[2J\\nb\\u{202e}c", "T3");
+        assert!(text.is_ascii() && !text.contains(char::is_control), "text.3: {text}");
+        assert_eq!(shown("a\u{1b}[2J\nb\u{202e}c"), "a\\u{1b}[2J\\nb\\u{202e}c", "text.3");
         assert_eq!(shown("C:\\d\u{e4}ta \"x\""), "C:\\d\u{e4}ta \"x\"", "all else stays");
     }
 

@@ -5,11 +5,11 @@
 //!                 `----a rule fires: fail, cut a write short, corrupt a read, wait
 //! ```
 //!
-//! X1. Every call is counted and offered to every rule, in the order in which the rules were added; the first that
+//! fault.1. Every call is counted and offered to every rule, in the order in which the rules were added; the first that
 //!     fires decides, and the later ones count the call all the same.
-//! X2. After [`FaultFs::freeze`] every call fails and none reaches the inner file system, like a process that died.
+//! fault.2. After [`FaultFs::freeze`] every call fails and none reaches the inner file system, like a process that died.
 //!     Locks are the inner file system's and stay until their handles drop.
-//! X3. Rules, and what is told of the calls on which they fired, know an open file by the name that it has now.
+//! fault.3. Rules, and what is told of the calls on which they fired, know an open file by the name that it has now.
 
 mod file;
 #[cfg(test)]
@@ -219,7 +219,7 @@ pub struct FaultFs {
 #[derive(Debug, Default)]
 struct Shared {
     plan: Mutex<Plan>,
-    /// The names of the files that are open, or were not long ago (X3).
+    /// The names of the files that are open, or were not long ago (fault.3).
     open: Mutex<Vec<Weak<Mutex<PathBuf>>>>,
 }
 
@@ -277,7 +277,7 @@ impl FaultFs {
         self.shared.plan.lock().fingerprint
     }
 
-    /// Makes every later call fail (X2).
+    /// Makes every later call fail (fault.2).
     pub fn freeze(&self) {
         self.shared.plan.lock().frozen = true;
     }
@@ -298,7 +298,7 @@ enum Partial {
 }
 
 impl Plan {
-    /// Counts a call, which is about these bytes, and returns what a rule wants done to it (X1).
+    /// Counts a call, which is about these bytes, and returns what a rule wants done to it (fault.1).
     fn decide(&mut self, kind: OpKind, paths: &[&Path], bytes: &Range<u64>) -> Option<FaultAction> {
         self.counts[kind as usize] += 1;
         self.note(kind as u64);

@@ -4,12 +4,12 @@
 //!   Fs::open(path, OpenOptions) -> Arc<dyn File>;  File::{read_at, write_all_at, sync_data, ...}
 //! ```
 //!
-//! F1. `File` has no position: reads and writes name their offset, so a file can be shared between threads.
-//! F2. Bytes survive a crash after `sync_data` returned; a directory entry survives after `sync_dir` returned.
-//! F3. A directory made by `create_dir_all` survives a crash without further calls: its parent is synced by it (F4).
-//! F4. A directory that may be passed through and written to, but not read (mode 0711, 0733), cannot be synced. What was made
+//! fs.1. `File` has no position: reads and writes name their offset, so a file can be shared between threads.
+//! fs.2. Bytes survive a crash after `sync_data` returned; a directory entry survives after `sync_dir` returned.
+//! fs.3. A directory made by `create_dir_all` survives a crash without further calls: its parent is synced by it (fs.4).
+//! fs.4. A directory that may be passed through and written to, but not read (mode 0711, 0733), cannot be synced. What was made
 //!     in it is there all the same: who is not the owner of its directory takes that for done (`sync_dir_if_readable`).
-//! F5. A directory that is held stays the same when it is moved, and when something else stands at its path: names are looked up, made
+//! fs.5. A directory that is held stays the same when it is moved, and when something else stands at its path: names are looked up, made
 //!     and changed in it and nowhere else.
 
 #[cfg(test)]
@@ -68,14 +68,14 @@ impl OpenOptions {
 pub trait Fs: Send + Sync + Debug + 'static {
     /// Opens a regular file. Directories, pipes and the like are refused.
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>>;
-    /// This file system with a directory that is opened once: paths that begin with `dir` mean names in that very directory (F5), and no
+    /// This file system with a directory that is opened once: paths that begin with `dir` mean names in that very directory (fs.5), and no
     /// file there is opened or made through a symbolic link. New files get the permission bits of `mode` that files have, without
     /// one those that the directory and the process's mask allow. `None` where paths are all there is: then this one serves.
     fn hold(&self, dir: &Path, mode: Option<u32>) -> io::Result<Option<FsRef>> {
         let _ = (dir, mode);
         Ok(None)
     }
-    /// Creates a directory and its missing parents, durably (F3). Present already is success.
+    /// Creates a directory and its missing parents, durably (fs.3). Present already is success.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     /// The same; the directory itself, if it was missing, gets these permission bits, where there are such.
     fn create_dir_all_as(&self, path: &Path, mode: u32) -> io::Result<()> {
@@ -100,7 +100,7 @@ pub trait Fs: Send + Sync + Debug + 'static {
         Ok(())
     }
     /// Like [`sync_dir`](Self::sync_dir), for a directory of the user's: where it may not be read, it cannot be synced, and
-    /// that is no error (F4).
+    /// that is no error (fs.4).
     fn sync_dir_if_readable(&self, path: &Path) -> io::Result<()> {
         match self.sync_dir(path) {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),

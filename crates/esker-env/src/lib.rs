@@ -7,9 +7,9 @@
 //!               `-> Threads  background work
 //! ```
 //!
-//! E1. The engine never calls `std::fs`, `std::thread`, `std::time` or a random source: only an [`Env`].
-//! E2. [`MemFs`] loses at a crash all that was not synced, file bytes and directory entries alike.
-//! E3. An operation that fails says so; no implementation retries a failed sync.
+//! env.1. The engine never calls `std::fs`, `std::thread`, `std::time` or a random source: only an [`Env`].
+//! env.2. [`MemFs`] loses at a crash all that was not synced, file bytes and directory entries alike.
+//! env.3. An operation that fails says so; no implementation retries a failed sync.
 
 mod aligned;
 mod clock;

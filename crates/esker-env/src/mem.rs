@@ -5,11 +5,11 @@
 //!         --crash(seed)--> another MemFs: what a disk may hold after power loss
 //! ```
 //!
-//! M1. An operation is before or after a crash as a whole: operations hold the state shared or exclusively, a crash
+//! mem.1. An operation is before or after a crash as a whole: operations hold the state shared or exclusively, a crash
 //!     holds it exclusively.
-//! M2. What crashes leave depends on the operations done and the seed only.
-//! M3. The lengths of all files that the program can still reach never exceed the capacity in total.
-//! M4. A direct file accepts only aligned offsets, lengths and buffers; anything else is a bug and panics.
+//! mem.2. What crashes leave depends on the operations done and the seed only.
+//! mem.3. The lengths of all files that the program can still reach never exceed the capacity in total.
+//! mem.4. A direct file accepts only aligned offsets, lengths and buffers; anything else is a bug and panics.
 //!
 //! Locking order: state, then one inode.
 
@@ -44,7 +44,7 @@ pub struct MemFs(Arc<Shared>);
 
 struct Shared {
     state: RwLock<State>,
-    /// Bytes of all reachable files (M3). The four counters are independent of each other and of other memory.
+    /// Bytes of all reachable files (mem.3). The four counters are independent of each other and of other memory.
     used: AtomicU64,
     capacity: AtomicU64,
     ops: AtomicU64,
@@ -199,7 +199,7 @@ impl MemFs {
     pub fn kill_unheard(&self, seed: u64, evicted: bool) -> MemFs {
         let killed = self.kill();
         let mut rng = Rng::with_seed(seed);
-        // In the order of names (M2).
+        // In the order of names (mem.2).
         for inode in killed.0.state.read().names.files() {
             let (fails, own) = (rng.bool(), rng.u64(..));
             if fails {
@@ -253,7 +253,7 @@ impl Shared {
         self.ops.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes room for a file to grow from `old` to `new`; returns the length that fits (M3).
+    /// Takes room for a file to grow from `old` to `new`; returns the length that fits (mem.3).
     fn reserve(&self, old: u64, new: u64) -> u64 {
         let capacity = self.capacity.load(Ordering::Relaxed);
         let mut taken = 0;
@@ -464,7 +464,7 @@ impl MemFile {
             let aligned = |n: u64| n.is_multiple_of(AlignedBuf::ALIGN as u64);
             assert!(
                 aligned(offset) && aligned(buf.len() as u64) && aligned(buf.as_ptr().addr() as u64),
-                "M4: direct I/O of {} bytes at offset {offset} from address {:p}",
+                "mem.4: direct I/O of {} bytes at offset {offset} from address {:p}",
                 buf.len(),
                 buf.as_ptr()
             );
@@ -475,7 +475,7 @@ impl MemFile {
         if self.writable { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
     }
 
-    /// Runs `work` on the inode, as one operation (M1).
+    /// Runs `work` on the inode, as one operation (mem.1).
     fn with<R>(&self, work: impl FnOnce(&mut Inode) -> R) -> R {
         let _state = self.shared.state.read();
         work(&mut self.inode.lock())

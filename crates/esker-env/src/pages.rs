@@ -10,12 +10,12 @@
 //! the arena of the thread that made it. Cached blocks and memtables are just that, and they are nearly all of a database's memory: with a
 //! budget of 256 MiB a process took up to 1,200 MiB (`cargo run --release -p esker --example memory`).
 //!
-//! PG1. A slot belongs to one `PageBuf`, or it is in one free list, or on its way to the cold one.
-//! PG2. Free slots whose pages are there take at most an eighth of what is in use, within [`WARM_BYTES_MIN`] and [`WARM_BYTES_MAX`], unless the
+//! env_pages.1. A slot belongs to one `PageBuf`, or it is in one free list, or on its way to the cold one.
+//! env_pages.2. Free slots whose pages are there take at most an eighth of what is in use, within [`WARM_BYTES_MIN`] and [`WARM_BYTES_MAX`], unless the
 //!      system refuses to have them back (memory that is locked). So much is kept because the next block comes when the last one goes, and
 //!      touching a fresh page costs more than taking a lock.
-//! PG3. The bytes of a new buffer are zeros or those of an earlier owner: whoever takes it writes before reading.
-//! PG4. Address space of the pool is never given back: it grows to the most that was ever in use, for each class of sizes.
+//! env_pages.3. The bytes of a new buffer are zeros or those of an earlier owner: whoever takes it writes before reading.
+//! env_pages.4. Address space of the pool is never given back: it grows to the most that was ever in use, for each class of sizes.
 //!
 //! With `--cfg esker_plain_pages`, which sanitizers want, on systems other than Linux, and where pages are not of 4 KiB, all comes from the allocator.
 #![expect(unsafe_code, reason = "memory by the page")]
@@ -33,7 +33,7 @@ const PAGE_BYTES: usize = 4096;
 const HEAP_BYTES_MAX: usize = PAGE_BYTES / 2;
 /// More gets a mapping of its own.
 const POOLED_BYTES_MAX: usize = 4 << 20;
-/// Bytes of free slots whose pages are not given back (PG2).
+/// Bytes of free slots whose pages are not given back (env_pages.2).
 const WARM_BYTES_MIN: usize = 4 << 20;
 const WARM_BYTES_MAX: usize = 64 << 20;
 const WARM_PART: usize = 8;
@@ -64,7 +64,7 @@ const EXACT_CLASSES: usize = 16;
 
 const _: () = assert!(CLASSES[39] * PAGE_BYTES == POOLED_BYTES_MAX && POOLED_BYTES_MAX <= REGION_BYTES);
 
-/// A byte buffer of fixed length, with any content at first (PG3).
+/// A byte buffer of fixed length, with any content at first (env_pages.3).
 pub struct PageBuf {
     start: NonNull<u8>,
     /// Says where the memory is from.
@@ -186,7 +186,7 @@ impl Deref for PageBuf {
     type Target = [u8];
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: start is valid for len initialised bytes while self lives (PG1, PG3).
+        // SAFETY: start is valid for len initialised bytes while self lives (env_pages.1, env_pages.3).
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -253,7 +253,7 @@ impl Pool {
         Some(slot)
     }
 
-    /// Takes out a slot whose pages are to go back (PG2), of the class that has most of them.
+    /// Takes out a slot whose pages are to go back (env_pages.2), of the class that has most of them.
     fn take_surplus(&mut self) -> Option<(usize, Slot)> {
         let limit = (self.used_bytes / WARM_PART).clamp(WARM_BYTES_MIN, WARM_BYTES_MAX);
         if self.warm_bytes <= limit {
@@ -285,7 +285,7 @@ fn give_back(class: usize, slot: Slot) {
     pool.put_warm(class, slot);
     while let Some((class, slot)) = pool.take_surplus() {
         drop(pool);
-        // SAFETY: the slot is in nobody's hands (PG1), so its content may go.
+        // SAFETY: the slot is in nobody's hands (env_pages.1), so its content may go.
         unsafe { sys::forget(slot.0, slot_bytes(class)) };
         pool = POOL.lock();
         pool.cold[class].push(slot);

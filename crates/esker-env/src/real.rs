@@ -5,20 +5,20 @@
 //!                     `-direct I/O, allocation, cache hints, directory sync--> unix.rs | other.rs
 //! ```
 //!
-//! R1. A direct file is opened buffered first and switched afterwards, so that a file system without direct I/O
+//! real.1. A direct file is opened buffered first and switched afterwards, so that a file system without direct I/O
 //!     leaves no half-done `create_new` behind; one that then cannot be switched is removed.
-//! R2. A lock is the operating system's (flock, LockFileEx): it ends with its handle or its process, however that
+//! real.2. A lock is the operating system's (flock, LockFileEx): it ends with its handle or its process, however that
 //!     ends. The process id in the file serves only the error message of the loser, and says nothing of those who hold the
 //!     lock to read.
-//! R3. Only regular files are opened; others are refused without being touched. Opening a named pipe would wait for its
+//! real.3. Only regular files are opened; others are refused without being touched. Opening a named pipe would wait for its
 //!     other end.
-//! R4. Only the file that has the name is locked: whoever held the lock may have removed the file after we had opened it, and the
+//! real.4. Only the file that has the name is locked: whoever held the lock may have removed the file after we had opened it, and the
 //!     next one makes a new file, which a lock of the old one says nothing of.
-//! R5. A file system may grant direct I/O and refuse it in the call that needs it, as overlayfs does over one that has none: then the file
+//! real.5. A file system may grant direct I/O and refuse it in the call that needs it, as overlayfs does over one that has none: then the file
 //!     goes on buffered. Its writer goes on as it was, in whole blocks.
-//! R6. A direct write that is cut short inside a block is repeated from that block's start: from the middle it would
+//! real.6. A direct write that is cut short inside a block is repeated from that block's start: from the middle it would
 //!     fail for its alignment and hide the true error. Where it is cut there again, the disk is full.
-//! R7. In a directory that is held (F5) no file is opened or made through a symbolic link, wherever it leads: whoever may make names
+//! real.7. In a directory that is held (fs.5) no file is opened or made through a symbolic link, wherever it leads: whoever may make names
 //!     there, and nothing else, could have files overwritten elsewhere. Renames and removals are of the link itself.
 
 #[cfg(not(unix))]
@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 use crate::{AlignedBuf, File, FileLock, Fs, FsRef, LockError, OpenOptions};
 
-/// How often a lock file is opened that is another one once it is locked (R4).
+/// How often a lock file is opened that is another one once it is locked (real.4).
 const LOCK_ROUNDS: u32 = 100;
 
 /// The operating system's file system.
@@ -47,7 +47,7 @@ pub struct RealFs {
     held: Option<Arc<sys::Held>>,
 }
 
-/// A path, and the directory that is held, in which it may lie (R7).
+/// A path, and the directory that is held, in which it may lie (real.7).
 #[derive(Clone, Copy)]
 struct At<'a> {
     held: Option<&'a sys::Held>,
@@ -193,7 +193,7 @@ fn is_above_mount(at: At<'_>) -> bool {
     below.is_some_and(|below| device(below) != device(at.path))
 }
 
-/// Whether this is the file that has the name now. Where files have no identity it is taken for that (R4 does not hold there).
+/// Whether this is the file that has the name now. Where files have no identity it is taken for that (real.4 does not hold there).
 fn has_name(file: &fs::File, at: At<'_>) -> io::Result<bool> {
     let identity = sys::identity(file)?;
     Ok(look(at)?.is_some_and(|named| named.identity == identity))
@@ -236,7 +236,7 @@ fn lock_with(at: At<'_>, mut when: impl FnMut(Moment)) -> Result<Box<dyn FileLoc
                 if file.try_lock_shared().is_err() {
                     return Err(LockError::Held { path: at.path.to_owned(), pid: read_pid(&file) });
                 }
-                // R2: those who hold it only read, and the id in the file is that of an earlier holder; or nobody has it any more.
+                // real.2: those who hold it only read, and the id in the file is that of an earlier holder; or nobody has it any more.
                 file.unlock().map_err(LockError::Io)?;
                 if file.try_lock().is_err() {
                     return Err(LockError::Held { path: at.path.to_owned(), pid: None });
@@ -245,11 +245,11 @@ fn lock_with(at: At<'_>, mut when: impl FnMut(Moment)) -> Result<Box<dyn FileLoc
             Err(fs::TryLockError::Error(e)) => return Err(LockError::Io(e)),
         }
         if !has_name(&file, at).map_err(LockError::Io)? {
-            // R4: each time round somebody else has held the lock and removed its file.
+            // real.4: each time round somebody else has held the lock and removed its file.
             continue;
         }
         let pid = format!("{}\n", std::process::id());
-        // R2: a full disk is no reason to refuse the lock; at worst a loser's message lacks the id.
+        // real.2: a full disk is no reason to refuse the lock; at worst a loser's message lacks the id.
         let _ = file.set_len(0).and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
         return Ok(Box::new(RealLock { file }));
     }
@@ -276,12 +276,12 @@ fn lock_to_read_with(at: At<'_>, mut opened: impl FnMut()) -> Result<Option<Box<
         if has_name(&file, at).map_err(LockError::Io)? {
             return Ok(Some(Box::new(RealLock { file })));
         }
-        // R4: somebody has removed the file meanwhile.
+        // real.4: somebody has removed the file meanwhile.
     }
     Err(never_the_same())
 }
 
-/// After so many rounds of R4.
+/// After so many rounds of real.4.
 fn never_the_same() -> LockError {
     LockError::Io(io::Error::other("the lock file is another one each time it is looked at"))
 }
@@ -296,7 +296,7 @@ fn open_with(
     let switched = if options.direct { make_direct(&file) } else { Ok(false) };
     let direct = switched.inspect_err(|_| {
         if options.create_new {
-            // R1. The error that matters is the one above.
+            // real.1. The error that matters is the one above.
             let _ = sys::remove_file(at);
         }
     })?;
@@ -315,7 +315,7 @@ fn open_file(at: At<'_>, options: OpenOptions) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Refuses what is there and is no regular file (R3), or a link where none is followed (R7); whether there is anything. What cannot be
+/// Refuses what is there and is no regular file (real.3), or a link where none is followed (real.7); whether there is anything. What cannot be
 /// looked at is for the opening to tell.
 fn refuse_special(at: At<'_>) -> io::Result<bool> {
     match sys::stat(at) {
@@ -329,7 +329,7 @@ fn refuse_special(at: At<'_>) -> io::Result<bool> {
     }
 }
 
-/// R7.
+/// real.7.
 fn link_refused() -> io::Error {
     let text = "it is a symbolic link, and no file of a database is reached through one: put the file itself there, or remove the \
                 link; the directory as a whole may be reached by a link";
@@ -366,7 +366,7 @@ struct RealFile {
 }
 
 impl RealFile {
-    /// Whether a call that failed so may be tried again: it was direct, and is buffered now (R5).
+    /// Whether a call that failed so may be tried again: it was direct, and is buffered now (real.5).
     fn is_buffered_now(&self, error: &io::Error) -> bool {
         self.direct
             && error.kind() == io::ErrorKind::InvalidInput
@@ -374,7 +374,7 @@ impl RealFile {
     }
 }
 
-/// Writes all of `buf` by calls of `write` that may write less; in whole blocks, if it is to (R6).
+/// Writes all of `buf` by calls of `write` that may write less; in whole blocks, if it is to (real.6).
 fn write_all_by(
     buf: &[u8],
     offset: u64,

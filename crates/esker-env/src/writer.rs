@@ -5,12 +5,12 @@
 //!                 `-- large slices go straight to the file (buffered files only)
 //! ```
 //!
-//! A1. The file holds exactly the bytes given, in order; until `finish` a direct file may end in zeros behind them.
-//! A2. A direct file is written in whole blocks of [`AlignedBuf::ALIGN`] bytes. A block that was written with a
+//! env_writer.1. The file holds exactly the bytes given, in order; until `finish` a direct file may end in zeros behind them.
+//! env_writer.2. A direct file is written in whole blocks of [`AlignedBuf::ALIGN`] bytes. A block that was written with a
 //!     zero-padded tail is written again, from the same start, once more bytes arrive: the bytes that it held do
 //!     not change, so a torn rewrite loses nothing that was synced.
-//! A3. After an error, or a panic, nothing more is written: what the file holds is then unknown.
-//! A4. A file that was to be new, and of which no writer was made, is not left behind: it could not be made again.
+//! env_writer.3. After an error, or a panic, nothing more is written: what the file holds is then unknown.
+//! env_writer.4. A file that was to be new, and of which no writer was made, is not left behind: it could not be made again.
 
 #[cfg(test)]
 mod tests;
@@ -37,7 +37,7 @@ pub struct AppendWriter {
 enum Buffer {
     /// For a buffered file; written out before it would pass its capacity.
     Plain { bytes: Vec<u8>, capacity: usize },
-    /// For a direct file; `filled` bytes of which the first `written` are in the file already (A2).
+    /// For a direct file; `filled` bytes of which the first `written` are in the file already (env_writer.2).
     Aligned { bytes: AlignedBuf, filled: usize, written: usize },
 }
 
@@ -62,7 +62,10 @@ impl AppendWriter {
         options: OpenOptions,
         buffer_bytes: usize,
     ) -> io::Result<AppendWriter> {
-        assert!(options.create_new || options.truncate, "A1: an append writer starts with an empty file");
+        assert!(
+            options.create_new || options.truncate,
+            "env_writer.1: an append writer starts with an empty file"
+        );
         Self::at_front(fs, path, options, buffer_bytes)
     }
 
@@ -92,7 +95,7 @@ impl AppendWriter {
         let (buf, reader) = if file.is_direct() {
             let reader = fs.open(path, OpenOptions::read()).inspect_err(|_| {
                 if options.create_new {
-                    // A4. The error that matters is the one above.
+                    // env_writer.4. The error that matters is the one above.
                     let _ = fs.remove_file(path);
                 }
             })?;
@@ -145,12 +148,12 @@ impl AppendWriter {
         Ok((self.reader.unwrap_or(self.file), len))
     }
 
-    /// Runs `work` unless an earlier call failed (A3).
+    /// Runs `work` unless an earlier call failed (env_writer.3).
     fn guard(&mut self, work: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
         if self.failed {
             return Err(io::Error::other("an earlier write to this file failed"));
         }
-        // A3: also if it does not return.
+        // env_writer.3: also if it does not return.
         self.failed = true;
         let result = work(self);
         self.failed = result.is_err();
@@ -205,7 +208,7 @@ impl AppendWriter {
                 let padded = filled.next_multiple_of(AlignedBuf::ALIGN);
                 bytes[*filled..padded].fill(0);
                 self.file.write_all_at(&bytes[..padded], self.base)?;
-                // A2: the unfinished block moves to the buffer's front, to be written again with what follows.
+                // env_writer.2: the unfinished block moves to the buffer's front, to be written again with what follows.
                 let whole = *filled / AlignedBuf::ALIGN * AlignedBuf::ALIGN;
                 bytes.copy_within(whole..*filled, 0);
                 self.base += whole as u64;

@@ -14,7 +14,7 @@ fn resident_bytes() -> usize {
 }
 
 #[test]
-fn pg2_what_is_given_up_goes_back() {
+fn env_pages_2_what_is_given_up_goes_back() {
     let before = resident_bytes();
     for len in [8 << 10, 300 << 10, 4 << 20, 8 << 20] {
         let mut held: Vec<PageBuf> = (0..(64 << 20) / len).map(|_| PageBuf::new(len)).collect();
@@ -26,6 +26,6 @@ fn pg2_what_is_given_up_goes_back() {
         );
         drop(held);
         let after = resident_bytes();
-        assert!(after < before + KEPT_BYTES_MAX, "PG2: {len}: {before} bytes before, {after} after");
+        assert!(after < before + KEPT_BYTES_MAX, "env_pages.2: {len}: {before} bytes before, {after} after");
     }
 }

@@ -6,9 +6,9 @@
 //!   tests/it/decoders: seeds.rs, damaged ------+
 //! ```
 //!
-//! F1. A target panics if and only if the engine is wrong, whatever the bytes.
+//! fuzz_targets.1. A target panics if and only if the engine is wrong, whatever the bytes.
 //!
-//! How to run it all: docs/fuzzing.md
+//! How to run it all: docs/testing.md
 
 mod operations;
 pub mod seeds;

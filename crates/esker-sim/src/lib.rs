@@ -8,12 +8,12 @@
 //!   seed --damage/--> a database of the same world, its files harmed: opened, read, checked, merged, repaired
 //! ```
 //!
-//! SIM1. A run depends on its seed and its number of operations, or on its bytes, alone: no clock, no threads, no order
+//! sim.1. A run depends on its seed and its number of operations, or on its bytes, alone: no clock, no threads, no order
 //!       of a hash table.
-//! SIM2. One simulation at a time in a process, each in a thread of its own: the engine frees memory, and with it
+//! sim.2. One simulation at a time in a process, each in a thread of its own: the engine frees memory, and with it
 //!       files, by epochs that the whole process shares.
 //!
-//! How to run it, what is modelled, and what it found: docs/simulation.md
+//! How to run it, what is modelled, and what it found: docs/testing.md
 
 pub mod damage;
 pub mod report;

@@ -1,6 +1,6 @@
 //! What to say about a failure: the seed or the position, the command that replays it, the shortest failing part found.
 //!
-//! RP1. What a failure is made short to is the same failure: noticed in the same place, with the same first words.
+//! report.1. What a failure is made short to is the same failure: noticed in the same place, with the same first words.
 
 use esker_world::Failure;
 use esker_world::generate::{from_bytes, generate};
@@ -63,8 +63,8 @@ fn shortest(seed: u64, first: Opening, all: &[Op], failure: &Failure) -> String 
     )
 }
 
-/// What a failure is about (RP1): where it was noticed, and the first words of what was said, up to one with a number,
-/// which may be another in a shorter run. Tags of invariants, as in `W3:`, belong to the words.
+/// What a failure is about (report.1): where it was noticed, and the first words of what was said, up to one with a number,
+/// which may be another in a shorter run. Tags of invariants, as in `world.3:`, belong to the words.
 pub(crate) fn gist(cause: &str) -> String {
     let (place, text) = cause.split_once(": ").unwrap_or(("", cause));
     let text = text.strip_prefix("assertion `left == right` failed: ").unwrap_or(text);
@@ -79,19 +79,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rp1_the_same_failure_has_the_same_gist_and_another_one_another() {
+    fn report_1_the_same_failure_has_the_same_gist_and_another_one_another() {
         let same = [
             [
-                "read.rs:1: W1: get KeyNo(3): None, expected Some(4)",
-                "read.rs:1: W1: get KeyNo(7): Some(1), expected None",
+                "read.rs:1: world.1: get KeyNo(3): None, expected Some(4)",
+                "read.rs:1: world.1: get KeyNo(7): Some(1), expected None",
             ],
             [
-                "a.rs:7: W3: H1: what was found is the state of no commit in 3..=4",
-                "a.rs:7: W3: H1: what was found is that",
+                "a.rs:7: world.3: model_history.1: what was found is the state of no commit in 3..=4",
+                "a.rs:7: world.3: model_history.1: what was found is that",
             ],
             [
-                "read.rs:5: assertion `left == right` failed: W1: len\n  left: 1\n right: 2",
-                "read.rs:5: assertion `left == right` failed: W1: len\n  left: 3\n right: 4",
+                "read.rs:5: assertion `left == right` failed: world.1: len\n  left: 1\n right: 2",
+                "read.rs:5: assertion `left == right` failed: world.1: len\n  left: 3\n right: 4",
             ],
         ];
         for [a, b] in same {
@@ -99,11 +99,11 @@ mod tests {
         }
         let other = [
             [
-                "t.rs:1: W4: without a reason: corrupt block in x",
-                "t.rs:1: W4: without a reason: no space left",
+                "t.rs:1: world.4: without a reason: corrupt block in x",
+                "t.rs:1: world.4: without a reason: no space left",
             ],
-            ["t.rs:1: W1: get KeyNo(3): None", "u.rs:1: W1: get KeyNo(3): None"],
-            ["t.rs:1: OL1: check_offline finds [", "t.rs:1: OL3: repair loses ["],
+            ["t.rs:1: world.1: get KeyNo(3): None", "u.rs:1: world.1: get KeyNo(3): None"],
+            ["t.rs:1: world_offline.1: check_offline finds [", "t.rs:1: world_offline.3: repair loses ["],
         ];
         for [a, b] in other {
             assert_ne!(gist(a), gist(b));

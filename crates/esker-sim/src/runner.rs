@@ -1,4 +1,4 @@
-//! Runs simulations, each in a thread of its own (SIM2), and turns panics into failures. One that gets nowhere ends the process
+//! Runs simulations, each in a thread of its own (sim.2), and turns panics into failures. One that gets nowhere ends the process
 //! (watch.rs): it cannot be stopped, and another one cannot begin beside it.
 
 use std::io::Write;
@@ -46,7 +46,7 @@ pub fn alone<T: Send + 'static>(
     let thread = thread.expect("a thread for the simulation");
     let outcome = wait(name, &receiver, || done.load(Ordering::Relaxed), PATIENCE);
     let outcome = outcome.unwrap_or_else(|stuck| give_up(&stuck));
-    // SIM2: all that belongs to the thread is gone before the next one begins.
+    // sim.2: all that belongs to the thread is gone before the next one begins.
     thread.join().expect("panics are caught inside");
     outcome.map_err(|failure| Failure { ops: done.load(Ordering::Relaxed), ..failure })
 }
@@ -124,13 +124,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn se1_one_seed_in_four_has_no_direct_files() {
+    fn setting_1_one_seed_in_four_has_no_direct_files() {
         let is_plain = |seed: &u64| !new_world(*seed, None).gives_direct_files();
         assert_eq!((0..16).filter(is_plain).collect::<Vec<_>>(), [1, 6, 11, 12]);
     }
 
     #[test]
-    fn se2_what_bytes_make_runs_in_the_world_of_their_number() {
+    fn setting_2_what_bytes_make_runs_in_the_world_of_their_number() {
         let bytes = [0; 6];
         let (first, ops) = from_bytes(&bytes);
         // Tests beside this one hold up removals of files: the order of calls is not always the same.

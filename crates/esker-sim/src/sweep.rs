@@ -7,12 +7,12 @@
 //!      operation that follows, everything is read
 //! ```
 //!
-//! SW1. After a death at any change the database opens with a state that the history allows, and carries on.
-//! SW2. A call that fails, once, for ever, or after it was made, gives a typed error, and so does a wrong byte that is read and matters; reads go
+//! sweep.1. After a death at any change the database opens with a state that the history allows, and carries on.
+//! sweep.2. A call that fails, once, for ever, or after it was made, gives a typed error, and so does a wrong byte that is read and matters; reads go
 //!      on; nothing acknowledged is lost, even if the machine loses power right after it.
 //!      A call that panics, in a file system of the user's for one, ends no more than the operation: what follows is refused, or goes on as if that
 //!      one had failed. Whatever fails or panics behind it for no reason of its own is a failure of the sweep.
-//! SW3. A disk that is full at any write loses nothing; with space again the database goes on, or does after opening.
+//! sweep.3. A disk that is full at any write loses nothing; with space again the database goes on, or does after opening.
 //!
 //! Whoever opens the database behind a death or a failure does so as the workload does.
 //!
@@ -406,7 +406,7 @@ fn end_here(world: &mut World, at: Place) -> Tally {
     tally
 }
 
-/// Does the script although something goes wrong in it; everything can be read all the while (SW2).
+/// Does the script although something goes wrong in it; everything can be read all the while (sweep.2).
 fn endure(mut world: World, at: Place, filling: Option<Filling>, done: &AtomicU64) -> Tally {
     let mut since = 0;
     let mut tally = Tally::default();
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn sw3_disks_get_full_at_the_call() {
+    fn sweep_3_disks_get_full_at_the_call() {
         // Where it takes space, it is refused.
         let refused = alone("a test", |done| disk_full(place(200), Kind::DiskFull, done).refused).unwrap();
         assert!(refused > 0);

@@ -41,7 +41,7 @@ fn damaged_databases_are_read_right_or_not_at_all() {
 }
 
 #[test]
-fn da1_the_same_seed_gives_the_same_harms_and_figures() {
+fn damage_1_the_same_seed_gives_the_same_harms_and_figures() {
     for seed in 100..106 {
         let once = || (harms(seed, OPS), run(seed, OPS, Twist::default()));
         assert_eq!(once(), once(), "seed {seed}");
@@ -62,7 +62,7 @@ fn canary_a_state_that_is_one_commit_older_is_noticed() {
     let unharmed = Twist { harms: Some(|_| Vec::new()), ..Twist::default() };
     assert_eq!(complaints(6, unharmed), Vec::<String>::new());
     let found = complaints(6, Twist { hides_newest: true, ..unharmed });
-    assert!(found.len() == 6 && found.iter().all(|text| text.contains("DJ3")), "{found:#?}");
+    assert!(found.len() == 6 && found.iter().all(|text| text.contains("damage_judge.3")), "{found:#?}");
 }
 
 /// Changes the last byte of each value in the blocks of tables that are not compressed, and makes their checksums fit.
@@ -115,7 +115,7 @@ fn forged(files: &Files) -> Vec<Harm> {
 fn canary_values_that_are_others_and_have_fitting_checksums_are_noticed() {
     let found = complaints(16, Twist { harms: Some(forged), ..Twist::default() });
     // Not every database has live values in tables that are not compressed.
-    let wrong = found.iter().filter(|text| text.contains("DJ3")).count();
+    let wrong = found.iter().filter(|text| text.contains("damage_judge.3")).count();
     assert!(wrong >= 3, "{found:#?}");
 }
 
@@ -146,5 +146,5 @@ fn canary_losses_that_are_not_told_are_noticed() {
     let told = Twist { harms: Some(without_tables), ..Twist::default() };
     assert_eq!(complaints(16, told), Vec::<String>::new());
     let found = complaints(16, Twist { hides_losses: true, ..told });
-    assert!(found.len() >= 4 && found.iter().all(|text| text.contains("DJ7")), "{found:#?}");
+    assert!(found.len() >= 4 && found.iter().all(|text| text.contains("damage_judge.7")), "{found:#?}");
 }

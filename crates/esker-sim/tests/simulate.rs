@@ -42,7 +42,7 @@ fn seeds_agree_with_the_model() {
 }
 
 #[test]
-fn sim1_the_same_seed_gives_the_same_run() {
+fn sim_1_the_same_seed_gives_the_same_run() {
     for seed in 0..25 {
         let run = || run_seed(seed, OPS, Sabotage::default()).map_err(|failure| failure.cause);
         assert_eq!(run(), run(), "seed {seed}");

@@ -21,7 +21,7 @@ fn short(kind: Kind, size: u64) -> Tally {
 }
 
 #[test]
-fn sw1_deaths() {
+fn sweep_1_deaths() {
     own_process::run(|| {
         let total = short(Kind::Deaths, 60);
         assert!(total.inspected >= 6 * 60 && total.unheard >= 60, "{total:?}");
@@ -29,7 +29,7 @@ fn sw1_deaths() {
 }
 
 #[test]
-fn sw1_deaths_in_recovery() {
+fn sweep_1_deaths_in_recovery() {
     own_process::run(|| {
         let total = short(Kind::DeathsInRecovery, 6);
         assert!(total.while_opening >= 6 * 10, "{total:?}");
@@ -37,7 +37,7 @@ fn sw1_deaths_in_recovery() {
 }
 
 #[test]
-fn sw2_calls_that_fail_once() {
+fn sweep_2_calls_that_fail_once() {
     own_process::run(|| {
         let total = short(Kind::FailsOnce, 100);
         assert!(total.faults >= 100, "{total:?}");
@@ -45,7 +45,7 @@ fn sw2_calls_that_fail_once() {
 }
 
 #[test]
-fn sw2_calls_that_fail_for_ever() {
+fn sweep_2_calls_that_fail_for_ever() {
     own_process::run(|| {
         let total = short(Kind::FailsForever, 50);
         assert!(total.faults >= 50, "{total:?}");
@@ -53,7 +53,7 @@ fn sw2_calls_that_fail_for_ever() {
 }
 
 #[test]
-fn sw2_calls_that_fail_after_they_were_made() {
+fn sweep_2_calls_that_fail_after_they_were_made() {
     own_process::run(|| {
         let total = short(Kind::FailsLate, 60);
         assert!(total.faults >= 60 && total.kills >= 60, "{total:?}");
@@ -61,7 +61,7 @@ fn sw2_calls_that_fail_after_they_were_made() {
 }
 
 #[test]
-fn sw2_lost_syncs() {
+fn sweep_2_lost_syncs() {
     own_process::run(|| {
         let total = short(Kind::LostSyncs, 60);
         assert!(total.faults >= 60, "{total:?}");
@@ -69,7 +69,7 @@ fn sw2_lost_syncs() {
 }
 
 #[test]
-fn sw2_calls_that_fail_in_recovery() {
+fn sweep_2_calls_that_fail_in_recovery() {
     own_process::run(|| {
         let total = short(Kind::FailsInRecovery, 6);
         assert!(total.faults > 200, "{total:?}");
@@ -77,7 +77,7 @@ fn sw2_calls_that_fail_in_recovery() {
 }
 
 #[test]
-fn sw2_short_writes() {
+fn sweep_2_short_writes() {
     own_process::run(|| {
         let total = short(Kind::ShortWrites, 40);
         assert!(total.faults >= 40, "{total:?}");
@@ -85,7 +85,7 @@ fn sw2_short_writes() {
 }
 
 #[test]
-fn sw2_syncs_of_directories_that_fail() {
+fn sweep_2_syncs_of_directories_that_fail() {
     own_process::run(|| {
         let total = short(Kind::DirSyncs, 24);
         assert!(total.kills >= 24, "each is followed by the end of the process: {total:?}");
@@ -93,7 +93,7 @@ fn sw2_syncs_of_directories_that_fail() {
 }
 
 #[test]
-fn sw2_reads_that_give_wrong_bytes() {
+fn sweep_2_reads_that_give_wrong_bytes() {
     own_process::run(|| {
         let total = short(Kind::Misreads, 30);
         assert!(total.faults >= 30, "{total:?}");
@@ -101,7 +101,7 @@ fn sw2_reads_that_give_wrong_bytes() {
 }
 
 #[test]
-fn sw2_calls_that_panic() {
+fn sweep_2_calls_that_panic() {
     own_process::run(|| {
         let total = short(Kind::Panics, 100);
         assert!(total.faults >= 100 && total.kills >= 100, "{total:?}");
@@ -109,7 +109,7 @@ fn sw2_calls_that_panic() {
 }
 
 #[test]
-fn sw3_full_disks() {
+fn sweep_3_full_disks() {
     own_process::run(|| {
         let total = short(Kind::DiskFull, 40);
         assert!(total.refused > 40, "{total:?}");

@@ -6,9 +6,9 @@
 //!                        `--power_loss(rng): what may be there when the power comes back
 //! ```
 //!
-//! D2. After a power loss each sector (of 512 or 4096 bytes) that has unsynced writes is as after the first n of them, for
+//! content.1. After a power loss each sector (of 512 or 4096 bytes) that has unsynced writes is as after the first n of them, for
 //!     some n of its own: a cache holds all writes so far and may be written back at any time.
-//! D3. Lengths survive as a prefix of their changes. Bytes that a surviving length covers and no write reached are zero.
+//! content.2. Lengths survive as a prefix of their changes. Bytes that a surviving length covers and no write reached are zero.
 
 use std::collections::HashMap;
 
@@ -74,7 +74,7 @@ impl Content {
         }
     }
 
-    /// What may be left when the power goes now (D2, D3).
+    /// What may be left when the power goes now (content.1, content.2).
     pub(crate) fn power_loss(&self, rng: &mut Rng) -> Vec<u8> {
         if self.pending.is_empty() {
             return self.durable.clone();
@@ -142,7 +142,7 @@ impl ByteChange {
     }
 }
 
-/// For each sector: how many writes to it there are, and how many of them reach the disk (D2).
+/// For each sector: how many writes to it there are, and how many of them reach the disk (content.1).
 struct SectorChoice {
     writes: HashMap<usize, usize>,
     left: HashMap<usize, usize>,

@@ -5,12 +5,12 @@
 //!       + what is found after a crash  --verify--> how far each writer came, or what is wrong
 //! ```
 //!
-//! J1. A writer begins an operation after the one before is acknowledged: what is left of it is the state after its
+//! journal.1. A writer begins an operation after the one before is acknowledged: what is left of it is the state after its
 //!     first k operations, for some k. So each operation is all or nothing.
-//! J2. Every operation that was acknowledged with enough durability for the kind of crash is among them.
-//! J3. Commits of all writers have one order, and what is left is a prefix of it: if an operation is left, or was
+//! journal.2. Every operation that was acknowledged with enough durability for the kind of crash is among them.
+//! journal.3. Commits of all writers have one order, and what is left is a prefix of it: if an operation is left, or was
 //!     promised, then so is every operation of anybody that was acknowledged before it began.
-//! J4. The bank is what the transactions that are left make of it.
+//! journal.4. The bank is what the transactions that are left make of it.
 
 use esker::Durability;
 
@@ -141,7 +141,7 @@ impl Journal {
         world
     }
 
-    /// The fewest and the most operations of a writer that make what is found of it (J1).
+    /// The fewest and the most operations of a writer that make what is found of it (journal.1).
     fn matches(&self, writer: usize, found: &Found) -> Result<(usize, usize), String> {
         let (tasks, digest) = (&self.tasks[writer], found.digest(writer));
         let mut state = self.base.writers[writer].clone();
@@ -162,7 +162,7 @@ impl Journal {
         })
     }
 
-    /// How many operations of each writer were acknowledged, and how many must be left because of what (J2, J3).
+    /// How many operations of each writer were acknowledged, and how many must be left because of what (journal.2, journal.3).
     fn promises(&self, crash: Crash, matches: &[(usize, usize)]) -> (Vec<usize>, Vec<Promise>) {
         let writers = self.tasks.len();
         let mut acked = vec![0; writers];
@@ -192,7 +192,7 @@ impl Journal {
     }
 
     /// Goes on after a crash of the process that left this: what is lost never happened, what was not acknowledged
-    /// has been seen now. Nothing is promised about it yet, but what follows comes after it (J3).
+    /// has been seen now. Nothing is promised about it yet, but what follows comes after it (journal.3).
     pub(crate) fn settle(&mut self, left: &Left) {
         let happened = |writer: usize, index: usize| index < left.ops[writer];
         self.events.retain(|event| match *event {

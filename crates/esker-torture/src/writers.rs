@@ -5,11 +5,11 @@
 //!                                               `--> World { a state for each writer, the bank }      beside Found, read from Db
 //! ```
 //!
-//! SC1. The tasks depend on nothing else, so that who only hears how far a writer came knows what it did.
-//! SC2. A writer writes only into keyspaces whose names start with its own and, in transactions, into the shared bank, where
+//! writers.1. The tasks depend on nothing else, so that who only hears how far a writer came knows what it did.
+//! writers.2. A writer writes only into keyspaces whose names start with its own and, in transactions, into the shared bank, where
 //!      what it adds does not depend on what it finds.
-//! SC3. Every batch leaves a mark of its own: which of them happened can be read off.
-//! SC4. A writer's default keyspace and the bank are made on demand: missing and empty are the same.
+//! writers.3. Every batch leaves a mark of its own: which of them happened can be read off.
+//! writers.4. A writer's default keyspace and the bank are made on demand: missing and empty are the same.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ use fastrand::Rng;
 const BANK: &str = "bank";
 /// The number of accounts.
 const ACCOUNTS: u8 = 12;
-/// The key of SC3, in the writer's default keyspace.
+/// The key of writers.3, in the writer's default keyspace.
 const MARK: (KeyspaceNo, KeyNo) = (KeyspaceNo(0), KeyNo(999));
 
 /// Money by account; those that hold nothing are left out.

@@ -25,7 +25,7 @@ fn is_kept_from(campaign: &BlockCampaign) -> bool {
 }
 
 #[test]
-fn b1_what_ext4_makes_of_a_power_loss_keeps_every_promise() {
+fn torture_block_1_what_ext4_makes_of_a_power_loss_keeps_every_promise() {
     let dir = tempfile::tempdir().unwrap();
     let campaign = campaign(dir.path(), 1, 3);
     if is_kept_from(&campaign) {

@@ -19,7 +19,7 @@ fn campaign(dir: &Path, seed: u64, histories: u64) -> HistoryCampaign {
 
 /// What happens within is up to the scheduler, so one campaign follows another until everything has.
 #[test]
-fn h1_h2_h3_histories_are_linearizable_and_snapshot_isolated() {
+fn host_1_torture_history_2_torture_history_3_histories_are_linearizable_and_snapshot_isolated() {
     let mut seen = BTreeSet::new();
     let mut unseen = Vec::new();
     for seed in 4..12 {
@@ -87,7 +87,7 @@ fn ranges_removed_without_conflict_checks_are_caught() {
 }
 
 #[test]
-fn fd1_commits_that_are_made_although_there_was_no_space_for_them_are_caught() {
+fn full_disk_1_commits_that_are_made_although_there_was_no_space_for_them_are_caught() {
     // The first history that shows one may show nothing but a lost element or a register that was written in a transaction.
     let ways = ["G1a: ", "a snapshot of the bank", "the counter is"];
     let is_named = |error: String| ways.iter().any(|way| error.contains(way));
@@ -95,13 +95,13 @@ fn fd1_commits_that_are_made_although_there_was_no_space_for_them_are_caught() {
 }
 
 #[test]
-fn gu2_keyspaces_that_are_said_to_be_dropped_and_are_not_are_caught() {
+fn guests_2_keyspaces_that_are_said_to_be_dropped_and_are_not_are_caught() {
     let error = caught(Canary::GhostKeyspace, 2);
     assert!(error.contains("not linearizable"), "{error}");
 }
 
 #[test]
-fn gu1_keys_of_dropped_keyspaces_that_come_back_are_caught() {
+fn guests_1_keys_of_dropped_keyspaces_that_come_back_are_caught() {
     let error = caught(Canary::GhostKeys, 2);
     assert!(error.contains("not linearizable"), "{error}");
 }
@@ -119,13 +119,13 @@ fn transactions_without_a_snapshot_are_caught_by_each_checker() {
 }
 
 #[test]
-fn h4_panics_of_background_threads_are_caught_whatever_ends_a_life() {
+fn torture_history_4_panics_of_background_threads_are_caught_whatever_ends_a_life() {
     let ways = ["a background thread panicked: a canary at the end", "a thread of the child panicked"];
     caught_as_each(Canary::Panic, &ways);
 }
 
 #[test]
-fn h4_a_client_that_hangs_is_caught() {
+fn torture_history_4_a_client_that_hangs_is_caught() {
     let error = caught(Canary::Hang, 2);
     assert!(error.contains("the child has written nothing down"), "{error}");
 }

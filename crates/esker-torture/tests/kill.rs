@@ -22,7 +22,7 @@ fn campaign(dir: &Path, seed: u64, rounds: u64) -> KillCampaign {
 
 /// How much a child does until it is killed is up to the machine, so one campaign follows another until it was enough.
 #[test]
-fn k1_killed_processes_lose_nothing_that_was_promised() {
+fn kill_1_killed_processes_lose_nothing_that_was_promised() {
     let mut acknowledged = 0;
     for seed in 1..9 {
         let dir = tempfile::tempdir().unwrap();
@@ -62,7 +62,7 @@ fn a_child_that_commits_halves_is_caught() {
 }
 
 #[test]
-fn k3_a_child_whose_background_threads_panic_is_caught() {
+fn kill_3_a_child_whose_background_threads_panic_is_caught() {
     let error = caught(Canary::Panic);
     assert!(
         error.contains("a thread of the child panicked") && error.contains("a canary at the start"),
@@ -71,7 +71,7 @@ fn k3_a_child_whose_background_threads_panic_is_caught() {
 }
 
 #[test]
-fn k3_a_child_of_which_a_writer_hangs_is_caught() {
+fn kill_3_a_child_of_which_a_writer_hangs_is_caught() {
     let error = caught(Canary::Hang);
     assert!(error.contains("a writer has waited"), "{error}");
 }

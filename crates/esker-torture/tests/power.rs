@@ -18,14 +18,14 @@ fn campaign(dir: &Path, seed: u64, runs: u64) -> PowerCampaign {
 
 /// What is met within is up to the scheduler, so one campaign follows another until everything was.
 #[test]
-fn p1_p2_p3_p4_power_losses_take_nothing_that_was_promised() {
+fn power_1_power_2_power_3_power_4_power_losses_take_nothing_that_was_promised() {
     let mut seen = BTreeSet::new();
     let mut unseen = Vec::new();
     for seed in 1..9 {
         let dir = tempfile::tempdir().unwrap();
         let s = campaign(dir.path(), seed, 4).run().unwrap();
         assert!(s.runs == 4 && s.losses >= 20, "{s}");
-        assert!(s.timed_sync_ms > 0, "P4: {s}");
+        assert!(s.timed_sync_ms > 0, "power.4: {s}");
         let met = [
             ("more than 20 losses", s.losses - 20),
             ("lives after a kill", s.after_kill),

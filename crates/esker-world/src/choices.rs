@@ -5,8 +5,8 @@
 //!   byte string, in order ----+--> a number of a range
 //! ```
 //!
-//! CH1. The same seed, and the same bytes, give the same choices.
-//! CH2. Bytes that are used up give the first number of every range, so that each operation comes to its end.
+//! choices.1. The same seed, and the same bytes, give the same choices.
+//! choices.2. Bytes that are used up give the first number of every range, so that each operation comes to its end.
 //!
 //! A choice takes as few bytes as its range needs, so that a fuzzer that changes one byte changes one choice.
 
@@ -83,7 +83,7 @@ fn width(span: u64) -> usize {
     }
 }
 
-/// The next bytes as a number; those that are missing are zero (CH2).
+/// The next bytes as a number; those that are missing are zero (choices.2).
 fn take(bytes: &mut &[u8], width: usize) -> u64 {
     let (taken, rest) = bytes.split_at(width.min(bytes.len()));
     *bytes = rest;
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ch1_bytes_are_taken_in_order_and_as_few_as_needed() {
+    fn choices_1_bytes_are_taken_in_order_and_as_few_as_needed() {
         let mut choices = Choices::Bytes(&[7, 0x34, 0x12, 1, 2, 3, 4, 0, 9, 8]);
         assert_eq!(choices.u8(0..5), 2);
         assert_eq!(choices.u16(0..1000), 0x1234 % 1000);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn ch2_bytes_that_are_used_up_give_the_first_of_a_range() {
+    fn choices_2_bytes_that_are_used_up_give_the_first_of_a_range() {
         let mut choices = Choices::Bytes(&[1]);
         assert_eq!(choices.any_u64(), 1);
         assert_eq!((choices.u32(4..90_000), choices.usize(3..9), choices.any_u8()), (4, 3, 0));

@@ -5,7 +5,7 @@
 //!   seed, bytes --choices.rs--> Generator --> how the database is opened, operations
 //! ```
 //!
-//! GE1. What bytes make is bounded: in operations, and in bytes of long keys and values.
+//! generate.1. What bytes make is bounded: in operations, and in bytes of long keys and values.
 
 use std::ops::{Bound, Range};
 
@@ -71,7 +71,7 @@ const LARGE_VALUES_STRIDE: usize = 200;
 const LARGE_VALUE_COMES_AT: usize = 60;
 const LARGE_VALUE_GOES_AT: usize = 100;
 
-/// The sequence that these bytes stand for (GE1). Any bytes stand for one; more bytes, for a longer one.
+/// The sequence that these bytes stand for (generate.1). Any bytes stand for one; more bytes, for a longer one.
 pub fn from_bytes(bytes: &[u8]) -> (Opening, Vec<Op>) {
     let seed = setting::seed_of_bytes(bytes);
     let bytes = &bytes[..bytes.len().min(INPUT_BYTES_MAX)];
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn ge1_what_bytes_make_is_bounded() {
+    fn generate_1_what_bytes_make_is_bounded() {
         // The second has large values.
         for (byte, len) in (0..=255).flat_map(|byte| [(byte, 3 * INPUT_BYTES_MAX), (byte, 1986)]) {
             let ops = from_bytes(&vec![byte; len]).1;

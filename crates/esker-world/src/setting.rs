@@ -4,11 +4,11 @@
 //!   bytes --their number--> seed --one question each--> the disk, the directory, the keyspaces
 //! ```
 //!
-//! SE1. Each property has a share of the seeds, and within it and outside of it each other one has its share, too: the
+//! setting.1. Each property has a share of the seeds, and within it and outside of it each other one has its share, too: the
 //!      place that has it moves on from one row of seeds to the next. So any two meet, and a few hundred seeds in a row have all of it.
-//! SE2. Byte strings have all properties, too: their number of bytes decides, and what they make stays what it is.
+//! setting.2. Byte strings have all properties, too: their number of bytes decides, and what they make stays what it is.
 
-/// The seed of what does not come from the bytes, where the operations do (SE2).
+/// The seed of what does not come from the bytes, where the operations do (setting.2).
 pub fn seed_of_bytes(bytes: &[u8]) -> u64 {
     bytes.len() as u64
 }
@@ -50,7 +50,7 @@ pub fn has_large_values(seed: u64) -> bool {
     is_at(seed, 64, 35)
 }
 
-/// Whether a seed is the one of its row of so many: the one at `place` in the first row, one further in each that follows (SE1).
+/// Whether a seed is the one of its row of so many: the one at `place` in the first row, one further in each that follows (setting.1).
 fn is_at(seed: u64, row: u64, place: u64) -> bool {
     (seed - seed / row) % row == place
 }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn se1_each_property_has_its_share_and_any_two_meet() {
+    fn setting_1_each_property_has_its_share_and_any_two_meet() {
         for (has, row) in PROPERTIES {
             assert_eq!((0..4096).filter(|seed| has(*seed)).count() as u64, 4096 / row);
         }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn se2_byte_strings_meet_all_of_it() {
+    fn setting_2_byte_strings_meet_all_of_it() {
         let bytes = [0; 4096];
         assert_eq!(pairs((0..4096).map(|len| seed_of_bytes(&bytes[..len]))), 15 * 4);
     }

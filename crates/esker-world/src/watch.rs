@@ -5,7 +5,7 @@
 //!   a thread's outcome --wait--> it, or the failure of a thread that gets nowhere
 //! ```
 //!
-//! WT1. Work that does not end, and whose count does not grow for as long as there is patience, is a failure. Work that goes
+//! watch.1. Work that does not end, and whose count does not grow for as long as there is patience, is a failure. Work that goes
 //!      on is waited for as long as it takes.
 #![expect(clippy::disallowed_methods, reason = "it watches real threads, in real time")]
 
@@ -33,7 +33,7 @@ impl Watch {
         Watch { patience, count: 0, since: Instant::now() }
     }
 
-    /// Whether the count has stood still for longer than there is patience (WT1).
+    /// Whether the count has stood still for longer than there is patience (watch.1).
     pub fn stands_still(&mut self, count: u64) -> bool {
         if count != self.count {
             (self.count, self.since) = (count, Instant::now());
@@ -45,7 +45,7 @@ impl Watch {
 /// Waits for what a thread sends when it has ended. `progress`: the operations that it has begun.
 ///
 /// # Errors
-/// It gets nowhere (WT1), or has ended without a word.
+/// It gets nowhere (watch.1), or has ended without a word.
 pub fn wait<T>(
     name: &str,
     outcome: &Receiver<T>,
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wt1_a_count_that_grows_is_no_hang() {
+    fn watch_1_a_count_that_grows_is_no_hang() {
         // The time is moved, not waited for: a test that is held up between two lines must not see a hang.
         let mut watch = Watch::new(PATIENCE);
         let later = |watch: &mut Watch| watch.since -= 2 * PATIENCE;
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn wt1_a_thread_that_never_ends_is_told() {
+    fn watch_1_a_thread_that_never_ends_is_told() {
         let (never, outcome) = channel::<()>();
         let failure = wait("seed 17", &outcome, || 3, Duration::from_millis(4)).unwrap_err();
         let told = "seed 17 gets nowhere: it has begun 3 operations, and nothing more in 4ms";

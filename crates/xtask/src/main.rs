@@ -4,7 +4,7 @@
 //!   git ls-files --> Repo --each of checks::ALL--> findings --> file:line: message, exit status
 //! ```
 //!
-//! X1. A check is a pure function from [`Repo`] to findings, so that its tests feed it a repository in memory and see it
+//! xtask.1. A check is a pure function from [`Repo`] to findings, so that its tests feed it a repository in memory and see it
 //!     fail.
 #![expect(clippy::disallowed_methods, reason = "a developer's tool, outside the engine and its Env")]
 

@@ -6,8 +6,8 @@
 //!
 //! Each kind builds into a folder of its own below `target`, as its flags apply to every crate.
 //!
-//! SA1. A filter that selects no test fails the run: a name that went with a change of the tests is noticed.
-//! SA2. A tool that does not report a fault put in on purpose fails the run: after the tests, each canary's test runs again with its
+//! sanitize.1. A filter that selects no test fails the run: a name that went with a change of the tests is noticed.
+//! sanitize.2. A tool that does not report a fault put in on purpose fails the run: after the tests, each canary's test runs again with its
 //!      fault on (`crates/esker/src/sync/fault.rs`), and has to fail with the tool's own report. The canaries of loom are tests themselves.
 
 mod canary;
@@ -45,7 +45,7 @@ const VALGRIND_PARTS: &[&str] = &[
     "memtable::filter",
     "memtable::tests::a_value_larger_than_a_chunk",
     "memtable::tests::equal_heads",
-    "memtable::tests::m4_cursors_and_scans_outlive_the_memtable",
+    "memtable::tests::memtable_4_cursors_and_scans_outlive_the_memtable",
     "memtable::tests::random_keys",
     "memtable::tests::the_longest_keys",
     "sstable::block",
@@ -116,7 +116,7 @@ pub(crate) const KINDS: &[(&str, &str)] = &[
     ("miri", "Miri: undefined behaviour by the language's rules (nightly with rust-src and miri)"),
 ];
 
-/// Runs one kind; whether it found nothing, and what it has to find (SA2).
+/// Runs one kind; whether it found nothing, and what it has to find (sanitize.2).
 pub(crate) fn run(kind: &str, long: bool) -> Result<bool, String> {
     let recipe = recipe(kind, long)?;
     if !run_tests(&recipe)? {
@@ -165,7 +165,7 @@ fn test_name(line: &str) -> Option<String> {
     (!outcome.starts_with("ignored")).then(|| name.trim_end_matches(" - should panic").to_owned())
 }
 
-/// The filters that no test has in its name (SA1).
+/// The filters that no test has in its name (sanitize.1).
 fn idle_filters(filters: &[&'static str], tests: &[String]) -> Vec<&'static str> {
     filters.iter().copied().filter(|filter| !tests.iter().any(|test| test.contains(filter))).collect()
 }
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn sa1_a_filter_that_selects_no_test_is_found() {
+    fn sanitize_1_a_filter_that_selects_no_test_is_found() {
         let lines = [
             "running 2 tests",
             "test memtable::arena::tests::aligned ... ok",

@@ -11,7 +11,7 @@ fn sum(pairs: impl Iterator<Item = u64>) -> u64 {
 }
 
 #[test]
-fn g1_every_stream_is_pinned() {
+fn bench_generate_1_every_stream_is_pinned() {
     let ints = Ints::new(3);
     let badger = BadgerItems::new(3, 128);
     let mut draws = badger.draws();

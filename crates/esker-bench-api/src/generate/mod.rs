@@ -7,7 +7,7 @@
 //!
 //! Anything is had without what comes before it, so reads need no list of keys in memory and threads no shards.
 //!
-//! G1. The stream of a seed never changes: results of different days are compared, and programs in other languages follow
+//! bench_generate.1. The stream of a seed never changes: results of different days are compared, and programs in other languages follow
 //!     it. Golden tests pin every generator.
 
 pub mod badger;

@@ -3,7 +3,7 @@
 //!   Store::write -> begin_write, one tree, commit_with(sync) (one write and one fdatasync of its WAL)
 //!   Reader       -> begin_read, one tree; values are reference-counted slices of cached pages
 //!
-//! C1. In [`CanopyReader`] the tree ends before the transaction that it borrows: fields are dropped in order.
+//! bench_canopydb.1. In [`CanopyReader`] the tree ends before the transaction that it borrows: fields are dropped in order.
 #![expect(unsafe_code, reason = "a tree borrows its transaction, and a reader has to own both")]
 
 mod keyspaces;
@@ -210,7 +210,7 @@ impl Store for CanopyStore {
         let txn = Box::new(self.db.begin_read().map_err(Failure::engine)?);
         let tree = txn.get_tree(TREE).map_err(Failure::engine)?;
         let tree = tree.ok_or_else(no_tree)?;
-        // SAFETY: only the lifetime changes; the transaction does not move in its box and outlives the tree (C1).
+        // SAFETY: only the lifetime changes; the transaction does not move in its box and outlives the tree (bench_canopydb.1).
         let tree = unsafe { std::mem::transmute::<Tree<'_>, Tree<'static>>(tree) };
         Ok(Box::new(CanopyReader { tree, _txn: txn }))
     }
@@ -272,7 +272,7 @@ fn walk(
 }
 
 struct CanopyReader {
-    /// Borrows from `_txn`, and so is first (C1).
+    /// Borrows from `_txn`, and so is first (bench_canopydb.1).
     tree: Tree<'static>,
     _txn: Box<ReadTransaction>,
 }

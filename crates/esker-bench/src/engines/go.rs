@@ -5,7 +5,7 @@
 //! go build bench/go --> program() --runner starts it like any other engine--> results
 //! ```
 //!
-//! GO1. Nothing is built before an engine in Go is asked to run; a missing Go fails its rows, with the reason.
+//! bench_go.1. Nothing is built before an engine in Go is asked to run; a missing Go fails its rows, with the reason.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -156,7 +156,7 @@ impl Engine for GoPeer {
 }
 
 /// Seconds that one call of a mix costs in the program in Go on an engine that does nothing; `kind` is one of `mixed::KINDS`.
-/// [`Failure::Unsupported`] where the program has not been built yet (GO1).
+/// [`Failure::Unsupported`] where the program has not been built yet (bench_go.1).
 pub(crate) fn cost(kind: &str, ops: u64, dir: &Path) -> Result<f64, Failure> {
     if !program_path()?.exists() {
         let why = "the program with the peers in Go is built when one of them first runs, and none has";
@@ -174,7 +174,7 @@ fn program_path() -> Result<PathBuf, Failure> {
     Ok(std::env::current_exe().map_err(Failure::engine)?.with_file_name(PROGRAM))
 }
 
-/// Builds the program beside this one (GO1). Go rebuilds only what has changed.
+/// Builds the program beside this one (bench_go.1). Go rebuilds only what has changed.
 fn build() -> Result<PathBuf, Failure> {
     let program = program_path()?;
     if !program.exists() {

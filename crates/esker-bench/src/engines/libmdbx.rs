@@ -6,9 +6,9 @@
 //!
 //! The binding is the one that needs no libclang to build, so libmdbx is the version that it bundles.
 //!
-//! L1. Readers and writers end before the environment is closed or replaced: `compact` and `set_durability` take `&mut self`,
+//! bench_libmdbx.1. Readers and writers end before the environment is closed or replaced: `compact` and `set_durability` take `&mut self`,
 //!     readers borrow `&self`.
-//! L2. The environment is opened in the mode that its commits have, and anew for another: mdbx chooses the handle for its meta page
+//! bench_libmdbx.2. The environment is opened in the mode that its commits have, and anew for another: mdbx chooses the handle for its meta page
 //!     when it opens (O_DSYNC in the durable mode), and keeps it when the mode's flag is changed later.
 #![expect(unsafe_code, reason = "the binding leaves compacting to mdbx's own function")]
 
@@ -199,7 +199,7 @@ fn sync_mode(durability: Durability) -> SyncMode {
 /// What an environment is opened with.
 #[derive(Clone, Copy)]
 struct Settings {
-    /// L2.
+    /// bench_libmdbx.2.
     mode: SyncMode,
     no_rdahead: bool,
 }

@@ -3,7 +3,7 @@
 //!   Store::write -> mdb_txn_begin .. mdb_put .. mdb_txn_commit (fdatasync, then the meta page through an O_DSYNC handle)
 //!   Reader       -> one MDB_RDONLY transaction; values are lent from the map
 //!
-//! L1. Reader and writer transactions end before the environment is closed, replaced or has its flags changed: `compact`
+//! bench_lmdb.1. Reader and writer transactions end before the environment is closed, replaced or has its flags changed: `compact`
 //!     and `set_durability` take `&mut self`, readers borrow `&self`.
 #![expect(unsafe_code, reason = "heed makes opening an environment and changing its sync flags unsafe")]
 
@@ -160,12 +160,12 @@ fn open_env(dir: &Path, no_read_ahead: bool, named: u32) -> Result<Env, Failure>
     unsafe { options.flags(flags).open(dir) }.map_err(Failure::engine)
 }
 
-/// Sets the flags of a mode, and clears those of the others; nobody else may use the environment meanwhile (L1).
+/// Sets the flags of a mode, and clears those of the others; nobody else may use the environment meanwhile (bench_lmdb.1).
 fn set_flags(env: &Env, durability: Durability) -> Result<(), Failure> {
     for (flag, mode) in [(EnvFlags::NO_META_SYNC, Durability::Async), (EnvFlags::NO_SYNC, Durability::NoSync)]
     {
         let set = if mode == durability { FlagSetMode::Enable } else { FlagSetMode::Disable };
-        // SAFETY: L1, so no other thread is inside the environment; NO_SYNC risks this run's own scratch data only.
+        // SAFETY: bench_lmdb.1, so no other thread is inside the environment; NO_SYNC risks this run's own scratch data only.
         unsafe { env.set_flags(flag, set) }.map_err(Failure::engine)?;
     }
     Ok(())

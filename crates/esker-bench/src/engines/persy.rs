@@ -5,7 +5,7 @@
 //!   Reader       -> one snapshot; keys and values are copied out
 //!   Keyspaces    -> indexes: a transaction takes any of them by name; values are in them
 //!
-//! PE1. A record has one key: from the search for a key's id to the commit no other transaction gives that key an id, or takes it away. Writers
+//! bench_persy.1. A record has one key: from the search for a key's id to the commit no other transaction gives that key an id, or takes it away. Writers
 //!      of large values take turns.
 
 use std::fs::File;
@@ -322,7 +322,7 @@ impl Reader for PersyReader {
 struct LargeStore {
     store: PersyStore,
     segment: SegmentId,
-    /// PE1.
+    /// bench_persy.1.
     turn: Mutex<()>,
 }
 

@@ -1,13 +1,13 @@
 //! sled, set up as redb's benchmark sets it up, except that a write is an atomic batch there and here.
 //!
-//!   Store::write -> insert or remove of one item, Batch and apply_batch of several; in mode Sync then flush and an fdatasync of its log, or a syncfs (SL2)
+//!   Store::write -> insert or remove of one item, Batch and apply_batch of several; in mode Sync then flush and an fdatasync of its log, or a syncfs (bench_sled.2)
 //!   Reader       -> the tree itself: sled has no snapshots
 //!   Keyspaces    -> trees: a write is a transaction over those that it needs, the one way to write to several at once
 //!
-//! SL1. A transaction of one operation is as atomic alone as in a batch, and spares the two synced rolls of the log that a batch takes.
-//! SL2. Pages over some 128 KiB are files of their own below `blobs`, which sled writes and never syncs. Where values are large a sync commit ends with a sync of the
+//! bench_sled.1. A transaction of one operation is as atomic alone as in a batch, and spares the two synced rolls of the log that a batch takes.
+//! bench_sled.2. Pages over some 128 KiB are files of their own below `blobs`, which sled writes and never syncs. Where values are large a sync commit ends with a sync of the
 //!      file system that they are on.
-//! SL3. A store that was dropped may hold its lock a little longer, as long as a thread of sled's pool has work of it: opening waits for that.
+//! bench_sled.3. A store that was dropped may hold its lock a little longer, as long as a thread of sled's pool has work of it: opening waits for that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -28,10 +28,10 @@ use esker_bench_api::{
 
 /// sled 0.34 keeps its log in this one file.
 const LOG_FILE: &str = "db";
-/// Values from which on pages may come to be files of their own (SL2).
+/// Values from which on pages may come to be files of their own (bench_sled.2).
 const LARGE_VALUE_BYTES: u64 = 8 << 10;
 
-/// How long opening waits for a lock (SL3).
+/// How long opening waits for a lock (bench_sled.3).
 const LOCK_PATIENCE: Duration = Duration::from_secs(20);
 
 const NO_SNAPSHOTS: &str = "sled has no snapshots: a reader sees what is committed meanwhile";
@@ -153,7 +153,7 @@ struct SledStore {
 /// What a sync commit syncs behind its flush.
 enum Synced {
     Log(File),
-    /// The file system of this directory (SL2).
+    /// The file system of this directory (bench_sled.2).
     FileSystem(File),
 }
 
@@ -185,7 +185,7 @@ fn sync_file_system(_dir: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// SL3. sled's error has no kind of its own for a lock.
+/// bench_sled.3. sled's error has no kind of its own for a lock.
 fn open_unlocked(config: &Config) -> sled::Result<Db> {
     let start = Instant::now();
     loop {
@@ -232,7 +232,7 @@ impl Store for SledStore {
         work(&mut writer)?;
         match (writer.batch, writer.first) {
             (Some(batch), _) => self.db.apply_batch(batch).map_err(Failure::engine)?,
-            // SL1
+            // bench_sled.1
             (None, Some((key, Some(value)))) => drop(self.db.insert(key, value).map_err(Failure::engine)?),
             (None, Some((key, None))) => drop(self.db.remove(key).map_err(Failure::engine)?),
             (None, None) => {}
@@ -257,7 +257,7 @@ impl Store for SledStore {
     }
 }
 
-/// One operation, or from the second on a batch (SL1).
+/// One operation, or from the second on a batch (bench_sled.1).
 #[derive(Default)]
 struct SledWriter {
     first: Option<(IVec, Option<IVec>)>,
@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sl3_opening_waits_for_a_store_that_is_about_to_be_gone() {
+    fn bench_sled_3_opening_waits_for_a_store_that_is_about_to_be_gone() {
         let dir = tempfile::tempdir().unwrap();
         let config = Config::new().path(dir.path());
         let before = config.open().unwrap();

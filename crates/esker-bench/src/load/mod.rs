@@ -5,11 +5,11 @@
 //!                                              `--latency--> Track (one, behind a lock)
 //! ```
 //!
-//! LO1. Closed loop: a thread takes its next request when its last one has ended; latency counts from the call.
-//! LO2. Open loop (a rate is given): request n is due at start + n / rate, whoever is free takes it, and its latency counts from
+//! bench_load.1. Closed loop: a thread takes its next request when its last one has ended; latency counts from the call.
+//! bench_load.2. Open loop (a rate is given): request n is due at start + n / rate, whoever is free takes it, and its latency counts from
 //!      when it was due, so that waiting behind a stall counts.
-//! LO3. A thread that is free before its request is due sleeps in the system, which is some 50 us late (the timer slack of a thread of
-//!      Linux). That is in the latencies, so it is told apart, too (T4 of `track.rs`).
+//! bench_load.3. A thread that is free before its request is due sleeps in the system, which is some 50 us late (the timer slack of a thread of
+//!      Linux). That is in the latencies, so it is told apart, too (bench_track.4 of `track.rs`).
 
 pub(crate) mod command;
 mod source;
@@ -95,7 +95,7 @@ pub(crate) fn drive_watched(
                 return Ok((written, bytes));
             }
             values.fill(pairs);
-            // LO1, LO2
+            // bench_load.1, bench_load.2
             let (due, lateness) = match load.rate {
                 None => (Instant::now(), None),
                 Some(rate) => {
@@ -142,7 +142,7 @@ pub(crate) fn drive_watched(
     })
 }
 
-/// Sleeps until then, and says how late it ended (LO3). `None`: that time had gone by before, which is the engine's lateness.
+/// Sleeps until then, and says how late it ended (bench_load.3). `None`: that time had gone by before, which is the engine's lateness.
 fn wait_until(due: Instant) -> Option<Duration> {
     let left = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
     thread::sleep(left);
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lo3_a_wait_ends_no_sooner_than_its_time_and_what_has_gone_by_is_not_waited_for() {
+    fn bench_load_3_a_wait_ends_no_sooner_than_its_time_and_what_has_gone_by_is_not_waited_for() {
         for _ in 0..20 {
             let due = Instant::now() + Duration::from_micros(300);
             // A thread that is held up for so long before it looks has nothing to wait for.

@@ -5,7 +5,7 @@
 //! What threads draw from one source under a lock are keys alone. Values are made by each thread for itself, in the memory of its pairs before
 //! them: the bench is to measure engines, not how long threads wait for their data.
 //!
-//! LS1. A length above a limit, or a stream that ends within a pair, is an error and allocates nothing for it.
+//! bench_source.1. A length above a limit, or a stream that ends within a pair, is an error and allocates nothing for it.
 
 use std::io::{BufRead, Write};
 
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn ls1_a_cut_or_absurd_stream_is_an_error() {
+    fn bench_source_1_a_cut_or_absurd_stream_is_an_error() {
         let mut bytes = Vec::new();
         Pair { key: b"key".to_vec(), value: b"value".to_vec() }.write_to(&mut bytes).unwrap();
         for cut in 1..bytes.len() {

@@ -1,14 +1,15 @@
 //! What the async commits of a suite's engines have done when they return: rows of such commits are not of equal durability, and say so.
 //!
-//! AR1. It is told of the engines as they ran in this suite, by its own run.json; where that is of before this was noted, that is told instead.
+//! bench_report_async_commits.1. It is told of the engines as they ran in this suite, by its own run.json; where that is of before this was noted, that is told instead.
 
 use clap::ValueEnum as _;
 
 use crate::context::{AsyncContext, EngineContext, NO_ASYNC_COMMITS};
 use crate::report::runs::Runs;
 use crate::report::summary::Summary;
+use crate::row::Commits;
 use crate::scale::Scale;
-use crate::suites::{self, Commits};
+use crate::suites;
 use esker_bench_api::Reached;
 
 const NOT_NOTED: &str = "not noted in these results (docs/benchmarking.md has it)";
@@ -68,7 +69,7 @@ impl AsyncRows {
             });
             format!("{level}: {}", engines.collect::<Vec<_>>().join(", "))
         });
-        // AR1: what is not noted may be in the process alone as well.
+        // bench_report_async_commits.1: what is not noted may be in the process alone as well.
         let has = |level: &str| self.levels.iter().any(|(known, _)| *known == level);
         let lost = if has(Reached::Process.name()) && !has(NOT_NOTED) {
             " What is in the process alone is lost if that is killed."
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn ar1_rows_of_async_commits_say_how_far_those_of_each_engine_get() {
+    fn bench_report_async_commits_1_rows_of_async_commits_say_how_far_those_of_each_engine_get() {
         let engines = [("esker", true), ("redb", true), ("bbolt", true), ("lmdb", false)];
         let rows = of("ycsb", &["load (async)", "C read only (async)", "load (sync)"], &engines).unwrap();
         assert!(rows.has("load (async)") && !rows.has("load (sync)"));

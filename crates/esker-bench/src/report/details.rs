@@ -1,10 +1,10 @@
 //! What stands behind each row: latencies, bytes, memory, processor, syncs, notes, and the command that repeats it.
 //!
-//! D1. Write amplification is of what the device wrote, the wait for background work included. What Linux counts for the process counts a
+//! bench_details.1. Write amplification is of what the device wrote, the wait for background work included. What Linux counts for the process counts a
 //!     page each time that it is made dirty: forty times as much where small commits append to one page.
-//! D2. Processor time of an operation is all that the process used in the row, over the operations of all its passes: the lab's own work and
+//! bench_details.2. Processor time of an operation is all that the process used in the row, over the operations of all its passes: the lab's own work and
 //!     the engine's in the background are in it, which clocks around calls do not see.
-//! D3. Each figure is the median of the runs that have it, by itself.
+//! bench_details.3. Each figure is the median of the runs that have it, by itself.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ fn engine(out: &mut String, cell: &Cell, name: &str) {
         return;
     };
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    // D3.
+    // bench_details.3.
     let of_usage = |pick: fn(&Usage) -> u64| value.median_of(|record| Some(pick(&record.usage) as f64));
     let all_bytes = |pick| or_dash(of_usage(pick).map(bytes));
     let told_bytes = |pick| or_dash(of_usage(pick).map(known_bytes));
@@ -89,7 +89,7 @@ fn engine(out: &mut String, cell: &Cell, name: &str) {
         escape(name),
         told_bytes(|usage| usage.device_read_bytes),
         told_bytes(|usage| usage.device_written_bytes),
-        // D1
+        // bench_details.1
         over(|record| (record.usage.device_written_bytes, record.user_written_bytes)),
         all_bytes(|usage| usage.written_bytes),
         all_bytes(|usage| usage.read_bytes),
@@ -100,7 +100,7 @@ fn engine(out: &mut String, cell: &Cell, name: &str) {
         told_bytes(|usage| usage.peak_file_bytes),
         all_bytes(|usage| usage.rss_file_bytes),
         or_dash(value.median_of(|record| Some(record.usage.cpu_s)).map(seconds)),
-        // D2
+        // bench_details.2
         or_dash(value.median_of(cpu_of_one).map(seconds)),
         or_dash(value.syncs_text()),
         or_dash(of_detail(&|detail| detail.drain_s).map(seconds)),
@@ -144,7 +144,7 @@ fn engine(out: &mut String, cell: &Cell, name: &str) {
     }
 }
 
-/// D2.
+/// bench_details.2.
 fn cpu_of_one(record: &Record) -> Option<f64> {
     let operations = operations(record);
     (operations > 1).then(|| record.usage.cpu_s / operations as f64)
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn d3_figures_are_medians_of_the_runs_that_have_them() {
+    fn bench_details_3_figures_are_medians_of_the_runs_that_have_them() {
         let run = |run, figure: u64| {
             let mut record = record_over_time("esker", "H rand", run);
             (record.user_written_bytes, record.ops) = (100, 2);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn d1_amplification_is_of_the_device() {
+    fn bench_details_1_amplification_is_of_the_device() {
         let mut record = record("esker", "individual writes", 1, Some(1.0));
         record.user_written_bytes = 1000;
         record.live_bytes = 1000;
@@ -266,13 +266,13 @@ mod tests {
         assert!(page.contains("<td>2.93 KiB</td><td>4.88 KiB</td><td>3.00</td>"), "{page}");
         assert!(page.contains("<td>7.00 KiB</td><td>6.00 KiB</td><td>1.00 KiB</td>"), "{page}");
         // The operations are the record's 10.
-        assert!(page.contains("<td>1.00 s</td><td>100 ms</td><td>1.00</td>"), "D2: {page}");
+        assert!(page.contains("<td>1.00 s</td><td>100 ms</td><td>1.00</td>"), "bench_details.2: {page}");
         let (head, rows) = page.split_once("</thead>").unwrap();
         assert_eq!(head.matches("<th>").count(), rows.matches("<td>").count());
     }
 
     #[test]
-    fn d2_processor_time_is_of_all_passes_and_operations() {
+    fn bench_details_2_processor_time_is_of_all_passes_and_operations() {
         let mut record = record("esker", "random reads", 1, Some(1.0));
         record.usage.cpu_s = 2.0;
         let per_operation = |record: &Record| {

@@ -1,8 +1,8 @@
 //! The heat map: every row of every suite, one cell per engine, coloured by how far it is from the row's best.
 //!
-//! H1. The rows that Esker loses come first, the worst of them on top, and above those the ones where others have a value and it
+//! bench_heat.1. The rows that Esker loses come first, the worst of them on top, and above those the ones where others have a value and it
 //!     has none; then the rows whose difference is too small to tell, then those that it wins. A row without Esker comes last.
-//! H2. Columns stand by class of what the engines' transactions guarantee.
+//! bench_heat.2. Columns stand by class of what the engines' transactions guarantee.
 
 use crate::report::classes;
 use crate::report::markup::{escape, place, push};
@@ -48,7 +48,7 @@ pub(super) fn draw(out: &mut String, summaries: &[Summary], runs: &Runs) {
             rows.len()
         ),
     );
-    // H2.
+    // bench_heat.2.
     if classes.len() > 1 {
         out.push_str("<tr><th></th><th></th><th></th>");
         for (class, places) in &classes {
@@ -93,7 +93,7 @@ fn position(summary: &Summary, engine: &str) -> Option<usize> {
     summary.engines.iter().position(|(name, _)| name == engine)
 }
 
-/// H1: how many times worse than the best other engine Esker is; 0 where that cannot be said.
+/// bench_heat.1: how many times worse than the best other engine Esker is; 0 where that cannot be said.
 fn loss(summary: &Summary, row: &RowSummary) -> f64 {
     let home = position(summary, HOME).map(|at| &row.cells[at]);
     if matches!(home, Some(Cell::Error(_))) && row.best.is_some() {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn h1_h2_rows_by_verdict_columns_by_class_and_rows_out_of_turn_are_marked() {
+    fn bench_heat_1_bench_heat_2_rows_by_verdict_columns_by_class_and_rows_out_of_turn_are_marked() {
         let at = |engine: &str, row: &str, value: f64, started_unix_ms| Record {
             suite: "open".to_owned(),
             started_unix_ms,
@@ -166,13 +166,13 @@ mod tests {
         let mut page = String::new();
         draw(&mut page, &Summary::all(&records), &runs(&known));
         assert!(page.contains("1 lost, 0 won, 1 neither"), "{page}");
-        assert!(page.find("open after kill") < page.find("open clean"), "H1: {page}");
+        assert!(page.find("open after kill") < page.find("open clean"), "bench_heat.1: {page}");
         let heads = page.split("<th").skip(1).map(|head| head.split(['>', '<']).nth(1).unwrap());
         let heads: Vec<&str> = heads.collect();
         // The first is `thead` itself.
         let expected = ["", "", "", "", "serializable", "snapshot isolation", "atomic batches"];
-        assert_eq!(heads[..7], expected, "H2");
-        assert_eq!(heads[7..], ["suite", "row", "runs", "lmdb", "esker", "sled"], "H2");
+        assert_eq!(heads[..7], expected, "bench_heat.2");
+        assert_eq!(heads[7..], ["suite", "row", "runs", "lmdb", "esker", "sled"], "bench_heat.2");
         assert!(page.contains(">3.00*</td>") && page.matches("*</td>").count() == 1, "{page}");
     }
 

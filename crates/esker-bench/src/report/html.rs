@@ -4,10 +4,10 @@
 //! Summaries + Runs -> contents -> heat map of all rows -> for each suite: its runs, table, and for each row: work, bars, lines over time, figures -> commands, options
 //! ```
 //!
-//! HT1. Each chart says how many bars or lines it has; a script of the page counts what the browser really made of it and
+//! bench_html.1. Each chart says how many bars or lines it has; a script of the page counts what the browser really made of it and
 //!      writes `data-charts` and `data-broken` to the root element, where a test, or anybody, can read them. What has no extent or lies
 //!      outside its chart does not count. Charts of rows that are shut are looked at, too.
-//! HT2. Links lead to places of the page alone.
+//! bench_html.2. Links lead to places of the page alone.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ figure{margin:0;min-width:0}svg{width:100%;height:auto}svg text{fill:var(--ink);
 a{color:inherit}.row{border-bottom:1px solid var(--line)}.row>summary{padding:.3rem 0}.row>div{margin:.5rem 0 1rem}nav ul{padding-left:1.2rem}
 @media(max-width:40rem){th,td{padding:.2rem .3rem}.heat td:nth-child(2){white-space:normal}}h3{margin:.5rem 0 0;font-size:1rem}code{overflow-wrap:anywhere}summary{cursor:pointer}details{margin:.2rem 0}#notice{color:var(--bad)}";
 
-/// HT1.
+/// bench_html.1.
 const CHECK: &str = "<p id=\"notice\"></p><script>
 (function(){var charts=0,broken=[];
 function shows(e,frame){var b=e.getBBox();if(![b.x,b.y,b.width,b.height].every(isFinite))return false;
@@ -93,7 +93,7 @@ pub(crate) fn page(summaries: &[Summary], runs: &Runs) -> String {
     out
 }
 
-/// HT2: where the parts of the page are.
+/// bench_html.2: where the parts of the page are.
 fn contents(out: &mut String, summaries: &[Summary]) {
     out.push_str("<nav><p>On this page:</p><ul><li><a href=\"#all-rows\">All rows, those that Esker loses first</a></li>");
     for summary in summaries {

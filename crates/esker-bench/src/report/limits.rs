@@ -8,10 +8,10 @@
 //! reads by n threads         reads x one dependent cache miss / as many threads as there are cores, where keys are drawn evenly
 //! ```
 //!
-//! LM1. A limit is drawn only where the row does that work at least: rows whose commits share syncs have none, nor have compressed bytes.
-//! LM2. All counts of a limit are of one record.
-//! LM3. It is a median (of syncs) or a mean of a process of its own at another time, and drawn under that name: a row may lie a little beyond it.
-//! LM4. It is drawn for suites of the same machine alone, as far as descriptions tell machines apart.
+//! bench_limits.1. A limit is drawn only where the row does that work at least: rows whose commits share syncs have none, nor have compressed bytes.
+//! bench_limits.2. All counts of a limit are of one record.
+//! bench_limits.3. It is a median (of syncs) or a mean of a process of its own at another time, and drawn under that name: a row may lie a little beyond it.
+//! bench_limits.4. It is drawn for suites of the same machine alone, as far as descriptions tell machines apart.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ const RANDOM_BYTES: [&str; 3] = ["redb", "badger", "large"];
 /// The machine's figures that lines are drawn from.
 #[derive(Default)]
 pub(super) struct Limits {
-    /// Suites that ran on the machine of the suite `limits`, with the cores of theirs (LM4).
+    /// Suites that ran on the machine of the suite `limits`, with the cores of theirs (bench_limits.4).
     cores: BTreeMap<String, f64>,
     is_known: bool,
     sync_small_s: Option<f64>,
@@ -124,7 +124,7 @@ impl Limits {
     }
 }
 
-/// LM1: why rows of a suite have no line although they read or write.
+/// bench_limits.1: why rows of a suite have no line although they read or write.
 pub(super) fn without(suite: &str) -> &'static str {
     match suite {
         "redb" | "int" | "large" => {
@@ -173,7 +173,7 @@ fn value_bytes(row: &str) -> Option<f64> {
     }
 }
 
-/// LM1: as far as was traced, every engine syncs at least once for each commit.
+/// bench_limits.1: as far as was traced, every engine syncs at least once for each commit.
 fn each_commit_syncs(row: &RowSummary) -> bool {
     let syncs = || row.cells.iter().filter_map(|cell| cell.value()?.syncs_per_commit);
     row.commits > 0 && syncs().next().is_some() && syncs().all(|syncs| syncs >= 1.0)

@@ -6,10 +6,10 @@
 //!                                                                             -> path d="M110 320l9-3 ..."
 //! ```
 //!
-//! PL1. A frame is drawn half as wide on a phone as it is in its own units: letters are of 11 pixels there, and a unit is half a pixel.
-//! PL2. A point is left out only if the line without it passes within half a unit of it.
-//! PL3. Of an element plotters tells its pen the colour alone: that of a line says which of the lines it is, any other is the grid's.
-//! PL4. A chart that plotters refuses to draw says so, and the page's check finds its lines missing.
+//! bench_plot.1. A frame is drawn half as wide on a phone as it is in its own units: letters are of 11 pixels there, and a unit is half a pixel.
+//! bench_plot.2. A point is left out only if the line without it passes within half a unit of it.
+//! bench_plot.3. Of an element plotters tells its pen the colour alone: that of a line says which of the lines it is, any other is the grid's.
+//! bench_plot.4. A chart that plotters refuses to draw says so, and the page's check finds its lines missing.
 
 use std::convert::Infallible;
 
@@ -25,7 +25,7 @@ use plotters_backend::{
 use crate::report::markup::{escape, push};
 use crate::report::units;
 
-/// PL1.
+/// bench_plot.1.
 const FRAME: (u32, u32) = (660, 360);
 /// From the edges of the frame to the plot.
 const LEFT: u32 = 112;
@@ -38,9 +38,9 @@ const MIDDLE_TO_BASELINE: i32 = 7;
 const TOP_TO_BASELINE: i32 = 20;
 /// On each axis, at most.
 const LABELS: usize = 5;
-/// PL2: in units of the frame.
+/// bench_plot.2: in units of the frame.
 const UNSEEN: f64 = 0.5;
-/// PL3.
+/// bench_plot.3.
 const GRID: RGBColor = RGBColor(255, 255, 255);
 
 /// A line and the class of its look.
@@ -153,7 +153,7 @@ impl DrawingBackend for Pen<'_> {
         }
         let places: Vec<BackendCoord> = places.into_iter().collect();
         let (_, _, n) = color.rgb;
-        // PL3.
+        // bench_plot.3.
         match self.curves.get(usize::from(n)).filter(|_| color.rgb == (0, 0, n)) {
             Some(curve) => push(
                 &mut self.drawn.lines,
@@ -204,7 +204,7 @@ fn plain(text: String) -> String {
     if number == "0" || unit.is_empty() { number.to_owned() } else { format!("{number} {unit}") }
 }
 
-/// PL2: of places that go from left to right, those that make the line (Ramer, Douglas and Peucker, with the distance upwards).
+/// bench_plot.2: of places that go from left to right, those that make the line (Ramer, Douglas and Peucker, with the distance upwards).
 fn seen(places: &[BackendCoord]) -> Vec<BackendCoord> {
     let Some(((first, last), between)) =
         places.split_first().and_then(|(first, rest)| Some(((first, rest.last()?), &rest[..rest.len() - 1])))
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pl2_only_what_cannot_be_seen_is_left_out() {
+    fn bench_plot_2_only_what_cannot_be_seen_is_left_out() {
         let straight: Vec<BackendCoord> = (0..100).map(|n| (n, n / 2)).collect();
         assert!(seen(&straight).len() < 4, "{:?}", seen(&straight));
         let mut spike = straight;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn pl3_each_line_has_its_class_and_the_rest_is_grid() {
+    fn bench_plot_3_each_line_has_its_class_and_the_rest_is_grid() {
         let curves = [[(0.0, 1.0), (2.0, 3.0)], [(0.0, 2.0), (2.0, 2.0)]];
         let curves: Vec<_> = curves
             .iter()

@@ -1,6 +1,6 @@
 //! How the line of an engine looks in every chart: a colour and a dash.
 //!
-//! ST1. An engine has the same look in all charts of a page, and no two of a page share one, up to [`LOOKS`].
+//! bench_style.1. An engine has the same look in all charts of a page, and no two of a page share one, up to [`LOOKS`].
 
 use crate::report::markup::push;
 use crate::report::summary::{HOME, Summary};
@@ -49,7 +49,7 @@ impl Looks {
         Self { engines }
     }
 
-    /// ST1.
+    /// bench_style.1.
     pub(super) fn look(&self, engine: &str) -> Look {
         if engine == HOME {
             return Look::Home;
@@ -116,7 +116,7 @@ mod tests {
     use crate::report::summary::tests::record;
 
     #[test]
-    fn st1_fifteen_engines_look_different_and_the_same_everywhere() {
+    fn bench_style_1_fifteen_engines_look_different_and_the_same_everywhere() {
         let engines = (0..14).map(|n| format!("peer{n}")).chain([HOME.to_owned()]).collect::<Vec<_>>();
         let mut records: Vec<_> =
             engines.iter().map(|engine| record(engine, "len()", 1, Some(1.0))).collect();
@@ -135,9 +135,9 @@ mod tests {
                 (look.colour(), look.dash())
             })
             .collect();
-        assert_eq!(seen.len(), 15, "ST1");
+        assert_eq!(seen.len(), 15, "bench_style.1");
         let classes: BTreeSet<String> = engines.iter().map(|engine| looks.look(engine).class()).collect();
-        assert_eq!(classes.len(), 15, "ST1");
+        assert_eq!(classes.len(), 15, "bench_style.1");
         let style = looks.style();
         for class in &classes {
             assert_eq!(style.matches(&format!(".line.{class}{{")).count(), 1, "{class}: {style}");

@@ -1,9 +1,9 @@
 //! Sums up the records of one suite and scale: medians, spread, who is best, and by how much.
 //!
-//! M1. A row with an error in any run has no median: an engine that fails once did not do the work.
-//! M2. A ratio is Esker's median over that of the best other engine, so below 1 is good where lower is better.
-//! M3. A row is lost or won only by more than the spread of either side, and by more than half where a side has fewer than three runs.
-//! M4. What is told of a cell beside its value is of runs that have the value: a failed row has no figures and no curves. Numbers are medians over the
+//! bench_summary.1. A row with an error in any run has no median: an engine that fails once did not do the work.
+//! bench_summary.2. A ratio is Esker's median over that of the best other engine, so below 1 is good where lower is better.
+//! bench_summary.3. A row is lost or won only by more than the spread of either side, and by more than half where a side has fewer than three runs.
+//! bench_summary.4. What is told of a cell beside its value is of runs that have the value: a failed row has no figures and no curves. Numbers are medians over the
 //!     runs, each by itself; a curve is of one run.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +14,9 @@ use esker_bench_api::results::{Better, Detail, Record, Unit};
 
 /// The engine that ratios are about.
 pub(crate) const HOME: &str = "esker";
-/// M3: runs that show how far a value may be off.
+/// bench_summary.3: runs that show how far a value may be off.
 const RUNS_MIN: usize = 3;
-/// M3: what fewer runs may be off by, as a part. Of the 192 rows and engines that were published with three runs (suites `redb` and `int`), the slowest run took up
+/// bench_summary.3: what fewer runs may be off by, as a part. Of the 192 rows and engines that were published with three runs (suites `redb` and `int`), the slowest run took up
 /// to 1.5 times as long as the fastest in 185, and up to 11 times in the others.
 pub(crate) const FEW_RUNS_MARGIN: f64 = 0.5;
 
@@ -55,14 +55,14 @@ pub(crate) struct RowSummary {
     pub(crate) best: Option<usize>,
     /// Index of the best engine other than Esker.
     pub(crate) peer: Option<usize>,
-    /// M2.
+    /// bench_summary.2.
     pub(crate) ratio: Option<f64>,
     pub(crate) verdict: Verdict,
     /// Fewest runs behind a value.
     pub(crate) runs: usize,
 }
 
-/// How Esker stands against the best other engine in a row (M3).
+/// How Esker stands against the best other engine in a row (bench_summary.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     Lost,
@@ -96,13 +96,13 @@ impl Value {
         self.records.last().expect("a value is of a run")
     }
 
-    /// The last run that has latencies and series, and its number (M4).
+    /// The last run that has latencies and series, and its number (bench_summary.4).
     pub(crate) fn detail(&self) -> Option<(u32, &Detail)> {
         let mut runs = self.records.iter().rev();
         runs.find_map(|record| Some((record.run, record.detail.as_deref()?)))
     }
 
-    /// The median of a figure over the runs that have it (M4).
+    /// The median of a figure over the runs that have it (bench_summary.4).
     pub(crate) fn median_of(&self, figure: impl Fn(&Record) -> Option<f64>) -> Option<f64> {
         let figures: Vec<f64> = self.records.iter().filter_map(figure).collect();
         (!figures.is_empty()).then(|| median(&figures))
@@ -282,7 +282,7 @@ fn row(known: &Record, engines: &[(String, String)], records: &[Record]) -> RowS
     }
 }
 
-/// M3.
+/// bench_summary.3.
 fn verdict(ours: &Value, peer: &Value, ratio: f64, better: Better) -> Verdict {
     let margin = [ours, peer].map(|value| {
         let spread = value.spread().unwrap_or(0.0);
@@ -297,7 +297,7 @@ fn verdict(ours: &Value, peer: &Value, ratio: f64, better: Better) -> Verdict {
     }
 }
 
-/// M1.
+/// bench_summary.1.
 fn cell<'a>(runs: impl Iterator<Item = &'a Record>) -> Cell {
     let mut values = Vec::new();
     let (mut syncs_per_commit, mut records) = (None, Vec::new());

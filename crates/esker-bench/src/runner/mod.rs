@@ -8,20 +8,20 @@
 //! To read the source: this file says what runs when; `process.rs` starts a child and follows what it tells; `records.rs` makes
 //! the rows of it; `trace.rs` counts the syncs; `scratch.rs` is where children work.
 //!
-//! N1. Every engine and run gives a record for every row (R1): what a child did not tell, because it crashed, failed, was
+//! bench_runner.1. Every engine and run gives a record for every row (R1): what a child did not tell, because it crashed, failed, was
 //!     killed or ran out of time, is filled in with an error. So is what could not be started: no disk space, no control group.
-//! N2. A row whose commits must sync and were seen not to sync has an error instead of a value. One that asks for no sync and was
+//! bench_runner.2. A row whose commits must sync and were seen not to sync has an error instead of a value. One that asks for no sync and was
 //!     seen to sync at most of its commits has a note, if these were enough to tell.
-//! N3. The scratch directory is empty before each child and gone after the run.
-//! N4. With `done`, what an earlier, interrupted run has finished is not run again, nor traced. A group is never finished whose turn was refused, for want of
+//! bench_runner.3. The scratch directory is empty before each child and gone after the run.
+//! bench_runner.4. With `done`, what an earlier, interrupted run has finished is not run again, nor traced. A group is never finished whose turn was refused, for want of
 //!     disk space or of a control group: nothing of it ran. Of engines and runs that are to be retried none is finished in which time ended, a row was
 //!     not run, or the disk was filled; of others it stays as it is.
-//! N5. The time limit is that of one step: of what comes before the first row (a load), of each row, and of what follows it (its background work,
+//! bench_runner.5. The time limit is that of one step: of what comes before the first row (a load), of each row, and of what follows it (its background work,
 //!     its check, the load of the next). A child is told of it, and no wait for background work takes more than a quarter of it. A row that was measured keeps its value when time ends in the step after it, with a note.
 //!     A step under the tracer, which does almost no work, has no more than scale `test` gives. A child that is done has a minute to end.
-//! N6. From `stop_at` on no turn begins: what has begun goes on to its end, and what is left is told, and has no record.
-//! N7. Of `parts`, if there are any, and of no other group something is run, each in the order that it has in the whole run.
-//! N8. Engines take turns within each group of a run, and another of them is the first in each: by the numbers of run and group alone, so that a run that was
+//! bench_runner.6. From `stop_at` on no turn begins: what has begun goes on to its end, and what is left is told, and has no record.
+//! bench_runner.7. Of `parts`, if there are any, and of no other group something is run, each in the order that it has in the whole run.
+//! bench_runner.8. Engines take turns within each group of a run, and another of them is the first in each: by the numbers of run and group alone, so that a run that was
 //!     interrupted goes on in the same order.
 
 mod process;
@@ -54,23 +54,23 @@ pub(crate) struct Plan {
     pub(crate) runs: u32,
     /// Where databases are made.
     pub(crate) dir: PathBuf,
-    /// How long one step of an engine may take (N5).
+    /// How long one step of an engine may take (bench_runner.5).
     pub(crate) timeout: Duration,
     pub(crate) commit: String,
-    /// N4: engine, run, group.
+    /// bench_runner.4: engine, run, group.
     pub(crate) done: BTreeSet<(String, u32, usize)>,
     /// Whether syncs are counted first.
     pub(crate) trace: bool,
     /// Whether the device is trimmed before each turn.
     pub(crate) trim: bool,
-    /// N6.
+    /// bench_runner.6.
     pub(crate) stop_at: Option<Instant>,
-    /// N7: groups, from 0.
+    /// bench_runner.7: groups, from 0.
     pub(crate) parts: Vec<usize>,
 }
 
 impl Plan {
-    /// N6.
+    /// bench_runner.6.
     fn is_over(&self) -> bool {
         self.stop_at.is_some_and(|end| Instant::now() >= end)
     }
@@ -174,7 +174,7 @@ const MAY_PASS: [&str; 3] = [OUT_OF_TIME, NOT_RUN, DISK_FILLED];
 /// Errors of a turn that was refused, which say nothing of the engine.
 const REFUSED: [&str; 2] = [NO_DISK_SPACE, NOT_LIMITED];
 
-/// Takes from `records` what a run has finished of this suite: keeps its whole groups and forgets the rest (N4). What is `retried`
+/// Takes from `records` what a run has finished of this suite: keeps its whole groups and forgets the rest (bench_runner.4). What is `retried`
 /// are engines, in the first so many runs.
 pub(crate) fn take_done(
     suite: &dyn Suite,
@@ -221,15 +221,15 @@ pub(crate) fn take_done(
 /// Run, group, engine.
 type Todo = Vec<(u32, usize, &'static dyn Engine)>;
 
-/// Engines take turns within each group (N8).
+/// Engines take turns within each group (bench_runner.8).
 fn todo(plan: &Plan) -> Todo {
     let mut todo = Vec::new();
     for run in 1..=plan.runs {
-        // N7
+        // bench_runner.7
         let is_asked_for = |group: &usize| plan.parts.is_empty() || plan.parts.contains(group);
         for group in (0..plan.suite.groups(plan.scale)).filter(is_asked_for) {
             let mut engines = plan.engines.clone();
-            // N8
+            // bench_runner.8
             let turned = (run as usize - 1 + group) % engines.len().max(1);
             engines.rotate_left(turned);
             let left = engines

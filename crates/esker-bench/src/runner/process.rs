@@ -19,6 +19,7 @@ use super::{DISK_FILLED, NOT_LIMITED, Plan};
 use crate::child::{self, Job};
 use crate::limit::Limit;
 use crate::machine;
+use crate::parent;
 use crate::progress::Progress;
 use crate::recorder::add_note;
 use crate::syncs;
@@ -44,7 +45,7 @@ pub(super) struct Mode<'a> {
     pub(super) trace: Option<&'a Path>,
     pub(super) limit: Option<&'a Limit>,
     pub(super) memory_bytes_max: Option<u64>,
-    /// How long one step may take (N5).
+    /// How long one step may take (bench_runner.5).
     pub(super) step: Duration,
 }
 
@@ -169,7 +170,7 @@ fn command(job: &Job<'_>, program: &Path, dir: &Path, mode: Mode<'_>) -> Command
     };
     command.args(["child", job.suite.name(), job.engine.name(), job.scale.name()]);
     command.arg(job.run.to_string()).arg(dir).args(["--commit", job.commit]);
-    command.env(child::STEP_SECONDS, mode.step.as_secs().to_string());
+    command.env(parent::STEP_SECONDS, mode.step.as_secs().to_string());
     command.args(["--group", &job.group.to_string(), "--memory-limit", job.memory_limit]);
     if mode.trace.is_some() {
         command.arg("--traced");
@@ -195,7 +196,7 @@ fn listen(
         }
     });
     let weights: BTreeMap<_, _> = job.rows().into_iter().map(|row| (row.name, row.weight)).collect();
-    // N5
+    // bench_runner.5
     let mut deadline = Instant::now() + step;
     let mut told = Told::default();
     let mut weight_left: u64 = weights.values().sum();
@@ -321,7 +322,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn n5_a_child_that_is_done_and_does_not_end_is_killed() {
+    fn bench_runner_5_a_child_that_is_done_and_does_not_end_is_killed() {
         let row =
             Message::Row(Box::new(Record { value: Some(1.0), ..record("esker", "load", 1, Some(1.0)) }));
         let [row, done] = [row, Message::Done].map(|message| serde_json::to_string(&message).unwrap());
@@ -342,9 +343,9 @@ mod tests {
     }
 
     #[test]
-    fn n5_a_child_is_told_how_long_a_step_may_take() {
+    fn bench_runner_5_a_child_is_told_how_long_a_step_may_take() {
         let command = command(&job(), Path::new("lab"), Path::new("db"), mode(Duration::from_secs(150)));
-        let told = command.get_envs().find(|(name, _)| *name == child::STEP_SECONDS).unwrap().1;
+        let told = command.get_envs().find(|(name, _)| *name == parent::STEP_SECONDS).unwrap().1;
         assert_eq!(told.unwrap(), "150");
     }
 }

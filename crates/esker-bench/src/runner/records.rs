@@ -1,4 +1,4 @@
-//! The rows of a suite, made of what a child told: each has a record (N1).
+//! The rows of a suite, made of what a child told: each has a record (bench_runner.1).
 
 use super::process::Told;
 use crate::child::Job;
@@ -8,7 +8,7 @@ use esker_bench_api::results::Record;
 /// How the error of a row begins that an earlier failure kept from running.
 pub(super) const NOT_RUN: &str = "not run";
 
-/// N1, N5.
+/// bench_runner.1, bench_runner.5.
 pub(super) fn complete(job: &Job<'_>, told: Told) -> Vec<Record> {
     let mut records = told.records;
     let failure = told.failure.unwrap_or_else(|| "the process did not report this row".to_owned());
@@ -52,7 +52,8 @@ mod tests {
     use crate::scale::Scale;
 
     #[test]
-    fn n5_a_measured_row_keeps_its_value_if_the_lab_stops_what_follows_and_not_if_the_engine_fails() {
+    fn bench_runner_5_a_measured_row_keeps_its_value_if_the_lab_stops_what_follows_and_not_if_the_engine_fails()
+     {
         let job = Job {
             suite: &Huge,
             engine: esker(),

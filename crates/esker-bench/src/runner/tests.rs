@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::recorder::Recorder;
-use crate::suites::{Row, Stream};
+use crate::row::Row;
+use crate::suites::Stream;
 
 /// A suite of two rows, in a group that needs more disk than there is; the rest of its groups have no rows and need none.
 pub(super) struct Huge;
@@ -53,7 +54,7 @@ pub(super) fn plan(dir: &std::path::Path) -> Plan {
 }
 
 #[test]
-fn n1_a_suite_without_disk_space_gives_rows_and_does_not_end_the_run() {
+fn bench_runner_1_a_suite_without_disk_space_gives_rows_and_does_not_end_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let plan = plan(dir.path());
     let mut errors = Vec::new();
@@ -80,7 +81,8 @@ fn a_group_is_asked_for_the_disk_space_that_it_needs_itself() {
 }
 
 #[test]
-fn n7_n8_another_engine_is_the_first_in_each_group_and_run_and_a_part_or_a_resumed_run_keeps_the_order() {
+fn bench_runner_7_bench_runner_8_another_engine_is_the_first_in_each_group_and_run_and_a_part_or_a_resumed_run_keeps_the_order()
+ {
     let dir = tempfile::tempdir().unwrap();
     let engines = ["esker", "bbolt", "redb"].map(|name| crate::engines::find(name).unwrap()).to_vec();
     let suite = crate::suites::find("ycsb").unwrap();
@@ -107,7 +109,7 @@ fn n7_n8_another_engine_is_the_first_in_each_group_and_run_and_a_part_or_a_resum
 }
 
 #[test]
-fn n4_what_ran_out_of_time_is_run_again_if_it_is_asked_for() {
+fn bench_runner_4_what_ran_out_of_time_is_run_again_if_it_is_asked_for() {
     let record = |engine: &str, run, row: &str, error: Option<&str>| Record {
         suite: "huge".to_owned(),
         error: error.map(str::to_owned),

@@ -1,4 +1,4 @@
-//! Syncs per commit: counted by a tracer at the smallest scale, and held against what a row asks for (N2).
+//! Syncs per commit: counted by a tracer at the smallest scale, and held against what a row asks for (bench_runner.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,8 +10,8 @@ use super::{Plan, Programs, Todo};
 use crate::child::Job;
 use crate::progress::Progress;
 use crate::recorder::add_note;
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
-use crate::suites::{Commits, Row};
 use crate::syncs;
 use esker_bench_api::Failure;
 use esker_bench_api::results::Record;
@@ -38,7 +38,7 @@ impl Traced {
     }
 }
 
-/// Runs every engine once under a tracer at the smallest scale, as far as it has groups to run (N4) and time (N6); no engine is listed where there is no tracer.
+/// Runs every engine once under a tracer at the smallest scale, as far as it has groups to run (bench_runner.4) and time (bench_runner.6); no engine is listed where there is no tracer.
 pub(super) fn trace_syncs(
     plan: &Plan,
     todo: &Todo,
@@ -110,7 +110,7 @@ pub(super) fn trace_syncs(
     Ok(found)
 }
 
-/// How long a step may take under the tracer where one of the run may take `step` (N5).
+/// How long a step may take under the tracer where one of the run may take `step` (bench_runner.5).
 fn traced_step(step: Duration) -> Duration {
     step.min(Duration::from_secs(Scale::Test.seconds_max()))
 }
@@ -125,7 +125,7 @@ fn traced_name(job: &Job<'_>, row: &Row) -> String {
     at.and_then(|at| names(Scale::Test).into_iter().nth(at)).unwrap_or_else(|| row.name.clone())
 }
 
-/// N2.
+/// bench_runner.2.
 pub(super) fn hold_against_trace(record: &mut Record, job: &Job<'_>, traced: Option<&TracedRows>) {
     let Some(traced) = traced else { return };
     let Some(row) = job.rows().into_iter().find(|row| row.name == record.row) else { return };
@@ -157,14 +157,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn n5_a_traced_step_has_the_time_of_the_scale_that_it_is_of() {
+    fn bench_runner_5_a_traced_step_has_the_time_of_the_scale_that_it_is_of() {
         let seconds = |scale: Scale| Duration::from_secs(scale.seconds_max());
         assert_eq!(traced_step(seconds(Scale::Seed)), seconds(Scale::Test));
         assert_eq!(traced_step(Duration::from_secs(7)), Duration::from_secs(7));
     }
 
     #[test]
-    fn n2_unasked_syncs_are_noted_of_rows_with_enough_commits() {
+    fn bench_runner_2_unasked_syncs_are_noted_of_rows_with_enough_commits() {
         let job = Job {
             suite: crate::suites::find("obigstore").unwrap(),
             engine: crate::engines::find("redb").unwrap(),
@@ -186,10 +186,10 @@ mod tests {
         let noted = note(100, 100);
         assert!(
             noted.contains("1.00 syncs per commit") && noted.contains("100 commits traced"),
-            "N2: {noted}"
+            "bench_runner.2: {noted}"
         );
         // What a first log file takes.
-        assert_eq!(note(18, 20), "", "N2");
-        assert_eq!(note(18, 100), "", "N2");
+        assert_eq!(note(18, 20), "", "bench_runner.2");
+        assert_eq!(note(18, 100), "", "bench_runner.2");
     }
 }

@@ -7,9 +7,9 @@
 //!                -> close, drop the page cache -> open -> iterate with values -> iterate keys only
 //! ```
 //!
-//! BA1. Each part begins with a store opened anew and an empty page cache: what an engine reads in one is not there for the next.
-//! BA2. Opening counts to the cold row: engines that read much when they open have read it then.
-//! BA3. A walk, the check's too, is never of a store that was opened for reads at random: that may have been told to read nothing ahead.
+//! bench_badger.1. Each part begins with a store opened anew and an empty page cache: what an engine reads in one is not there for the next.
+//! bench_badger.2. Opening counts to the cold row: engines that read much when they open have read it then.
+//! bench_badger.3. A walk, the check's too, is never of a store that was opened for reads at random: that may have been told to read nothing ahead.
 //!
 //! Keys are drawn with replacement, so about 63 % of the key range exists; reads draw from the range, misses included.
 //! Where the page cache cannot be dropped (that takes a privilege), the cold row has no value, and the rows behind it say so.
@@ -25,10 +25,11 @@ use esker_bench_api::{Engine, Failure, Feature, OpenOptions, Store};
 use crate::how_far::HowFar;
 use crate::machine;
 use crate::recorder::{Outcome, Recorder};
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::page_cache::{NOT_COLD, begins};
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Commits, Row, Stream, Suite, may_outgrow};
+use crate::suites::{Stream, Suite, may_outgrow};
 use crate::track::Track;
 
 const SEED: u64 = 13;
@@ -363,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn ba1_ba2_each_part_opens_anew_and_opening_counts_to_the_cold_row_only() {
+    fn bench_badger_1_bench_badger_2_each_part_opens_anew_and_opening_counts_to_the_cold_row_only() {
         let in_cold = "iterate keys only, cold (128 B)";
         // Of the others, whether each takes less than an opening.
         let are_short = || {

@@ -1,4 +1,4 @@
-//! Calls of an engine, each between two looks at the clock (MX1 of `mixed.rs`): what suites are made of that are no mix.
+//! Calls of an engine, each between two looks at the clock (bench_mixed.1 of `mixed.rs`): what suites are made of that are no mix.
 //!
 //!   call(kind, closure) -> clock -> one or two calls of the engine -> clock -> Track;  finish -> Outcome
 

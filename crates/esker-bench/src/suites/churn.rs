@@ -11,7 +11,7 @@
 //! Sizes after a row are those of the database closed and opened again: only then has each engine let go of what it keeps to write over, or
 //! has replaced. What stands under the long reader contains that.
 //!
-//! CH1. Only calls of the engine are between two looks at the clock (MX1 of `mixed.rs`), and every answer is verified: what a pop takes is
+//! bench_churn.1. Only calls of the engine are between two looks at the clock (bench_mixed.1 of `mixed.rs`), and every answer is verified: what a pop takes is
 //!      the head, an expired item is gone, the snapshot has every byte of the time when it was taken.
 
 use std::path::PathBuf;
@@ -24,13 +24,14 @@ use esker_bench_api::results::{Better, Unit};
 use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
 
 use crate::recorder::{Outcome, Recorder};
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::calls::Calls;
 use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::storage_bench::VersionedItems;
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Commits, Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 300;

@@ -5,10 +5,11 @@ use esker_bench_api::generate::int::Ints;
 use esker_bench_api::{Engine, Failure, Feature, OpenOptions};
 
 use crate::recorder::{Outcome, Recorder};
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::one_transaction::{cannot_be_large, in_one_transaction};
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Commits, Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 
 const SEED: u64 = 5;
 const CACHE_BYTES: u64 = 4 << 30;

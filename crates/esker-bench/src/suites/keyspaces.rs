@@ -9,7 +9,7 @@
 //! An engine with one order has prefixes of 4 bytes in front of its keys instead, as its users make them: the notes of its rows and its options
 //! say so. To make and to remove keyspaces is synced, the load and the commits are async; an engine without async commits has the reads all the same.
 //!
-//! KE1. Only calls of the engine are between two looks at the clock, and every answer is verified (MX1, MX2 of `mixed.rs`): opened again, and
+//! bench_suites_keyspaces.1. Only calls of the engine are between two looks at the clock, and every answer is verified (bench_mixed.1, bench_mixed.2 of `mixed.rs`): opened again, and
 //!      after half has been removed, each keyspace has its items in their newest versions and no other.
 
 use std::ops::Range;
@@ -24,11 +24,12 @@ use esker_bench_api::results::{Better, Unit};
 use esker_bench_api::{Durability, Engine, Failure, Feature, Keyspaces, OpenOptions};
 
 use crate::recorder::{Outcome, Recorder};
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::calls::Calls;
 use crate::suites::verify::{check_scan, expect};
-use crate::suites::{Commits, Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 200;

@@ -8,9 +8,10 @@ use esker_bench_api::generate::pool::Pool;
 use esker_bench_api::{Engine, Failure, Feature, OpenOptions};
 
 use crate::recorder::{Outcome, Recorder};
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::verify::full_scan;
-use crate::suites::{Commits, Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 
 const SMALL_SEED: u64 = 3;
 const LARGE_SEED: u64 = 4;

@@ -20,8 +20,9 @@ use esker_bench_api::{AsyncCommits, Engine, EngineOption, Failure, Isolation, St
 use crate::engines::go;
 use crate::machine;
 use crate::recorder::{Outcome, Recorder};
+use crate::row::Row;
 use crate::scale::Scale;
-use crate::suites::{Row, Stream, Suite, echo};
+use crate::suites::{Stream, Suite, echo};
 use crate::track::Track;
 
 const BLOCK: usize = 1 << 20;

@@ -4,9 +4,9 @@
 //! draw operation, draw item -> clock -> one call of the engine -> clock -> Track;  then the answer is held against the generator
 //! ```
 //!
-//! MX1. Only the engine's call is between the two looks at the clock; drawing, making values and verifying are not, and the rate of the
+//! bench_mixed.1. Only the engine's call is between the two looks at the clock; drawing, making values and verifying are not, and the rate of the
 //!      row is that of the calls: operations over the time within them. What the clock on the wall says stands beside it.
-//! MX2. The newest version of every item is remembered, so that an old answer is as wrong as none.
+//! bench_mixed.2. The newest version of every item is remembered, so that an old answer is as wrong as none.
 
 use std::mem;
 use std::path::Path;
@@ -57,7 +57,7 @@ pub(crate) struct Mix {
 pub(crate) struct Mixed<'a, R> {
     pub(crate) records: R,
     pub(crate) store: &'a dyn Store,
-    /// MX2.
+    /// bench_mixed.2.
     versions: Vec<u32>,
     rng: Rng,
     value: Vec<u8>,

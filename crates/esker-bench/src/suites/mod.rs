@@ -2,7 +2,7 @@
 //!
 //! To add one, write `suites/NAME.rs` with a type that implements [`Suite`], and add it to [`SUITES`].
 //!
-//! SU1. The rows of a group share one process, one directory and what the rows before them wrote; groups share nothing.
+//! bench_suites.1. The rows of a group share one process, one directory and what the rows before them wrote; groups share nothing.
 
 mod badger;
 mod budget;
@@ -27,10 +27,10 @@ mod storage_bench;
 mod verify;
 mod ycsb;
 
-use esker_bench_api::results::{Better, Unit};
 use esker_bench_api::{Engine, Failure};
 
 use crate::recorder::Recorder;
+use crate::row::Row;
 use crate::scale::Scale;
 
 /// All suites.
@@ -123,70 +123,6 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) fn new(what: &'static str, generator: impl Into<String>) -> Self {
         Self { what, generator: generator.into() }
-    }
-}
-
-/// A row of a suite, before it is measured.
-#[derive(Clone, Debug)]
-pub(crate) struct Row {
-    /// Its name, as docs and results have it.
-    pub(crate) name: String,
-    /// The work, for `list`.
-    pub(crate) work: String,
-    pub(crate) unit: Unit,
-    pub(crate) better: Better,
-    /// Operations that the value stands for; where the row runs for a time, it counts them itself.
-    pub(crate) ops: u64,
-    /// Commits within the row, and whether each must sync: what the trace is held against.
-    pub(crate) commits: Commits,
-    /// Its share of the running time, for the progress bar; any unit.
-    pub(crate) weight: u64,
-    /// SU1.
-    pub(crate) group: usize,
-}
-
-impl Row {
-    /// A row of group 0 that is a time for one operation and does not write.
-    pub(crate) fn time(name: impl Into<String>, work: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            work: work.into(),
-            unit: Unit::Seconds,
-            better: Better::Lower,
-            ops: 1,
-            commits: Commits::None,
-            weight: 1,
-            group: 0,
-        }
-    }
-
-    /// A row of group 0 that is a rate.
-    pub(crate) fn rate(unit: Unit, name: impl Into<String>, work: impl Into<String>) -> Self {
-        Self { unit, better: Better::Higher, ..Self::time(name, work) }
-    }
-}
-
-/// The commits of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Commits {
-    /// The row does not write.
-    None,
-    /// So many, each durable when it returns; 0 when the row counts them itself.
-    Sync(u64),
-    /// So many of [`Durability::Async`](esker_bench_api::Durability::Async), or of what an engine without it has instead; 0 when the row counts
-    /// them itself.
-    Async(u64),
-    /// So many of [`Durability::NoSync`](esker_bench_api::Durability::NoSync).
-    NoSync(u64),
-}
-
-impl Commits {
-    /// How many.
-    pub(crate) fn count(self) -> u64 {
-        match self {
-            Self::None => 0,
-            Self::Sync(count) | Self::Async(count) | Self::NoSync(count) => count,
-        }
     }
 }
 

@@ -20,9 +20,10 @@ use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
 
 use crate::load::{KeySource, Load, Source, drive};
 use crate::recorder::{Outcome, Recorder};
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Commits, Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 
 const SEED: u64 = 29;
 const CACHE_BYTES: u64 = 4 << 30;

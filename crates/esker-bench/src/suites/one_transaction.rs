@@ -1,6 +1,6 @@
 //! Rows of one transaction, for engines that cannot have one so large.
 //!
-//! OT1. Every item is written whatever the answer is, so that later rows do the same work.
+//! bench_one_transaction.1. Every item is written whatever the answer is, so that later rows do the same work.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -18,7 +18,7 @@ pub(crate) fn cannot_be_large(engine: &dyn Engine) -> Option<&'static str> {
 }
 
 /// Writes `count` items in one transaction. An engine that cannot have one so large, or whose authors advise against it (`why`), gets the same
-/// items in as many as it needs, and the answer says why the row has no value (OT1).
+/// items in as many as it needs, and the answer says why the row has no value (bench_one_transaction.1).
 pub(crate) fn in_one_transaction(
     store: &dyn Store,
     why: Option<&str>,
@@ -50,7 +50,7 @@ mod tests {
         };
         let error = in_one_transaction(&*store, Some("too large"), 2500, put).unwrap_err().to_string();
         assert!(error.starts_with("not supported: too large; the same items in transactions of 1000 took "));
-        assert_eq!(store.reader().unwrap().len().unwrap(), 2500, "OT1");
+        assert_eq!(store.reader().unwrap().len().unwrap(), 2500, "bench_one_transaction.1");
         in_one_transaction(&*store, None, 3000, put).unwrap();
         assert_eq!(store.reader().unwrap().len().unwrap(), 3000);
     }

@@ -6,8 +6,8 @@
 //! another process: load, write more, wait to be killed -> settle the disk, read all files -> open, first get   row: open after kill
 //! ```
 //!
-//! OP1. A clean close comes when the engine owes no background work: nothing of it is cut off, to be made good by the timed opening.
-//! OP2. No opening competes with what the writer left in the page cache: it is on the device before. After a kill, too, since it is the
+//! bench_open.1. A clean close comes when the engine owes no background work: nothing of it is cut off, to be made good by the timed opening.
+//! bench_open.2. No opening competes with what the writer left in the page cache: it is on the device before. After a kill, too, since it is the
 //!      process that dies there and not the machine: what it wrote is in its files either way.
 //!
 //! After each row an untimed walk reads everything: what was closed or synced is there, byte for byte, and nothing that was not written.
@@ -25,14 +25,15 @@ use clap::ValueEnum;
 use esker_bench_api::generate::items::{Items, KEY_BYTES};
 use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
 
-use crate::child::{die_with_the_runner, step};
 use crate::machine;
 use crate::measure::{idle_wait_max, wait_until_idle};
+use crate::parent::{die_with_the_runner, step};
 use crate::recorder::{Outcome, Recorder};
+use crate::row::Row;
 use crate::scale::Scale;
 use crate::suites::page_cache::NOT_COLD;
 use crate::suites::verify::expect;
-use crate::suites::{Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 
 const SEED: u64 = 23;
 const CACHE_BYTES: u64 = 512 << 20;
@@ -349,7 +350,7 @@ pub(crate) fn write(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Re
     }
 }
 
-/// OP1.
+/// bench_open.1.
 fn load_and_close(
     engine: &dyn Engine,
     dir: &Path,
@@ -375,7 +376,7 @@ mod tests {
     const COUNT: u64 = 50;
 
     #[test]
-    fn op1_the_writer_waits_for_rest_before_it_closes() {
+    fn bench_open_1_the_writer_waits_for_rest_before_it_closes() {
         let _open = gate::no_child_starts();
         let dir = tempfile::tempdir().unwrap();
         let engine = Rehearsed::default();

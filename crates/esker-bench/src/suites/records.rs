@@ -20,11 +20,12 @@ use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
 
 use crate::machine;
 use crate::recorder::{Outcome, Recorder};
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::verify::{check_scan, expect};
-use crate::suites::{Commits, Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 use esker_bench_api::generate::distribution::Distribution;
 use esker_bench_api::generate::ycsb::YcsbRecords;
 

@@ -8,8 +8,8 @@
 //! so a timed read makes a key (3 ns) and no value; after each phase that changes data, an untimed scan checks every byte; after bulk load,
 //! nosync writes, bulk removals and compaction background work is waited for.
 //!
-//! B1. Item numbers are handed out in order of writing; all items below `Counts::items` exist until the removals.
-//! B2. Every timed read is summed up and compared; a difference fails the row (`Failure::Wrong`).
+//! bench_redb.1. Item numbers are handed out in order of writing; all items below `Counts::items` exist until the removals.
+//! bench_redb.2. Every timed read is summed up and compared; a difference fails the row (`Failure::Wrong`).
 
 use std::ops::Range;
 use std::path::Path;
@@ -18,10 +18,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::recorder::{Outcome, Recorder};
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::one_transaction::{cannot_be_large, in_one_transaction};
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Commits, Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 use crate::track::Track;
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::items::{Items, KEY_BYTES, VALUE_BYTES};
@@ -239,7 +240,7 @@ struct Run {
     items: Items,
     counts: Counts,
     store: Box<dyn Store>,
-    /// Why rows that sync have no value; their items are written all the same, so that later rows do the same work (B1).
+    /// Why rows that sync have no value; their items are written all the same, so that later rows do the same work (bench_redb.1).
     cannot_sync: Option<&'static str>,
     /// Why rows of one transaction have no value; their items are written all the same.
     cannot_be_large: Option<&'static str>,
@@ -269,12 +270,12 @@ impl Run {
             }
             Err(Failure::Unsupported(why)) => {
                 recorder.row("nosync writes", || Err(Failure::Unsupported(why.clone())))?;
-                // The items are written all the same, so that later rows do the same work (B1).
+                // The items are written all the same, so that later rows do the same work (bench_redb.1).
                 self.commits(&mut next, 1, c.nosync, &dir)?;
             }
             Err(failure) => return Err(failure),
         }
-        assert_eq!(next, c.items(), "B1");
+        assert_eq!(next, c.items(), "bench_redb.1");
         Ok(())
     }
 
@@ -290,7 +291,7 @@ impl Run {
         recorder.cannot(name, why)
     }
 
-    /// `count` transactions of `size` new items each (B1).
+    /// `count` transactions of `size` new items each (bench_redb.1).
     fn commits(&self, next: &mut u64, count: u64, size: u64, dir: &Path) -> Result<Outcome, Failure> {
         let mut track = Track::new(&["write"], PERIOD, dir)?;
         for _ in 0..count {

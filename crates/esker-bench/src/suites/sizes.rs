@@ -8,10 +8,10 @@
 //!                           -> close, drop the page cache -> open -> warm up -> reads for a fixed time
 //! ```
 //!
-//! SZ1. Before both rows of reads the store is opened anew on an empty page cache: neither finds what the load or the check, each in its
+//! bench_sizes.1. Before both rows of reads the store is opened anew on an empty page cache: neither finds what the load or the check, each in its
 //!      engine's own way, left in memory, and what the end of the check's snapshot sets off is over.
-//! SZ2. The check walks through a store that was opened for that: one for reads at random may have been told to read nothing ahead.
-//! SZ3. Reads of other items at random, for a time that is the same for all engines, come before the timed ones and are no part of them: rows
+//! bench_sizes.2. The check walks through a store that was opened for that: one for reads at random may have been told to read nothing ahead.
+//! bench_sizes.3. Reads of other items at random, for a time that is the same for all engines, come before the timed ones and are no part of them: rows
 //!      of data that memory holds are of data in memory, as far as an engine gets it there in that time. A wrong answer among them is the row's.
 //!
 //! The first reads are of the same database for every engine; the last ones are of what the updates have left, and of those a faster engine makes more.
@@ -28,17 +28,18 @@ use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
 
 use crate::machine;
 use crate::recorder::{Outcome, Recorder};
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::page_cache::begins;
 use crate::suites::storage_bench::VersionedItems;
-use crate::suites::{Commits, Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 200;
 const SEED: u64 = 29;
-/// SZ3.
+/// bench_sizes.3.
 const WARM_UP_SEED: u64 = 31;
 /// Of the time of a row of reads, what the warm-up before it takes, as long as that is no more than the next.
 const WARM_UP_PART: u32 = 4;
@@ -74,7 +75,7 @@ fn budget(scale: Scale) -> Budget {
     Budget::of(scale, TEST_OPS)
 }
 
-/// SZ3.
+/// bench_sizes.3.
 fn warm_up(budget: Budget) -> Budget {
     Budget { time: (budget.time / WARM_UP_PART).min(WARM_UP_MAX), ops: budget.ops / u64::from(WARM_UP_PART) }
 }
@@ -253,7 +254,8 @@ mod tests {
     }
 
     #[test]
-    fn sz1_both_rows_of_reads_begin_with_a_store_opened_anew_and_say_where_the_page_cache_was_not_empty() {
+    fn bench_sizes_1_both_rows_of_reads_begin_with_a_store_opened_anew_and_say_where_the_page_cache_was_not_empty()
+     {
         for (is_cold, note) in [(true, ""), (false, NOT_EMPTY)] {
             let engine = Rehearsed::default();
             let rows = records(&engine, 0, is_cold);
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn sz2_the_check_is_not_of_a_store_for_reads_at_random() {
+    fn bench_sizes_2_the_check_is_not_of_a_store_for_reads_at_random() {
         for (group, at_random) in [(1, false), (BEYOND_MEMORY, true)] {
             let engine = Rehearsed::default();
             records(&engine, group, true);
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn sz3_other_reads_come_before_both_rows_of_reads_and_are_no_part_of_them() {
+    fn bench_sizes_3_other_reads_come_before_both_rows_of_reads_and_are_no_part_of_them() {
         let engine = Rehearsed::default();
         let rows = records(&engine, 0, true);
         let [reads, updates, reads_after] = row_names("in cache");
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn sz3_a_wrong_answer_in_the_warm_up_is_that_of_its_row() {
+    fn bench_sizes_3_a_wrong_answer_in_the_warm_up_is_that_of_its_row() {
         // It loses the first item as it is loaded, which the timed reads alone may not meet.
         let engine = Rehearsed { kept_puts: Some(0), ..Rehearsed::default() };
         let [reads, ..] = errors(&engine);

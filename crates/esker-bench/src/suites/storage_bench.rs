@@ -9,10 +9,11 @@ use esker_bench_api::results::Unit;
 use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
 
 use crate::recorder::Recorder;
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::mixed::{Mix, Mixed, Records};
-use crate::suites::{Commits, Row, Stream, Suite, may_outgrow};
+use crate::suites::{Stream, Suite, may_outgrow};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 300;

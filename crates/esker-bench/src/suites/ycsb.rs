@@ -4,9 +4,9 @@
 //! async database: load -> mix -> read-only -> A -> B -> C -> F -> D -> E        sync database: the same, fewer records
 //! ```
 //!
-//! YC1. At scale `seed` a mix takes its time, no less: what reads alone would be over in a fraction of a second by count.
+//! bench_ycsb.1. At scale `seed` a mix takes its time, no less: what reads alone would be over in a fraction of a second by count.
 //!
-//! YC2. A zipfian mix scatters its ranks over the records that are there when it begins, and over a quarter more if it inserts (D2 of
+//! bench_ycsb.2. A zipfian mix scatters its ranks over the records that are there when it begins, and over a quarter more if it inserts (bench_details.2 of
 //!      `distribution.rs`).
 //!
 //! One thread. A key-value engine has no fields: an update replaces the record. The memtable is limited to 128 MB, as in the source.
@@ -19,10 +19,11 @@ use esker_bench_api::results::Unit;
 use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
 
 use crate::recorder::Recorder;
+use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::mixed::{INSERT, Mix, Mixed, Records};
-use crate::suites::{Commits, Row, Stream, Suite};
+use crate::suites::{Stream, Suite};
 
 const SEED: u64 = 11;
 const CACHE_BYTES: u64 = 512 << 20;
@@ -32,7 +33,7 @@ const WRITE_BUFFER_BYTES: u64 = 128_000_000;
 const ZIPF: f64 = 0.99;
 /// Operations of a mix at scale `test`.
 const TEST_OPS: u64 = 100;
-/// YC1.
+/// bench_ycsb.1.
 const SEED_TIME: Duration = Duration::from_secs(10);
 /// Records that the mixes of one database write for each that is loaded, for the disk that is kept free: at scale `seed` a guess.
 const WRITES_PER_RECORD_MAX: u64 = 6;
@@ -54,7 +55,7 @@ impl Ask {
         let inserts_max = if percent[INSERT] > 0 { records / 4 } else { 0 };
         match self {
             Self::Uniform => Distribution::Uniform,
-            // YC2
+            // bench_ycsb.2
             Self::Zipfian => {
                 Distribution::Zipfian { ranks: Zipf::new(ZIPF), numbers_max: records + inserts_max }
             }
@@ -88,7 +89,7 @@ fn records(scale: Scale, durability: Durability) -> u64 {
     }
 }
 
-/// When a mix ends (YC1).
+/// When a mix ends (bench_ycsb.1).
 fn budget(scale: Scale, durability: Durability) -> Budget {
     match scale {
         Scale::Seed => Budget { time: SEED_TIME, ops: u64::MAX },
@@ -233,16 +234,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn yc2_ranks_are_scattered_over_what_is_there_and_what_will_be_inserted() {
+    fn bench_ycsb_2_ranks_are_scattered_over_what_is_there_and_what_will_be_inserted() {
         for (mix, percent, ask, _) in MIXES {
             if let Distribution::Zipfian { numbers_max, .. } = ask.distribution(percent, 1000) {
-                assert_eq!(numbers_max, if mix == "E" { 1250 } else { 1000 }, "YC2: {mix}");
+                assert_eq!(numbers_max, if mix == "E" { 1250 } else { 1000 }, "bench_ycsb.2: {mix}");
             }
         }
     }
 
     #[test]
-    fn yc1_at_seed_a_mix_takes_its_time_and_elsewhere_has_a_count() {
+    fn bench_ycsb_1_at_seed_a_mix_takes_its_time_and_elsewhere_has_a_count() {
         for (durability, _) in DURABILITIES {
             let seed = budget(Scale::Seed, durability);
             assert_eq!((seed.time.as_secs(), seed.ops), (10, u64::MAX));

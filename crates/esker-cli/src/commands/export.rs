@@ -4,7 +4,7 @@
 //!   snapshot --rows--> RowWriter --> Target: standard output, a file, a pipe, a device
 //! ```
 //!
-//! E1. All rows are of one moment. A file appears under its name only when it is complete.
+//! export.1. All rows are of one moment. A file appears under its name only when it is complete.
 
 use std::io::{BufWriter, Write};
 

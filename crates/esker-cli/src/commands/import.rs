@@ -5,11 +5,11 @@
 //!              `-> progress bar       `-bad line--> stop, or report and go on
 //! ```
 //!
-//! I1. The input is opened before the database: a mistyped name creates nothing.
-//! I2. A batch is committed as a whole. What stands behind a bad line is not in the database unless bad lines are skipped.
-//! I3. However an import ends, it says how many rows are in the database, which is closed then; what fails in that is told, too. If
+//! import.1. The input is opened before the database: a mistyped name creates nothing.
+//! import.2. A batch is committed as a whole. What stands behind a bad line is not in the database unless bad lines are skipped.
+//! import.3. However an import ends, it says how many rows are in the database, which is closed then; what fails in that is told, too. If
 //!     it fails and commits did not wait for the disk, the last of them may be lost: it says that.
-//! I4. A last line without its end may be a part of one. What is read from a pipe has been cut where its writer failed, so there it is a
+//! import.4. A last line without its end may be a part of one. What is read from a pipe has been cut where its writer failed, so there it is a
 //!     bad line; of a file, which people write without the last end, too, it is told.
 
 use std::cell::Cell;
@@ -36,7 +36,7 @@ const BATCH_BYTES_MAX: usize = 32 << 20;
 const BAD_LINES_PRINTED: u64 = 20;
 /// Of rows that did not wait for the disk, when the log or closing failed.
 const LAST_UNKNOWN: &str = "; how many of the last ones are on disk is not known";
-/// Why a last line is a bad one (I4).
+/// Why a last line is a bad one (import.4).
 const UNENDED: &str = "the last line has no end: the input may have been cut in the middle of it";
 /// The progress bar moves after so many rows.
 const ROWS_PER_TICK: u64 = 1_024;
@@ -178,7 +178,7 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Why an import stopped, and what is there of it (I3). Importing again does no harm.
+/// Why an import stopped, and what is there of it (import.3). Importing again does no harm.
 fn stopped(failure: &Failure, rows: u64, is_known: bool) -> Failure {
     let rows = output::count(rows);
     Failure::message(if is_known {

@@ -1,8 +1,8 @@
 //! CSV as RFC 4180 describes it. Fields hold bytes as they are, quoted where they need it.
 //!
-//! CS1. A row takes no more memory than a legal key and value can need: a quote that nobody closes ends the import, since
+//! csv.1. A row takes no more memory than a legal key and value can need: a quote that nobody closes ends the import, since
 //!      where the next row starts is not known then.
-//! CS2. The same holds where the file ends inside of quotes: the rows behind the quote would be its text, and the row a cut one.
+//! csv.2. The same holds where the file ends inside of quotes: the rows behind the quote would be its text, and the row a cut one.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -101,7 +101,7 @@ impl RowReader for CsvReader {
     }
 }
 
-/// CS2.
+/// csv.2.
 fn open_quote(line: u64) -> io::Error {
     io::Error::other(format!(
         "line {line}: the file ends inside of quotes: is one missing, or is the file cut?"
@@ -119,7 +119,7 @@ fn without_mark(mut input: Box<dyn BufRead>) -> io::Result<Box<dyn BufRead>> {
 }
 
 /// Input that is given line by line, the last with its end, too, so that it tells on which line a row starts, and that a row
-/// which takes more than its lines is not closed (CS2). It ends in an error where too much is read for one row (CS1).
+/// which takes more than its lines is not closed (csv.2). It ends in an error where too much is read for one row (csv.1).
 struct Lines {
     input: Box<dyn BufRead>,
     /// What may still be read for a row.
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cs1_a_quote_that_nobody_closes_ends_the_import() {
+    fn csv_1_a_quote_that_nobody_closes_ends_the_import() {
         let head = b"k,v\na,1\nb,\"2\n3\"\nc,\"4";
         let input = io::BufReader::new(head.chain(io::repeat(b'x')));
         let options = ReadOptions { form: None, key: None, value: None, header: None };
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(reader.read(&mut row).unwrap(), Step::Row);
         assert_eq!((&row.key[..], &row.value[..]), (&b"b"[..], &b"2\n3"[..]));
         let error = reader.read(&mut row).unwrap_err().to_string();
-        assert!(error.contains("line 5: the row is longer than 100000 bytes"), "CS1: {error}");
+        assert!(error.contains("line 5: the row is longer than 100000 bytes"), "csv.1: {error}");
     }
 
     /// The rows of a file without header, or why it has an end.
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn cs2_a_file_that_ends_inside_of_quotes_is_refused() {
+    fn csv_2_a_file_that_ends_inside_of_quotes_is_refused() {
         let values = |text: &str| {
             rows(text.as_bytes()).map(|rows| rows.into_iter().map(|row| row.1).collect::<Vec<_>>())
         };
@@ -300,17 +300,17 @@ mod tests {
             ["a,1\nb,\"2\nc,3\nd,4\n", "a,1\nb,\"2\nc,3", "a,1\nb,\"", "a,1\nb,\"2\r\n", "a,1\nb,\"2\"\"\n"]
         {
             let error = values(open).unwrap_err();
-            assert!(error.starts_with("line 2: the file ends inside of quotes"), "CS2: {open:?}: {error}");
+            assert!(error.starts_with("line 2: the file ends inside of quotes"), "csv.2: {open:?}: {error}");
         }
         for closed in ["a,\"1\n\"", "a,\"1\n\"\r", "a,\"1\n\"\r\n", "a,\"1\n\"\n\n\r\n"] {
-            assert_eq!(values(closed), Ok(vec!["1\\n".to_owned()]), "CS2: {closed:?}");
+            assert_eq!(values(closed), Ok(vec!["1\\n".to_owned()]), "csv.2: {closed:?}");
         }
         assert_eq!(values(""), Ok(vec![]));
         assert_eq!(values("\n\r\n"), Ok(vec![]));
         let header = ReadOptions { form: None, key: None, value: None, header: None };
         let refused = CsvReader::new(Box::new(io::Cursor::new(b"\"k,v\na,1\n".to_vec())), &header);
-        let error = refused.err().expect("CS2: an open header").to_string();
-        assert!(error.contains("line 1: the file ends inside of quotes"), "CS2: {error}");
+        let error = refused.err().expect("csv.2: an open header").to_string();
+        assert!(error.contains("line 1: the file ends inside of quotes"), "csv.2: {error}");
     }
 
     #[test]
@@ -335,15 +335,15 @@ mod tests {
     }
 
     #[test]
-    fn f2_rows_have_the_number_of_the_line_on_which_they_start() {
+    fn formats_2_rows_have_the_number_of_the_line_on_which_they_start() {
         let lines =
             |text: &str| rows(text.as_bytes()).unwrap().into_iter().map(|row| row.0).collect::<Vec<_>>();
         for end in ["\n", "\r\n"] {
             let text = format!("a,1{end}{end}{end}bad{end}\"c{end}{end}\",\"{end}3\"{end}d,4");
-            assert_eq!(lines(&text), [1, 4, 5, 9], "F2: {text:?}");
+            assert_eq!(lines(&text), [1, 4, 5, 9], "formats.2: {text:?}");
         }
         // Longer than a reader's buffer.
         let long = "x".repeat(100_000);
-        assert_eq!(lines(&format!("\n\na,{long}\r\n\r\nb,\"{long}\r\n\"\nc,1\n")), [3, 5, 7], "F2");
+        assert_eq!(lines(&format!("\n\na,{long}\r\n\r\nb,\"{long}\r\n\"\nc,1\n")), [3, 5, 7], "formats.2");
     }
 }

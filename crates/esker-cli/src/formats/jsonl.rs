@@ -1,7 +1,7 @@
 //! JSON lines: `{"key":"...","value":"..."}`, a row a line.
 //!
-//! J1. Bytes that are not UTF-8 stand in hex, under `key_hex` and `value_hex`.
-//! J2. What is no string counts as its JSON text, byte by byte as it stands: digits of a number, order of fields, white
+//! jsonl.1. Bytes that are not UTF-8 stand in hex, under `key_hex` and `value_hex`.
+//! jsonl.2. What is no string counts as its JSON text, byte by byte as it stands: digits of a number, order of fields, white
 //!     space within.
 
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ fn take(object: &Object<'_>, name: &str, into: &mut Vec<u8>) -> std::result::Res
         (Some(_), Some(_)) => return Err(format!("both `{name}` and `{name_hex}`: which one?")),
         (Some(field), None) => match string(name, field)? {
             Some(text) => into.extend_from_slice(text.as_bytes()),
-            // J2
+            // jsonl.2
             None => into.extend_from_slice(field.get().as_bytes()),
         },
         (None, Some(field)) => match string(&name_hex, field)? {

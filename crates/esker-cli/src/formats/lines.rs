@@ -1,8 +1,8 @@
 //! Lines of a file, as bytes.
 //!
-//! L1. A line takes no more memory than a legal key and value can need: what is longer is a bad line (F2), and its rest
+//! lines.1. A line takes no more memory than a legal key and value can need: what is longer is a bad line (formats.2), and its rest
 //!     is passed over when the next one is asked for, so that input without lines ends an import. For formats with values
-//!     that is after GiB: what is exported has to come back (F1).
+//!     that is after GiB: what is exported has to come back (formats.1).
 
 use std::io::{self, BufRead, Read};
 
@@ -100,27 +100,27 @@ mod tests {
     }
 
     #[test]
-    fn l1_long_lines_are_bad_lines() {
+    fn lines_1_long_lines_are_bad_lines() {
         // Four bytes are a line; five are not, whatever follows.
         let text = b"abcd\r\nabcde\nabcd\n0123456789\r\nabcd\r\nabcde\rabcd";
         let mut lines = Lines::new(Box::new(io::Cursor::new(text.to_vec())), true, 4);
         let mut bad = Vec::new();
         while let Some(line) = lines.next_line().unwrap() {
             match line.map(<[u8]>::to_vec) {
-                Ok(line) => assert_eq!(line, b"abcd", "L1"),
+                Ok(line) => assert_eq!(line, b"abcd", "lines.1"),
                 Err(reason) => {
                     assert!(reason.contains("longer than 4 bytes"), "{reason}");
                     bad.push(lines.number());
                 }
             }
         }
-        assert_eq!((bad, lines.number()), (vec![2, 4, 6], 6), "L1");
+        assert_eq!((bad, lines.number()), (vec![2, 4, 6], 6), "lines.1");
     }
 
     #[test]
-    fn l1_input_without_lines_ends() {
+    fn lines_1_input_without_lines_ends() {
         let mut lines = Lines::new(Box::new(io::BufReader::new(io::repeat(0))), true, 1_000);
-        assert!(lines.next_line().unwrap().unwrap().is_err(), "L1");
-        assert!(lines.buffer.capacity() < 10_000, "L1");
+        assert!(lines.next_line().unwrap().unwrap().is_err(), "lines.1");
+        assert!(lines.buffer.capacity() < 10_000, "lines.1");
     }
 }

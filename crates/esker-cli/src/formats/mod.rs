@@ -4,8 +4,8 @@
 //!   file --RowReader--> Row or bad line --> import        export, scan --> key, value --RowWriter--> file
 //! ```
 //!
-//! F1. What a writer writes, its reader reads back byte by byte; what a format cannot carry is an error, not a change.
-//! F2. A bad line has a number and a reason, and reading goes on behind it.
+//! formats.1. What a writer writes, its reader reads back byte by byte; what a format cannot carry is an error, not a change.
+//! formats.2. A bad line has a number and a reason, and reading goes on behind it.
 
 mod csv;
 mod jsonl;

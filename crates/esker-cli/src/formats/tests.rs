@@ -65,7 +65,7 @@ fn random_rows(seed: u64) -> Vec<Row> {
 }
 
 #[test]
-fn f1_random_bytes_come_back() {
+fn formats_1_random_bytes_come_back() {
     for seed in 0..200 {
         let mut rows = random_rows(seed);
         rows[0].key = b"\xef\xbb\xbf".to_vec();
@@ -81,7 +81,7 @@ fn f1_random_bytes_come_back() {
                         .iter()
                         .map(|r| format!("{}={}", r.key.escape_ascii(), r.value.escape_ascii()))
                         .collect();
-                    assert_eq!(found, expected, "F1: seed {seed}, {format:?}, {form:?}, {header:?}");
+                    assert_eq!(found, expected, "formats.1: seed {seed}, {format:?}, {form:?}, {header:?}");
                 }
             }
         }
@@ -89,7 +89,7 @@ fn f1_random_bytes_come_back() {
 }
 
 #[test]
-fn f1_what_raw_lines_cannot_carry_is_refused() {
+fn formats_1_what_raw_lines_cannot_carry_is_refused() {
     let options = WriteOptions { form: Some(ByteForm::Raw), header: None };
     let row = |key: &str, value: &str| [Row { key: key.into(), value: value.into() }];
     for (format, key, value) in [
@@ -116,10 +116,10 @@ fn tsv_finds_its_columns() {
 }
 
 #[test]
-fn ts1_a_table_stays_a_table() {
+fn tsv_1_a_table_stays_a_table() {
     let rows = [Row { key: b"a\tb".to_vec(), value: b"c\td\n\t".to_vec() }];
     let text = write(FileFormat::Tsv, &rows, WriteOptions { form: None, header: None }).unwrap();
-    assert_eq!(text, b"a\\tb\tc\td\\n\t\n", "TS1");
+    assert_eq!(text, b"a\\tb\tc\td\\n\t\n", "tsv.1");
 }
 
 #[test]
@@ -162,13 +162,13 @@ fn json_takes_any_field_or_the_whole_line() {
 }
 
 #[test]
-fn j2_what_is_no_string_stands_as_it_is() {
+fn jsonl_2_what_is_no_string_stands_as_it_is() {
     let text = b"{\"id\":18446744073709551616}\n{\"id\":18446744073709551617}\n{\"id\": 1.0 ,\"x\":{\"b\":1,\"a\": 1e999}}\n";
     let found = read(FileFormat::Jsonl, text, &columns("id", ""));
     let keys: Vec<_> = found.iter().map(|row| row.split('=').next().unwrap()).collect();
-    assert_eq!(keys, ["18446744073709551616", "18446744073709551617", "1.0"], "J2");
+    assert_eq!(keys, ["18446744073709551616", "18446744073709551617", "1.0"], "jsonl.2");
     let x = read(FileFormat::Jsonl, text, &columns("id", "x"));
-    assert_eq!(x[2..], [format!("1.0={}", b"{\"b\":1,\"a\": 1e999}".escape_ascii())], "J2");
+    assert_eq!(x[2..], [format!("1.0={}", b"{\"b\":1,\"a\": 1e999}".escape_ascii())], "jsonl.2");
     // The last of two, as ever; a string is what it says, wherever it stands.
     let text = b"{\"k\\u0065y\":\"\\u0061\",\"value\":1,\"value\":2}\n";
     assert_eq!(read(FileFormat::Jsonl, text, &DEFAULTS), ["a=2"]);
@@ -178,16 +178,16 @@ fn j2_what_is_no_string_stands_as_it_is() {
         &DEFAULTS,
     );
     for (bad, expected) in bad.iter().zip(["1: key: ", "2: no JSON object: ", "3: key_hex: a string"]) {
-        assert!(bad.starts_with(expected), "F2: {bad}");
+        assert!(bad.starts_with(expected), "formats.2: {bad}");
     }
 }
 
 #[test]
-fn f2_bad_lines_are_named_and_skipped() {
+fn formats_2_bad_lines_are_named_and_skipped() {
     let starts = |found: Vec<String>, expected: &[&str]| {
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, expected) in found.iter().zip(expected) {
-            assert!(found.starts_with(expected), "F2: {found} / {expected}");
+            assert!(found.starts_with(expected), "formats.2: {found} / {expected}");
         }
     };
     starts(

@@ -1,6 +1,6 @@
 //! TSV: KEY <tab> VALUE, a row a line.
 //!
-//! TS1. The first tab of a line ends the key, so a tab inside a key is escaped. Tabs inside a value stand as they are: a
+//! tsv.1. The first tab of a line ends the key, so a tab inside a key is escaped. Tabs inside a value stand as they are: a
 //!      table of many columns is the same table after import and export.
 
 use std::io::{self, BufRead, Write};
@@ -100,7 +100,7 @@ impl RowWriter for TsvWriter<'_> {
         let breaks = |text: &[u8], tab: bool| text.iter().any(|b| *b == b'\n' || tab && *b == b'\t');
         if self.strict && self.form == ByteForm::Raw && (breaks(key, true) || breaks(value, false)) {
             return Err(Failure::message(format!(
-                "the key {} or its value holds a tab or a line end, which raw TSV cannot carry (F1): use --bytes escaped",
+                "the key {} or its value holds a tab or a line end, which raw TSV cannot carry (formats.1): use --bytes escaped",
                 key.escape_ascii()
             )));
         }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use super::*;
 
 #[test]
-fn tg2_devices_and_links_are_told_from_files() {
+fn cli_target_2_devices_and_links_are_told_from_files() {
     // Only looked at: what is made of it is tested where nothing of the system's can be harmed.
     assert!(matches!(Target::look(Path::new("-")), Ok(Target::Standard)));
     assert!(matches!(Target::look(Path::new("/dev/null")), Ok(Target::Special(_))));
@@ -21,30 +21,30 @@ fn tg2_devices_and_links_are_told_from_files() {
         symlink(to, at(link)).unwrap();
         assert!(
             matches!(Target::look(&at(link)), Err(Failure::Message(text)) if text.contains("a link")),
-            "TG2"
+            "cli_target.2"
         );
     }
 }
 
 #[test]
-fn tg2_a_partial_file_is_removed_while_it_is_ours() {
+fn cli_target_2_a_partial_file_is_removed_while_it_is_ours() {
     let dir = tempfile::tempdir().unwrap();
     let (target, name) = (dir.path().join("x"), dir.path().join("x.partial"));
     let create = || Partial::create(&target, None, dir.path());
     drop(create().unwrap());
-    assert!(!name.exists() && !target.exists(), "TG1");
+    assert!(!name.exists() && !target.exists(), "cli_target.1");
     let mut partial = create().unwrap();
     partial.write_all(b"rows").unwrap();
     partial.rename().unwrap();
     fs::write(&name, "another's").unwrap();
     drop(partial);
     assert!(create().is_err());
-    assert_eq!(fs::read(&name).unwrap(), b"another's", "TG2");
+    assert_eq!(fs::read(&name).unwrap(), b"another's", "cli_target.2");
     assert_eq!(fs::read(&target).unwrap(), b"rows");
 }
 
 #[test]
-fn tg3_an_export_can_be_read_by_no_more_people() {
+fn cli_target_3_an_export_can_be_read_by_no_more_people() {
     for (of_old, of_database, expected) in [
         (Some(0o640), 0o755, 0o640),
         (Some(0o666), 0o700, 0o666),
@@ -63,6 +63,6 @@ fn tg3_an_export_can_be_read_by_no_more_people() {
         });
         let partial = Partial::create(&old, existing.as_ref(), &database).unwrap();
         let mode = partial.output.metadata().unwrap().mode() & 0o7777;
-        assert_eq!(mode, expected, "TG3: {of_old:?} {of_database:o}");
+        assert_eq!(mode, expected, "cli_target.3: {of_old:?} {of_database:o}");
     }
 }

@@ -83,12 +83,12 @@ fn keyspaces_are_apart() {
 }
 
 #[test]
-fn c3_only_put_and_import_create() {
+fn cli_3_only_put_and_import_create() {
     let esker = Esker::new();
     for line in ["get a", "del a", "scan", "count", "export", "info", "stats", "check", "compact"] {
         let message = esker.fails(line);
         assert!(message.contains("no database in db") && message.contains("esker put"), "{line}: {message}");
-        assert!(!esker.path("db").exists(), "C3: {line}");
+        assert!(!esker.path("db").exists(), "cli.3: {line}");
     }
     esker.ok("put a 1 --db other");
     assert!(esker.path("other").exists() && !esker.path("db").exists(), "--db goes before ESKER_DB");

@@ -29,7 +29,7 @@ fn every_format_comes_back_exactly() {
             assert!(esker.ok(&format!("export {name}{bytes}")).starts_with("exported 2,000 rows, "));
             let copy = format!("copy{number}{}", bytes.len());
             esker.ok(&format!("import {name}{bytes} -k {copy} --batch 300"));
-            assert_eq!(esker.ok(&format!("scan -k {copy}")), all, "C2: {name}{bytes}");
+            assert_eq!(esker.ok(&format!("scan -k {copy}")), all, "cli.2: {name}{bytes}");
         }
     }
     esker.ok("export a.txt");
@@ -60,7 +60,7 @@ fn export_takes_ranges_and_leaves_no_halves() {
     assert_eq!(esker.ok("export --from c --to b"), "");
     esker.run(["put", "d\\te", "4"]);
     assert!(esker.fails("export x.tsv --bytes raw").contains("--bytes escaped"));
-    assert!(!esker.path("x.tsv").exists() && !esker.path("x.tsv.partial").exists(), "E1");
+    assert!(!esker.path("x.tsv").exists() && !esker.path("x.tsv.partial").exists(), "export.1");
     assert!(esker.fails("export nowhere/x.tsv").contains("nowhere"));
 }
 
@@ -82,21 +82,21 @@ mod targets {
     const ROWS: &[u8] = b"a\t1\nb\t2\n";
 
     #[test]
-    fn tg1_a_directory_is_refused_at_once() {
+    fn cli_target_1_a_directory_is_refused_at_once() {
         let esker = filled();
         fs::create_dir(esker.path("dir")).unwrap();
         symlink("dir", esker.path("link")).unwrap();
         for name in ["dir", "link"] {
             let said = esker.fails(&format!("export --format tsv {name}"));
             assert!(said.contains(&format!("{name} is a directory")), "{said}");
-            assert!(!esker.path(&format!("{name}.partial")).exists(), "TG1");
+            assert!(!esker.path(&format!("{name}.partial")).exists(), "cli_target.1");
         }
         // Before the database is opened, even.
         assert!(esker.fails("--db nothing export --format tsv dir").contains("is a directory"));
     }
 
     #[test]
-    fn tg2_a_pipe_is_written_and_stays() {
+    fn cli_target_2_a_pipe_is_written_and_stays() {
         let esker = filled();
         assert!(Command::new("mkfifo").arg(esker.path("pipe")).status().unwrap().success());
         let mut child = esker.command("export --format tsv pipe").stdout(Stdio::piped()).spawn().unwrap();
@@ -109,15 +109,15 @@ mod targets {
         while !reader.is_finished() && start.elapsed().as_secs() < 300 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        assert!(reader.is_finished(), "TG2: nobody has opened the pipe");
-        assert_eq!(reader.join().unwrap().unwrap(), ROWS, "TG2");
+        assert!(reader.is_finished(), "cli_target.2: nobody has opened the pipe");
+        assert_eq!(reader.join().unwrap().unwrap(), ROWS, "cli_target.2");
         assert!(child.wait().unwrap().success());
-        assert!(fs::symlink_metadata(esker.path("pipe")).unwrap().file_type().is_fifo(), "TG2");
+        assert!(fs::symlink_metadata(esker.path("pipe")).unwrap().file_type().is_fifo(), "cli_target.2");
     }
 
     /// A reader that leaves has not got everything: no success, as it is for standard output.
     #[test]
-    fn e1_a_pipe_that_is_closed_early_is_an_error() {
+    fn export_1_a_pipe_that_is_closed_early_is_an_error() {
         let esker = filled();
         esker.run_with(format!("c\t{}\n", "v".repeat(1 << 20)).as_bytes(), ["import"]);
         assert!(Command::new("mkfifo").arg(esker.path("pipe")).status().unwrap().success());
@@ -130,10 +130,10 @@ mod targets {
             drop(reader);
             let output = child.wait_with_output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "E1: {format}: {said}");
+            assert_eq!(output.status.code(), Some(2), "export.1: {format}: {said}");
             assert!(
                 said.contains("write pipe: Broken pipe") && output.stdout.is_empty(),
-                "E1: {format}: {said}"
+                "export.1: {format}: {said}"
             );
         }
     }
@@ -156,7 +156,7 @@ mod targets {
 
     /// A file that may not grow any more, as on a full disk.
     #[test]
-    fn e1_a_file_that_cannot_grow_is_named() {
+    fn export_1_a_file_that_cannot_grow_is_named() {
         let esker = filled();
         esker.run_with(format!("c\t{}\n", "v".repeat(1 << 20)).as_bytes(), ["import"]);
         esker.ok("compact");
@@ -172,14 +172,17 @@ mod targets {
             let said = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(2), "{said}");
             assert!(said.starts_with(&format!("esker: write {name}.partial: ")), "{said}");
-            assert!(!esker.path(&format!("{name}.partial")).exists() && !esker.path(name).exists(), "E1");
+            assert!(
+                !esker.path(&format!("{name}.partial")).exists() && !esker.path(name).exists(),
+                "export.1"
+            );
         }
     }
 
     /// A device in the test's own directory, since broken code would replace one of the system's; none where only root
     /// may make one.
     #[test]
-    fn tg2_a_device_is_written_and_stays() {
+    fn cli_target_2_a_device_is_written_and_stays() {
         let esker = filled();
         let null = esker.path("null");
         let made = Command::new("mknod").arg(&null).args(["c", "1", "3"]).stderr(Stdio::null()).status();
@@ -188,14 +191,14 @@ mod targets {
         }
         for _ in 0..2 {
             assert!(esker.ok("export --format tsv null").starts_with("exported 2 rows, 8 B"));
-            assert!(fs::symlink_metadata(&null).unwrap().file_type().is_char_device(), "TG2");
+            assert!(fs::symlink_metadata(&null).unwrap().file_type().is_char_device(), "cli_target.2");
             assert!(!esker.path("null.partial").exists());
         }
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn tg2_standard_output_by_name_is_standard_output() {
+    fn cli_target_2_standard_output_by_name_is_standard_output() {
         let esker = filled();
         let line = ["export", "--format", "tsv", "/dev/stdout"];
         assert_eq!(esker.run(line).out, ROWS);
@@ -203,28 +206,28 @@ mod targets {
         fs::write(&out, "before\n").unwrap();
         let append = fs::OpenOptions::new().append(true).open(&out).unwrap();
         assert_eq!(esker.run_into(append, line).code, 0);
-        assert_eq!(fs::read(&out).unwrap(), [b"before\n", ROWS].concat(), "TG2");
+        assert_eq!(fs::read(&out).unwrap(), [b"before\n", ROWS].concat(), "cli_target.2");
     }
 
     #[test]
-    fn tg2_a_link_is_refused() {
+    fn cli_target_2_a_link_is_refused() {
         let esker = filled();
         esker.write("real.tsv", "old");
         for to in ["real.tsv", "missing.tsv", "link.tsv"] {
             let link = esker.path("link.tsv");
             symlink(to, &link).unwrap();
-            assert!(esker.fails("export link.tsv").contains("link.tsv"), "TG2");
+            assert!(esker.fails("export link.tsv").contains("link.tsv"), "cli_target.2");
             assert_eq!(
                 (esker.read("real.tsv"), fs::read_link(&link).unwrap().to_str()),
                 (b"old".to_vec(), Some(to))
             );
             fs::remove_file(link).unwrap();
         }
-        assert!(!esker.path("missing.tsv").exists(), "TG2");
+        assert!(!esker.path("missing.tsv").exists(), "cli_target.2");
     }
 
     #[test]
-    fn tg2_somebodys_partial_file_is_left_alone() {
+    fn cli_target_2_somebodys_partial_file_is_left_alone() {
         let esker = filled();
         esker.write("x.tsv", "old");
         esker.write("x.tsv.partial", "mine");
@@ -232,33 +235,33 @@ mod targets {
         assert_eq!(
             (esker.read("x.tsv"), esker.read("x.tsv.partial")),
             (b"old".to_vec(), b"mine".to_vec()),
-            "TG2"
+            "cli_target.2"
         );
     }
 
     #[test]
-    fn tg3_the_mode_of_a_file_is_kept() {
+    fn cli_target_3_the_mode_of_a_file_is_kept() {
         let esker = filled();
         for mode in [0o600, 0o640, 0o666] {
             esker.write("x.tsv", "old");
             fs::set_permissions(esker.path("x.tsv"), fs::Permissions::from_mode(mode)).unwrap();
             esker.ok("export x.tsv");
-            assert_eq!(fs::metadata(esker.path("x.tsv")).unwrap().mode() & 0o777, mode, "TG3");
+            assert_eq!(fs::metadata(esker.path("x.tsv")).unwrap().mode() & 0o777, mode, "cli_target.3");
             assert_eq!(esker.read("x.tsv"), ROWS);
         }
     }
 
     #[test]
-    fn tg3_an_export_is_no_more_open_than_its_database() {
+    fn cli_target_3_an_export_is_no_more_open_than_its_database() {
         let esker = filled();
         fs::set_permissions(esker.path("db"), fs::Permissions::from_mode(0o700)).unwrap();
         esker.ok("export x.tsv");
-        assert_eq!(fs::metadata(esker.path("x.tsv")).unwrap().mode() & 0o777, 0o600, "TG3");
+        assert_eq!(fs::metadata(esker.path("x.tsv")).unwrap().mode() & 0o777, 0o600, "cli_target.3");
     }
 
     /// Where the test may give a file away.
     #[test]
-    fn tg3_what_was_the_groups_is_not_another_groups() {
+    fn cli_target_3_what_was_the_groups_is_not_another_groups() {
         let esker = filled();
         esker.write("x.tsv", "old");
         fs::set_permissions(esker.path("x.tsv"), fs::Permissions::from_mode(0o640)).unwrap();
@@ -268,7 +271,7 @@ mod targets {
         }
         esker.ok("export x.tsv");
         let meta = fs::metadata(esker.path("x.tsv")).unwrap();
-        assert_eq!((meta.gid(), meta.mode() & 0o777), (group, 0o600), "TG3");
+        assert_eq!((meta.gid(), meta.mode() & 0o777), (group, 0o600), "cli_target.3");
     }
 }
 
@@ -332,7 +335,7 @@ fn bad_lines_stop_or_are_skipped() {
 }
 
 #[test]
-fn i4_a_last_line_without_its_end_is_refused_from_a_pipe_and_told_of_a_file() {
+fn import_4_a_last_line_without_its_end_is_refused_from_a_pipe_and_told_of_a_file() {
     let esker = Esker::new();
     let cut = [("tsv", "a\t1\nb\t23"), ("csv", "key,value\na,1\nb,23"), ("words", "a\nb23")];
     for (format, text) in cut {
@@ -361,7 +364,7 @@ fn i4_a_last_line_without_its_end_is_refused_from_a_pipe_and_told_of_a_file() {
 /// A file that is read up to a point, and then no more: a connection that is reset.
 #[cfg(target_os = "linux")]
 #[test]
-fn i3_a_read_error_says_what_is_in() {
+fn import_3_a_read_error_says_what_is_in() {
     use std::io::Write;
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
@@ -377,7 +380,7 @@ fn i3_a_read_error_says_what_is_in() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
         said.contains("read standard input: ") && said.contains("; 2 rows of the batches before"),
-        "I3: {said}"
+        "import.3: {said}"
     );
     assert_eq!(esker.ok("scan"), "a\t1\nb\t2\n");
 }
@@ -385,7 +388,7 @@ fn i3_a_read_error_says_what_is_in() {
 /// A database that may not grow any more.
 #[cfg(target_os = "linux")]
 #[test]
-fn i3_a_failed_commit_says_what_is_in() {
+fn import_3_a_failed_commit_says_what_is_in() {
     let esker = Esker::new();
     let rows: String = (0..4_000).map(|number| format!("key{number:04}\t{}\n", "v".repeat(1_000))).collect();
     esker.write("rows.tsv", rows);
@@ -399,16 +402,19 @@ fn i3_a_failed_commit_says_what_is_in() {
         .expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    let (_, rest) = said.split_once("import stopped; ").expect("I3");
+    let (_, rest) = said.split_once("import stopped; ").expect("import.3");
     let rows: u64 = rest.split(' ').next().expect("a number").replace(',', "").parse().expect("a number");
     let found: u64 = esker.ok("count").trim().parse().expect("a number");
-    assert!(rows > 0 && rows < 4_000 && (rows == found || rows + 100 == found), "I3: {found} found: {said}");
+    assert!(
+        rows > 0 && rows < 4_000 && (rows == found || rows + 100 == found),
+        "import.3: {found} found: {said}"
+    );
 }
 
 /// A log that cannot be written any more, under commits that do not wait for the disk: what was committed is not what is there.
 #[cfg(target_os = "linux")]
 #[test]
-fn i3_rows_that_may_be_lost_are_not_said_to_be_in() {
+fn import_3_rows_that_may_be_lost_are_not_said_to_be_in() {
     use std::io::Write;
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
@@ -446,29 +452,32 @@ fn i3_rows_that_may_be_lost_are_not_said_to_be_in() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(
             said.contains(" rows had been committed; how many of the last ones are on disk is not known"),
-            "I3: {durability}: {said}"
+            "import.3: {durability}: {said}"
         );
-        assert!(said.contains("closing the database: ") && !said.contains("in the database"), "I3: {said}");
+        assert!(
+            said.contains("closing the database: ") && !said.contains("in the database"),
+            "import.3: {said}"
+        );
         let found: u64 = esker.ok("count").trim().parse().expect("a number");
-        assert!(found < 200, "I3: {durability}: {found} rows are there: {said}");
+        assert!(found < 200, "import.3: {durability}: {found} rows are there: {said}");
     }
 }
 
 #[test]
-fn i3_a_keyspace_that_cannot_be_created_stops_the_import() {
+fn import_3_a_keyspace_that_cannot_be_created_stops_the_import() {
     let esker = Esker::new();
     let outcome = esker.run_with(b"a\t1\n", ["import", "-k", ""]);
     assert_eq!(outcome.code, 2, "{}", outcome.err);
-    assert!(outcome.err.contains("import stopped; 0 rows"), "I3: {}", outcome.err);
+    assert!(outcome.err.contains("import stopped; 0 rows"), "import.3: {}", outcome.err);
 }
 
 #[test]
-fn i1_missing_files_create_nothing() {
+fn import_1_missing_files_create_nothing() {
     let esker = Esker::new();
     assert!(esker.fails("import gone.tsv").contains("gone.tsv"));
     std::fs::create_dir(esker.path("folder.tsv")).unwrap();
     assert!(esker.fails("import folder.tsv").contains("is a directory"));
     esker.write("t.csv", "a,b\n1,2\n");
     assert!(esker.fails("import t.csv --key c").contains("the header names: a, b"));
-    assert!(!esker.path("db").exists(), "I1");
+    assert!(!esker.path("db").exists(), "import.1");
 }

@@ -186,7 +186,7 @@ fn a_verdict_outlives_those_who_read_it() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let closed = esker.run_into(writer, line.split(' '));
-        assert!(closed.code == 1 && closed.err.is_empty(), "OT3: {line}: {closed:?}");
+        assert!(closed.code == 1 && closed.err.is_empty(), "cli_output.3: {line}: {closed:?}");
     }
     // Nor does it hide an error.
     let (reader, writer) = std::io::pipe().unwrap();
@@ -260,8 +260,10 @@ fn dump_shows_every_kind_of_file() {
 fn names_paths_and_keys_do_not_steer_the_terminal() {
     const EVIL: &str = "a\u{1b}[2J\u{9b}\n\u{202e}\u{2066}\u{200f}\u{61c}b";
     let is_plain = |text: &str| {
-        let hidden = |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{2066}\u{200f}\u{61c}".contains(c);
-        assert!(!text.contains(hidden), "T3: {text:?}");
+        let hidden = |c: char| {
+            (c.is_control() && !"\n\t".contains(c)) || "\u{202e}\u{2066}\u{200f}\u{61c}".contains(c)
+        };
+        assert!(!text.contains(hidden), "text.3: {text:?}");
     };
     let esker = Esker::new();
     let directory = esker.path(EVIL);

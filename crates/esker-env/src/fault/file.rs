@@ -13,7 +13,7 @@ use crate::{AlignedBuf, File};
 #[derive(Debug)]
 pub(super) struct FaultFile {
     shared: Arc<Shared>,
-    /// Its name now (X3).
+    /// Its name now (fault.3).
     path: Arc<Mutex<PathBuf>>,
     inner: Arc<dyn File>,
 }

@@ -74,7 +74,7 @@ fn rules_look_at_the_bytes() {
 }
 
 #[test]
-fn x3_an_open_file_is_known_by_its_new_name() {
+fn fault_3_an_open_file_is_known_by_its_new_name() {
     let (fs, file) = setup();
     let other = fs.open(Path::new("/other"), OpenOptions::create()).unwrap();
     fs.rename(Path::new("/f"), Path::new("/1.wal")).unwrap();
@@ -158,7 +158,7 @@ fn short_and_interrupted_reads_change_nothing() {
 }
 
 #[test]
-fn x2_nothing_passes_a_freeze() {
+fn fault_2_nothing_passes_a_freeze() {
     let (fs, file) = setup();
     fs.freeze();
     fs.clear();
@@ -169,7 +169,7 @@ fn x2_nothing_passes_a_freeze() {
 }
 
 #[test]
-fn x2_a_process_may_die_inside_a_write() {
+fn fault_2_a_process_may_die_inside_a_write() {
     let (fs, file) = setup();
     fs.add(rule(OpKind::Write, FaultAction::Freeze { keep: 2 }));
     assert!(file.write_all_at(b"abcd", 0).is_err() && fs.is_frozen() && fs.fired() == 1);

@@ -5,9 +5,9 @@
 //!              `-> pending, in order --crash--> each kept, lost or torn over `synced`
 //! ```
 //!
-//! I1. `current` is `synced` with all of `pending` applied in order, but for the bytes that a failed sync or write-back forgot.
-//! I2. A crash keeps every synced byte that no pending change touches.
-//! I3. Changes of the length survive a crash as a prefix, as a journal would keep them; bytes survive independently
+//! inode.1. `current` is `synced` with all of `pending` applied in order, but for the bytes that a failed sync or write-back forgot.
+//! inode.2. A crash keeps every synced byte that no pending change touches.
+//! inode.3. Changes of the length survive a crash as a prefix, as a journal would keep them; bytes survive independently
 //!     of it. A kept length over lost bytes shows zeros, or, if asked for, noise or bytes of another file.
 
 use fastrand::Rng;
@@ -160,7 +160,7 @@ impl Inode {
         bytes
     }
 
-    /// The bytes that a power loss may leave (I2, I3).
+    /// The bytes that a power loss may leave (inode.2, inode.3).
     pub(super) fn crash(&self, crash: &mut Crash) -> Pages {
         match crash {
             Crash::Strict => self.synced.clone(),

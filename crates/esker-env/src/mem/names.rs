@@ -5,11 +5,11 @@
 //!                      `-> pending, in order --crash--> some kept, over `synced`
 //! ```
 //!
-//! N1. `current` is `synced` with all of `pending` applied in order.
-//! N2. A crash keeps a pending operation only together with all earlier ones on the same names. So a rename is kept
+//! names.1. `current` is `synced` with all of `pending` applied in order.
+//! names.2. A crash keeps a pending operation only together with all earlier ones on the same names. So a rename is kept
 //!     or lost as a whole, and a file never has two names.
-//! N3. `sync_dir` makes durable the pending operations on the directory, and what N2 makes them need.
-//! N4. Directories are never removed. One that `create_dir_all` makes is durable in its parent; one that `make_dir` makes once
+//! names.3. `sync_dir` makes durable the pending operations on the directory, and what names.2 makes them need.
+//! names.4. Directories are never removed. One that `create_dir_all` makes is durable in its parent; one that `make_dir` makes once
 //!     its parent is synced. A crash that takes a directory takes all below it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ pub(super) type Table = BTreeMap<PathBuf, InodeRef>;
 #[derive(Default)]
 pub(super) struct Names {
     dirs: BTreeSet<PathBuf>,
-    /// Those that a crash may take (N4).
+    /// Those that a crash may take (names.4).
     unsynced_dirs: BTreeSet<PathBuf>,
     current: Table,
     synced: Table,
@@ -55,7 +55,7 @@ impl Op {
             Op::Create(path, inode) => table.insert(path.clone(), inode.clone()),
             Op::Rename(from, to) => {
                 let inode =
-                    table.remove(from).expect("N2: the name was there when the operation was accepted");
+                    table.remove(from).expect("names.2: the name was there when the operation was accepted");
                 table.insert(to.clone(), inode)
             }
             Op::Remove(path) => table.remove(path),
@@ -107,7 +107,7 @@ impl Names {
         Ok(())
     }
 
-    /// A new directory whose name is not durable (N4).
+    /// A new directory whose name is not durable (names.4).
     pub(super) fn make_dir(&mut self, path: &Path) -> io::Result<()> {
         if self.is_dir(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -154,7 +154,7 @@ impl Names {
         Ok(files.chain(dirs).filter_map(name).collect())
     }
 
-    /// Makes the directory's operations durable (N3), and the names of directories in it (N4).
+    /// Makes the directory's operations durable (names.3), and the names of directories in it (names.4).
     pub(super) fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
         if !self.is_dir(dir) {
             return Err(io::ErrorKind::NotFound.into());
@@ -180,7 +180,7 @@ impl Names {
         Ok(())
     }
 
-    /// The directories and the names of files that a power loss may leave (N2, N4).
+    /// The directories and the names of files that a power loss may leave (names.2, names.4).
     pub(super) fn crash(&self, crash: &mut Crash) -> (BTreeSet<PathBuf>, Table) {
         let (mut dirs, mut files) = (self.dirs.clone(), self.crash_files(crash));
         for dir in &self.unsynced_dirs {

@@ -1,7 +1,7 @@
 //! The bytes of one file, in pages that copies share until one of them writes.
 //!
-//! P1. There is a slot for every page that the length covers, and no more; an empty slot is a page of zeros.
-//! P2. Bytes of the last page behind the length are zero.
+//! mem_pages.1. There is a slot for every page that the length covers, and no more; an empty slot is a page of zeros.
+//! mem_pages.2. Bytes of the last page behind the length are zero.
 
 use std::sync::Arc;
 

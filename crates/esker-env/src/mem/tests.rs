@@ -93,13 +93,13 @@ fn lengths_and_bytes_survive_apart() {
     let (fs, file) = durable(b"ab");
     file.write_all_at(b"cd", 2).unwrap();
     let expected = [b"ab".to_vec(), b"ab\0\0".to_vec(), b"abcd".to_vec()];
-    assert_eq!(outcomes(&fs), BTreeSet::from(expected), "I3");
+    assert_eq!(outcomes(&fs), BTreeSet::from(expected), "inode.3");
 
     let (fs, file) = durable(b"abcd");
     file.set_len(1).unwrap();
     file.set_len(3).unwrap();
     let expected = [b"abcd".to_vec(), b"a".to_vec(), b"a\0\0".to_vec()];
-    assert_eq!(outcomes(&fs), BTreeSet::from(expected), "I3");
+    assert_eq!(outcomes(&fs), BTreeSet::from(expected), "inode.3");
     file.sync_data().unwrap();
     assert_eq!(outcomes(&fs), BTreeSet::from([b"a\0\0".to_vec()]));
 }
@@ -112,11 +112,11 @@ fn lost_bytes_of_a_kept_length_may_be_noise() {
     for fs in [fs.kill(), fs] {
         let left = outcomes(&fs);
         for expected in [&b"ab"[..], b"ab\0\0\0\0", b"ab\0\0cd"] {
-            assert!(left.contains(expected), "I3");
+            assert!(left.contains(expected), "inode.3");
         }
-        assert!(left.len() > 5, "I3");
+        assert!(left.len() > 5, "inode.3");
         let is_legal = |left: &Vec<u8>| left == b"ab" || left.len() == 6 && left.starts_with(b"ab\0\0");
-        assert!(left.iter().all(is_legal), "I2, I3");
+        assert!(left.iter().all(is_legal), "inode.2, inode.3");
     }
 }
 
@@ -130,7 +130,7 @@ fn lost_bytes_of_a_kept_length_may_be_those_of_another_file() {
     assert!(!is_mixed(&fs));
     fs.leave_noise();
     for fs in [fs.kill(), fs] {
-        assert!(is_mixed(&fs), "I3");
+        assert!(is_mixed(&fs), "inode.3");
     }
 }
 
@@ -150,9 +150,9 @@ fn writes_tear_at_sectors() {
     assert_eq!(units, BTreeSet::from([512, 4096]));
 }
 
-/// Invariant I2 by brute force: synced bytes that no later write touches are never lost.
+/// Invariant inode.2 by brute force: synced bytes that no later write touches are never lost.
 #[test]
-fn i2_synced_bytes_stay() {
+fn inode_2_synced_bytes_stay() {
     for seed in 0..60 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (fs, file) = durable(&[]);
@@ -187,7 +187,7 @@ fn i2_synced_bytes_stay() {
             let left = content(&fs.crash(rng.u64(..)), "/f").unwrap();
             assert!(left.len() >= shortest);
             let kept = (0..shortest).all(|i| dirty[i] || left[i] == synced[i]);
-            assert!(kept, "I2, seed {seed}");
+            assert!(kept, "inode.2, seed {seed}");
         }
     }
 }
@@ -251,7 +251,7 @@ fn a_rename_is_atomic() {
     assert_eq!(outcomes(&fs), BTreeSet::from([b"old".to_vec(), b"new".to_vec()]));
     for seed in 0..SEEDS {
         let left = fs.crash(seed);
-        assert_eq!(content(&left, "/f").unwrap() == b"old", content(&left, "/t").is_some(), "N2");
+        assert_eq!(content(&left, "/f").unwrap() == b"old", content(&left, "/t").is_some(), "names.2");
     }
 }
 
@@ -277,12 +277,12 @@ fn a_directory_sync_covers_its_own_names_and_their_past() {
     fs.rename(Path::new("/a"), Path::new("/d/a")).unwrap();
     fs.sync_dir(Path::new("/d")).unwrap();
     let left = fs.crash_strict();
-    assert_eq!((names(&left, "/").as_str(), names(&left, "/d").as_str()), ("d", "a e"), "N3, N4");
+    assert_eq!((names(&left, "/").as_str(), names(&left, "/d").as_str()), ("d", "a e"), "names.3, names.4");
     assert_eq!(name_outcomes(&fs), set(&["d", "d other"]));
 }
 
 #[test]
-fn n4_a_directory_vanishes_with_its_unsynced_name_and_all_below_it() {
+fn names_4_a_directory_vanishes_with_its_unsynced_name_and_all_below_it() {
     let fs = MemFs::new();
     fs.make_dir(Path::new("/d")).unwrap();
     assert!(fs.make_dir(Path::new("/d")).is_err());
@@ -338,7 +338,7 @@ fn a_full_disk_takes_what_fits() {
     fs.remove_file(Path::new("/f")).unwrap();
     assert_eq!(fs.used_bytes(), 9096, "an open file keeps its room");
     drop(file);
-    assert_eq!(fs.used_bytes(), 4096, "M3");
+    assert_eq!(fs.used_bytes(), 4096, "mem.3");
     let other = open(&fs, "/o");
     other.write_all_at(&[1; 5000], 0).unwrap();
     drop((other, direct));
@@ -389,8 +389,8 @@ fn after_a_kill_everything_is_there_and_the_unsynced_can_still_be_lost() {
 }
 
 #[test]
-#[should_panic(expected = "M4")]
-fn m4_unaligned_direct_io_is_caught() {
+#[should_panic(expected = "mem.4")]
+fn mem_4_unaligned_direct_io_is_caught() {
     let fs = MemFs::new();
     let file = fs.open(Path::new("/f"), OpenOptions::create().direct()).unwrap();
     let _ = file.write_all_at(&AlignedBuf::zeroed(4096)[1..], 0);
@@ -421,7 +421,7 @@ fn files_that_fail_to_be_written_unheard_fare_differently() {
     for seed in 0..SEEDS {
         let synced = |path| content(&fs.kill_unheard(seed, true), path).unwrap();
         let has = |path| (synced(path) == [0; 3000], synced(path) == [1; 3000]);
-        assert_eq!(has("/log"), has("/log"), "M2, seed {seed}");
+        assert_eq!(has("/log"), has("/log"), "mem.2, seed {seed}");
         let torn = |path| has(path) == (false, false);
         if torn("/log") && torn("/table") {
             fates.insert(if synced("/log") == synced("/table") { "torn as one" } else { "torn apart" });

@@ -6,7 +6,7 @@ const LENGTHS: [usize; 12] =
     [0, 1, 2048, 2049, 4096, 4097, 8192, 8197, 70_000, POOLED_BYTES_MAX, POOLED_BYTES_MAX + 1, 3 << 20];
 
 #[test]
-fn pg1_buffers_are_apart_and_keep_their_bytes() {
+fn env_pages_1_buffers_are_apart_and_keep_their_bytes() {
     let mut rng = fastrand::Rng::with_seed(1);
     let mut held: Vec<(PageBuf, u8)> = Vec::new();
     let rounds = if cfg!(miri) { 20 } else { 3000 };
@@ -20,11 +20,11 @@ fn pg1_buffers_are_apart_and_keep_their_bytes() {
         buffer.fill(round as u8);
         held.push((buffer, round as u8));
     }
-    assert!(held.iter().all(|(buffer, byte)| buffer.iter().all(|b| b == byte)), "PG1");
+    assert!(held.iter().all(|(buffer, byte)| buffer.iter().all(|b| b == byte)), "env_pages.1");
 }
 
 #[test]
-fn pg1_slots_change_hands_between_threads() {
+fn env_pages_1_slots_change_hands_between_threads() {
     std::thread::scope(|scope| {
         let (send, receive) = std::sync::mpsc::sync_channel::<(PageBuf, u8)>(16);
         for thread in 0..3_u8 {
@@ -40,7 +40,7 @@ fn pg1_slots_change_hands_between_threads() {
         }
         drop(send);
         for (buffer, byte) in receive {
-            assert!(buffer.iter().all(|b| *b == byte), "PG1");
+            assert!(buffer.iter().all(|b| *b == byte), "env_pages.1");
         }
     });
 }
@@ -71,7 +71,7 @@ fn a_cut_keeps_bytes_and_origin() {
 }
 
 #[test]
-fn pg2_what_is_warm_follows_what_is_used() {
+fn env_pages_2_what_is_warm_follows_what_is_used() {
     fn put(pool: &mut Pool, class: usize, slots: usize) {
         (0..slots).for_each(|_| pool.put_warm(class, Slot(NonNull::dangling())));
     }

@@ -9,27 +9,27 @@ fn at(path: &Path) -> At<'_> {
 }
 
 #[test]
-fn r1_a_new_file_that_cannot_be_switched_is_not_left_behind() {
+fn real_1_a_new_file_that_cannot_be_switched_is_not_left_behind() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     let fails = |_: &fs::File| Err(io::ErrorKind::Other.into());
     for _ in 0..2 {
         let error = open_with(at(&path), OpenOptions::create_new().direct(), fails).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::Other, "R1");
-        assert!(!path.exists(), "R1");
+        assert_eq!(error.kind(), io::ErrorKind::Other, "real.1");
+        assert!(!path.exists(), "real.1");
     }
     // What was there before stays.
     fs::write(&path, "mine").unwrap();
     for options in [OpenOptions::write(), OpenOptions::read()] {
         open_with(at(&path), options.direct(), fails).unwrap_err();
-        assert_eq!(fs::read(&path).unwrap(), b"mine", "R1");
+        assert_eq!(fs::read(&path).unwrap(), b"mine", "real.1");
     }
     open_with(at(&path), OpenOptions::create_new().direct(), |_| Ok(false)).unwrap_err();
-    assert!(path.exists(), "R1");
+    assert!(path.exists(), "real.1");
 }
 
 #[test]
-fn r5_a_direct_file_whose_calls_are_refused_goes_on_buffered() {
+fn real_5_a_direct_file_whose_calls_are_refused_goes_on_buffered() {
     let dir = tempfile::tempdir().unwrap();
     for first in ["write", "read"] {
         let file = RealFs::new().open(&dir.path().join(first), OpenOptions::create_new().direct()).unwrap();
@@ -37,12 +37,12 @@ fn r5_a_direct_file_whose_calls_are_refused_goes_on_buffered() {
         file.write_all_at(&block, 0).unwrap();
         // No file system does this directly.
         if first == "read" {
-            assert_eq!(file.read_at(&mut [1; 3], 1).unwrap(), 3, "R5");
+            assert_eq!(file.read_at(&mut [1; 3], 1).unwrap(), 3, "real.5");
         }
         file.write_all_at(b"odd", 1).unwrap();
         let mut bytes = [1; 5];
         file.read_exact_at(&mut bytes, 0).unwrap();
-        assert_eq!(&bytes, b"\0odd\0", "R5");
+        assert_eq!(&bytes, b"\0odd\0", "real.5");
         file.sync_data().unwrap();
     }
 }
@@ -53,7 +53,7 @@ fn three_blocks() -> Vec<u8> {
 }
 
 #[test]
-fn r6_a_direct_write_that_is_cut_inside_a_block_is_repeated_from_its_start() {
+fn real_6_a_direct_write_that_is_cut_inside_a_block_is_repeated_from_its_start() {
     const OFFSET: usize = 5 * AlignedBuf::ALIGN;
     let bytes = three_blocks();
     for whole in [0, AlignedBuf::ALIGN, 2 * AlignedBuf::ALIGN] {
@@ -72,14 +72,14 @@ fn r6_a_direct_write_that_is_cut_inside_a_block_is_repeated_from_its_start() {
             Ok(n)
         });
         written.unwrap();
-        assert_eq!(calls, [0, whole, whole], "R6");
-        assert!(store[OFFSET..] == bytes[..], "R6: cut behind {whole}");
-        assert!(store[..OFFSET].iter().all(|byte| *byte == 0), "R6: cut behind {whole}");
+        assert_eq!(calls, [0, whole, whole], "real.6");
+        assert!(store[OFFSET..] == bytes[..], "real.6: cut behind {whole}");
+        assert!(store[..OFFSET].iter().all(|byte| *byte == 0), "real.6: cut behind {whole}");
     }
 }
 
 #[test]
-fn r6_a_direct_write_that_is_cut_inside_a_block_again_has_met_a_full_disk() {
+fn real_6_a_direct_write_that_is_cut_inside_a_block_again_has_met_a_full_disk() {
     let bytes = three_blocks();
     for whole in [0, AlignedBuf::ALIGN, 2 * AlignedBuf::ALIGN] {
         // The disk has so much room. Asked again it may say that it is full, or write as little as before.
@@ -87,14 +87,14 @@ fn r6_a_direct_write_that_is_cut_inside_a_block_again_has_met_a_full_disk() {
             let mut calls = 0;
             let written = write_all_by(&bytes, 0, true, |part, at| {
                 calls += 1;
-                assert!(calls < 10, "R6: it goes round for ever");
+                assert!(calls < 10, "real.6: it goes round for ever");
                 match error {
                     Some(error) if calls > 1 => Err(error.into()),
                     _ => Ok(part.len().min(whole + 1024 - at as usize)),
                 }
             });
             let expected = error.unwrap_or(io::ErrorKind::StorageFull);
-            assert_eq!(written.unwrap_err().kind(), expected, "R6: {whole}");
+            assert_eq!(written.unwrap_err().kind(), expected, "real.6: {whole}");
         }
     }
 }
@@ -137,7 +137,7 @@ fn syncs_of_files_and_directories_reach_the_kernel() {
 }
 
 #[test]
-fn r2_a_lock_ends_with_its_handle_although_a_descriptor_of_it_is_left() {
+fn real_2_a_lock_ends_with_its_handle_although_a_descriptor_of_it_is_left() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
     let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
@@ -152,7 +152,7 @@ fn r2_a_lock_ends_with_its_handle_although_a_descriptor_of_it_is_left() {
 }
 
 #[test]
-fn r4_a_file_that_was_removed_before_it_is_locked_is_no_lock() {
+fn real_4_a_file_that_was_removed_before_it_is_locked_is_no_lock() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
     // The holder goes, and removes the file, while we are between its opening and its locking.
@@ -163,7 +163,7 @@ fn r4_a_file_that_was_removed_before_it_is_locked_is_no_lock() {
             fs::remove_file(&path).unwrap();
         }
     });
-    assert!(lock.is_ok() && path.exists() && rounds == 2, "R4: {rounds} rounds");
+    assert!(lock.is_ok() && path.exists() && rounds == 2, "real.4: {rounds} rounds");
     drop(lock);
     // And somebody else comes: there is one holder, not two.
     let mut other = None;
@@ -173,17 +173,17 @@ fn r4_a_file_that_was_removed_before_it_is_locked_is_no_lock() {
             other = Some(RealFs::new().lock(&path).unwrap());
         }
     });
-    assert!(matches!(mine, Err(LockError::Held { .. })), "R4");
+    assert!(matches!(mine, Err(LockError::Held { .. })), "real.4");
 }
 
 #[test]
-fn r4_a_file_that_was_removed_before_it_is_locked_to_read_keeps_nobody_out() {
+fn real_4_a_file_that_was_removed_before_it_is_locked_to_read_keeps_nobody_out() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
     // It is removed while we are between its opening and its locking, and there is none any more.
     drop(RealFs::new().lock(&path).unwrap());
     let none = lock_to_read_with(at(&path), || fs::remove_file(&path).unwrap());
-    assert!(matches!(none, Ok(None)), "R4: {none:?}");
+    assert!(matches!(none, Ok(None)), "real.4: {none:?}");
     // Or somebody makes a new one: held, it keeps us out; else it is the one to hold.
     for is_held in [true, false] {
         drop(RealFs::new().lock(&path).unwrap());
@@ -195,17 +195,17 @@ fn r4_a_file_that_was_removed_before_it_is_locked_to_read_keeps_nobody_out() {
                 other = Some(RealFs::new().lock(&path).unwrap()).filter(|_| is_held);
             }
         });
-        assert_eq!((rounds, other.is_some()), (2, is_held), "R4");
+        assert_eq!((rounds, other.is_some()), (2, is_held), "real.4");
         match mine {
-            Err(LockError::Held { .. }) => assert!(is_held, "R4"),
-            Ok(Some(_)) => assert!(!is_held && RealFs::new().lock(&path).is_err(), "R4"),
-            mine => panic!("R4: {mine:?}"),
+            Err(LockError::Held { .. }) => assert!(is_held, "real.4"),
+            Ok(Some(_)) => assert!(!is_held && RealFs::new().lock(&path).is_err(), "real.4"),
+            mine => panic!("real.4: {mine:?}"),
         }
     }
 }
 
 #[test]
-fn r2_a_lock_that_is_given_back_while_somebody_asks_who_has_it_is_taken() {
+fn real_2_a_lock_that_is_given_back_while_somebody_asks_who_has_it_is_taken() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
     let mut held = Some(RealFs::new().lock(&path).unwrap());
@@ -214,7 +214,7 @@ fn r2_a_lock_that_is_given_back_while_somebody_asks_who_has_it_is_taken() {
             held = None;
         }
     });
-    assert!(mine.is_ok(), "R2: {:?}", mine.err());
+    assert!(mine.is_ok(), "real.2: {:?}", mine.err());
     // Those who only read keep it from others.
     drop(mine);
     let _reading = RealFs::new().lock_to_read(&path).unwrap().unwrap();
@@ -223,22 +223,22 @@ fn r2_a_lock_that_is_given_back_while_somebody_asks_who_has_it_is_taken() {
 
 /// A held directory of a fresh temporary one, and where it stands.
 fn held(mode: Option<u32>) -> (tempfile::TempDir, PathBuf, FsRef) {
-    let root = tempfile::tempdir().unwrap();
+    let root = tempfile::tempdir().expect("a temporary directory");
     let dir = root.path().join("db");
-    RealFs::new().create_dir_all(&dir).unwrap();
-    let fs = RealFs::new().hold(&dir, mode).unwrap().unwrap();
+    RealFs::new().create_dir_all(&dir).expect("a new directory");
+    let fs = RealFs::new().hold(&dir, mode).expect("it is there").expect("this system holds directories");
     (root, dir, fs)
 }
 
 #[test]
-fn f5_a_held_directory_is_the_same_wherever_it_stands() {
+fn fs_5_a_held_directory_is_the_same_wherever_it_stands() {
     let (root, dir, fs) = held(None);
     let moved = root.path().join("moved");
     fs.open(&dir.join("a"), OpenOptions::create_new()).unwrap().write_all_at(b"mine", 0).unwrap();
     fs::rename(&dir, &moved).unwrap();
     fs::create_dir(&dir).unwrap();
     fs::write(dir.join("a"), "another's").unwrap();
-    assert_eq!(fs.file_size(&dir.join("a")).unwrap(), 4, "F5");
+    assert_eq!(fs.file_size(&dir.join("a")).unwrap(), 4, "fs.5");
     fs.rename(&dir.join("a"), &dir.join("b")).unwrap();
     let _lock = fs.lock(&dir.join("LOCK")).unwrap();
     fs.open(&dir.join("c"), OpenOptions::create()).unwrap();
@@ -248,19 +248,19 @@ fn f5_a_held_directory_is_the_same_wherever_it_stands() {
     assert!(fs.free_bytes(&dir).unwrap() > 0);
     let mut names = fs.list_dir(&dir).unwrap();
     names.sort();
-    assert_eq!(names, ["LOCK", "b", "c"], "F5");
+    assert_eq!(names, ["LOCK", "b", "c"], "fs.5");
     fs.remove_file(&dir.join("b")).unwrap();
-    assert_eq!((moved.join("b").exists(), moved.join("c").exists()), (false, true), "F5");
+    assert_eq!((moved.join("b").exists(), moved.join("c").exists()), (false, true), "fs.5");
     let untouched: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(
         (untouched, fs::read(dir.join("a")).unwrap()),
         (vec!["a".into()], b"another's".to_vec()),
-        "F5"
+        "fs.5"
     );
 }
 
 #[test]
-fn r7_no_file_of_a_held_directory_is_reached_through_a_link() {
+fn real_7_no_file_of_a_held_directory_is_reached_through_a_link() {
     let (root, dir, fs) = held(None);
     let outside = root.path().join("outside");
     fs::write(&outside, "precious").unwrap();
@@ -271,23 +271,27 @@ fn r7_no_file_of_a_held_directory_is_reached_through_a_link() {
     for path in [&link, &dangling] {
         for options in [OpenOptions::read(), OpenOptions::write(), OpenOptions::create(), of_writing] {
             let refused = fs.open(path, options).unwrap_err();
-            assert!(refused.to_string().contains("symbolic link"), "R7: {refused}");
+            assert!(refused.to_string().contains("symbolic link"), "real.7: {refused}");
         }
-        assert!(fs.open(path, OpenOptions::create_new()).is_err(), "R7");
-        assert!(matches!(fs.lock(path), Err(LockError::Io(_))), "R7");
-        assert!(matches!(fs.lock_to_read(path), Err(LockError::Io(_))), "R7");
+        assert!(fs.open(path, OpenOptions::create_new()).is_err(), "real.7");
+        assert!(matches!(fs.lock(path), Err(LockError::Io(_))), "real.7");
+        assert!(matches!(fs.lock_to_read(path), Err(LockError::Io(_))), "real.7");
         // As if it were put there after the look.
         let held = sys::Held::open(&dir, None).unwrap();
         let refused = sys::open(At { held: Some(&held), path }, of_writing).unwrap_err();
-        assert!(refused.to_string().contains("symbolic link"), "R7: {refused}");
+        assert!(refused.to_string().contains("symbolic link"), "real.7: {refused}");
     }
-    assert_eq!(fs::read(&outside).unwrap(), b"precious", "R7");
-    assert!(!root.path().join("made").exists(), "R7");
+    assert_eq!(fs::read(&outside).unwrap(), b"precious", "real.7");
+    assert!(!root.path().join("made").exists(), "real.7");
     fs.open(&dir.join("new"), OpenOptions::create_new()).unwrap();
     fs.rename(&dir.join("new"), &link).unwrap();
     fs.remove_file(&dangling).unwrap();
     assert_eq!(fs.list_dir(&dir).unwrap(), ["link"]);
-    assert_eq!((fs.file_size(&link).unwrap(), fs::read(&outside).unwrap()), (0, b"precious".to_vec()), "R7");
+    assert_eq!(
+        (fs.file_size(&link).unwrap(), fs::read(&outside).unwrap()),
+        (0, b"precious".to_vec()),
+        "real.7"
+    );
 }
 
 #[test]
@@ -332,11 +336,14 @@ fn an_absolute_path_has_no_links_also_before_its_end_is_made() {
 /// The kernel cannot sync directories of sysfs, in which cgroups are mounted.
 #[cfg(target_os = "linux")]
 #[test]
-fn f4_the_directory_above_a_mount_point_need_not_be_synced() {
+fn fs_4_the_directory_above_a_mount_point_need_not_be_synced() {
     let (mounted, inside) = (Path::new("/sys/fs/cgroup/.."), Path::new("/proc/self/.."));
     let refused =
         |path: &Path| RealFs::new().sync_dir(path).is_err_and(|e| e.kind() == io::ErrorKind::InvalidInput);
-    assert!(refused(inside) && RealFs::new().sync_dir_if_readable(inside).is_err(), "F4: of one file system");
+    assert!(
+        refused(inside) && RealFs::new().sync_dir_if_readable(inside).is_err(),
+        "fs.4: of one file system"
+    );
     if !refused(mounted) || !is_above_mount(at(mounted)) {
         // Not as the output of a test that passes, which nobody would see.
         let _ = io::Write::write_all(

@@ -28,7 +28,7 @@ pub(super) fn canonical(path: &Path) -> io::Result<std::path::PathBuf> {
     std::fs::canonicalize(path)
 }
 
-/// A directory that was opened once (F5).
+/// A directory that was opened once (fs.5).
 #[derive(Debug)]
 pub(super) struct Held {
     fd: OwnedFd,
@@ -42,7 +42,7 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn open(path: &Path, mode: Option<u32>) -> io::Result<Self> {
         let fd = open_dir(At { held: None, path })?;
-        let of_files = mode.map_or_else(|| rustix::fs::fstat(&fd).map(|stat| stat.st_mode.into()), Ok)?;
+        let of_files = mode.map_or_else(|| fd.metadata().map(|meta| meta.mode()), Ok)?;
         // Whatever the directory has, its owner reads and writes.
         let of_files = Mode::from_raw_mode((of_files & 0o666 | 0o600) as RawMode);
         Ok(Held { fd: fd.into(), path: path.to_owned(), mode: of_files, is_exact: mode.is_some() })
@@ -94,7 +94,7 @@ pub(super) fn stat(at: At<'_>) -> io::Result<Meta> {
         is_link: kind.is_symlink(),
         len: stat.st_size as u64,
         identity: Some((stat.st_dev as u64, stat.st_ino as u64)),
-        mode: Some(u32::from(stat.st_mode) & 0o777),
+        mode: Some(stat.st_mode as u32 & 0o777),
     })
 }
 

@@ -30,12 +30,12 @@ fn against_a_vector(fs: &dyn Fs, dir: &Path, seed: u64) {
     }
     let (file, len) = writer.finish().unwrap();
     assert!(!file.is_direct());
-    assert_eq!((len, file.len().unwrap()), (model.len() as u64, model.len() as u64), "A1");
-    assert!(read_range(&*file, 0, model.len()).unwrap() == model, "A1, seed {seed}");
+    assert_eq!((len, file.len().unwrap()), (model.len() as u64, model.len() as u64), "env_writer.1");
+    assert!(read_range(&*file, 0, model.len()).unwrap() == model, "env_writer.1, seed {seed}");
 }
 
 #[test]
-fn a1_the_file_is_what_was_written() {
+fn env_writer_1_the_file_is_what_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let mem = MemFs::new();
     for seed in 0..60 {
@@ -44,9 +44,9 @@ fn a1_the_file_is_what_was_written() {
     }
 }
 
-/// What `sync` covered survives every crash, also while its last block is being rewritten (A2).
+/// What `sync` covered survives every crash, also while its last block is being rewritten (env_writer.2).
 #[test]
-fn a2_synced_bytes_survive() {
+fn env_writer_2_synced_bytes_survive() {
     for seed in 0..200 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let fs = MemFs::new();
@@ -67,7 +67,7 @@ fn a2_synced_bytes_survive() {
                 _ => {}
             }
             let left = fs.crash(rng.u64(..)).open(Path::new("/f"), OpenOptions::read()).unwrap();
-            assert!(read_range(&*left, 0, synced).unwrap() == model[..synced], "A2, seed {seed}");
+            assert!(read_range(&*left, 0, synced).unwrap() == model[..synced], "env_writer.2, seed {seed}");
         }
         writer.finish().unwrap();
         assert_eq!(fs.crash_strict().file_size(Path::new("/f")).unwrap(), model.len() as u64);
@@ -75,26 +75,26 @@ fn a2_synced_bytes_survive() {
 }
 
 #[test]
-fn a4_a_new_file_without_a_writer_is_not_left_behind() {
+fn env_writer_4_a_new_file_without_a_writer_is_not_left_behind() {
     let disk = MemFs::new();
     let fs = FaultFs::new(Arc::new(disk.clone()));
     let path = Path::new("/f");
     let no_reader = || fs.add(FaultRule::new(&[OpKind::Open], FaultAction::Fail(std::io::ErrorKind::Other)));
     no_reader();
     AppendWriter::create(&fs, path, OpenOptions::create_new().direct(), 64).unwrap_err();
-    assert!(!disk.exists(path).unwrap(), "A4");
+    assert!(!disk.exists(path).unwrap(), "env_writer.4");
     AppendWriter::create(&fs, path, OpenOptions::create_new().direct(), 64).unwrap();
     // What was there before stays.
     for options in [OpenOptions::create_new(), OpenOptions::create()] {
         no_reader();
         AppendWriter::create(&fs, path, options.direct(), 64).unwrap_err();
-        assert!(disk.exists(path).unwrap(), "A4");
+        assert!(disk.exists(path).unwrap(), "env_writer.4");
         fs.clear();
     }
 }
 
 #[test]
-fn a3_an_error_is_the_end() {
+fn env_writer_3_an_error_is_the_end() {
     for kind in [OpKind::Write, OpKind::SyncData] {
         let fs = FaultFs::new(Arc::new(MemFs::new()));
         let mut writer = AppendWriter::create(&fs, Path::new("/f"), OpenOptions::create_new(), 64).unwrap();
@@ -104,12 +104,12 @@ fn a3_an_error_is_the_end() {
         let writes = fs.count(OpKind::Write);
         assert!(writer.write(b"d").is_err() && writer.flush().is_err() && writer.sync().is_err());
         assert!(writer.finish().is_err());
-        assert_eq!(fs.count(OpKind::Write), writes, "A3");
+        assert_eq!(fs.count(OpKind::Write), writes, "env_writer.3");
     }
 }
 
 #[test]
-fn a3_nothing_is_written_after_a_panic() {
+fn env_writer_3_nothing_is_written_after_a_panic() {
     for op in [OpKind::Write, OpKind::SyncData] {
         let fs = FaultFs::new(Arc::new(MemFs::new()));
         let mut writer = AppendWriter::create(&fs, Path::new("/f"), OpenOptions::create_new(), 4096).unwrap();
@@ -120,8 +120,8 @@ fn a3_nothing_is_written_after_a_panic() {
         let calls = fs.count(OpKind::Write);
         assert!(
             writer.write(&[0; 9000]).is_err() && writer.sync().is_err() && writer.finish().is_err(),
-            "A3"
+            "env_writer.3"
         );
-        assert_eq!(fs.count(OpKind::Write), calls, "A3");
+        assert_eq!(fs.count(OpKind::Write), calls, "env_writer.3");
     }
 }

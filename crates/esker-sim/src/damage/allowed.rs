@@ -6,16 +6,16 @@
 //!
 //! Where the files do not say that more was there, the newest state cannot be asked for:
 //!
-//! AL1. The last segment of a log that was not closed: what follows the last place that something behind it proves to be
+//! allowed.1. The last segment of a log that was not closed: what follows the last place that something behind it proves to be
 //!      durable looks like a write that a crash tore. Its commits that do not end before the damage may be missing, newest first;
 //!      none if something behind it that is whole still proves it (tail.rs), and none if the segment is gone: the manifest names it.
-//! AL2. A manifest, or CURRENT: no other file says where the manifest ends or which one is in force. One that was cut
+//! allowed.2. A manifest, or CURRENT: no other file says where the manifest ends or which one is in force. One that was cut
 //!      behind a record, or is an earlier one or another database's, may describe what is there. Then the state is one that
 //!      the database had, or the other one had; but none from before a commit that a file which is left proves (proof.rs). Mostly what it
 //!      describes is not there, and opening refuses; so it does, whatever is there, where a record behind the damage proves it
 //!      (manifest.rs), or nothing can be read of the manifest that CURRENT names. Then a repair, too, shows the newest state, or tells
 //!      of a loss.
-//! AL3. A directory without CURRENT, tables and log segments is that of a new database.
+//! allowed.3. A directory without CURRENT, tables and log segments is that of a new database.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -35,11 +35,11 @@ pub(super) struct Change {
     names: BTreeSet<String>,
     /// Those of which some sectors cannot be read. They make no other state of it.
     unreadable: BTreeSet<String>,
-    /// There is nothing of a database, as far as opening is concerned (AL3).
+    /// There is nothing of a database, as far as opening is concerned (allowed.3).
     pub(super) is_new: bool,
     /// The manifest in force is another, or another one is in force.
     manifest: bool,
-    /// What is in force now may describe another state, or be nothing at all (AL2).
+    /// What is in force now may describe another state, or be nothing at all (allowed.2).
     is_mistakable: bool,
     /// It may describe an earlier one, and nothing tells that it is not the one in force.
     may_be_older: bool,
@@ -85,7 +85,7 @@ impl Change {
         self.names.union(&self.unreadable).any(|name| Role::of(name) == Role::Table)
     }
 
-    /// Whether a loss is one that unreadable sectors of tables and of the log explain, if nothing else is wrong (DJ9). `before`: the
+    /// Whether a loss is one that unreadable sectors of tables and of the log explain, if nothing else is wrong (damage_judge.9). `before`: the
     /// undamaged files.
     pub(super) fn costs(&self, loss: &Loss, before: &Files) -> bool {
         let roles: Vec<Role> = self.unreadable.iter().map(|name| Role::of(name)).collect();
@@ -147,7 +147,7 @@ impl Change {
         states
     }
 
-    /// The states that the log may end with (AL1), newest first.
+    /// The states that the log may end with (allowed.1), newest first.
     fn states_of_log<'a>(&self, subject: &'a Subject) -> Vec<&'a State> {
         let tail = self.tail.as_ref().filter(|_| !subject.closed);
         let at_stake = tail.map_or(0, |now| subject.tail.commits_at_stake(now));
@@ -220,7 +220,7 @@ fn range_of_table(files: &Files, name: &str) -> (Place, Place) {
     });
     match (shown, <[Place; 2]>::try_from(ends)) {
         (Ok(()), Ok([first, last])) => (first, last),
-        other => panic!("SU1: dump of the undamaged table {name}: {other:?}"),
+        other => panic!("subject.1: dump of the undamaged table {name}: {other:?}"),
     }
 }
 
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn al1_a_last_segment_that_is_gone_costs_no_commit() {
+    fn allowed_1_a_last_segment_that_is_gone_costs_no_commit() {
         let before = files(&BEFORE);
         let tail = |others: &[(&str, &str)]| {
             let mut after = before.clone();
@@ -289,14 +289,14 @@ mod tests {
             after.extend(files(others));
             Change::between(&before, &after, std::iter::empty()).tail
         };
-        assert_eq!(tail(&[]), None, "AL1");
+        assert_eq!(tail(&[]), None, "allowed.1");
         assert_eq!(tail(&[("000002.wal", "2")]), None, "as it was");
-        assert_eq!(tail(&[("000002.wal", "?")]), Some(b"?".to_vec()), "AL1");
-        assert_eq!(tail(&[("000002.wal-next", "?")]), Some(Vec::new()), "AL1");
+        assert_eq!(tail(&[("000002.wal", "?")]), Some(b"?".to_vec()), "allowed.1");
+        assert_eq!(tail(&[("000002.wal-next", "?")]), Some(Vec::new()), "allowed.1");
     }
 
     #[test]
-    fn al2_a_manifest_that_proves_its_damage_describes_no_other_state() {
+    fn allowed_2_a_manifest_that_proves_its_damage_describes_no_other_state() {
         let made = MemFs::new();
         let db = Db::builder().env(env(&made, 1)).background(false).memory(1 << 20).open(DIR).unwrap();
         db.default_keyspace().put("a", "b").unwrap();
@@ -322,14 +322,14 @@ mod tests {
             let mut flipped = bytes.clone();
             flipped[at] ^= 1;
             let flipped = change(flipped);
-            assert_eq!(flipped.is_mistakable, (last..end).contains(&at), "AL2: byte {at}");
-            assert_eq!(flipped.explains(&table), flipped.is_mistakable, "AL2: byte {at}");
-            assert_eq!(change(bytes[..at].to_vec()).is_mistakable, at < end, "AL2: cut to {at}");
+            assert_eq!(flipped.is_mistakable, (last..end).contains(&at), "allowed.2: byte {at}");
+            assert_eq!(flipped.explains(&table), flipped.is_mistakable, "allowed.2: byte {at}");
+            assert_eq!(change(bytes[..at].to_vec()).is_mistakable, at < end, "allowed.2: cut to {at}");
         }
     }
 
     #[test]
-    fn al2_no_state_from_before_a_commit_that_is_proven_is_shown() {
+    fn allowed_2_no_state_from_before_a_commit_that_is_proven_is_shown() {
         let subject = Plan::of(3, 80).subject(&AtomicU64::new(0));
         let newest = subject.shown_until(&subject.newest);
         let states = |may_be_older: bool, proven: u64| {
@@ -337,19 +337,22 @@ mod tests {
             let until = |state: &State| subject.shown_until(state);
             change.states(&subject).into_iter().map(until).collect::<Vec<u64>>()
         };
-        assert_eq!(states(false, 0), [newest], "AL2: it is known that it is damaged");
+        assert_eq!(states(false, 0), [newest], "allowed.2: it is known that it is damaged");
         let all = states(true, 0);
         assert_eq!(all.len(), 1 + subject.chronicle.len());
         assert!(all.iter().any(|until| *until < newest), "{all:?}");
         for proven in [1, newest / 2, newest] {
             let left = states(true, proven);
-            assert!(left.len() > 1 && left.iter().all(|until| *until >= proven), "AL2: {proven}: {left:?}");
+            assert!(
+                left.len() > 1 && left.iter().all(|until| *until >= proven),
+                "allowed.2: {proven}: {left:?}"
+            );
         }
-        assert_eq!(states(true, newest + 1), states(true, newest), "AL2: it never counted");
+        assert_eq!(states(true, newest + 1), states(true, newest), "allowed.2: it never counted");
     }
 
     #[test]
-    fn dj9_keys_of_a_table_are_within_its_range() {
+    fn damage_judge_9_keys_of_a_table_are_within_its_range() {
         let at = |id, key: &str| Some((KeyspaceId::new(id), key.as_bytes().to_vec()));
         let range = (place(b"\x01d"), place(b"\x02m"));
         let within = |low, high| is_within(&LostKeys::Between(low, high), &range);
@@ -364,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn al3_a_directory_without_anything_of_a_database_is_a_new_one() {
+    fn allowed_3_a_directory_without_anything_of_a_database_is_a_new_one() {
         let left = |names: &[&str]| {
             let mut after = files(&BEFORE);
             after.retain(|name, _| names.contains(&name.as_str()));

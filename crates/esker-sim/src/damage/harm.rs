@@ -1,6 +1,6 @@
 //! The kinds of harm, and what they do to files.
 //!
-//! HA1. A harm does not depend on the others: it is drawn from the undamaged files, and one whose file is gone does nothing.
+//! harm.1. A harm does not depend on the others: it is drawn from the undamaged files, and one whose file is gone does nothing.
 //!      So any of them can be left out.
 
 use std::fmt;
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ha1_edits_do_what_they_say_and_nothing_to_files_that_are_gone() {
+    fn harm_1_edits_do_what_they_say_and_nothing_to_files_that_are_gone() {
         let files = |list: &[(&str, &str)]| -> Files {
             list.iter().map(|(name, text)| ((*name).to_owned(), (*text).into())).collect()
         };

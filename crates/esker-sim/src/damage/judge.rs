@@ -7,20 +7,20 @@
 //!                 --repair---------------> a sound database, what differs is told (repaired.rs)
 //! ```
 //!
-//! DJ1. No step panics, takes more than [`TIME_MAX`], or, where memory is measured, much more than the database has bytes.
-//! DJ2. An error is `Corrupt` or `UnsupportedVersion`, and names a file that is damaged or to which a damaged one has led; or `Io`, and
+//! damage_judge.1. No step panics, takes more than [`TIME_MAX`], or, where memory is measured, much more than the database has bytes.
+//! damage_judge.2. An error is `Corrupt` or `UnsupportedVersion`, and names a file that is damaged or to which a damaged one has led; or `Io`, and
 //!      names one that cannot be read.
-//! DJ3. All that can be read, by keys, from both ends, and `len()`, is of one state, and of one that the harms allow: the
-//!      newest, but for the exceptions AL1 to AL3 (allowed.rs).
-//! DJ4. Checking offline finds something exactly if opening, reading or checking online does. Neither it nor a dump, which
+//! damage_judge.3. All that can be read, by keys, from both ends, and `len()`, is of one state, and of one that the harms allow: the
+//!      newest, but for the exceptions allowed.1 to allowed.3 (allowed.rs).
+//! damage_judge.4. Checking offline finds something exactly if opening, reading or checking online does. Neither it nor a dump, which
 //!      shows any database, changes anything.
-//! DJ5. A merge that meets damage leaves what is there; one of a database that was read whole leaves it whole.
-//! DJ6. A repair makes a sound database that survives a power loss, or nothing, if there was nothing. The damaged one is untouched.
-//! DJ7. What differs in the repaired one from a state that is allowed is among the losses that it tells, and is older or
-//!      missing. Which ones those are: as in DJ3. Where a file that is left proves a newer commit than an older state has, or the damage of
+//! damage_judge.5. A merge that meets damage leaves what is there; one of a database that was read whole leaves it whole.
+//! damage_judge.6. A repair makes a sound database that survives a power loss, or nothing, if there was nothing. The damaged one is untouched.
+//! damage_judge.7. What differs in the repaired one from a state that is allowed is among the losses that it tells, and is older or
+//!      missing. Which ones those are: as in damage_judge.3. Where a file that is left proves a newer commit than an older state has, or the damage of
 //!      the manifest is proven, that state is none of them: then it is told what is lost.
-//! DJ8. Harm to files without data does none, and no repair tells of a loss.
-//! DJ9. Where nothing is wrong but sectors of tables and of the log that cannot be read, a repair loses nothing of other files, and of a
+//! damage_judge.8. Harm to files without data does none, and no repair tells of a loss.
+//! damage_judge.9. Where nothing is wrong but sectors of tables and of the log that cannot be read, a repair loses nothing of other files, and of a
 //!      table no keys outside of its range.
 
 use std::ops::Range;
@@ -37,7 +37,7 @@ use super::subject::Subject;
 use esker_world::failure::caught;
 use esker_world::world::{DIR, builder};
 
-/// No step takes longer (DJ1). Generous, since machines under load stall.
+/// No step takes longer (damage_judge.1). Generous, since machines under load stall.
 const TIME_MAX: Duration = Duration::from_secs(20);
 /// Nor more memory than this, and so many times the files' bytes: they are in memory, and what is written of them too.
 const MEMORY_BYTES_MAX: usize = 64 << 20;
@@ -47,7 +47,7 @@ const MEMORY_FACTOR: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) reading: Outcome,
-    /// What was read whole is not the newest state (AL1, AL2).
+    /// What was read whole is not the newest state (allowed.1, allowed.2).
     pub(super) is_older: bool,
     /// The losses that a repair told; none if there was nothing to repair.
     pub(super) losses: Option<u64>,
@@ -110,7 +110,7 @@ impl<'a> Judge<'a> {
         if let Some(contradiction) = &suspects.contradiction {
             let online = reading != Outcome::Sound;
             return Err(format!(
-                "DJ3: reading: {contradiction}; found by a check offline: {found_offline}, online: {online}"
+                "damage_judge.3: reading: {contradiction}; found by a check offline: {found_offline}, online: {online}"
             ));
         }
         self.compare(found_offline, reading)?;
@@ -122,7 +122,7 @@ impl<'a> Judge<'a> {
         Ok(Verdict { reading, is_older: is_whole && !suspects.may_be(&self.subject.newest), losses })
     }
 
-    /// Runs a step on a disk of its own (DJ1).
+    /// Runs a step on a disk of its own (damage_judge.1).
     fn step<T>(&self, name: &str, work: impl FnOnce(MemFs) -> Result<T, String>) -> Result<T, String> {
         let mut job = Some((work, self.disk.kill()));
         let mut outcome = None;
@@ -140,12 +140,13 @@ impl<'a> Judge<'a> {
             }
         };
         let time = self.clock.monotonic() - started;
-        let outcome = outcome.expect("it ran").map_err(|panic| format!("DJ1: {name}: panic: {panic}"))?;
+        let outcome =
+            outcome.expect("it ran").map_err(|panic| format!("damage_judge.1: {name}: panic: {panic}"))?;
         if time > TIME_MAX {
-            return Err(format!("DJ1: {name} takes too long: {time:?}"));
+            return Err(format!("damage_judge.1: {name} takes too long: {time:?}"));
         }
         if memory > MEMORY_BYTES_MAX + MEMORY_FACTOR * self.bytes {
-            return Err(format!("DJ1: {name} takes too much memory: {memory} bytes"));
+            return Err(format!("damage_judge.1: {name} takes too much memory: {memory} bytes"));
         }
         outcome
     }
@@ -159,11 +160,11 @@ impl<'a> Judge<'a> {
         env_with_holes(disk, self.subject.seed, &self.holes)
     }
 
-    /// DJ2.
+    /// damage_judge.2.
     fn typed(&self, doing: &str, error: &Error) -> Result<(), String> {
         match self.change.explains(error) {
             true => Ok(()),
-            false => Err(format!("DJ2: {doing}: {error:?}")),
+            false => Err(format!("damage_judge.2: {doing}: {error:?}")),
         }
     }
 
@@ -178,10 +179,10 @@ impl<'a> Judge<'a> {
     /// Whether checking offline finds anything.
     fn check_offline(&self, disk: &MemFs) -> Result<bool, String> {
         let checked = self.builder(disk).check_offline(DIR);
-        self.untouched("DJ4", "checking offline", disk)?;
+        self.untouched("damage_judge.4", "checking offline", disk)?;
         match checked {
             Ok(_) if self.change.is_new => {
-                Err("AL3: checking offline finds a database where there is none".to_owned())
+                Err("allowed.3: checking offline finds a database where there is none".to_owned())
             }
             Ok(report) => Ok(!report.problems.is_empty()),
             Err(Error::NotFound(_)) if self.change.is_new => Ok(true),
@@ -192,10 +193,10 @@ impl<'a> Judge<'a> {
     fn dump(&self, disk: &MemFs) -> Result<(), String> {
         let mut items = 0;
         let options = DumpOptions::default().env(self.env(disk));
-        options.dump(DIR, |_| items += 1).map_err(|error| format!("DJ4: dump: {error:?}"))?;
-        self.untouched("DJ4", "a dump", disk)?;
+        options.dump(DIR, |_| items += 1).map_err(|error| format!("damage_judge.4: dump: {error:?}"))?;
+        self.untouched("damage_judge.4", "a dump", disk)?;
         match items < self.after.len() {
-            true => Err(format!("DJ4: a dump shows {items} items of {} files", self.after.len())),
+            true => Err(format!("damage_judge.4: a dump shows {items} items of {} files", self.after.len())),
             false => Ok(()),
         }
     }
@@ -224,34 +225,38 @@ impl<'a> Judge<'a> {
             }
         };
         match (errors.first(), problems.first()) {
-            (Some(error), None) => Err(format!("DJ4: {doing}: a check finds nothing, but {error}")),
+            (Some(error), None) => {
+                Err(format!("damage_judge.4: {doing}: a check finds nothing, but {error}"))
+            }
             (Some(_), Some(_)) => Ok(Outcome::Part),
             // All but the blocks of tables is looked at when it is opened.
             (None, Some(problem)) if !self.change.touches_tables() => {
-                Err(format!("DJ4: {doing}: it opens, but a check finds {problem}"))
+                Err(format!("damage_judge.4: {doing}: it opens, but a check finds {problem}"))
             }
             (None, Some(_)) => Ok(Outcome::OnlyChecked),
             (None, None) => Ok(Outcome::Sound),
         }
     }
 
-    /// DJ4, DJ8.
+    /// damage_judge.4, damage_judge.8.
     fn compare(&self, found_offline: bool, reading: Outcome) -> Result<(), String> {
         let found_online = reading != Outcome::Sound;
         if found_offline != found_online && !self.change.is_new {
-            return Err(format!("DJ4: found when checked offline: {found_offline}; online: {reading:?}"));
+            return Err(format!(
+                "damage_judge.4: found when checked offline: {found_offline}; online: {reading:?}"
+            ));
         }
         if self.change.is_harmless() && found_online {
-            return Err(format!("DJ8: {reading:?}, though no file with data is another"));
+            return Err(format!("damage_judge.8: {reading:?}, though no file with data is another"));
         }
         Ok(())
     }
 
-    /// Merges everything, closes it, and reads it again (DJ5).
+    /// Merges everything, closes it, and reads it again (damage_judge.5).
     fn merge(&self, disk: &MemFs, before: Outcome, suspects: &mut Suspects<'_>) -> Result<(), String> {
         let open = |doing: &str| {
             let opened = self.builder(disk).open(DIR);
-            opened.map_err(|error| format!("DJ5: {doing}: {error:?}"))
+            opened.map_err(|error| format!("damage_judge.5: {doing}: {error:?}"))
         };
         let db = open("opening once more")?;
         let merged = db.compact();
@@ -264,13 +269,15 @@ impl<'a> Judge<'a> {
         let db = open("opening after a merge")?;
         let after = self.read_open("reading after a merge", &db, suspects)?;
         if let Some(contradiction) = &suspects.contradiction {
-            return Err(format!("DJ3: reading after a merge: {contradiction}"));
+            return Err(format!("damage_judge.3: reading after a merge: {contradiction}"));
         }
         if before == Outcome::Sound && (merged.is_err() || after != Outcome::Sound) {
-            return Err(format!("DJ5: it was sound, and a merge ends with {merged:?}, and leaves {after:?}"));
+            return Err(format!(
+                "damage_judge.5: it was sound, and a merge ends with {merged:?}, and leaves {after:?}"
+            ));
         }
         if before == Outcome::OnlyChecked && after == Outcome::Part {
-            return Err("DJ5: it was read whole, and is not after a merge".to_owned());
+            return Err("damage_judge.5: it was read whole, and is not after a merge".to_owned());
         }
         Ok(())
     }

@@ -4,10 +4,10 @@
 //!   undamaged manifest --dump--> records --bytes now--> is one whole behind the first damaged one?
 //! ```
 //!
-//! MF1. A record is valid in its file and at its place alone (docs/formats/recordio.md), so one that is whole behind damage proves it, a
+//! manifest.1. A record is valid in its file and at its place alone (docs/formats/recordio.md), so one that is whole behind damage proves it, a
 //!      marker, too. Where no record is damaged, what follows them is no edit. Another manifest has another salt.
 //!      So nothing in a file proves anything any more if its first bytes are now those of another one, with a record that can be read.
-//! MF2. What has no edit that can be read describes nothing: whoever goes by something else knows that what CURRENT names is lost (SO5).
+//! manifest.2. What has no edit that can be read describes nothing: whoever goes by something else knows that what CURRENT names is lost (sources.5).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -26,12 +26,12 @@ pub(super) fn is_unmistakable(before: &Files, name: &str, now: &[u8]) -> bool {
     let shown = options.dump(path(name), |item| {
         places.insert(item.offset as usize);
     });
-    shown.unwrap_or_else(|error| panic!("SU1: dump of the undamaged manifest: {error}"));
+    shown.unwrap_or_else(|error| panic!("subject.1: dump of the undamaged manifest: {error}"));
     let places: Vec<usize> = places.into_iter().collect();
     let parts: Vec<Range<usize>> = places.windows(2).map(|ends| ends[0]..ends[1]).collect();
     let is_whole = |part: &Range<usize>| now.get(part.clone()) == bytes.get(part.clone());
     let Some(damaged) = parts.iter().position(|part| !is_whole(part)) else { return true };
-    // MF1. The first damaged part is the header, which has the salt.
+    // manifest.1. The first damaged part is the header, which has the salt.
     if damaged == 0 && begins_as_a_file(name, now) {
         return false;
     }
@@ -45,7 +45,7 @@ fn begins_as_a_file(name: &str, now: &[u8]) -> bool {
     reader.is_ok_and(|mut reader| matches!(reader.next(), Ok(Some(_))))
 }
 
-/// Whether anything can be read of these bytes as a manifest (MF2).
+/// Whether anything can be read of these bytes as a manifest (manifest.2).
 pub(super) fn describes_a_state(name: &str, now: &[u8]) -> bool {
     let file = Files::from([(name.to_owned(), now.to_vec())]);
     let options = DumpOptions::default().env(env(&disk(&file), 0)).entries(false);
@@ -64,7 +64,7 @@ mod tests {
     use esker_world::world::DIR;
 
     #[test]
-    fn mf1_the_first_bytes_of_another_manifest_leave_no_proof() {
+    fn manifest_1_the_first_bytes_of_another_manifest_leave_no_proof() {
         let made = MemFs::new();
         let open = || Db::builder().env(env(&made, 1)).background(false).memory(1 << 20).open(DIR).unwrap();
         open().close().unwrap();
@@ -80,16 +80,16 @@ mod tests {
         let (name, bytes) = files.clone().into_iter().rfind(is_manifest).unwrap();
         assert!(earlier.len() < bytes.len() / 2);
         let begun = |len: usize| [&earlier[..len], &bytes[len..]].concat();
-        assert!(!is_unmistakable(&files, &name, &begun(earlier.len())), "MF1");
+        assert!(!is_unmistakable(&files, &name, &begun(earlier.len())), "manifest.1");
         // A header alone describes nothing, and what is behind it tells that something is wrong.
-        assert!(is_unmistakable(&files, &name, &begun(16)), "MF1");
+        assert!(is_unmistakable(&files, &name, &begun(16)), "manifest.1");
         let mut flipped = bytes.clone();
         flipped[30] ^= 1;
-        assert!(is_unmistakable(&files, &name, &flipped), "MF1");
+        assert!(is_unmistakable(&files, &name, &flipped), "manifest.1");
     }
 
     #[test]
-    fn mf2_a_manifest_describes_something_as_long_as_an_edit_can_be_read() {
+    fn manifest_2_a_manifest_describes_something_as_long_as_an_edit_can_be_read() {
         let made = MemFs::new();
         let db = Db::builder().env(env(&made, 1)).background(false).memory(1 << 20).open(DIR).unwrap();
         db.close().unwrap();
@@ -97,8 +97,8 @@ mod tests {
         let (name, bytes) = files.iter().find(|(name, _)| name.starts_with("MANIFEST-")).unwrap();
         let described = |len: &usize| describes_a_state(name, &bytes[..*len]);
         let shortest = (0..=bytes.len()).find(described).unwrap();
-        assert!(shortest > 16, "MF2: the header alone describes nothing: {shortest}");
-        assert!((shortest..=bytes.len()).all(|len| described(&len)), "MF2");
-        assert!(!describes_a_state(name, &vec![0xFF; bytes.len()]), "MF2");
+        assert!(shortest > 16, "manifest.2: the header alone describes nothing: {shortest}");
+        assert!((shortest..=bytes.len()).all(|len| described(&len)), "manifest.2");
+        assert!(!describes_a_state(name, &vec![0xFF; bytes.len()]), "manifest.2");
     }
 }

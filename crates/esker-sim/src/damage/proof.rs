@@ -4,13 +4,13 @@
 //!   undamaged files --which are as they were?--> tables, log segments --dump--> their newest commit
 //! ```
 //!
-//! A manifest that was cut behind a record, or is an earlier one, says nothing of what came after it (AL2). Other files do:
+//! A manifest that was cut behind a record, or is an earlier one, says nothing of what came after it (allowed.2). Other files do:
 //!
-//! PF1. A table tells of the newest commit that went into it. The log was durable up to there before the table was written (UT1 of
-//!      unnamed.rs), so no state without that commit can be all that there was: an opening refuses, a repair tells of a loss (SO3).
-//! PF2. A log segment holds its commits. Where the log is said to begin before it or with it, it is read, or something before it is lost,
+//! proof.1. A table tells of the newest commit that went into it. The log was durable up to there before the table was written (unnamed.1 of
+//!      unnamed.rs), so no state without that commit can be all that there was: an opening refuses, a repair tells of a loss (sources.3).
+//! proof.2. A log segment holds its commits. Where the log is said to begin before it or with it, it is read, or something before it is lost,
 //!      which is told; where it is said to begin behind it, tables that are named hold them.
-//! PF3. A file that is another, is gone, or cannot be read in full proves nothing.
+//! proof.3. A file that is another, is gone, or cannot be read in full proves nothing.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ mod tests {
     use esker_world::world::DIR;
 
     #[test]
-    fn pf1_pf2_pf3_tables_and_segments_that_are_left_prove_their_commits() {
+    fn proof_1_proof_2_proof_3_tables_and_segments_that_are_left_prove_their_commits() {
         let made = MemFs::new();
         let db = Db::builder().env(env(&made, 1)).background(false).memory(1 << 20).open(DIR).unwrap();
         db.default_keyspace().put("a", "flushed").unwrap();
@@ -75,16 +75,16 @@ mod tests {
             newest_commit_left(&before, &after, &unreadable)
         };
         let table = before.keys().find(|name| name.ends_with(".sst")).unwrap();
-        assert_eq!(proven(|_, _| true, &[]), newest, "PF2");
-        assert_eq!(proven(|name, _| !name.starts_with("MANIFEST-"), &[]), newest, "PF2");
-        assert_eq!(proven(|name, _| !name.ends_with(".wal"), &[]), flushed, "PF1");
-        assert_eq!(proven(|name, _| !name.ends_with(".wal"), &[table.as_str()]), 0, "PF3");
+        assert_eq!(proven(|_, _| true, &[]), newest, "proof.2");
+        assert_eq!(proven(|name, _| !name.starts_with("MANIFEST-"), &[]), newest, "proof.2");
+        assert_eq!(proven(|name, _| !name.ends_with(".wal"), &[]), flushed, "proof.1");
+        assert_eq!(proven(|name, _| !name.ends_with(".wal"), &[table.as_str()]), 0, "proof.3");
         let spoils_tables = |name: &str, bytes: &mut Vec<u8>| {
             if name.ends_with(".sst") {
                 bytes[0] ^= 1;
             }
             !name.ends_with(".wal")
         };
-        assert_eq!(proven(spoils_tables, &[]), 0, "PF3");
+        assert_eq!(proven(spoils_tables, &[]), 0, "proof.3");
     }
 }

@@ -4,7 +4,7 @@
 //!   states that are allowed --names, len, get of every key, walks from both ends--> those that explain it all
 //! ```
 //!
-//! RE1. All that is read is of one state: what two reads show never comes from two.
+//! reading.1. All that is read is of one state: what two reads show never comes from two.
 
 use esker::{Db, Error, Keyspace};
 
@@ -129,7 +129,7 @@ mod tests {
     use esker_world::op::Write;
 
     #[test]
-    fn re1_what_is_read_of_two_states_is_a_contradiction() {
+    fn reading_1_what_is_read_of_two_states_is_a_contradiction() {
         let state = |keys: u16| {
             let mut state = State::new();
             (0..keys).for_each(|n| state.write(Id(0), &Write::Put(KeyNo(n), ValueNo::new(4, u32::from(n)))));

@@ -1,12 +1,12 @@
-//! What must hold of a repair: see DJ6 to DJ9 in judge.rs.
+//! What must hold of a repair: see damage_judge.6 to damage_judge.9 in judge.rs.
 //!
 //! ```text
 //!   damaged files --repair--> another directory --open, read, check--> Contents
 //!                        `--> report: what is lost      each difference from an allowed state is in it
 //! ```
 //!
-//! RD1. Keyspaces are told by the numbers that they have in the undamaged database; those that are not in it, by name.
-//! RD2. Without a whole manifest nothing tells another database's tables and segments from the own ones: their values may
+//! repaired.1. Keyspaces are told by the numbers that they have in the undamaged database; those that are not in it, by name.
+//! repaired.2. Without a whole manifest nothing tells another database's tables and segments from the own ones: their values may
 //!      come back, too.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ impl Judge<'_> {
     /// Repairs it: the number of losses, if there was anything to repair.
     pub(super) fn repair(&self, disk: &MemFs) -> Result<Option<u64>, String> {
         let repaired = self.builder(disk).repair(DIR, TARGET);
-        self.untouched("DJ6", "a repair", disk)?;
+        self.untouched("damage_judge.6", "a repair", disk)?;
         let mut report = match repaired {
             Ok(report) => report,
             Err(error) => return self.refused(disk, &error).map(|()| None),
@@ -39,10 +39,13 @@ impl Judge<'_> {
         let found = self.examine(&disk.crash_strict(), &report)?;
         let losses = report.losses.len() as u64;
         if self.change.is_harmless() && losses > 0 {
-            return Err(format!("DJ8: repairing: no file with data is another, but {:#?}", report.losses));
+            return Err(format!(
+                "damage_judge.8: repairing: no file with data is another, but {:#?}",
+                report.losses
+            ));
         }
         if let Some(loss) = report.losses.iter().find(|loss| !self.change.costs(loss, &self.subject.files)) {
-            return Err(format!("DJ9: repairing: more is lost than cannot be read: {loss:?}"));
+            return Err(format!("damage_judge.9: repairing: more is lost than cannot be read: {loss:?}"));
         }
         if self.twist.hides_losses {
             report.losses.clear();
@@ -55,20 +58,21 @@ impl Judge<'_> {
     fn refused(&self, disk: &MemFs, error: &Error) -> Result<(), String> {
         let left = disk.list_dir(TARGET.as_ref()).unwrap_or_default();
         if !left.is_empty() {
-            return Err(format!("DJ6: a repair that fails leaves {left:?}: {error:?}"));
+            return Err(format!("damage_judge.6: a repair that fails leaves {left:?}: {error:?}"));
         }
         let names = disk.list_dir(DIR.as_ref()).unwrap_or_default();
         let holds_data = |name: &String| matches!(Role::of(name), Role::Table | Role::Segment);
         match error {
             Error::NotFound(_) if !names.iter().any(holds_data) => Ok(()),
             Error::UnsupportedVersion { .. } if self.change.explains(error) => Ok(()),
-            _ => Err(format!("DJ6: repairing: {error:?}")),
+            _ => Err(format!("damage_judge.6: repairing: {error:?}")),
         }
     }
 
     /// What a power loss leaves of what was repaired is sound, and holds what the report says.
     fn examine(&self, disk: &MemFs, report: &RepairReport) -> Result<Contents, String> {
-        let failed = |doing: &str, error: Error| format!("DJ6: {doing} what was repaired: {error:?}");
+        let failed =
+            |doing: &str, error: Error| format!("damage_judge.6: {doing} what was repaired: {error:?}");
         let opened = self.builder(disk).create_if_missing(false).open(TARGET);
         let db = opened.map_err(|error| failed("opening", error))?;
         let found = contents(&db, true).map_err(|error| failed("reading", error))?;
@@ -78,18 +82,18 @@ impl Judge<'_> {
         let offline = offline.map_err(|error| failed("checking offline", error))?;
         let problems: Vec<_> = online.problems.iter().chain(&offline.problems).collect();
         if !problems.is_empty() {
-            return Err(format!("DJ6: what was repaired is not sound: {problems:#?}"));
+            return Err(format!("damage_judge.6: what was repaired is not sound: {problems:#?}"));
         }
         let said: Vec<_> = report.keyspaces.iter().map(|k| (k.name.clone(), k.keys)).collect();
         let count = |(name, map): (&String, &Map)| (name.clone(), map.entries().len() as u64);
         let is: Vec<_> = found.iter().map(count).collect();
         match said == is {
             true => Ok(found),
-            false => Err(format!("DJ6: the report says {said:?}, and there is {is:?}")),
+            false => Err(format!("damage_judge.6: the report says {said:?}, and there is {is:?}")),
         }
     }
 
-    /// DJ7: of some state that is allowed, each difference is told.
+    /// damage_judge.7: of some state that is allowed, each difference is told.
     fn explained(&self, report: &RepairReport, found: &Contents) -> Result<(), String> {
         let nobody = BTreeMap::new();
         let tells = report.losses.iter().any(|loss| loss.keys == LostKeys::Any);
@@ -106,7 +110,7 @@ impl Judge<'_> {
             }
         }
         let (first, losses, notes) = (first.unwrap_or_default(), &report.losses, &report.notes);
-        Err(format!("DJ7: repairing: {first}; the losses: {losses:#?}; the notes: {notes:#?}"))
+        Err(format!("damage_judge.7: repairing: {first}; the losses: {losses:#?}; the notes: {notes:#?}"))
     }
 
     /// The first difference from this state that the report does not explain.
@@ -177,13 +181,13 @@ impl Judge<'_> {
         let holds = |map: &Map| map.entries().get(&key) == Some(&value);
         let any = |state: &State| state.names().values().any(|id| holds(&state.map(*id)));
         let own = |state: &State| id.map_or_else(|| any(state), |id| holds(&state.map(id)));
-        // RD2.
+        // repaired.2.
         let foreign = |donor: &Subject| donor.chronicle.iter().any(any);
         self.subject.chronicle.iter().any(own) || self.donor.is_some_and(foreign)
     }
 }
 
-/// The keyspace of the new database that was this one (RD1).
+/// The keyspace of the new database that was this one (repaired.1).
 fn counterpart<'r>(
     name: &str,
     number: Option<&KeyspaceId>,

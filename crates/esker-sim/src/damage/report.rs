@@ -1,7 +1,7 @@
 //! What to say of a failure: the harms in words, what does not hold, the command that replays it, the harms and operations
 //! that it needs.
 //!
-//! What it is made short to is the same failure, as in the report of a simulation (RP1).
+//! What it is made short to is the same failure, as in the report of a simulation (report.1).
 
 use super::harm::Harm;
 use super::subject::Plan;

@@ -5,7 +5,7 @@
 //!                                            `--> the files at some earlier moments
 //! ```
 //!
-//! SU1. The undamaged files hold the newest state: they are opened once, and what is found is one that the history allows.
+//! subject.1. The undamaged files hold the newest state: they are opened once, and what is found is one that the history allows.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,16 +80,16 @@ impl Plan {
         self.examine(world.leave(self.end), chronicle, moments)
     }
 
-    /// Finds out what the undamaged files hold (SU1).
+    /// Finds out what the undamaged files hold (subject.1).
     fn examine(&self, left: Left, mut chronicle: Chronicle, moments: Vec<(usize, Files)>) -> Subject {
         let mut history = left.history;
         let states = history.states();
         let opened = builder(env(&left.disk.kill(), self.seed), self.opening).open(DIR);
-        let db = opened.unwrap_or_else(|error| panic!("SU1: the undamaged database: {error}"));
+        let db = opened.unwrap_or_else(|error| panic!("subject.1: the undamaged database: {error}"));
         let found = contents(&db, true);
-        let found = found.unwrap_or_else(|error| panic!("SU1: the undamaged database: {error}"));
+        let found = found.unwrap_or_else(|error| panic!("subject.1: the undamaged database: {error}"));
         if let Err(complaint) = history.recovered(&found, left.reach) {
-            panic!("SU1: {complaint}");
+            panic!("subject.1: {complaint}");
         }
         let newest = history.newest().clone();
         let shown = states.iter().rposition(|state| state.digest() == newest.digest());
@@ -149,8 +149,13 @@ fn begin_with(recent: &mut Vec<State>, newest: &State) {
 fn ids(plan: &Plan, files: &Files, newest: &State) -> BTreeMap<Id, KeyspaceId> {
     let disk = disk(files);
     let report = builder(env(&disk, plan.seed), plan.opening).repair(DIR, "numbered");
-    let report = report.unwrap_or_else(|error| panic!("SU1: repair of the undamaged database: {error}"));
-    assert!(report.losses.is_empty(), "SU1: repair of the undamaged database loses {:#?}", report.losses);
+    let report =
+        report.unwrap_or_else(|error| panic!("subject.1: repair of the undamaged database: {error}"));
+    assert!(
+        report.losses.is_empty(),
+        "subject.1: repair of the undamaged database loses {:#?}",
+        report.losses
+    );
     let number =
         |keyspace: &esker::RepairedKeyspace| newest.names().get(&keyspace.name).map(|id| (*id, keyspace.id));
     report.keyspaces.iter().filter_map(number).collect()

@@ -4,9 +4,9 @@
 //!   undamaged segment --dump--> records --bytes now--> the first damaged one --> is there proof behind it? --> commits
 //! ```
 //!
-//! TL1. A record proves that those before it were durable which it says so of (docs/formats/wal.md). As long as its header is whole, damage
+//! tail.1. A record proves that those before it were durable which it says so of (docs/formats/wal.md). As long as its header is whole, damage
 //!      to one of them costs nothing: it is told from what a crash tore.
-//! TL2. Without proof the log ends at the first damaged record, and no commit is missing that ends before it.
+//! tail.2. Without proof the log ends at the first damaged record, and no commit is missing that ends before it.
 
 use std::ops::Range;
 
@@ -49,7 +49,7 @@ impl Tail {
         let mut tail = Tail { bytes: files[name].clone(), ..Tail::default() };
         let options = DumpOptions::default().env(env(&disk(files), 0)).entries(false);
         let shown = options.dump(path(name), |item| tail.add(&item));
-        shown.unwrap_or_else(|error| panic!("SU1: dump of the undamaged log: {error}"));
+        shown.unwrap_or_else(|error| panic!("subject.1: dump of the undamaged log: {error}"));
         tail
     }
 
@@ -90,11 +90,11 @@ impl Tail {
             self.records[damaged..].iter().any(proves)
         });
         match damaged {
-            // TL1
+            // tail.1
             _ if is_proven => 0,
             // A recovery has finished it. What it was before held commits that were not there any more.
             _ if self.is_finished => self.commits(),
-            // TL2
+            // tail.2
             Some(damaged) => self.commits_from(damaged),
             None => 0,
         }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn tl1_damage_that_a_later_record_proves_costs_nothing() {
+    fn tail_1_damage_that_a_later_record_proves_costs_nothing() {
         for tail in [tail(false), tail(true)] {
             // The last one: in the payload of what proves it.
             let harms: [&[usize]; 8] = [
@@ -135,13 +135,13 @@ mod tests {
                 &[40, 100, 130, 160 + RECORD_HEADER_BYTES],
             ];
             for others in harms {
-                assert_eq!(at_stake(&tail, others), 0, "TL1: {others:?}");
+                assert_eq!(at_stake(&tail, others), 0, "tail.1: {others:?}");
             }
         }
     }
 
     #[test]
-    fn tl2_damage_without_proof_costs_what_does_not_end_before_it() {
+    fn tail_2_damage_without_proof_costs_what_does_not_end_before_it() {
         let tail = tail(false);
         // The last are in the segment's header and in the zeros behind records.
         let harms: [(&[usize], usize); 5] = [
@@ -152,10 +152,10 @@ mod tests {
             (&[0, 62, 126, 191], 0),
         ];
         for (others, commits) in harms {
-            assert_eq!(at_stake(&tail, others), commits, "TL2: {others:?}");
+            assert_eq!(at_stake(&tail, others), commits, "tail.2: {others:?}");
         }
         assert_eq!((tail.commits(), tail.commits_at_stake(&[])), (5, 5));
-        assert_eq!(tail.commits_at_stake(&tail.bytes[..150]), 2, "TL2: a part of it");
+        assert_eq!(tail.commits_at_stake(&tail.bytes[..150]), 2, "tail.2: a part of it");
         let finished = self::tail(true);
         assert_eq!(at_stake(&finished, &[191]), 5, "it may be what it was before it was finished");
     }

@@ -4,9 +4,9 @@
 //!   ext4 --blocks--> /dev/loopN --write, fsync--> FUSE --> DriveFs --> Drive { image, events }
 //! ```
 //!
-//! DV1. A flush of the block device arrives as an fsync. It covers every write that was answered before: requests are taken
+//! device.1. A flush of the block device arrives as an fsync. It covers every write that was answered before: requests are taken
 //!      one by one, in the order in which they stand in the events.
-//! DV2. The drive has a write cache and says so: nothing but a flush makes a write durable.
+//! device.2. The drive has a write cache and says so: nothing but a flush makes a write durable.
 
 use std::ffi::OsStr;
 use std::sync::Arc;

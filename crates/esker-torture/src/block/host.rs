@@ -1,6 +1,6 @@
 //! The drive in the machine: FUSE, a loop device, ext4.
 //!
-//! H1. What was mounted and attached is let go, whatever happens: on success by `detach`, which tells of errors, else by `Drop`.
+//! host.1. What was mounted and attached is let go, whatever happens: on success by `detach`, which tells of errors, else by `Drop`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -9,7 +9,7 @@
 //!
 //! The file system is the real one of the running kernel: what a sync, a rename or a directory sync is worth is up to it.
 //!
-//! B1. After a power loss every `Sync` commit is there, and what is left is a prefix of the commits (J1 to J4).
+//! torture_block.1. After a power loss every `Sync` commit is there, and what is left is a prefix of the commits (journal.1 to journal.4).
 
 mod device;
 mod host;

@@ -4,12 +4,12 @@
 //!   client --register, lists, bank, counter, fork--> Db       each call between two ticks of one clock --> Record
 //! ```
 //!
-//! CL1. A tick before a call and one after it: if one call's second tick is smaller than another's first, then the first
+//! clients.1. A tick before a call and one after it: if one call's second tick is smaller than another's first, then the first
 //!      call was over before the other began.
-//! CL2. Keys change as the clients go on, so that each has a short history of many clients at once.
+//! clients.2. Keys change as the clients go on, so that each has a short history of many clients at once.
 //!      Clients come to the two keys of a group at about the same moment.
-//! CL3. In a process that will be killed, what may take effect is written down before it can, and what was seen after it was.
-//! CL4. Where faults are injected, a write that fails since all writes have stopped is recorded as one that never returned, and the
+//! clients.3. In a process that will be killed, what may take effect is written down before it can, and what was seen after it was.
+//! clients.4. Where faults are injected, a write that fails since all writes have stopped is recorded as one that never returned, and the
 //!      client ends: the crash that follows decides whether it took effect. A read has no excuse.
 
 use std::collections::BTreeMap;
@@ -76,9 +76,9 @@ pub(crate) struct World {
     pub(crate) progress: AtomicU64,
     /// Clients are to end.
     pub(crate) stop: AtomicBool,
-    /// The disk is full at times (FD1).
+    /// The disk is full at times (full_disk.1).
     pub(crate) may_be_full: AtomicBool,
-    /// Writes of tables, of the manifest and of names may fail (FT1).
+    /// Writes of tables, of the manifest and of names may fail (failing_disk.1).
     pub(super) may_fail: AtomicBool,
     /// Commits that failed for one of the two.
     pub(crate) refused: AtomicU64,
@@ -98,12 +98,12 @@ impl World {
         World { clock: AtomicU64::new(clock), unique, canary, ..World::default() }
     }
 
-    /// The next moment. Sequentially consistent: this is what orders the calls of different threads (CL1).
+    /// The next moment. Sequentially consistent: this is what orders the calls of different threads (clients.1).
     pub(crate) fn tick(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Whether a call that writes may fail like this, and has done nothing then (FD1, FT1).
+    /// Whether a call that writes may fail like this, and has done nothing then (full_disk.1, failing_disk.1).
     pub(super) fn excuses(&self, failure: &Failure) -> bool {
         let is_of_disk = failure.is_injected() && !failure.is_of_stopped_writes();
         self.may_be_full.load(Ordering::Relaxed) && failure.is_of_full_disk()
@@ -157,7 +157,7 @@ impl Places {
 /// What has become of writes.
 pub(super) enum Written {
     Made,
-    /// Nothing, for want of space (FD1) or of a table, a manifest or a name (FT1).
+    /// Nothing, for want of space (full_disk.1) or of a table, a manifest or a name (failing_disk.1).
     Refused,
     /// Nothing, for there is no such keyspace.
     Gone(Failure),
@@ -175,7 +175,7 @@ pub(crate) struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Works until told to end, until `ops` are done, or until an injected fault has stopped all writes (CL4).
+    /// Works until told to end, until `ops` are done, or until an injected fault has stopped all writes (clients.4).
     pub(crate) fn run(mut self, ops: Range<u64>) -> Result<Vec<Record>> {
         or_stopped(self.work(ops))?;
         Ok(self.records)
@@ -213,7 +213,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Before a call that may take effect (CL3).
+    /// Before a call that may take effect (clients.3).
     fn announce(&self, called: u64, event: impl FnOnce() -> Event) -> Result<()> {
         match self.notes {
             Some(notes) => Ok(notes.write(&Line::Called { called, event: event() })?),
@@ -241,14 +241,14 @@ impl Client<'_> {
         }
     }
 
-    /// After writes that failed: nobody knows whether they took effect (CL4).
+    /// After writes that failed: nobody knows whether they took effect (clients.4).
     fn leave_open(&mut self, calls: Vec<(u64, Event)>, failure: Failure) -> Result<()> {
         let open = calls.into_iter().map(|(called, event)| Record { called, returned: u64::MAX, event });
         self.records.extend(open);
         Err(failure.of_write())
     }
 
-    /// Whether a commit has failed, and was not made (FD1, FT1).
+    /// Whether a commit has failed, and was not made (full_disk.1, failing_disk.1).
     pub(super) fn is_refused(&self, failure: &Failure) -> bool {
         let is_refused = self.world.excuses(failure);
         if is_refused {
@@ -278,7 +278,7 @@ impl Client<'_> {
         }
     }
 
-    /// Makes some writes with one call, whose effect on each key is an operation of its own (H1), unless it is refused.
+    /// Makes some writes with one call, whose effect on each key is an operation of its own (torture_history.1), unless it is refused.
     pub(super) fn write(
         &mut self,
         writes: &[(u64, Option<u64>)],
@@ -503,14 +503,14 @@ impl Client<'_> {
         self.record(called, Event::Fork(group, seen[0], seen[1]))
     }
 
-    /// Flushes and writes when there is space again: that must succeed (FD2).
+    /// Flushes and writes when there is space again: that must succeed (full_disk.2).
     pub(crate) fn write_after_full(&mut self, ops: u64) -> Result<()> {
         let flushed = self.places.db.flush().map_err(Failure::from);
         flushed.map_err(|failure| failure.during("flushing when there is space again"))?;
         self.put(ops / 30 * REGISTERS).map_err(|failure| failure.during("writing when there is space again"))
     }
 
-    /// Flushes and writes when nothing fails any more: that must succeed (FT2). If the log `may_have_stopped`, both may say so instead;
+    /// Flushes and writes when nothing fails any more: that must succeed (failing_disk.2). If the log `may_have_stopped`, both may say so instead;
     /// returns whether they do.
     pub(super) fn write_after_faults(&mut self, ops: u64, may_have_stopped: bool) -> Result<bool> {
         let flushed = self.places.db.flush().map_err(|error| Failure::from(error).of_write());
@@ -519,7 +519,9 @@ impl Client<'_> {
         flushed.map_err(|failure| failure.during("flushing when nothing fails any more"))?;
         let put = self.put(ops / 30 * REGISTERS);
         if is_stopped && put.is_ok() {
-            return Err(Failure::new("FT2: a write succeeds although a flush says that writes have stopped"));
+            return Err(Failure::new(
+                "failing_disk.2: a write succeeds although a flush says that writes have stopped",
+            ));
         }
         let put = if is_stopped { or_stopped(put) } else { put };
         put.map_err(|failure| failure.during("writing when nothing fails any more"))?;

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   a table | the manifest | CURRENT ---------------------------------.-- commits that fail, and no more --> Client: not made
-//!   before a crash also: a rename | syncs of the directory --faults --`-- or the log stops --> Client: ends (CL4)
+//!   before a crash also: a rename | syncs of the directory --faults --`-- or the log stops --> Client: ends (clients.4)
 //! ```
 //!
-//! FT1. A commit that fails, and does not say that writes are stopped, has not been made and never will be, over crashes too: it counts
+//! failing_disk.1. A commit that fails, and does not say that writes are stopped, has not been made and never will be, over crashes too: it counts
 //!      as aborted.
-//! FT2. When nothing fails any more, a flush succeeds, and commits behind it: whoever flushes or merges has healed the manifest. Only if a
+//! failing_disk.2. When nothing fails any more, a flush succeeds, and commits behind it: whoever flushes or merges has healed the manifest. Only if a
 //!      sync of the directory failed, or a segment of the log got no name, writes may be stopped until the database is opened again; then
 //!      both say so. In a life that ends with a close neither of these two fails.
 
@@ -69,7 +69,7 @@ fn fault(calls: &[OpKind], within: u64, rng: &mut Rng) -> FaultRule {
     FaultRule { times, ..FaultRule::new(calls, action).nth(rng.u64(1..=within)) }
 }
 
-/// Whether the log may have stopped since these calls failed (FT2). Whose name a sync of the directory was for is not known for certain.
+/// Whether the log may have stopped since these calls failed (failing_disk.2). Whose name a sync of the directory was for is not known for certain.
 pub(super) fn may_have_stopped_log(fired: &[Fired]) -> bool {
     fired.iter().any(|call| match call.kind {
         OpKind::SyncDir => true,
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ft2_only_names_of_segments_and_syncs_of_the_directory_stop_the_log() {
+    fn failing_disk_2_only_names_of_segments_and_syncs_of_the_directory_stop_the_log() {
         let may_stop = |kind, path: &str| {
             let action = FaultAction::Fail(ErrorKind::Other);
             may_have_stopped_log(&[Fired { kind, path: PathBuf::from(path), action }])
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn ft2_before_a_close_nothing_fails_that_stops_the_log_and_else_everything_does() {
+    fn failing_disk_2_before_a_close_nothing_fails_that_stops_the_log_and_else_everything_does() {
         let all_fail = |may_stop_log| {
             let faults = FaultFs::new(Arc::new(MemFs::new()));
             faults.create_dir_all(Path::new("db")).unwrap();
@@ -121,7 +121,7 @@ mod tests {
             faults.fired_after(0)
         };
         let harmless = all_fail(false);
-        assert!(!may_have_stopped_log(&harmless), "FT2: {harmless:?}");
+        assert!(!may_have_stopped_log(&harmless), "failing_disk.2: {harmless:?}");
         let failed = |fired: &[Fired], kind: OpKind, name: &str| {
             fired.iter().any(|call| call.kind == kind && call.path.to_string_lossy().contains(name))
         };

@@ -5,8 +5,8 @@
 //!   in some processes that are killed: refuse, grant, refuse --`--commits that fail for want of space--> Client: not made
 //! ```
 //!
-//! FD1. A commit that fails for want of space has not been made and never will be, over crashes too: it counts as aborted.
-//! FD2. When there is space, a flush succeeds, and commits behind it; nothing else has failed meanwhile. Before that flush a writer
+//! full_disk.1. A commit that fails for want of space has not been made and never will be, over crashes too: it counts as aborted.
+//! full_disk.2. When there is space, a flush succeeds, and commits behind it; nothing else has failed meanwhile. Before that flush a writer
 //!      who waits for one may still be told of the last, which found no space.
 
 use std::sync::atomic::Ordering;

@@ -4,7 +4,7 @@
 //!   nodes, edges (ww, wr, rw, time) --levels--> a shortest cycle, or none
 //! ```
 //!
-//! GR1. A history is snapshot isolated only if every cycle of its dependencies has two rw edges in a row (Cerone and
+//! graph.1. A history is snapshot isolated only if every cycle of its dependencies has two rw edges in a row (Cerone and
 //!      Gotsman, "Analysing snapshot isolation", 2018). So the search is for cycles without two in a row: over pairs
 //!      of a node and whether the edge into it was rw.
 
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn gr1_two_antidependencies_in_a_row_are_allowed_others_not() {
+    fn graph_1_two_antidependencies_in_a_row_are_allowed_others_not() {
         let all = [Ww, Wr, Rw, Time];
         assert_eq!(cycle(&[(0, 1, Ww), (1, 2, Wr)], &all), None);
         assert_eq!(cycle(&[(0, 1, Ww), (1, 0, Ww)], &all), Some(2));

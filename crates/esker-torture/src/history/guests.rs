@@ -4,13 +4,13 @@
 //!   keeper: create, list, drop --Guest: a handle, a number--> clients: put, get, walk, transactions   --Record--> linear.rs
 //! ```
 //!
-//! GU1. A guest's name is a register, and so is each of its keys: to create it writes its number and removes every key, to drop
+//! guests.1. A guest's name is a register, and so is each of its keys: to create it writes its number and removes every key, to drop
 //!      it removes both. So one that is made again under an old name is empty, and no key of the old one comes back, over crashes
 //!      too: of a drop that a crash caught under way each removal is unknown by itself, and what creates it anew makes up for it.
-//! GU2. What succeeds with a handle has found its guest there at a moment of the call; a read that is told that it is gone has
+//! guests.2. What succeeds with a handle has found its guest there at a moment of the call; a read that is told that it is gone has
 //!      found it gone. Lists of the keyspaces are reads of the names.
-//! GU3. Writes are refused once a drop has begun, no sooner, and have done nothing then, in no keyspace.
-//! GU4. Handles and numbers are of one life: the next one gives a number of its own to what it finds.
+//! guests.3. Writes are refused once a drop has begun, no sooner, and have done nothing then, in no keyspace.
+//! guests.4. Handles and numbers are of one life: the next one gives a number of its own to what it finds.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -48,7 +48,7 @@ pub(super) struct Guest {
     name: usize,
     /// What the register of its name holds while it is there.
     number: u64,
-    /// A drop of it has begun (GU3).
+    /// A drop of it has begun (guests.3).
     drop_began: AtomicBool,
 }
 
@@ -66,7 +66,7 @@ fn key_register(name: usize, key: u64) -> u64 {
     name_register(name) + 1 + key
 }
 
-/// What it writes to create a guest with this number, or to drop one (GU1).
+/// What it writes to create a guest with this number, or to drop one (guests.1).
 fn keeper_writes(name: usize, number: Option<u64>) -> Vec<(u64, Option<u64>)> {
     let keys = KEYS.map(|key| (key_register(name, key), None));
     std::iter::once((name_register(name), number)).chain(keys).collect()
@@ -101,7 +101,7 @@ impl Guests {
 }
 
 impl Client<'_> {
-    /// Creates, lists and drops guests until told to end, or until an injected fault has stopped all writes (CL4).
+    /// Creates, lists and drops guests until told to end, or until an injected fault has stopped all writes (clients.4).
     pub(super) fn keep_guests(mut self) -> Result<Vec<Record>> {
         or_stopped(self.keep())?;
         Ok(self.records)
@@ -186,7 +186,7 @@ impl Client<'_> {
         Ok((0..NAMES.len()).filter(is_there).collect())
     }
 
-    /// Lists the guests with nobody else at work, reads all that is in them, and takes them into this life (GU4).
+    /// Lists the guests with nobody else at work, reads all that is in them, and takes them into this life (guests.4).
     pub(super) fn audit_guests(&mut self) -> Result<()> {
         for name in self.list_guests()? {
             let (called, number) = (self.world.tick(), u64::from(self.world.unique()));
@@ -249,7 +249,7 @@ impl Client<'_> {
         self.write_guest(guest, &writes, write)
     }
 
-    /// Writes that a drop may forestall (GU2, GU3).
+    /// Writes that a drop may forestall (guests.2, guests.3).
     fn write_guest(
         &mut self,
         guest: &Guest,
@@ -262,7 +262,7 @@ impl Client<'_> {
             Written::Refused => Ok(()),
             Written::Gone(_) if guest.drop_began.load(Ordering::SeqCst) => Ok(()),
             Written::Gone(failure) => {
-                Err(Failure::new(format!("GU3: refused, and no drop of it has begun: {failure}")))
+                Err(Failure::new(format!("guests.3: refused, and no drop of it has begun: {failure}")))
             }
         }
     }
@@ -272,7 +272,7 @@ impl Client<'_> {
         self.record(called, Event::Register(name_register(guest.name), Action::Read(Some(guest.number))))
     }
 
-    /// Reads some keys of a guest, which for each of them is a read of its own, unless it is gone (GU2).
+    /// Reads some keys of a guest, which for each of them is a read of its own, unless it is gone (guests.2).
     fn read_guest(
         &mut self,
         guest: &Guest,
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn gu1_keys_that_outlive_a_drop_in_a_crash_are_caught() {
+    fn guests_1_keys_that_outlive_a_drop_in_a_crash_are_caught() {
         dropped_in_a_crash_and_made_again(None).unwrap();
         let error = dropped_in_a_crash_and_made_again(Some(Canary::GhostKeys)).unwrap_err().to_string();
         assert!(error.contains("not linearizable"), "{error}");

@@ -5,9 +5,9 @@
 //!      `--SIGKILL while it opens or works ------------------> Told: what returned, what was under way
 //! ```
 //!
-//! KL1. What has returned to a client has happened: `Buffered` and `Sync` commits outlive the process. What was under way has
-//!      happened before the next life begins, or never will (H3).
-//! KL2. Until it was killed the process was well: no thread of it had panicked, and it went on writing notes (H4).
+//! killed.1. What has returned to a client has happened: `Buffered` and `Sync` commits outlive the process. What was under way has
+//!      happened before the next life begins, or never will (torture_history.3).
+//! killed.2. Until it was killed the process was well: no thread of it had panicked, and it went on writing notes (torture_history.4).
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;

@@ -9,7 +9,7 @@
 //! linearizability", 2017): which operations are placed, and the value then, is never tried twice. Linearizability is
 //! local: each key is searched for itself.
 //!
-//! LI1. An operation whose outcome is unknown (`maybe`) takes effect between its call and its return, or never.
+//! linear.1. An operation whose outcome is unknown (`maybe`) takes effect between its call and its return, or never.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -53,7 +53,7 @@ pub struct Operation {
     pub called: u64,
     /// When it returned.
     pub returned: u64,
-    /// Whether it is unknown if it took effect (LI1).
+    /// Whether it is unknown if it took effect (linear.1).
     pub maybe: bool,
 }
 
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn li1_an_unknown_outcome_happens_in_its_time_or_never() {
+    fn linear_1_an_unknown_outcome_happens_in_its_time_or_never() {
         let maybe = Operation { maybe: true, ..write(1, 0, 3) };
         assert!(good(&[maybe, read(None, 4, 5)]));
         assert!(good(&[maybe, read(Some(1), 4, 5)]));

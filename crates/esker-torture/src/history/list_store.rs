@@ -4,8 +4,8 @@
 //!   list of a key = what it held when it was last emptied ("emptied") + its elements since then ("even" or "odd")
 //! ```
 //!
-//! LK1. To empty a list appends an element to it, too: so its versions stay in order, and the checker can place each.
-//! LK2. Lists are emptied by a removal of their keys, which meets appends of others: it writes no
+//! list_store.1. To empty a list appends an element to it, too: so its versions stay in order, and the checker can place each.
+//! list_store.2. Lists are emptied by a removal of their keys, which meets appends of others: it writes no
 //!      key that an append writes. Without its own look for conflicts, or with half of its transaction, elements are lost, or
 //!      stand twice.
 
@@ -70,7 +70,7 @@ impl ListStore {
         tx.put(half, &key.to_be_bytes(), list)
     }
 
-    /// Empties lists, and appends an element to each (LK1).
+    /// Empties lists, and appends an element to each (list_store.1).
     pub(super) fn empty(
         &self,
         tx: &mut Tx<'_>,

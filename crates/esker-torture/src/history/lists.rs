@@ -8,9 +8,9 @@
 //! appended element is unique, so that one read of a list shows the order of all the versions before it, and who wrote
 //! each. Names of anomalies are Adya's.
 //!
-//! LS1. Allowed: write skew, and in general cycles with two antidependencies in a row. Everything else is not.
-//! LS2. Time counts: who ended before another began is before it. Esker's snapshots are of the moment they are taken.
-//! LS3. A transaction of unknown outcome that a committed one has read from has committed, at its end at the latest: then
+//! lists.1. Allowed: write skew, and in general cycles with two antidependencies in a row. Everything else is not.
+//! lists.2. Time counts: who ended before another began is before it. Esker's snapshots are of the moment they are taken.
+//! lists.3. A transaction of unknown outcome that a committed one has read from has committed, at its end at the latest: then
 //!      all of it counts, what it read and what else it appended.
 
 use std::collections::{BTreeMap, HashMap};
@@ -126,7 +126,7 @@ fn writers(history: &[Transaction]) -> HashMap<Element, usize> {
     writers
 }
 
-/// The history in which all that committed ones have read from has committed, too (LS3).
+/// The history in which all that committed ones have read from has committed, too (lists.3).
 fn with_outcomes(history: &[Transaction], writers: &HashMap<Element, usize>) -> Vec<Transaction> {
     let mut history = history.to_vec();
     let mut to_visit: Vec<usize> =
@@ -291,7 +291,7 @@ impl<'a> Cycles<'a> {
     }
 
     /// Time as edges: every end leads to a node of time, these form a chain, and the last one before a beginning leads to
-    /// it (LS2).
+    /// it (lists.2).
     fn add_times(&mut self) {
         let mut times = Vec::new();
         for (t, transaction) in self.history.iter().enumerate() {

@@ -6,15 +6,15 @@
 //!                                                                            `-> story.rs    bank, counter, forks
 //! ```
 //!
-//! H1. Single-key operations are linearizable, also on keyspaces that come and go (`guests.rs`).
-//! H2. Transactions are snapshot isolated, and a snapshot is of the moment it was taken.
-//! H3. H1 and H2 hold over a power loss for a database that commits with `Sync`, and over a kill with `Buffered`: what was
+//! torture_history.1. Single-key operations are linearizable, also on keyspaces that come and go (`guests.rs`).
+//! torture_history.2. Transactions are snapshot isolated, and a snapshot is of the moment it was taken.
+//! torture_history.3. H1 and torture_history.2 hold over a power loss for a database that commits with `Sync`, and over a kill with `Buffered`: what was
 //!     acknowledged before it has happened, what was under way has happened or never will.
 //!     So it is where a write or a sync of the log fails before: what was acknowledged has happened, what failed has or never
 //!     will.
 //!     And so it is where the disk is full at times (`full_disk.rs`), or fails to write tables, the manifest and names
 //!     (`failing_disk.rs`).
-//! H4. No thread panics and none waits for ever, in a life that is cut short neither.
+//! torture_history.4. No thread panics and none waits for ever, in a life that is cut short neither.
 
 mod clients;
 mod failing_disk;
@@ -203,7 +203,7 @@ struct Lived {
     records: Vec<Record>,
     /// What the crash left.
     crash: Option<(MemFs, Cut)>,
-    /// In the end the database has said that writes are stopped, and was allowed to (FT2).
+    /// In the end the database has said that writes are stopped, and was allowed to (failing_disk.2).
     is_stopped: bool,
 }
 
@@ -368,7 +368,7 @@ impl HistoryCampaign {
                 summary.refused += refused;
                 summary.full_lives += u64::from(refused > 0);
             }
-            // After a crash it has lived on beside what the crash left, and must be well (H4).
+            // After a crash it has lived on beside what the crash left, and must be well (torture_history.4).
             let stats = db.stats();
             summary.merges += stats.compactions;
             summary.tiered += u64::from(stats.tier_runs > 0);
@@ -477,7 +477,7 @@ impl HistoryCampaign {
     }
 
     /// Waits for something that clients at work bring about. Threads that wait for ever cannot be ended, so if the clients
-    /// come to a stand, this process ends (H4).
+    /// come to a stand, this process ends (torture_history.4).
     fn wait_until(&self, world: &World, is_so: impl Fn() -> bool) {
         let mut watch = Watch::new(PATIENCE);
         while !is_so() {

@@ -4,9 +4,9 @@
 //!   Called --the call--> Returned        two ticks of one clock; a line without the other: nobody knows
 //! ```
 //!
-//! NT1. A line is handed to the operating system before the call that it announces is made, or after the one that it
+//! notes.1. A line is handed to the operating system before the call that it announces is made, or after the one that it
 //!      reports has returned. So it outlives the process.
-//! NT2. A line that the kill cut short is left out: what it announces was not begun; what it reports was announced, or only
+//! notes.2. A line that the kill cut short is left out: what it announces was not begun; what it reports was announced, or only
 //!      read something.
 
 use std::collections::BTreeMap;
@@ -102,7 +102,7 @@ mod tests {
     const INCREMENT: Event = Event::Counter(Action::Increment(7));
 
     #[test]
-    fn nt2_calls_without_a_return_are_under_way_and_lines_that_were_cut_are_left_out() {
+    fn notes_2_calls_without_a_return_are_under_way_and_lines_that_were_cut_are_left_out() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notes");
         File::create(&path).unwrap();

@@ -4,8 +4,8 @@
 //!   Records of a life, Cut --add--> operations, transactions, bank, forks --check--> linear.rs, lists.rs, and here
 //! ```
 //!
-//! ST1. Of a life that a crash cut, what had returned before it counts, what was under way is unknown, and what began
-//!      after it has never been (H3).
+//! story.1. Of a life that a crash cut, what had returned before it counts, what was under way is unknown, and what began
+//!      after it has never been (torture_history.3).
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(super) struct Story {
 }
 
 impl Story {
-    /// Adds the records of one life, which a crash may have cut (H3).
+    /// Adds the records of one life, which a crash may have cut (torture_history.3).
     pub(super) fn add(&mut self, records: Vec<Record>, cut: Option<Cut>) {
         for Record { called, mut returned, event } in records {
             let unknown = cut.is_some_and(|cut| returned > cut.before);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn h3_a_crash_makes_what_was_under_way_unknown_and_what_came_later_nothing() {
+    fn torture_history_3_a_crash_makes_what_was_under_way_unknown_and_what_came_later_nothing() {
         let mut story = Story::default();
         let write = |value| Event::Register(1, Action::Write(Some(value)));
         let records = vec![

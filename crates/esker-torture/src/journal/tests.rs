@@ -41,7 +41,7 @@ fn example() -> Journal {
 }
 
 #[test]
-fn j1_j2_what_durability_promises_is_needed_and_no_more() {
+fn journal_1_journal_2_what_durability_promises_is_needed_and_no_more() {
     let journal = example();
     let verdict = |ops: &[usize], crash| journal.verify(&after(&journal, ops), crash);
     for crash in [Crash::Process, Crash::Power] {
@@ -59,7 +59,7 @@ fn j1_j2_what_durability_promises_is_needed_and_no_more() {
 }
 
 #[test]
-fn j1_half_an_operation_is_no_state() {
+fn journal_1_half_an_operation_is_no_state() {
     let journal = example();
     let mut world = journal.after(&[1, 0]);
     let Op::Batch(writes, _) = journal.tasks[0][1].op.clone() else { unreachable!("it is a batch") };
@@ -69,7 +69,7 @@ fn j1_half_an_operation_is_no_state() {
 }
 
 #[test]
-fn j3_what_is_left_is_a_prefix_over_all_writers() {
+fn journal_3_what_is_left_is_a_prefix_over_all_writers() {
     let journal = example();
     // x began after c was acknowledged: x left and c lost is a hole.
     let error = journal.verify(&after(&journal, &[1, 1]), Crash::Power).unwrap_err();
@@ -77,7 +77,7 @@ fn j3_what_is_left_is_a_prefix_over_all_writers() {
 }
 
 #[test]
-fn j3_what_was_seen_after_a_kill_comes_before_what_follows() {
+fn journal_3_what_was_seen_after_a_kill_comes_before_what_follows() {
     let mut journal = example();
     let left = journal.verify(&after(&journal, &[3, 2]), Crash::Process).unwrap();
     journal.settle(&left);
@@ -95,7 +95,7 @@ fn j3_what_was_seen_after_a_kill_comes_before_what_follows() {
 }
 
 #[test]
-fn j4_money_neither_comes_nor_goes() {
+fn journal_4_money_neither_comes_nor_goes() {
     let mut journal = Journal::new(World::empty(1), Durability::Sync);
     let transfer = Some(Transfer { from: 1, to: 2, amount: 5 });
     journal.intent(0, Task { transfer, ..batch(1, Durability::Sync) });
@@ -107,7 +107,7 @@ fn j4_money_neither_comes_nor_goes() {
 }
 
 #[test]
-fn sc1_a_script_is_the_same_again_and_keeps_to_what_it_has() {
+fn writers_1_a_script_is_the_same_again_and_keeps_to_what_it_has() {
     let tasks = |n: usize| {
         let mut script = Script::new(7, 2, State::new());
         let next = || {

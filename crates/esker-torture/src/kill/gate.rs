@@ -3,7 +3,7 @@
 //! A child that is being started holds, until it runs its program, copies of all files that are open here, and with them the
 //! locks of databases, also after they are closed here. Campaigns are run side by side by tests.
 //!
-//! GA1. No child is started while a database is open.
+//! gate.1. No child is started while a database is open.
 
 use std::io;
 use std::process::{Child, Command};

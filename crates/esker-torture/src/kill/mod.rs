@@ -8,10 +8,10 @@
 //!      `--next round: the same directory, as the kill left it or as verification closed it
 //! ```
 //!
-//! K1. A killed process loses nothing that it handed to the operating system: `Buffered` and `Sync` commits are all
-//!     there, of `None` commits a prefix (J1 to J4 in `journal.rs`).
-//! K2. A failure keeps the directory as the kill left it.
-//! K3. A child that is killed was well: no thread of it had panicked, it opened the database, and (in one round of eight)
+//! kill.1. A killed process loses nothing that it handed to the operating system: `Buffered` and `Sync` commits are all
+//!     there, of `None` commits a prefix (journal.1 to journal.4 in `journal.rs`).
+//! kill.2. A failure keeps the directory as the kill left it.
+//! kill.3. A child that is killed was well: no thread of it had panicked, it opened the database, and (in one round of eight)
 //!     each writer was answered once more before the kill.
 
 mod child;
@@ -117,7 +117,7 @@ enum Moment {
     Starting(Duration),
     /// So long after the database is open.
     Working(Duration),
-    /// So long after the database is open, and when each writer has been answered once more (K3).
+    /// So long after the database is open, and when each writer has been answered once more (kill.3).
     Answered(Duration),
 }
 
@@ -219,7 +219,7 @@ impl KillCampaign {
         Ok(left)
     }
 
-    /// Waits for the moment of the kill; fails if the child does not get there (K3). If it has ended, that is for others to
+    /// Waits for the moment of the kill; fails if the child does not get there (kill.3). If it has ended, that is for others to
     /// notice.
     fn wait_for(&self, moment: Moment, writers: usize, ear: &Ear) -> Result<()> {
         let (after, answered) = match moment {

@@ -4,9 +4,9 @@
 //!   child: Intent, operation, Ack, Intent ...   --8 bytes each, one write(2)--> pipe --> parent, after the kill
 //! ```
 //!
-//! PR1. A message is written whole by one system call, so that messages of several threads do not mix. What reached
+//! protocol.1. A message is written whole by one system call, so that messages of several threads do not mix. What reached
 //!      the pipe outlives the child.
-//! PR2. The order in the pipe is an order of time: what is acknowledged before another begins stands before it.
+//! protocol.2. The order in the pipe is an order of time: what is acknowledged before another begins stands before it.
 
 use std::fs::File;
 use std::io::{self, Write};

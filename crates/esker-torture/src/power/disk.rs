@@ -6,9 +6,9 @@
 //!                       `--power_loss(rng): what the next one may see after the power comes back
 //! ```
 //!
-//! D1. A sync makes durable what was written before the sync began; nothing else does.
-//! D2, D3. What is left of a file's bytes and length: content.rs.
-//! D4. Changes of names survive as a prefix, or as a subset that keeps the order on each name; a rename as a whole.
+//! disk.1. A sync makes durable what was written before the sync began; nothing else does.
+//! content.1, content.2. What is left of a file's bytes and length: content.rs.
+//! disk.2. Changes of names survive as a prefix, or as a subset that keeps the order on each name; a rename as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ impl NameChange {
         match self {
             NameChange::Create(name, file) => drop(names.insert(name.clone(), *file)),
             NameChange::Rename(from, to) => {
-                let file = names.remove(from).expect("D4: the order on a name is kept");
+                let file = names.remove(from).expect("disk.2: the order on a name is kept");
                 names.insert(to.clone(), file);
             }
             NameChange::Remove(name) => drop(names.remove(name)),
@@ -126,7 +126,7 @@ impl Disk {
         self.names.iter().map(|(name, file)| (name.clone(), self.files[file].current())).collect()
     }
 
-    /// What may be left when the power goes now (D2 to D4).
+    /// What may be left when the power goes now (content.1 to disk.2).
     pub(crate) fn power_loss(&self, rng: &mut Rng) -> Files {
         let names = self.names_after_power_loss(rng);
         names.into_iter().map(|(name, file)| (name, self.files[&file].power_loss(rng))).collect()

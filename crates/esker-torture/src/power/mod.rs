@@ -7,11 +7,11 @@
 //!      `-- power lost at a moment: the next session begins with what was left
 //! ```
 //!
-//! P1. After a power loss every `Sync` commit is there, and what is left is a prefix of the commits (J1 to J4).
-//! P2. So it is after any number of kills and losses in a row: what a reopened database shows, and what it
+//! power.1. After a power loss every `Sync` commit is there, and what is left is a prefix of the commits (journal.1 to journal.4).
+//! power.2. So it is after any number of kills and losses in a row: what a reopened database shows, and what it
 //!     acknowledges on top, does not rest on bytes that a later loss takes away.
-//! P3. A campaign has met what it is for: merges, also through tiers, and segments of the log that were used again.
-//! P4. What was committed with less than `Sync` survives a power loss once the timed sync was due, and some seconds more have
+//! power.3. A campaign has met what it is for: merges, also through tiers, and segments of the log that were used again.
+//! power.4. What was committed with less than `Sync` survives a power loss once the timed sync was due, and some seconds more have
 //!     passed on a busy machine (`timed_sync.rs`).
 
 mod disk;
@@ -40,7 +40,7 @@ use esker_world::figures;
 const WRITERS: usize = 3;
 /// The most lives of a database in one run.
 const SESSIONS: usize = 4;
-/// So many runs meet everything (P3).
+/// So many runs meet everything (power.3).
 const RUNS_TO_MEET_ALL: u64 = 20;
 
 /// A lie of the recording layer, to prove that the harness notices.
@@ -125,7 +125,7 @@ impl PowerCampaign {
         }
         let missed = [summary.merges, summary.tiered, summary.recycled].contains(&0);
         if summary.runs >= RUNS_TO_MEET_ALL && missed {
-            return Err(Failure::new(format!("P3: something was never met\n{summary}")));
+            return Err(Failure::new(format!("power.3: something was never met\n{summary}")));
         }
         Ok(summary)
     }

@@ -5,10 +5,10 @@
 //!                     `-------> Trace
 //! ```
 //!
-//! RC1. Changes of names and lengths happen under the trace's lock, so that their order in the trace is the real one. Writes
-//!      and syncs do not hold it: see TR1.
-//! RC2. Only flat directories of files are recorded; anything else is a bug and panics.
-//! RC3. Only a sync of this directory makes its names durable: one of its parent is no step.
+//! recorder.1. Changes of names and lengths happen under the trace's lock, so that their order in the trace is the real one. Writes
+//!      and syncs do not hold it: see trace.1.
+//! recorder.2. Only flat directories of files are recorded; anything else is a bug and panics.
+//! recorder.3. Only a sync of this directory makes its names durable: one of its parent is no step.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -74,7 +74,7 @@ impl RecordFs {
     fn name(&self, path: &Path) -> String {
         let name = path.strip_prefix(&self.0.dir).ok().and_then(Path::to_str);
         let name = name.filter(|name| !name.is_empty() && !name.contains('/'));
-        name.unwrap_or_else(|| panic!("RC2: {}", path.display())).to_owned()
+        name.unwrap_or_else(|| panic!("recorder.2: {}", path.display())).to_owned()
     }
 
     /// The file of a name, created if it is new.
@@ -104,7 +104,7 @@ impl Fs for RecordFs {
         Ok(Arc::new(RecordFile { shared: self.0.clone(), file, inner }))
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        assert!(path == self.0.dir, "RC2: {}", path.display());
+        assert!(path == self.0.dir, "recorder.2: {}", path.display());
         self.0.inner.create_dir_all(path)
     }
     fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rc3_only_a_sync_of_the_directory_itself_is_one() {
+    fn recorder_3_only_a_sync_of_the_directory_itself_is_one() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("db");
         let fs = RecordFs::new(&dir, &Disk::default(), None);

@@ -1,6 +1,6 @@
 //! A trace: everything that a database did to its directory, in order, and what its writers said meanwhile.
 //!
-//! TR1. A change stands in the trace once it is done, a sync with the position at which it began: so the trace never
+//! trace.1. A change stands in the trace once it is done, a sync with the position at which it began: so the trace never
 //!      claims that a sync covers what may have come after it.
 
 use crate::writers::Said;

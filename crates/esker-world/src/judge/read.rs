@@ -121,16 +121,20 @@ pub(crate) fn check_read(source: &Source<'_>, map: &Map, read: &Read) -> Result<
     match read {
         Read::Get(no) => {
             let found = source.get(key(*no))?;
-            assert!(agrees(&found, expected(no)), "W1: get {no:?}: {found:?}, expected {:?}", expected(no));
+            assert!(
+                agrees(&found, expected(no)),
+                "world.1: get {no:?}: {found:?}, expected {:?}",
+                expected(no)
+            );
         }
         Read::Contains(no) => {
-            assert_eq!(source.contains(key(*no))?, expected(no).is_some(), "W1: contains {no:?}");
+            assert_eq!(source.contains(key(*no))?, expected(no).is_some(), "world.1: contains {no:?}");
         }
         Read::MultiGet(nos) => {
             let keys: Vec<_> = nos.iter().map(|no| key(*no)).collect();
             let found = source.multi_get(&keys)?;
             let agree = found.iter().zip(nos).all(|(found, no)| agrees(found, expected(no)));
-            assert!(agree && found.len() == nos.len(), "W1: multi_get {nos:?}: {found:?}");
+            assert!(agree && found.len() == nos.len(), "world.1: multi_get {nos:?}: {found:?}");
         }
         Read::Ends => {
             let everything = (Bound::Unbounded, Bound::Unbounded);
@@ -140,12 +144,16 @@ pub(crate) fn check_read(source: &Source<'_>, map: &Map, read: &Read) -> Result<
                 (source.range(everything).next_back().transpose()?, last),
             ] {
                 let expected = expected.map(|(k, v)| (*k, *v));
-                assert!(is_entry(&entry, expected), "W1: an end: {}, expected {expected:?}", shown(&entry));
+                assert!(
+                    is_entry(&entry, expected),
+                    "world.1: an end: {}, expected {expected:?}",
+                    shown(&entry)
+                );
             }
         }
         Read::Len => {
             if let Some(len) = source.len() {
-                assert_eq!(len?, map.entries().len() as u64, "W1: len");
+                assert_eq!(len?, map.entries().len() as u64, "world.1: len");
             }
         }
         Read::Range { bounds: range, takes, keys_only: false } => {
@@ -164,7 +172,7 @@ pub(crate) fn check_read(source: &Source<'_>, map: &Map, read: &Read) -> Result<
                     true => (found.next_back().transpose()?, expected.pop_back()),
                 };
                 let agree = found.as_deref() == expected.map(|(no, _)| key(no));
-                assert!(agree, "W1: keys: {found:?}, expected {expected:?}");
+                assert!(agree, "world.1: keys: {found:?}, expected {expected:?}");
             }
         }
         Read::Prefix { key: no, len, backwards } => {
@@ -221,12 +229,12 @@ fn read_all(keyspace: &Keyspace) -> Result<Map> {
     let mut last = None;
     for entry in keyspace.iter() {
         let (k, v) = entry?;
-        let no = keys::find(&k).unwrap_or_else(|| panic!("W1: nobody put the key {}", k.escape_ascii()));
-        assert!(last < Some(no), "W1: keys ascend");
+        let no = keys::find(&k).unwrap_or_else(|| panic!("world.1: nobody put the key {}", k.escape_ascii()));
+        assert!(last < Some(no), "world.1: keys ascend");
         last = Some(no);
         let value = ValueNo::parse(&v);
-        map.put(no, value.unwrap_or_else(|| panic!("W1: nobody put the value of {}", k.escape_ascii())));
+        map.put(no, value.unwrap_or_else(|| panic!("world.1: nobody put the value of {}", k.escape_ascii())));
     }
-    assert_eq!(keyspace.len()?, map.entries().len() as u64, "W1: len is exact");
+    assert_eq!(keyspace.len()?, map.entries().len() as u64, "world.1: len is exact");
     Ok(map)
 }

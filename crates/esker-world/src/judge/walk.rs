@@ -41,7 +41,7 @@ pub(crate) fn take(found: &mut Range, expected: &mut VecDeque<(KeyNo, ValueNo)>,
     };
     assert!(
         is_entry(&entry, expected),
-        "W1: walk, from the back {back}: {}, expected {expected:?}",
+        "world.1: walk, from the back {back}: {}, expected {expected:?}",
         shown(&entry)
     );
     Ok(entry.is_some())
@@ -77,15 +77,15 @@ impl HeldCursor {
             let to = self.ask(move_, from);
             assert!(
                 to.is_ok() || !self.db.valid(),
-                "W1: cursor, step {step}: {move_:?} fails, and it is valid"
+                "world.1: cursor, step {step}: {move_:?} fails, and it is valid"
             );
             self.at = to?.filter(|&i| i < self.entries.len());
-            assert_eq!(self.db.valid(), self.at.is_some(), "W1: cursor, step {step}: {move_:?}");
+            assert_eq!(self.db.valid(), self.at.is_some(), "world.1: cursor, step {step}: {move_:?}");
             if let Some(i) = self.at {
                 let (no, value) = self.entries[i];
                 assert!(
                     self.db.key() == key(no) && value.is(self.db.value().expect("it lies beside its key")),
-                    "W1: cursor, step {step}: {move_:?} to {}",
+                    "world.1: cursor, step {step}: {move_:?} to {}",
                     self.db.key().escape_ascii()
                 );
             }

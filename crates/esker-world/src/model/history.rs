@@ -5,11 +5,11 @@
 //!                        synced ^      buffered ^     newest ^
 //! ```
 //!
-//! H1. A power loss may take all commits after `synced`; the death of the process all after `buffered`. What is left
+//! model_history.1. A power loss may take all commits after `synced`; the death of the process all after `buffered`. What is left
 //!     is the state after some commit: a prefix of the order of commits, each whole.
-//! H2. A commit in doubt (it failed because the log did, or a call of its own panicked) is there or not once the database is opened again. If a
+//! model_history.2. A commit in doubt (it failed because the log did, or a call of its own panicked) is there or not once the database is opened again. If a
 //!     later one is acknowledged it is not.
-//! H3. What an opening has found is durable: the log is synced before anybody can see it.
+//! model_history.3. What an opening has found is durable: the log is synced before anybody can see it.
 
 use super::footprint::Footprint;
 use super::state::{Commit, Contents, State, contents_digest};
@@ -94,7 +94,7 @@ impl History {
         }
     }
 
-    /// A commit failed because the log did, or panicked (H2). Only the first one can have reached the log.
+    /// A commit failed because the log did, or panicked (model_history.2). Only the first one can have reached the log.
     pub fn doubt(&mut self, commit: Commit) {
         self.doubt.get_or_insert(commit);
     }
@@ -109,7 +109,7 @@ impl History {
         self.entries[since..].iter().any(|entry| entry.footprint.conflicts(footprint))
     }
 
-    /// Opening found this: decides which commit it shows (H1, H2), and goes on from there (H3).
+    /// Opening found this: decides which commit it shows (model_history.1, model_history.2), and goes on from there (model_history.3).
     ///
     /// # Errors
     /// It is that of no commit that may be the last.
@@ -151,7 +151,7 @@ impl History {
 
     fn complaint(&self, found: &Contents, oldest: usize, too_old: Option<usize>) -> String {
         format!(
-            "H1: what was found is the state of no commit in {oldest}..={}{}; against the newest: {}",
+            "model_history.1: what was found is the state of no commit in {oldest}..={}{}; against the newest: {}",
             self.entries.len(),
             too_old.map_or(String::new(), |at| format!(", but that of commit {at}, which is too old")),
             self.newest.difference(found).unwrap_or_else(|| "no difference".to_owned()),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn h1_h2_prefixes_from_the_last_durable_commit_on_are_allowed() {
+    fn model_history_1_model_history_2_prefixes_from_the_last_durable_commit_on_are_allowed() {
         let mut history = History::new(State::new());
         for (n, durability) in [(0, NotSoon), (1, Sync), (2, Buffered), (3, NotSoon)] {
             history.push(put(n), Footprint::default(), durability);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn h3_what_was_found_is_durable() {
+    fn model_history_3_what_was_found_is_durable() {
         let mut history = History::new(State::new());
         history.push(put(0), Footprint::default(), NotSoon);
         history.recovered(&holding(1), Some(Reach::Unwritten)).unwrap();

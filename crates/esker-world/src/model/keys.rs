@@ -1,7 +1,7 @@
 //! The pool of keys: empty, short, with long common prefixes, with bytes at the ends of their range, some as long as
 //! keys may be, and many plain ones.
 //!
-//! K1. The pool is sorted: numbers compare as their keys do.
+//! keys.1. The pool is sorted: numbers compare as their keys do.
 
 use std::ops::Bound;
 use std::sync::OnceLock;
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn k1_numbers_compare_as_keys_and_come_back() {
+    fn keys_1_numbers_compare_as_keys_and_come_back() {
         assert_eq!(count(), 1000);
         for no in 0..count() {
             assert_eq!(find(key(KeyNo(no))), Some(KeyNo(no)));

@@ -1,6 +1,6 @@
 //! The model's state: keyspaces and what is in them. Cloning is cheap: maps are shared until they change.
 //!
-//! ST1. A map's digest follows from its entries alone, and so does a state's from its names and maps.
+//! state.1. A map's digest follows from its entries alone, and so does a state's from its names and maps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -234,7 +234,7 @@ impl Default for State {
 /// What a database holds, by name.
 pub type Contents = BTreeMap<String, Map>;
 
-/// A number that tells contents apart (ST1).
+/// A number that tells contents apart (state.1).
 pub fn contents_digest<'a>(maps: impl Iterator<Item = (&'a str, &'a Map)>) -> u64 {
     let one = |name: &str, map: &Map| {
         let name = name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| scramble(hash ^ u64::from(byte)));
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn st1_digests_follow_from_what_is_there() {
+    fn state_1_digests_follow_from_what_is_there() {
         let value = |n| ValueNo::new(4, n);
         let (mut a, mut b) = (State::new(), State::new());
         a.write(Id(0), &Write::Put(KeyNo(1), value(1)));

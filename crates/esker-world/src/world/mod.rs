@@ -5,17 +5,17 @@
 //!     `--> History                   must agree with the model, or the run panics
 //! ```
 //!
-//! W1. Reads of the newest state, of snapshots, of transactions, and of iterators and cursors held for long agree with the
+//! world.1. Reads of the newest state, of snapshots, of transactions, and of iterators and cursors held for long agree with the
 //!     model.
-//! W2. A transaction fails with a conflict if and only if a commit since its beginning touched what it touches.
-//! W3. After a restart the state is one that the history allows (H1 to H3); `len` is exact; `check` finds nothing.
-//! W4. A call fails only if there is a reason: a fault was injected, the disk is full, or the log has failed before.
+//! world.2. A transaction fails with a conflict if and only if a commit since its beginning touched what it touches.
+//! world.3. After a restart the state is one that the history allows (model_history.1 to model_history.3); `len` is exact; `check` finds nothing.
+//! world.4. A call fails only if there is a reason: a fault was injected, the disk is full, or the log has failed before.
 //!     A commit that fails, unless because of the log, has done nothing. The log fails only if a call of its own does.
-//! W5. A disk that is full fails a commit for want of space and no more: the log does not fail, and commits succeed once
+//! world.5. A disk that is full fails a commit for want of space and no more: the log does not fail, and commits succeed once
 //!     there is space.
-//! W6. Reads go on: one fails only if a call of its own does.
-//! W7. After a flush that nothing troubles the log has no segment but the one in use, whatever could not be removed before.
-//! W8. A call of the file system's that panics ends the operation, and no other one. Writes may be refused from then on, until the database is
+//! world.6. Reads go on: one fails only if a call of its own does.
+//! world.7. After a flush that nothing troubles the log has no segment but the one in use, whatever could not be removed before.
+//! world.8. A call of the file system's that panics ends the operation, and no other one. Writes may be refused from then on, until the database is
 //!     opened again; where they are not, the operation has done nothing.
 
 mod offline;
@@ -396,14 +396,14 @@ impl World {
         }
     }
 
-    /// W7, of a flush before which there had been so many.
+    /// world.7, of a flush before which there had been so many.
     fn check_log_is_released(&self, before: u64) {
         if self.in_trouble() || self.was_refused() || self.db().stats().flushes == before {
             return;
         }
         let names = self.disk.list_dir(DIR.as_ref()).expect("a file system in memory does not fail");
         let segments: Vec<_> = names.iter().filter(|name| name.ends_with(".wal")).collect();
-        assert!(segments.len() <= 1, "W7: a flush leaves {segments:?}");
+        assert!(segments.len() <= 1, "world.7: a flush leaves {segments:?}");
     }
 
     fn source<'a>(&'a self, reader: Reader, keyspace: &'a Keyspace, id: Id) -> (Source<'a>, Arc<Map>) {
@@ -421,12 +421,12 @@ impl World {
         held.unwrap_or_else(|| (Source::Latest(keyspace), self.history.newest().map(id)))
     }
 
-    /// Everything that can be read is as it should be (W1), and `check` agrees.
+    /// Everything that can be read is as it should be (world.1), and `check` agrees.
     pub fn verify_all(&mut self) {
         let found = attempt(|| read::contents(self.db(), true));
         let Some(found) = self.read(found) else { return };
         if let Some(difference) = self.history.newest().difference(&found) {
-            panic!("W1: {difference}");
+            panic!("world.1: {difference}");
         }
         let checked = attempt(|| self.db().check());
         if let Some(report) = self.excused(checked) {

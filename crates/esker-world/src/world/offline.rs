@@ -5,10 +5,10 @@
 //!                                          `---repair--> another directory --open--> what the opening has found
 //! ```
 //!
-//! OL1. `check_offline` finds nothing wrong with what a crash leaves, counts the keys that are there, and changes nothing.
-//! OL2. `dump` shows no damage in a file that is needed, but for what is torn at the log's end, and changes nothing.
-//! OL3. `repair` reports no loss, and makes a database that holds what the opening has found.
-//! OL4. A process that has met no fault and has closed the database leaves no file that is not needed.
+//! world_offline.1. `check_offline` finds nothing wrong with what a crash leaves, counts the keys that are there, and changes nothing.
+//! world_offline.2. `dump` shows no damage in a file that is needed, but for what is torn at the log's end, and changes nothing.
+//! world_offline.3. `repair` reports no loss, and makes a database that holds what the opening has found.
+//! world_offline.4. A process that has met no fault and has closed the database leaves no file that is not needed.
 //!
 //! Which openings are inspected follows from the seed and their number alone; the operations stay what they are.
 
@@ -47,40 +47,48 @@ impl World {
             Ok(report) => report,
             Err(Error::NotFound(_)) => {
                 let is_new = self.history.newest().digest() == State::new().digest();
-                return assert!(is_new, "OL1: check_offline finds no database where there is one");
+                return assert!(
+                    is_new,
+                    "world_offline.1: check_offline finds no database where there is one"
+                );
             }
-            Err(error) => panic!("OL1: check_offline: {error}"),
+            Err(error) => panic!("world_offline.1: check_offline: {error}"),
         };
-        assert!(report.problems.is_empty(), "OL1: check_offline finds {:#?}", report.problems);
+        assert!(report.problems.is_empty(), "world_offline.1: check_offline finds {:#?}", report.problems);
         let has_leftovers = report.notes.iter().any(|note| note.contains("is not needed"));
-        assert!(!(is_tidy && has_leftovers), "OL4: a clean close leaves {:#?}", report.notes);
+        assert!(!(is_tidy && has_leftovers), "world_offline.4: a clean close leaves {:#?}", report.notes);
         let live_keys = self.history.newest().live_keys();
-        assert_eq!(report.live_keys, Some(live_keys), "OL1: check_offline counts keys");
+        assert_eq!(report.live_keys, Some(live_keys), "world_offline.1: check_offline counts keys");
         if let Some(damage) = dumped_damage(&env, image, &report) {
-            panic!("OL2: dump shows damage in {damage}; check_offline notes {:#?}", report.notes);
+            panic!("world_offline.2: dump shows damage in {damage}; check_offline notes {:#?}", report.notes);
         }
-        assert_eq!(image.ops(), 0, "OL1, OL2: reading has changed something");
+        assert_eq!(image.ops(), 0, "world_offline.1, world_offline.2: reading has changed something");
         self.check_repair(&env, opening);
     }
 
-    /// OL3.
+    /// world_offline.3.
     fn check_repair(&mut self, env: &Env, opening: Opening) {
         let builder = || self.builder(opening).env(env.clone());
         let report = builder().repair(DIR, REPAIRED);
-        let report = report.unwrap_or_else(|error| panic!("OL3: repair fails: {error}"));
-        assert!(report.losses.is_empty(), "OL3: repair loses {:#?}", report.losses);
+        let report = report.unwrap_or_else(|error| panic!("world_offline.3: repair fails: {error}"));
+        assert!(report.losses.is_empty(), "world_offline.3: repair loses {:#?}", report.losses);
         let opened = builder().create_if_missing(false).open(REPAIRED);
-        let db = opened.unwrap_or_else(|error| panic!("OL3: what was repaired cannot be opened: {error}"));
+        let db = opened
+            .unwrap_or_else(|error| panic!("world_offline.3: what was repaired cannot be opened: {error}"));
         self.tally.long_ids += u64::from(report.keyspaces.iter().any(|k| k.id.get() >= SHORT_IDS));
         let found = read::contents(&db, false);
-        let found = found.unwrap_or_else(|error| panic!("OL3: what was repaired cannot be read: {error}"));
+        let found = found
+            .unwrap_or_else(|error| panic!("world_offline.3: what was repaired cannot be read: {error}"));
         if let Some(difference) = self.history.newest().difference(&found) {
-            panic!("OL3: repair makes something else: {difference}; its notes: {:#?}", report.notes);
+            panic!(
+                "world_offline.3: repair makes something else: {difference}; its notes: {:#?}",
+                report.notes
+            );
         }
     }
 }
 
-/// The first damage that a dump shows and that is none of OL2's exceptions: file, offset, what is wrong.
+/// The first damage that a dump shows and that is none of world_offline.2's exceptions: file, offset, what is wrong.
 fn dumped_damage(env: &Env, image: &MemFs, report: &CheckReport) -> Option<String> {
     let torn_segment = torn_segment(image, report);
     let (mut file, mut found) = (String::new(), None);
@@ -97,7 +105,7 @@ fn dumped_damage(env: &Env, image: &MemFs, report: &CheckReport) -> Option<Strin
         }
         _ => {}
     });
-    shown.unwrap_or_else(|error| panic!("OL2: dump: {error}"));
+    shown.unwrap_or_else(|error| panic!("world_offline.2: dump: {error}"));
     found
 }
 

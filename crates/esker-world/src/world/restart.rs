@@ -6,8 +6,8 @@
 //!   then: mishaps while opening, each an end or a fault of its own; then an opening that must succeed
 //! ```
 //!
-//! R1. Whatever happened to the processes before, the database can be opened, and shows a state that the history
-//!     allows (W3). The tools that read files find the same (offline.rs).
+//! restart.1. Whatever happened to the processes before, the database can be opened, and shows a state that the history
+//!     allows (world.3). The tools that read files find the same (offline.rs).
 
 use std::sync::Arc;
 
@@ -140,7 +140,7 @@ impl World {
         self.begin_operation();
     }
 
-    /// Opens the database, through all mishaps (R1). `reach`: what the end of the last process may have undone.
+    /// Opens the database, through all mishaps (restart.1). `reach`: what the end of the last process may have undone.
     fn open(&mut self, restart: &Restart, mut reach: Option<Reach>) {
         (self.poisoned, self.panicked) = (false, false);
         let is_inspected = self.is_inspected();
@@ -171,7 +171,7 @@ impl World {
                 Ok(db) => Some(db),
                 Err(error) => {
                     let reason = mishap.is_some() || self.in_trouble() || self.was_refused();
-                    assert!(reason, "R1: the database cannot be opened: {error}");
+                    assert!(reason, "restart.1: the database cannot be opened: {error}");
                     self.excused_tidying::<()>(Err(error));
                     (self.poisoned, self.panicked) = (false, false);
                     None
@@ -218,13 +218,13 @@ impl World {
                 continue;
             };
             if let Err(complaint) = self.history.recovered(&found, reach) {
-                panic!("W3: {complaint}");
+                panic!("world.3: {complaint}");
             }
             break;
         }
         let report = attempt(|| self.db().check());
         if let Some(report) = self.excused(report) {
-            assert!(self.are_explained(&report.problems), "W3: check: {:#?}", report.problems);
+            assert!(self.are_explained(&report.problems), "world.3: check: {:#?}", report.problems);
         }
         let names = self.history.newest().names().clone();
         let handle = |name: &str| self.db().open_keyspace(name).expect("it is listed");

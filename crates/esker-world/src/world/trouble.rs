@@ -1,4 +1,4 @@
-//! Injected faults, full disks, and which errors they excuse (W4 to W6).
+//! Injected faults, full disks, and which errors they excuse (world.4 to world.6).
 
 #[cfg(test)]
 mod tests;
@@ -51,7 +51,7 @@ pub fn misread(n: u64) -> FaultAction {
     FaultAction::CorruptRead { xor: 1 << (n % 8), at: n as usize * 7919 }
 }
 
-/// What an operation that ends in a panic of the file system's is told as (W8).
+/// What an operation that ends in a panic of the file system's is told as (world.8).
 const PANIC: &str = "end in a panic";
 
 /// Calls the database. A panic of the file system's, which a rule has asked for, becomes an error: the user may catch it, too. Any other goes on.
@@ -114,7 +114,7 @@ impl World {
     pub(super) fn read<T>(&mut self, result: Result<T>) -> Option<T> {
         if let Err(error) = &result {
             let own = self.in_trouble() && !matches!(error, Error::Poisoned(_));
-            assert!(own, "W6: reads do not go on: {error}");
+            assert!(own, "world.6: reads do not go on: {error}");
         }
         self.excused(result)
     }
@@ -126,20 +126,20 @@ impl World {
         if is_panic(error) {
             assert!(
                 fired.iter().any(|call| call.action == FaultAction::Panic),
-                "W4: without a reason: {error}"
+                "world.4: without a reason: {error}"
             );
             self.panicked = true;
             return;
         }
         fired.retain(|call| !trifles.contains(&call.kind));
-        // A full disk fails a commit before anything of it is written: no reason to refuse those that follow (W5).
+        // A full disk fails a commit before anything of it is written: no reason to refuse those that follow (world.5).
         let full = self.was_refused() && matches!(error, Error::NoSpace { .. });
         let poisoned = matches!(error, Error::Poisoned(_));
         // Nobody hears what a dead process says.
         let anyway = self.is_dead() || full || (poisoned && (self.poisoned || self.panicked));
-        assert!(anyway || !fired.is_empty(), "W4: without a reason: {error}");
+        assert!(anyway || !fired.is_empty(), "world.4: without a reason: {error}");
         let told = (anyway && is_typed(error)) || fired.iter().any(|call| may_show_as(call, error));
-        assert!(told, "W4: a fault must be told as what it is: {error:?}; {fired:?}");
+        assert!(told, "world.4: a fault must be told as what it is: {error:?}; {fired:?}");
         self.poisoned |= poisoned;
         self.tally.refused += u64::from(full);
     }

@@ -173,14 +173,14 @@ impl World {
         let gone = writes.iter().any(|(id, _)| !self.keyspaces.contains_key(id));
         let conflict = self.history.touched_since(since, &footprint);
         match &outcome {
-            Err(Error::KeyspaceNotFound(_)) => assert!(gone, "W2: no keyspace is gone"),
+            Err(Error::KeyspaceNotFound(_)) => assert!(gone, "world.2: no keyspace is gone"),
             Err(Error::Conflict) => {
-                assert!(conflict && !gone, "W2: no conflict is due");
+                assert!(conflict && !gone, "world.2: no conflict is due");
                 self.tally.conflicts += 1;
             }
             Ok(()) => {
-                assert!(!gone, "W2: into a dropped keyspace");
-                assert!(!conflict, "W2: a conflict is due");
+                assert!(!gone, "world.2: into a dropped keyspace");
+                assert!(!conflict, "world.2: a conflict is due");
                 self.committed(outcome, Commit::Writes(writes), footprint, durability);
             }
             Err(_) => drop(self.committed(outcome, Commit::Writes(writes), footprint, durability)),

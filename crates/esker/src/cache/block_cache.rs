@@ -4,12 +4,12 @@
 //!   hand --> [table 0: slot slot slot] [table 1: slot slot] [table 2: ...] --> round again
 //! ```
 //!
-//! BC1. `used` is the sum of the sizes of all blocks in slots, and of those that are on their way in or out: a block is counted before it
+//! block_cache.1. `used` is the sum of the sizes of all blocks in slots, and of those that are on their way in or out: a block is counted before it
 //!      is in its slot, and counted out by the thread that took it out, after that. So `used` never falls below zero.
-//! BC2. After an insertion `used` is at most the budget's allowance, or somebody else is evicting, or a full round of
+//! block_cache.2. After an insertion `used` is at most the budget's allowance, or somebody else is evicting, or a full round of
 //!      the clock found nothing to evict.
-//! BC3. A hit takes no lock and writes to no line that other readers of hot blocks write to.
-//! BC4. Dropping a table's slots gives its bytes back.
+//! block_cache.3. A hit takes no lock and writes to no line that other readers of hot blocks write to.
+//! block_cache.4. Dropping a table's slots gives its bytes back.
 //!
 //! The hand walks the directories themselves: no list of frames exists beside them, so an insertion needs no lock either.
 #![expect(unsafe_code, reason = "a directory that goes takes its blocks out at once")]
@@ -93,7 +93,10 @@ impl<T: CacheItem> BlockCache<T> {
     fn count_out(&self, bytes: u64) -> u64 {
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
         // A directory may go because of a panic: a second one would end the process.
-        assert!(before >= bytes || std::thread::panicking(), "BC1: {bytes} bytes counted out of {before}");
+        assert!(
+            before >= bytes || std::thread::panicking(),
+            "block_cache.1: {bytes} bytes counted out of {before}"
+        );
         before.wrapping_sub(bytes)
     }
 
@@ -103,7 +106,7 @@ impl<T: CacheItem> BlockCache<T> {
         if self.used_bytes() <= self.budget.block_bytes_max() {
             return;
         }
-        // One thread evicts for all (BC2).
+        // One thread evicts for all (block_cache.2).
         let Some(mut clock) = self.clock.try_lock() else { return };
         let mut rounds = 0;
         while self.used_bytes() > self.budget.block_bytes_max() {
@@ -165,7 +168,7 @@ impl<T: CacheItem> CachedBlocks<T> {
             return;
         }
         let is_counted_late = fault::is_on(Fault::BlockCountedLate);
-        // Counted first: the moment it is in the slot, another thread may evict it and subtract (BC1).
+        // Counted first: the moment it is in the slot, another thread may evict it and subtract (block_cache.1).
         if !is_counted_late {
             self.cache.count_in(bytes);
         }
@@ -182,7 +185,7 @@ impl<T: CacheItem> CachedBlocks<T> {
 impl<T: CacheItem> Drop for CachedBlocks<T> {
     fn drop(&mut self) {
         // The clock may hold the slots for a moment more, which keeps them valid, not filled: emptied here, each
-        // block is counted out by whoever takes it out (BC4).
+        // block is counted out by whoever takes it out (block_cache.4).
         for slot in &self.slots.0 {
             // SAFETY: whoever has a `Pinned` borrows this, so there are none.
             let Some(block) = (unsafe { slot.take() }) else { continue };

@@ -4,8 +4,8 @@
 //!   capacity - reserved (memtables, indexes, filters, ...) = allowance of the block cache, but never below a floor
 //! ```
 //!
-//! MB1. `reserved` is the sum of the live reservations.
-//! MB2. Reserving never fails: the block cache makes room, since what reserves (a memtable that takes writes) cannot
+//! budget.1. `reserved` is the sum of the live reservations.
+//! budget.2. Reserving never fails: the block cache makes room, since what reserves (a memtable that takes writes) cannot
 //!      wait. Who reserves sees in `reserved_bytes` how much there is already.
 
 use std::sync::Arc;
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mb1_reservations_leave_the_rest_to_blocks() {
+    fn budget_1_reservations_leave_the_rest_to_blocks() {
         let budget = MemoryBudget::new(1600);
         let mut memtable = budget.reserve(BudgetKind::Memtable, 500);
         let index = budget.reserve(BudgetKind::Table, 100);

@@ -74,7 +74,7 @@ impl Epoch {
 }
 
 #[test]
-fn sl1_sl2_a_loaded_block_is_whole_and_is_freed_once() {
+fn slot_1_slot_2_a_loaded_block_is_whole_and_is_freed_once() {
     model(|| {
         let dropped = Arc::new(AtomicUsize::new(0));
         let slot = Arc::new(Slot::<Block>::empty());
@@ -108,7 +108,7 @@ fn sl1_sl2_a_loaded_block_is_whole_and_is_freed_once() {
 }
 
 #[test]
-fn sl2_two_hands_take_a_block_out_once() {
+fn slot_2_two_hands_take_a_block_out_once() {
     model(|| {
         let dropped = Arc::new(AtomicUsize::new(0));
         let slot = Arc::new(Slot::<Block>::empty());
@@ -119,7 +119,7 @@ fn sl2_two_hands_take_a_block_out_once() {
         };
         let other = loom::thread::spawn(hand(slot.clone(), epoch.clone()));
         let taken = hand(slot.clone(), epoch.clone())() + other.join().unwrap();
-        assert_eq!(taken, 1, "BC1: its size is counted out once");
+        assert_eq!(taken, 1, "block_cache.1: its size is counted out once");
         assert!(slot.peek(&epoch).is_none());
         epoch.end();
         assert_eq!(dropped.load(Ordering::Relaxed), 1);
@@ -127,7 +127,7 @@ fn sl2_two_hands_take_a_block_out_once() {
 }
 
 #[test]
-fn sl2_a_hand_and_an_owner_that_goes_take_a_block_out_once() {
+fn slot_2_a_hand_and_an_owner_that_goes_take_a_block_out_once() {
     model(|| {
         let dropped = Arc::new(AtomicUsize::new(0));
         let slot = Arc::new(Slot::<Block>::empty());
@@ -139,7 +139,7 @@ fn sl2_a_hand_and_an_owner_that_goes_take_a_block_out_once() {
         };
         // SAFETY: nobody has loaded the block.
         let own = unsafe { slot.take() }.map_or(0, |block| u64::from(block.read()));
-        assert_eq!(own + hand.join().unwrap(), 1, "BC1: its size is counted out once");
+        assert_eq!(own + hand.join().unwrap(), 1, "block_cache.1: its size is counted out once");
         epoch.end();
         assert_eq!(dropped.load(Ordering::Relaxed), 1);
     });
@@ -149,5 +149,5 @@ fn sl2_a_hand_and_an_owner_that_goes_take_a_block_out_once() {
 #[should_panic(expected = "Causality violation")]
 fn canary_sl1_a_block_without_release_is_found() {
     let _broken = Broken::new(Fault::BlockNotReleased);
-    sl1_sl2_a_loaded_block_is_whole_and_is_freed_once();
+    slot_1_slot_2_a_loaded_block_is_whole_and_is_freed_once();
 }

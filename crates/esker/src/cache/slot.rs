@@ -5,13 +5,13 @@
 //!                         ^---------------hit-------------'
 //! ```
 //!
-//! SL1. A pointer in a slot came from `Arc::into_raw` and owns one count of that Arc.
-//! SL2. A pointer is taken out of a slot by one thread (swap), which gives up its count only after every epoch pinned
+//! slot.1. A pointer in a slot came from `Arc::into_raw` and owns one count of that Arc.
+//! slot.2. A pointer is taken out of a slot by one thread (swap), which gives up its count only after every epoch pinned
 //!      at that time has ended (`defer`), unless there are no readers any more (`take`). So a block loaded under a
 //!      pin lives, with a count of at least one, until the unpin.
-//! SL3. The lowest bit of the pointer is the access bit of the clock; it says nothing about the block. It is written
+//! slot.3. The lowest bit of the pointer is the access bit of the clock; it says nothing about the block. It is written
 //!      only when clear, so that readers of hot blocks share the cache line without writing to it.
-//! SL4. The second pointer is a hint, where the block's bytes are: it is prefetched, never followed, so it may be stale.
+//! slot.4. The second pointer is a hint, where the block's bytes are: it is prefetched, never followed, so it may be stale.
 //!      Block and bytes are then fetched side by side instead of one after the other.
 #![expect(unsafe_code, reason = "reference counts are held by atomic pointers")]
 
@@ -55,7 +55,7 @@ impl<T> Deref for Pinned<'_, T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: SL2, the pin lasts for 'g.
+        // SAFETY: slot.2, the pin lasts for 'g.
         unsafe { self.pointer.as_ref() }
     }
 }
@@ -64,7 +64,7 @@ impl<T> Pinned<'_, T> {
     /// The block for as long as the caller wants it.
     #[inline(always)]
     pub(crate) fn to_arc(self) -> Arc<T> {
-        // SAFETY: the pointer came from Arc::into_raw (SL1) and the count is at least one (SL2); the count added here
+        // SAFETY: the pointer came from Arc::into_raw (slot.1) and the count is at least one (slot.2); the count added here
         // belongs to the new Arc.
         unsafe {
             Arc::increment_strong_count(self.pointer.as_ptr());
@@ -73,7 +73,7 @@ impl<T> Pinned<'_, T> {
     }
 }
 
-/// Asks for the first lines behind the pointer, which may be anything (SL4).
+/// Asks for the first lines behind the pointer, which may be anything (slot.4).
 #[inline(always)]
 fn prefetch(bytes: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -91,7 +91,7 @@ fn untagged<T>(tagged: *mut T) -> *mut T {
 }
 
 impl<T: Send + Sync + 'static> Slot<T> {
-    const ALIGNED: () = assert!(align_of::<T>() > ACCESSED, "SL3: the lowest bit of a pointer is free");
+    const ALIGNED: () = assert!(align_of::<T>() > ACCESSED, "slot.3: the lowest bit of a pointer is free");
 
     pub(super) fn empty() -> Self {
         Slot {
@@ -156,9 +156,9 @@ impl<T: Send + Sync + 'static> Slot<T> {
         if !won || !next.is_null() {
             return None;
         }
-        // SAFETY: the exchange made this thread the one that took the pointer out (SL2); it holds the count still.
+        // SAFETY: the exchange made this thread the one that took the pointer out (slot.2); it holds the count still.
         let bytes = size(unsafe { &*tagged });
-        // SAFETY: SL1 and SL2: the count is given up once, after all present pins; T is Send.
+        // SAFETY: slot.1 and slot.2: the count is given up once, after all present pins; T is Send.
         unsafe { pin.defer(move || drop(Arc::from_raw(tagged.cast_const()))) };
         Some(bytes)
     }
@@ -171,7 +171,7 @@ impl<T> Slot<T> {
     /// No [`Pinned`] of this slot is left, and none is made any more. Hands may still pass.
     pub(super) unsafe fn take(&self) -> Option<Arc<T>> {
         let pointer = untagged(self.pointer.swap(ptr::null_mut(), Ordering::AcqRel));
-        // SAFETY: SL1, and the swap made this thread the one that took it out (SL2). There are no readers to wait for, and a hand looks at
+        // SAFETY: slot.1, and the swap made this thread the one that took it out (slot.2). There are no readers to wait for, and a hand looks at
         // a block only after it has taken it out itself.
         NonNull::new(pointer).map(|pointer| unsafe { Arc::from_raw(pointer.as_ptr().cast_const()) })
     }

@@ -1,13 +1,13 @@
-//! Doing what was decided: a flush, a merge, a move. No policy.
+//! Doing what was decided: a flush, a compaction, a move. No policy.
 //!
 //! ```text
 //!   memtables, or the plan's tables --MergeScan--> Judge --> Output --> Built --> the caller's VersionEdit
 //! ```
 //!
-//! EX1. When `flush` or `merge` returns `Built`, the tables in it and their names are durable.
-//! EX2. When it returns an error, or `None` because it was cancelled, no file of it is left (as far as files can still
+//! execute.1. When `flush` or `compact` returns `Built`, the tables in it and their names are durable.
+//! execute.2. When it returns an error, or `None` because it was cancelled, no file of it is left (as far as files can still
 //!      be removed), and its inputs are untouched.
-//! EX3. Memory does not grow with the inputs: one block or window for each source, one table's index for the output.
+//! execute.3. Memory does not grow with the inputs: one block or window for each source, one table's index for the output.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -10,14 +10,14 @@
 //! A stripe is the sequence numbers that nobody can tell apart: no reader stands between two of them. Above the
 //! visible number each number is a stripe of its own, because a reader may come to stand on any of them.
 //!
-//! GC1. Of the versions of a key in one stripe, the newest stays, and older ones only as far as the resolver asks for them.
-//! GC2. A version goes if a range tombstone of its own stripe covers it; a tombstone of a later stripe does not touch
+//! compaction_judge.1. Of the versions of a key in one stripe, the newest stays, and older ones only as far as the resolver asks for them.
+//! compaction_judge.2. A version goes if a range tombstone of its own stripe covers it; a tombstone of a later stripe does not touch
 //!      it, because a reader between them still sees it.
-//! GC3. A tombstone goes only where nothing older can lie under it (at the bottom) and every reader stands above it
+//! compaction_judge.3. A tombstone goes only where nothing older can lie under it (at the bottom) and every reader stands above it
 //!      (not newer than the oldest horizon): elsewhere it would uncover what it hides.
-//! GC4. A sequence number becomes zero under the same two conditions, so no reader and no tombstone that is kept
+//! compaction_judge.4. A sequence number becomes zero under the same two conditions, so no reader and no tombstone that is kept
 //!      stands between zero and the true number.
-//! GC5. What is newer than the newest horizon stays as it is.
+//! compaction_judge.5. What is newer than the newest horizon stays as it is.
 
 use crate::read::resolve::{Answer, Resolver};
 use crate::types::SeqNo;
@@ -70,11 +70,11 @@ pub enum Verdict<'a> {
 /// Why a version goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// A newer version of the same stripe answers for it (GC1).
+    /// A newer version of the same stripe answers for it (compaction_judge.1).
     Outdated,
-    /// A range tombstone hides it (GC2).
+    /// A range tombstone hides it (compaction_judge.2).
     Covered,
-    /// It is a removal with nothing left to remove (GC3).
+    /// It is a removal with nothing left to remove (compaction_judge.3).
     Spent,
 }
 
@@ -164,13 +164,13 @@ impl Judge {
             return if is_dropped { Err(Why::Spent) } else { Ok(entry.seq) };
         }
         match answer {
-            Answer::Gone => Err(Why::Spent), // GC3
-            Answer::Live => Ok(SeqNo::ZERO), // GC4
+            Answer::Gone => Err(Why::Spent), // compaction_judge.3
+            Answer::Live => Ok(SeqNo::ZERO), // compaction_judge.4
             Answer::Older => Ok(entry.seq),
         }
     }
 
-    /// The range tombstones to keep (GC1, GC3).
+    /// The range tombstones to keep (compaction_judge.1, compaction_judge.3).
     pub fn surviving_tombstones(&self) -> RangeTombstones {
         let mut kept: Vec<Fragment> = Vec::new();
         if canary::is_set(Canary::RangeTombstoneForgotten) {

@@ -5,8 +5,8 @@
 //!   run       --TableScan, table after table--> MergeScan --> EntryRef, EntryRef, ...
 //! ```
 //!
-//! MS1. Entries come by key ascending, then sequence number descending, then newest source first.
-//! MS2. Nothing is copied: an entry borrows from the source that it comes from.
+//! compaction_merge.1. Entries come by key ascending, then sequence number descending, then newest source first.
+//! compaction_merge.2. Nothing is copied: an entry borrows from the source that it comes from.
 //!
 //! Sources are few, and neighbouring entries mostly come from the same one. So the merge keeps the leader and the
 //! runner-up: while the leader's next entry still comes before the runner-up's, that is one comparison, and none with a
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn ms1_sources_come_out_as_one_sequence() {
+    fn compaction_merge_1_sources_come_out_as_one_sequence() {
         assert_eq!(merged(vec![]), "");
         assert_eq!(merged(vec![memtable(&[])]), "");
         assert_eq!(merged(vec![memtable(&[("a", 1), ("a", 2), ("b", 1)])]), "a2 a1 b1");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn ms1_random_sources_agree_with_sorting() {
+    fn compaction_merge_1_random_sources_agree_with_sorting() {
         for seed in 0..200 {
             let mut rng = fastrand::Rng::with_seed(seed);
             let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! The output of a flush or merge: a sorted run of tables.
+//! The output of a flush or compaction: a sorted run of tables.
 //!
 //! ```text
 //!   entries ---------.
@@ -8,13 +8,13 @@
 //!   tombstones  [----------)       [---)      each table takes the part up to the next one's start
 //! ```
 //!
-//! OU1. The tables' ranges, tombstones included, do not overlap (VN2), and no table crosses a fence.
-//! OU2. All versions of a key are in one table.
-//! OU3. Every file made is known by its id in `made` from before it is created, so that a failed output can be removed; and no file
+//! compaction_output.1. The tables' ranges, tombstones included, do not overlap (version.2), and no table crosses a fence.
+//! compaction_output.2. All versions of a key are in one table.
+//! compaction_output.3. Every file made is known by its id in `made` from before it is created, so that a failed output can be removed; and no file
 //!      that was there before.
-//! OU4. A table says which commit is the newest that went into the flush or merge, although judge.rs may have forgotten its number or
+//! compaction_output.4. A table says which commit is the newest that went into the flush or compaction, although judge.rs may have forgotten its number or
 //!      left it out: a table that the manifest lost proves by it that there was more (engine/unnamed.rs).
-//! OU5. A table ends long before its index has no more room (IX5 in sstable/index.rs).
+//! compaction_output.5. A table ends long before its index has no more room (index.5 in sstable/index.rs).
 
 use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
@@ -41,7 +41,7 @@ pub(crate) struct Shape {
     pub table_bytes: u64,
     /// First keys that tables must not reach over, ascending.
     pub fences: Vec<Vec<u8>>,
-    /// The newest commit that goes in. Every table says so (OU4).
+    /// The newest commit that goes in. Every table says so (compaction_output.4).
     pub newest_commit: SeqNo,
 }
 
@@ -108,7 +108,7 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// Writes what is left, and makes the names of all tables durable (EX1).
+    /// Writes what is left, and makes the names of all tables durable (execute.1).
     pub(crate) fn finish(&mut self) -> Result<Written> {
         for fence in std::mem::take(&mut self.shape.fences).into_iter().skip(self.fence) {
             self.cut(Some(&fence))?;
@@ -124,7 +124,7 @@ impl<'a> Output<'a> {
         Ok(std::mem::take(&mut self.written))
     }
 
-    /// Removes every file made (OU3). What cannot be removed is garbage that the next open collects.
+    /// Removes every file made (compaction_output.3). What cannot be removed is garbage that the next open collects.
     pub(crate) fn discard(mut self) {
         self.writer = None;
         self.written = Written::default();
@@ -176,7 +176,7 @@ impl<'a> Output<'a> {
         let Some((file, writer)) = self.writer.take() else { return Ok(()) };
         let (meta, table) = writer.finish_open(None, self.context.cache)?;
         if let Some(before) = self.written.added.last() {
-            assert!(!before.meta.range.overlaps(&meta.range), "OU1");
+            assert!(!before.meta.range.overlaps(&meta.range), "compaction_output.1");
         }
         self.written.added.push(AddedTable { file, level: self.shape.level, run: self.shape.run, meta });
         self.written.opened.insert(file, table);
@@ -197,7 +197,7 @@ mod tests {
     use crate::types::op::Kind;
 
     #[test]
-    fn ou5_a_table_ends_before_its_index_is_full() {
+    fn compaction_output_5_a_table_ends_before_its_index_is_full() {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
         let cache = BlockCache::new(MemoryBudget::new(1 << 20));
         let (files, cancel) = (AtomicU64::new(1), AtomicBool::new(false));
@@ -227,16 +227,16 @@ mod tests {
             output.index_room = index_room;
             for key in 0..100_u32 {
                 let key = key.to_be_bytes();
-                // Versions of one key, which belong together (OU2).
+                // Versions of one key, which belong together (compaction_output.2).
                 for seq in [9, 8, 7] {
                     let entry = EntryRef { key: &key, seq: SeqNo::new(seq), kind: Kind::Put, value: b"v" };
                     output.add(entry).unwrap();
                 }
             }
             let written = output.finish().unwrap();
-            assert!(written.added.len() > 5, "OU5: {} tables", written.added.len());
+            assert!(written.added.len() > 5, "compaction_output.5: {} tables", written.added.len());
             let entries: u64 = written.opened.values().map(|table| table.verify().unwrap().entries).sum();
-            assert_eq!(entries, 300, "OU5: {index_room:?}");
+            assert_eq!(entries, 300, "compaction_output.5: {index_room:?}");
         }
     }
 }

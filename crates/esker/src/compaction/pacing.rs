@@ -1,14 +1,14 @@
-//! Pacing: how far merging is behind, and how long a writer waits so that it stays within bounds.
+//! Pacing: how far compaction is behind, and how long a writer waits so that it stays within bounds.
 //!
 //! ```text
-//!   delay of a write = its share of merging work * pressure^2
+//!   delay of a write = its share of compaction work * pressure^2
 //!   pressure: 0 up to the soft limit, 1 at the hard limit, growing on beyond it
 //! ```
 //!
-//! PC1. The delay is a continuous function of the debt: no steps, and no memory of earlier stalls.
-//! PC2. At the hard limit writers get exactly the speed that merging keeps up with; beyond it less, since then the
+//! pacing.1. The delay is a continuous function of the debt: no steps, and no memory of earlier stalls.
+//! pacing.2. At the hard limit writers get exactly the speed that compaction keeps up with; beyond it less, since then the
 //!      estimates were wrong.
-//! PC3. What cannot be merged is no debt: waiting would not help.
+//! pacing.3. What cannot be merged is no debt: waiting would not help.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const PRESSURE_MAX: f64 = 4.0;
 /// No single write waits longer.
 const DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// How far merging is behind.
+/// How far compaction is behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Debt {
     /// Runs that were flushed and not merged.
@@ -42,7 +42,7 @@ impl Debt {
     }
 }
 
-/// The debt of a version, of which these tables cannot be read (PC3).
+/// The debt of a version, of which these tables cannot be read (pacing.3).
 pub(crate) fn debt<T>(version: &Version<T>, limits: &Limits, unreadable: &BTreeSet<FileId>) -> Debt {
     let stuck = stuck(version, unreadable);
     let above_base = version.runs().iter().filter(|run| run.level != Level::BASE);
@@ -68,7 +68,7 @@ pub(crate) fn debt<T>(version: &Version<T>, limits: &Limits, unreadable: &BTreeS
     Debt { l0_runs, bytes_to_merge, pressure }
 }
 
-/// How long a commit of `bytes` waits. `write_amplification`: bytes that merging writes for each byte written.
+/// How long a commit of `bytes` waits. `write_amplification`: bytes that compaction writes for each byte written.
 pub(crate) fn write_delay(
     debt: &Debt,
     bytes: u64,
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn pc1_pc2_the_delay_grows_smoothly_from_the_soft_limit_to_merging_speed() {
+    fn pacing_1_pacing_2_the_delay_grows_smoothly_from_the_soft_limit_to_merging_speed() {
         let delay = |n| write_delay(&runs(n), 1 << 20, 100 << 20, 5.0).as_micros();
         assert_eq!([delay(1), delay(4)], [0, 0]);
         assert_eq!([delay(5), delay(6), delay(8)], [3125, 12_500, 50_000]);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn pc3_what_cannot_be_merged_is_no_debt() {
+    fn pacing_3_what_cannot_be_merged_is_no_debt() {
         let tables: Vec<_> = (0..8).map(|i| format!("{}[a-b]1 {}[m-n]1", i + 10, i + 20)).collect();
         let version = parse_version(&format!("L0: {}  base: 1[a-c]1000 2[m-p]1000", tables.join(" / ")));
         let of = |unreadable: &[u64]| {

@@ -6,9 +6,9 @@
 //!         `-- 1 --' `-2-'`-- 3 ---' `4-'
 //! ```
 //!
-//! PN1. Partitions are in key order and share no key; a table is in exactly one, the runs newest first.
-//! PN2. Every table that shares a key with a partition's range is in the partition.
-//! PN3. Fences are first keys of base tables. A coarser choice of fences is a part of every finer one of the same base
+//! partition.1. Partitions are in key order and share no key; a table is in exactly one, the runs newest first.
+//! partition.2. Every table that shares a key with a partition's range is in the partition.
+//! partition.3. Fences are first keys of base tables. A coarser choice of fences is a part of every finer one of the same base
 //!      tables (the choice depends on each key alone), so runs that were cut at different times share their cuts and
 //!      do not chain partitions together.
 
@@ -35,7 +35,7 @@ pub(crate) struct Member<'a, T> {
     pub table: &'a LiveTable<T>,
 }
 
-/// A closed key range (PN2) with its tables.
+/// A closed key range (partition.2) with its tables.
 #[derive(Debug)]
 pub(crate) struct Partition<'a, T> {
     /// What the tables cover together, gaps included.
@@ -96,7 +96,7 @@ impl<'a, T> Partition<'a, T> {
     }
 }
 
-/// The partitions of these runs, as small as PN2 allows. `first_index` is the index of the first of them in the
+/// The partitions of these runs, as small as partition.2 allows. `first_index` is the index of the first of them in the
 /// version.
 pub(crate) fn partitions<T>(runs: &[Arc<Run<T>>], first_index: usize) -> Vec<Partition<'_, T>> {
     let mut tables: Vec<Member<'_, T>> = Vec::new();
@@ -139,7 +139,7 @@ pub(crate) fn free_bytes<T>(run: &Run<T>, stuck: &BTreeSet<FileId>) -> Option<u6
 }
 
 /// Where runs above the base are cut, so that their tables fall into partitions of about `partition_bytes` of base
-/// tables (PN3).
+/// tables (partition.3).
 pub(crate) fn fences<T>(version: &Version<T>, partition_bytes: u64) -> Vec<Vec<u8>> {
     let Some(base) = version.base() else { return Vec::new() };
     let starts = base.tables().iter().skip(1).map(|t| t.meta.range.start.clone()).collect();
@@ -170,7 +170,7 @@ mod tests {
     use crate::types::key_range::End;
 
     #[test]
-    fn pn1_pn2_partitions_are_closed() {
+    fn partition_1_partition_2_partitions_are_closed() {
         let version = parse_version("L0: 9[a-d] 8[k-p] 7[r-t]  base: 1[a-c] 2[d-f] 3[g-j] 4[k-m] 5[n-q]");
         let show = |p: &Partition<'_, ()>| {
             let files: Vec<_> = p.members.iter().map(|m| m.table.file.get()).collect();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn pn3_coarser_fences_are_a_part_of_finer_ones() {
+    fn partition_3_coarser_fences_are_a_part_of_finer_ones() {
         let keys: Vec<Vec<u8>> = (0..1000).map(|i| format!("{i:04}").into_bytes()).collect();
         let mut finer = keys.clone();
         for count_max in [999, 500, 130, 20, 3, 0] {

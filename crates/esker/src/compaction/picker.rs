@@ -9,12 +9,12 @@
 //!   base, when idle: tombstones that snapshots held, now gone --------> base
 //! ```
 //!
-//! PK1. Between the newest input and the output no table that shares a key with the plan's range is left out: no data
+//! picker.1. Between the newest input and the output no table that shares a key with the plan's range is left out: no data
 //!      moves behind older data.
-//! PK2. `bottommost` holds only if no run below the output holds a key of the range.
-//! PK3. Without new writes, picking and executing comes to an end.
-//! PK4. No plan reads a table of `PickInput::skip`; what has to wait for one does not keep others from being picked.
-//! PK5. No plan that is due only to nobody's writing reads a table of `PickInput::put_off`.
+//! picker.2. `bottommost` holds only if no run below the output holds a key of the range.
+//! picker.3. Without new writes, picking and executing comes to an end.
+//! picker.4. No plan reads a table of `PickInput::skip`; what has to wait for one does not keep others from being picked.
+//! picker.5. No plan that is due only to nobody's writing reads a table of `PickInput::put_off`.
 //!
 //! Lazy leveling: Dayan and Idreos, Dostoevsky (2018). Merging when lost seeks have paid for it: LevelDB's allowed
 //! seeks, as a ski rental.
@@ -33,7 +33,7 @@ use crate::types::{FileId, SeqNo};
 const MIB: u64 = 1 << 20;
 /// While the data fits the cache, tables above the base may have so many percent of its bytes.
 const UPPER_PERCENT_MAX: u64 = 30;
-/// A small neighbour joins a merge if it is at most this many times as large, so that tables grow geometrically.
+/// A small neighbour joins a compaction if it is at most this many times as large, so that tables grow geometrically.
 const NEIGHBOUR_FACTOR: u64 = 4;
 /// Merging costs idle processors less.
 const IDLE_DISCOUNT: u64 = 4;
@@ -77,13 +77,13 @@ pub(crate) struct PickInput {
     pub limits: Limits,
     /// There were no writes for a while.
     pub idle: bool,
-    /// Time that readers lost to extra runs since the last merge.
+    /// Time that readers lost to extra runs since the last compaction.
     pub wasted_seek_ns: u64,
-    /// How fast merges run.
+    /// How fast compactions run.
     pub bytes_per_second: u64,
-    /// Tables to leave alone: they could not be read lately, or what would be written of them lacks room (PK4).
+    /// Tables to leave alone: they could not be read lately, or what would be written of them lacks room (picker.4).
     pub skip: BTreeSet<FileId>,
-    /// Tables of compactions that could not be written lately (PK5).
+    /// Tables of compactions that could not be written lately (picker.5).
     pub put_off: BTreeSet<FileId>,
     /// Nobody reads at an older number than this.
     pub oldest_horizon: SeqNo,
@@ -118,7 +118,7 @@ pub(crate) struct PlanInput {
     pub files: Vec<FileId>,
 }
 
-/// A piece of merging.
+/// A piece of compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// What goes in, newest run first.
@@ -129,7 +129,7 @@ pub(crate) struct Plan {
     pub output_run: OutputRun,
     /// How.
     pub kind: PlanKind,
-    /// No run below holds keys of the range (PK2).
+    /// No run below holds keys of the range (picker.2).
     pub bottommost: bool,
     /// What the inputs cover, gaps included.
     pub range: KeyRange,
@@ -142,7 +142,7 @@ impl Plan {
     }
 }
 
-/// The piece of merging that is due and pays most; none if the shape is good.
+/// The piece of compaction that is due and pays most; none if the shape is good.
 pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let limits = &input.limits;
     let all = partitions(version.runs(), 0);
@@ -159,7 +159,7 @@ pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let is_put_off = |p: &Partition<'_, T>| p.holds_one_of(&input.put_off);
     let is_due = |best: &Partition<'_, T>| due(version, input, best, input.idle && !is_put_off(best));
     let best = cheapest(groups.clone()).filter(is_due);
-    // PK5
+    // picker.5
     let when_idle = || {
         let others = cheapest(groups.into_iter().filter(|group| !is_put_off(group)).collect());
         let parts = readable().flatten().filter(|part| !is_put_off(part));
@@ -235,7 +235,7 @@ fn holds_tombstones<T>(member: &Member<'_, T>) -> bool {
     member.table.meta.counts.tombstones + member.table.meta.counts.range_tombstones > 0
 }
 
-/// Every partition with tables above the base, together with small neighbours: candidates for a merge into the base.
+/// Every partition with tables above the base, together with small neighbours: candidates for a compaction into the base.
 fn groups<'a, T>(all: &[Partition<'a, T>], limits: &Limits) -> Vec<Partition<'a, T>> {
     let sizes: Vec<u64> = all.iter().map(Partition::bytes).collect();
     let mut groups = Vec::new();
@@ -283,7 +283,7 @@ fn cheapest<'a, T>(groups: Vec<Partition<'a, T>>) -> Option<Partition<'a, T>> {
     groups.into_iter().min_by(|a, b| score(a).total_cmp(&score(b)))
 }
 
-/// Whether merging is due, of which `best` would be the first piece; `idle`: also because nobody writes.
+/// Whether compaction is due, of which `best` would be the first piece; `idle`: also because nobody writes.
 fn due<T>(version: &Version<T>, input: &PickInput, best: &Partition<'_, T>, idle: bool) -> bool {
     let limits = &input.limits;
     let cost_ns = u128::from(best.bytes()) * 1_000_000_000 / u128::from(input.bytes_per_second.max(1));
@@ -361,7 +361,7 @@ fn plan<T>(version: &Version<T>, group: &Partition<'_, T>, level: Level, kind: P
             PlanKind::Rewrite => is_free(&group.range, run),
             PlanKind::TrivialMove => group.members.iter().all(|m| is_free(&m.table.meta.range, run)),
         };
-        assert!(closed, "PK1: run {} has tables that the plan leaves out", run.id.0);
+        assert!(closed, "picker.1: run {} has tables that the plan leaves out", run.id.0);
     }
     let bottommost = version.runs().iter().filter(below).all(|run| run.overlapping(&group.range).is_empty());
     Plan { inputs, output_level: level, output_run, kind, bottommost, range: group.range.clone() }

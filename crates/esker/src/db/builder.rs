@@ -27,7 +27,7 @@ pub struct Builder {
 
 impl Builder {
     /// The memory for cached blocks, indexes, filters and memtables, in bytes. Default 1 GiB. Blocks have what the others leave, but at
-    /// least a 16th of it, even if all together are then more than this. Log buffers, merges, open transactions and the allocator take memory
+    /// least a 16th of it, even if all together are then more than this. Log buffers, compactions, open transactions and the allocator take memory
     /// beside it.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.settings.memory = bytes;
@@ -92,7 +92,7 @@ impl Builder {
         self.settings.block_bytes = bytes;
         self
     }
-    /// Size at which merges begin a new table, in bytes, at most 1 TiB. Default 64 MiB.
+    /// Size at which compactions begin a new table, in bytes, at most 1 TiB. Default 64 MiB.
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.settings.table_bytes = bytes;
         self

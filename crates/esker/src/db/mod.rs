@@ -229,7 +229,7 @@ impl Db {
     /// snapshot or a transaction still sees are no garbage: they stay until they are merged again after its end.
     ///
     /// # Errors
-    /// [`Error::Closed`], [`Error::Poisoned`], and those of a flush or merge that failed: [`Error::NoSpace`], [`Error::Io`],
+    /// [`Error::Closed`], [`Error::Poisoned`], and those of a flush or compaction that failed: [`Error::NoSpace`], [`Error::Io`],
     /// [`Error::Corrupt`].
     pub fn compact(&self) -> Result<()> {
         self.handle.core.compact_all()
@@ -249,7 +249,7 @@ impl Db {
     }
 
     /// The options in force, given and derived: names and values. `cache_bytes` is what full memtables leave of the memory, but at least
-    /// a quarter of it: merges go by it where they ask what fits into the cache, which itself may have less if memtables are large.
+    /// a quarter of it: compactions go by it where they ask what fits into the cache, which itself may have less if memtables are large.
     pub fn info(&self) -> Vec<(String, String)> {
         self.handle.core.options.describe()
     }

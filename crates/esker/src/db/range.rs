@@ -5,9 +5,9 @@
 //!   Cursor: one walk, moved at will, keys and values borrowed
 //! ```
 //!
-//! I1. All of them own what they read from (a read view and, for snapshots, its pin): `Send + 'static`.
-//! I2. A walk stands on the entry it gave last and moves when asked for the next, so that taking n entries reads n.
-//! I3. Front and back never give the same key: the front stops at the back's last key, and the other way round.
+//! range.1. All of them own what they read from (a read view and, for snapshots, its pin): `Send + 'static`.
+//! range.2. A walk stands on the entry it gave last and moves when asked for the next, so that taking n entries reads n.
+//! range.3. Front and back never give the same key: the front stops at the back's last key, and the other way round.
 
 use super::key_handle::Key;
 use crate::engine::reads::ReadSource;

@@ -67,7 +67,7 @@ impl Transaction {
         self.writes.remove_range(keyspace.state_in(&self.handle)?, &range)
     }
 
-    /// What it has written of a key. Who finds it untouched checks that the keyspace is there, as `own` does for others (CT4).
+    /// What it has written of a key. Who finds it untouched checks that the keyspace is there, as `own` does for others (catalog.4).
     fn own(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Own<'_>> {
         if self.writes.set.is_empty() {
             return Ok(Own::Untouched);

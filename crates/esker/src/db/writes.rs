@@ -4,9 +4,9 @@
 //!   put, remove, batch, transaction --> Writes --CommitRequest--> Core::submit (engine/admission.rs)
 //! ```
 //!
-//! WR1. A key or value that is too long is refused before anything is written. What is checked is what was encoded: the user's `as_ref`
+//! writes.1. A key or value that is too long is refused before anything is written. What is checked is what was encoded: the user's `as_ref`
 //!      is called once, and may answer differently each time.
-//! WR4. A commit takes no more puts and removals than a write set can number.
+//! writes.2. A commit takes no more puts and removals than a write set can number.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};
@@ -188,12 +188,12 @@ mod tests {
             noted.sort_unstable();
             assert_eq!(noted, maps.iter().map(|map| map.state.id).collect::<Vec<_>>(), "each once");
             db.handle.core.submit(writes.clone().into_request(Durability::Sync, None)).unwrap();
-            assert!(maps.iter().all(|map| map.len().unwrap() == 4), "A1");
+            assert!(maps.iter().all(|map| map.len().unwrap() == 4), "counts.1");
             let dropped = name(rng.usize(..count));
             db.drop_keyspace(&dropped).unwrap();
             let refused = db.handle.core.submit(writes.into_request(Durability::Sync, None));
             let is_named = matches!(&refused, Err(Error::KeyspaceNotFound(gone)) if *gone == dropped);
-            assert!(is_named, "CT3: {refused:?}");
+            assert!(is_named, "catalog.3: {refused:?}");
         }
     }
 

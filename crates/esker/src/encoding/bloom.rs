@@ -5,8 +5,8 @@
 //!                 `-remixed----> a few bits in that line, all set by insert
 //! ```
 //!
-//! BF1. No false negatives: `may_contain` is true for every hash inserted before (in the reader's happens-before).
-//! BF2. A probe touches one 64-byte line.
+//! bloom.1. No false negatives: `may_contain` is true for every hash inserted before (in the reader's happens-before).
+//! bloom.2. A probe touches one 64-byte line.
 //!
 //! Memtables fill one while readers probe it; tables build one when they are finished and store it (bytes:
 //! docs/formats/sstable.md). The technique is Putze, Sanders and Singler's (2007); with 10 bits a key about 1 % of
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn bf1_no_false_negatives() {
+    fn bloom_1_no_false_negatives() {
         let most = if cfg!(miri) { 300 } else { 30_000 };
         for keys in [1, 2, 50, 51, 52, 1000, 30_000].map(|keys| most.min(keys)) {
             for bits in [1, 6, 10, 20] {

@@ -4,8 +4,8 @@
 //!   Vec<u8> <--put_*-- encoder        decoder <--ByteReader::*-- &[u8]
 //! ```
 //!
-//! B1. No method of [`ByteReader`] panics or allocates, whatever the bytes.
-//! B2. A varint has one encoding: the shortest; anything else is refused.
+//! bytes.1. No method of [`ByteReader`] panics or allocates, whatever the bytes.
+//! bytes.2. A varint has one encoding: the shortest; anything else is refused.
 
 use std::path::Path;
 
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn b2_only_the_shortest_varint_is_read() {
+    fn bytes_2_only_the_shortest_varint_is_read() {
         for bad in [
             &[0x80, 0][..],
             &[0xFF; 10],
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn b1_lengths_beyond_the_input_are_refused() {
+    fn bytes_1_lengths_beyond_the_input_are_refused() {
         let mut out = Vec::new();
         put_varint(&mut out, u64::MAX);
         out.push(1);

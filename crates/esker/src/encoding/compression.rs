@@ -1,6 +1,6 @@
 //! Codecs for blocks and records. Each is a library; the numbers stand in files.
 //!
-//! C1. Decompression never allocates more than the size that the caller allows.
+//! compression.1. Decompression never allocates more than the size that the caller allows.
 
 use std::io::{Read, Write};
 
@@ -91,7 +91,7 @@ impl Compression {
     }
 
     /// The original bytes, which must be exactly `raw_len` long. The caller has checked that `raw_len` is a
-    /// size it is ready to allocate (C1).
+    /// size it is ready to allocate (compression.1).
     pub(crate) fn decompress(self, input: &[u8], raw_len: usize) -> Decoded<Vec<u8>> {
         let mut out = vec![0; raw_len];
         self.decompress_into(input, &mut out)?;

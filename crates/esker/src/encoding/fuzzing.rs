@@ -26,7 +26,7 @@ pub fn numbers(bytes: &[u8]) {
             put_varint(&mut again, n);
             assert_eq!(zigzag(unzigzag(n)), n);
         }
-        assert_eq!(again, bytes[start..reader.position()], "B2");
+        assert_eq!(again, bytes[start..reader.position()], "bytes.2");
     }
     let mut reader = ByteReader::new(bytes);
     while reader.u8().is_ok() && reader.u16().is_ok() && reader.u32().is_ok() && reader.u64().is_ok() {}
@@ -42,7 +42,7 @@ pub fn compression(bytes: &[u8]) {
     let codec = Compression::ALL[usize::from(codec) % Compression::ALL.len()];
     let raw_len = (len[0] as usize | (len[1] as usize) << 8 | (len[2] as usize) << 16) % RAW_BYTES_MAX;
     if let Ok(raw) = codec.decompress(reader.rest(), raw_len) {
-        assert_eq!(raw.len(), raw_len, "C1");
+        assert_eq!(raw.len(), raw_len, "compression.1");
     }
     let mut packed = Vec::new();
     codec.compress(bytes, &mut packed).expect("every codec of this build compresses anything");

@@ -4,9 +4,9 @@
 //!   CommitRequest --room?--> --debt?--> Pipeline (txn/commit.rs)
 //! ```
 //!
-//! WR2. A writer waits while too many memtables wait for their flush, or compactions are far behind; never without
+//! admission.1. A writer waits while too many memtables wait for their flush, or compactions are far behind; never without
 //!      somebody at work on it: without threads it does the work itself.
-//! WR3. A commit that writes nothing, such as that of a transaction that has only read, waits for no room.
+//! admission.2. A commit that writes nothing, such as that of a transaction that has only read, waits for no room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -87,7 +87,7 @@ impl Core {
         self.pipeline.commit(request).map(drop)
     }
 
-    /// Waits, or works, until there is room for more writes (WR2).
+    /// Waits, or works, until there is room for more writes (admission.1).
     fn make_room(&self) -> Result<()> {
         let sealed = self.pipeline.sealed_len();
         if sealed == 0 {
@@ -109,7 +109,7 @@ impl Core {
             add(&self.counters.stalls, 1);
             let has_room = || self.pipeline.sealed_len() <= SEALED_MAX;
             return match self.signal.wait_until(has_room) {
-                // BG7
+                // engine_background.7
                 Err(Error::NoSpace { .. }) if self.has_space_to_flush() => {
                     self.signal.wait_for_another_try(has_room)
                 }
@@ -120,7 +120,7 @@ impl Core {
     }
 
     /// Whether the disk has as much space as the oldest memtable holds that waits for its flush, and clearly more than when the last flush
-    /// found none (BG7). Its tables may take less.
+    /// found none (engine_background.7). Its tables may take less.
     fn has_space_to_flush(&self) -> bool {
         let waiting = self.view.get().immutables.last().map_or(0, |oldest| oldest.bytes_used() as u64);
         let is_more =

@@ -2,26 +2,26 @@
 //!
 //! ```text
 //!   flush thread: sealed memtables -> L0 runs; log segments ahead of need
-//!   merge thread: whatever the picker says
+//!   compaction thread: whatever the picker says
 //!   sync thread:  what was committed without waiting for the disk goes there
 //!   no threads (simulation, tests): `Core::step` does one piece of either
 //! ```
 //!
-//! BG1. A step that fails changes nothing that readers see; it is tried again later, with growing pauses.
-//! BG2. Writers that wait for background work learn of its failure instead of waiting for ever. After a panic of a thread, or of a flush or a
-//!      merge in a thread of the user's, there are no more writes, flushes and merges, whoever asks for them: nobody would do its work, and what
+//! engine_background.1. A step that fails changes nothing that readers see; it is tried again later, with growing pauses.
+//! engine_background.2. Writers that wait for background work learn of its failure instead of waiting for ever. After a panic of a thread, or of a flush or a
+//!      merge in a thread of the user's, there are no more writes, flushes and compactions, whoever asks for them: nobody would do its work, and what
 //!      state it left is unknown. The manifest may have an edit that the view has not.
-//! BG3. Every failure shows in the statistics.
-//! BG4. The timed sync waits for no flush and no merge, nor for a long commit (T7 of `txn/commit.rs`).
-//! BG5. Either all threads run, or none does.
-//! BG6. How a flush ended, whoever made it, is noted before the next one can begin: the last word is the last flush's. With
+//! engine_background.3. Every failure shows in the statistics.
+//! engine_background.4. The timed sync waits for no flush and no compaction, nor for a long commit (timed_sync.1 of `txn/commit.rs`).
+//! engine_background.5. Either all threads run, or none does.
+//! engine_background.6. How a flush ended, whoever made it, is noted before the next one can begin: the last word is the last flush's. With
 //!      nothing left to flush no failure is outstanding. Those of closing are not noted: nobody is left to wait or to pause.
-//! BG7. A writer who finds that the last flush found no space, and that there is room for it now and clearly more than then, has it tried
+//! engine_background.7. A writer who finds that the last flush found no space, and that there is room for it now and clearly more than then, has it tried
 //!      again, whatever is left of its pause, and waits for the end of that try. Where there is no room, or none that could be used then (a
 //!      quota), he is told so at once: a full disk is not filled to the last byte for each commit. However many writers ask, tries are a
 //!      while apart.
-//! BG8. The merge thread pauses, too, while what is due waits for room, a second at the most: how much is free is not asked with each commit.
-//! BG9. The database is idle when nothing has been committed for a while, however often threads were woken meanwhile, and nobody waits for a
+//! engine_background.8. The compaction thread pauses, too, while what is due waits for room, a second at the most: how much is free is not asked with each commit.
+//! engine_background.9. The database is idle when nothing has been committed for a while, however often threads were woken meanwhile, and nobody waits for a
 //!      commit: neither in one that takes long nor for room in a memtable.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -41,11 +41,11 @@ use crate::types::{Error, FileId, Result, SeqNo};
 
 /// So long after a `Buffered` or `None` commit it is on its way to the disk.
 const SYNC_EVERY: Duration = Duration::from_millis(100);
-/// Without commits for so long the database is idle (BG9).
+/// Without commits for so long the database is idle (engine_background.9).
 const IDLE_AFTER: Duration = Duration::from_millis(100);
 /// The longest pause after repeated failures.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The longest pause while a merge waits for room (BG8).
+/// The longest pause while a compaction waits for room (engine_background.8).
 const PUT_OFF_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// What a thread runs until it is time to end.
@@ -91,7 +91,7 @@ impl Core {
             self.view.reclaim();
             // The writer makes a segment itself if none is ready.
             self.note_error(self.wal_pool.prepare_step());
-            // Longer than the last time (BG1): writers wake the threads with each commit while there is anything to flush.
+            // Longer than the last time (engine_background.1): writers wake the threads with each commit while there is anything to flush.
             pause = if is_failed { (pause * 2).min(PAUSE_MAX) } else { TICK };
             if is_failed {
                 self.signal.pause_flushing(pause);
@@ -139,12 +139,12 @@ impl Core {
         }
     }
 
-    /// Whether somebody waits for a commit (BG9).
+    /// Whether somebody waits for a commit (engine_background.9).
     fn is_writing(&self) -> bool {
         self.pipeline.is_committing() || self.signal.waiting() > 0
     }
 
-    /// Starts the threads (BG5).
+    /// Starts the threads (engine_background.5).
     pub(crate) fn start_threads(self: &Arc<Self>) -> Result<Vec<ThreadHandle>> {
         let loops: [(_, Loop); 3] = [
             ("esker-flush", Core::flush_loop),
@@ -169,12 +169,12 @@ impl Core {
         Ok(threads)
     }
 
-    /// Runs a loop; its panic is told to those who wait (BG2), and goes on to whoever joins the thread.
+    /// Runs a loop; its panic is told to those who wait (engine_background.2), and goes on to whoever joins the thread.
     fn run(&self, name: &str, body: Loop) {
         self.ending_with_panic(name, || body(self));
     }
 
-    /// Runs a piece of background work in the thread that asks for it. After a panic in it there is no other (BG2).
+    /// Runs a piece of background work in the thread that asks for it. After a panic in it there is no other (engine_background.2).
     pub(super) fn in_this_thread<T>(&self, work: impl FnOnce() -> T) -> T {
         let thread = std::thread::current();
         self.ending_with_panic(thread.name().unwrap_or("without a name"), work)
@@ -195,7 +195,7 @@ impl Core {
         }
     }
 
-    /// Tells whoever waits, or pauses after a failure, how a flush ended. For the holder of the flush turn (BG6).
+    /// Tells whoever waits, or pauses after a failure, how a flush ended. For the holder of the flush turn (engine_background.6).
     pub(super) fn note_flush(&self, _turn: &MutexGuard<'_, ()>, flushed: &Result<bool>) {
         if let Err(error) = flushed {
             add(&self.counters.flushes_failed, 1);
@@ -206,13 +206,13 @@ impl Core {
         self.signal.note(flushed.as_ref().map(drop).map_err(|error| Arc::new(error.duplicate())), free);
     }
 
-    /// Shows it in the statistics (BG3).
+    /// Shows it in the statistics (engine_background.3).
     pub(super) fn count_failed_compaction(&self, error: &Error) {
         add(&self.counters.compactions_failed, 1);
         self.counters.note_error(error);
     }
 
-    /// If it failed because an input could not be read, merges go on without that one for a while; if it could not be written, nobody's
+    /// If it failed because an input could not be read, compactions go on without that one for a while; if it could not be written, nobody's
     /// writing is no reason for it for a while, and nothing is if there is no more space.
     pub(super) fn note_failed_compaction(&self, plan: &Plan, error: &Error) {
         self.count_failed_compaction(error);
@@ -264,12 +264,12 @@ mod tests {
     }
 
     #[test]
-    fn bg6_each_flush_is_noted_once_whoever_makes_it() {
+    fn engine_background_6_each_flush_is_noted_once_whoever_makes_it() {
         let (db, faults) = failing();
         let core = &db.handle.core;
         core.flush_step().unwrap_err();
         assert_eq!(noted(core), (1, true));
-        assert!(core.signal.wait_until(|| false).is_err(), "BG2");
+        assert!(core.signal.wait_until(|| false).is_err(), "engine_background.2");
         faults.clear();
         assert!(core.flush_step().unwrap());
         assert_eq!(noted(core), (2, false));
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
-    fn bg1_a_pause_is_over_as_soon_as_a_flush_succeeds_whoever_makes_it() {
+    fn engine_background_1_a_pause_is_over_as_soon_as_a_flush_succeeds_whoever_makes_it() {
         let (db, faults) = failing();
         let core = &db.handle.core;
         core.flush_step().unwrap_err();
@@ -298,11 +298,11 @@ mod tests {
             core.signal.stop();
             (is_pausing, is_over)
         });
-        assert!(is_pausing && is_over, "BG1: {is_pausing}, {is_over}");
+        assert!(is_pausing && is_over, "engine_background.1: {is_pausing}, {is_over}");
     }
 
     #[test]
-    fn bg2_after_a_panic_of_a_thread_nobody_flushes_or_merges() {
+    fn engine_background_2_after_a_panic_of_a_thread_nobody_flushes_or_merges() {
         let (fs, dir) = (Arc::new(MemFs::new()), Path::new("db"));
         let builder = Db::builder().background(false).replay_bytes(0);
         let db = builder.env(Env::simulated(fs.clone(), 1)).open(dir).unwrap();
@@ -318,15 +318,18 @@ mod tests {
         for refused in
             [db.flush(), db.compact(), core.flush_step().map(drop), core.try_compact(true).map(drop)]
         {
-            assert!(matches!(refused, Err(Error::Poisoned(_))), "BG2: {refused:?}");
+            assert!(matches!(refused, Err(Error::Poisoned(_))), "engine_background.2: {refused:?}");
         }
-        assert_eq!(files(), before, "BG2");
+        assert_eq!(files(), before, "engine_background.2");
         db.close().unwrap();
-        assert!(files().iter().all(|(_, name)| !name.ends_with(".sst")), "BG2: closing flushes nothing");
+        assert!(
+            files().iter().all(|(_, name)| !name.ends_with(".sst")),
+            "engine_background.2: closing flushes nothing"
+        );
     }
 
     #[test]
-    fn bg6_the_flush_thread_notes_nothing_twice() {
+    fn engine_background_6_the_flush_thread_notes_nothing_twice() {
         let (db, _faults) = failing();
         let core = &db.handle.core;
         std::thread::scope(|scope| {
@@ -341,7 +344,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
-    fn bg6_no_flush_begins_before_the_end_of_the_last_is_noted() {
+    fn engine_background_6_no_flush_begins_before_the_end_of_the_last_is_noted() {
         let (db, _faults) = failing();
         let core = &db.handle.core;
         std::thread::scope(|scope| {
@@ -351,7 +354,7 @@ mod tests {
                 std::thread::yield_now();
             }
             for _ in 0..20 {
-                assert!(core.turns.flush.is_locked(), "BG6");
+                assert!(core.turns.flush.is_locked(), "engine_background.6");
                 std::thread::sleep(Duration::from_millis(5));
             }
             drop(unable_to_note);

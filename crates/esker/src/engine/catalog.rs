@@ -5,11 +5,11 @@
 //!                "i"        --> next id (varint)
 //! ```
 //!
-//! CT1. Creating, dropping and renaming are commits like any other: atomic, logged, recovered.
-//! CT2. An id is never used again.
-//! CT3. A keyspace is marked as being dropped before its drop is committed; commits that come later are refused, so nothing
+//! catalog.1. Creating, dropping and renaming are commits like any other: atomic, logged, recovered.
+//! catalog.2. An id is never used again.
+//! catalog.3. A keyspace is marked as being dropped before its drop is committed; commits that come later are refused, so nothing
 //!      is written behind the drop, which may fail.
-//! CT4. To readers a keyspace is there, whole, until its drop is committed, and gone from then on. Who finds it marked, having
+//! catalog.4. To readers a keyspace is there, whole, until its drop is committed, and gone from then on. Who finds it marked, having
 //!      chosen the state to read, asks whether the newest state still has its name: what was chosen is no newer.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,7 +126,7 @@ impl Catalog {
                 None => return Err(corrupt(format!("unknown key {:?}", shown()))),
             }
         }
-        // CT2: what is created next must not find the keys of another.
+        // catalog.2: what is created next must not find the keys of another.
         match ids.last() {
             Some(last) if *last >= next => Err(corrupt(format!("id {last} has not been given out yet"))),
             _ => {
@@ -204,7 +204,7 @@ impl Catalog {
         Ok(self.insert(name, KeyspaceId::new(id)))
     }
 
-    /// Drops a keyspace (CT3); `commit` also removes its data.
+    /// Drops a keyspace (catalog.3); `commit` also removes its data.
     pub(crate) fn drop(
         &self,
         _turn: &mut NextId,

@@ -4,9 +4,9 @@
 //!   compaction_step: trouble.rs, picker --Plan--> compaction::execute --install--> input tables removed
 //! ```
 //!
-//! MT2. A failed step leaves the version as it was.
-//! MT3. A step holds its turn until it has ended, and does nothing in a closed database (CL1), nor after a panic of a thread
-//!      or of another step (BG2).
+//! compact.1. A failed step leaves the version as it was.
+//! compact.2. A step holds its turn until it has ended, and does nothing in a closed database (handle.1), nor after a panic of a thread
+//!      or of another step (engine_background.2).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -24,21 +24,21 @@ use crate::types::{Error, FileId, Result};
 
 /// Merges run at about this speed (measured: 150 to 220 ns for a record of 174 bytes).
 pub(crate) const COMPACTION_BYTES_PER_SECOND: u64 = 800 << 20;
-/// What merging costs less while nobody writes.
+/// What compaction costs less while nobody writes.
 const IDLE_DISCOUNT: u64 = 4;
 
-/// How a step of merging ended.
+/// How a step of compaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompactionStep {
     /// Something was done.
     Done,
     /// There was nothing to do.
     Nothing,
-    /// What policy wants waits for room (MT4).
+    /// What policy wants waits for room (trouble.4).
     PutOff,
 }
 
-/// How long a merge that reads so many bytes takes, in nanoseconds.
+/// How long a compaction that reads so many bytes takes, in nanoseconds.
 fn compaction_ns(bytes: u64) -> u128 {
     u128::from(bytes) * 1_000_000_000 / u128::from(COMPACTION_BYTES_PER_SECOND)
 }
@@ -50,22 +50,22 @@ impl CompactionStep {
 }
 
 impl Core {
-    /// Refuses what changes tables when closed, and once a thread has panicked (MT3).
+    /// Refuses what changes tables when closed, and once a thread has panicked (compact.2).
     pub(super) fn check_able(&self) -> Result<()> {
         self.check_open()?;
         self.signal.check_alive()
     }
 
-    /// Does the merge that policy wants most; false if it wants none, or that one waits for room.
+    /// Does the compaction that policy wants most; false if it wants none, or that one waits for room.
     pub(crate) fn compaction_step(&self, idle: bool) -> Result<bool> {
         self.try_compact(idle).map(|step| step == CompactionStep::Done)
     }
 
-    /// Does the merge that policy wants most, if there is one and it need not wait.
+    /// Does the compaction that policy wants most, if there is one and it need not wait.
     pub(crate) fn try_compact(&self, idle: bool) -> Result<CompactionStep> {
         let _turn = self.turns.compact.lock();
         self.check_able()?;
-        // MT5
+        // install.2
         if self.tables.has_disowned() {
             self.heal_manifest().inspect_err(|error| self.count_failed_compaction(error))?;
         }

@@ -4,7 +4,7 @@
 //!   Core --owns--> DirLock <--asks-- a replaced table whose last user goes: is the directory still ours?
 //! ```
 //!
-//! DL1. Once the lock has been given back no table is removed any more; giving it back waits for the removal that goes on. A table that an
+//! dir_lock.1. Once the lock has been given back no table is removed any more; giving it back waits for the removal that goes on. A table that an
 //!      iterator outlives the database with stays behind, for the next opening to remove.
 
 use std::sync::Arc;
@@ -22,12 +22,12 @@ impl DirLock {
         Arc::new(DirLock(RwLock::new(Some(lock))))
     }
 
-    /// Gives the lock back (DL1).
+    /// Gives the lock back (dir_lock.1).
     pub(crate) fn give_back(&self) {
         *self.0.write() = None;
     }
 
-    /// Removes files for as long as the directory is locked (DL1).
+    /// Removes files for as long as the directory is locked (dir_lock.1).
     pub(crate) fn remover(self: &Arc<Self>, fs: FsRef) -> Remover {
         let lock = self.clone();
         Arc::new(move |path| {

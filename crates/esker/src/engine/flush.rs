@@ -4,8 +4,8 @@
 //!   flush_step: sealed memtables --compaction::flush--> L0 run --install--> memtables and log released
 //! ```
 //!
-//! MT1. Memtables and their log are released only after the manifest names the tables that replace them.
-//! MT6. However little processes write before they are closed or killed, the log does not come to have ever more segments, all of which
+//! flush.1. Memtables and their log are released only after the manifest names the tables that replace them.
+//! flush.2. However little processes write before they are closed or killed, the log does not come to have ever more segments, all of which
 //!      each opening reads: closing flushes if there are many, and so does, soon after opening, who finds many.
 
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,7 @@ use crate::txn::memtables::Sealed;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 
-/// A log of more segments than these, beside the one in use, is flushed, however little is in it (MT6).
+/// A log of more segments than these, beside the one in use, is flushed, however little is in it (flush.2).
 const SEGMENTS_MAX: u64 = 32;
 
 impl Core {
@@ -108,7 +108,7 @@ impl Core {
         Ok(())
     }
 
-    /// Has what was replayed flushed soon if it came from many segments. For opening, before anything is written (MT6).
+    /// Has what was replayed flushed soon if it came from many segments. For opening, before anything is written (flush.2).
     pub(crate) fn seal_long_log(&self) -> Result<()> {
         if self.has_many_segments()? { self.pipeline.seal() } else { Ok(()) }
     }

@@ -29,9 +29,9 @@ pub fn catalog(bytes: &[u8]) {
     let all = catalog.all();
     assert!(all.len() <= names + 1 && all.iter().all(|(name, _)| check_name(name).is_ok()));
     let ids: BTreeSet<_> = catalog.ids().into_iter().collect();
-    assert!(ids.len() == all.len() && !ids.contains(&KeyspaceId::CATALOG), "CT2");
+    assert!(ids.len() == all.len() && !ids.contains(&KeyspaceId::CATALOG), "catalog.2");
     let next = catalog.lock().get();
-    assert!(ids.iter().all(|id| id.get() < next), "CT2: {next} is given out next, of {ids:?}");
+    assert!(ids.iter().all(|id| id.get() < next), "catalog.2: {next} is given out next, of {ids:?}");
 }
 
 /// Valid catalogs, as [`catalog`] takes them.

@@ -4,6 +4,10 @@
 //!   Db, Keyspace, Snapshot ... --Arc--> Handle --owns--> threads
 //!                                          `--Arc--> Core <--Arc-- threads
 //! ```
+//!
+//! handle.1. When the lock is given back nobody changes the directory any more: whoever flushes or compacts has ended, whoever
+//!      comes later is refused before it changes anything.
+//! handle.2. Closing returns when the database is closed, by whomever, and whoever asks is told how that went.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,13 +18,9 @@ use super::core::Core;
 use crate::types::{Error, Result};
 
 /// Owns the database on behalf of all its handles: closes it when the last one drops.
-///
-/// CL1. When the lock is given back nobody changes the directory any more: whoever flushes or merges has ended, whoever
-///      comes later is refused before it changes anything.
-/// CL2. Closing returns when the database is closed, by whomever, and whoever asks is told how that went.
 pub(crate) struct Handle {
     pub(crate) core: Arc<Core>,
-    /// The lock makes others wait for the first who closes (CL2).
+    /// The lock makes others wait for the first who closes (handle.2).
     ending: Mutex<Ending>,
 }
 
@@ -54,7 +54,7 @@ impl Handle {
                 failure = Some(Error::Invalid(format!("a background thread panicked: {panic}")));
             }
         }
-        // Callers of `flush` and `compact`, and writers that do background work, are no threads of ours (CL1).
+        // Callers of `flush` and `compact`, and writers that do background work, are no threads of ours (handle.1).
         let turns = (core.turns.compact.lock(), core.turns.flush.lock());
         let closed = match core.pipeline.poisoned() {
             Some(cause) => Err(Error::Poisoned(cause)),

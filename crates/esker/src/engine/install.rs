@@ -4,9 +4,9 @@
 //!   flush, compaction --VersionEdit, tables--> manifest (synced) --> view --> replaced tables removed
 //! ```
 //!
-//! CO1. An edit that does not fit the tables that there are never reaches the manifest: the version after it is made first, with all that
+//! install.1. An edit that does not fit the tables that there are never reaches the manifest: the version after it is made first, with all that
 //!      versions assert. No version takes the place of another but under the manifest's lock.
-//! MT5. Tables that the manifest may name or not, since its append failed, are removed as soon as a new manifest can be written, whatever
+//! install.2. Tables that the manifest may name or not, since its append failed, are removed as soon as a new manifest can be written, whatever
 //!      compactions are put off: they may be what fills the disk.
 
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ pub(crate) struct Tables {
     manifest: Arc<Mutex<ManifestLog>>,
     next_file: Arc<AtomicU64>,
     next_run: AtomicU64,
-    /// Tables of edits whose append failed (MT5).
+    /// Tables of edits whose append failed (install.2).
     disowned: Mutex<Vec<FileId>>,
 }
 
@@ -111,13 +111,13 @@ impl Core {
         let is_offered = |m: &Arc<Memtable>| view.immutables.iter().any(|i| Arc::ptr_eq(i, m));
         assert!(
             flushed.iter().all(is_offered),
-            "T5: a memtable was flushed that readers take for the active one"
+            "memtables.2: a memtable was flushed that readers take for the active one"
         );
         drop(view);
         let mut manifest = self.tables.manifest.lock();
         self.tables.number(&mut edit);
         let mut files: Vec<_> = opened.keys().copied().collect();
-        // CO1
+        // install.1
         let before = self.version();
         let version = Arc::new(before.apply(&edit, opened));
         if let Err(error) = manifest.append(edit.clone(), || self.tables.new_file()) {
@@ -127,7 +127,10 @@ impl Core {
             return Err(error);
         }
         self.view.update(|old| {
-            assert!(Arc::ptr_eq(&old.version, &before), "CO1: the version changed under the manifest's lock");
+            assert!(
+                Arc::ptr_eq(&old.version, &before),
+                "install.1: the version changed under the manifest's lock"
+            );
             let stays = |m: &&Arc<Memtable>| !flushed.iter().any(|f| Arc::ptr_eq(f, m));
             ReadView {
                 active: old.active.clone(),
@@ -175,7 +178,7 @@ impl Core {
     }
 
     /// Counts the memtables against the memory budget, as large as they are now, and has cached blocks make room for them, and for
-    /// tables that were opened (MB2): otherwise they would wait for the next read that misses.
+    /// tables that were opened (budget.2): otherwise they would wait for the next read that misses.
     pub(crate) fn account_memtables(&self) {
         let bytes = self.view.get().memtables().map(|m| m.bytes_used() as u64).sum();
         self.memtable_memory.lock().resize(bytes);
@@ -194,7 +197,7 @@ mod tests {
     use crate::Db;
 
     #[test]
-    fn mb2_cached_blocks_make_room_for_memtables_while_no_read_misses() {
+    fn budget_2_cached_blocks_make_room_for_memtables_while_no_read_misses() {
         const BUDGET: u64 = 16 << 20;
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
         let open = || {
@@ -224,12 +227,12 @@ mod tests {
         let after = db.stats();
         assert_eq!((after.flushes, after.compactions), (before.flushes, before.compactions));
         assert!(after.memtable_bytes > before.memtable_bytes + (1 << 20), "{after:?}");
-        assert!(after.cache_bytes + after.memtable_bytes <= BUDGET, "MB2: {after:?}");
+        assert!(after.cache_bytes + after.memtable_bytes <= BUDGET, "budget.2: {after:?}");
         assert!(after.cache_bytes > BUDGET / 4 * 3, "no more than that: {after:?}");
     }
 
     #[test]
-    fn ww6_spare_files_that_cannot_be_removed_do_not_keep_closing_from_noting_where_the_log_ends() {
+    fn wal_writer_6_spare_files_that_cannot_be_removed_do_not_keep_closing_from_noting_where_the_log_ends() {
         let faults = FaultFs::new(Arc::new(MemFs::new()));
         let env = Env::simulated(Arc::new(faults.clone()), 1);
         let dir = Path::new("db");
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn co1_an_edit_that_does_not_fit_never_reaches_the_manifest() {
+    fn install_1_an_edit_that_does_not_fit_never_reaches_the_manifest() {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
         let dir = Path::new("db");
         let open = || Db::builder().stepped().env(env.clone()).open(dir).unwrap();
@@ -269,7 +272,7 @@ mod tests {
         let edit = VersionEdit { removed: vec![FileId::new(1000)], ..VersionEdit::default() };
         let installed = catch_unwind(AssertUnwindSafe(|| core.install(edit, HashMap::new(), &[])));
         assert!(installed.is_err(), "it removes a table that is not there");
-        assert_eq!(recovered(), before, "CO1");
+        assert_eq!(recovered(), before, "install.1");
         db.close().unwrap();
         let db = open();
         assert_eq!(db.default_keyspace().get("a").unwrap().as_deref(), Some(&b"1"[..]));

@@ -5,19 +5,19 @@
 //!        cut, leftovers removed --> threads
 //! ```
 //!
-//! OP1. Nothing on disk is changed before the manifest, the tables, the log and the catalog have been read and found sound; but the end of
-//!      the log is written once more, as it is, to make it durable (R4 of wal/recovery.rs).
-//! OP2. Replaying puts each commit after `flushed_seq` into memtables as it was: same sequence number, all or nothing.
-//! OP3. Only files that the engine itself names, and that the manifest does not need, are removed; and no table that holds commits
-//!      that neither manifest nor log knows, or is of a newer format (UT1, UT2 of unnamed.rs).
-//! OP4. Every message about damage says what can be done about it.
-//! OP5. A directory that a repair has not finished filling is refused (UF1 of unfinished.rs).
-//! OP6. A leftover that cannot be removed is no reason to refuse the database, and keeps no other from being removed: the numbers of tables
+//! open.1. Nothing on disk is changed before the manifest, the tables, the log and the catalog have been read and found sound; but the end of
+//!      the log is written once more, as it is, to make it durable (recovery.4 of wal/recovery.rs).
+//! open.2. Replaying puts each commit after `flushed_seq` into memtables as it was: same sequence number, all or nothing.
+//! open.3. Only files that the engine itself names, and that the manifest does not need, are removed; and no table that holds commits
+//!      that neither manifest nor log knows, or is of a newer format (unnamed.1, unnamed.2 of unnamed.rs).
+//! open.4. Every message about damage says what can be done about it.
+//! open.5. A directory that a repair has not finished filling is refused (unfinished.1 of unfinished.rs).
+//! open.6. A leftover that cannot be removed is no reason to refuse the database, and keeps no other from being removed: the numbers of tables
 //!      and manifests are not given out again (`first_number`), and what replaces a file writes over what was left under its temporary
-//!      name. Not so those of the log that R8 of wal/recovery.rs names.
-//! OP7. The name of a new database's directory is durable before anything in it is.
-//! OP8. The directory stays the same when the process changes its working directory, or a link on the way to it is turned elsewhere: its
-//!      path is made absolute before it is used. And it is opened once (F5 of esker-env's fs.rs): if it is moved or replaced, the database
+//!      name. Not so those of the log that recovery.8 of wal/recovery.rs names.
+//! open.7. The name of a new database's directory is durable before anything in it is.
+//! open.8. The directory stays the same when the process changes its working directory, or a link on the way to it is turned elsewhere: its
+//!      path is made absolute before it is used. And it is opened once (fs.5 of esker-env's fs.rs): if it is moved or replaced, the database
 //!      goes on in the one that it has opened. No file in it is reached through a link.
 
 use std::borrow::Cow;
@@ -58,10 +58,10 @@ use crate::wal::{self, LogExtent, Recovered, WalPool, WalWriter};
 
 /// Opens or creates the database in `dir`.
 pub(crate) fn open(options: Options, dir: &Path) -> Result<Arc<Handle>> {
-    // OP8
+    // open.8
     let dir = options.env().fs.absolute(dir).map_err(|e| Error::io("open", dir, e))?;
     let (env, lock) = lock_dir(&options, &dir)?;
-    // OP5
+    // open.5
     unfinished::refuse(&env, &dir)?;
     open_locked(options, env, &dir, lock)
 }
@@ -78,7 +78,7 @@ pub(crate) fn open_locked(
     open_dir(options, env, dir, lock.clone()).inspect_err(|_| lock.give_back()).map_err(with_remedy)
 }
 
-/// OP4. Whoever finds the damage knows what is wrong; what helps is mostly the same.
+/// open.4. Whoever finds the damage knows what is wrong; what helps is mostly the same.
 fn with_remedy(error: Error) -> Error {
     match error {
         Error::Corrupt { what, path, offset, detail } if !detail.contains("esker repair") => {
@@ -104,7 +104,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     }));
     let catalog = load_catalog(&view.get(), &published, dir)?;
 
-    // From here on the directory is changed (OP1).
+    // From here on the directory is changed (open.1).
     let state = VersionEdit { next_file: Some(manifest_id.next()), ..state };
     let next_run = state.next_run.map_or(1, |run| run.0);
     let wal_from = state.log_extent().from;
@@ -121,7 +121,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     let manifest = manifest.replaced_from(options.manifest_bytes_min());
     let tables = Tables::new(manifest, manifest_id.next(), RunId(next_run));
     log.finish(&env, dir)?;
-    // R8: the writer removes, when it can, what cannot be removed now.
+    // recovery.8: the writer removes, when it can, what cannot be removed now.
     let mut of_earlier = wal::remove_obsolete(&env, dir, wal_from)?;
     of_earlier.extend(&log.segments);
     wal::remove_unused(&env, dir)?;
@@ -194,7 +194,7 @@ fn lock_dir(options: &Options, dir: &Path) -> Result<(Env, Arc<dyn FileLock>)> {
     create_and_lock(env, dir, options.modes())
 }
 
-/// Makes the directory if it is missing, opens it (OP8), and keeps all others out of it.
+/// Makes the directory if it is missing, opens it (open.8), and keeps all others out of it.
 pub(crate) fn create_and_lock(
     env: &Env,
     dir: &Path,
@@ -250,7 +250,7 @@ pub(crate) fn is_data(name: &str) -> bool {
     matches!(file_name::parse(name), FileKind::Table(_)) || wal::file_name::parse_segment(name).is_some()
 }
 
-/// A new database is no more durable than the name of its directory, which its owner may have made just now (OP7).
+/// A new database is no more durable than the name of its directory, which its owner may have made just now (open.7).
 fn sync_parent(env: &Env, dir: &Path) -> Result<()> {
     let Some(above) = env.fs.dir_above(dir) else { return Ok(()) };
     env.fs.sync_dir_if_readable(&above).map_err(|e| Error::io("sync directory", &above, e))
@@ -420,7 +420,7 @@ pub(crate) fn first_number(env: &Env, dir: &Path, state: &VersionEdit) -> Result
     }
 }
 
-/// Removes files of ours that nothing names any more (OP3), all that it can (OP6).
+/// Removes files of ours that nothing names any more (open.3), all that it can (open.6).
 fn remove_leftovers(env: &Env, dir: &Path, version: &Version, manifest: FileId) -> Result<()> {
     for name in list(env, dir)? {
         let needed = match file_name::parse(&name) {
@@ -461,7 +461,7 @@ mod tests {
     use crate::Db;
 
     #[test]
-    fn r8_opening_passes_by_an_obsolete_log_segment_that_it_cannot_remove() {
+    fn recovery_8_opening_passes_by_an_obsolete_log_segment_that_it_cannot_remove() {
         let faults = FaultFs::new(Arc::new(MemFs::new()));
         let env = Env::simulated(Arc::new(faults.clone()), 1);
         let dir = Path::new("db");
@@ -486,12 +486,12 @@ mod tests {
         let db = open();
         faults.clear();
         db.flush().unwrap();
-        assert!(!env.fs.exists(&obsolete).unwrap(), "R8: a flush removes it");
+        assert!(!env.fs.exists(&obsolete).unwrap(), "recovery.8: a flush removes it");
     }
 
     #[test]
     #[cfg(unix)]
-    fn op7_the_directory_above_is_synced_whatever_the_path_says() {
+    fn open_7_the_directory_above_is_synced_whatever_the_path_says() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         let faults = FaultFs::new(Arc::new(esker_env::RealFs::new()));
@@ -506,13 +506,13 @@ mod tests {
             let failure = FaultAction::Fail(std::io::ErrorKind::Other);
             faults.add(FaultRule::new(&[OpKind::SyncDir], failure));
             let opened = Db::builder().stepped().env(env.clone()).open(&path);
-            let Err(Error::Io { path: synced, .. }) = &opened else { panic!("OP7: {opened:?}") };
-            assert_eq!(synced.canonicalize().unwrap(), above, "OP7: {}", path.display());
+            let Err(Error::Io { path: synced, .. }) = &opened else { panic!("open.7: {opened:?}") };
+            assert_eq!(synced.canonicalize().unwrap(), above, "open.7: {}", path.display());
         }
     }
 
     #[test]
-    fn op6_opening_passes_by_a_leftover_that_it_cannot_remove() {
+    fn open_6_opening_passes_by_a_leftover_that_it_cannot_remove() {
         let faults = FaultFs::new(Arc::new(MemFs::new()));
         let env = Env::simulated(Arc::new(faults.clone()), 1);
         let dir = Path::new("db");
@@ -533,11 +533,11 @@ mod tests {
             db.close().unwrap();
             let is_manifest = |name: &&String| matches!(file_name::parse(name), FileKind::Manifest(_));
             let names = list(&env, dir).unwrap();
-            assert_eq!(names.iter().filter(is_manifest).count(), 1, "OP6: {names:?}");
+            assert_eq!(names.iter().filter(is_manifest).count(), 1, "open.6: {names:?}");
             assert!(env.fs.exists(&stray).unwrap());
         }
         faults.clear();
         open().close().unwrap();
-        assert!(!env.fs.exists(&stray).unwrap(), "OP6: it goes when it can");
+        assert!(!env.fs.exists(&stray).unwrap(), "open.6: it goes when it can");
     }
 }

@@ -4,7 +4,7 @@
 //!   Settings (memory, durability, compression, ...) --> Options (all sizes) --> OPTIONS file, info()
 //! ```
 //!
-//! O1. One memory budget: memtables take their part first, indexes and filters what they need, the block cache the
+//! options.1. One memory budget: memtables take their part first, indexes and filters what they need, the block cache the
 //!     rest.
 
 use std::path::Path;
@@ -173,8 +173,8 @@ impl Options {
     pub(crate) fn replay_bytes(&self) -> u64 {
         self.given.replay_bytes
     }
-    /// What is left for blocks, indexes and filters when all memtables are full (O1), but at least a quarter of the memory: more data
-    /// counts as beyond the cache where merges are chosen. The cache itself gives way to memtables further than that, if they are large
+    /// What is left for blocks, indexes and filters when all memtables are full (options.1), but at least a quarter of the memory: more data
+    /// counts as beyond the cache where compactions are chosen. The cache itself gives way to memtables further than that, if they are large
     /// (cache/budget.rs).
     pub(crate) fn cache_bytes(&self) -> u64 {
         let memtables = (SEALED_MAX as u64 + 1) * self.memtable_bytes as u64;
@@ -211,7 +211,7 @@ impl Options {
         TableOptions {
             block_bytes: self.given.block_bytes,
             compression: self.given.compression,
-            // Flush and merge write more than the page cache should hold: 2.7 times less processor time, measured.
+            // Flush and compaction write more than the page cache should hold: 2.7 times less processor time, measured.
             direct_io: true,
             ..TableOptions::default()
         }

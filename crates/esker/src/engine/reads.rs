@@ -29,7 +29,7 @@ pub(crate) struct ReadSource {
 }
 
 impl Core {
-    /// For a reader that has chosen the state that it reads: fails if the keyspace may be gone in it (CT4).
+    /// For a reader that has chosen the state that it reads: fails if the keyspace may be gone in it (catalog.4).
     #[inline]
     pub(crate) fn check_there(&self, keyspace: &KeyspaceState) -> Result<()> {
         if keyspace.is_dropping() { self.check_not_dropped(keyspace) } else { Ok(()) }

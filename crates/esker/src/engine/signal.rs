@@ -10,7 +10,7 @@ use crate::types::{Error, Result};
 
 /// How often the threads look for work nobody told them of.
 pub(super) const TICK: Duration = Duration::from_millis(20);
-/// The shortest pause after a failed flush, whoever asks for another (BG7).
+/// The shortest pause after a failed flush, whoever asks for another (engine_background.7).
 pub(super) const ASKED_PAUSE: Duration = Duration::from_millis(100);
 
 /// How threads and writers tell each other of work, its end, and its failure.
@@ -34,7 +34,7 @@ pub(super) struct SignalState {
     wakes: u64,
     /// Counts these and those of `wake_flush`.
     flush_wakes: u64,
-    /// Writers that wait for room (BG9).
+    /// Writers that wait for room (engine_background.9).
     waiting: usize,
     /// Counts finished steps and failures.
     pub(super) steps: u64,
@@ -42,11 +42,11 @@ pub(super) struct SignalState {
     pub(super) failure: Option<Arc<Error>>,
     /// What was free when it had failed for want of space, and removed what it had written.
     free_at_failure: Option<u64>,
-    /// Counts those who have asked for another try of a flush (BG7).
+    /// Counts those who have asked for another try of a flush (engine_background.7).
     asked: u64,
     /// Those of them whose try has ended.
     answered: u64,
-    /// A thread has panicked, or a flush or merge in another one.
+    /// A thread has panicked, or a flush or compaction in another one.
     dead: Option<Arc<Error>>,
 }
 
@@ -109,7 +109,7 @@ impl Signal {
         !state.stop
     }
 
-    /// Waits this long, or until a flush has succeeded, whoever made it, or somebody asks for another try (BG7).
+    /// Waits this long, or until a flush has succeeded, whoever made it, or somebody asks for another try (engine_background.7).
     pub(super) fn pause_flushing(&self, timeout: Duration) {
         let mut state = self.state.lock();
         let is_due = |state: &SignalState| !state.stop && state.failure.is_some();
@@ -119,7 +119,7 @@ impl Signal {
         self.stopped.wait_while_for(&mut state, goes_on, timeout - at_least);
     }
 
-    /// Writers that wait for room now (BG9).
+    /// Writers that wait for room now (engine_background.9).
     pub(super) fn waiting(&self) -> usize {
         self.state.lock().waiting
     }
@@ -135,7 +135,7 @@ impl Signal {
         self.progress.notify_all();
     }
 
-    /// A thread has panicked (BG2).
+    /// A thread has panicked (engine_background.2).
     pub(super) fn die(&self, cause: Arc<Error>) {
         self.state.lock().dead.get_or_insert(cause);
         self.dead_flag.store(true, Ordering::Relaxed);
@@ -153,7 +153,7 @@ impl Signal {
         self.state.lock().free_at_failure
     }
 
-    /// Notes the end of a flush (BG6), and what is free if it has found no space (BG7).
+    /// Notes the end of a flush (engine_background.6), and what is free if it has found no space (engine_background.7).
     pub(super) fn note(&self, outcome: Result<(), Arc<Error>>, free: Option<u64>) {
         let mut state = self.state.lock();
         state.steps += 1;
@@ -173,7 +173,7 @@ impl Signal {
         self.wait_since(0, ready)
     }
 
-    /// The same after a flush that failed: has it tried again, and fails only if that try does (BG7).
+    /// The same after a flush that failed: has it tried again, and fails only if that try does (engine_background.7).
     pub(crate) fn wait_for_another_try(&self, ready: impl FnMut() -> bool) -> Result<()> {
         let asked = {
             let mut state = self.state.lock();

@@ -41,20 +41,20 @@ pub struct Stats {
     pub moves: u64,
     /// Bytes that flushes wrote.
     pub flush_bytes_written: u64,
-    /// Bytes that merges read.
+    /// Bytes that compactions read.
     pub compaction_bytes_read: u64,
-    /// Bytes that merges wrote.
+    /// Bytes that compactions wrote.
     pub compaction_bytes_written: u64,
     /// Flushes that failed. Nothing is lost by it, and they are tried again; meanwhile memtables fill up, and writers wait.
     pub flushes_failed: u64,
     /// Merges that failed. Nothing is lost by it, and they are tried again; meanwhile reads of that part take longer.
     pub compactions_failed: u64,
-    /// Tables now that a merge could not read. They are tried again after growing pauses; meanwhile what would be merged
+    /// Tables now that a compaction could not read. They are tried again after growing pauses; meanwhile what would be merged
     /// with them stays as it is. [`Db::check`](crate::Db::check) says what is wrong.
     pub tables_unreadable: u64,
     /// What the last failure of background work was; none if nothing has failed. It stays when later work succeeds.
     pub background_error: Option<String>,
-    /// Times a writer waited for a flush or a merge.
+    /// Times a writer waited for a flush or a compaction.
     pub stalls: u64,
     /// Files of log segments that were no longer needed and were kept to be used again.
     pub log_files_recycled: u64,

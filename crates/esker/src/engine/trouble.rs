@@ -7,17 +7,17 @@
 //!                                                 `--> choose: the picker's plan that nothing of this stands against
 //! ```
 //!
-//! PA1. A table is passed over after each failure, for twice as long as the time before, an hour at the most. So damage
+//! trouble.1. A table is passed over after each failure, for twice as long as the time before, an hour at the most. So damage
 //!      costs little, holds up no other compaction, and what was an accident of the moment is made good soon. And a full disk is not
 //!      filled to the last byte every few seconds.
-//! RO1. While the tables of a compaction are put off (PA1) it is tried again only if there is more room than when the last one failed: as
+//! trouble.2. While the tables of a compaction are put off (trouble.1) it is tried again only if there is more room than when the last one failed: as
 //!      much as it reads, where there was less, so that it cannot but fit, or clearly more, since many write less than they read. So a
 //!      full disk is not filled to the last byte every few seconds for as long as it is full; and when files are deleted, by anybody,
 //!      the next look at it, within seconds, finds that. Where there was as much as it reads, and yet no space, as much is no reason, but
 //!      it is tried again once a minute: a quota is not seen to change, and a disk may have been full for a moment only.
-//! RO2. What was free is known of each table by the last compaction that read it. What others find says nothing of it: a move needs no room,
+//! trouble.3. What was free is known of each table by the last compaction that read it. What others find says nothing of it: a move needs no room,
 //!      and a small compaction little.
-//! MT4. A compaction that waits for room keeps no other from being done.
+//! trouble.4. A compaction that waits for room keeps no other from being done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(crate) enum Choice {
     Plan(Plan),
     /// Nothing is due.
     Nothing,
-    /// What is due waits for room (MT4).
+    /// What is due waits for room (trouble.4).
     PutOff,
 }
 
@@ -200,7 +200,7 @@ impl Room {
         self.lacks.retain(|file, _| is_there(*file));
     }
 
-    /// Whether a compaction of `files`, of so many bytes, may find room, with so much free (RO1).
+    /// Whether a compaction of `files`, of so many bytes, may find room, with so much free (trouble.2).
     fn may_suffice(&self, files: &BTreeSet<FileId>, bytes: u64, free: u64, now: Duration) -> bool {
         let Some(last) = files.iter().filter_map(|file| self.lacks.get(file)).max() else { return true };
         let had_room = last.free >= bytes;
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pa1_pauses_double_up_to_an_hour_and_end_with_the_table() {
+    fn trouble_1_pauses_double_up_to_an_hour_and_end_with_the_table() {
         let mut unreadable = Pauses::default();
         let (file, other) = (FileId::new(7), FileId::new(8));
         let mut now = Duration::from_secs(100);
@@ -246,20 +246,20 @@ mod tests {
     }
 
     #[test]
-    fn ro1_a_compaction_is_tried_again_with_more_room_and_not_with_the_same() {
+    fn trouble_2_a_compaction_is_tried_again_with_more_room_and_not_with_the_same() {
         let mut room = Room::default();
         let compaction = files(&[1, 2]);
         assert!(room.may_suffice(&compaction, 800, 0, NOW), "nothing has failed");
         room.note(&compaction, lack(300));
         for (free, suffices) in [(0, false), (300, false), (400, false), (401, true), (800, true)] {
-            assert_eq!(room.may_suffice(&compaction, 800, free, NOW), suffices, "RO1: {free} free");
+            assert_eq!(room.may_suffice(&compaction, 800, free, NOW), suffices, "trouble.2: {free} free");
         }
         room.note(&compaction, lack(799));
         for (free, suffices) in [(799, false), (800, true)] {
             assert_eq!(
                 room.may_suffice(&compaction, 800, free, NOW),
                 suffices,
-                "RO1: it fits with {free} free"
+                "trouble.2: it fits with {free} free"
             );
         }
         // There was as much as it reads, and it could not be used.
@@ -268,25 +268,25 @@ mod tests {
             assert_eq!(
                 room.may_suffice(&compaction, 800, free, NOW),
                 suffices,
-                "RO1: {free} free, not all for us"
+                "trouble.2: {free} free, not all for us"
             );
         }
         let minute = NOW + QUOTA_PAUSE;
-        assert!(!room.may_suffice(&compaction, 800, 900, minute - Duration::from_nanos(1)), "RO1");
-        assert!(room.may_suffice(&compaction, 800, 900, minute), "RO1");
-        assert!(!room.may_suffice(&compaction, 901, 900, minute), "RO1: there was less than that");
+        assert!(!room.may_suffice(&compaction, 800, 900, minute - Duration::from_nanos(1)), "trouble.2");
+        assert!(room.may_suffice(&compaction, 800, 900, minute), "trouble.2");
+        assert!(!room.may_suffice(&compaction, 901, 900, minute), "trouble.2: there was less than that");
         room.note(&compaction, None);
         assert!(room.may_suffice(&compaction, 800, 0, NOW), "what is free is not known");
     }
 
     #[test]
-    fn ro2_what_others_find_changes_nothing() {
+    fn trouble_3_what_others_find_changes_nothing() {
         let mut room = Room::default();
         room.note(&files(&[1, 2]), lack(300));
         room.note(&files(&[3]), lack(900));
         room.note(&files(&[4]), None);
-        assert!(!room.may_suffice(&files(&[1, 2]), 800, 400, NOW), "RO2");
-        assert!(room.may_suffice(&files(&[1, 2]), 800, 800, NOW), "RO2");
+        assert!(!room.may_suffice(&files(&[1, 2]), 800, 400, NOW), "trouble.3");
+        assert!(room.may_suffice(&files(&[1, 2]), 800, 800, NOW), "trouble.3");
         assert!(!room.may_suffice(&files(&[2, 3]), 800, 800, NOW), "the last failure of either");
         assert!(room.may_suffice(&files(&[4]), 800, 0, NOW));
         room.retain(|file| file != FileId::new(3));

@@ -5,9 +5,9 @@
 //!                          `-- kill, power loss --> refused by opening, `check_offline` and `repair`
 //! ```
 //!
-//! UF1. The marker's name is durable before anything of the database is made, and goes, durably, after all of it is durable. So
+//! unfinished.1. The marker's name is durable before anything of the database is made, and goes, durably, after all of it is durable. So
 //!      whatever a kill or a power loss leaves of a repair is refused.
-//! UF2. The name alone counts. The text is for people.
+//! unfinished.2. The name alone counts. The text is for people.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::types::{Error, Result};
 /// What the marker says to who looks into the directory.
 const TEXT: &[u8] = b"A repair into this directory runs or has not finished. If none runs remove the directory and repair again.\n";
 
-/// Refuses a directory that a repair has not finished filling (UF1).
+/// Refuses a directory that a repair has not finished filling (unfinished.1).
 pub(crate) fn refuse(env: &Env, dir: &Path) -> Result<()> {
     let path = dir.join(REPAIRING);
     match env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {

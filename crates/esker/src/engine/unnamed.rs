@@ -1,9 +1,9 @@
-//! Tables that the manifest does not name: what a crash left of a flush or a merge, or proof that the manifest has lost its end.
+//! Tables that the manifest does not name: what a crash left of a flush or a compaction, or proof that the manifest has lost its end.
 //!
-//! UT1. The log is durable up to a table's newest commit before the table is written, and is released only once a durable edit names
+//! unnamed.1. The log is durable up to a table's newest commit before the table is written, and is released only once a durable edit names
 //!      the table: what an honest crash leaves holds no commit that neither manifest nor log knows. The newest commit is the one that
-//!      the table tells of (OU4), which a merge does not forget.
-//! UT2. Nothing is known of a table of a newer format, nor of one that cannot be read: neither is removed.
+//!      the table tells of (compaction_output.4), which a compaction does not forget.
+//! unnamed.2. Nothing is known of a table of a newer format, nor of one that cannot be read: neither is removed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,8 +15,8 @@ use crate::manifest::file_name::{FileKind, parse, table_path};
 use crate::sstable::stated_newest_commit;
 use crate::types::{Error, FileId, Result, SeqNo};
 
-/// The unnamed tables that are no leftovers, each with what is wrong: it holds commits newer than `known` (UT1), or nothing is known
-/// of it (UT2). A table that does not say what it holds is not among them: it was never finished.
+/// The unnamed tables that are no leftovers, each with what is wrong: it holds commits newer than `known` (unnamed.1), or nothing is known
+/// of it (unnamed.2). A table that does not say what it holds is not among them: it was never finished.
 pub(crate) fn needed(
     env: &Env,
     dir: &Path,
@@ -43,7 +43,7 @@ pub(crate) fn needed(
     Ok(found)
 }
 
-/// Refuses a database whose manifest and log end before a table does (UT1), or that has a table of which nothing is known (UT2).
+/// Refuses a database whose manifest and log end before a table does (unnamed.1), or that has a table of which nothing is known (unnamed.2).
 pub(crate) fn refuse_needed(env: &Env, dir: &Path, named: &[AddedTable], known: SeqNo) -> Result<()> {
     needed(env, dir, named, known)?.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }
@@ -65,9 +65,9 @@ mod tests {
     use super::*;
     use crate::Db;
 
-    /// A database with the manifest and the log from before a commit, and with the table that a merge made of that, is refused.
+    /// A database with the manifest and the log from before a commit, and with the table that a compaction made of that, is refused.
     #[test]
-    fn ut1_a_table_whose_commits_are_in_neither_manifest_nor_log_is_no_leftover() {
+    fn unnamed_1_a_table_whose_commits_are_in_neither_manifest_nor_log_is_no_leftover() {
         let dir = Path::new("db");
         let open = |fs: &MemFs| {
             let env = Env::simulated(Arc::new(fs.clone()), 1);
@@ -87,6 +87,9 @@ mod tests {
         let bytes = read_range(&*file, 0, file.len().unwrap() as usize).unwrap();
         earlier.open(&path, OpenOptions::create()).unwrap().write_all_at(&bytes, 0).unwrap();
         let refused = open(&earlier).map(drop).unwrap_err();
-        assert!(matches!(&refused, Error::Corrupt { path: named, .. } if *named == path), "UT1: {refused}");
+        assert!(
+            matches!(&refused, Error::Corrupt { path: named, .. } if *named == path),
+            "unnamed.1: {refused}"
+        );
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Bytes: docs/formats/manifest.md
 //!
-//! ED1. A field that is absent keeps its earlier value; lists add to what is there.
+//! edit.1. A field that is absent keeps its earlier value; lists add to what is there.
 
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::manifest::version::{Level, RunId};
@@ -130,7 +130,7 @@ impl VersionEdit {
         }
     }
 
-    /// Takes over what a later edit says (ED1), so that many edits become one.
+    /// Takes over what a later edit says (edit.1), so that many edits become one.
     pub fn merge(&mut self, later: VersionEdit) {
         let VersionEdit {
             next_file,
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn ed1_merging_is_applying_one_after_the_other() {
+    fn edit_1_merging_is_applying_one_after_the_other() {
         let mut all = sample();
         let later = VersionEdit {
             wal_from: Some(9),

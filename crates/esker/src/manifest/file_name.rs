@@ -4,7 +4,7 @@
 //!   LOCK  CURRENT  OPTIONS  MANIFEST-000001  000002.wal  000003.sst  REPAIRING
 //! ```
 //!
-//! N1. A name that this module does not know is never touched.
+//! file_name.1. A name that this module does not know is never touched.
 
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,7 @@ pub enum FileKind {
     Other,
 }
 
-/// The kind of a name. A number that is written in another way than ours is not ours (N1).
+/// The kind of a name. A number that is written in another way than ours is not ours (file_name.1).
 pub fn parse(name: &str) -> FileKind {
     if name == CURRENT_TMP || name == OPTIONS_TMP {
         return FileKind::Temporary;

@@ -45,14 +45,14 @@ fn read_manifest(bytes: &[u8]) {
         (Ok(Some((id, state))), Ok(salvaged)) => {
             assert!(
                 id == ID && salvaged.complete && salvaged.damage.is_empty(),
-                "MS2: {:?}",
+                "manifest_salvage.2: {:?}",
                 salvaged.damage
             );
             assert_eq!(salvaged.state, Some(state));
         }
         (Ok(None), _) => panic!("the manifest is there, and CURRENT names it"),
         (Ok(Some(_)), Err(error)) => panic!("opening takes what repair refuses: {error}"),
-        (Err(error), Ok(salvaged)) => assert!(!salvaged.complete, "MS2: {error}"),
+        (Err(error), Ok(salvaged)) => assert!(!salvaged.complete, "manifest_salvage.2: {error}"),
         (Err(_), Err(_)) => {}
     }
 }

@@ -8,15 +8,15 @@
 //!
 //! Bytes: docs/formats/manifest.md
 //!
-//! ML1. An edit counts once its record is synced. A record torn by a crash never counted.
-//! ML2. `CURRENT` always names a manifest that was complete and synced before the name was.
-//! ML3. After an append that failed or panicked nothing more goes into that file: what reached the disk is unknown. The next append
+//! manifest_log.1. An edit counts once its record is synced. A record torn by a crash never counted.
+//! manifest_log.2. `CURRENT` always names a manifest that was complete and synced before the name was.
+//! manifest_log.3. After an append that failed or panicked nothing more goes into that file: what reached the disk is unknown. The next append
 //!      starts a new manifest, which settles it.
-//! ML4. Files that a failed edit added stay on disk until a new manifest is in force: the old one may name them.
-//! ML5. Behind every durable edit stands an empty one, the marker, written after it and itself durable before the next
+//! manifest_log.4. Files that a failed edit added stay on disk until a new manifest is in force: the old one may name them.
+//! manifest_log.5. Behind every durable edit stands an empty one, the marker, written after it and itself durable before the next
 //!      edit is written. So damage in an edit that counted has a valid record behind it and is told apart from a torn
 //!      tail.
-//! ML6. Records are not compressed: reading a manifest takes no more memory than its bytes account for.
+//! manifest_log.6. Records are not compressed: reading a manifest takes no more memory than its bytes account for.
 
 use std::path::{Path, PathBuf};
 
@@ -99,7 +99,7 @@ impl ManifestLog {
         check_header(&header, &path, reader.content_offset())?;
         let mut state: Option<VersionEdit> = None;
         while let Some(record) = reader.next()? {
-            // A marker (ML5) says nothing, and does not stand for the state that must come first.
+            // A marker (manifest_log.5) says nothing, and does not stand for the state that must come first.
             if record.is_empty() {
                 continue;
             }
@@ -112,7 +112,7 @@ impl ManifestLog {
         }
         match state {
             Some(state) => Ok(Some((id, state))),
-            // ML2: the state was synced before CURRENT named the file.
+            // manifest_log.2: the state was synced before CURRENT named the file.
             None => Err(Error::corrupt("manifest", &path, reader.position(), "its first edit is missing")),
         }
     }
@@ -128,9 +128,9 @@ impl ManifestLog {
             return self.replace(fresh(), state);
         }
         let bytes = edit.encode();
-        // ML3
+        // manifest_log.3
         let mut writer = self.writer.take().expect("not broken");
-        // ML5: the last marker, the edit, the next marker.
+        // manifest_log.5: the last marker, the edit, the next marker.
         let appended = settle_mark(&mut writer)
             .and_then(|()| append_durably(&mut writer, &bytes))
             .and_then(|()| mark(&mut writer));
@@ -140,7 +140,7 @@ impl ManifestLog {
         appended.map(|()| self.state.merge(edit))
     }
 
-    /// Whether an append failed and no new manifest has settled it yet (ML3).
+    /// Whether an append failed and no new manifest has settled it yet (manifest_log.3).
     pub fn is_broken(&self) -> bool {
         self.writer.is_none()
     }
@@ -157,7 +157,7 @@ impl ManifestLog {
         let old = self.dir.join(manifest_name(self.id));
         let new = ManifestLog::create(&self.env, &self.dir, id, state)?;
         // The old file is garbage now; if it cannot be removed, the next open does it. If that panics, nobody is told of the edit: the next
-        // append starts a manifest without it (ML3).
+        // append starts a manifest without it (manifest_log.3).
         let _ = self.env.fs.remove_file(&old);
         *self = new.replaced_from(self.rewrite_bytes_min);
         Ok(())
@@ -180,7 +180,7 @@ impl ManifestLog {
     }
 }
 
-/// Makes the last marker durable (ML5).
+/// Makes the last marker durable (manifest_log.5).
 fn settle_mark(writer: &mut recordio::Writer) -> Result<()> {
     writer.sync()
 }
@@ -204,7 +204,7 @@ fn write_state(env: &Env, path: &Path, state: &VersionEdit) -> Result<recordio::
     Ok(writer)
 }
 
-/// Writes the marker behind an edit (ML5). It need not be durable yet.
+/// Writes the marker behind an edit (manifest_log.5). It need not be durable yet.
 fn mark(writer: &mut recordio::Writer) -> Result<()> {
     writer.append(&VersionEdit::default().encode())?;
     writer.flush()

@@ -1,7 +1,7 @@
 //! What the database consists of: which tables, in which runs, and from where the log must be replayed.
 //!
 //! ```text
-//!   flush, merge --VersionEdit--> ManifestLog (MANIFEST-n, named by CURRENT)
+//!   flush, compaction --VersionEdit--> ManifestLog (MANIFEST-n, named by CURRENT)
 //!                      `--apply--> Version (immutable) ---> read views
 //! ```
 

@@ -5,9 +5,9 @@
 //!              `-the others--------------> damage; `complete` is false
 //! ```
 //!
-//! MS1. Nothing is changed, and no bytes make this panic.
-//! MS2. `complete` is true only if every edit that ever counted is in the state.
-//! MS3. Bytes that cannot be read cost the edits of the 4 KiB around them, those that begin or end there too; the first 4 KiB cost
+//! manifest_salvage.1. Nothing is changed, and no bytes make this panic.
+//! manifest_salvage.2. `complete` is true only if every edit that ever counted is in the state.
+//! manifest_salvage.3. Bytes that cannot be read cost the edits of the 4 KiB around them, those that begin or end there too; the first 4 KiB cost
 //!      the manifest.
 
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ pub(crate) struct SalvagedManifest {
     pub edits: u64,
     /// The tables that edits removed and none brought back.
     pub removed: BTreeSet<FileId>,
-    /// Whether no edit is missing (MS2).
+    /// Whether no edit is missing (manifest_salvage.2).
     pub complete: bool,
     /// What cannot be read.
     pub damage: Vec<Error>,

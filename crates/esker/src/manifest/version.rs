@@ -7,10 +7,10 @@
 //!   base  run 1   [a-c][d-h][i-z]   oldest: everything else
 //! ```
 //!
-//! VN1. Runs stand newest first: for any key, what a run holds is newer than what the runs after it hold.
-//! VN2. The tables of a run stand in key order and their ranges do not overlap; all versions of a key that are in
+//! version.1. Runs stand newest first: for any key, what a run holds is newer than what the runs after it hold.
+//! version.2. The tables of a run stand in key order and their ranges do not overlap; all versions of a key that are in
 //!      a run are in one table.
-//! VN3. Runs are ordered by level, then by run id descending. The base level has at most one run.
+//! version.3. Runs are ordered by level, then by run id descending. The base level has at most one run.
 //!
 //! `T` is the open table (`Arc<Table>`); policy and its tests work with `Version<()>` or any other `T`.
 
@@ -112,13 +112,18 @@ impl<T> Run<T> {
     /// A run of these tables.
     ///
     /// # Panics
-    /// If two of them overlap (VN2), or there are none.
+    /// If two of them overlap (version.2), or there are none.
     pub fn new(level: Level, id: RunId, mut tables: Vec<Arc<LiveTable<T>>>) -> Self {
         assert!(!tables.is_empty(), "a run has tables");
         tables.sort_by(|a, b| a.meta.range.start.cmp(&b.meta.range.start));
         for pair in tables.windows(2) {
             let (a, b) = (&pair[0], &pair[1]);
-            assert!(!a.meta.range.overlaps(&b.meta.range), "VN2: tables {} and {} overlap", a.file, b.file);
+            assert!(
+                !a.meta.range.overlaps(&b.meta.range),
+                "version.2: tables {} and {} overlap",
+                a.file,
+                b.file
+            );
         }
         let heads = tables.iter().map(|t| head8(&t.meta.range.start)).collect();
         let max_seq = tables.iter().map(|t| t.meta.counts.max_seq).max().unwrap_or_default();
@@ -225,7 +230,7 @@ impl<T> Version<T> {
         Version { runs: Vec::new() }
     }
 
-    /// The runs, newest first (VN1).
+    /// The runs, newest first (version.1).
     #[inline]
     pub fn runs(&self) -> &[Arc<Run<T>>] {
         &self.runs
@@ -245,7 +250,7 @@ impl<T> Version<T> {
     /// does not have yet (a trivial move removes and adds the same file).
     ///
     /// # Panics
-    /// If the edit does not fit: it removes a table that is not there, adds one without a handle, or breaks VN2.
+    /// If the edit does not fit: it removes a table that is not there, adds one without a handle, or breaks version.2.
     pub fn apply(&self, edit: &VersionEdit, mut opened: HashMap<FileId, T>) -> Self
     where
         T: Clone,
@@ -276,7 +281,7 @@ impl<T> Version<T> {
             runs.into_iter().map(|((level, id), tables)| Arc::new(Run::new(level, id, tables))).collect();
         runs.sort_by(|a, b| a.level.cmp(&b.level).then(b.id.cmp(&a.id)));
         let bases = runs.iter().filter(|r| r.level == Level::BASE).count();
-        assert!(bases <= 1, "VN3: one base run");
+        assert!(bases <= 1, "version.3: one base run");
         Version { runs }
     }
 }
@@ -345,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn vn1_vn3_runs_stand_newest_first() {
+    fn version_1_version_3_runs_stand_newest_first() {
         let version = sample();
         let text = "L0 run 3: 4[x..z]\nL0 run 2: 3[b..f]\nL1 run 2: 5[x..z]\nL7 run 1: 1[a..c] 2[e..g]\n";
         assert_eq!(format!("{version:?}"), text);
@@ -376,8 +381,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "VN2")]
-    fn vn2_overlapping_tables_are_refused() {
+    #[should_panic(expected = "version.2")]
+    fn version_2_overlapping_tables_are_refused() {
         apply(&sample(), &[], vec![added(9, Level::BASE, 1, "c", "d")]);
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! Chunks are buffers of the operating system's pages: what a memtable held is not kept by an allocator when it has gone.
 //!
-//! A1. What was handed out stays at its address, untouched by the arena, until the arena is dropped.
-//! A2. No two allocations overlap.
+//! arena.1. What was handed out stays at its address, untouched by the arena, until the arena is dropped.
+//! arena.2. No two allocations overlap.
 #![expect(unsafe_code, reason = "hands out raw memory")]
 
 use crate::sync::Mutex;
@@ -50,7 +50,7 @@ pub(super) struct Bump {
     chunk_size: usize,
 }
 
-// SAFETY: the memory it points to belongs to it alone until handed out (A2), whichever thread holds it.
+// SAFETY: the memory it points to belongs to it alone until handed out (arena.2), whichever thread holds it.
 unsafe impl Send for Bump {}
 
 impl Bump {
@@ -84,7 +84,7 @@ impl Bump {
 
     #[inline]
     fn take(&mut self, arena: &Arena, padding: usize, size: usize) -> NonNull<u8> {
-        assert!(padding + size <= self.left, "A2");
+        assert!(padding + size <= self.left, "arena.2");
         // SAFETY: `next` is followed by `left` bytes of the same chunk, and padding + size is not more.
         let (start, end) = unsafe { (self.next.add(padding), self.next.add(padding + size)) };
         self.next = end;
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a2_allocations_are_aligned_and_apart() {
+    fn arena_2_allocations_are_aligned_and_apart() {
         let arena = Arena::default();
         let mut bump = Bump::new();
         let mut rng = fastrand::Rng::with_seed(1);
@@ -113,7 +113,7 @@ mod tests {
             taken.push((at, size));
         }
         taken.sort_unstable();
-        assert!(taken.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0), "A2");
+        assert!(taken.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0), "arena.2");
         let asked: usize = taken.iter().map(|t| t.1).sum();
         assert!((asked..asked + 3000 * 64).contains(&arena.used()));
     }

@@ -1,6 +1,6 @@
 //! A reader's walk over a memtable at one sequence number.
 //!
-//! MC1. The cursor stands on each key that has a version not newer than `at`, and shows the newest such version.
+//! memtable_cursor.1. The cursor stands on each key that has a version not newer than `at`, and shows the newest such version.
 
 use super::position::Position;
 use super::record::RecordRef;
@@ -20,7 +20,7 @@ impl MemtableCursor {
         MemtableCursor { position, at }
     }
 
-    /// From the key where the position stands, goes to the first one with a version to show (MC1).
+    /// From the key where the position stands, goes to the first one with a version to show (memtable_cursor.1).
     #[inline]
     fn settle(&mut self, step: impl Fn(&mut Position)) -> Result<()> {
         while self.position.version().is_some() && !self.position.show_at(self.at) {

@@ -4,8 +4,8 @@
 //!   hash --> [small][sized for the memtable][twice that] ...     the newest is filled, all are probed
 //! ```
 //!
-//! F1. No false negatives: a key's bits are set before the key is reachable, and a filter is listed before it is used.
-//! F2. Each Bloom filter takes as many keys as it was made for; then a larger one follows.
+//! filter.1. No false negatives: a key's bits are set before the key is reachable, and a filter is listed before it is used.
+//! filter.2. Each Bloom filter takes as many keys as it was made for; then a larger one follows.
 //!
 //! The number of keys is not known in advance: the first filter is small, for tiny databases; the second suits keys and
 //! values of some 100 bytes, so that usually no more are needed.
@@ -73,7 +73,7 @@ impl Filter {
             writer.left = self.open(writer.newest);
         }
         writer.left = writer.left.saturating_sub(1);
-        self.filters[writer.newest].get().expect("F1").insert(hash);
+        self.filters[writer.newest].get().expect("filter.1").insert(hash);
     }
 
     /// False if the key is certainly not there.
@@ -93,7 +93,7 @@ mod tests {
     use crate::encoding::hash::key_hash;
 
     #[test]
-    fn f1_f2_grows_without_false_negatives() {
+    fn filter_1_filter_2_grows_without_false_negatives() {
         // Miri's keys are fewer than the first filters take, but for the smallest.
         let keys = if cfg!(miri) { 600 } else { 60_000 };
         for expected_bytes in [0, 1000, 1 << 20] {

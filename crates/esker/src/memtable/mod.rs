@@ -6,13 +6,13 @@
 //!   get    --may_contain--> get at a sequence number      cursor, scan --> in key order
 //! ```
 //!
-//! M1. One applier inserts; any number of readers read meanwhile, without locks. A reader that takes its sequence number by
+//! memtable.1. One applier inserts; any number of readers read meanwhile, without locks. A reader that takes its sequence number by
 //!     an acquire load, from where the applier's side stored it with release after inserting, finds everything up
 //!     to that number, and never half an entry.
-//! M2. A key's versions come with strictly increasing sequence numbers.
-//! M3. A key that was inserted is never denied by `may_contain`. Range tombstones are not in the filter: whoever skips
+//! memtable.2. A key's versions come with strictly increasing sequence numbers.
+//! memtable.3. A key that was inserted is never denied by `may_contain`. Range tombstones are not in the filter: whoever skips
 //!     `get` because of it still looks at `range_tombstones`.
-//! M4. Memory is given back as a whole, when the last owner (memtable, applier, cursor, scan) is gone.
+//! memtable.4. Memory is given back as a whole, when the last owner (memtable, applier, cursor, scan) is gone.
 //!
 //! The files, in reading order: `permutation`, `arena`, `record`, `node`, `tree` (how readers and the applier work
 //! together), `writer`, `position`, `cursor`, `scan`, `filter`. There is no file format here: tables have one.
@@ -66,7 +66,7 @@ pub(crate) struct Memtable {
     max_seq: AtomicU64,
 }
 
-/// The right to write to one memtable (M1).
+/// The right to write to one memtable (memtable.1).
 pub(crate) struct Applier {
     tree: TreeWriter,
     filter: FilterWriter,
@@ -92,18 +92,21 @@ impl Memtable {
     /// The applier.
     ///
     /// # Panics
-    /// On the second call (M1).
+    /// On the second call (memtable.1).
     pub(crate) fn applier(&self) -> Applier {
         let tree = TreeWriter::new(Arc::clone(&self.tree));
-        Applier { tree, filter: self.filter_writer.lock().take().expect("M1: one applier per memtable") }
+        Applier {
+            tree,
+            filter: self.filter_writer.lock().take().expect("memtable.1: one applier per memtable"),
+        }
     }
 
     /// Inserts a version. Ascending keys are inserted fastest.
     ///
     /// # Panics
-    /// If the key has a version of this or a newer sequence number (M2), or the applier is another memtable's.
+    /// If the key has a version of this or a newer sequence number (memtable.2), or the applier is another memtable's.
     pub(crate) fn insert(&self, applier: &mut Applier, entry: EntryRef<'_>) {
-        assert!(applier.tree.writes_to(&self.tree), "M1");
+        assert!(applier.tree.writes_to(&self.tree), "memtable.1");
         let Applier { tree, filter } = applier;
         let hash = key_hash(entry.key);
         self.filter.prefetch(filter, hash);
@@ -113,12 +116,12 @@ impl Memtable {
     }
 
     /// Adds a range tombstone. Costs time in proportion to the fragments that it covers, and a little for the others
-    /// (RT3).
+    /// (range_tombstone.3).
     ///
     /// # Panics
     /// If the applier is another memtable's.
     pub(crate) fn add_range_tombstone(&self, applier: &mut Applier, tombstone: RangeTombstone) {
-        assert!(applier.tree.writes_to(&self.tree), "M1");
+        assert!(applier.tree.writes_to(&self.tree), "memtable.1");
         if tombstone.start >= tombstone.end {
             return;
         }
@@ -138,7 +141,7 @@ impl Memtable {
         self.max_seq.store(max.max(seq.get()), Ordering::Relaxed);
     }
 
-    /// False if the key with this hash certainly has no entry. Says nothing about range tombstones (M3).
+    /// False if the key with this hash certainly has no entry. Says nothing about range tombstones (memtable.3).
     #[inline]
     pub(crate) fn may_contain(&self, hash: u64) -> bool {
         self.filter.may_contain(hash)

@@ -20,7 +20,7 @@ fn key(n: u64) -> [u8; 8] {
 
 struct World {
     memtable: Memtable,
-    /// What the commit pipeline publishes behind its inserts (M1).
+    /// What the commit pipeline publishes behind its inserts (memtable.1).
     visible: AtomicU64,
 }
 
@@ -47,19 +47,19 @@ fn race(alone: u64, late: u64, keys: fn(u64) -> u64, read: fn(&Memtable, u64, fn
     });
 }
 
-/// M1, M3: each key up to the visible number is let through by the filter, and found with its newest visible version.
+/// memtable.1, memtable.3: each key up to the visible number is let through by the filter, and found with its newest visible version.
 fn all_found(memtable: &Memtable, visible: u64, keys: fn(u64) -> u64) {
     // The newest ones are those in question; two old ones stand for the rest.
     for seq in [1, 8].into_iter().chain(visible.saturating_sub(1)..=visible) {
         let key = key(keys(seq));
-        assert!(memtable.may_contain(key_hash(&key)), "M3: seq {seq}");
+        assert!(memtable.may_contain(key_hash(&key)), "memtable.3: seq {seq}");
         let newest = (1..=visible).rev().find(|s| keys(*s) == keys(seq)).unwrap();
-        let found = memtable.get(&key, SeqNo::new(visible)).expect("M1");
-        assert_eq!((found.seq.get(), found.value), (newest, &newest.to_le_bytes()[..]), "M1");
+        let found = memtable.get(&key, SeqNo::new(visible)).expect("memtable.1");
+        assert_eq!((found.seq.get(), found.value), (newest, &newest.to_le_bytes()[..]), "memtable.1");
     }
 }
 
-/// T1 to T4: a walk from the first key shows every key up to the visible number, in order.
+/// tree.1 to tree.4: a walk from the first key shows every key up to the visible number, in order.
 fn all_walked(memtable: &Memtable, visible: u64, keys: fn(u64) -> u64) {
     let mut expected: Vec<_> = (1..=visible).map(keys).collect();
     expected.sort_unstable();
@@ -67,8 +67,8 @@ fn all_walked(memtable: &Memtable, visible: u64, keys: fn(u64) -> u64) {
     let mut cursor = memtable.cursor(SeqNo::new(visible));
     cursor.seek_first().unwrap();
     for n in expected {
-        assert!(cursor.valid(), "T1: key {n} is missing");
-        assert_eq!(cursor.key(), key(n), "T1");
+        assert!(cursor.valid(), "tree.1: key {n} is missing");
+        assert_eq!(cursor.key(), key(n), "tree.1");
         cursor.next().unwrap();
     }
     assert!(!cursor.valid());
@@ -85,22 +85,22 @@ fn again(seq: u64) -> u64 {
 }
 
 #[test]
-fn n1_an_insert_into_a_leaf_with_room() {
+fn node_1_an_insert_into_a_leaf_with_room() {
     race(9, 1, |seq| (seq * 7) % 31, all_found);
 }
 
 #[test]
-fn t1_an_insert_that_splits_the_root_leaf() {
+fn tree_1_an_insert_that_splits_the_root_leaf() {
     race(15, 1, into_the_middle, all_found);
 }
 
 #[test]
-fn t1_walks_over_a_split_of_the_root_leaf() {
+fn tree_1_walks_over_a_split_of_the_root_leaf() {
     race(15, 1, into_the_middle, all_walked);
 }
 
 #[test]
-fn t1_appending_begins_a_new_leaf() {
+fn tree_1_appending_begins_a_new_leaf() {
     race(15, 2, |seq| seq, all_found);
 }
 
@@ -115,30 +115,30 @@ fn splits_a_child(seq: u64) -> u64 {
 }
 
 #[test]
-fn t2_a_split_below_a_parent() {
+fn tree_2_a_split_below_a_parent() {
     race(23, 1, splits_a_child, all_found);
 }
 
 #[test]
-fn t3_t4_walks_over_a_split_below_a_parent() {
+fn tree_3_tree_4_walks_over_a_split_below_a_parent() {
     race(23, 1, splits_a_child, all_walked);
 }
 
 #[test]
-fn r2_versions_of_one_key() {
+fn record_2_versions_of_one_key() {
     race(9, 2, again, |memtable, visible, keys| {
         for seq in [visible, visible - 1] {
-            let found = memtable.get(&key(keys(seq)), SeqNo::new(visible)).expect("M1");
+            let found = memtable.get(&key(keys(seq)), SeqNo::new(visible)).expect("memtable.1");
             assert_eq!(found.value, seq.to_le_bytes());
-            let older = memtable.get(&key(keys(seq)), SeqNo::new(seq - 1)).expect("R2");
+            let older = memtable.get(&key(keys(seq)), SeqNo::new(seq - 1)).expect("record.2");
             assert_eq!(older.value, (seq - 2).to_le_bytes());
         }
     });
 }
 
 #[test]
-#[should_panic(expected = "M1")]
+#[should_panic(expected = "memtable.1")]
 fn canary_n1_a_slot_shown_without_release_is_found() {
     let _broken = Broken::new(Fault::PermutationNotReleased);
-    n1_an_insert_into_a_leaf_with_room();
+    node_1_an_insert_into_a_leaf_with_room();
 }

@@ -5,10 +5,10 @@
 //!   Leaf   [permutation][prefix, level][15 heads][15 records]                     256 bytes
 //! ```
 //!
-//! N1. A slot's head and separator (in a leaf: its key) are written before the permutation that shows the slot, and
+//! node.1. A slot's head and separator (in a leaf: its key) are written before the permutation that shows the slot, and
 //!     never again. What does change later: a leaf's record pointer, to a newer version of the same key; an inner
-//!     node's child pointer, to a node of the same or a narrower key range (T2).
-//! N2. All keys that a search brings to a node share its first `prefix` bytes, and so do the node's own keys; heads
+//!     node's child pointer, to a node of the same or a narrower key range (tree.2).
+//! node.2. All keys that a search brings to a node share its first `prefix` bytes, and so do the node's own keys; heads
 //!     are the 8 bytes after those.
 //!
 //! An inner node has one child more than separators: child 0 is left of all; child `s + 1` begins at the separator in
@@ -27,7 +27,7 @@ use crate::types::key::head8;
 /// What leaves and inner nodes share, at the head of both.
 #[repr(C)]
 pub(super) struct Node {
-    /// Release store by the applier, acquire load by readers: it publishes the slots that it shows (N1).
+    /// Release store by the applier, acquire load by readers: it publishes the slots that it shows (node.1).
     permutation: AtomicU64,
     prefix: u32,
     level: u32,
@@ -47,7 +47,7 @@ pub(super) struct Leaf {
 #[repr(C)]
 pub(super) struct Inner {
     pub(super) node: Node,
-    /// Release store, acquire load: publishes a new child, and the permutation stored before it (T2).
+    /// Release store, acquire load: publishes a new child, and the permutation stored before it (tree.2).
     children: [AtomicPtr<Node>; SLOTS + 1],
     /// Records whose keys separate the children. Relaxed: the permutation publishes them.
     separators: [AtomicPtr<Record>; SLOTS],
@@ -95,7 +95,7 @@ impl Node {
     }
 
     /// Whether the permutation is still this one. After an acquire load of a child, false if that child was stored
-    /// after a newer permutation (T2).
+    /// after a newer permutation (tree.2).
     #[inline(always)]
     pub(super) fn permutation_is_still(&self, permutation: Permutation) -> bool {
         self.permutation.load(Ordering::Relaxed) == permutation.word()
@@ -107,7 +107,7 @@ impl Node {
     }
 
     /// The rank of the first entry whose key is not below `key`, and whether it is equal. `key` has the node's
-    /// prefix (N2); `key_of` gives the key of a slot.
+    /// prefix (node.2); `key_of` gives the key of a slot.
     #[inline(always)]
     fn lower_bound<'a>(
         &self,
@@ -164,7 +164,7 @@ impl Leaf {
     pub(super) fn record(&self, slot: usize) -> RecordRef<'_> {
         // SAFETY: records are written into the arena that holds this leaf; the acquire load pairs with the release store
         // of the pointer or, for the first one, of the permutation that the caller saw.
-        unsafe { RecordRef::from_ptr(self.records[slot].load(Ordering::Acquire)) }.expect("N1")
+        unsafe { RecordRef::from_ptr(self.records[slot].load(Ordering::Acquire)) }.expect("node.1")
     }
 
     #[inline(always)]
@@ -207,7 +207,7 @@ impl Inner {
     #[inline(always)]
     pub(super) fn separator(&self, slot: usize) -> RecordRef<'_> {
         // SAFETY: as for `Leaf::record`; the permutation that the caller saw published the pointer.
-        unsafe { RecordRef::from_ptr(self.separators[slot].load(Ordering::Relaxed)) }.expect("N1")
+        unsafe { RecordRef::from_ptr(self.separators[slot].load(Ordering::Relaxed)) }.expect("node.1")
     }
 
     #[inline(always)]
@@ -240,7 +240,7 @@ impl Inner {
 
     /// Replaces the child to the left of the separator with this rank (applier only).
     pub(super) fn replace(&self, permutation: Permutation, rank: usize, child: *const Node) {
-        // Publishes the child; and the permutation stored before, to those who see the child (T2).
+        // Publishes the child; and the permutation stored before, to those who see the child (tree.2).
         self.children[child_index(permutation, rank)].store(child.cast_mut(), Ordering::Release);
     }
 }

@@ -4,7 +4,7 @@
 //!   bits 0..4: number of slots in use     bits 4+4r..8+4r: slot of the entry with rank r
 //! ```
 //!
-//! P1. Slots are taken in the order 0, 1, 2, ... and never given back, so the slots in use are those below `len`.
+//! permutation.1. Slots are taken in the order 0, 1, 2, ... and never given back, so the slots in use are those below `len`.
 //!
 //! The technique is Masstree's (Mao, Kohler, Morris 2012): an insert fills a free slot, then publishes it and its place
 //! among the others with one store.
@@ -50,11 +50,11 @@ impl Permutation {
         (self.0 >> (4 + 4 * rank) & 0xF) as usize
     }
 
-    /// Takes the next free slot (P1) for a new entry of this rank; later entries move up by one.
+    /// Takes the next free slot (permutation.1) for a new entry of this rank; later entries move up by one.
     #[must_use]
     pub(super) fn with(self, rank: usize) -> Self {
         let slot = self.len();
-        assert!(slot < SLOTS && rank <= slot, "P1");
+        assert!(slot < SLOTS && rank <= slot, "permutation.1");
         let below = (1 << (4 + 4 * rank)) - 1;
         Permutation((self.0 & below | (self.0 & !below) << 4 | (slot as u64) << (4 + 4 * rank)) + 1)
     }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p1_agrees_with_a_vector() {
+    fn permutation_1_agrees_with_a_vector() {
         let mut rng = fastrand::Rng::with_seed(3);
         for _ in 0..200 {
             let mut permutation = Permutation::default();

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   key --descent--> leaf, permutation, rank --> record --> older versions of the key
-//!                      `-- end of the leaf: descent to the neighbour (T4)
+//!                      `-- end of the leaf: descent to the neighbour (tree.4)
 //! ```
 //!
-//! PO1. A step forward leads to a larger key and a step back to a smaller one, and passes over no key that was inserted
-//!      before the position was made (T1, T3).
+//! position.1. A step forward leads to a larger key and a step back to a smaller one, and passes over no key that was inserted
+//!      before the position was made (tree.1, tree.3).
 #![expect(unsafe_code, reason = "keeps pointers to nodes from one step to the next")]
 
 use std::ptr;
@@ -156,7 +156,7 @@ impl Spot {
 
     #[inline]
     fn stand_at(&mut self, _: &Tree, rank: usize) {
-        assert!(!self.leaf.is_null() && rank < self.permutation.len(), "PO1");
+        assert!(!self.leaf.is_null() && rank < self.permutation.len(), "position.1");
         self.rank = rank;
         // SAFETY: the leaf is not null, so it is one of this tree's, which is alive; of leaves only atomics change.
         let leaf = unsafe { &*self.leaf };
@@ -170,7 +170,7 @@ impl Spot {
         let (rank, equal) = self.enter(place).lower_bound(self.permutation, key);
         let mut rank = rank + usize::from(equal && beyond);
         while rank == self.permutation.len() {
-            // The upper fence is above `key`, and every key of the leaf is not: nothing lies between (T3).
+            // The upper fence is above `key`, and every key of the leaf is not: nothing lies between (tree.3).
             let Some(high) = place.high else { return self.leave() };
             place = tree.place_of(high.key());
             rank = self.enter(place).lower_bound(self.permutation, high.key()).0;
@@ -194,11 +194,11 @@ impl Spot {
         if self.rank + 1 < self.permutation.len() {
             return self.stand_at(tree, self.rank + 1);
         }
-        let last = self.version(tree).expect("PO1: on a key").key();
+        let last = self.version(tree).expect("position.1: on a key").key();
         match self.fence(tree, self.high) {
             None => self.leave(),
             Some(high) if high.key() > last => self.seek(tree, high.key(), false),
-            // T3: the leaf held keys beyond its fence, and the walk has seen them.
+            // tree.3: the leaf held keys beyond its fence, and the walk has seen them.
             Some(_) => self.seek(tree, last, true),
         }
     }

@@ -6,9 +6,9 @@
 //!          `--> record of the same key with a smaller sequence number, or null
 //! ```
 //!
-//! R1. A record is complete before a pointer to it is published, and never written again; its memory lives as long
+//! record.1. A record is complete before a pointer to it is published, and never written again; its memory lives as long
 //!     as the arena.
-//! R2. Along the chain of previous versions the key stays and sequence numbers strictly decrease.
+//! record.2. Along the chain of previous versions the key stays and sequence numbers strictly decrease.
 #![expect(unsafe_code, reason = "reads and writes records in raw arena memory")]
 
 use std::marker::PhantomData;
@@ -28,7 +28,7 @@ pub(super) struct Record {
     value_len: u32,
 }
 
-/// A record that can be read while the arena is borrowed (R1).
+/// A record that can be read while the arena is borrowed (record.1).
 #[derive(Clone, Copy)]
 pub(super) struct RecordRef<'a> {
     ptr: NonNull<Record>,
@@ -82,14 +82,14 @@ impl<'a> RecordRef<'a> {
 
     #[inline(always)]
     fn header(self) -> &'a Record {
-        // SAFETY: the header is complete and never written again (R1).
+        // SAFETY: the header is complete and never written again (record.1).
         unsafe { self.ptr.as_ref() }
     }
 
     /// Bytes behind the header.
     #[inline(always)]
     fn bytes(self, start: usize, len: usize) -> &'a [u8] {
-        // SAFETY: key and value follow the header in the same allocation, complete and never written again (R1); both
+        // SAFETY: key and value follow the header in the same allocation, complete and never written again (record.1); both
         // callers stay within their lengths. The pointer was made from the allocation, not from a reference to the header.
         unsafe { std::slice::from_raw_parts(self.ptr.add(1).cast::<u8>().as_ptr().add(start), len) }
     }

@@ -81,7 +81,7 @@ impl Pair {
                 (entry.key, entry.seq.get(), entry.kind, entry.value),
                 (&key[..], *seq, *kind, &value[..])
             );
-            assert!(self.memtable.may_contain(key_hash(key)), "M3");
+            assert!(self.memtable.may_contain(key_hash(key)), "memtable.3");
         }
         assert!(scan.next().is_none() && scan.next().is_none());
         if let Some(((key, _), _)) = self.model.iter().nth(rng.usize(0..=self.model.len())) {
@@ -263,7 +263,7 @@ fn a_value_larger_than_a_chunk() {
 
 /// Four bytes do not hold the numbers of a database that has lived long.
 #[test]
-fn m1_versions_at_large_numbers_are_found_at_theirs() {
+fn memtable_1_versions_at_large_numbers_are_found_at_theirs() {
     let mut rng = Rng::with_seed(13);
     let mut pair = Pair::new();
     for last in [7, 1_u64 << 32, (1 << 32) + 7, 1 << 40, (1 << 40) + 7, SeqNo::MAX.get()] {
@@ -291,7 +291,7 @@ fn an_empty_memtable_is_small() {
 }
 
 #[test]
-fn m3_range_tombstones_are_apart_from_the_filter() {
+fn memtable_3_range_tombstones_are_apart_from_the_filter() {
     let memtable = Memtable::new(1000);
     let mut applier = memtable.applier();
     let tombstone = |start: &str, end: &str, seq| RangeTombstone {
@@ -314,8 +314,8 @@ fn m3_range_tombstones_are_apart_from_the_filter() {
 }
 
 #[test]
-#[should_panic(expected = "W2")]
-fn m2_a_version_twice_is_refused() {
+#[should_panic(expected = "memtable_writer.2")]
+fn memtable_2_a_version_twice_is_refused() {
     let memtable = Memtable::new(1000);
     let mut applier = memtable.applier();
     let entry = EntryRef { key: b"k", seq: SeqNo::new(4), kind: Kind::Put, value: b"" };
@@ -324,8 +324,8 @@ fn m2_a_version_twice_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "M1")]
-fn m1_an_applier_of_another_memtable_is_refused() {
+#[should_panic(expected = "memtable.1")]
+fn memtable_1_an_applier_of_another_memtable_is_refused() {
     let (one, other) = (Memtable::new(1000), Memtable::new(1000));
     let entry = EntryRef { key: b"k", seq: SeqNo::new(4), kind: Kind::Put, value: b"" };
     one.insert(&mut other.applier(), entry);
@@ -333,14 +333,14 @@ fn m1_an_applier_of_another_memtable_is_refused() {
 
 #[test]
 #[should_panic(expected = "one applier")]
-fn m1_there_is_one_applier() {
+fn memtable_1_there_is_one_applier() {
     let memtable = Memtable::new(1000);
     let _first = memtable.applier();
     memtable.applier();
 }
 
 #[test]
-fn m4_cursors_and_scans_outlive_the_memtable() {
+fn memtable_4_cursors_and_scans_outlive_the_memtable() {
     let mut pair = Pair::new();
     pair.fill(scaled(1000), &mut Rng::with_seed(11), |rng, _| random_bytes(rng, 4));
     let visible = pair.visible(pair.seq);
@@ -389,7 +389,7 @@ fn read_snapshot(
         let key = rng.u64(0..keys.count);
         let bytes = Keys::bytes(key);
         let expected = inverse(key, at);
-        assert!(expected.is_none() || memtable.may_contain(key_hash(&bytes)), "M3");
+        assert!(expected.is_none() || memtable.may_contain(key_hash(&bytes)), "memtable.3");
         let found = memtable.get(&bytes, seq);
         assert_eq!(found.map(|e| e.seq.get()), expected, "key {key} at {at}");
         assert!(found.is_none_or(|e| e.value == e.seq.get().to_le_bytes()), "key {key} at {at}");
@@ -420,9 +420,9 @@ fn read_snapshot(
     }
 }
 
-/// Readers hold their snapshots while the tree splits under them (M1, T1 to T4).
+/// Readers hold their snapshots while the tree splits under them (memtable.1, tree.1 to tree.4).
 #[test]
-fn m1_concurrent_readers_see_exactly_their_snapshot() {
+fn memtable_1_concurrent_readers_see_exactly_their_snapshot() {
     // Steps: scattered, ascending, descending.
     for (step, seed) in [(7919, 1), (1, 2), (u64::MAX, 3)] {
         let count = scaled(20_000) as u64 | 1;
@@ -468,7 +468,7 @@ fn m1_concurrent_readers_see_exactly_their_snapshot() {
 
 /// The tree in the middle of a split, as readers may find it: the left child still holds what the right one has.
 #[test]
-fn t3_walks_over_a_leaf_wider_than_its_fences() {
+fn tree_3_walks_over_a_leaf_wider_than_its_fences() {
     let tree = Arc::new(Tree::new());
     let mut bump = tree.take_bump().unwrap();
     let slots: Vec<Slot<'_>> = (0..SLOTS as u8)
@@ -504,9 +504,9 @@ fn t3_walks_over_a_leaf_wider_than_its_fences() {
     }
 }
 
-/// Cursors that stand in the tree while it is rebuilt around them, and turn round at any moment (PO1).
+/// Cursors that stand in the tree while it is rebuilt around them, and turn round at any moment (position.1).
 #[test]
-fn t3_cursors_made_before_go_on_over_their_snapshot() {
+fn tree_3_cursors_made_before_go_on_over_their_snapshot() {
     let mut rng = Rng::with_seed(12);
     let mut pair = Pair::new();
     let mut cursors: Vec<(MemtableCursor, Vec<Seen>, usize, bool)> = Vec::new();

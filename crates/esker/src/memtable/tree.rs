@@ -8,17 +8,17 @@
 //!    Leaf   Leaf --> newest record --> previous version --> ...
 //! ```
 //!
-//! T1. Whatever was published before a reader took its sequence number is reachable for that reader by every path
+//! tree.1. Whatever was published before a reader took its sequence number is reachable for that reader by every path
 //!     from the root, however old the nodes are that it holds. Nothing is freed before the whole arena.
-//! T2. A split of a child `C` at separator `s` writes fresh nodes `A` (below `s`) and `B`, then stores in the parent
+//! tree.2. A split of a child `C` at separator `s` writes fresh nodes `A` (below `s`) and `B`, then stores in the parent
 //!     first the permutation that shows `s` and `B`, then `A` in the place of `C`. A reader that sees the old
 //!     permutation and the new child would miss `B`: it notices by loading the permutation again.
-//! T3. Between the two stores, `C` stands left of `s` and holds keys behind `s` too. So a leaf may hold keys beyond
+//! tree.3. Between the two stores, `C` stands left of `s` and holds keys behind `s` too. So a leaf may hold keys beyond
 //!     its upper fence, never below its lower fence: a walk goes on from the last key that it saw, not from the fence.
-//! T4. There are no links between siblings: at the end of a leaf, a walk descends from the root.
+//! tree.4. There are no links between siblings: at the end of a leaf, a walk descends from the root.
 //!
 //! Every node but the root is found between two fences, the nearest separators to its left and right on the way down; a
-//! replaced node is never changed again, and holds all that was inserted before it was replaced (T1).
+//! replaced node is never changed again, and holds all that was inserted before it was replaced (tree.1).
 #![expect(unsafe_code, reason = "follows pointers to nodes in the arena")]
 
 use super::arena::{Arena, Bump};
@@ -38,7 +38,7 @@ pub(super) struct Tree {
 }
 
 // SAFETY: the pointers lead into the arena, which the tree owns. What is shared is atomic, or complete before it is published
-// and never written again (N1, R1); writing needs the one `Bump`.
+// and never written again (node.1, record.1); writing needs the one `Bump`.
 unsafe impl Send for Tree {}
 // SAFETY: as above.
 unsafe impl Sync for Tree {}
@@ -142,7 +142,7 @@ impl Tree {
                 let permutation = node.permutation();
                 let rank = choose(inner, permutation);
                 let child = inner.child(permutation, rank);
-                // T2. It ends: the applier adds at most 15 separators to a node.
+                // tree.2. It ends: the applier adds at most 15 separators to a node.
                 if node.permutation_is_still(permutation) {
                     break (permutation, rank, child);
                 }

@@ -5,9 +5,9 @@
 //!                                   `--full----> split: fresh leaves, separator into the parent, and so on up
 //! ```
 //!
-//! W1. There is one writer per tree; only it stores to nodes.
-//! W2. Versions of one key come with strictly increasing sequence numbers.
-//! W3. The finger's leaf is in the tree, and its path and fences are those of a descent now: a split drops the finger.
+//! memtable_writer.1. There is one writer per tree; only it stores to nodes.
+//! memtable_writer.2. Versions of one key come with strictly increasing sequence numbers.
+//! memtable_writer.3. The finger's leaf is in the tree, and its path and fences are those of a descent now: a split drops the finger.
 //!
 //! A split at the end of the tree, or in a run of ascending keys, leaves the full node as it is and begins a new one
 //! with the new entry, so that sorted loads fill their nodes and copy nothing.
@@ -60,9 +60,9 @@ unsafe impl Send for TreeWriter {}
 
 impl TreeWriter {
     /// # Panics
-    /// If the tree has a writer already (W1).
+    /// If the tree has a writer already (memtable_writer.1).
     pub(super) fn new(tree: Arc<Tree>) -> Self {
-        let bump = tree.take_bump().expect("W1: one applier per memtable");
+        let bump = tree.take_bump().expect("memtable_writer.1: one applier per memtable");
         let finger = Finger {
             path: Vec::new(),
             leaf: ptr::null(),
@@ -81,7 +81,7 @@ impl TreeWriter {
     /// Inserts a version. `before_new_key` runs before a key that the tree did not have becomes reachable.
     ///
     /// # Panics
-    /// If the key has a version of this or a newer sequence number (W2).
+    /// If the key has a version of this or a newer sequence number (memtable_writer.2).
     #[inline]
     pub(super) fn insert(&mut self, entry: EntryRef<'_>, before_new_key: impl FnOnce()) {
         let TreeWriter { tree, bump, finger } = self;
@@ -93,7 +93,12 @@ impl TreeWriter {
         if found {
             let slot = permutation.slot(rank);
             let newest = leaf.record(slot);
-            assert!(newest.seq() < entry.seq, "W2: version {} after {}", entry.seq, newest.seq());
+            assert!(
+                newest.seq() < entry.seq,
+                "memtable_writer.2: version {} after {}",
+                entry.seq,
+                newest.seq()
+            );
             record = Record::write(bump, &tree.arena, entry, Some(newest));
             leaf.replace(slot, record);
         } else {
@@ -119,7 +124,7 @@ impl Finger {
         if self.in_run() && !self.leaf.is_null() {
             // The last key was in the leaf and this one is larger: only the upper fence is left to check.
             if record_at(tree, self.high).is_none_or(|high| key < high.key()) {
-                // SAFETY: the leaf is in the arena of this tree (W3), complete, and all that changes in it is atomic.
+                // SAFETY: the leaf is in the arena of this tree (memtable_writer.3), complete, and all that changes in it is atomic.
                 return unsafe { &*self.leaf };
             }
         }
@@ -178,14 +183,14 @@ impl<'a> Split<'a, '_> {
         rank == SLOTS && (high.is_none() || self.finger.in_run())
     }
 
-    /// Puts a separator and the node right of it into the parent, and `left` in the place of the node split (T2).
+    /// Puts a separator and the node right of it into the parent, and `left` in the place of the node split (tree.2).
     fn link(&mut self, mut separator: RecordRef<'a>, mut right: *const Node, mut left: Option<*const Node>) {
         let mut level = 1;
         while let Some(step) = self.finger.path.pop() {
-            // SAFETY: the path leads through nodes of this tree's arena (W3), of which only atomics change.
+            // SAFETY: the path leads through nodes of this tree's arena (memtable_writer.3), of which only atomics change.
             let inner: &'a Inner = unsafe { &*step.inner };
             let permutation = inner.node.permutation();
-            assert!(inner.node.level() == level, "W3");
+            assert!(inner.node.level() == level, "memtable_writer.3");
             if !permutation.is_full() {
                 inner.insert(permutation, step.rank, separator, right);
                 if let Some(left) = left {
@@ -268,7 +273,7 @@ impl<'a> Split<'a, '_> {
     }
 }
 
-/// Chooses the prefix of a new node between two fences (N2), and adapts the heads. The old prefix stays right, since the
+/// Chooses the prefix of a new node between two fences (node.2), and adapts the heads. The old prefix stays right, since the
 /// new fences lie within the old ones; a longer one is sought only if half of the heads is the same in all slots,
 /// because fences and keys are cold memory.
 fn lengthen_prefix(
@@ -286,7 +291,7 @@ fn lengthen_prefix(
         return old;
     }
     let prefix = common_prefix_len(low.key(), high.key());
-    assert!(prefix >= old, "N2");
+    assert!(prefix >= old, "node.2");
     if prefix > old {
         slots.iter_mut().for_each(|slot| slot.head = head8(&slot.record.key()[prefix..]));
     }

@@ -1,7 +1,7 @@
 //! What readers lose to extra sources: the evidence for merging early, as a ski rental: it is weighed against what
-//! a merge costs (compaction/picker.rs).
+//! a compaction costs (compaction/picker.rs).
 //!
-//! RD1. Counting costs a reader about a nanosecond: each thread counts for itself and adds up rarely.
+//! cost.1. Counting costs a reader about a nanosecond: each thread counts for itself and adds up rarely.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -7,7 +7,7 @@
 //!   known stretch               <-->                between two edges the answer is the same
 //! ```
 //!
-//! CV1. The answer is that of one set with the tombstones of all layers.
+//! cover.1. The answer is that of one set with the tombstones of all layers.
 //!
 //! A walk asks for neighbours: the stretch around the last answer is kept, so that most questions cost two comparisons.
 
@@ -75,7 +75,7 @@ impl Cover {
         self.layers.is_empty()
     }
 
-    /// The newest tombstone over `key` that the reader sees; zero if none (CV1).
+    /// The newest tombstone over `key` that the reader sees; zero if none (cover.1).
     #[inline]
     pub fn newest(&mut self, key: &[u8]) -> SeqNo {
         match &self.known {
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cv1_layers_answer_like_one_set() {
+    fn cover_1_layers_answer_like_one_set() {
         let mut rng = fastrand::Rng::with_seed(5);
         let (mut covered, mut layers_seen) = (0, 0);
         for round in 0..2000 {

@@ -1,10 +1,10 @@
 //! Merges sorted sources into one, newest version first.
 //!
-//! M1. Sources stand newest first: where several hold a key, the version of the first of them counts, whatever the
+//! read_merge.1. Sources stand newest first: where several hold a key, the version of the first of them counts, whatever the
 //!     sequence numbers (for any key, a newer source holds only newer versions).
-//! M2. After a move forward all sources stand at or after the current key; those that hold it too are in `same`.
+//! read_merge.2. After a move forward all sources stand at or after the current key; those that hold it too are in `same`.
 //!     After a move backward, the mirror image.
-//! M3. After an error the cursor is not valid, whatever its sources stand on, until a seek succeeds.
+//! read_merge.3. After an error the cursor is not valid, whatever its sources stand on, until a seek succeeds.
 //!
 //! Sources are few (a memtable or two, a handful of runs): a linear pass beats a heap.
 
@@ -36,7 +36,7 @@ impl<C: SourceCursor> MergeCursor<C> {
         MergeCursor { sources, current, same: Vec::new(), direction: Direction::Forward }
     }
 
-    /// Finds the source of the next key to show (M2).
+    /// Finds the source of the next key to show (read_merge.2).
     #[inline]
     fn choose(&mut self) {
         if let [only] = &self.sources[..] {
@@ -68,7 +68,7 @@ impl<C: SourceCursor> MergeCursor<C> {
         }
     }
 
-    /// Stands on no key until `choose` has run (M3); says which source held the current one.
+    /// Stands on no key until `choose` has run (read_merge.3); says which source held the current one.
     #[inline]
     fn leave(&mut self) -> usize {
         std::mem::replace(&mut self.current, self.sources.len())
@@ -208,7 +208,7 @@ impl<C: SourceCursor> SourceCursor for MergeCursor<C> {
             self.current = current;
             return Ok(true);
         }
-        // M1: the next source that holds the key has the next older version. All of them stay in `same` or current (M2).
+        // read_merge.1: the next source that holds the key has the next older version. All of them stay in `same` or current (read_merge.2).
         self.current = current;
         let Some(at) = self.same.iter().position(|&i| i > current) else { return Ok(false) };
         self.current = std::mem::replace(&mut self.same[at], current);

@@ -44,7 +44,7 @@ impl Drop for View {
         if std::thread::panicking() {
             return;
         }
-        // SAFETY: CE1 and CE3: nobody reads it any more; loom checks it.
+        // SAFETY: view_cell.1 and view_cell.3: nobody reads it any more; loom checks it.
         self.content.with_mut(|p| unsafe { *p = u32::MAX });
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
@@ -119,15 +119,15 @@ impl World {
         let content = self.cell.load(&pin).read();
         drop(pin);
         let dropped = self.dropped.clone();
-        assert_eq!(dropped.load(Ordering::Relaxed), content as usize - 1, "CE3");
+        assert_eq!(dropped.load(Ordering::Relaxed), content as usize - 1, "view_cell.3");
         drop(Arc::into_inner(self).expect("all threads have ended"));
-        assert_eq!(dropped.load(Ordering::Relaxed), content as usize, "CE3");
+        assert_eq!(dropped.load(Ordering::Relaxed), content as usize, "view_cell.3");
         content
     }
 }
 
 #[test]
-fn ce1_ce3_a_loaded_view_is_whole_and_is_freed_once() {
+fn view_cell_1_view_cell_3_a_loaded_view_is_whole_and_is_freed_once() {
     model(|| {
         let world = World::new();
         let writer = {
@@ -143,11 +143,11 @@ fn ce1_ce3_a_loaded_view_is_whole_and_is_freed_once() {
         for _ in 0..2 {
             let view = world.cell.load(&pin);
             let seen = view.read();
-            assert!(seen >= last && (1..=3).contains(&seen), "CE1: {seen} after {last}");
+            assert!(seen >= last && (1..=3).contains(&seen), "view_cell.1: {seen} after {last}");
             last = seen;
             found.push((view, seen));
         }
-        assert!(found.iter().all(|(view, seen)| view.read() == *seen), "CE1");
+        assert!(found.iter().all(|(view, seen)| view.read() == *seen), "view_cell.1");
         drop(pin);
         writer.join().unwrap();
         assert_eq!(world.end(), 3);
@@ -155,7 +155,7 @@ fn ce1_ce3_a_loaded_view_is_whole_and_is_freed_once() {
 }
 
 #[test]
-fn ce2_of_two_replacements_none_is_lost() {
+fn view_cell_2_of_two_replacements_none_is_lost() {
     model(|| {
         let world = World::new();
         let other = {
@@ -164,7 +164,7 @@ fn ce2_of_two_replacements_none_is_lost() {
         };
         world.update();
         other.join().unwrap();
-        assert_eq!(world.end(), 3, "CE2");
+        assert_eq!(world.end(), 3, "view_cell.2");
     });
 }
 
@@ -172,5 +172,5 @@ fn ce2_of_two_replacements_none_is_lost() {
 #[should_panic(expected = "Causality violation")]
 fn canary_ce1_a_view_without_release_is_found() {
     let _broken = Broken::new(Fault::ViewNotReleased);
-    ce1_ce3_a_loaded_view_is_whole_and_is_freed_once();
+    view_cell_1_view_cell_3_a_loaded_view_is_whole_and_is_freed_once();
 }

@@ -4,9 +4,9 @@
 //!   key --hash--> each memtable's filter, tree --> each run: its one table, filter, index, block
 //! ```
 //!
-//! P1. The first version found not newer than `at` is the newest (RV1), and the resolver says what it means. Of range tombstones it
+//! point.1. The first version found not newer than `at` is the newest (view.1), and the resolver says what it means. Of range tombstones it
 //!     hears those of that source and of newer ones: older sources hold only older tombstones over that key.
-//! P2. Whoever looks many keys up in one call repins after every [`LOOKUPS_PER_PIN`]: what look-ups evict from the
+//! point.2. Whoever looks many keys up in one call repins after every [`LOOKUPS_PER_PIN`]: what look-ups evict from the
 //!     block cache stays in memory for as long as their pin.
 
 use crossbeam_epoch::Guard;
@@ -20,7 +20,7 @@ use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
-/// So many keys are looked up under one pin (P2).
+/// So many keys are looked up under one pin (point.2).
 pub const LOOKUPS_PER_PIN: usize = 16;
 
 /// What is to be known of a key.

@@ -7,8 +7,8 @@
 //! The one place that knows what a kind of entry means to a reader: point reads, walks, counts, transactions and the
 //! judge of compactions all ask here.
 //!
-//! RS1. A version is hidden by a range tombstone over its key with a larger sequence number (RT2).
-//! RS2. Versions are fed newest first until one ends the search; who has no older version has no key.
+//! resolve.1. A version is hidden by a range tombstone over its key with a larger sequence number (range_tombstone.2).
+//! resolve.2. Versions are fed newest first until one ends the search; who has no older version has no key.
 
 use crate::types::SeqNo;
 use crate::types::op::Kind;
@@ -38,13 +38,13 @@ impl Resolver {
         self.cover = self.cover.max(seq);
     }
 
-    /// Whether a range tombstone hides a version (RS1).
+    /// Whether a range tombstone hides a version (resolve.1).
     #[inline(always)]
     pub fn hides(&self, seq: SeqNo) -> bool {
         seq < self.cover
     }
 
-    /// The next version (RS2).
+    /// The next version (resolve.2).
     #[inline(always)]
     pub fn feed(&mut self, seq: SeqNo, kind: Kind) -> Answer {
         if self.hides(seq) {
@@ -66,7 +66,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rs1_rs2_the_first_version_that_ends_the_search_answers_unless_a_range_tombstone_hides_it() {
+    fn resolve_1_resolve_2_the_first_version_that_ends_the_search_answers_unless_a_range_tombstone_hides_it()
+    {
         let seq = SeqNo::new;
         let answer = |cover, version, kind| {
             let mut resolver = Resolver::default();
@@ -75,9 +76,9 @@ mod tests {
             resolver.feed(seq(version), kind)
         };
         assert_eq!(answer(0, 0, Kind::Put), Answer::Live);
-        assert_eq!(answer(5, 5, Kind::Put), Answer::Live, "RS1: of its own commit it comes first");
-        assert_eq!(answer(6, 5, Kind::Put), Answer::Gone, "RS1");
+        assert_eq!(answer(5, 5, Kind::Put), Answer::Live, "resolve.1: of its own commit it comes first");
+        assert_eq!(answer(6, 5, Kind::Put), Answer::Gone, "resolve.1");
         assert_eq!(answer(0, 5, Kind::Remove), Answer::Gone);
-        assert_eq!(answer(0, 5, Kind::RemoveRange), Answer::Older, "RS2");
+        assert_eq!(answer(0, 5, Kind::RemoveRange), Answer::Older, "resolve.2");
     }
 }

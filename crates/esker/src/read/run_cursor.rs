@@ -1,8 +1,8 @@
 //! Walks a sorted run: its tables one after the other.
 //!
-//! RC1. At most one table is open in the cursor; tables of a run do not overlap (VN2), so their order is the order
+//! run_cursor.1. At most one table is open in the cursor; tables of a run do not overlap (version.2), so their order is the order
 //!      of their keys.
-//! RC2. No table is read that holds no key inside the bounds of the walk: damage there is not met.
+//! run_cursor.2. No table is read that holds no key inside the bounds of the walk: damage there is not met.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -153,7 +153,7 @@ impl SourceCursor for RunCursor {
     }
 
     fn older(&mut self) -> Result<bool> {
-        // All versions of a key are in one table (OU2).
+        // All versions of a key are in one table (compaction_output.2).
         self.table.as_mut().expect("a valid cursor").1.older()
     }
 }

@@ -5,9 +5,9 @@
 //!                                          block with versions:      the resolver picks
 //! ```
 //!
-//! RW1. Shows exactly what a `VisibleCursor` over the run shows.
-//! RW2. At most one block is held.
-//! RW3. A move that finds nothing, or fails, leaves the walk nowhere, until a seek succeeds.
+//! run_walk.1. Shows exactly what a `VisibleCursor` over the run shows.
+//! run_walk.2. At most one block is held.
+//! run_walk.3. A move that finds nothing, or fails, leaves the walk nowhere, until a seek succeeds.
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -178,6 +178,7 @@ impl RunWalk {
         let here = self.here.as_mut().expect("next of a walk that stands on a key");
         if here.place.is_settled() && here.entry + 1 < here.place.inside().end {
             here.entry += 1;
+            here.place.prefetch_behind(here.entry);
             return Ok(());
         }
         self.next_slowly()
@@ -189,6 +190,7 @@ impl RunWalk {
         let here = self.here.as_mut().expect("prev of a walk that stands on a key");
         if here.place.is_settled() && here.entry > here.place.inside().start {
             here.entry -= 1;
+            here.place.prefetch_before(here.entry);
             return Ok(());
         }
         self.prev_slowly()
@@ -351,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn rw1_a_walk_over_one_run_shows_what_any_other_walk_shows() {
+    fn run_walk_1_a_walk_over_one_run_shows_what_any_other_walk_shows() {
         let mut rng = fastrand::Rng::with_seed(4);
         let (mut walked, mut with_versions) = (0, 0);
         for round in 0..60 {
@@ -396,7 +398,7 @@ mod tests {
                         _ => (walk.prev().unwrap(), model.prev().unwrap()).0,
                     }
                     let expected = model.valid().then(|| (model.key().to_vec(), model.value().unwrap()));
-                    assert_eq!(shown(&walk), expected, "RW1: round {round}, {bounds:?} at {at}");
+                    assert_eq!(shown(&walk), expected, "run_walk.1: round {round}, {bounds:?} at {at}");
                     walked += u32::from(expected.is_some());
                 }
             }

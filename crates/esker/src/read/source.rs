@@ -1,4 +1,4 @@
-//! One sorted source of a merge, of any kind: an enum instead of dynamic calls.
+//! One sorted source of a compaction, of any kind: an enum instead of dynamic calls.
 
 use super::run_cursor::RunCursor;
 use crate::memtable::MemtableCursor;

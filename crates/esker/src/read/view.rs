@@ -5,7 +5,7 @@
 //!   active memtable | immutable memtables, newest first | runs of the version, newest first
 //! ```
 //!
-//! RV1. For any key, a source holds only newer versions than the sources after it.
+//! view.1. For any key, a source holds only newer versions than the sources after it.
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! Where readers find the current read view without taking a lock.
 //!
 //! ```text
-//!   flush, merge, rotate --update--> ViewCell <--load under an epoch pin-- readers
+//!   flush, compaction, rotate --update--> ViewCell <--load under an epoch pin-- readers
 //! ```
 //!
-//! CE1. A view loaded under a pin stays valid for as long as the pin and the cell last, or an `Arc` of it.
-//! CE2. Each replacement is made of the view that it replaces: of two at a time none is lost.
-//! CE3. A replaced view is freed once, and not before every pin that could have found it has ended.
+//! view_cell.1. A view loaded under a pin stays valid for as long as the pin and the cell last, or an `Arc` of it.
+//! view_cell.2. Each replacement is made of the view that it replaces: of two at a time none is lost.
+//! view_cell.3. A replaced view is freed once, and not before every pin that could have found it has ended.
 #![expect(unsafe_code, reason = "an atomic pointer reclaimed by epochs")]
 
 use std::marker::PhantomData;
@@ -22,7 +22,7 @@ pub struct ViewCell<T = ReadView> {
     /// From `Box::into_raw`, never null. Ordering: replaced with Release after the view is complete; loaded with
     /// Acquire.
     current: AtomicPtr<Arc<T>>,
-    /// The current view, for whoever makes the next of it; held meanwhile (CE2).
+    /// The current view, for whoever makes the next of it; held meanwhile (view_cell.2).
     replacing: Mutex<Arc<T>>,
     /// The next update panics, with the view locked.
     #[cfg(test)]
@@ -49,7 +49,7 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
     pub(crate) fn load<'g>(&'g self, _pin: &'g impl Pin) -> &'g Arc<T> {
         let pointer = self.current.load(Ordering::Acquire);
         // SAFETY: the pointer is never null (set in `new`, replaced by non-null ones), and what it points to is
-        // freed only after every pin taken before its replacement has ended (CE3), or with the cell, which is borrowed.
+        // freed only after every pin taken before its replacement has ended (view_cell.3), or with the cell, which is borrowed.
         unsafe { &*pointer }
     }
 
@@ -77,7 +77,7 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
         let new = Box::into_raw(Box::new(view.clone()));
         let old = self.current.swap(new, fault::ordering(Fault::ViewNotReleased, Ordering::AcqRel));
         // SAFETY: from Box::into_raw, and just taken out, so no new reader can find it; readers that have it hold pins
-        // (CE3). T is Send, and borrows nothing.
+        // (view_cell.3). T is Send, and borrows nothing.
         unsafe { pin.defer(move || drop(Box::from_raw(old))) };
         *current = view;
         pin
@@ -131,7 +131,10 @@ mod tests {
         }
 
         fn check(&self) -> u64 {
-            assert!(self.copies.len() == 20 && self.copies.iter().all(|copy| *copy == self.number), "CE1");
+            assert!(
+                self.copies.len() == 20 && self.copies.iter().all(|copy| *copy == self.number),
+                "view_cell.1"
+            );
             self.number
         }
     }
@@ -140,7 +143,7 @@ mod tests {
         fn drop(&mut self) {
             self.check();
             self.copies.fill(u64::MAX);
-            assert!(self.alive.fetch_sub(1, Ordering::Relaxed) > 0, "CE3");
+            assert!(self.alive.fetch_sub(1, Ordering::Relaxed) > 0, "view_cell.3");
         }
     }
 
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn ce1_ce2_ce3_readers_and_replacements_at_the_same_time() {
+    fn view_cell_1_view_cell_2_view_cell_3_readers_and_replacements_at_the_same_time() {
         const WRITERS: u64 = 2;
         let updates = if cfg!(miri) { 30 } else { 5_000 };
         let alive = Arc::new(AtomicUsize::new(0));
@@ -178,7 +181,7 @@ mod tests {
                         let pin = crate::sync::pin();
                         let view = cell.load(&pin);
                         let number = view.check();
-                        assert!(number >= last, "CE2: {number} after {last}");
+                        assert!(number >= last, "view_cell.2: {number} after {last}");
                         last = number;
                         if rng.u8(..) < 20 {
                             kept.push(view.clone());
@@ -192,26 +195,30 @@ mod tests {
                 });
             }
         });
-        assert_eq!(cell.get().check(), WRITERS * updates, "CE2");
-        assert!(reclaimed(&cell, &alive, 1), "CE3: {} views are alive", alive.load(Ordering::Relaxed));
+        assert_eq!(cell.get().check(), WRITERS * updates, "view_cell.2");
+        assert!(
+            reclaimed(&cell, &alive, 1),
+            "view_cell.3: {} views are alive",
+            alive.load(Ordering::Relaxed)
+        );
         drop(cell);
-        assert_eq!(alive.load(Ordering::Relaxed), 0, "CE3");
+        assert_eq!(alive.load(Ordering::Relaxed), 0, "view_cell.3");
     }
 
     #[test]
-    fn ce2_an_update_that_panics_leaves_the_view_as_it_was() {
+    fn view_cell_2_an_update_that_panics_leaves_the_view_as_it_was() {
         let alive = Arc::new(AtomicUsize::new(0));
         let cell = ViewCell::new(View::new(0, &alive));
         let burst = std::panic::AssertUnwindSafe(|| cell.update(|_| panic!("no view")));
         assert!(std::panic::catch_unwind(burst).is_err());
         assert_eq!(cell.get().check(), 0);
         cell.update(|old| View::new(old.check() + 1, &alive));
-        assert_eq!(cell.get().check(), 1, "CE2");
-        assert!(reclaimed(&cell, &alive, 1), "CE3");
+        assert_eq!(cell.get().check(), 1, "view_cell.2");
+        assert!(reclaimed(&cell, &alive, 1), "view_cell.3");
     }
 
     #[test]
-    fn ce3_a_pin_keeps_what_it_found() {
+    fn view_cell_3_a_pin_keeps_what_it_found() {
         let alive = Arc::new(AtomicUsize::new(0));
         let cell = ViewCell::new(View::new(0, &alive));
         let pin = crate::sync::pin();
@@ -220,9 +227,9 @@ mod tests {
         for _ in 0..10 {
             cell.reclaim();
         }
-        assert_eq!((found.check(), cell.load(&pin).check()), (0, 1), "CE1");
+        assert_eq!((found.check(), cell.load(&pin).check()), (0, 1), "view_cell.1");
         assert_eq!(alive.load(Ordering::Relaxed), 2);
         drop(pin);
-        assert!(reclaimed(&cell, &alive, 1), "CE3");
+        assert!(reclaimed(&cell, &alive, 1), "view_cell.3");
     }
 }

@@ -4,11 +4,11 @@
 //!   MergeCursor --drops tombstones, keys under range tombstones, keys out of bounds--> VisibleCursor
 //! ```
 //!
-//! VC1. Shows exactly the keys inside the bounds whose newest version not newer than `at` is a put that no range
+//! visible.1. Shows exactly the keys inside the bounds whose newest version not newer than `at` is a put that no range
 //!      tombstone visible at `at` covers.
-//! VC2. A range tombstone hides versions with a smaller sequence number (RT2). Sources whose newest version is older
+//! visible.2. A range tombstone hides versions with a smaller sequence number (range_tombstone.2). Sources whose newest version is older
 //!      than the tombstone are moved to its end in one seek.
-//! VC3. After an error the cursor is not valid until a seek succeeds.
+//! visible.3. After an error the cursor is not valid until a seek succeeds.
 
 use std::ops::Bound;
 
@@ -25,11 +25,11 @@ use crate::types::{Result, SeqNo, Value};
 /// A walk over live keys.
 pub struct VisibleCursor<C> {
     merged: MergeCursor<C>,
-    /// The newest sequence number that each source may hold, in the merge's order.
+    /// The newest sequence number that each source may hold, in the compaction's order.
     newest: Vec<SeqNo>,
     cover: Cover,
     bounds: Bounds,
-    /// Whether the merge stands on a live key inside the bounds.
+    /// Whether the compaction stands on a live key inside the bounds.
     valid: bool,
 }
 
@@ -59,7 +59,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
 
     #[inline]
     fn settle_forward(&mut self) -> Result<()> {
-        assert!(!self.valid, "VC3");
+        assert!(!self.valid, "visible.3");
         while self.merged.valid() && self.bounds.below_upper(self.merged.key()) {
             let cover = self.cover_here();
             if cover > self.merged.seq() {
@@ -96,7 +96,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
         if self.cover.is_empty() { SeqNo::ZERO } else { self.cover.newest(self.merged.key()) }
     }
 
-    /// Moves past the current version, which `cover` hides (VC2).
+    /// Moves past the current version, which `cover` hides (visible.2).
     fn skip_covered(&mut self, cover: SeqNo) -> Result<()> {
         let newest = &self.newest;
         if newest[self.merged.current_source()] < cover
@@ -108,7 +108,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
     }
 
     fn settle_backward(&mut self) -> Result<()> {
-        assert!(!self.valid, "VC3");
+        assert!(!self.valid, "visible.3");
         while self.merged.valid() && self.bounds.above_lower(self.merged.key()) {
             let cover = self.cover_here();
             if self.is_live(cover)? {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn vc1_vc2_any_walk_agrees_with_the_definition() {
+    fn visible_1_visible_2_any_walk_agrees_with_the_definition() {
         let mut rng = fastrand::Rng::with_seed(9);
         for round in 0..3000 {
             let (sources, tombstones, live) = random_world(&mut rng);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn vc3_a_failed_move_shows_nothing_and_the_next_good_seek_the_right_key() {
+    fn visible_3_a_failed_move_shows_nothing_and_the_next_good_seek_the_right_key() {
         let mut rng = fastrand::Rng::with_seed(10);
         let mut failed = 0;
         for round in 0..3000 {
@@ -326,7 +326,7 @@ mod tests {
                 failed += u32::from(outcome.is_err());
                 at = to.filter(|&i| i < keys.len() && outcome.is_ok());
                 let shown = cursor.valid().then(|| cursor.key().to_vec());
-                assert_eq!(shown, at.map(|i| keys[i].clone()), "VC3: round {round} step {step}");
+                assert_eq!(shown, at.map(|i| keys[i].clone()), "visible.3: round {round} step {step}");
             }
         }
         assert!(failed > 1000, "{failed}");

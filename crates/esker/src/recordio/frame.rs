@@ -4,11 +4,11 @@
 //!   record --compress, if it shrinks--> [marker flags lengths checksums][payload] --> file
 //! ```
 //!
-//! F1. A header's checksum covers the file's salt and the record's offset besides its own fields: bytes that look
+//! frame.1. A header's checksum covers the file's salt and the record's offset besides its own fields: bytes that look
 //!     like a header are one only in the file and at the place where they were written. Whatever a payload holds
 //!     (markers, another record file, a copy of this one), no part of it passes for a record.
-//! F2. The header is checked before its lengths are used, the payload before it is decompressed.
-//! F3. A record that does not shrink is stored as it is: a stored record is never longer than the record.
+//! frame.2. The header is checked before its lengths are used, the payload before it is decompressed.
+//! frame.3. A record that does not shrink is stored as it is: a stored record is never longer than the record.
 //!
 //! Bytes: docs/formats/recordio.md
 
@@ -41,7 +41,7 @@ pub(super) struct Frame {
 
 impl Frame {
     pub(super) fn encode(&self, file: &FileHeader, offset: u64) -> [u8; FRAME_BYTES] {
-        assert!(self.compressed || self.raw_len == self.stored_len, "F3");
+        assert!(self.compressed || self.raw_len == self.stored_len, "frame.3");
         let mut out = [0; FRAME_BYTES];
         out[..3].copy_from_slice(&MARKER);
         out[3] = if self.compressed { FLAG_COMPRESSED } else { 0 };
@@ -86,7 +86,7 @@ impl Frame {
         payload.len() == self.stored_len as usize && crc32c(payload) == self.payload_crc
     }
 
-    /// The record in a payload that [`matches`](Self::matches) (F2).
+    /// The record in a payload that [`matches`](Self::matches) (frame.2).
     pub(super) fn unpack<'a>(&self, file: &FileHeader, payload: &'a [u8]) -> Decoded<Cow<'a, [u8]>> {
         if !self.compressed {
             return Ok(Cow::Borrowed(payload));
@@ -107,7 +107,7 @@ pub(super) fn pack<'a>(
     if can_shrink {
         file.codec.compress(record, scratch)?;
     }
-    // F3; and no codec here gains more than `expansion_max`, but the reader would refuse it if one did.
+    // frame.3; and no codec here gains more than `expansion_max`, but the reader would refuse it if one did.
     let compressed = can_shrink
         && scratch.len() < record.len()
         && raw_len as u64 <= scratch.len() as u64 * expansion_max(file.codec);
@@ -142,7 +142,7 @@ fn expansion_max(codec: Compression) -> u64 {
     }
 }
 
-/// F1.
+/// frame.1.
 fn seal(fields: &[u8], file: &FileHeader, offset: u64) -> u32 {
     let mut place = [0; 12];
     place[..4].copy_from_slice(&file.salt.to_le_bytes());
@@ -160,7 +160,7 @@ mod tests {
     fn golden_v1() {
         let (frame, payload) =
             pack(b"hello", 5, &FILE, &mut Vec::new()).map(|(f, p)| (f, p.to_vec())).unwrap();
-        assert_eq!(payload, b"hello", "F3");
+        assert_eq!(payload, b"hello", "frame.3");
         let bytes = frame.encode(&FILE, 20);
         assert_eq!(
             bytes,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn f1_a_header_is_valid_at_one_place_of_one_file() {
+    fn frame_1_a_header_is_valid_at_one_place_of_one_file() {
         let frame = Frame { compressed: false, raw_len: 9, stored_len: 9, payload_crc: 1 };
         let bytes = frame.encode(&FILE, 1000);
         for offset in (0..2000).filter(|&o| o != 1000) {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn f3_what_a_codec_does_not_take_is_stored_as_it_is() {
+    fn frame_3_what_a_codec_does_not_take_is_stored_as_it_is() {
         let longest = u32::MAX as usize;
         assert!(can_compress(Compression::Snappy, 0) && can_compress(Compression::Snappy, 3_681_400_000));
         assert!(

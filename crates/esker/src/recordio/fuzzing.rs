@@ -47,7 +47,7 @@ fn read_all(bytes: &[u8]) {
     if let Ok(mut reader) = Reader::options().env(&env).open(path) {
         while let Ok(true) = reader.skip_next() {}
     }
-    // SAFETY: M1 of mmap.rs: nobody writes to the file any more.
+    // SAFETY: mmap.1 of mmap.rs: nobody writes to the file any more.
     let mapped = unsafe { MmapReader::open_in(&env, path) };
     let (Ok(seekable), Ok(mapped)) = (SeekableReader::open_in(&env, path), mapped) else {
         assert!(records.is_empty());

@@ -4,8 +4,8 @@
 //!   FileHeader --encode--> 20 bytes --decode--> FileHeader | corrupt | newer version
 //! ```
 //!
-//! H1. The 20 bytes keep their layout in every version, so that any build can tell damage from a newer format.
-//! H2. A file whose header was never written (it is too short, or all zeros) holds no record that anybody was
+//! header.1. The 20 bytes keep their layout in every version, so that any build can tell damage from a newer format.
+//! header.2. A file whose header was never written (it is too short, or all zeros) holds no record that anybody was
 //!     promised: a crash leaves such files, and they are not corrupt.
 //!
 //! Bytes: docs/formats/recordio.md
@@ -50,7 +50,7 @@ impl FileHeader {
             .ok_or_else(|| Error::corrupt(WHAT, path, 0, "the file's header was never written"))
     }
 
-    /// Decodes the first bytes of the file at `path`. `None`: the header was never written (H2).
+    /// Decodes the first bytes of the file at `path`. `None`: the header was never written (header.2).
     pub(super) fn decode(bytes: &[u8], path: &Path) -> Result<Option<FileHeader>> {
         if never_written(bytes) {
             return Ok(None);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn h1_a_newer_version_and_an_unknown_codec_are_not_corruption() {
+    fn header_1_a_newer_version_and_an_unknown_codec_are_not_corruption() {
         let reseal = |at: usize, value: u8| {
             let mut bytes = HEADER.encode();
             bytes[at] = value;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn h2_a_header_that_was_never_written() {
+    fn header_2_a_header_that_was_never_written() {
         for len in 0..HEADER_BYTES {
             assert_eq!(decode(&HEADER.encode()[..len]).unwrap(), None);
             assert_eq!(decode(&vec![0; len]).unwrap(), None);

@@ -4,7 +4,7 @@
 //!   offset --> mapping --scan::check--> Cow::Borrowed | decompressed: Cow::Owned
 //! ```
 //!
-//! M1. Nobody writes to or cuts the file while a reader lives: the duty of who opens one.
+//! mmap.1. Nobody writes to or cuts the file while a reader lives: the duty of who opens one.
 #![expect(unsafe_code, reason = "mapping a file")]
 
 use std::borrow::Cow;
@@ -55,7 +55,7 @@ impl MmapReader {
     /// While the reader lives, nobody writes to the file or cuts it, in this process or another one. The mapping changes with the file,
     /// though Rust takes it for constant, and the operating system ends a program that reads a mapping behind the end of its file.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<MmapReader> {
-        // SAFETY: M1 is the caller's duty, as it is here.
+        // SAFETY: mmap.1 is the caller's duty, as it is here.
         unsafe { Self::open_in(&Env::real(), path) }
     }
 
@@ -70,9 +70,10 @@ impl MmapReader {
         let len = usize::try_from(len)
             .map_err(|_| Error::io("map", path, std::io::ErrorKind::OutOfMemory.into()))?;
         let map: Box<dyn Deref<Target = [u8]> + Send + Sync> = match file.as_std().filter(|_| len > 0) {
-            // SAFETY: M1. The map is read-only.
             Some(file) => {
-                Box::new(unsafe { memmap2::Mmap::map(file) }.map_err(|e| Error::io("map", path, e))?)
+                // SAFETY: mmap.1. The map is read-only.
+                let map = unsafe { memmap2::Mmap::map(file) };
+                Box::new(map.map_err(|e| Error::io("map", path, e))?)
             }
             None => Box::new(read_range(&*file, 0, len).map_err(|e| Error::io("read", path, e))?),
         };

@@ -6,9 +6,9 @@
 //!                                                                                no:  torn tail, the end
 //! ```
 //!
-//! R1. A record is returned only if its header and content are what was written.
-//! R2. Damage with a valid record behind it is corruption; without one it is a torn tail, which a crash explains.
-//! R3. Records are returned in the order in which they were appended, each once.
+//! reader.1. A record is returned only if its header and content are what was written.
+//! reader.2. Damage with a valid record behind it is corruption; without one it is a torn tail, which a crash explains.
+//! reader.3. Records are returned in the order in which they were appended, each once.
 
 use std::path::Path;
 
@@ -285,7 +285,7 @@ impl Reader {
                 Ok(Some(frame))
             }
             Some(_) => Err(damage.in_file(self.window.path(), self.position)),
-            // Records may have been there, so this is damage, and no tail that a crash explains (R2).
+            // Records may have been there, so this is damage, and no tail that a crash explains (reader.2).
             None if self.window.unreadable(self.position..self.window.size()).is_some() => {
                 self.skipped_bytes += self.window.size() - self.position;
                 self.position = self.window.size();

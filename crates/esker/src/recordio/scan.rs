@@ -5,8 +5,8 @@
 //!                                                          `-none--> Tail
 //! ```
 //!
-//! S1. `find_next` returns only whole records, with header and payload verified.
-//! S2. It looks at each byte a bounded number of times, whatever the bytes: behind a header that proves valid it
+//! recordio_scan.1. `find_next` returns only whole records, with header and payload verified.
+//! recordio_scan.2. It looks at each byte a bounded number of times, whatever the bytes: behind a header that proves valid it
 //!     goes on after the payload, and no payload is checked twice.
 //!
 //! Bytes: docs/formats/recordio.md
@@ -146,7 +146,7 @@ pub(super) fn payload<'a, S: Source>(source: &'a mut S, offset: u64, frame: &Fra
     source.at(offset + FRAME_BYTES as u64, frame.stored_len.into())
 }
 
-/// The first valid record at or after `from` (S1).
+/// The first valid record at or after `from` (recordio_scan.1).
 pub(super) fn find_next<S: Source>(
     source: &mut S,
     file: &FileHeader,

@@ -4,7 +4,7 @@
 //!   offset --File::read_at--> scan::check --> record;   any offset --scan::find_next--> first record behind it
 //! ```
 //!
-//! K1. No state is shared between calls: one reader serves any number of threads.
+//! seekable.1. No state is shared between calls: one reader serves any number of threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

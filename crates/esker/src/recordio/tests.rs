@@ -37,7 +37,7 @@ fn env_of(bytes: &[u8]) -> Env {
 }
 
 fn map_in(env: &Env) -> MmapReader {
-    // SAFETY: M1 of mmap.rs: these tests map files only when they are whole.
+    // SAFETY: mmap.1 of mmap.rs: these tests map files only when they are whole.
     unsafe { MmapReader::open_in(env, PATH) }.unwrap()
 }
 
@@ -88,7 +88,7 @@ fn edge_records() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn r3_records_come_back_in_order_for_every_codec_and_buffer() {
+fn reader_3_records_come_back_in_order_for_every_codec_and_buffer() {
     let records = edge_records();
     for &codec in Compression::ALL {
         let (bytes, offsets) = file_of(codec, &records);
@@ -106,7 +106,7 @@ fn r3_records_come_back_in_order_for_every_codec_and_buffer() {
             let view = mapped.read_at(offset).unwrap();
             assert_eq!(&*view, record);
             assert_eq!(matches!(view, Cow::Borrowed(_)), end - offset == (FRAME_BYTES + record.len()) as u64);
-            assert!(end - offset <= (FRAME_BYTES + record.len()) as u64, "F3");
+            assert!(end - offset <= (FRAME_BYTES + record.len()) as u64, "frame.3");
             let found = seekable.seek_next(offset).unwrap().unwrap();
             assert_eq!((found.offset, found.end), (offset, end));
         }
@@ -186,7 +186,7 @@ fn short_and_interrupted_reads_change_nothing() {
 }
 
 #[test]
-fn w2_salvage_passes_over_the_pieces_that_cannot_be_read() {
+fn window_2_salvage_passes_over_the_pieces_that_cannot_be_read() {
     let records: Vec<Vec<u8>> = (0..100).map(|i| vec![i; 300]).collect();
     let (bytes, offsets) = file_of(Compression::None, &records);
     let (size, record_size) = (bytes.len() as u64, 300 + FRAME_BYTES as u64);
@@ -198,23 +198,23 @@ fn w2_salvage_passes_over_the_pieces_that_cannot_be_read() {
         faulty.add(FaultRule::new(&[OpKind::Read], fails).on_bytes(bad..bad + 1).forever());
         let before = faulty.fired();
         let (found, end) = read(&env, &Reader::options().salvage());
-        assert_eq!(faulty.fired() - before, 2, "W2: as a part of more, and as a piece");
+        assert_eq!(faulty.fired() - before, 2, "window.2: as a part of more, and as a piece");
         let piece = bad / 4096 * 4096..(bad + 1).next_multiple_of(4096);
         let is_kept = |at: u64| at + record_size <= piece.start || at >= piece.end;
         let kept = records.iter().zip(&offsets).filter(|(_, at)| is_kept(**at));
-        assert!(found.iter().eq(kept.map(|(record, _)| record)), "W2: {bad}");
+        assert!(found.iter().eq(kept.map(|(record, _)| record)), "window.2: {bad}");
         let skipped = size - HEADER_BYTES as u64 - found.len() as u64 * record_size;
-        assert_eq!(end.unwrap(), (Tail::Clean, skipped), "W2: {bad}");
+        assert_eq!(end.unwrap(), (Tail::Clean, skipped), "window.2: {bad}");
         for strict in [Reader::options(), Reader::options().resync(true)] {
             let error = read(&env, &strict).1.unwrap_err();
-            assert!(matches!(error, Error::Io { .. }), "W2: {bad}: {error}");
+            assert!(matches!(error, Error::Io { .. }), "window.2: {bad}: {error}");
             assert!(error.to_string().contains("bytes at offset"), "{bad}: {error}");
         }
     }
     faulty.clear();
     let fails = FaultAction::Fail(std::io::ErrorKind::Other);
     faulty.add(FaultRule::new(&[OpKind::Read], fails).on_bytes(0..1).forever());
-    assert!(matches!(read(&env, &Reader::options().salvage()).1, Err(Error::Io { .. })), "W2");
+    assert!(matches!(read(&env, &Reader::options().salvage()).1, Err(Error::Io { .. })), "window.2");
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn the_real_file_system_serves_as_well() {
         let mut reader = Reader::open(&path).unwrap();
         assert_eq!(reader.records().map(|r| r.unwrap().len()).sum::<usize>(), 100 * 400 + 10);
         assert_eq!(reader.tail(), Some(Tail::Clean));
-        // SAFETY: M1 of mmap.rs: the file is whole.
+        // SAFETY: mmap.1 of mmap.rs: the file is whole.
         let mapped = unsafe { MmapReader::open(&path) }.unwrap();
         assert_eq!(*mapped.read_at(reader.record_offset()).unwrap(), *b"last");
         assert!(matches!(options.create_new(&path), Err(Error::Io { .. })));
@@ -299,7 +299,7 @@ e51cf7015a00000009000000b0c15d4b17e642bf5a0007fe0100620100\
 e51cf7000000000000000000000000000d867372";
 
 #[test]
-fn r2_every_truncation_is_a_torn_tail() {
+fn reader_2_every_truncation_is_a_torn_tail() {
     for codec in [Compression::None, Compression::Lz4] {
         let (bytes, offsets, records) = small_file(codec);
         for len in 0..bytes.len() {
@@ -318,7 +318,7 @@ fn r2_every_truncation_is_a_torn_tail() {
             assert_eq!(strict.is_ok(), expected == Tail::Clean, "{len}");
 
             let mut writer = Writer::options().env(&env).compression(codec).open_append(PATH).unwrap();
-            assert_eq!((writer.len(), writer.cut_tail()), (whole as u64, expected), "A3");
+            assert_eq!((writer.len(), writer.cut_tail()), (whole as u64, expected), "recordio_writer.3");
             writer.append(b"more").unwrap();
             writer.finish().unwrap();
             let (found, tail) = read(&env, &Reader::options());
@@ -349,7 +349,7 @@ fn zeros_behind_the_last_record_are_told_apart() {
 }
 
 #[test]
-fn r1_every_flipped_byte_is_found() {
+fn reader_1_every_flipped_byte_is_found() {
     for codec in [Compression::None, Compression::Lz4] {
         let (bytes, offsets, records) = small_file(codec);
         for at in 0..bytes.len() {
@@ -377,8 +377,8 @@ fn r1_every_flipped_byte_is_found() {
                 assert_eq!((&*path, named), (Path::new(PATH), offset), "{at}");
                 assert_eq!(resynced.unwrap(), (Tail::Clean, offsets[hit + 1] - offset));
                 let refused = Writer::options().env(&env).open_append(PATH).unwrap_err();
-                assert!(refused.is_corrupt(), "A3");
-                assert_eq!(bytes_of_env(&env), bad, "A3: nothing is changed");
+                assert!(refused.is_corrupt(), "recordio_writer.3");
+                assert_eq!(bytes_of_env(&env), bad, "recordio_writer.3: nothing is changed");
             }
         }
     }
@@ -390,7 +390,7 @@ fn bytes_of_env(env: &Env) -> Vec<u8> {
 }
 
 #[test]
-fn f1_content_never_passes_for_a_record() {
+fn frame_1_content_never_passes_for_a_record() {
     // Markers, another record file, and whole copies of what stands before in this very file.
     let (other, _) = file_of(Compression::None, &[b"inner one".to_vec(), b"inner two".to_vec()]);
     let mut records = vec![MARKER.repeat(5_000), other.clone(), [&other[..], &MARKER].concat().repeat(20)];
@@ -476,7 +476,7 @@ fn threads_share_a_seekable_reader() {
 }
 
 #[test]
-fn a1_synced_records_survive_every_crash() {
+fn recordio_writer_1_synced_records_survive_every_crash() {
     for direct in [false, true] {
         for seed in 0..60 {
             let mut rng = Rng::with_seed(seed);
@@ -513,7 +513,7 @@ fn a1_synced_records_survive_every_crash() {
 }
 
 #[test]
-fn a1_canary_without_a_sync_records_are_lost() {
+fn recordio_writer_1_canary_without_a_sync_records_are_lost() {
     let (fs, env) = memory();
     let mut writer = Writer::options().env(&env).create_new(PATH).unwrap();
     writer.append(b"never synced").unwrap();
@@ -523,7 +523,7 @@ fn a1_canary_without_a_sync_records_are_lost() {
 }
 
 #[test]
-fn a2_after_a_failed_write_nothing_more_is_written() {
+fn recordio_writer_2_after_a_failed_write_nothing_more_is_written() {
     let (fs, env) = memory();
     let mut writer = Writer::options().env(&env).buffer_bytes(0).create_new(PATH).unwrap();
     writer.append_sync(b"kept").unwrap();
@@ -540,7 +540,7 @@ fn a2_after_a_failed_write_nothing_more_is_written() {
 }
 
 #[test]
-fn a4_what_a_failed_sync_left_is_durable_before_more_follows() {
+fn recordio_writer_4_what_a_failed_sync_left_is_durable_before_more_follows() {
     for (direct, codec) in [(false, Compression::None), (false, Compression::Lz4), (true, Compression::None)]
     {
         let fs = MemFs::new();
@@ -565,17 +565,22 @@ fn a4_what_a_failed_sync_left_is_durable_before_more_follows() {
         let mut writer = options.open_append(PATH).unwrap();
         assert_eq!(writer.len(), 3);
         let env = Env::simulated(Arc::new(fs.crash_strict()), 1);
-        assert_eq!(read(&env, &Reader::options()).0, records[..3], "A4: {direct} {}", codec.name());
+        assert_eq!(
+            read(&env, &Reader::options()).0,
+            records[..3],
+            "recordio_writer.4: {direct} {}",
+            codec.name()
+        );
         writer.append_sync(&records[3]).unwrap();
         let env = Env::simulated(Arc::new(fs.crash_strict()), 1);
         let (found, end) = read(&env, &Reader::options());
-        assert_eq!(found, records, "A1: {direct} {}", codec.name());
+        assert_eq!(found, records, "recordio_writer.1: {direct} {}", codec.name());
         assert!(!matches!(end.unwrap().0, Tail::Torn { .. }));
     }
 }
 
 #[test]
-fn a4_the_name_of_a_file_that_a_killed_process_left_is_durable() {
+fn recordio_writer_4_the_name_of_a_file_that_a_killed_process_left_is_durable() {
     let (fs, env) = memory();
     let (bytes, _) = file_of(Compression::None, &[b"first"]);
     // Created, and killed before the directory was synced.
@@ -586,7 +591,7 @@ fn a4_the_name_of_a_file_that_a_killed_process_left_is_durable() {
 }
 
 #[test]
-fn a4_a_name_that_cannot_be_synced_costs_no_rewrite() {
+fn recordio_writer_4_a_name_that_cannot_be_synced_costs_no_rewrite() {
     let (bytes, ..) = small_file(Compression::Lz4);
     for torn in [&b""[..], b"torn"] {
         let fs = MemFs::new();
@@ -618,7 +623,7 @@ fn record_files_are_made_and_continued_in_a_directory_that_may_not_be_read() {
 }
 
 #[test]
-fn a4_a_fault_at_every_call_of_continuing_loses_nothing() {
+fn recordio_writer_4_a_fault_at_every_call_of_continuing_loses_nothing() {
     let (bytes, _, records) = small_file(Compression::Lz4);
     for (direct, torn) in [(false, &b""[..]), (false, b"torn"), (true, b""), (true, b"torn")] {
         for nth in 1.. {
@@ -686,7 +691,7 @@ fn write_with_fault(fs: &MemFs, action: FaultAction, nth: u64, direct: bool) -> 
 }
 
 #[test]
-fn a2_a_fault_at_every_call_loses_nothing_acknowledged() {
+fn recordio_writer_2_a_fault_at_every_call_loses_nothing_acknowledged() {
     let fail = FaultAction::Fail(std::io::ErrorKind::Other);
     for action in [fail, FaultAction::ShortWrite { keep: 7 }, FaultAction::NoSpace] {
         for direct in [false, true] {
@@ -695,12 +700,15 @@ fn a2_a_fault_at_every_call_loses_nothing_acknowledged() {
                 let (acked, done) = write_with_fault(&fs, action, nth, direct);
                 let disk = fs.crash(nth);
                 if !disk.exists(Path::new(PATH)).unwrap() {
-                    assert!(acked.is_empty(), "A1");
+                    assert!(acked.is_empty(), "recordio_writer.1");
                     continue;
                 }
                 let (found, end) = read(&Env::simulated(Arc::new(disk), 1), &Reader::options());
                 assert!(end.is_ok(), "{nth}: {end:?}");
-                assert!(found.len() <= acked.len() + 1 && found[..acked.len()] == acked, "A1: {nth}");
+                assert!(
+                    found.len() <= acked.len() + 1 && found[..acked.len()] == acked,
+                    "recordio_writer.1: {nth}"
+                );
                 if done {
                     assert!(nth > 24, "every record was written and synced");
                     break;

@@ -4,8 +4,8 @@
 //!   File --read_at, a buffer at a time--> Window --at(offset, len)--> &[u8]
 //! ```
 //!
-//! W1. A window allocates no more than the larger of its buffer and the bytes that the file really has there.
-//! W2. A patient window takes what the system does not give for zeros, in pieces of 4 KiB, and remembers which and why. Without
+//! window.1. A window allocates no more than the larger of its buffer and the bytes that the file really has there.
+//! window.2. A patient window takes what the system does not give for zeros, in pieces of 4 KiB, and remembers which and why. Without
 //!     the first piece, where the file's header is, no record could be told from noise: that is an error all the same.
 
 use std::io;
@@ -22,7 +22,7 @@ use super::scan::{STEP_BYTES, Source};
 /// The smallest buffer; smaller wishes are raised to it.
 pub(super) const BUFFER_BYTES_MIN: usize = 2 * STEP_BYTES as usize;
 
-/// Bytes read at a time of a file that cannot be read as a whole (W2).
+/// Bytes read at a time of a file that cannot be read as a whole (window.2).
 const PIECE_BYTES: u64 = 4 << 10;
 
 /// How a window reads.
@@ -32,7 +32,7 @@ enum Reading {
     Strict,
     /// The same, until something cannot be read.
     Patient,
-    /// A piece at a time (W2).
+    /// A piece at a time (window.2).
     InPieces,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Window {
     base: u64,
     filled: usize,
     reading: Reading,
-    /// What could not be read so far, and why (W2).
+    /// What could not be read so far, and why (window.2).
     holes: Vec<(Range<u64>, io::Error)>,
 }
 
@@ -75,7 +75,7 @@ impl Window {
         }
     }
 
-    /// The same, passing over what cannot be read (W2).
+    /// The same, passing over what cannot be read (window.2).
     pub(super) fn patient(self) -> Window {
         Window { reading: Reading::Patient, ..self }
     }

@@ -5,11 +5,11 @@
 //!   open_append: Reader to the last valid record -> sync the name -> cut the torn tail -> write all again, sync -> go on there
 //! ```
 //!
-//! A1. When `sync` or `append_sync` has returned, every record appended so far survives a crash, and so does the
+//! recordio_writer.1. When `sync` or `append_sync` has returned, every record appended so far survives a crash, and so does the
 //!     file's name, unless its directory may not be read: then that cannot be synced.
-//! A2. After a failed write or sync nothing more is written, and nothing is retried.
-//! A3. A file is continued only right behind its last valid record, and never if there is damage before one.
-//! A4. What a continued file holds is durable before anything follows it, and so is the file's name. A killed process
+//! recordio_writer.2. After a failed write or sync nothing more is written, and nothing is retried.
+//! recordio_writer.3. A file is continued only right behind its last valid record, and never if there is damage before one.
+//! recordio_writer.4. What a continued file holds is durable before anything follows it, and so is the file's name. A killed process
 //!     leaves records that can be read and were never synced; after a sync that failed the system may even count them as
 //!     written, so that another sync alone would do nothing: they are written again, the same bytes to the same place.
 
@@ -121,7 +121,7 @@ impl WriteOptions {
         self.env.fs.open(path, OpenOptions::write())?.set_len(end)
     }
 
-    /// Writes the records of a file that ends at `end` again, in place, and makes them durable (A4). What is written is
+    /// Writes the records of a file that ends at `end` again, in place, and makes them durable (recordio_writer.4). What is written is
     /// what was just verified: it may be read another time from the disk, which need not have it.
     fn write_again(&self, path: &Path, end: u64) -> Result<Writer> {
         let mut reader = Reader::options().env(&self.env).open(path)?;
@@ -143,7 +143,7 @@ impl WriteOptions {
         Ok(writer)
     }
 
-    /// A1: a synced record is of no use in a file whose name is lost.
+    /// recordio_writer.1: a synced record is of no use in a file whose name is lost.
     fn sync_name(&self, path: &Path) -> Result<()> {
         let dir = path.parent().unwrap_or(Path::new(""));
         self.env.fs.sync_dir_if_readable(dir).map_err(|e| Error::io("sync the directory", dir, e))
@@ -267,7 +267,7 @@ impl Writer {
         Ok(offset)
     }
 
-    /// Appends a record and makes it, and all before it, durable (A1).
+    /// Appends a record and makes it, and all before it, durable (recordio_writer.1).
     pub fn append_sync(&mut self, record: &[u8]) -> Result<u64> {
         let offset = self.append(record)?;
         self.sync()?;
@@ -279,7 +279,7 @@ impl Writer {
         self.out.flush().map_err(|e| Error::io("write", &self.path, e))
     }
 
-    /// Makes all records durable (A1). After an error it is not known which of those since the last sync are, and the writer
+    /// Makes all records durable (recordio_writer.1). After an error it is not known which of those since the last sync are, and the writer
     /// takes nothing more: [`open_append`](WriteOptions::open_append) makes durable what can be read, and goes on.
     pub fn sync(&mut self) -> Result<()> {
         self.out.sync().map_err(|e| Error::io("sync", &self.path, e))

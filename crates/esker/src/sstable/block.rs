@@ -8,11 +8,11 @@
 //!                        all visible the same lengths
 //! ```
 //!
-//! BL1. A `Block` exists only if its bytes were checked: every entry's key and value lie inside, in order.
-//! BL2. Entries are in key order, versions of a key newest first. The writer sees to it, the checksum keeps it, and
+//! sstable_block.1. A `Block` exists only if its bytes were checked: every entry's key and value lie inside, in order.
+//! sstable_block.2. Entries are in key order, versions of a key newest first. The writer sees to it, the checksum keeps it, and
 //!      `Table::verify` proves it; a block that breaks it gives wrong answers, never a panic.
-//! BL3. With [`ALL_VISIBLE`], every entry is a put of sequence number 0, so the keys are distinct.
-//! BL4. A block's handle and the counts of its `Arc` take 64 bytes: every search reads them.
+//! sstable_block.3. With [`ALL_VISIBLE`], every entry is a put of sequence number 0, so the keys are distinct.
+//! sstable_block.4. A block's handle and the counts of its `Arc` take 64 bytes: every search reads them.
 //!
 //! Bytes: docs/formats/sstable.md
 #![expect(unsafe_code, reason = "values point into blocks")]
@@ -55,7 +55,7 @@ fn unpack_trailer(trailer: u64) -> Option<(SeqNo, Kind)> {
     Some((SeqNo::try_new(trailer >> 8)?, kind))
 }
 
-/// A checked block. To keep it small (BL4), positions have 32 bits, and what follows from other fields is computed.
+/// A checked block. To keep it small (sstable_block.4), positions have 32 bits, and what follows from other fields is computed.
 pub(crate) struct Block {
     bytes: PageBuf,
     count: u32,
@@ -72,7 +72,7 @@ pub(crate) struct Block {
     values: u32,
 }
 
-const _: () = assert!(size_of::<Block>() == 48, "BL4");
+const _: () = assert!(size_of::<Block>() == 48, "sstable_block.4");
 
 impl Block {
     /// Bytes of memory that it takes, with the counts of its `Arc`.
@@ -127,7 +127,7 @@ impl Block {
         Ok(block)
     }
 
-    /// BL1: the entries tile the rest of the bytes, and each trailer means something.
+    /// sstable_block.1: the entries tile the rest of the bytes, and each trailer means something.
     fn check_entries(&mut self) -> Decoded<()> {
         let wrong = |at: usize, detail: &str| Err(DecodeError::new(at, detail));
         let n = u64::from(self.count);
@@ -243,7 +243,7 @@ impl Block {
         &self.bytes[self.prefix as usize..self.entries as usize]
     }
 
-    /// Whether all entries are puts of sequence number 0 (BL3).
+    /// Whether all entries are puts of sequence number 0 (sstable_block.3).
     #[inline(always)]
     pub(super) fn all_visible(&self) -> bool {
         self.has(ALL_VISIBLE)
@@ -258,7 +258,7 @@ impl Block {
     fn trailer(&self, i: usize) -> u64 {
         let b = self.bytes[self.trailers() + TRAILER_BYTES * i..]
             .first_chunk()
-            .expect("BL1: trailers lie inside");
+            .expect("sstable_block.1: trailers lie inside");
         u64::from_le_bytes(*b)
     }
 
@@ -274,7 +274,7 @@ impl Block {
         if self.all_visible() {
             return Kind::Put;
         }
-        Kind::from_u8(self.trailer(i) as u8).expect("BL1: each trailer means something")
+        Kind::from_u8(self.trailer(i) as u8).expect("sstable_block.1: each trailer means something")
     }
 
     #[inline(always)]
@@ -342,6 +342,14 @@ impl Block {
         let start = self.rest_start(i);
         let next = if i + 1 < self.count() { self.rest_start(i + 1) } else { start };
         prefetch(self.bytes(), start + bytes, (next - start).div_ceil(64).min(8));
+    }
+
+    /// Has the memory fetched that lies so many bytes before entry `i`, as much as the entry is long.
+    #[inline(always)]
+    pub(super) fn prefetch_before(&self, i: usize, bytes: usize) {
+        let start = self.rest_start(i);
+        let next = if i + 1 < self.count() { self.rest_start(i + 1) } else { start };
+        prefetch(self.bytes(), start.saturating_sub(bytes), (next - start).div_ceil(64).min(8));
     }
 
     /// Key `i`.

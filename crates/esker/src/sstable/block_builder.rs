@@ -4,8 +4,8 @@
 //!   add(entry) ... --> keys, values, trailers --finish--> the layout of block.rs, as small as these entries allow
 //! ```
 //!
-//! BB1. `size_with` is exact: the writer cuts blocks at the wanted size, not near it.
-//! BB2. A block of two entries or more has fewer than 2^32 bytes; a larger entry is a block of its own.
+//! block_builder.1. `size_with` is exact: the writer cuts blocks at the wanted size, not near it.
+//! block_builder.2. A block of two entries or more has fewer than 2^32 bytes; a larger entry is a block of its own.
 
 use super::block::{
     ALL_VISIBLE, FIXED_KEYS, FIXED_VALUES, HEAD_BYTES, HEADED, HEADER_BYTES, SPLIT, TRAILER_BYTES, WIDE,
@@ -131,7 +131,7 @@ impl BlockBuilder {
         (self.keys.len() + self.values.len() + self.spans.len() * HEAD_BYTES) as u64
     }
 
-    /// The bytes that the block would have with this entry added (BB1).
+    /// The bytes that the block would have with this entry added (block_builder.1).
     pub(super) fn size_with(&self, entry: &EntryRef<'_>, split_values_over: usize) -> usize {
         let first = if self.is_empty() { &[] } else { self.key(0) };
         let shape = self.shape.with(first, entry);
@@ -150,11 +150,11 @@ impl BlockBuilder {
 
     /// Replaces `out` by the bytes of the block, and starts the next one.
     pub(super) fn finish(&mut self, split_values_over: usize, out: &mut Vec<u8>) {
-        assert!(!self.is_empty(), "BL1: a block has an entry");
+        assert!(!self.is_empty(), "sstable_block.1: a block has an entry");
         let shape = self.shape;
         let flags = shape.flags(split_values_over);
         let size = shape.size(flags);
-        assert!(shape.count == 1 || size <= u32::MAX as usize, "BB2");
+        assert!(shape.count == 1 || size <= u32::MAX as usize, "block_builder.2");
         out.clear();
         out.reserve_exact(size);
         let (prefix_len, skipped) = (shape.stored_prefix(), shape.skipped(flags));
@@ -185,7 +185,7 @@ impl BlockBuilder {
                 out.extend_from_slice(self.value(i));
             }
         }
-        assert!(out.len() == size, "BB1");
+        assert!(out.len() == size, "block_builder.1");
         self.keys.clear();
         self.values.clear();
         self.spans.clear();

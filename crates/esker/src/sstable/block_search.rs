@@ -5,8 +5,8 @@
 //!                                 `-> node_rank:   within a node of the index tree, u64 heads
 //! ```
 //!
-//! BS1. Every variant returns the same number; the portable one defines it.
-//! BS2. A variant runs only if its instructions were detected: [`Simd`] is made by [`Simd::detect`] alone.
+//! block_search.1. Every variant returns the same number; the portable one defines it.
+//! block_search.2. A variant runs only if its instructions were detected: [`Simd`] is made by [`Simd::detect`] alone.
 #![cfg_attr(
     target_arch = "x86_64",
     expect(unsafe_code, reason = "calls into functions compiled for instruction sets detected at run time")
@@ -53,10 +53,10 @@ impl Simd {
         base + match self.0 {
             Set::Portable => count_portable(window, head),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: BS2.
+            // SAFETY: block_search.2.
             Set::Avx2 => unsafe { x86::count_avx2(window, head) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: BS2.
+            // SAFETY: block_search.2.
             Set::Avx512 => unsafe { x86::count_avx512(window, head) },
         }
     }
@@ -67,10 +67,10 @@ impl Simd {
         match self.0 {
             Set::Portable => rank_portable(node, head),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: BS2.
+            // SAFETY: block_search.2.
             Set::Avx2 => unsafe { x86::rank_avx2(node, head) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: BS2.
+            // SAFETY: block_search.2.
             Set::Avx512 => unsafe { x86::rank_avx512(node, head) },
         }
     }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn bs1_all_variants_count_alike() {
+    fn block_search_1_all_variants_count_alike() {
         tell_what_is_not_tested();
         let mut rng = fastrand::Rng::with_seed(1);
         let step = if cfg!(miri) { 13 } else { 1 };

@@ -4,10 +4,10 @@
 //!   raw entries:   a@9 a@5 a@2 | b@7 | c@8 c@1        reader at 6 stands on: a@5, c@1
 //! ```
 //!
-//! CU1. A valid cursor stands on the newest version, not newer than `at`, of its key.
-//! CU2. `key` holds the whole key: the block's prefix stays in place while the cursor moves within the block.
-//! CU3. The cursor holds its current block and nothing else: a forgotten cursor pins one block of memory.
-//! CU4. After an error the cursor is not valid.
+//! sstable_cursor.1. A valid cursor stands on the newest version, not newer than `at`, of its key.
+//! sstable_cursor.2. `key` holds the whole key: the block's prefix stays in place while the cursor moves within the block.
+//! sstable_cursor.3. The cursor holds its current block and nothing else: a forgotten cursor pins one block of memory.
+//! sstable_cursor.4. After an error the cursor is not valid.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) struct TableCursor {
     entry: usize,
     valid: bool,
     key: Vec<u8>,
-    /// The block whose prefix `key` starts with (CU2); `usize::MAX` if none.
+    /// The block whose prefix `key` starts with (sstable_cursor.2); `usize::MAX` if none.
     key_block: usize,
 }
 
@@ -66,12 +66,12 @@ impl TableCursor {
     /// The current block of a cursor that has one.
     #[inline(always)]
     fn block(&self) -> &Block {
-        &self.place.as_ref().expect("CU1: a valid cursor has a block").block
+        &self.place.as_ref().expect("sstable_cursor.1: a valid cursor has a block").block
     }
 
     #[inline(always)]
     fn number(&self) -> usize {
-        self.place.as_ref().expect("CU1: a valid cursor has a block").number
+        self.place.as_ref().expect("sstable_cursor.1: a valid cursor has a block").number
     }
 
     /// Makes `number` the current block.
@@ -88,7 +88,7 @@ impl TableCursor {
     /// The cursor stands on this entry of the current block.
     #[inline(always)]
     fn stand_on(&mut self, entry: usize) {
-        let place = self.place.as_ref().expect("CU1: a valid cursor has a block");
+        let place = self.place.as_ref().expect("sstable_cursor.1: a valid cursor has a block");
         if self.key_block == place.number {
             self.key.truncate(place.block.prefix().len());
         } else {
@@ -293,7 +293,7 @@ impl SourceCursor for TableCursor {
     #[inline]
     fn share(&self) -> Value {
         assert!(self.valid, "value of a cursor that stands on no key");
-        let place = self.place.as_ref().expect("CU1: a valid cursor has a block");
+        let place = self.place.as_ref().expect("sstable_cursor.1: a valid cursor has a block");
         Value::part_of(&place.block, place.block.value_range(self.entry))
     }
 

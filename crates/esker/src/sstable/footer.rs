@@ -4,9 +4,9 @@
 //!   data blocks | range tombstones | filter | index | properties | footer, 80 bytes
 //! ```
 //!
-//! FO1. The parts lie back to back in this order, and the footer ends the file: a file that was cut, or has bytes
+//! footer.1. The parts lie back to back in this order, and the footer ends the file: a file that was cut, or has bytes
 //!      added, is refused.
-//! FO2. A flag says that the table has something in it that a reader must know. This build knows none: it writes 0, and refuses a
+//! footer.2. A flag says that the table has something in it that a reader must know. This build knows none: it writes 0, and refuses a
 //!      table with any.
 //!
 //! Bytes: docs/formats/sstable.md
@@ -27,11 +27,11 @@ pub(super) const FORMAT_VERSION: u32 = 1;
 /// Where the version stands.
 const VERSION_AT: usize = 64;
 
-/// Flag: some entries expire. Reserved (FO2).
+/// Flag: some entries expire. Reserved (footer.2).
 const HAS_EXPIRY: u32 = 1;
-/// Flag: values of some entries are in blob files. Reserved (FO2).
+/// Flag: values of some entries are in blob files. Reserved (footer.2).
 const HAS_BLOBS: u32 = 2;
-/// Flag: some entries may or may not add a key to the live count. Reserved (FO2).
+/// Flag: some entries may or may not add a key to the live count. Reserved (footer.2).
 const HAS_UNRESOLVED_COUNTS: u32 = 4;
 
 /// Where the parts of a table lie in the file. Empty parts are absent.
@@ -53,7 +53,7 @@ pub(super) enum FooterError {
     Damaged(DecodeError),
     /// Of another version.
     Version(u32),
-    /// Of this version, with flags that this build does not know (FO2).
+    /// Of this version, with flags that this build does not know (footer.2).
     Flags(u32),
 }
 
@@ -93,7 +93,7 @@ impl Footer {
         }
         out.extend_from_slice(&self.salt.get().to_le_bytes());
         out.extend_from_slice(&self.newest_commit.get().to_le_bytes());
-        // The flags (FO2), and 8 bytes without use.
+        // The flags (footer.2), and 8 bytes without use.
         out.resize(VERSION_AT, 0);
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         out.extend_from_slice(&crc32c(&out).to_le_bytes());
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn fo1_the_footer_fits_its_file_only() {
+    fn footer_1_the_footer_fits_its_file_only() {
         let bytes = footer().encode();
         assert_eq!(Footer::decode(&bytes, 340).unwrap(), footer());
         assert!(Footer::decode(&bytes, 339).is_err() && Footer::decode(&bytes, 341).is_err());
@@ -195,11 +195,11 @@ mod tests {
     }
 
     #[test]
-    fn fo2_a_table_with_flags_is_not_read() {
+    fn footer_2_a_table_with_flags_is_not_read() {
         for bit in 0..32 {
             let unread = with(52, &(1_u32 << bit).to_le_bytes()).unwrap_err().unread();
-            let (what, found) = unread.expect("FO2: it is not damaged");
-            assert!(what.starts_with("table") && found == FORMAT_VERSION, "FO2: {what}");
+            let (what, found) = unread.expect("footer.2: it is not damaged");
+            assert!(what.starts_with("table") && found == FORMAT_VERSION, "footer.2: {what}");
         }
         assert!(matches!(with(63, &[1]), Err(FooterError::Damaged(_))));
     }

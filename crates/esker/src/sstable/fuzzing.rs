@@ -124,7 +124,7 @@ fn salvage(bytes: &[u8]) {
         let entry = scan.entry();
         entries += 1;
         let place = (entry.key.to_vec(), Reverse(entry.seq));
-        assert!(last.as_ref().is_none_or(|last| *last < place), "SV2");
+        assert!(last.as_ref().is_none_or(|last| *last < place), "sstable_salvage.2");
         last = Some(place);
         if let Some(expected) = &mut expected {
             assert_eq!(expected.next().ok().flatten(), Some(entry), "a sound table is salvaged as it is");
@@ -134,9 +134,9 @@ fn salvage(bytes: &[u8]) {
     if let Some(mut expected) = expected {
         assert!(damage == 0 && matches!(expected.next(), Ok(None)), "a sound table is salvaged as a whole");
     }
-    // SV3: what the blocks that were found hold comes out, or is reported.
+    // sstable_salvage.3: what the blocks that were found hold comes out, or is reported.
     if let Some(found) = found_entries {
-        assert!(entries <= found && (entries == found || !scan.damage.is_empty()), "SV3");
+        assert!(entries <= found && (entries == found || !scan.damage.is_empty()), "sstable_salvage.3");
     }
 }
 

@@ -6,12 +6,12 @@
 //!   blocks:       [a ... c] [f ... h] [h ... k]        separators:  "" | "d" | "h", continues
 //! ```
 //!
-//! IX1. The separator of a block is above every key of the block before it (or equal to its last key, if the
+//! index.1. The separator of a block is above every key of the block before it (or equal to its last key, if the
 //!      block continues the versions of that key), and not above the block's own first key. The first one is empty.
-//! IX2. All keys and separators of a table share the table's prefix, which is stored once.
-//! IX3. `find` returns the first block that may hold the key, so that a search meets a key's newest version first.
-//! IX4. Blocks lie back to back from the file's start, so that offsets are sums of lengths.
-//! IX5. The reader counts blocks, and bytes of separators, in 32 bits: no more of them are written, and more are refused.
+//! index.2. All keys and separators of a table share the table's prefix, which is stored once.
+//! index.3. `find` returns the first block that may hold the key, so that a search meets a key's newest version first.
+//! index.4. Blocks lie back to back from the file's start, so that offsets are sums of lengths.
+//! index.5. The reader counts blocks, and bytes of separators, in 32 bits: no more of them are written, and more are refused.
 //!
 //! The tree is static, as in the "static search trees" of Slotin (en.algorithmica.org/hpc) and of Groot Koerkamp:
 //! each layer holds every 16th head of the layer below; ranks in a node are counted without branches.
@@ -26,7 +26,7 @@ pub(super) fn shortest_separator<'a>(low: &[u8], high: &'a [u8]) -> &'a [u8] {
     &high[..(common_prefix_len(low, high) + 1).min(high.len())]
 }
 
-/// How much one index can hold (IX5).
+/// How much one index can hold (index.5).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexRoom {
     /// Blocks.
@@ -53,7 +53,7 @@ pub(super) struct IndexEntry {
     pub continues: bool,
 }
 
-/// The stored form of the index. `prefix` is a prefix of all separators but the first (IX2).
+/// The stored form of the index. `prefix` is a prefix of all separators but the first (index.2).
 pub(super) fn encode(prefix: &[u8], entries: &[IndexEntry], out: &mut Vec<u8>) {
     put_string(out, prefix);
     put_varint(out, entries.len() as u64);
@@ -171,7 +171,7 @@ impl Index {
 
     /// Where the last block ends.
     pub(super) fn blocks_end(&self) -> u64 {
-        *self.offsets.last().expect("IX4: offsets start with 0")
+        *self.offsets.last().expect("index.4: offsets start with 0")
     }
 
     /// Whether the block's first key is the last key of the block before it.
@@ -190,7 +190,7 @@ impl Index {
         &self.separators[start..self.separator_ends[block] as usize]
     }
 
-    /// The first block that may hold `key` (IX3): the last one whose separator is not above it. Of an empty table,
+    /// The first block that may hold `key` (index.3): the last one whose separator is not above it. Of an empty table,
     /// block 0.
     #[inline]
     pub(super) fn find(&self, key: &[u8]) -> usize {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn ix3_a_continued_key_is_found_where_it_starts() {
+    fn index_3_a_continued_key_is_found_where_it_starts() {
         let index = index(b"p", &[(b"", false), (b"d", false), (b"h", true), (b"h", true), (b"k", false)]);
         let find = |key: &[u8]| index.find(key);
         assert_eq!([find(b""), find(b"a"), find(b"p"), find(b"pa"), find(b"pd")], [0, 0, 0, 0, 1]);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn ix5_an_index_beyond_the_limits_is_refused() {
+    fn index_5_an_index_beyond_the_limits_is_refused() {
         let entry = |s: &[u8]| IndexEntry { stored_len: 10, separator: s.to_vec(), continues: false };
         let mut bytes = Vec::new();
         encode(b"p", &[entry(b""), entry(b"pb"), entry(b"pcd")], &mut bytes);
@@ -333,7 +333,7 @@ mod tests {
             Index::decode_within(&bytes, IndexRoom { blocks, separator_bytes }).is_ok()
         };
         assert!(decodes(3, 3) && decodes(u64::MAX, u64::MAX));
-        assert!(!decodes(2, 3) && !decodes(3, 2), "IX5");
+        assert!(!decodes(2, 3) && !decodes(3, 2), "index.5");
         let max = IndexRoom::MAX;
         assert!(max.holds(0xFFFF_FFFE, 0xFFFF_FFFF) && !max.holds(0xFFFF_FFFF, 0) && !max.holds(0, 1 << 32));
     }

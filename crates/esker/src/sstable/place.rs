@@ -1,6 +1,6 @@
 //! One block of a table as a walk sees it: its entries, and which of them lie inside the walk's bounds.
 //!
-//! PL2. Keys of a block are compared with the bounds once, when the walk comes to the block.
+//! place.1. Keys of a block are compared with the bounds once, when the walk comes to the block.
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl BlockPlace {
         self.number
     }
 
-    /// The entries inside the bounds (PL2).
+    /// The entries inside the bounds (place.1).
     #[inline(always)]
     pub(crate) fn inside(&self) -> Range<usize> {
         self.inside.clone()
@@ -177,6 +177,18 @@ impl BlockPlace {
     #[inline(always)]
     pub(crate) fn share(&self, i: usize) -> Value {
         Value::part_of(&self.block, self.block.value_range(i))
+    }
+
+    /// Has the memory fetched that a walk at entry `i` reads some entries later.
+    #[inline(always)]
+    pub(crate) fn prefetch_behind(&self, i: usize) {
+        self.block.prefetch_behind(i, FETCH_AHEAD_BYTES);
+    }
+
+    /// The same for a walk backwards.
+    #[inline(always)]
+    pub(crate) fn prefetch_before(&self, i: usize) {
+        self.block.prefetch_before(i, FETCH_AHEAD_BYTES);
     }
 
     /// Has the memory fetched that a walk from entry `i` on reads first.

@@ -78,7 +78,7 @@ pub(super) fn encode_tombstones(tombstones: &RangeTombstones, out: &mut Vec<u8>)
     }
 }
 
-/// Takes only what `encode_tombstones` makes: RT1. The memory it needs is in proportion to the bytes, since no key and
+/// Takes only what `encode_tombstones` makes: range_tombstone.1. The memory it needs is in proportion to the bytes, since no key and
 /// no number is stored twice.
 pub(super) fn decode_tombstones(bytes: &[u8]) -> Decoded<RangeTombstones> {
     let mut reader = ByteReader::new(bytes);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn rt1_only_sorted_disjoint_fragments_of_falling_numbers_are_taken() {
+    fn range_tombstone_1_only_sorted_disjoint_fragments_of_falling_numbers_are_taken() {
         let refusal = |fragments: &[(&[u8], &[u8], &[u64])]| match decode_tombstones(&crafted(fragments)) {
             Ok(_) => String::new(),
             Err(error) => error.detail,

@@ -6,10 +6,10 @@
 //!                                                     `--> TableDamage: what, where, which keys
 //! ```
 //!
-//! SV1. Nothing is believed without its checksum; no bytes make this panic or allocate more than the file is long.
-//! SV2. Entries come in the order of a table: key ascending, then sequence number descending. One that is not in order
+//! sstable_salvage.1. Nothing is believed without its checksum; no bytes make this panic or allocate more than the file is long.
+//! sstable_salvage.2. Entries come in the order of a table: key ascending, then sequence number descending. One that is not in order
 //!      is reported and left out.
-//! SV3. Whatever is not read is reported: every part and every block that is not sound, and bytes between parts.
+//! sstable_salvage.3. Whatever is not read is reported: every part and every block that is not sound, and bytes between parts.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -290,7 +290,7 @@ impl SalvageTable {
     }
 
     fn read(&self, extent: Range<u64>) -> Result<Vec<u8>> {
-        // SV1: an extent may come from bytes that only look like a table.
+        // sstable_salvage.1: an extent may come from bytes that only look like a table.
         let len = extent.end.checked_sub(extent.start).filter(|_| extent.end <= self.file_bytes);
         let Some(len) = len.and_then(|len| usize::try_from(len).ok()) else {
             return Err(Error::corrupt("table", &self.path, extent.start, "a part beyond the file's end"));
@@ -342,7 +342,7 @@ pub(crate) struct SalvageScan {
     block: Option<Block>,
     next_entry: usize,
     key: Vec<u8>,
-    /// The entry before, for SV2.
+    /// The entry before, for sstable_salvage.2.
     last: Option<(Vec<u8>, SeqNo)>,
     /// Blocks that were sound.
     pub(crate) blocks_read: u64,

@@ -1,13 +1,13 @@
-//! All versions of a table in order, read in large steps: what merges and checks use.
+//! All versions of a table in order, read in large steps: what compactions and checks use.
 //!
 //! ```text
 //!   file --windows of up to 256 KiB--> buffer --verify, one block at a time--> EntryRef, EntryRef, ...
 //!   cache --blocks that are in memory-------------------'
 //! ```
 //!
-//! SC1. Every block whose entries are given was verified; the cache is neither filled nor reordered.
-//! SC2. Entries come in order: a block whose ends do not fit its place is damage, with file and offset.
-//! SC3. What cannot be read costs the blocks that it lies in, not those that would have been read with them.
+//! sstable_scan.1. Every block whose entries are given was verified; the cache is neither filled nor reordered.
+//! sstable_scan.2. Entries come in order: a block whose ends do not fit its place is damage, with file and offset.
+//! sstable_scan.3. What cannot be read costs the blocks that it lies in, not those that would have been read with them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) struct TableScan {
     window: PageBuf,
     /// The part of the file that the window holds.
     window_extent: Range<u64>,
-    /// Where the last window ends that could not be read: blocks before it are read alone (SC3).
+    /// Where the last window ends that could not be read: blocks before it are read alone (sstable_scan.3).
     alone_until: u64,
     key: Vec<u8>,
 }

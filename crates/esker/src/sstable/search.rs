@@ -5,15 +5,15 @@
 //!            `-no checksum fits: damage--> try later offsets where a block may begin; behind the last block, those of other parts
 //! ```
 //!
-//! SE1. A part counts only if its checksum fits and its content decodes: chance does not make one.
-//! SE2. The work is bounded: bytes looked at are at most [`WORK_FACTOR`] times the file, those of what only looks like a part
+//! search.1. A part counts only if its checksum fits and its content decodes: chance does not make one.
+//! search.2. The work is bounded: bytes looked at are at most [`WORK_FACTOR`] times the file, those of what only looks like a part
 //!      included, and one block is held in memory.
-//! SE3. What cannot be read is asked for once, since each answer may take a disk seconds, and costs no more than a piece of
+//! search.3. What cannot be read is asked for once, since each answer may take a disk seconds, and costs no more than a piece of
 //!      [`PIECE_BYTES`].
-//! SE4. Nothing stored says what a part is, and the bytes of one kind may decode as another: a part is what its place allows, by
+//! search.4. Nothing stored says what a part is, and the bytes of one kind may decode as another: a part is what its place allows, by
 //!      the part before it and the blocks found. Behind damage one that could be several is none.
-//! SE5. Nothing is missing only if the properties were met and count as much as was found.
-//! SE6. Behind damage blocks come first, and each is looked for no further than what would be its header allows: the bytes of a damaged
+//! search.5. Nothing is missing only if the properties were met and count as much as was found.
+//! search.6. Behind damage blocks come first, and each is looked for no further than what would be its header allows: the bytes of a damaged
 //!      block look like headers at many places, which together must not cost the work that the blocks behind it need.
 
 use std::collections::BTreeSet;
@@ -30,9 +30,9 @@ use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::checksum::crc32c_append;
 use crate::types::range_tombstone::RangeTombstones;
 
-/// SE2.
+/// search.2.
 const WORK_FACTOR: u64 = 64;
-/// SE2, for small files.
+/// search.2, for small files.
 const WORK_BYTES_MIN: u64 = 16 << 20;
 /// A block behind damage is looked for up to this length; one that is longer is lost with the damage.
 const RESUMED_BYTES_MAX: u64 = 1 << 20;
@@ -41,7 +41,7 @@ const RESUMED_BYTES_MAX: u64 = 1 << 20;
 const PACKED_BYTE_MIN: u8 = 16;
 /// Bytes read at a time.
 const CHUNK_BYTES: u64 = 64 << 10;
-/// The same in a chunk that cannot be read as a whole (SE3).
+/// The same in a chunk that cannot be read as a whole (search.3).
 const PIECE_BYTES: u64 = 4 << 10;
 
 /// What was found.
@@ -57,13 +57,13 @@ pub(super) struct FoundParts {
     pub properties: Option<Properties>,
     /// Stretches that are no part.
     pub gaps: Vec<Range<u64>>,
-    /// The properties were met behind the blocks without a gap, and count as much as was found (SE5): no block and no range
+    /// The properties were met behind the blocks without a gap, and count as much as was found (search.5): no block and no range
     /// tombstones are missing there.
     pub complete: bool,
 }
 
 impl FoundParts {
-    /// SE5. With gaps between the blocks their number says nothing: the gaps are what is missing.
+    /// search.5. With gaps between the blocks their number says nothing: the gaps are what is missing.
     fn is_complete(&self) -> bool {
         let Some(properties) = &self.properties else { return false };
         let has_gap_behind = self.gaps.iter().any(|gap| gap.end > self.blocks_end);
@@ -118,7 +118,7 @@ pub(super) fn parts(file: &dyn File, file_bytes: u64, end: u64, salt: Salt) -> F
             && !is_block
             && (part.is_some() || at + 1 == end)
         {
-            // No block follows: this stretch is searched once more, for all kinds of parts (SE6).
+            // No block follows: this stretch is searched once more, for all kinds of parts (search.6).
             (is_behind_blocks, at) = (true, start + 1);
             continue;
         }
@@ -200,7 +200,7 @@ impl Search<'_> {
         None
     }
 
-    /// Takes note of bytes looked at; none if that is more than may be, which ends the search (SE2).
+    /// Takes note of bytes looked at; none if that is more than may be, which ends the search (search.2).
     fn spend(&mut self, bytes: u64) -> Option<()> {
         let left = self.work.checked_sub(bytes);
         self.work = left.unwrap_or(0);
@@ -208,7 +208,7 @@ impl Search<'_> {
     }
 
     /// By where a block that begins here ends, trailer included, going by its header, or by the length before a compressed one, which is
-    /// shorter than that (ST3). None if neither makes sense.
+    /// shorter than that (stored.3). None if neither makes sense.
     fn block_ends_by(&mut self, at: u64) -> Option<u64> {
         self.work = self.work.saturating_sub(1);
         let (first, second) = (self.bytes.u32(at)?, self.bytes.u32(at + 4)?);
@@ -249,7 +249,7 @@ fn block_bytes_max([count, packed, rest_len, value_len]: [u32; 4]) -> Option<u64
     (bytes <= RESUMED_BYTES_MAX).then_some(bytes)
 }
 
-/// What the payload of a part at `at` is (SE1, SE4).
+/// What the payload of a part at `at` is (search.1, search.4).
 fn recognise(payload: PageBuf, at: u64, found: &FoundParts, before: Before) -> Option<Part> {
     let mut could_be = Vec::new();
     if before >= Before::Index
@@ -345,7 +345,7 @@ impl<'a> Chunks<'a> {
         Some(u32::from_le_bytes(four))
     }
 
-    /// Reads the aligned stretch of so many bytes that holds the one at `at`; none if it cannot be read (SE3).
+    /// Reads the aligned stretch of so many bytes that holds the one at `at`; none if it cannot be read (search.3).
     fn load(&mut self, at: u64, bytes: u64) -> Option<()> {
         let start = at / bytes * bytes;
         if at >= self.file_bytes || self.bad.contains(&(bytes, start)) {
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn se4_the_place_decides_between_two_meanings() {
+    fn search_4_the_place_decides_between_two_meanings() {
         let key = |n: u64| [&[1][..], &n.to_be_bytes()].concat();
         let removed = RangeTombstone { start: key(6), end: key(9), seq: SeqNo::new(100) };
         let mut bytes = Vec::new();
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn se5_all_is_found_only_if_the_properties_count_as_much() {
+    fn search_5_all_is_found_only_if_the_properties_count_as_much() {
         let properties = |blocks, range_tombstones| Properties {
             counts: Counts { entries: 3, keys: 3, range_tombstones, ..Counts::default() },
             range: KeyRange { start: b"a".to_vec(), end: End::Included(b"b".to_vec()) },
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn se2_checksums_that_fit_everywhere_cost_no_more_than_others() {
+    fn search_2_checksums_that_fit_everywhere_cost_no_more_than_others() {
         for codec in [Compression::None, Compression::Lz4] {
             // No part begins so; behind it each fifth byte is followed by the checksum of all before.
             let mut bytes = vec![0xFF; 16];
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn se6_a_block_ends_by_what_its_header_allows() {
+    fn search_6_a_block_ends_by_what_its_header_allows() {
         let ends_by = |words: [u32; 4]| {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             let (_fs, file) = file_of(&bytes);
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn se3_what_cannot_be_read_is_asked_for_once() {
+    fn search_3_what_cannot_be_read_is_asked_for_once() {
         let (fs, file) = file_of(&[1; 300_000]);
         let fails = FaultRule::new(&[OpKind::Read], FaultAction::Fail(ErrorKind::Other));
         fs.add(fails.on_bytes(100_000..100_001).forever());

@@ -5,11 +5,11 @@
 //!           <-----open--------
 //! ```
 //!
-//! ST1. The checksum covers the stored bytes and the codec, and begins with the table's salt and the part's place: a part of another
+//! stored.1. The checksum covers the stored bytes and the codec, and begins with the table's salt and the part's place: a part of another
 //!      table, or one that stands elsewhere, does not fit. It is verified before anything else is believed.
-//! ST2. Only payloads of up to [`COMPRESSED_BYTES_MAX`] are compressed, so that a damaged length cannot make
+//! stored.2. Only payloads of up to [`COMPRESSED_BYTES_MAX`] are compressed, so that a damaged length cannot make
 //!      the reader allocate more.
-//! ST3. What does not shrink is stored raw.
+//! stored.3. What does not shrink is stored raw.
 //!
 //! Bytes: docs/formats/sstable.md
 
@@ -70,7 +70,7 @@ impl Salt {
 
 /// Bytes behind the stored payload.
 pub(super) const TRAILER_BYTES: usize = 5;
-/// Larger payloads are stored raw (ST2).
+/// Larger payloads are stored raw (stored.2).
 pub(super) const COMPRESSED_BYTES_MAX: usize = 16 << 20;
 
 /// The bytes to store for `payload`, and the codec that made them. `scratch` is room for the compressed form.
@@ -119,7 +119,7 @@ pub(super) fn is_packed(stored: &[u8]) -> bool {
     codec.is_some_and(|codec| codec != Compression::None.id())
 }
 
-/// What is stored, and its codec (ST1).
+/// What is stored, and its codec (stored.1).
 fn verify(stored: &[u8], salt: Salt, offset: u64) -> Decoded<(&[u8], Compression)> {
     let Some(len) = stored.len().checked_sub(TRAILER_BYTES) else {
         return Err(DecodeError::new(0, format!("{} bytes: too short for a checksum", stored.len())));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn st3_every_codec_comes_back_and_random_bytes_stay_raw() {
+    fn stored_3_every_codec_comes_back_and_random_bytes_stay_raw() {
         let mut rng = fastrand::Rng::with_seed(1);
         let random: Vec<u8> = (0..1000).map(|_| rng.u8(..)).collect();
         for &codec in Compression::ALL {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn st1_every_flipped_or_missing_byte_is_noticed() {
+    fn stored_1_every_flipped_or_missing_byte_is_noticed() {
         let stored = sealed(&b"hello hello hello hello hello".repeat(3), Compression::Lz4);
         for at in 0..stored.len() {
             let mut bad = stored.clone();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn st1_a_part_of_another_table_or_place_is_noticed() {
+    fn stored_1_a_part_of_another_table_or_place_is_noticed() {
         let stored = sealed(b"hello", Compression::None);
         let (other, elsewhere) = (Salt::of_file(Path::new("db/000007.sst")), OFFSET + 4096);
         assert_ne!(other, Salt::of_file(Path::new("db/000008.sst")));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn st2_a_large_length_is_refused_before_allocating() {
+    fn stored_2_a_large_length_is_refused_before_allocating() {
         let mut bad = u32::MAX.to_le_bytes().to_vec();
         bad.extend_from_slice(b"xyz");
         bad.push(Compression::Lz4.id());

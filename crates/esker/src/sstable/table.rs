@@ -5,11 +5,11 @@
 //!                                                       `--empty--> read, verify, insert
 //! ```
 //!
-//! TB1. Whatever `open` and `load` take from the file was verified: checksum, structure, place (ST1, and by the ends of a
+//! table.1. Whatever `open` and `load` take from the file was verified: checksum, structure, place (stored.1, and by the ends of a
 //!      block: walks over a block that stood in another's place might never end).
-//! TB2. A hit reads two cold places: the block's heads, and the entry.
-//! TB3. The versions of a key may continue in the next block; `Index::continues` says so, and searches follow.
-//! TB4. The file of a table marked obsolete is given to be removed when its last user is gone.
+//! table.2. A hit reads two cold places: the block's heads, and the entry.
+//! table.3. The versions of a key may continue in the next block; `Index::continues` says so, and searches follow.
+//! table.4. The file of a table marked obsolete is given to be removed when its last user is gone.
 //!
 //! Bytes: docs/formats/sstable.md
 
@@ -174,7 +174,7 @@ impl Table {
         &self.tombstones
     }
 
-    /// The file is to be removed when the last user of the table is gone (TB4).
+    /// The file is to be removed when the last user of the table is gone (table.4).
     pub(crate) fn mark_obsolete(&self, remover: Remover) {
         // Who was first is as good.
         let _ = self.obsolete.set(remover);
@@ -339,7 +339,7 @@ impl Table {
         TableCursor::new(self.clone(), at, fill_cache)
     }
 
-    /// All versions in order, read in large steps past the cache: for merges.
+    /// All versions in order, read in large steps past the cache: for compactions.
     pub(crate) fn scan(self: &Arc<Self>) -> TableScan {
         TableScan::new(self.clone(), true)
     }

@@ -5,10 +5,10 @@
 //!                                    `-> separator, length --> index   key hash --> filter       (written by finish)
 //! ```
 //!
-//! TW1. Entries come in order: key ascending, then sequence number descending. Others are refused.
-//! TW2. After an error the table is lost: `finish` was not reached, so the file has no footer and no reader opens it.
-//! TW3. `finish` returns after the file is durable; its directory entry is the caller's to sync.
-//! TW4. An entry whose block the index would have no room for (IX5) is refused, and changes nothing: the table can be finished.
+//! sstable_writer.1. Entries come in order: key ascending, then sequence number descending. Others are refused.
+//! sstable_writer.2. After an error the table is lost: `finish` was not reached, so the file has no footer and no reader opens it.
+//! sstable_writer.3. `finish` returns after the file is durable; its directory entry is the caller's to sync.
+//! sstable_writer.4. An entry whose block the index would have no room for (index.5) is refused, and changes nothing: the table can be finished.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -150,7 +150,7 @@ impl TableWriter {
         self.warm = Some(Warm { cache: cache.clone(), blocks: Vec::new(), bytes: 0 });
     }
 
-    /// Has the table be full when its index is that large, and not only at the format's limit (TW4).
+    /// Has the table be full when its index is that large, and not only at the format's limit (sstable_writer.4).
     pub(crate) fn limit_index(&mut self, room: IndexRoom) {
         self.index_room = room;
     }
@@ -166,7 +166,7 @@ impl TableWriter {
         self.newest_commit = self.newest_commit.max(commit);
     }
 
-    /// Adds a version (TW1, TW4).
+    /// Adds a version (sstable_writer.1, sstable_writer.4).
     pub(crate) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
         let first = self.properties.counts.entries == 0;
         let new_key = first || entry.key > &*self.last_key;
@@ -272,8 +272,8 @@ impl TableWriter {
         if let Some(warm) = &mut self.warm
             && warm.bytes + self.raw.len() as u64 <= warm.cache.room_bytes()
         {
-            let block =
-                Block::parse(PageBuf::copy_of(&self.raw)).expect("BL1: the builder's blocks are whole");
+            let block = Block::parse(PageBuf::copy_of(&self.raw))
+                .expect("sstable_block.1: the builder's blocks are whole");
             warm.bytes += block.memory_bytes() as u64;
             // Holes would let blocks land in wrong places: keeping stops at the first block without room.
             if warm.blocks.len() == self.index.len() {
@@ -292,7 +292,7 @@ impl TableWriter {
                 self.raw = raw;
                 done
             }
-            // It is stored raw whatever the codec is (ST2), so that it says nothing about which one pays.
+            // It is stored raw whatever the codec is (stored.2), so that it says nothing about which one pays.
             Codec::Probing { waiting, .. } if self.raw.len() > COMPRESSED_BYTES_MAX => {
                 if !waiting.is_empty() {
                     self.choose_codec(self.index.len() - 1)?;
@@ -339,7 +339,7 @@ impl TableWriter {
         Ok(start..self.file.position())
     }
 
-    /// Writes the rest and makes the file durable (TW3). `range`, if given, is what the table covers beyond its own
+    /// Writes the rest and makes the file durable (sstable_writer.3). `range`, if given, is what the table covers beyond its own
     /// keys and range tombstones.
     pub(crate) fn finish(self, range: Option<KeyRange>) -> Result<TableMeta> {
         Ok(self.complete(range)?.0)
@@ -374,7 +374,7 @@ impl TableWriter {
             false => self.file.finish().map(|(_, bytes)| bytes),
         };
         let file_bytes = finished.map_err(|e| Error::io("finish", &self.path, e))?;
-        assert!(file_bytes == footer.properties.end + FOOTER_BYTES as u64, "FO1");
+        assert!(file_bytes == footer.properties.end + FOOTER_BYTES as u64, "footer.1");
         let p = self.properties;
         let meta = TableMeta { file_bytes, range: p.range, counts: p.counts, fingerprint: p.fingerprint };
         Ok((meta, self.warm.map(|warm| warm.blocks).unwrap_or_default()))

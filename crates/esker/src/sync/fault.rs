@@ -15,21 +15,21 @@ use super::atomic::Ordering;
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A block is put into its slot without Release (SL1).
+    /// A block is put into its slot without Release (slot.1).
     BlockNotReleased,
-    /// A block is counted after it is in its slot (BC1).
+    /// A block is counted after it is in its slot (block_cache.1).
     BlockCountedLate,
-    /// A slot of a node is shown without Release (N1).
+    /// A slot of a node is shown without Release (node.1).
     PermutationNotReleased,
-    /// A view is put in its place without Release (CE1).
+    /// A view is put in its place without Release (view_cell.1).
     ViewNotReleased,
-    /// Whoever comes leads a group (Q1).
+    /// Whoever comes leads a group (queue.1).
     SecondLeader,
-    /// A value does not keep the bytes that it points to (V1).
+    /// A value does not keep the bytes that it points to (value.1).
     ValueNotKept,
-    /// A place for a sequence number is claimed by a load and a store (SQ2).
+    /// A place for a sequence number is claimed by a load and a store (seqs.2).
     PlaceClaimedTwice,
-    /// A keyspace is marked after its drop was submitted (DM1).
+    /// A keyspace is marked after its drop was submitted (drop_mark.1).
     DropMarkedLate,
 }
 

@@ -5,7 +5,7 @@
 //!   writer:  pin -- take the pointer out -- defer(free) . . . . free, when every pin of that moment has ended
 //! ```
 //!
-//! PI1. The garbage is Esker's alone: its collector runs what other crates of the process have deferred under no lock of a database, on
+//! pin.1. The garbage is Esker's alone: its collector runs what other crates of the process have deferred under no lock of a database, on
 //!      no thread of one. They have the default collector, Esker one of its own.
 #![expect(unsafe_code, reason = "what is deferred outlives what it borrows")]
 
@@ -19,7 +19,7 @@ thread_local! {
     static HANDLE: LocalHandle = COLLECTOR.register();
 }
 
-/// Keeps alive what the thread loads from here on (PI1).
+/// Keeps alive what the thread loads from here on (pin.1).
 #[inline]
 pub(crate) fn pin() -> Guard {
     // A thread that ends has lost its handle when other values of its own are dropped.

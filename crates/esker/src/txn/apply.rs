@@ -1,13 +1,13 @@
 //! The way of a commit into the memtable.
 //!
-//! A2. Within a commit range removals come first, then one op for each key (WS1).
+//! apply.1. Within a commit range removals come first, then one op for each key (write_set.1).
 
 use super::write_set::WriteSet;
 use crate::memtable::{Applier, Memtable};
 use crate::types::SeqNo;
 use crate::types::range_tombstone::RangeTombstone;
 
-/// Puts a write set into the memtable as commit `seq` (A2).
+/// Puts a write set into the memtable as commit `seq` (apply.1).
 pub fn apply(set: &WriteSet, seq: SeqNo, memtable: &Memtable, applier: &mut Applier) {
     for (start, end) in set.ranges() {
         let tombstone = RangeTombstone { start: start.clone(), end: end.clone(), seq };

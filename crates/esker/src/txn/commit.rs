@@ -5,10 +5,10 @@
 //!         --once: WAL write, fdatasync (if anybody asked)--> Published --> outcomes
 //! ```
 //!
-//! T1. A `Sync` commit is acknowledged only after its WAL record is synced; a `Buffered` one after the record is in
+//! commit.1. A `Sync` commit is acknowledged only after its WAL record is synced; a `Buffered` one after the record is in
 //!     the operating system.
-//! T2. Sequence numbers grow by one with each commit, in WAL order; a commit becomes visible only after all before it.
-//! T3 is in poison.rs, T4 to T6 are in memtables.rs, T7 is in timed_sync.rs.
+//! commit.2. Sequence numbers grow by one with each commit, in WAL order; a commit becomes visible only after all before it.
+//! poison.1 is in poison.rs, memtables.1 to memtables.3 are in memtables.rs, timed_sync.1 is in timed_sync.rs.
 
 #[cfg(test)]
 mod tests;
@@ -74,7 +74,7 @@ pub struct KeyspaceLife {
 pub struct Pipeline {
     queue: GroupQueue<CommitRequest, Result<SeqNo>>,
     pub(super) state: Mutex<WriteState>,
-    /// What was not synced when the commit began that is going on, if that may take long (T7).
+    /// What was not synced when the commit began that is going on, if that may take long (timed_sync.1).
     pub(super) unsynced: Mutex<Option<SyncHandle>>,
     pub(super) memtables: Memtables,
     pub(super) view: Arc<ViewCell>,
@@ -130,7 +130,7 @@ impl Pipeline {
             return Ok(self.published.visible());
         }
         if !request.set.is_decodable() {
-            // WS5 of write_set.rs
+            // write_set.5 of write_set.rs
             let text = "a commit has a key, a value or the end of a range that the log does not take: nothing of it was written";
             return Err(Error::Invalid(text.to_owned()));
         }
@@ -236,7 +236,7 @@ impl Pipeline {
         Ok(seq)
     }
 
-    /// Refuses a commit that would remove more than there is (PL1): a range of a table is not what was written. Logged, it would make
+    /// Refuses a commit that would remove more than there is (payload.1): a range of a table is not what was written. Logged, it would make
     /// the log unreadable.
     fn check_counts(
         &self,

@@ -1,8 +1,8 @@
 //! Does a transaction write what somebody else wrote since it began? Snapshot isolation: first committer wins.
 //!
-//! CF1. A conflict is a version, a tombstone or a range tombstone newer than the transaction's snapshot over a key
+//! conflict.1. A conflict is a version, a tombstone or a range tombstone newer than the transaction's snapshot over a key
 //!      that it writes, or anywhere in a range that it removes.
-//! CF2. Nothing newer than a live snapshot is ever garbage-collected or loses its sequence number, so what there is
+//! conflict.2. Nothing newer than a live snapshot is ever garbage-collected or loses its sequence number, so what there is
 //!      to find is there. The commit lock is held: nothing new arrives meanwhile.
 
 use crate::read::view::ReadView;
@@ -12,7 +12,7 @@ use crate::types::key_range::{End, KeyRange};
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Result, SeqNo};
 
-/// Whether a transaction that began at `since` conflicts with later commits (CF1).
+/// Whether a transaction that began at `since` conflicts with later commits (conflict.1).
 pub fn conflicts(set: &WriteSet, since: SeqNo, view: &ReadView) -> Result<bool> {
     if view.newest_possible() <= since {
         return Ok(false);

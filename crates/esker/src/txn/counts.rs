@@ -1,6 +1,6 @@
 //! What a commit does to the live counts.
 //!
-//! A1. `len()` is exact: for every key written, whether it was live just before the commit is looked up, in key
+//! counts.1. `len()` is exact: for every key written, whether it was live just before the commit is looked up, in key
 //!     order, mostly answered by filters. The commit lock is held, so nothing changes meanwhile.
 
 use std::ops::Bound;
@@ -13,7 +13,7 @@ use crate::types::canary::{self, Canary};
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{KeyspaceId, Result, SeqNo};
 
-/// How `set` will change the live counts (A1): per keyspace, without those whose count stays. `count` answers the
+/// How `set` will change the live counts (counts.1): per keyspace, without those whose count stays. `count` answers the
 /// live count of a whole keyspace.
 pub fn count_deltas(
     set: &WriteSet,

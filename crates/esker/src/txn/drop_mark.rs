@@ -5,8 +5,8 @@
 //!   commit:                  submit -- the leader looks at the mark: refused, or written before the drop
 //! ```
 //!
-//! DM1. The mark is set before the drop is submitted, so that a leader that meets a commit behind the drop finds it set (CT3).
-//! DM2. It is taken back only if the drop has failed or panicked, after that.
+//! drop_mark.1. The mark is set before the drop is submitted, so that a leader that meets a commit behind the drop finds it set (catalog.3).
+//! drop_mark.2. It is taken back only if the drop has failed or panicked, after that.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl DropMark {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Submits the drop, with the mark set (DM1); takes the mark back if it fails or panics (DM2).
+    /// Submits the drop, with the mark set (drop_mark.1); takes the mark back if it fails or panics (drop_mark.2).
     pub fn set_for<T, E>(&self, drop: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let is_set_late = fault::is_on(Fault::DropMarkedLate);
         if !is_set_late {

@@ -4,11 +4,11 @@
 //!   Active --full--> sealed (its log segment ends, too) --flush--> tables --release--> its log is removed
 //! ```
 //!
-//! T4. A memtable is sealed together with the WAL segment it ends in: all its commits are in segments before
+//! memtables.1. A memtable is sealed together with the WAL segment it ends in: all its commits are in segments before
 //!     `Sealed::wal_from`.
-//! T5. A sealed memtable is offered to the flush only once the view has it among its immutable ones: a flush that came first would
+//! memtables.2. A sealed memtable is offered to the flush only once the view has it among its immutable ones: a flush that came first would
 //!     find nothing to take out, and the memtable would hide for ever what came after it.
-//! T6. A full memtable is sealed before the next commit, or by the flush thread if none comes. It is full, too, if its part of the log is
+//! memtables.3. A full memtable is sealed before the next commit, or by the flush thread if none comes. It is full, too, if its part of the log is
 //!     [`LOG_FACTOR`] times as large as a full memtable: the log has all that a commit wrote, the memtable only what it did not overwrite itself.
 
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ use crate::memtable::{Applier, Memtable};
 use crate::read::view::ReadView;
 use crate::types::{KeyspaceId, Result, SeqNo};
 
-/// How much longer the log of a memtable may become than a full memtable is (T6). Where no commit overwrites what it wrote itself, the
+/// How much longer the log of a memtable may become than a full memtable is (memtables.3). Where no commit overwrites what it wrote itself, the
 /// log is the shorter one.
 const LOG_FACTOR: u64 = 4;
 
@@ -42,7 +42,7 @@ pub struct Sealed {
 pub(super) struct Active {
     pub(super) memtable: Arc<Memtable>,
     pub(super) applier: Applier,
-    /// Written to the log since it was begun (T6).
+    /// Written to the log since it was begun (memtables.3).
     pub(super) logged_bytes: u64,
 }
 
@@ -52,7 +52,7 @@ impl Active {
         Active { memtable, applier, logged_bytes: 0 }
     }
 
-    /// T6. A memtable of a few bytes looks full when it is made.
+    /// memtables.3. A memtable of a few bytes looks full when it is made.
     fn is_full(&self, bytes_max: usize) -> bool {
         let is_log_long = self.logged_bytes / LOG_FACTOR >= bytes_max as u64;
         (self.memtable.bytes_used() >= bytes_max || is_log_long) && !self.memtable.is_empty()
@@ -75,14 +75,14 @@ impl Memtables {
 }
 
 impl Pipeline {
-    /// Seals the memtable when it is full, or its log long (T6).
+    /// Seals the memtable when it is full, or its log long (memtables.3).
     pub(super) fn make_room(&self, state: &mut WriteState) -> Result<()> {
         if state.active.is_full(self.memtables.bytes_max) { self.seal_active(state) } else { Ok(()) }
     }
 
-    /// Ends the active memtable and its WAL segment, and starts new ones (T4).
+    /// Ends the active memtable and its WAL segment, and starts new ones (memtables.1).
     fn seal_active(&self, state: &mut WriteState) -> Result<()> {
-        // T3
+        // poison.1
         state.poison.begin();
         let sealed = self.seal_halfway(state);
         state.poison.settle();
@@ -98,7 +98,7 @@ impl Pipeline {
         let fresh = Active::new(memtable.clone(), memtable.applier());
         let full = std::mem::replace(&mut state.active, fresh).memtable;
         let (last_seq, counts) = (state.last_seq, self.published.counts());
-        // T5: whoever flushes finds it in the view, and takes it out.
+        // memtables.2: whoever flushes finds it in the view, and takes it out.
         self.view.update(|old| {
             let mut immutables = old.immutables.clone();
             immutables.insert(0, full.clone());
@@ -108,7 +108,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Seals the memtable if it is full (T6), unless a commit is going on, after which another may come and do it.
+    /// Seals the memtable if it is full (memtables.3), unless a commit is going on, after which another may come and do it.
     pub fn seal_if_full(&self) -> Result<()> {
         match self.state.try_lock() {
             Some(mut state) if state.poison.check().is_ok() && state.wal.is_some() => {

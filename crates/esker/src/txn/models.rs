@@ -18,22 +18,22 @@ struct Led {
     total: UnsafeCell<u32>,
 }
 
-// SAFETY: Q1, which is what the model checks.
+// SAFETY: queue.1, which is what the model checks.
 unsafe impl Sync for Led {}
 
 impl Led {
     fn submit(&self, request: u32) {
         let outcome = self.queue.submit(request, |group| {
-            // SAFETY: Q1; loom checks it.
+            // SAFETY: queue.1; loom checks it.
             self.total.with_mut(|total| unsafe { *total += group.iter().sum::<u32>() });
             group.into_iter().map(|request| request * 10).collect()
         });
-        assert_eq!(outcome, request * 10, "Q2");
+        assert_eq!(outcome, request * 10, "queue.2");
     }
 }
 
 #[test]
-fn q1_q2_one_leads_and_each_gets_its_outcome() {
+fn queue_1_queue_2_one_leads_and_each_gets_its_outcome() {
     model(|| {
         let led = Arc::new(Led { queue: GroupQueue::default(), total: UnsafeCell::new(0) });
         let others: Vec<_> = [1, 2]
@@ -50,7 +50,7 @@ fn q1_q2_one_leads_and_each_gets_its_outcome() {
 }
 
 #[test]
-fn sn1_sn3_a_snapshot_counts_what_it_sees() {
+fn snapshots_1_snapshots_3_a_snapshot_counts_what_it_sees() {
     model(|| {
         let id = KeyspaceId::new(7);
         // One more item with each commit: the count at a number is that number.
@@ -67,18 +67,18 @@ fn sn1_sn3_a_snapshot_counts_what_it_sees() {
         let snapshot = published.snapshot();
         // Twice: loom tries no switch before the first access to an object that a thread has.
         for _ in 0..2 {
-            assert_eq!(counter.at(snapshot.seq()), snapshot.seq().get(), "SN3");
+            assert_eq!(counter.at(snapshot.seq()), snapshot.seq().get(), "snapshots.3");
         }
-        assert!(published.horizons().contains(&snapshot.seq()), "SN2");
-        // SN1: without a lock, the count is at least as new as the number seen before it.
+        assert!(published.horizons().contains(&snapshot.seq()), "snapshots.2");
+        // snapshots.1: without a lock, the count is at least as new as the number seen before it.
         let seen = published.visible();
-        assert!(counter.now() >= seen.get(), "SN1");
+        assert!(counter.now() >= seen.get(), "snapshots.1");
         let counted = published.count_of(&counter);
-        assert!(counted >= seen.get(), "SN1");
+        assert!(counted >= seen.get(), "snapshots.1");
         // Nor is it newer than the number seen after it.
-        assert!(published.visible().get() >= counted, "SN1");
+        assert!(published.visible().get() >= counted, "snapshots.1");
         writer.join().unwrap();
-        assert_eq!(counter.at(snapshot.seq()), snapshot.seq().get(), "SN3");
+        assert_eq!(counter.at(snapshot.seq()), snapshot.seq().get(), "snapshots.3");
         assert_eq!(counter.now(), 3);
     });
 }
@@ -102,7 +102,7 @@ enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Refused;
 
-// SAFETY: Q1; loom checks it.
+// SAFETY: queue.1; loom checks it.
 unsafe impl Sync for Keyspace {}
 
 impl Keyspace {
@@ -121,7 +121,7 @@ impl Keyspace {
             Request::FailingDrop => return Err(Refused),
             Request::Write(_) | Request::Drop => {}
         }
-        // SAFETY: Q1; loom checks it.
+        // SAFETY: queue.1; loom checks it.
         self.done.with_mut(|done| unsafe { (*done).push(request) });
         Ok(())
     }
@@ -145,41 +145,41 @@ impl Keyspace {
 }
 
 #[test]
-fn dm1_ct3_nothing_is_written_behind_a_drop() {
+fn drop_mark_1_catalog_3_nothing_is_written_behind_a_drop() {
     model(|| {
         let keyspace = Keyspace::new();
         let (written, outcome) = keyspace.write_while_dropping(Request::Drop);
         assert_eq!(outcome, Ok(()));
         let done = keyspace.done();
-        assert_eq!(done.last(), Some(&Request::Drop), "CT3");
+        assert_eq!(done.last(), Some(&Request::Drop), "catalog.3");
         assert_eq!(done.len(), written.len() + 1);
-        assert!(written.iter().all(|&n| done.contains(&Request::Write(n))), "Q2");
-        assert_eq!(keyspace.submit(Request::Write(3)), Err(Refused), "CT3");
+        assert!(written.iter().all(|&n| done.contains(&Request::Write(n))), "queue.2");
+        assert_eq!(keyspace.submit(Request::Write(3)), Err(Refused), "catalog.3");
     });
 }
 
 #[test]
-fn dm2_a_drop_that_fails_leaves_no_mark() {
+fn drop_mark_2_a_drop_that_fails_leaves_no_mark() {
     model(|| {
         let keyspace = Keyspace::new();
         let (written, outcome) = keyspace.write_while_dropping(Request::FailingDrop);
         assert_eq!((outcome, keyspace.done().len()), (Err(Refused), written.len()));
-        assert_eq!(keyspace.submit(Request::Write(3)), Ok(()), "DM2");
+        assert_eq!(keyspace.submit(Request::Write(3)), Ok(()), "drop_mark.2");
         assert_eq!(keyspace.mark.set_for(|| keyspace.submit(Request::Drop)), Ok(()));
-        assert_eq!(keyspace.submit(Request::Write(4)), Err(Refused), "CT3");
+        assert_eq!(keyspace.submit(Request::Write(4)), Err(Refused), "catalog.3");
     });
 }
 
 #[test]
-#[should_panic(expected = "CT3")]
+#[should_panic(expected = "catalog.3")]
 fn canary_dm1_a_keyspace_marked_late_is_found() {
     let _broken = Broken::new(Fault::DropMarkedLate);
-    dm1_ct3_nothing_is_written_behind_a_drop();
+    drop_mark_1_catalog_3_nothing_is_written_behind_a_drop();
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn canary_q1_a_second_leader_is_found() {
     let _broken = Broken::new(Fault::SecondLeader);
-    q1_q2_one_leads_and_each_gets_its_outcome();
+    queue_1_queue_2_one_leads_and_each_gets_its_outcome();
 }

@@ -2,7 +2,7 @@
 //!
 //! Bytes: docs/formats/wal.md, "Commit payload".
 //!
-//! PL1. The counts are in the record, so that replaying the log needs no look-ups to know them.
+//! payload.1. The counts are in the record, so that replaying the log needs no look-ups to know them.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub fn encode_header(deltas: &CountDeltas) -> Vec<u8> {
     out
 }
 
-/// Reads a whole payload; one that is given away is not copied (WS4 of `write_set.rs`).
+/// Reads a whole payload; one that is given away is not copied (write_set.4 of `write_set.rs`).
 pub fn decode<'a>(payload: impl Into<Cow<'a, [u8]>>) -> Decoded<(CountDeltas, WriteSet)> {
     let payload = payload.into();
     let mut reader = ByteReader::new(&payload);

@@ -1,6 +1,6 @@
 //! Poison: after a failure that leaves unknown what reached the disk, nothing more is written.
 //!
-//! T3. After a failed write or sync of the WAL nothing more is written or published ("poisoned"): what reached the
+//! poison.1. After a failed write or sync of the WAL nothing more is written or published ("poisoned"): what reached the
 //!     disk is unknown. Reads go on. A disk that is full before anything was written only fails the commit. A panic
 //!     between the first log record of a group and its publishing has the same effect: what it left, uncounted, must not
 //!     become a table. So has one while a memtable is sealed: a segment may be at its end, and the memtable be known to nobody.

@@ -5,8 +5,8 @@
 //!          `-somebody leads-> wait: done by the leader, or told to lead
 //! ```
 //!
-//! Q1. At most one caller leads at a time; requests are done in the order of submission.
-//! Q2. Every caller gets the outcome of its own request. If a leader panics, those it took with it panic too.
+//! queue.1. At most one caller leads at a time; requests are done in the order of submission.
+//! queue.2. Every caller gets the outcome of its own request. If a leader panics, those it took with it panic too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl<R, O> Ticket<R, O> {
     fn take(&self) -> R {
         match std::mem::replace(&mut *self.state.lock(), State::Taken) {
             State::Waiting(request) => request,
-            _ => unreachable!("Q1: only one leader takes a ticket out of the queue"),
+            _ => unreachable!("queue.1: only one leader takes a ticket out of the queue"),
         }
     }
 
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn q1_q2_each_gets_its_own_outcome_and_one_leads() {
+    fn queue_1_queue_2_each_gets_its_own_outcome_and_one_leads() {
         let queue = GroupQueue::<u64, u64>::default();
         let each = if cfg!(miri) { 20 } else { 2_000 };
         let (leading, groups, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test joins threads that panic")]
-    fn q2_a_panic_does_not_leave_others_waiting() {
+    fn queue_2_a_panic_does_not_leave_others_waiting() {
         let queue = Arc::new(GroupQueue::<bool, ()>::default());
         let threads: Vec<_> = (0..4)
             .map(|i| {

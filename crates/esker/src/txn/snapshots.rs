@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   commit --publish(seq, deltas)--> visible, counts        get, range: visible()
-//!   snapshot() --> SnapshotGuard(seq)                       merge: horizons() = pinned seqs + visible
+//!   snapshot() --> SnapshotGuard(seq)                       compaction: horizons() = pinned seqs + visible
 //! ```
 //!
-//! SN1. `visible` and all counts move together, under one lock; readers of a single value need no lock. Who has read a count
+//! snapshots.1. `visible` and all counts move together, under one lock; readers of a single value need no lock. Who has read a count
 //!      (`count_of`) finds no older state visible afterwards, and the other way round.
-//! SN2. A sequence number is pinned from before `snapshot()` returns until its last guard drops; `horizons` never
+//! snapshots.2. A sequence number is pinned from before `snapshot()` returns until its last guard drops; `horizons` never
 //!      leaves out a pinned one.
-//! SN3. A counter keeps its value at every pinned sequence number.
+//! snapshots.3. A counter keeps its value at every pinned sequence number.
 
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
@@ -43,7 +43,7 @@ pub struct Counter {
     /// The commit since which `now` holds. Stored before `now`, loaded after it: who finds it not newer than its own
     /// number has read a count that its number sees.
     since: AtomicU64,
-    /// (first sequence number, count from then on), ascending; pruned on publishing (SN3).
+    /// (first sequence number, count from then on), ascending; pruned on publishing (snapshots.3).
     history: Mutex<Vec<(SeqNo, u64)>>,
 }
 
@@ -97,7 +97,7 @@ impl Published {
         visible
     }
 
-    /// The count of a keyspace, never newer than what is visible (SN1).
+    /// The count of a keyspace, never newer than what is visible (snapshots.1).
     #[inline]
     pub fn count_of(&self, counter: &Counter) -> u64 {
         let now = counter.now();
@@ -177,7 +177,7 @@ impl Published {
         SnapshotGuard { seq, published: self.clone() }
     }
 
-    /// The sequence numbers whose versions a merge must keep: all pinned ones and the visible one, ascending.
+    /// The sequence numbers whose versions a compaction must keep: all pinned ones and the visible one, ascending.
     pub fn horizons(&self) -> Vec<SeqNo> {
         let pins = self.pins.lock();
         let visible = self.visible();
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sn2_horizons_are_pins_and_visible() {
+    fn snapshots_2_horizons_are_pins_and_visible() {
         let published = Published::new(SeqNo::new(5), []);
         let a = published.snapshot();
         published.publish(SeqNo::new(7), &[]);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn sn3_counts_are_exact_at_every_pin() {
+    fn snapshots_3_counts_are_exact_at_every_pin() {
         let mut rng = fastrand::Rng::with_seed(4);
         let id = KeyspaceId::DEFAULT;
         let published = Published::new(SeqNo::new(3), [(id, 10)]);

@@ -1,6 +1,6 @@
 //! The timed sync: what was committed without waiting for the disk gets there some time later.
 //!
-//! T7. The timed sync does not wait for a long commit: before that begins, its leader hands to the system what was committed earlier, and
+//! timed_sync.1. The timed sync does not wait for a long commit: before that begins, its leader hands to the system what was committed earlier, and
 //!     leaves it where the sync finds it without the commit lock.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::types::Result;
 use crate::types::canary::{self, Canary};
 use crate::wal::{SyncHandle, SyncOutcome};
 
-/// A group with this many operations or bytes, or with a range removal, may take long (T7): each key is looked up, perhaps on the disk.
+/// A group with this many operations or bytes, or with a range removal, may take long (timed_sync.1): each key is looked up, perhaps on the disk.
 const LONG_OPS: usize = 1000;
 const LONG_BYTES: usize = 1 << 20;
 /// How long the timed sync waits for the commit lock before it looks for what a long commit has left to it.
@@ -27,7 +27,7 @@ pub(super) fn may_take_long(group: &[CommitRequest]) -> bool {
 }
 
 impl Pipeline {
-    /// T7: before a long commit the timed sync gets what is not yet synced of the log.
+    /// timed_sync.1: before a long commit the timed sync gets what is not yet synced of the log.
     pub(super) fn leave_unsynced(&self, state: &mut WriteState, is_long: bool) -> Result<()> {
         if is_long {
             let written = state.wal()?.write();
@@ -65,7 +65,7 @@ impl Pipeline {
         self.note_synced(handle.sync())
     }
 
-    /// Tells the log of a sync, and goes on with what long commits leave to sync meanwhile (T7).
+    /// Tells the log of a sync, and goes on with what long commits leave to sync meanwhile (timed_sync.1).
     pub(super) fn note_synced(&self, mut outcome: SyncOutcome) -> Result<()> {
         loop {
             match self.lock_or_left() {
@@ -80,7 +80,7 @@ impl Pipeline {
         }
     }
 
-    /// The commit lock, or what a long commit that holds it has left to sync (T7).
+    /// The commit lock, or what a long commit that holds it has left to sync (timed_sync.1).
     fn lock_or_left(&self) -> std::result::Result<MutexGuard<'_, WriteState>, SyncHandle> {
         loop {
             if let Some(state) = self.state.try_lock_for(LOCK_PATIENCE) {

@@ -8,12 +8,12 @@
 //!
 //! Bytes of an op: docs/formats/wal.md, "Commit payload".
 //!
-//! WS1. For each key only the last op counts; a range removal cancels earlier ops inside it. So within a commit the
+//! write_set.1. For each key only the last op counts; a range removal cancels earlier ops inside it. So within a commit the
 //!      range removals logically come first, then one op for each key.
-//! WS2. Decoding a payload replays its ops in order, and so ends in the same state.
-//! WS3. Writing costs no look-up: a bulk load pays for its order once, when it commits.
-//! WS4. A record of the log that is decoded is taken as it is, without a copy: what was committed once can be replayed in as much memory.
-//! WS5. A set knows whether decoding would refuse one of its ops: such a commit would keep the database from opening again.
+//! write_set.2. Decoding a payload replays its ops in order, and so ends in the same state.
+//! write_set.3. Writing costs no look-up: a bulk load pays for its order once, when it commits.
+//! write_set.4. A record of the log that is decoded is taken as it is, without a copy: what was committed once can be replayed in as much memory.
+//! write_set.5. A set knows whether decoding would refuse one of its ops: such a commit would keep the database from opening again.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -49,7 +49,7 @@ struct Op {
     key_len: u32,
     value_len: u32,
     kind: Kind,
-    /// Not cancelled by a range removal (WS1).
+    /// Not cancelled by a range removal (write_set.1).
     live: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct WriteSet {
     ops: Vec<Op>,
     live: usize,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Decoding refuses an op (WS5).
+    /// Decoding refuses an op (write_set.5).
     has_refused: bool,
     sorted: OnceLock<Vec<u32>>,
     index: Mutex<Index>,
@@ -122,7 +122,7 @@ impl WriteSet {
         self.ops.len() < OPS_MAX
     }
 
-    /// Whether decoding takes every op (WS5).
+    /// Whether decoding takes every op (write_set.5).
     pub fn is_decodable(&self) -> bool {
         !self.has_refused
     }
@@ -171,7 +171,7 @@ impl WriteSet {
         self.bytes = bytes;
     }
 
-    /// Notes a range removal, and cancels the ops inside it, whose keys are in `bytes` (WS1).
+    /// Notes a range removal, and cancels the ops inside it, whose keys are in `bytes` (write_set.1).
     fn note_range(&mut self, bytes: &[u8], start: &[u8], end: &[u8]) {
         for op in &mut self.ops {
             let key = &bytes[op.key_start..][..op.key_len as usize];
@@ -201,7 +201,7 @@ impl WriteSet {
 
     /// Notes an op whose key and value lie in the bytes from there on.
     fn note(&mut self, kind: Kind, (key_start, key): (usize, &[u8]), (value_start, value): (usize, &[u8])) {
-        debug_assert!(kind.ends_search(), "WS1");
+        debug_assert!(kind.ends_search(), "write_set.1");
         let (key_len, value_len) = (key.len() as u32, value.len() as u32);
         self.ops.push(Op { head: head8(key), key_start, value_start, key_len, value_len, kind, live: true });
         self.live += 1;
@@ -292,7 +292,7 @@ impl WriteSet {
         })
     }
 
-    /// Replays the ops that are encoded in `record` behind its header (WS2, WS4). Offsets of errors count from there.
+    /// Replays the ops that are encoded in `record` behind its header (write_set.2, write_set.4). Offsets of errors count from there.
     pub fn decode(record: Cow<'_, [u8]>, header_len: usize) -> Decoded<Self> {
         let mut set = WriteSet { header_len, ..Self::default() };
         let mut reader = ByteReader::new(&record[header_len..]);
@@ -364,7 +364,7 @@ mod tests {
         let encoded = |end: usize| {
             let mut set = WriteSet::default();
             set.remove_range(&k(3), &vec![9; end]);
-            assert_eq!(set.is_decodable(), decode(set.payload()).is_ok(), "WS5");
+            assert_eq!(set.is_decodable(), decode(set.payload()).is_ok(), "write_set.5");
             set.payload().to_vec()
         };
         let longest = crate::KEY_BYTES_MAX + key::PREFIX_BYTES_MAX + 1;
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn ws1_ws2_the_last_op_counts_also_after_decoding() {
+    fn write_set_1_write_set_2_the_last_op_counts_also_after_decoding() {
         let mut rng = fastrand::Rng::with_seed(2);
         for ops in [3, 8, 9, 10, 60] {
             for _ in 0..100 {
@@ -434,15 +434,15 @@ mod tests {
         set.remove_range(&after, &[2]);
         set.put(&longest, b"");
         assert_eq!(decode(set.payload()).unwrap().payload(), set.payload());
-        assert!(set.is_decodable(), "WS5");
+        assert!(set.is_decodable(), "write_set.5");
         let mut set = WriteSet::new();
         set.remove(&after);
         assert!(decode(set.payload()).is_err());
-        assert!(!set.is_decodable(), "WS5");
+        assert!(!set.is_decodable(), "write_set.5");
     }
 
     #[test]
-    fn ws4_a_record_that_is_given_away_is_not_copied() {
+    fn write_set_4_a_record_that_is_given_away_is_not_copied() {
         let mut set = WriteSet::new();
         set.put(&k(1), &[7; 1000]);
         set.remove_range(&k(2), &k(3));
@@ -450,7 +450,7 @@ mod tests {
         let record = [b"header", set.payload()].concat();
         let at = record.as_ptr();
         let again = WriteSet::decode(Cow::Owned(record), 6).unwrap();
-        assert_eq!(again.payload().as_ptr(), at.wrapping_add(6), "WS4");
+        assert_eq!(again.payload().as_ptr(), at.wrapping_add(6), "write_set.4");
         assert_eq!((again.payload(), again.byte_len()), (set.payload(), set.byte_len()));
     }
 

@@ -71,7 +71,7 @@ impl SourceCursor for WriteSetCursor {
         Value::copy_of(self.entry().value)
     }
     fn older(&mut self) -> Result<bool> {
-        // WS1: one op a key.
+        // write_set.1: one op a key.
         Ok(false)
     }
 }

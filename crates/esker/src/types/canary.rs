@@ -6,8 +6,8 @@
 //!   everybody else:                      is_set is a constant false, and the compiler removes what depends on it
 //! ```
 //!
-//! CA1. Without the feature there is no switch: nothing can turn a fault on.
-//! CA2. A fault is on for the thread that turned it on, and no other; or for the whole of a process that was started with its
+//! canary.1. Without the feature there is no switch: nothing can turn a fault on.
+//! canary.2. A fault is on for the thread that turned it on, and no other; or for the whole of a process that was started with its
 //!      name in the environment, for harnesses whose engine has threads of its own.
 //!
 //! The feature is for the tests of `esker-sim`, `esker-torture` and `esker-fuzz-targets`, which take it as a development
@@ -16,47 +16,47 @@
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
-    /// Records of a segment's earlier life are taken for its own (W4).
+    /// Records of a segment's earlier life are taken for its own (wal.4).
     WalGenerationIgnored,
-    /// A `Sync` commit is acknowledged when its record is with the operating system (T1).
+    /// A `Sync` commit is acknowledged when its record is with the operating system (commit.1).
     WalSyncSkipped,
-    /// The timed sync hands records to the operating system, and does not sync them (BG4).
+    /// The timed sync hands records to the operating system, and does not sync them (engine_background.4).
     TimedSyncSkipped,
-    /// A segment gets its successor before it is durable itself (W3).
+    /// A segment gets its successor before it is durable itself (wal.3).
     WalEndNotSynced,
-    /// A segment is put to use before its name is durable (W1).
+    /// A segment is put to use before its name is durable (wal.1).
     WalNameNotSynced,
-    /// Recovery takes what it read from the log for durable (R4).
+    /// Recovery takes what it read from the log for durable (recovery.4).
     WalTailNotSynced,
-    /// After a failed write or sync, or a panic in one, the log goes on (W6, T3).
+    /// After a failed write or sync, or a panic in one, the log goes on (wal.6, poison.1).
     PoisonForgotten,
-    /// A flush gives up the log before the manifest names its tables (MT1).
+    /// A flush gives up the log before the manifest names its tables (flush.1).
     WalReleasedEarly,
-    /// A merge drops tombstones under which older versions still lie (GC3).
+    /// A compaction drops tombstones under which older versions still lie (compaction_judge.3).
     TombstoneDroppedEarly,
-    /// A merge forgets range tombstones (GC3).
+    /// A compaction forgets range tombstones (compaction_judge.3).
     RangeTombstoneForgotten,
-    /// A merge does not know the snapshots (GC1, SN2).
+    /// A compaction does not know the snapshots (compaction_judge.1, snapshots.2).
     SnapshotIgnored,
-    /// After opening, the last sequence number is given out again (T2).
+    /// After opening, the last sequence number is given out again (commit.2).
     SeqNoReused,
-    /// The filters do not take every key (BF1).
+    /// The filters do not take every key (bloom.1).
     FilterForgets,
-    /// A transaction commits without a look at what others wrote (CF1).
+    /// A transaction commits without a look at what others wrote (conflict.1).
     ConflictCheckSkipped,
-    /// Keyspaces that are dropped take commits (CT3).
+    /// Keyspaces that are dropped take commits (catalog.3).
     DropNotMarked,
-    /// Removals do not change the count (A1).
+    /// Removals do not change the count (counts.1).
     CountNotUpdated,
-    /// An edit counts before it is durable (ML1).
+    /// An edit counts before it is durable (manifest_log.1).
     ManifestNotSynced,
-    /// `CURRENT` is renamed into place before its bytes are durable (ML2).
+    /// `CURRENT` is renamed into place before its bytes are durable (manifest_log.2).
     CurrentNotSynced,
-    /// A merge removes its inputs before the manifest stops to name them (EX2).
+    /// A compaction removes its inputs before the manifest stops to name them (execute.2).
     TableRemovedEarly,
-    /// Tables count although the sync of their names has failed (EX1).
+    /// Tables count although the sync of their names has failed (execute.1).
     TableNameFailureIgnored,
-    /// Tables count before their bytes are durable (EX1).
+    /// Tables count before their bytes are durable (execute.1).
     TableNotSynced,
 }
 

@@ -1,7 +1,7 @@
 //! The engine's one error type.
 //!
-//! ER1. A variant exists only if callers act differently on it.
-//! ER2. Every corruption is reported by [`Error::corrupt`], with file and offset.
+//! error.1. A variant exists only if callers act differently on it.
+//! error.2. Every corruption is reported by [`Error::corrupt`], with file and offset.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -4,8 +4,8 @@
 //!   (KeyspaceId, user key) --encode--> [id, 1 to 5 bytes, order-preserving][user key]
 //! ```
 //!
-//! K1. Encoded keys compare, as bytes, like (keyspace id, user key); no encoded prefix is a prefix of another.
-//! K2. Memtables, tables, range tombstones and the WAL hold encoded keys only; user keys appear only in the API.
+//! key.1. Encoded keys compare, as bytes, like (keyspace id, user key); no encoded prefix is a prefix of another.
+//! key.2. Memtables, tables, range tombstones and the WAL hold encoded keys only; user keys appear only in the API.
 //!
 //! The id takes one byte below 240, so that the 8-byte heads of the index keep 7 bytes of the user's key. Larger ids:
 //! a byte 0xF0 + n, then the id in n big-endian bytes without leading zeros, n in 1..=4.
@@ -145,7 +145,7 @@ mod tests {
         [0, 1, 2, 239, 240, 241, 255, 256, 65_535, 65_536, 0xFF_FFFF, 0x100_0000, u32::MAX];
 
     #[test]
-    fn k1_encoded_keys_order_like_id_and_key() {
+    fn key_1_encoded_keys_order_like_id_and_key() {
         let keys: [&[u8]; 5] = [b"", b"\0", b"a", b"\xff", b"\xff\xff\xff\xff\xff"];
         let all: Vec<_> = IDS.iter().flat_map(|&id| keys.map(|k| (KeyspaceId::new(id), k))).collect();
         for a in &all {

@@ -1,4 +1,4 @@
-//! A closed or half-open interval of encoded keys: what a table covers, what a merge works on.
+//! A closed or half-open interval of encoded keys: what a table covers, what a compaction works on.
 
 use std::cmp::Ordering;
 

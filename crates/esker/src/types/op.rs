@@ -9,8 +9,8 @@
 //! | 4 | merge operand | reserved |
 //! | 128 | added to another: the version expires | reserved |
 //!
-//! OP1. The numbers stand in files: they never change, and none is used twice.
-//! OP2. Code asks for a property of a kind instead of naming kinds, so that a new one answers in this file alone.
+//! op.1. The numbers stand in files: they never change, and none is used twice.
+//! op.2. Code asks for a property of a kind instead of naming kinds, so that a new one answers in this file alone.
 //!
 //! Bytes: docs/formats/wal.md, docs/formats/sstable.md
 
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn op1_the_numbers_stay() {
+    fn op_1_the_numbers_stay() {
         let known: Vec<_> = (0..=u8::MAX).filter_map(|n| Some((n, Kind::from_u8(n)?))).collect();
         assert_eq!(known, [(0, Kind::Remove), (1, Kind::Put), (2, Kind::RemoveRange)]);
         assert!(known.iter().all(|(n, kind)| *kind as u8 == *n));

@@ -5,9 +5,9 @@
 //!        [f---------z)@9   ------>
 //! ```
 //!
-//! RT1. Fragments are sorted, do not overlap, and are never empty; each holds its sequence numbers newest first.
-//! RT2. A tombstone covers only versions with a smaller sequence number: a put of the same commit survives.
-//! RT3. A clone of a set shares its fragments, and never changes: `insert` makes anew the chunks of fragments that the
+//! range_tombstone.1. Fragments are sorted, do not overlap, and are never empty; each holds its sequence numbers newest first.
+//! range_tombstone.2. A tombstone covers only versions with a smaller sequence number: a put of the same commit survives.
+//! range_tombstone.3. A clone of a set shares its fragments, and never changes: `insert` makes anew the chunks of fragments that the
 //!      tombstone touches. It copies no key and no sequence number.
 //!
 //! A set is a list of chunks of fragments, so that one more tombstone costs time in proportion to the fragments that it
@@ -118,15 +118,15 @@ impl RangeTombstones {
         }
     }
 
-    /// The set of these fragments, which are as RT1 says.
+    /// The set of these fragments, which are as range_tombstone.1 says.
     pub fn from_sorted(fragments: Vec<Fragment>) -> Self {
-        debug_assert!(fragments.iter().all(|f| f.start < f.end), "RT1");
-        debug_assert!(fragments.is_sorted_by(|a, b| a.end <= b.start), "RT1");
+        debug_assert!(fragments.iter().all(|f| f.start < f.end), "range_tombstone.1");
+        debug_assert!(fragments.is_sorted_by(|a, b| a.end <= b.start), "range_tombstone.1");
         let (len, size_bytes) = (fragments.len(), fragments.iter().map(Fragment::size_bytes).sum());
         RangeTombstones { chunks: chunks_of(fragments).collect(), len, size_bytes }
     }
 
-    /// Adds a tombstone that is not older than any (RT3). An empty range adds nothing.
+    /// Adds a tombstone that is not older than any (range_tombstone.3). An empty range adds nothing.
     ///
     /// # Panics
     /// If it covers a key that a newer one covers.
@@ -353,7 +353,7 @@ fn overlay<'a>(
             continue;
         }
         let mut covered = fragment.clone();
-        // Of two equal keys the one that is there already (RT3).
+        // Of two equal keys the one that is there already (range_tombstone.3).
         covered.start = start.max(&fragment.start).clone();
         covered.end = (&fragment.end).min(end).clone();
         covered.seqs.push(seq);

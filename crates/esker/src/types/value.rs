@@ -6,7 +6,7 @@
 //!          --owner------------> keeps them alive
 //! ```
 //!
-//! V1. The bytes neither move nor change while an owner is held.
+//! value.1. The bytes neither move nor change while an owner is held.
 #![expect(unsafe_code, reason = "a handle into shared bytes holds a pointer beside the owner")]
 
 use std::ops::{Deref, Range};
@@ -54,7 +54,7 @@ enum Repr {
 
 const _: () = assert!(size_of::<Value>() == 32);
 
-// SAFETY: shared bytes are immutable (V1) and their owner is Send + Sync.
+// SAFETY: shared bytes are immutable (value.1) and their owner is Send + Sync.
 unsafe impl Send for Value {}
 // SAFETY: as above.
 unsafe impl Sync for Value {}
@@ -128,7 +128,7 @@ impl Deref for Value {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
-            // SAFETY: ptr and len describe a part of the owner's bytes (V1).
+            // SAFETY: ptr and len describe a part of the owner's bytes (value.1).
             Repr::Shared { len, ptr, .. } => unsafe { std::slice::from_raw_parts(*ptr, *len as usize) },
         }
     }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn v1_a_value_outlives_its_maker() {
+    fn value_1_a_value_outlives_its_maker() {
         let text = b"hello world, which is a text of more than thirty bytes";
         for (range, is_kept) in [(6..11, 0), (6..54, 1)] {
             let shared = Arc::new(text.to_vec());

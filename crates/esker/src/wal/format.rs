@@ -4,12 +4,12 @@
 //!   segment = header (32 B) record* End ...     record = header (24 B) payload zeros-to-8
 //! ```
 //!
-//! F1. A record header's checksum starts with the segment's stamp (W4) and covers the payload's checksum and
+//! format.1. A record header's checksum starts with the segment's stamp (wal.4) and covers the payload's checksum and
 //!     length: a valid header can be trusted before its payload is looked at, and searching for one costs the same
 //!     few bytes at each position, whatever the bytes are.
-//! F3. The stamp is made of the segment's number, its generation, and of the database's number, which nobody knows who only writes
+//! format.2. The stamp is made of the segment's number, its generation, and of the database's number, which nobody knows who only writes
 //!     values: bytes of a value pass for a record of this segment by chance alone, not even those of another database's log.
-//! F2. Records start at multiples of 8.
+//! format.3. Records start at multiples of 8.
 //!
 //! Byte tables: docs/formats/wal.md
 
@@ -23,7 +23,7 @@ use crate::types::{Error, Result, SeqNo};
 
 pub(super) const SEGMENT_HEADER_BYTES: usize = 32;
 pub(super) const RECORD_HEADER_BYTES: usize = 24;
-/// Records start at multiples of this (F2).
+/// Records start at multiples of this (format.3).
 pub(super) const ALIGN: usize = 8;
 /// Longer files are not segments: `synced_to` is a u32, and a reader holds a segment in memory.
 pub(super) const SEGMENT_BYTES_LIMIT: u64 = 1 << 30;
@@ -58,7 +58,7 @@ impl SegmentHeader {
         out
     }
 
-    /// What the checksums of its records begin with (F3).
+    /// What the checksums of its records begin with (format.2).
     pub(super) fn stamp(&self) -> u64 {
         stamp(self.number, self.database_id)
     }
@@ -117,7 +117,7 @@ impl SegmentHeader {
     }
 }
 
-/// What the checksums of records begin with (F3). Segments of one database never share one.
+/// What the checksums of records begin with (format.2). Segments of one database never share one.
 fn stamp(number: u64, database_id: u32) -> u64 {
     number ^ u64::from(database_id) << 32
 }
@@ -198,7 +198,7 @@ fn header_crc(stamp: u64, rest: &[u8]) -> u32 {
     crc32c_append(crc32c(&stamp.to_le_bytes()), rest)
 }
 
-/// `n` bytes of payload with the zeros that fill them up (F2).
+/// `n` bytes of payload with the zeros that fill them up (format.3).
 pub(super) fn padded(n: usize) -> usize {
     n.next_multiple_of(ALIGN)
 }
@@ -241,14 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn f3_no_database_shares_a_stamp_with_another_nor_a_segment_with_another() {
+    fn format_2_no_database_shares_a_stamp_with_another_nor_a_segment_with_another() {
         let stamps = |id: u32| (1..100).map(move |number| stamp(number, id));
         let all: std::collections::BTreeSet<_> = [0, 1, 2, u32::MAX].into_iter().flat_map(stamps).collect();
         assert_eq!(all.len(), 4 * 99);
     }
 
     #[test]
-    fn w4_a_header_is_of_one_generation_and_any_flip_is_seen() {
+    fn wal_4_a_header_is_of_one_generation_and_any_flip_is_seen() {
         let end = RecordHeader::end(SeqNo::new(9), 40);
         let bytes = end.encode(3);
         assert_eq!(RecordHeader::decode(&bytes, 3), Some(end));

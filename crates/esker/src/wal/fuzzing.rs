@@ -107,7 +107,7 @@ fn read_log(choices: u8, segments: &[Vec<u8>]) {
     let salvaged = salvage(&env, dir, extent, &mut |piece| {
         match piece {
             LogPiece::Commit { seq, payload, .. } => {
-                assert!(found.last().is_none_or(|last| last.0 < seq), "LS2");
+                assert!(found.last().is_none_or(|last| last.0 < seq), "wal_salvage.2");
                 found.push((seq, payload.to_vec()));
             }
             LogPiece::Lost { .. } => losses += 1,
@@ -124,7 +124,7 @@ fn read_log(choices: u8, segments: &[Vec<u8>]) {
     if recovered.trimmed_bytes == 0 {
         assert_eq!((losses, found.len()), (0, replayed.len()), "nothing is damaged");
     }
-    // R3: finished, the log ends there, and says so.
+    // recovery.3: finished, the log ends there, and says so.
     recovered.finish(&env, dir).expect("memory does not fail");
     let extent = LogExtent { named_to: recovered.named_to(), ..extent };
     let mut again = Commits::new();
@@ -132,8 +132,8 @@ fn read_log(choices: u8, segments: &[Vec<u8>]) {
         again.push((seq, payload.to_vec()));
         Ok(())
     });
-    let finished = finished.expect("R3");
-    assert_eq!((finished.trimmed_bytes, again), (0, replayed), "R3");
+    let finished = finished.expect("recovery.3");
+    assert_eq!((finished.trimmed_bytes, again), (0, replayed), "recovery.3");
 }
 
 /// Gives the segment a valid header and each record that its lengths describe valid checksums, so that mutations

@@ -5,17 +5,17 @@
 //!                                                     `--open--> recover --(seq, payload)--> memtable
 //! ```
 //!
-//! W1. A record is acknowledged only after its last byte, its segment's header and its segment's name are durable.
-//! W2. Sequence numbers in the log strictly increase.
-//! W3. A segment's name exists only after its predecessor is durable up to its `End` record. So only the last segment
+//! wal.1. A record is acknowledged only after its last byte, its segment's header and its segment's name are durable.
+//! wal.2. Sequence numbers in the log strictly increase.
+//! wal.3. A segment's name exists only after its predecessor is durable up to its `End` record. So only the last segment
 //!     may lack one, and only the last can have a torn tail.
-//! W4. A record is valid only for the generation (the number) of its segment: what a recycled file held before never
+//! wal.4. A record is valid only for the generation (the number) of its segment: what a recycled file held before never
 //!     comes back.
-//! W5. A record is replayed whole or not at all, however many segments it spans.
-//! W6. After a failed write or sync, or a panic in one, nothing more is written or acknowledged, and the sync is not tried again.
-//! W7. The manifest names a segment, durably, before it is put to use; so a segment that is lost is noticed (P4, R6).
-//! W8. Each segment says how long its file was made, and of which database it is; the manifest says of some commit that it
-//!     was durable. So a last segment that was cut, an end that was lost, and a foreign segment are noticed (R7).
+//! wal.5. A record is replayed whole or not at all, however many segments it spans.
+//! wal.6. After a failed write or sync, or a panic in one, nothing more is written or acknowledged, and the sync is not tried again.
+//! wal.7. The manifest names a segment, durably, before it is put to use; so a segment that is lost is noticed (pool.4, recovery.6).
+//! wal.8. Each segment says how long its file was made, and of which database it is; the manifest says of some commit that it
+//!     was durable. So a last segment that was cut, an end that was lost, and a foreign segment are noticed (recovery.7).
 //!
 //! Bytes, and the measurements behind them: docs/formats/wal.md
 

@@ -6,16 +6,16 @@
 //!                                  `--> prepared --take--> WalWriter (has one prepared itself if there is none)
 //! ```
 //!
-//! P1. Every block of a spare has been written and synced, so that a record overwrites blocks that the file system
+//! pool.1. Every block of a spare has been written and synced, so that a record overwrites blocks that the file system
 //!     knows already: a sync then flushes data only (figures in docs/formats/wal.md).
-//! P2. Spares have temporary names: recovery deletes them, and prepared files.
-//! P3. The pool keeps at most [`SPARES_MAX`] spares, and one prepared file.
-//! P4. A segment is named in the manifest when its prepared file is durable, and before it is put to use. So each
+//! pool.2. Spares have temporary names: recovery deletes them, and prepared files.
+//! pool.3. The pool keeps at most [`SPARES_MAX`] spares, and one prepared file.
+//! pool.4. A segment is named in the manifest when its prepared file is durable, and before it is put to use. So each
 //!     segment that is named is there, under one of its two names, or it was lost.
-//! P5. A prepared file is deleted only after the manifest has stopped to name it. If it fails to, it may have stopped all the same:
+//! pool.5. A prepared file is deleted only after the manifest has stopped to name it. If it fails to, it may have stopped all the same:
 //!     the file stays, and is named anew before it is put to use.
-//! P6. A file that is to go and is not there has gone: a call that told of a failure may have done its work.
-//! P7. A disk that has no space for a file is asked for it at once, where it can be, and not filled with zeros for each commit that it refuses:
+//! pool.6. A file that is to go and is not there has gone: a call that told of a failure may have done its work.
+//! pool.7. A disk that has no space for a file is asked for it at once, where it can be, and not filled with zeros for each commit that it refuses:
 //!     others need what is left.
 
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ use super::format::{SEGMENT_BYTES_LIMIT, SegmentHeader};
 use super::recovery::remove_if_there;
 use crate::types::{Error, Result};
 
-/// Spares, beyond which obsolete segments are deleted (P3).
+/// Spares, beyond which obsolete segments are deleted (pool.3).
 const SPARES_MAX: usize = 2;
 /// Zeros are written in pieces of this size.
 const ZEROS_CHUNK: usize = 256 << 10;
@@ -61,8 +61,8 @@ impl Default for WalOptions {
     }
 }
 
-/// Where the log says which segment is the newest that may be in use, durably: the manifest (P4). A smaller number than
-/// before takes back what was said of prepared files (P5).
+/// Where the log says which segment is the newest that may be in use, durably: the manifest (pool.4). A smaller number than
+/// before takes back what was said of prepared files (pool.5).
 pub(crate) struct Register(Box<dyn Fn(u64) -> Result<()> + Send + Sync>);
 
 impl Register {
@@ -112,7 +112,7 @@ struct State {
     recycled: u64,
 }
 
-/// A file whose blocks are all written (P1).
+/// A file whose blocks are all written (pool.1).
 #[derive(Clone, Debug)]
 pub(super) struct Spare {
     pub(super) path: PathBuf,
@@ -216,7 +216,7 @@ impl WalPool {
         let mut numbers = self.numbers.lock();
         let first = taken.front().or(numbers.prepared.as_ref()).map(|prepared| prepared.number);
         let Some(first) = first else { return Ok(()) };
-        // P5: from here on only these are named for certain.
+        // pool.5: from here on only these are named for certain.
         let before = first.saturating_sub(1);
         numbers.named_to = numbers.named_to.min(before);
         (self.register.0)(before)?;
@@ -248,7 +248,7 @@ impl WalPool {
         Ok(numbers.prepared.take().expect("it is ready"))
     }
 
-    /// Sees to it that a file is prepared and named (P4). A failed one is tried again by the next call.
+    /// Sees to it that a file is prepared and named (pool.4). A failed one is tried again by the next call.
     fn get_ready(&self, numbers: &mut Numbers, purpose: Use) -> Result<()> {
         if numbers.prepared.is_none() {
             let spare = match purpose {
@@ -262,7 +262,7 @@ impl WalPool {
         self.name_up_to(numbers, numbers.next - 1)
     }
 
-    /// Sees to it that the files which the writer has taken, up to this one, are named: they may be so no more (P5).
+    /// Sees to it that the files which the writer has taken, up to this one, are named: they may be so no more (pool.5).
     pub(super) fn name_taken(&self, number: u64) -> Result<()> {
         self.name_up_to(&mut self.numbers.lock(), number)
     }
@@ -283,7 +283,7 @@ impl WalPool {
         SegmentHeader { number, made_bytes, database_id: self.options.database_id }
     }
 
-    /// Gives a file its header and the name of a prepared one, both durable (P4).
+    /// Gives a file its header and the name of a prepared one, both durable (pool.4).
     fn prepare(&self, spare: Spare, number: u64) -> Result<Prepared> {
         let path = file_name::prepared_path(&self.dir, number);
         let header = self.header_of(number, spare.bytes);
@@ -350,7 +350,7 @@ impl WalPool {
         let Some(name) = name else { return self.remove(&spare.path) };
         let path = file_name::spare_path(&self.dir, name);
         if self.env.fs.rename(&spare.path, &path).is_err() {
-            // P6: it has one of the two names, or none.
+            // pool.6: it has one of the two names, or none.
             let (renamed, kept) = (self.remove(&path), self.remove(&spare.path));
             return renamed.and(kept);
         }
@@ -374,7 +374,7 @@ impl WalPool {
         removed
     }
 
-    /// Removes a file, if it is there (P6).
+    /// Removes a file, if it is there (pool.6).
     pub(super) fn remove(&self, path: &Path) -> Result<()> {
         remove_if_there(&self.env, path)
     }
@@ -384,7 +384,7 @@ impl WalPool {
         let path = file_name::spare_path(&self.dir, self.state.lock().take_name());
         let fill = || {
             let file = self.env.fs.open(&path, OpenOptions::create())?;
-            // P7. What cannot be reserved for another reason is written all the same: that tells.
+            // pool.7. What cannot be reserved for another reason is written all the same: that tells.
             file.allocate(0, bytes).or_else(|e| if lacks_space(&e) { Err(e) } else { Ok(()) })?;
             let zeros = vec![0; ZEROS_CHUNK.min(bytes as usize)];
             let mut at = 0;

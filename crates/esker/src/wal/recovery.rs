@@ -6,26 +6,26 @@
 //!                                            damage    --> Error::Corrupt, nothing is changed
 //! ```
 //!
-//! R1. Every record that was acknowledged as durable is replayed, or recovery fails; the one exception is damage to
+//! recovery.1. Every record that was acknowledged as durable is replayed, or recovery fails; the one exception is damage to
 //!     the very last synced records of a log that was not closed, which looks like a torn write (docs/formats/wal.md).
-//! R2. What is replayed is a prefix of what was appended.
-//! R3. When `Recovered::finish` returns, every segment ends in an `End` record, durably: a later recovery, with newer
+//! recovery.2. What is replayed is a prefix of what was appended.
+//! recovery.3. When `Recovered::finish` returns, every segment ends in an `End` record, durably: a later recovery, with newer
 //!     segments behind, does not take the old tear for damage. Stopped half-way, recovery can be run again.
-//! R4. What was replayed is durable when `recover` returns, and before an `End` says so. A killed process leaves
+//! recovery.4. What was replayed is durable when `recover` returns, and before an `End` says so. A killed process leaves
 //!     records that can be read and were never synced: a power loss may still take them. After a sync that failed
 //!     the system may even count them as written, so that another sync alone would do nothing: they are written again,
 //!     the same bytes to the same place.
-//! R5. Nothing is deleted on the word of a manifest that was only read: its last edit, too, may not be durable.
+//! recovery.5. Nothing is deleted on the word of a manifest that was only read: its last edit, too, may not be durable.
 //!     `finish`, `remove_obsolete` and `remove_unused` are for the time after the next manifest is in force.
-//! R6. Each segment that the manifest names is there, or its prepared file (P4), or recovery fails: a lost segment is
-//!     told from one that never was. What R5 deletes, the manifest in force does not name.
-//! R7. A log that ends before a commit that the manifest says was durable, whose last file is shorter than it was made and
-//!     not finished, or that is of another database, is refused (W8).
-//! R8. An obsolete segment that cannot be removed is no reason to refuse the log; it goes to the writer, which tries again after each
+//! recovery.6. Each segment that the manifest names is there, or its prepared file (pool.4), or recovery fails: a lost segment is
+//!     told from one that never was. What recovery.5 deletes, the manifest in force does not name.
+//! recovery.7. A log that ends before a commit that the manifest says was durable, whose last file is shorter than it was made and
+//!     not finished, or that is of another database, is refused (wal.8).
+//! recovery.8. An obsolete segment that cannot be removed is no reason to refuse the log; it goes to the writer, which tries again after each
 //!     flush. It is never taken for a live one: recovery reads no segment before the first that is needed, which a manifest that is durable
 //!     names, and no later one names an earlier. Its number is not given out again, since the writer's first is not below that one. It was
 //!     replayed, or could have been, so nobody recycles its file: it keeps its name, and its records are valid under its own number
-//!     only (W4), so no copy of them in a recycled file is one either. Spares and prepared files do have to go: their names, and the
+//!     only (wal.4), so no copy of them in a recycled file is one either. Spares and prepared files do have to go: their names, and the
 //!     numbers of the latter, are given out again.
 
 use std::borrow::Cow;
@@ -67,9 +67,9 @@ pub(crate) struct Recovered {
 pub(crate) struct LogExtent {
     /// The first segment that is needed.
     pub from: u64,
-    /// The newest segment that may be in use, if that is known (R6). There may be newer ones.
+    /// The newest segment that may be in use, if that is known (recovery.6). There may be newer ones.
     pub named_to: Option<u64>,
-    /// A commit that was durable in the log, if one is known (R7). There may be newer ones.
+    /// A commit that was durable in the log, if one is known (recovery.7). There may be newer ones.
     pub durable_to: Option<SeqNo>,
     /// The database's number for itself, if it has one.
     pub database_id: Option<u32>,
@@ -100,7 +100,7 @@ impl LogFiles {
         Ok(LogFiles { segments, prepared })
     }
 
-    /// The first segment that is named and lost (R6), in a log without segments from `next` on.
+    /// The first segment that is named and lost (recovery.6), in a log without segments from `next` on.
     pub(super) fn first_lost(&self, next: u64, named_to: Option<u64>) -> Option<u64> {
         (next..=named_to?).find(|number| !self.prepared.contains(number))
     }
@@ -116,7 +116,7 @@ impl LogFiles {
         Ok(renamed)
     }
 
-    /// The same, for repair: each file for itself. One that cannot be read may be a segment if it is named (P4).
+    /// The same, for repair: each file for itself. One that cannot be read may be a segment if it is named (pool.4).
     pub(super) fn perhaps_renamed(&self, env: &Env, dir: &Path, extent: LogExtent) -> Vec<u64> {
         let is_named = |number: u64| extent.named_to.is_none_or(|named_to| number <= named_to);
         let may_be = |number: &u64| {
@@ -153,7 +153,7 @@ pub(crate) fn holds_records(env: &Env, path: &Path, number: u64, database_id: Op
     Ok(places.any(|at| RecordHeader::decode(&bytes[at..], stamp).is_some_and(|r| r.synced_to as usize <= at)))
 }
 
-/// Replays the log and makes what is there durable (R4). If it has segments from the first needed one on, that one must be
+/// Replays the log and makes what is there durable (recovery.4). If it has segments from the first needed one on, that one must be
 /// there. What `on_record` finds wrong with a record becomes an [`Error::Corrupt`] at its place. A writer may follow
 /// after [`Recovered::finish`].
 pub(crate) fn recover(
@@ -163,7 +163,7 @@ pub(crate) fn recover(
     on_record: impl FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>,
 ) -> Result<Recovered> {
     let (recovered, tail) = read_log(env, dir, extent, on_record)?;
-    // W3: the segments before the last were synced when it got its name.
+    // wal.3: the segments before the last were synced when it got its name.
     if let Some(tail) = tail.filter(|_| !canary::is_set(Canary::WalTailNotSynced)) {
         let store = || {
             let file = env.fs.open(&tail.path, OpenOptions::write())?;
@@ -188,15 +188,15 @@ impl Recovered {
         self.segments.last().copied()
     }
 
-    /// Finishes a torn tail (R3), once a manifest is in force that names [`named_to`](Self::named_to): segments behind it
+    /// Finishes a torn tail (recovery.3), once a manifest is in force that names [`named_to`](Self::named_to): segments behind it
     /// hold nothing but rests of the record that is dropped, and are deleted.
     pub(crate) fn finish(&self, env: &Env, dir: &Path) -> Result<()> {
         self.cut.as_ref().map_or(Ok(()), |cut| apply_cut(env, dir, cut))
     }
 }
 
-/// Deletes the segments before `from_segment`, which must be obsolete, durably (R5). Returns those that it cannot remove, oldest
-/// first (R8).
+/// Deletes the segments before `from_segment`, which must be obsolete, durably (recovery.5). Returns those that it cannot remove, oldest
+/// first (recovery.8).
 pub(crate) fn remove_obsolete(env: &Env, dir: &Path, from_segment: u64) -> Result<Vec<u64>> {
     let names = list(env, dir)?;
     let numbers = names.iter().filter_map(|name| file_name::parse_segment(name));
@@ -206,7 +206,7 @@ pub(crate) fn remove_obsolete(env: &Env, dir: &Path, from_segment: u64) -> Resul
     Ok(left)
 }
 
-/// Deletes the spares, and the prepared files, which no manifest in force may name (R6).
+/// Deletes the spares, and the prepared files, which no manifest in force may name (recovery.6).
 pub(crate) fn remove_unused(env: &Env, dir: &Path) -> Result<()> {
     let is_unused = |name: &&String| file_name::is_spare(name) || file_name::parse_prepared(name).is_some();
     for name in list(env, dir)?.iter().filter(is_unused) {
@@ -385,7 +385,7 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String
     }
 }
 
-/// Finishes the log at the cut, durably (R3).
+/// Finishes the log at the cut, durably (recovery.3).
 fn apply_cut(env: &Env, dir: &Path, cut: &Cut) -> Result<()> {
     // The newest first, each durably: what a crash leaves has no hole.
     for &number in cut.dropped.iter().rev() {
@@ -398,7 +398,7 @@ fn apply_cut(env: &Env, dir: &Path, cut: &Cut) -> Result<()> {
     let finish = || {
         let file = env.fs.open(&path, OpenOptions::write())?;
         file.write_all_at(&end, cut.offset as u64)?;
-        // A file that is short before its `End` is durable would look like one that was cut (R7).
+        // A file that is short before its `End` is durable would look like one that was cut (recovery.7).
         file.sync_data()?;
         file.set_len((cut.offset + end.len()) as u64)?;
         file.sync_data()

@@ -5,14 +5,14 @@
 //!   log     --salvage-------> whole commits, losses      (repair)
 //! ```
 //!
-//! LS1. Nothing is changed, and no bytes make this panic. One segment and one commit are in memory at a time.
-//! LS2. A commit is delivered whole or not at all, and sequence numbers of those delivered strictly increase.
-//! LS3. Behind damage the search goes on for the next record whose header and payload are valid in this segment.
-//! LS4. No commit is put together over damage, nor over a segment or a stretch that is missing or cannot be read: no checksum covers
+//! wal_salvage.1. Nothing is changed, and no bytes make this panic. One segment and one commit are in memory at a time.
+//! wal_salvage.2. A commit is delivered whole or not at all, and sequence numbers of those delivered strictly increase.
+//! wal_salvage.3. Behind damage the search goes on for the next record whose header and payload are valid in this segment.
+//! wal_salvage.4. No commit is put together over damage, nor over a segment or a stretch that is missing or cannot be read: no checksum covers
 //!      a commit as a whole.
-//! LS5. A file that the manifest names and that has the name of a prepared one is read as a segment, also if its beginning cannot be read:
+//! wal_salvage.5. A file that the manifest names and that has the name of a prepared one is read as a segment, also if its beginning cannot be read:
 //!      it may have been renamed. What cannot be read of one hides no other.
-//! LS6. What recovery refuses is no torn tail: a record is damage if behind it stands the header of one that was made when it was durable,
+//! wal_salvage.6. What recovery refuses is no torn tail: a record is damage if behind it stands the header of one that was made when it was durable,
 //!      whatever has become of that one's payload.
 
 use std::collections::BTreeSet;
@@ -56,7 +56,7 @@ pub(crate) enum SegmentPiece<'a> {
         payload: &'a [u8],
     },
     /// Bytes that are no valid record, with a valid one behind them, or with some that cannot be read among them, or with what
-    /// proves that they were durable (LS6).
+    /// proves that they were durable (wal_salvage.6).
     Damage {
         /// Where they start.
         offset: u64,
@@ -121,7 +121,7 @@ fn walk_segment(
                     let evidence = segment.evidence(offset, header);
                     let (offset, bytes) = (offset as u64, evidence.remains_end.saturating_sub(offset) as u64);
                     return each(match evidence.proof_of_damage {
-                        // LS6
+                        // wal_salvage.6
                         Some(_) => SegmentPiece::Damage { offset, bytes, detail: WAS_SYNCED },
                         None => SegmentPiece::Tail { offset, torn_bytes: bytes, cut },
                     });
@@ -162,7 +162,7 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// The next valid record, or `End`, behind the invalid one at `offset` (LS3).
+/// The next valid record, or `End`, behind the invalid one at `offset` (wal_salvage.3).
 fn next_valid(segment: SegmentBytes<'_>, offset: usize, header: Option<RecordHeader>) -> Option<usize> {
     // A valid header vouches for its length: what lies inside is the user's, and no record.
     let skipped = header.map_or(ALIGN, |header| {
@@ -273,13 +273,13 @@ pub(crate) fn segments(env: &Env, dir: &Path, from: u64) -> Result<Vec<u64>> {
     Ok(LogFiles::list(env, dir, from)?.segments)
 }
 
-/// The segments that are there, by number. One that was renamed is as good as any (LS5).
+/// The segments that are there, by number. One that was renamed is as good as any (wal_salvage.5).
 fn present(env: &Env, dir: &Path, extent: LogExtent, files: &LogFiles) -> BTreeSet<u64> {
     let renamed = files.perhaps_renamed(env, dir, extent);
     files.segments.iter().copied().chain(renamed).collect()
 }
 
-/// Whether a segment is gone that recovery asks for (R6).
+/// Whether a segment is gone that recovery asks for (recovery.6).
 pub(crate) fn lacks_segments(env: &Env, dir: &Path, extent: LogExtent) -> Result<bool> {
     let files = LogFiles::list(env, dir, extent.from)?;
     let numbers = present(env, dir, extent, &files);

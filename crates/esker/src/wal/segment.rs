@@ -4,7 +4,7 @@
 //!   bytes, stamp --next--> Record | End | Invalid --evidence--> torn tail, or damage to durable records
 //! ```
 //!
-//! S1. No bytes make these functions panic, and none makes them allocate.
+//! segment.1. No bytes make these functions panic, and none makes them allocate.
 
 use super::format::{self, Kind, RECORD_HEADER_BYTES, RecordHeader};
 use crate::encoding::checksum::crc32c;
@@ -13,7 +13,7 @@ use crate::encoding::checksum::crc32c;
 #[derive(Clone, Copy)]
 pub(super) struct SegmentBytes<'a> {
     pub bytes: &'a [u8],
-    /// What the checksums of its records begin with (F3).
+    /// What the checksums of its records begin with (format.2).
     pub stamp: u64,
 }
 
@@ -66,7 +66,7 @@ impl<'a> SegmentBytes<'a> {
             let len = format::padded(RECORD_HEADER_BYTES.saturating_add(header.payload_len as usize));
             start.saturating_add(len).min(self.bytes.len())
         };
-        // A valid header vouches for its length (F1): what lies inside is the user's, and no record.
+        // A valid header vouches for its length (format.1): what lies inside is the user's, and no record.
         let (mut remains_end, start) = match header {
             Some(header) => (end_of(offset, header), end_of(offset, header)),
             None => (offset, offset + format::ALIGN),

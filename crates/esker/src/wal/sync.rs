@@ -4,9 +4,9 @@
 //!   WalWriter::sync_handle (locked) --> SyncHandle::sync (unlocked) --> WalWriter::synced (locked)
 //! ```
 //!
-//! Y1. Syncs of one segment take turns. The operating system reports a failed write-back once per open file: if two
+//! sync.1. Syncs of one segment take turns. The operating system reports a failed write-back once per open file: if two
 //!     ran at once, one could take the report and the other acknowledge lost records.
-//! Y2. After a failed sync every later one fails, without asking the system again (W6). One that a panic ended may have failed.
+//! sync.2. After a failed sync every later one fails, without asking the system again (wal.6). One that a panic ended may have failed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct SegmentFile {
     pub(super) stamp: u64,
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,
-    /// How the last sync ended; also the lock of Y1.
+    /// How the last sync ended; also the lock of sync.1.
     last_sync: Mutex<LastSync>,
 }
 
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "real threads, and real time to see that one waits")]
-    fn y1_nobody_acknowledges_what_another_sync_is_about_to_fail_over() {
+    fn sync_1_nobody_acknowledges_what_another_sync_is_about_to_fail_over() {
         let goes_on = Arc::new(AtomicBool::new(false));
         let file = Arc::new(ReportsOnce { syncs: AtomicU32::new(0), goes_on: goes_on.clone() });
         let header = SegmentHeader { number: 1, ..SegmentHeader::default() };
@@ -174,9 +174,9 @@ mod tests {
             }
             goes_on.store(true, Ordering::SeqCst);
             for outcome in [first.join().unwrap(), second.join().unwrap()] {
-                assert!(matches!(outcome, Err(Error::Poisoned(_))), "Y1: {outcome:?}");
+                assert!(matches!(outcome, Err(Error::Poisoned(_))), "sync.1: {outcome:?}");
             }
         });
-        assert_eq!(file.syncs.load(Ordering::SeqCst), 1, "Y2");
+        assert_eq!(file.syncs.load(Ordering::SeqCst), 1, "sync.2");
     }
 }

@@ -141,7 +141,7 @@ fn a_closed_log_is_small_and_comes_back() {
 }
 
 #[test]
-fn w5_records_span_segments_and_come_back_whole() {
+fn wal_5_records_span_segments_and_come_back_whole() {
     for segment_bytes_max in [512, 1024, 4096] {
         let (fs, env) = mem();
         let mut log = writer(&env, segment_bytes_max);
@@ -173,7 +173,7 @@ fn records_at_large_numbers_come_back_from_segments_of_large_numbers() {
 }
 
 #[test]
-fn w5_a_bulk_record_gets_a_segment_of_its_own_size() {
+fn wal_5_a_bulk_record_gets_a_segment_of_its_own_size() {
     let (fs, env) = mem();
     let mut log = writer(&env, 512);
     let records = [(1, 100), (2, 3 << 20), (3, 100)];
@@ -191,7 +191,7 @@ fn w5_a_bulk_record_gets_a_segment_of_its_own_size() {
 }
 
 #[test]
-fn p1_a_bulk_record_is_written_where_blocks_cannot_be_reserved() {
+fn pool_1_a_bulk_record_is_written_where_blocks_cannot_be_reserved() {
     let (fs, _) = mem();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let unsupported = FaultAction::Fail(io::ErrorKind::Unsupported);
@@ -213,7 +213,7 @@ fn p1_a_bulk_record_is_written_where_blocks_cannot_be_reserved() {
 }
 
 #[test]
-fn w5_a_record_without_its_last_fragment_is_dropped() {
+fn wal_5_a_record_without_its_last_fragment_is_dropped() {
     let (_, env) = mem();
     let mut log = writer(&env, 512);
     append(&mut log, 1, 100).unwrap();
@@ -229,7 +229,7 @@ fn w5_a_record_without_its_last_fragment_is_dropped() {
         assert!(verify(&env, Path::new(DIR), extent, |_, _| Ok(())).unwrap().trimmed_bytes > 300);
         let recovered = expect(&env, &[(1, 100)]);
         assert_eq!((recovered.next_segment, &recovered.segments[..]), (2, &[1][..]));
-        // R3: the log goes on behind the cut.
+        // recovery.3: the log goes on behind the cut.
         let mut log = WalWriter::create(pool(&env, 512), 2, &recovered.segments).unwrap();
         append(&mut log, 2, 700).unwrap();
         log.close().unwrap();
@@ -273,7 +273,7 @@ fn a_tail_torn_at_any_byte_is_trimmed() {
             }
             let env = env_with(&[(1, &bytes)]);
             let recovered = expect(&env, &wanted);
-            // R3: with a newer segment behind it, the cut is no damage.
+            // recovery.3: with a newer segment behind it, the cut is no damage.
             let mut log = WalWriter::create(pool(&env, 4096), recovered.next_segment, &[1]).unwrap();
             append(&mut log, 7, 10).unwrap();
             log.sync().unwrap();
@@ -370,12 +370,12 @@ fn misjudged_groups() -> Vec<String> {
 }
 
 #[test]
-fn r1_proof_of_damage_is_looked_for_behind_records_that_prove_nothing() {
+fn recovery_1_proof_of_damage_is_looked_for_behind_records_that_prove_nothing() {
     assert_eq!(misjudged_groups(), Vec::<String>::new());
 }
 
 #[test]
-fn w3_damage_before_a_newer_segment_and_missing_segments_are_told() {
+fn wal_3_damage_before_a_newer_segment_and_missing_segments_are_told() {
     let (_, env) = mem();
     let mut log = writer(&env, 4096);
     for seq in 1..=3 {
@@ -405,7 +405,7 @@ fn w3_damage_before_a_newer_segment_and_missing_segments_are_told() {
 }
 
 #[test]
-fn ww3_a_full_disk_refuses_a_record_before_writing_any_of_it() {
+fn wal_writer_3_a_full_disk_refuses_a_record_before_writing_any_of_it() {
     let (fs, env) = mem();
     let mut log = writer(&env, 4096);
     append(&mut log, 1, 1000).unwrap();
@@ -425,7 +425,7 @@ fn ww3_a_full_disk_refuses_a_record_before_writing_any_of_it() {
 }
 
 #[test]
-fn p7_a_disk_without_space_for_a_segment_is_not_filled_with_zeros() {
+fn pool_7_a_disk_without_space_for_a_segment_is_not_filled_with_zeros() {
     for is_plain in [false, true] {
         let fs = MemFs::new();
         let faults = FaultFs::new(Arc::new(fs.clone()));
@@ -443,7 +443,7 @@ fn p7_a_disk_without_space_for_a_segment_is_not_filled_with_zeros() {
             assert_eq!(fs.used_bytes(), 0, "it has its space back");
         }
         // Without reservations there is no other way to find out.
-        assert_eq!(faults.count(OpKind::Write) > before, is_plain, "P7");
+        assert_eq!(faults.count(OpKind::Write) > before, is_plain, "pool.7");
         fs.set_capacity(None);
         append(&mut log, 2, 100).unwrap();
         log.close().unwrap();
@@ -452,7 +452,7 @@ fn p7_a_disk_without_space_for_a_segment_is_not_filled_with_zeros() {
 }
 
 #[test]
-fn p7_a_segment_is_made_where_reserving_fails_for_another_reason_than_space() {
+fn pool_7_a_segment_is_made_where_reserving_fails_for_another_reason_than_space() {
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let env = env_on(Arc::new(faults.clone()) as FsRef);
@@ -467,7 +467,7 @@ fn p7_a_segment_is_made_where_reserving_fails_for_another_reason_than_space() {
 }
 
 #[test]
-fn w6_a_failed_sync_poisons_and_is_not_tried_again() {
+fn wal_6_a_failed_sync_poisons_and_is_not_tried_again() {
     for by_handle in [false, true] {
         let faults = FaultFs::new(Arc::new(MemFs::new()));
         let env = env_on(Arc::new(faults.clone()) as FsRef);
@@ -489,14 +489,14 @@ fn w6_a_failed_sync_poisons_and_is_not_tried_again() {
             let Err(Error::Poisoned(cause)) = result else { panic!("{result:?}") };
             assert!(matches!(&*cause, Error::Io { op: "sync", .. }), "{cause}");
         }
-        // Y2: nor does the other thread's sync reach the system and report success.
+        // sync.2: nor does the other thread's sync reach the system and report success.
         assert!(log.synced(second.sync()).is_err() && log.close().is_err());
         assert_eq!(faults.count(OpKind::SyncData), syncs);
     }
 }
 
 #[test]
-fn y1_a_file_that_is_yet_to_be_synced_gets_no_other_life() {
+fn sync_1_a_file_that_is_yet_to_be_synced_gets_no_other_life() {
     for is_synced in [false, true] {
         let (_, env) = mem();
         let mut log = writer(&env, 4096);
@@ -512,7 +512,7 @@ fn y1_a_file_that_is_yet_to_be_synced_gets_no_other_life() {
         };
         log.release_below(next).unwrap();
         let is_spare = names(&env).iter().any(|name| file_name::is_spare(name));
-        assert_eq!(is_spare, is_synced, "Y1: {:?}", names(&env));
+        assert_eq!(is_spare, is_synced, "sync.1: {:?}", names(&env));
         if let Some(handle) = left {
             log.synced(handle.sync()).unwrap();
         }
@@ -539,7 +539,7 @@ fn a_sync_elsewhere_counts_for_the_bytes_that_it_covered() {
 }
 
 #[test]
-fn p3_the_pool_prepares_ahead_recycles_and_stays_small() {
+fn pool_3_the_pool_prepares_ahead_recycles_and_stays_small() {
     let (_, env) = mem();
     let pool = pool(&env, 1024);
     let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
@@ -577,7 +577,7 @@ fn replayed_segments_are_deleted_and_never_recycled() {
 }
 
 #[test]
-fn r8_an_obsolete_segment_that_cannot_be_removed_goes_with_a_later_flush() {
+fn recovery_8_an_obsolete_segment_that_cannot_be_removed_goes_with_a_later_flush() {
     let (fs, env) = mem();
     let mut log = writer(&env, 1024);
     append(&mut log, 1, 3000).unwrap();
@@ -594,9 +594,9 @@ fn r8_an_obsolete_segment_that_cannot_be_removed_goes_with_a_later_flush() {
     // More than one process may find them there.
     for _ in 0..2 {
         let (found, recovered) = replayed(&env, from).unwrap();
-        assert_eq!(found, [(2, payload(2, 100))], "R8");
+        assert_eq!(found, [(2, payload(2, 100))], "recovery.8");
         assert_eq!((recovered.next_segment, recovered.segments), (from + 1, vec![from]));
-        assert_eq!(super::remove_obsolete(&env, Path::new(DIR), from).unwrap(), [1, 2], "R8");
+        assert_eq!(super::remove_obsolete(&env, Path::new(DIR), from).unwrap(), [1, 2], "recovery.8");
         assert_eq!(names(&env), [1, 2, from].map(file_name::segment_file_name));
     }
     let mut log = WalWriter::create(pool(&env, 1024), from + 1, &[1, 2, from]).unwrap();
@@ -626,7 +626,7 @@ fn options_are_checked() {
 }
 
 #[test]
-fn s1_the_reader_takes_any_bytes() {
+fn segment_1_the_reader_takes_any_bytes() {
     let (_, env) = mem();
     let mut log = writer(&env, 1024);
     for seq in 1..=9 {
@@ -647,7 +647,7 @@ fn s1_the_reader_takes_any_bytes() {
 }
 
 #[test]
-fn r4_what_a_failed_sync_forgot_is_written_again() {
+fn recovery_4_what_a_failed_sync_forgot_is_written_again() {
     let disk = MemFs::new();
     let faults = FaultFs::new(Arc::new(disk.clone()));
     let env = env_on(Arc::new(faults.clone()) as FsRef);
@@ -666,7 +666,7 @@ fn r4_what_a_failed_sync_forgot_is_written_again() {
 }
 
 #[test]
-fn ww3_a_record_for_which_there_is_no_room_takes_none() {
+fn wal_writer_3_a_record_for_which_there_is_no_room_takes_none() {
     let (fs, env) = mem();
     let mut log = writer(&env, 1 << 16);
     append(&mut log, 1, 100).unwrap();
@@ -684,7 +684,7 @@ fn ww3_a_record_for_which_there_is_no_room_takes_none() {
 }
 
 #[test]
-fn ww3_what_was_reserved_is_not_asked_for_again() {
+fn wal_writer_3_what_was_reserved_is_not_asked_for_again() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let env = env_on(Arc::new(faults.clone()) as FsRef);
     env.fs.create_dir_all(Path::new(DIR)).unwrap();
@@ -705,7 +705,7 @@ fn ww3_what_was_reserved_is_not_asked_for_again() {
 }
 
 #[test]
-fn ww4_w7_files_that_cannot_be_given_back_keep_their_numbers_and_are_named_again() {
+fn wal_writer_4_wal_7_files_that_cannot_be_given_back_keep_their_numbers_and_are_named_again() {
     let (fs, env) = mem();
     let named = Named::default();
     let register_in = named.clone();
@@ -738,14 +738,14 @@ fn ww4_w7_files_that_cannot_be_given_back_keep_their_numbers_and_are_named_again
     is_full.store(false, Ordering::Relaxed);
     // What is ready is enough for this one.
     append(&mut log, 4, 100 << 10).unwrap();
-    assert!((2..=named.load(Ordering::Relaxed)).contains(&log.current_segment()), "W7");
+    assert!((2..=named.load(Ordering::Relaxed)).contains(&log.current_segment()), "wal.7");
     append(&mut log, 5, 400 << 10).unwrap();
     log.close().unwrap();
     expect(&env, &[(1, 100), (2, 100), (3, 100), (4, 100 << 10), (5, 400 << 10)]);
 }
 
 #[test]
-fn ww3_what_was_reserved_stays_named_when_a_file_behind_it_cannot_be_given_back() {
+fn wal_writer_3_what_was_reserved_stays_named_when_a_file_behind_it_cannot_be_given_back() {
     let (_, env) = mem();
     let is_full = Arc::new(AtomicBool::new(false));
     let is_full_now = is_full.clone();
@@ -770,7 +770,7 @@ fn ww3_what_was_reserved_stays_named_when_a_file_behind_it_cannot_be_given_back(
 }
 
 #[test]
-fn ww6_a_log_is_closed_although_files_that_wait_for_their_use_stay() {
+fn wal_writer_6_a_log_is_closed_although_files_that_wait_for_their_use_stay() {
     for (removals, registers) in [(0, true), (1, true), (2, true), (2, false), (0, false)] {
         let (fs, _) = mem();
         let faults = FaultFs::new(Arc::new(fs.clone()));
@@ -804,7 +804,7 @@ fn ww6_a_log_is_closed_although_files_that_wait_for_their_use_stay() {
         }
         log.close().unwrap();
         faults.clear();
-        let when = format!("WW6: {removals}, {registers}");
+        let when = format!("wal_writer.6: {removals}, {registers}");
         // What the manifest may name stays, too.
         let stay = if registers { removals } else { 2 };
         assert_eq!(names(&env).len() as u64, 1 + stay, "{when}");
@@ -839,7 +839,7 @@ fn released_with(rule: FaultRule, replays: bool) -> (Result<()>, Vec<String>, Wa
 }
 
 #[test]
-fn p6_what_is_gone_is_released() {
+fn pool_6_what_is_gone_is_released() {
     for replays in [false, true] {
         for action in [FaultAction::Fail, FaultAction::DoneThenFail] {
             for n in 1..9 {
@@ -875,15 +875,15 @@ fn p6_what_is_gone_is_released() {
 }
 
 #[test]
-fn ww5_a_segment_that_cannot_be_removed_holds_up_no_other() {
+fn wal_writer_5_a_segment_that_cannot_be_removed_holds_up_no_other() {
     for replays in [false, true] {
         for stuck in [1, 3] {
             let never = FaultAction::Fail(io::ErrorKind::PermissionDenied);
             let rule =
                 FaultRule::new(&[OpKind::Remove, OpKind::Rename], never).on_file(&path(stuck)).forever();
             let (released, left, mut log, env) = released_with(rule, replays);
-            assert!(matches!(released, Err(Error::Io { path: p, .. }) if p == path(stuck)), "WW5");
-            assert_eq!(left, [file_name::segment_file_name(stuck)], "WW5");
+            assert!(matches!(released, Err(Error::Io { path: p, .. }) if p == path(stuck)), "wal_writer.5");
+            assert_eq!(left, [file_name::segment_file_name(stuck)], "wal_writer.5");
             let next = log.current_segment();
             log.release_below(next).unwrap();
             assert!(names(&env).iter().all(|name| file_name::is_spare(name)));
@@ -895,7 +895,7 @@ fn ww5_a_segment_that_cannot_be_removed_holds_up_no_other() {
 }
 
 #[test]
-fn p6_a_pool_that_cannot_remove_a_file_removes_the_others() {
+fn pool_6_a_pool_that_cannot_remove_a_file_removes_the_others() {
     let (fs, _) = mem();
     let faults = FaultFs::new(Arc::new(fs));
     let env = env_on(Arc::new(faults.clone()) as FsRef);

@@ -6,17 +6,17 @@
 //!             `-- reserve: files for the whole record exist before its first byte is written
 //! ```
 //!
-//! Invariants W1 to W6: see the [module](super). In addition:
+//! Invariants wal.1 to wal.6: see the [module](super). In addition:
 //!
-//! WW1. `synced <= written <= appended <= bytes` of the segment; the buffer holds `written..appended`.
-//! WW2. A segment always has room for its `End` record.
-//! WW3. A full disk is noticed in `reserve`, before anything of the record is written: the writer stays usable. So is a
+//! wal_writer.1. `synced <= written <= appended <= bytes` of the segment; the buffer holds `written..appended`.
+//! wal_writer.2. A segment always has room for its `End` record.
+//! wal_writer.3. A full disk is noticed in `reserve`, before anything of the record is written: the writer stays usable. So is a
 //!      manifest that cannot name the record's segments, and a process without a descriptor for the directory that those get their
 //!      names in. A record that fits the active segment needs neither. What was reserved stays
 //!      so: a second `reserve` of as many bytes finds nothing to do that can fail.
-//! WW4. Segments are put to use in the order of their numbers; the manifest names them before (P4).
-//! WW5. An obsolete segment whose file cannot be removed holds up no other: recovery reads none of them, so their order is nothing to it.
-//! WW6. A log is closed when all of it is durable and finished. Files without commits that cannot be given up then are no failure of
+//! wal_writer.4. Segments are put to use in the order of their numbers; the manifest names them before (pool.4).
+//! wal_writer.5. An obsolete segment whose file cannot be removed holds up no other: recovery reads none of them, so their order is nothing to it.
+//! wal_writer.6. A log is closed when all of it is durable and finished. Files without commits that cannot be given up then are no failure of
 //!      that: the next opening removes them, and no message may make anybody doubt what is on the disk.
 
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ use crate::types::{Error, Result, SeqNo};
 
 /// The buffer is written out before it would pass this size.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
-/// Room that a record needs to start in a segment: its header, some payload, and the `End` record (WW2).
+/// Room that a record needs to start in a segment: its header, some payload, and the `End` record (wal_writer.2).
 const ROOM_MIN: u64 = (2 * RECORD_HEADER_BYTES + ALIGN) as u64;
 
 /// Records that miss less room than this, or than a segment for larger ones has, get ordinary segments.
@@ -56,11 +56,11 @@ pub(crate) struct WalWriter {
     finished: VecDeque<(u64, Spare)>,
     /// Segments of earlier processes, oldest first: deleted when obsolete, never recycled.
     of_earlier: VecDeque<u64>,
-    /// Of the next record, so many bytes find what they need (WW3).
+    /// Of the next record, so many bytes find what they need (wal_writer.3).
     reserved: Option<u64>,
     last_seq: SeqNo,
     poison: Option<Arc<Error>>,
-    /// Inside of [`guard`](Self::guard), or a panic left it (W6).
+    /// Inside of [`guard`](Self::guard), or a panic left it (wal.6).
     is_guarded: bool,
 }
 
@@ -88,7 +88,7 @@ fn payload_room(free: u64) -> Option<u64> {
 
 impl WalWriter {
     /// A writer whose first segment will be `first_segment`. `of_earlier` are the segments that recovery found, and those before them
-    /// that could not be removed (R8); they are deleted when [`release_below`](Self::release_below) says so. Both come from
+    /// that could not be removed (recovery.8); they are deleted when [`release_below`](Self::release_below) says so. Both come from
     /// [`Recovered`](super::recovery::Recovered). Creates no file.
     pub(crate) fn create(pool: Arc<WalPool>, first_segment: u64, of_earlier: &[u64]) -> Result<WalWriter> {
         let names = pool.env.fs.list_dir(&pool.dir).map_err(|e| Error::io("list", &pool.dir, e))?;
@@ -121,16 +121,16 @@ impl WalWriter {
     /// [`Error::NoSpace`]: nothing was written, and a later append may succeed.
     ///
     /// # Panics
-    /// If `seq` is not larger than that of the record before (W2).
+    /// If `seq` is not larger than that of the record before (wal.2).
     pub(crate) fn append(&mut self, seq: SeqNo, parts: &[&[u8]]) -> Result<()> {
-        assert!(seq > self.last_seq, "W2: {seq} after {}", self.last_seq);
+        assert!(seq > self.last_seq, "wal.2: {seq} after {}", self.last_seq);
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
         self.reserve(bytes)?;
         self.reserved = None;
         self.guard(|writer| writer.append_record(seq, bytes, Parts { parts, skip: 0 }))
     }
 
-    /// Makes sure that a record of so many bytes finds its files: has those that are missing prepared (WW3).
+    /// Makes sure that a record of so many bytes finds its files: has those that are missing prepared (wal_writer.3).
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<()> {
         self.check()?;
         if self.reserved.is_some_and(|reserved| bytes <= reserved) {
@@ -242,7 +242,7 @@ impl WalWriter {
     pub(crate) fn release_below(&mut self, segment: u64) -> Result<()> {
         let pool = &self.pool;
         let mut failure = None;
-        // WW5
+        // wal_writer.5
         let mut is_released = |released: Result<()>| match released {
             Ok(()) => true,
             Err(error) => {
@@ -254,7 +254,7 @@ impl WalWriter {
             *number >= segment || !is_released(pool.remove(&file_name::segment_path(&pool.dir, *number)))
         });
         self.finished.retain(|(number, spare)| {
-            // Y1: a sync that has not begun yet could take the report of a failed write-back of the file's next life.
+            // sync.1: a sync that has not begun yet could take the report of a failed write-back of the file's next life.
             let is_free = Arc::strong_count(&spare.file) == 1;
             let release = || if is_free { pool.recycle(spare) } else { pool.remove(&spare.path) };
             *number >= segment || !is_released(release())
@@ -262,7 +262,7 @@ impl WalWriter {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Makes everything durable, cuts the last segment to what is used, and deletes the spares, as far as it can (WW6). After an
+    /// Makes everything durable, cuts the last segment to what is used, and deletes the spares, as far as it can (wal_writer.6). After an
     /// error the log is as after a crash: recovery finds all that was acknowledged.
     pub(crate) fn close(mut self) -> Result<()> {
         self.guard(|writer| {
@@ -276,7 +276,7 @@ impl WalWriter {
             }
             Ok(())
         })?;
-        // WW6
+        // wal_writer.6
         let _ = self.pool.give_back(&mut self.ready);
         let _ = self.pool.trim();
         Ok(())
@@ -292,7 +292,7 @@ impl WalWriter {
         }
     }
 
-    /// Runs `work` unless an earlier call failed, or panicked; poisons the writer if this one does (W6).
+    /// Runs `work` unless an earlier call failed, or panicked; poisons the writer if this one does (wal.6).
     fn guard<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.check()?;
         self.is_guarded = true;
@@ -375,8 +375,8 @@ impl WalWriter {
         let Some(active) = self.active.as_mut().filter(|active| active.written < active.appended) else {
             return Ok(());
         };
-        assert!(active.written + self.buffer.len() as u64 == active.appended, "WW1");
-        assert!(active.appended <= active.bytes, "WW1");
+        assert!(active.written + self.buffer.len() as u64 == active.appended, "wal_writer.1");
+        assert!(active.appended <= active.bytes, "wal_writer.1");
         let segment = &active.segment;
         segment
             .file
@@ -396,7 +396,7 @@ impl WalWriter {
         Ok(())
     }
 
-    /// Ends the active segment, durably (W3); returns how many of its bytes are used.
+    /// Ends the active segment, durably (wal.3); returns how many of its bytes are used.
     fn finish_active(&mut self) -> Result<u64> {
         self.reserved = None;
         let active = self.active.as_ref().expect("only an active segment is finished");
@@ -414,10 +414,10 @@ impl WalWriter {
         Ok(active.appended)
     }
 
-    /// Turns the first prepared file into the next segment: it gets its name, durably (W1, W3).
+    /// Turns the first prepared file into the next segment: it gets its name, durably (wal.1, wal.3).
     fn activate(&mut self) -> Result<()> {
-        let Prepared { number, spare } = self.ready.pop_front().expect("WW3: append reserves first");
-        assert!(number == self.next_segment, "WW4: {number}, not {}", self.next_segment);
+        let Prepared { number, spare } = self.ready.pop_front().expect("wal_writer.3: append reserves first");
+        assert!(number == self.next_segment, "wal_writer.4: {number}, not {}", self.next_segment);
         let (env, dir) = (&self.pool.env, &self.pool.dir);
         let path = file_name::segment_path(dir, number);
         env.fs.rename(&spare.path, &path).map_err(|e| Error::io("rename", &spare.path, e))?;

@@ -4,13 +4,13 @@
 //!   Db --threads--> Hooked file system (runs a hook before a file is made) --> MemFs
 //! ```
 //!
-//! BG1. What fails is tried again with growing pauses, however many commits there are meanwhile.
-//! BG2. After a panic of a thread writes fail with an error that says so; none waits for it.
-//! BG4. The timed sync waits for no flush, and for no long commit.
-//! BG5. A database whose threads cannot all be started is closed again.
-//! BG7. After a full disk the first commit has the flush tried again that found no space; none has where the space that is free could
+//! esker_background.1. What fails is tried again with growing pauses, however many commits there are meanwhile.
+//! esker_background.2. After a panic of a thread writes fail with an error that says so; none waits for it.
+//! esker_background.3. The timed sync waits for no flush, and for no long commit.
+//! esker_background.4. A database whose threads cannot all be started is closed again.
+//! esker_background.5. After a full disk the first commit has the flush tried again that found no space; none has where the space that is free could
 //!      not be used.
-//! Q2. A panic in the middle of a group leaves no writer waiting; T3: and nothing half done.
+//! esker_background.6. A panic in the middle of a group leaves no writer waiting; poison.1: and nothing half done.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
 
 use std::io;
@@ -104,7 +104,7 @@ fn put_until_it_fails(db: &Db) -> (u32, Error) {
         let failed = (0..).find_map(|n| map.put(key(n), [7; 500]).err().map(|error| (n, error)));
         told.send(failed).unwrap();
     });
-    outcome.recv_timeout(PATIENCE).expect("BG2: the writer waits for ever").unwrap()
+    outcome.recv_timeout(PATIENCE).expect("esker_background.2: the writer waits for ever").unwrap()
 }
 
 /// What comes of a panic of this thread.
@@ -120,7 +120,7 @@ fn panic_in(thread: &'static str) {
     assert!(text.ends_with(&noted), "{noted}");
     let map = db.default_keyspace();
     for refused in [db.flush(), db.compact(), map.put("again", "")] {
-        assert!(matches!(refused, Err(Error::Poisoned(_))), "BG2: it stays so: {refused:?}");
+        assert!(matches!(refused, Err(Error::Poisoned(_))), "esker_background.2: it stays so: {refused:?}");
     }
     assert_eq!(map.get(0u32.to_be_bytes()).unwrap().as_deref(), Some(&[7; 500][..]), "reads go on");
     drop(map);
@@ -131,17 +131,17 @@ fn panic_in(thread: &'static str) {
 }
 
 #[test]
-fn bg2_writers_learn_of_a_panic_of_the_flush_thread() {
+fn esker_background_2_writers_learn_of_a_panic_of_the_flush_thread() {
     panic_in("esker-flush");
 }
 
 #[test]
-fn bg2_writers_learn_of_a_panic_of_the_merge_thread() {
-    panic_in("esker-merge");
+fn esker_background_2_writers_learn_of_a_panic_of_the_merge_thread() {
+    panic_in("esker-compact");
 }
 
 #[test]
-fn bg4_the_timed_sync_does_not_wait_for_a_flush() {
+fn esker_background_3_the_timed_sync_does_not_wait_for_a_flush() {
     for durability in [Durability::Buffered, Durability::None] {
         let fs = MemFs::new();
         let gate = Arc::new(Mutex::new(()));
@@ -176,12 +176,12 @@ fn bg4_the_timed_sync_does_not_wait_for_a_flush() {
         drop(map);
         db.close().unwrap();
         assert_eq!(flushes, 0, "the flush was held up all the time");
-        assert!(synced, "BG4: {durability:?}");
+        assert!(synced, "esker_background.3: {durability:?}");
     }
 }
 
 #[test]
-fn bg4_the_timed_sync_does_not_wait_for_a_long_commit() {
+fn esker_background_3_the_timed_sync_does_not_wait_for_a_long_commit() {
     const WRITER: &str = "writer";
     for durability in [Durability::Buffered, Durability::None] {
         let fs = MemFs::new();
@@ -222,7 +222,7 @@ fn bg4_the_timed_sync_does_not_wait_for_a_long_commit() {
         assert!(map.contains("large").unwrap());
         drop(map);
         db.close().unwrap();
-        assert!(synced, "BG4: {durability:?}");
+        assert!(synced, "esker_background.3: {durability:?}");
     }
 }
 
@@ -240,7 +240,7 @@ impl Threads for FewThreads {
 }
 
 #[test]
-fn bg5_a_database_whose_threads_do_not_start_can_be_opened_again() {
+fn esker_background_4_a_database_whose_threads_do_not_start_can_be_opened_again() {
     let fs = MemFs::new();
     let with_threads = |count: usize| {
         let threads = Arc::new(FewThreads(AtomicUsize::new(count)));
@@ -251,7 +251,10 @@ fn bg5_a_database_whose_threads_do_not_start_can_be_opened_again() {
         match with_threads(count) {
             Ok(db) => break db,
             Err(error) => {
-                assert!(matches!(error, Error::Io { op: "start a thread for", .. }), "BG5: {error:?}")
+                assert!(
+                    matches!(error, Error::Io { op: "start a thread for", .. }),
+                    "esker_background.4: {error:?}"
+                )
             }
         }
         count += 1;
@@ -293,7 +296,7 @@ fn time_of_commits_after_failing_flushes() -> Duration {
     commit_for(&db, Duration::from_millis(1300));
     let failed = db.stats().flushes_failed;
     let most = tries_max(started.elapsed());
-    assert!((1..=most).contains(&failed), "BG1: {failed} attempts, {most} at the most");
+    assert!((1..=most).contains(&failed), "esker_background.1: {failed} attempts, {most} at the most");
     // The pause, of more than a second by now, is over as soon as a flush succeeds, whoever makes it.
     faults.clear();
     db.flush().unwrap();
@@ -307,7 +310,7 @@ fn time_of_commits_after_failing_flushes() -> Duration {
 }
 
 #[test]
-fn bg1_failing_flushes_pause_however_many_commits_there_are() {
+fn esker_background_1_failing_flushes_pause_however_many_commits_there_are() {
     // On a machine that stalls the commits themselves may take as long as the pause, but not each time.
     let mut times = Vec::new();
     while times.len() < 20 {
@@ -316,11 +319,11 @@ fn bg1_failing_flushes_pause_however_many_commits_there_are() {
             return;
         }
     }
-    panic!("BG1: the pause goes on after a flush that succeeded: {times:?}");
+    panic!("esker_background.1: the pause goes on after a flush that succeeded: {times:?}");
 }
 
 #[test]
-fn wr3_a_transaction_that_has_only_read_commits_on_a_full_disk() {
+fn admission_2_a_transaction_that_has_only_read_commits_on_a_full_disk() {
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
@@ -337,7 +340,7 @@ fn wr3_a_transaction_that_has_only_read_commits_on_a_full_disk() {
     assert!(matches!(map.put("refused", ""), Err(Error::NoSpace { .. })), "the disk was not full");
 }
 
-/// Commits are refused, and wait neither for the end of a pause nor for a try of the flush, which is not tried more often for them (BG7).
+/// Commits are refused, and wait neither for the end of a pause nor for a try of the flush, which is not tried more often for them (esker_background.5).
 fn assert_commits_are_refused_at_once(db: &Db) {
     let map = db.default_keyspace();
     let mut counts = Vec::new();
@@ -352,18 +355,18 @@ fn assert_commits_are_refused_at_once(db: &Db) {
         }
         let tried = db.stats().flushes_failed - before;
         let most = tries_max(started.elapsed());
-        assert!(tried <= most, "BG7: {tried} tries, {most} at the most, {refused} commits");
+        assert!(tried <= most, "esker_background.5: {tried} tries, {most} at the most, {refused} commits");
         counts.push(refused);
         // A machine that stalls holds up commits, too, but not each time.
         if refused > 100 {
             return;
         }
     }
-    panic!("BG7: commits are held up: {counts:?}");
+    panic!("esker_background.5: commits are held up: {counts:?}");
 }
 
 #[test]
-fn bg7_the_first_commit_after_a_full_disk_has_the_flush_tried_again() {
+fn esker_background_5_the_first_commit_after_a_full_disk_has_the_flush_tried_again() {
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
@@ -385,7 +388,7 @@ fn bg7_the_first_commit_after_a_full_disk_has_the_flush_tried_again() {
 }
 
 #[test]
-fn bg7_space_that_a_flush_could_not_use_holds_up_no_commit() {
+fn esker_background_5_space_that_a_flush_could_not_use_holds_up_no_commit() {
     // As of a quota: the disk tells of room.
     let fs = MemFs::new();
     fs.set_capacity(Some(1 << 40));
@@ -406,7 +409,7 @@ fn bg7_space_that_a_flush_could_not_use_holds_up_no_commit() {
 }
 
 #[test]
-fn bg1_a_manifest_that_cannot_be_made_leaves_no_files() {
+fn esker_background_1_a_manifest_that_cannot_be_made_leaves_no_files() {
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let db = small(Env::with_fs(Arc::new(faults.clone()))).background(false).open(dir()).unwrap();
@@ -426,7 +429,7 @@ fn bg1_a_manifest_that_cannot_be_made_leaves_no_files() {
 }
 
 #[test]
-fn t3_a_panic_in_the_middle_of_a_group_leaves_nothing_uncounted() {
+fn tree_3_a_panic_in_the_middle_of_a_group_leaves_nothing_uncounted() {
     let fs = MemFs::new();
     let gate = Arc::new(Mutex::new(()));
     let closed = gate.lock().unwrap();
@@ -460,12 +463,12 @@ fn t3_a_panic_in_the_middle_of_a_group_leaves_nothing_uncounted() {
     assert!(panics > 0, "the leader panicked");
     // Whether it is refused or not: what is there is counted.
     let _ = map.put("later", "");
-    assert_eq!(map.len().unwrap(), map.iter().count() as u64, "T3");
+    assert_eq!(map.len().unwrap(), map.iter().count() as u64, "poison.1");
     drop(map);
     drop(db);
     let db = small(Env::with_fs(Arc::new(fs))).open(dir()).unwrap();
     let map = db.default_keyspace();
-    assert_eq!(map.len().unwrap(), map.iter().count() as u64, "T3, opened again");
+    assert_eq!(map.len().unwrap(), map.iter().count() as u64, "poison.1, opened again");
 }
 
 /// What became of the puts of one thread: so many were acknowledged, then one failed or panicked, or none did.
@@ -501,13 +504,13 @@ fn write_through_a_panic(db: &Db) -> Vec<Writer> {
         });
     }
     let mut ends: Vec<_> =
-        (0..4).map(|_| ended.recv_timeout(PATIENCE).expect("Q2: a writer hangs")).collect();
+        (0..4).map(|_| ended.recv_timeout(PATIENCE).expect("esker_background.6: a writer hangs")).collect();
     ends.sort_by_key(|(thread, _)| *thread);
     ends.into_iter().map(|(_, writer)| writer).collect()
 }
 
 #[test]
-fn q2_t3_a_panic_anywhere_in_a_group_leaves_nobody_waiting_and_nothing_half_done() {
+fn esker_background_6_tree_3_a_panic_anywhere_in_a_group_leaves_nobody_waiting_and_nothing_half_done() {
     let places = [
         (OpKind::Write, ".wal", 40),
         (OpKind::SyncData, ".wal", 40),
@@ -528,9 +531,9 @@ fn q2_t3_a_panic_anywhere_in_a_group_leaves_nobody_waiting_and_nothing_half_done
         assert_eq!(faults.fired(), 1, "{what}: it was to panic");
         let map = db.default_keyspace();
         let shown = map.len().unwrap();
-        assert_eq!(shown, map.iter().count() as u64, "T3: reads go on: {what}");
+        assert_eq!(shown, map.iter().count() as u64, "poison.1: reads go on: {what}");
         let acknowledged: u32 = writers.iter().map(|writer| writer.acknowledged).sum();
-        assert_eq!(shown, u64::from(acknowledged), "T3: what readers see was acknowledged: {what}");
+        assert_eq!(shown, u64::from(acknowledged), "poison.1: what readers see was acknowledged: {what}");
         let was_refused = writers.iter().any(|writer| writer.was_refused);
         assert!(was_refused, "somebody hears of it: {what}");
         drop(map);
@@ -541,11 +544,11 @@ fn q2_t3_a_panic_anywhere_in_a_group_leaves_nobody_waiting_and_nothing_half_done
             for (thread, writer) in (0..4u8).zip(&writers) {
                 let found = map.prefix([thread]).map(|entry| entry.unwrap().0.to_vec()).collect::<Vec<_>>();
                 let expected = (0..found.len() as u32).map(|n| [&[thread][..], &n.to_be_bytes()].concat());
-                assert!(found.iter().cloned().eq(expected), "T2: in order, without a hole: {what}");
+                assert!(found.iter().cloned().eq(expected), "commit.2: in order, without a hole: {what}");
                 let range = writer.acknowledged as usize..=writer.acknowledged as usize + 1;
-                assert!(range.contains(&found.len()), "T1: {what}: {} of {range:?}", found.len());
+                assert!(range.contains(&found.len()), "commit.1: {what}: {} of {range:?}", found.len());
             }
-            assert_eq!(map.len().unwrap(), map.iter().count() as u64, "T3, opened again: {what}");
+            assert_eq!(map.len().unwrap(), map.iter().count() as u64, "poison.1, opened again: {what}");
             let problems = db.check().unwrap().problems;
             assert!(problems.is_empty(), "{what}: {problems:?}");
         }

@@ -35,7 +35,7 @@ fn what_takes_long_to_replay_is_flushed_and_a_short_run_costs_no_table() {
 }
 
 #[test]
-fn cl2_whoever_closes_is_told_how_closing_went() {
+fn handle_2_whoever_closes_is_told_how_closing_went() {
     for panics in [false, true] {
         let faults = FaultFs::new(Arc::new(MemFs::new()));
         let db = simulated(Arc::new(faults.clone())).durability(Durability::Buffered).open(dir()).unwrap();
@@ -51,7 +51,7 @@ fn cl2_whoever_closes_is_told_how_closing_went() {
         } else {
             matches!(told, Err(Error::Poisoned(_)))
         };
-        assert!(expected, "CL2: {told:?}");
+        assert!(expected, "handle.2: {told:?}");
     }
     let db = simulated(Arc::new(MemFs::new())).open(dir()).unwrap();
     let again = db.clone();
@@ -77,14 +77,14 @@ fn short_lives(end: fn(Db, MemFs) -> MemFs) {
         disk = end(db, disk);
         most = most.max(segments(&disk));
     }
-    assert!((20..=40).contains(&most), "MT6: {most} segments");
+    assert!((20..=40).contains(&most), "flush.2: {most} segments");
     let db = open(&disk);
     let expected: Map = (0..100u8).map(|life| (vec![life], vec![life; 10])).collect();
     assert!(dump_sound(&db).unwrap()["default"] == expected);
 }
 
 #[test]
-fn mt6_processes_that_are_closed_soon_leave_no_long_log() {
+fn flush_2_processes_that_are_closed_soon_leave_no_long_log() {
     short_lives(|db, disk| {
         db.close().unwrap();
         disk
@@ -92,7 +92,7 @@ fn mt6_processes_that_are_closed_soon_leave_no_long_log() {
 }
 
 #[test]
-fn mt6_processes_that_are_killed_soon_leave_no_long_log() {
+fn flush_2_processes_that_are_killed_soon_leave_no_long_log() {
     short_lives(|db, disk| {
         let left = disk.kill();
         // It closes what nobody sees any more.
@@ -179,8 +179,8 @@ fn close_during(maintain: fn(&Db) -> esker::Result<()>) {
         let closed = closers.iter().any(|closer| closer.is_finished());
         let second = simulated(gate.clone()).open(dir()).map(drop);
         gate.passed.wait();
-        assert!(!closed, "CL1, CL2: closed, and files still change");
-        assert!(matches!(second, Err(Error::Locked { .. })), "CL1: {second:?}");
+        assert!(!closed, "handle.1, handle.2: closed, and files still change");
+        assert!(matches!(second, Err(Error::Locked { .. })), "handle.1: {second:?}");
         let ended = busy.join().unwrap();
         assert!(matches!(ended, Ok(()) | Err(Error::Closed)), "{ended:?}");
         closers.into_iter().for_each(|closer| closer.join().unwrap().unwrap());
@@ -193,12 +193,12 @@ fn close_during(maintain: fn(&Db) -> esker::Result<()>) {
 }
 
 #[test]
-fn cl1_closing_waits_for_a_merge_of_another_thread() {
+fn handle_1_closing_waits_for_a_merge_of_another_thread() {
     close_during(Db::compact);
 }
 
 #[test]
-fn cl1_closing_waits_for_a_flush_of_another_thread() {
+fn handle_1_closing_waits_for_a_flush_of_another_thread() {
     close_during(Db::flush);
 }
 

@@ -4,9 +4,9 @@
 //!   tests/goldens/database-1/NAME --copy--> open, read, check, repair <--> EXPECTED
 //! ```
 //!
-//! CO1. Every golden directory opens, holds exactly what it did, and is sound; it can be written and merged, and is
+//! compatibility.1. Every golden directory opens, holds exactly what it did, and is sound; it can be written and merged, and is
 //!      repaired without loss.
-//! CO2. A file of a newer format, or with flags that this build does not know, is refused with its name and both versions,
+//! compatibility.2. A file of a newer format, or with flags that this build does not know, is refused with its name and both versions,
 //!      and nothing is changed.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read golden files")]
 
@@ -47,7 +47,7 @@ fn load(golden: &Path) -> (MemFs, Contents) {
 }
 
 #[test]
-fn co1_golden_directories_are_read() {
+fn compatibility_1_golden_directories_are_read() {
     for golden in goldens() {
         let name = golden.display();
         let (fs, mut expected) = load(&golden);
@@ -125,7 +125,7 @@ fn set(bytes: &mut [u8], (at, to): (usize, u8), covered: std::ops::Range<usize>,
     bytes[crc_at..crc_at + 4].copy_from_slice(&crc);
 }
 
-/// Opening, checking and repairing refuse `name` as of this version (CO2).
+/// Opening, checking and repairing refuse `name` as of this version (compatibility.2).
 fn refused(golden: &Golden, name: &str, version: u8, bytes: &[u8]) {
     let fs = golden.copy();
     replace(&fs, name, bytes);
@@ -146,7 +146,7 @@ fn refused(golden: &Golden, name: &str, version: u8, bytes: &[u8]) {
 }
 
 #[test]
-fn co2_newer_formats_are_refused() {
+fn compatibility_2_newer_formats_are_refused() {
     let golden = Golden::merged();
     let file = |part: &str| golden.files.iter().rfind(|name| name.contains(part)).unwrap();
 
@@ -181,7 +181,7 @@ fn co2_newer_formats_are_refused() {
 }
 
 #[test]
-fn co2_a_newer_table_that_nothing_names_is_refused_and_kept() {
+fn compatibility_2_a_newer_table_that_nothing_names_is_refused_and_kept() {
     let golden = Golden::merged();
     let mut bytes = golden.read(golden.named(".sst").last().unwrap());
     let footer = bytes.len() - 80;

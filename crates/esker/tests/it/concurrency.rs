@@ -4,12 +4,12 @@
 //!   writers, readers, snapshots, flush, compact --threads--> one Db --> invariants that no interleaving may break
 //! ```
 //!
-//! N1. A snapshot shows whole commits only, in their order: sums and sequences never break, and cursors may turn round.
-//! N2. What was acknowledged is read from then on, by everybody.
-//! N3. `len` equals what a scan of the same snapshot counts, also where commits come in groups.
-//! N4. Lost updates are impossible: each conflicting transaction fails or is ordered.
-//! N5. Closing ends all threads, whatever is still held.
-//! N6. A check finds nothing wrong, whatever goes on beside it.
+//! concurrency.1. A snapshot shows whole commits only, in their order: sums and sequences never break, and cursors may turn round.
+//! concurrency.2. What was acknowledged is read from then on, by everybody.
+//! concurrency.3. `len` equals what a scan of the same snapshot counts, also where commits come in groups.
+//! concurrency.4. Lost updates are impossible: each conflicting transaction fails or is ordered.
+//! concurrency.5. Closing ends all threads, whatever is still held.
+//! concurrency.6. A check finds nothing wrong, whatever goes on beside it.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -85,7 +85,7 @@ fn churn(db: &Db, end: &AtomicBool) {
 }
 
 #[test]
-fn n1_n3_n4_transfers_keep_the_sum() {
+fn concurrency_1_concurrency_3_concurrency_4_transfers_keep_the_sum() {
     const ACCOUNTS: u64 = 40;
     const START: u64 = 1000;
     const TRANSFERS: u64 = 300;
@@ -102,11 +102,11 @@ fn n1_n3_n4_transfers_keep_the_sum() {
         let audit = |snapshot: &Snapshot, backwards: bool| {
             let range = snapshot.iter(&accounts);
             let values: Vec<_> = if backwards { range.rev().collect() } else { range.collect() };
-            assert_eq!(values.len() as u64, snapshot.len(&accounts).unwrap(), "N3");
+            assert_eq!(values.len() as u64, snapshot.len(&accounts).unwrap(), "concurrency.3");
             let sum: u64 = values.into_iter().map(|entry| number(Some(entry.unwrap().1))).sum();
-            assert_eq!(sum, ACCOUNTS * START, "N1");
+            assert_eq!(sum, ACCOUNTS * START, "concurrency.1");
             let logged = snapshot.iter(&log).keys().map(Result::unwrap).count();
-            assert_eq!(logged as u64, snapshot.len(&log).unwrap(), "N3");
+            assert_eq!(logged as u64, snapshot.len(&log).unwrap(), "concurrency.3");
         };
         let (writing, end) = (AtomicU64::new(3), AtomicBool::new(false));
         std::thread::scope(|scope| {
@@ -160,9 +160,9 @@ fn n1_n3_n4_transfers_keep_the_sum() {
                     let values = accounts.multi_get(&names).unwrap();
                     let values: Vec<u64> = values.into_iter().map(number).collect();
                     let sums = values.chunks(ACCOUNTS as usize).map(|all| all.iter().sum::<u64>());
-                    assert_eq!(sums.collect::<Vec<_>>(), [ACCOUNTS * START; 10], "N1: multi_get");
+                    assert_eq!(sums.collect::<Vec<_>>(), [ACCOUNTS * START; 10], "concurrency.1: multi_get");
                     let sum: u64 = accounts.iter().map(|entry| number(Some(entry.unwrap().1))).sum();
-                    assert_eq!(sum, ACCOUNTS * START, "N1: iter");
+                    assert_eq!(sum, ACCOUNTS * START, "concurrency.1: iter");
                     if end.load(Ordering::Relaxed) {
                         break;
                     }
@@ -179,7 +179,7 @@ fn n1_n3_n4_transfers_keep_the_sum() {
 }
 
 #[test]
-fn n4_counters_lose_no_increment() {
+fn concurrency_4_counters_lose_no_increment() {
     const INCREMENTS: u64 = 200;
     everywhere(|db| {
         let keyspace = db.default_keyspace();
@@ -222,7 +222,7 @@ fn write_sequence(db: &Db, keyspace: &Keyspace, writer: usize, progress: &Progre
 }
 
 #[test]
-fn n1_n2_acknowledged_writes_are_seen_in_order_by_all() {
+fn concurrency_1_concurrency_2_acknowledged_writes_are_seen_in_order_by_all() {
     const ITEMS: u64 = 1500;
     everywhere(|db| {
         let keyspace = db.keyspace("sequences").unwrap();
@@ -250,7 +250,10 @@ fn n1_n2_acknowledged_writes_are_seen_in_order_by_all() {
                         if done > 0 {
                             let there = keyspace.contains(item(writer, done - 1)).unwrap();
                             // Its own writer removes it 500 items later at the earliest.
-                            assert!(there || progress.0[writer].load(Ordering::Acquire) >= done + 400, "N2");
+                            assert!(
+                                there || progress.0[writer].load(Ordering::Acquire) >= done + 400,
+                                "concurrency.2"
+                            );
                         }
                         check_sequences(keyspace, writer, done);
                     }
@@ -269,7 +272,7 @@ fn n1_n2_acknowledged_writes_are_seen_in_order_by_all() {
 
 /// A cursor that turns round again and again shows the entries of its moment, whatever is written, flushed and merged around it.
 #[test]
-fn n1_cursors_turn_round_while_others_write() {
+fn concurrency_1_cursors_turn_round_while_others_write() {
     const KEYS: u64 = 3000;
     const WRITES: u64 = 6000;
     let name = |n: u64| format!("common/{n:05}");
@@ -334,7 +337,7 @@ fn turn_about(cursor: &mut Cursor, all: &[(Key, Value)], rng: &mut fastrand::Rng
     cursor.seek(&all[at].0).unwrap();
     for _ in 0..300 {
         let found = cursor.valid().then(|| (cursor.key(), cursor.value().unwrap()));
-        assert_eq!(found, Some((&all[at].0[..], &all[at].1[..])), "N1: entry {at}");
+        assert_eq!(found, Some((&all[at].0[..], &all[at].1[..])), "concurrency.1: entry {at}");
         let on = if at == 0 { true } else { at + 1 < all.len() && rng.bool() };
         if on && at + 1 == all.len() {
             return;
@@ -348,8 +351,12 @@ fn turn_about(cursor: &mut Cursor, all: &[(Key, Value)], rng: &mut fastrand::Rng
 fn check_sequences(keyspace: &Keyspace, writer: usize, done: u64) {
     let keys: Vec<_> = keyspace.prefix(format!("{writer}/")).keys().map(Result::unwrap).collect();
     let ns: Vec<u64> = keys.iter().map(|k| std::str::from_utf8(&k[2..]).unwrap().parse().unwrap()).collect();
-    assert!(ns.windows(2).all(|pair| pair[0] + 1 == pair[1]), "N1: a gap in {ns:?}");
-    assert!(done == 0 || ns.last().is_some_and(|last| last + 1 >= done), "N2: {:?} after {done}", ns.last());
+    assert!(ns.windows(2).all(|pair| pair[0] + 1 == pair[1]), "concurrency.1: a gap in {ns:?}");
+    assert!(
+        done == 0 || ns.last().is_some_and(|last| last + 1 >= done),
+        "concurrency.2: {:?} after {done}",
+        ns.last()
+    );
 }
 
 /// Writers with every way to change a count, beside readers that compare; how many transactions conflicted.
@@ -406,7 +413,7 @@ fn count_and_scan(db: &Db) -> u64 {
                 let snapshot = db.snapshot();
                 for keyspace in &keyspaces {
                     let counted = snapshot.iter(keyspace).keys().map(Result::unwrap).count() as u64;
-                    assert_eq!(snapshot.len(keyspace).unwrap(), counted, "N3");
+                    assert_eq!(snapshot.len(keyspace).unwrap(), counted, "concurrency.3");
                 }
             }
         });
@@ -419,14 +426,14 @@ fn count_and_scan(db: &Db) -> u64 {
 }
 
 #[test]
-fn n3_len_equals_a_scan_of_the_snapshot() {
+fn concurrency_3_len_equals_a_scan_of_the_snapshot() {
     everywhere(|db| {
         count_and_scan(db);
     });
 }
 
 #[test]
-fn n3_len_equals_a_scan_of_the_snapshot_where_commits_come_in_groups() {
+fn concurrency_3_len_equals_a_scan_of_the_snapshot_where_commits_come_in_groups() {
     // Threads that took turns by chance met no conflict, but they do not each time.
     in_groups(|db| assert!((0..20).any(|_| count_and_scan(db) > 0), "transactions conflict"));
 }
@@ -448,7 +455,7 @@ fn a_second_open_names_the_holder() {
 }
 
 #[test]
-fn n5_close_ends_threads_while_others_read_and_write() {
+fn concurrency_5_close_ends_threads_while_others_read_and_write() {
     let mem = MemFs::new();
     let open = || small(Db::builder()).env(Env::with_fs(Arc::new(mem.clone()))).open(dir()).unwrap();
     let db = open();
@@ -485,12 +492,12 @@ fn n5_close_ends_threads_while_others_read_and_write() {
     // The directory is free, and everything acknowledged is there.
     let again = open();
     let last = acknowledged.load(Ordering::Acquire) as u32;
-    assert!(again.default_keyspace().contains(last.to_be_bytes()).unwrap(), "N2");
+    assert!(again.default_keyspace().contains(last.to_be_bytes()).unwrap(), "concurrency.2");
     dump_sound(&again).unwrap();
 }
 
 #[test]
-fn n2_a_crash_in_full_flight_keeps_what_was_acknowledged() {
+fn concurrency_2_a_crash_in_full_flight_keeps_what_was_acknowledged() {
     const CRASHES: u64 = 30;
     let mem = MemFs::new();
     let open =
@@ -527,7 +534,7 @@ fn n2_a_crash_in_full_flight_keeps_what_was_acknowledged() {
 
 /// Keys are written and ranges removed, keyspaces come and go, memtables are flushed and tables merged, all while somebody checks.
 #[test]
-fn n6_a_check_finds_nothing_wrong_beside_those_who_write() {
+fn concurrency_6_a_check_finds_nothing_wrong_beside_those_who_write() {
     const ROUNDS_MAX: u64 = 20_000;
     on(Arc::new(MemFs::new()), |db| {
         let (end, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -568,7 +575,7 @@ fn n6_a_check_finds_nothing_wrong_beside_those_who_write() {
                     break;
                 }
                 let before = db.stats();
-                assert_eq!(db.check().unwrap().problems, Vec::<String>::new(), "N6");
+                assert_eq!(db.check().unwrap().problems, Vec::<String>::new(), "concurrency.6");
                 let after = db.stats();
                 flushed += u32::from(after.flushes > before.flushes);
                 merged += u32::from(after.compactions > before.compactions);

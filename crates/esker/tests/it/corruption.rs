@@ -5,16 +5,16 @@
 //!                                                                                                   an error
 //! ```
 //!
-//! D1. Damage gives the right data or a typed error that names a damaged file, and in tables and the log the block, record or
+//! corruption.1. Damage gives the right data or a typed error that names a damaged file, and in tables and the log the block, record or
 //!     other part that is damaged; no panic, no wrong data, also where only `check` sees the damage, and after everything
 //!     was merged.
-//! D2. The exception is a log that was not closed: damage to the last record of its last segment, or to one that was synced together
+//! corruption.2. The exception is a log that was not closed: damage to the last record of its last segment, or to one that was synced together
 //!     with it, and zeros up to its end, look like a write that a crash tore. It then counts as never made: the data is that of the
 //!     commits before it, to the commit.
-//! D3. Files that hold no data (LOCK, OPTIONS) do no harm.
-//! D4. Checking offline finds something wrong exactly if opening refuses the database or checking it online does; a
+//! corruption.3. Files that hold no data (LOCK, OPTIONS) do no harm.
+//! corruption.4. Checking offline finds something wrong exactly if opening refuses the database or checking it online does; a
 //!     dump shows any database.
-//! D5. No damage takes much memory or time.
+//! corruption.5. No damage takes much memory or time.
 //!
 //! `ESKER_SWEEP=full` damages every byte instead of a sample. With `--nocapture` the tests tell how many databases
 //! they damaged.
@@ -71,11 +71,11 @@ enum Allowed {
     Newest,
     /// The newest, or what there was before the last commit.
     LastCommitTorn,
-    /// What there was so many commits ago, and no error: where the zeros begin, the log ends (D2).
+    /// What there was so many commits ago, and no error: where the zeros begin, the log ends (corruption.2).
     Exactly(usize),
 }
 
-/// Reads all files one by one, without opening the database: is anything wrong? (D4)
+/// Reads all files one by one, without opening the database: is anything wrong? (corruption.4)
 fn examine_offline(fs: &MemFs) -> Result<Vec<String>> {
     let env = Env::simulated(Arc::new(fs.clone()), 1);
     let mut damaged = Vec::new();
@@ -99,7 +99,7 @@ impl Drop for Tally {
     }
 }
 
-/// Damages one copy and judges what comes of it (D1 to D5).
+/// Damages one copy and judges what comes of it (corruption.1 to corruption.5).
 fn judge(
     golden: &Golden,
     tally: &Tally,
@@ -131,16 +131,16 @@ fn judge_part(
         let work = || (examine_offline(&fs), examine(golden, &fs), merge_and_examine(golden, &fs));
         results = Some(catch_unwind(AssertUnwindSafe(work)));
     });
-    assert!(peak <= MEMORY_BYTES_MAX, "D5: {what}: {peak} bytes of memory");
-    assert!(started.elapsed() <= TIME_MAX, "D5: {what}: {:?}", started.elapsed());
+    assert!(peak <= MEMORY_BYTES_MAX, "corruption.5: {what}: {peak} bytes of memory");
+    assert!(started.elapsed() <= TIME_MAX, "corruption.5: {what}: {:?}", started.elapsed());
     let results = results.expect("it ran");
-    let (offline, read, (merge, merged)) = results.unwrap_or_else(|_| panic!("D1: {what}: panic"));
+    let (offline, read, (merge, merged)) = results.unwrap_or_else(|_| panic!("corruption.1: {what}: panic"));
     let found_offline = !matches!(&offline, Ok(problems) if problems.is_empty());
     let found_online = !matches!(&read, Outcome::Data(_, problems) if problems.is_empty());
     let judge_place = |problems: &[String], when: &str| {
         let Some(part) = part.as_ref().filter(|_| !problems.is_empty()) else { return };
         let is_right = problems.iter().any(|text| points_into(text, names, part));
-        assert!(is_right, "D1: {what}{when}: none of this is about {part:?}: {problems:?}");
+        assert!(is_right, "corruption.1: {what}{when}: none of this is about {part:?}: {problems:?}");
     };
     if let Ok(problems) = &offline {
         judge_place(problems, ", offline");
@@ -150,7 +150,10 @@ fn judge_part(
             Outcome::Data(found, problems) => {
                 judge_data(golden, &found, allowed, &format!("{what}{when}"));
                 let table = names.iter().any(|name| name.ends_with(".sst"));
-                assert!(problems.is_empty() || table, "D1: {what}{when}: found by check only: {problems:?}");
+                assert!(
+                    problems.is_empty() || table,
+                    "corruption.1: {what}{when}: found by check only: {problems:?}"
+                );
                 judge_place(&problems, when);
             }
             Outcome::Refused(error) => {
@@ -163,10 +166,10 @@ fn judge_part(
         judge_error(&error, names, allowed, &format!("{what}, merging"));
         judge_place(&[error.to_string()], ", merging");
     }
-    assert_eq!(found_offline, found_online, "D4: {what}: offline: {offline:?}");
+    assert_eq!(found_offline, found_online, "corruption.4: {what}: offline: {offline:?}");
 }
 
-/// The data is some that is allowed (D1, D2).
+/// The data is some that is allowed (corruption.1, corruption.2).
 fn judge_data(golden: &Golden, found: &Contents, allowed: Allowed, what: &str) {
     let missing = match allowed {
         Allowed::Newest => 0..=0,
@@ -174,16 +177,20 @@ fn judge_data(golden: &Golden, found: &Contents, allowed: Allowed, what: &str) {
         Allowed::Exactly(commits) => commits..=commits,
     };
     let text = || difference(found, golden.without(*missing.start()));
-    assert!(missing.clone().any(|n| found == golden.without(n)), "D1: {what}: wrong data: {}", text());
+    assert!(
+        missing.clone().any(|n| found == golden.without(n)),
+        "corruption.1: {what}: wrong data: {}",
+        text()
+    );
 }
 
-/// There may be an error, and it is the right one (D1, D2, D3).
+/// There may be an error, and it is the right one (corruption.1, corruption.2, corruption.3).
 fn judge_error(error: &Error, names: &[&str], allowed: Allowed, what: &str) {
-    assert!(names_the_damage(error, names), "D1: {what}: {error:?}");
+    assert!(names_the_damage(error, names), "corruption.1: {what}: {error:?}");
     let may_fail = !matches!(allowed, Allowed::Exactly(_));
-    assert!(may_fail, "D2: {what}: refused, though nothing stands behind it: {error}");
+    assert!(may_fail, "corruption.2: {what}: refused, though nothing stands behind it: {error}");
     let harmless = names.iter().all(|name| *name == "LOCK" || *name == "OPTIONS");
-    assert!(!harmless, "D3: {what}: {error}");
+    assert!(!harmless, "corruption.3: {what}: {error}");
 }
 
 /// The error names a damaged file, or what led to it: CURRENT names the manifest, and a manifest that is not the right
@@ -213,7 +220,7 @@ fn at_stake(golden: &Golden, name: &str, at: usize) -> Allowed {
 }
 
 #[test]
-fn d1_a_flipped_bit_anywhere() {
+fn corruption_1_a_flipped_bit_anywhere() {
     let tally = Tally::new("a flipped bit");
     let goldens = [
         (Golden::merged(), 200),
@@ -243,7 +250,7 @@ fn d1_a_flipped_bit_anywhere() {
 }
 
 #[test]
-fn d1_a_flipped_bit_in_each_record_of_the_log() {
+fn corruption_1_a_flipped_bit_in_each_record_of_the_log() {
     let tally = Tally::new("a flipped bit of a record");
     for golden in [Golden::merged(), Golden::killed(), Golden::segmented()] {
         for name in golden.named(".wal") {
@@ -261,7 +268,7 @@ fn d1_a_flipped_bit_in_each_record_of_the_log() {
 }
 
 #[test]
-fn d1_a_flipped_bit_in_a_group_of_commits_that_was_synced_as_one_is_refused() {
+fn corruption_1_a_flipped_bit_in_a_group_of_commits_that_was_synced_as_one_is_refused() {
     let (tally, golden) = (Tally::new("a flipped bit of a group"), Golden::grouped());
     let name = golden.last_segment();
     let (bytes, records) = (golden.read(name), records(&golden.fs, name));
@@ -290,7 +297,7 @@ fn d1_a_flipped_bit_in_a_group_of_commits_that_was_synced_as_one_is_refused() {
 }
 
 #[test]
-fn d1_damage_of_each_kind_of_database() {
+fn corruption_1_damage_of_each_kind_of_database() {
     let tally = Tally::new("damage of each kind");
     for kind in NAMES {
         let golden = Golden::kind(kind);
@@ -317,7 +324,7 @@ fn d1_damage_of_each_kind_of_database() {
 }
 
 #[test]
-fn d1_any_byte_turned_around() {
+fn corruption_1_any_byte_turned_around() {
     let (tally, golden) = (Tally::new("an inverted byte"), Golden::merged());
     for name in &golden.files {
         let bytes = golden.read(name);
@@ -331,7 +338,7 @@ fn d1_any_byte_turned_around() {
 }
 
 #[test]
-fn d1_cut_at_any_length() {
+fn corruption_1_cut_at_any_length() {
     let tally = Tally::new("a cut");
     for (golden, sample) in [(Golden::merged(), 100), (Golden::killed(), 40), (Golden::segmented(), 40)] {
         for name in &golden.files {
@@ -345,7 +352,7 @@ fn d1_cut_at_any_length() {
 }
 
 #[test]
-fn d1_a_manifest_that_lost_its_end_is_refused_before_its_tables_are_removed() {
+fn corruption_1_a_manifest_that_lost_its_end_is_refused_before_its_tables_are_removed() {
     let tally = Tally::new("an end of a manifest");
     for golden in [Golden::flushed(), Golden::flushed_once(), Golden::compacted(), Golden::compacted_later()]
     {
@@ -361,7 +368,7 @@ fn d1_a_manifest_that_lost_its_end_is_refused_before_its_tables_are_removed() {
 }
 
 #[test]
-fn d1_a_block_in_the_place_of_another_is_noticed() {
+fn corruption_1_a_block_in_the_place_of_another_is_noticed() {
     let tally = Tally::new("a misplaced block");
     for golden in [Golden::merged(), Golden::layered(), Golden::twins()] {
         let stored = |name: &str| {
@@ -402,7 +409,7 @@ fn refused(golden: &Golden, fs: &MemFs, name: &str, what: &str) {
 }
 
 #[test]
-fn d1_a_log_cut_between_records_is_refused() {
+fn corruption_1_a_log_cut_between_records_is_refused() {
     for golden in [Golden::merged(), Golden::killed(), Golden::segmented()] {
         let name = golden.last_segment();
         for record in records(&golden.fs, name) {
@@ -416,7 +423,7 @@ fn d1_a_log_cut_between_records_is_refused() {
 }
 
 #[test]
-fn d2_a_log_of_zeros_behind_a_record_ends_there_unless_it_was_closed() {
+fn corruption_2_a_log_of_zeros_behind_a_record_ends_there_unless_it_was_closed() {
     let tally = Tally::new("zeros");
     for golden in [Golden::merged(), Golden::killed()] {
         let name = golden.last_segment();
@@ -441,7 +448,7 @@ fn d2_a_log_of_zeros_behind_a_record_ends_there_unless_it_was_closed() {
 }
 
 #[test]
-fn d1_files_of_another_database_of_the_same_shape_are_refused() {
+fn corruption_1_files_of_another_database_of_the_same_shape_are_refused() {
     let tally = Tally::new("a twin's file");
     let (one, other) = (Golden::double(1), Golden::double(2));
     assert!(one.files == other.files && one.newest != other.newest, "{:?}, {:?}", one.files, other.files);
@@ -461,7 +468,7 @@ fn d1_files_of_another_database_of_the_same_shape_are_refused() {
 }
 
 #[test]
-fn d1_a_log_segment_called_prepared_is_missed() {
+fn corruption_1_a_log_segment_called_prepared_is_missed() {
     let golden = Golden::segmented();
     let name = golden.last_segment();
     let fs = golden.copy();
@@ -470,7 +477,7 @@ fn d1_a_log_segment_called_prepared_is_missed() {
 }
 
 #[test]
-fn d1_each_file_lost() {
+fn corruption_1_each_file_lost() {
     let tally = Tally::new("a loss");
     for golden in
         [Golden::merged(), Golden::layered(), Golden::twins(), Golden::killed(), Golden::segmented()]
@@ -483,7 +490,7 @@ fn d1_each_file_lost() {
 }
 
 #[test]
-fn d1_each_file_foreign() {
+fn corruption_1_each_file_foreign() {
     let tally = Tally::new("a foreign file");
     let mut rng = fastrand::Rng::with_seed(5);
     let noise: Vec<u8> = (0..5000).map(|_| rng.u8(..)).collect();
@@ -508,7 +515,7 @@ fn d1_each_file_foreign() {
 }
 
 #[test]
-fn d1_any_two_files_swapped() {
+fn corruption_1_any_two_files_swapped() {
     let tally = Tally::new("a swap");
     for golden in [Golden::layered(), Golden::twins(), Golden::segmented()] {
         for (i, a) in golden.files.iter().enumerate() {
@@ -523,7 +530,7 @@ fn d1_any_two_files_swapped() {
 }
 
 #[test]
-fn d1_two_tables_of_one_shape_swapped_are_refused() {
+fn corruption_1_two_tables_of_one_shape_swapped_are_refused() {
     let golden = Golden::twins();
     let [a, b] = golden.twin_tables();
     let fs = golden.copy();
@@ -563,7 +570,7 @@ fn damage_in_the_middle_of_the_log_is_refused_and_repair_named() {
 }
 
 #[test]
-fn d1_each_segment_of_the_log_lost() {
+fn corruption_1_each_segment_of_the_log_lost() {
     // 16 KiB a segment, and all of it in one memtable.
     let builder = |fs: &MemFs| simulated(Arc::new(fs.clone())).memtable_bytes(64 << 10);
     let open = MemFs::new();
@@ -607,7 +614,7 @@ fn d1_each_segment_of_the_log_lost() {
 }
 
 #[test]
-fn d3_strange_files_beside_ours_are_left_alone() {
+fn corruption_3_strange_files_beside_ours_are_left_alone() {
     let golden = Golden::merged();
     let fs = golden.copy();
     let strange = ["notes.txt", "000001.sst.bak", "MANIFEST", "x.wal", "999999999999999999999999.sst"];

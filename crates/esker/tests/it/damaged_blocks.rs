@@ -4,11 +4,11 @@
 //!   closed database --a value in one block changed--> open --walk, write, merge--> an error, or the right data
 //! ```
 //!
-//! K1. A call that succeeds stands on the right key; after one that failed the cursor stands on none. Nothing panics.
-//! K2. An iterator gives the right entries, then one error, then nothing more.
-//! K3. A merge that cannot read a table holds up no other, is seen in the statistics, and is tried again later.
-//! K4. Writes elsewhere succeed.
-//! K5. A walk over a range does not meet damage of a table that holds nothing of the range.
+//! damaged_blocks.1. A call that succeeds stands on the right key; after one that failed the cursor stands on none. Nothing panics.
+//! damaged_blocks.2. An iterator gives the right entries, then one error, then nothing more.
+//! damaged_blocks.3. A merge that cannot read a table holds up no other, is seen in the statistics, and is tried again later.
+//! damaged_blocks.4. Writes elsewhere succeed.
+//! damaged_blocks.5. A walk over a range does not meet damage of a table that holds nothing of the range.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::ops::Bound;
@@ -84,7 +84,7 @@ fn damaged() -> impl Iterator<Item = (Db, Entries)> {
 }
 
 #[test]
-fn k1_the_usual_loop_ends_at_the_error() {
+fn damaged_blocks_1_the_usual_loop_ends_at_the_error() {
     for (db, newest) in damaged() {
         let walk = |start: fn(&mut Cursor) -> Result<()>, go: fn(&mut Cursor) -> Result<()>| {
             let mut cursor = db.default_keyspace().cursor().unwrap();
@@ -106,7 +106,7 @@ fn k1_the_usual_loop_ends_at_the_error() {
 }
 
 #[test]
-fn k1_any_moves_over_a_damaged_block() {
+fn damaged_blocks_1_any_moves_over_a_damaged_block() {
     let mut rng = fastrand::Rng::with_seed(3);
     let (mut failed, mut moved) = (0, 0);
     for (db, newest) in damaged() {
@@ -126,7 +126,7 @@ fn k1_any_moves_over_a_damaged_block() {
             };
             at = to.filter(|&i| i < newest.len() && outcome.is_ok());
             let shown = cursor.valid().then(|| (cursor.key().to_vec(), cursor.value().unwrap().to_vec()));
-            assert_eq!(shown, at.map(|i| newest[i].clone()), "K1: step {step}: {outcome:?}");
+            assert_eq!(shown, at.map(|i| newest[i].clone()), "damaged_blocks.1: step {step}: {outcome:?}");
             match outcome {
                 Ok(()) => moved += 1,
                 Err(error) => {
@@ -140,7 +140,7 @@ fn k1_any_moves_over_a_damaged_block() {
 }
 
 #[test]
-fn k2_iterators_end_with_the_error() {
+fn damaged_blocks_2_iterators_end_with_the_error() {
     let mut rng = fastrand::Rng::with_seed(4);
     let bare = |entry: Option<Result<(Key, Value)>>| entry.map(|e| e.map(|(k, v)| (k.to_vec(), v.to_vec())));
     for (db, newest) in damaged() {
@@ -166,21 +166,21 @@ fn k2_iterators_end_with_the_error() {
                     (bare(range.next()), front - 1)
                 };
                 match taken {
-                    (Some(Ok(entry)), at) => assert_eq!(entry, all[at], "K2"),
+                    (Some(Ok(entry)), at) => assert_eq!(entry, all[at], "damaged_blocks.2"),
                     (Some(Err(error)), _) => break error,
-                    (None, _) => panic!("K2: the damage went unnoticed"),
+                    (None, _) => panic!("damaged_blocks.2: the damage went unnoticed"),
                 }
             };
             assert!(error.is_corrupt(), "{error:?}");
             for _ in 0..3 {
-                assert!(range.next().is_none() && range.next_back().is_none(), "K2");
+                assert!(range.next().is_none() && range.next_back().is_none(), "damaged_blocks.2");
             }
         }
     }
 }
 
 #[test]
-fn k5_damage_beside_a_range_is_not_met() {
+fn damaged_blocks_5_damage_beside_a_range_is_not_met() {
     let (sound, newest) = layers();
     let mut met = 0;
     for name in sound.list_dir(dir()).unwrap().into_iter().filter(|name| name.ends_with(".sst")) {
@@ -199,12 +199,20 @@ fn k5_damage_beside_a_range_is_not_met() {
             let map = db.default_keyspace();
             let bare = |(key, value): (Key, Value)| (key.to_vec(), value.to_vec());
             let before: Entries = map.range(..first).map(|entry| bare(entry.unwrap())).collect();
-            assert_eq!(before[..], newest[..newest.partition_point(|(key, _)| key.as_slice() < first)], "K5");
+            assert_eq!(
+                before[..],
+                newest[..newest.partition_point(|(key, _)| key.as_slice() < first)],
+                "damaged_blocks.5"
+            );
             let behind = (Bound::Excluded(last), Bound::<&[u8]>::Unbounded);
             let mut behind: Entries =
                 map.range::<&[u8]>(behind).rev().map(|entry| bare(entry.unwrap())).collect();
             behind.reverse();
-            assert_eq!(behind[..], newest[newest.partition_point(|(key, _)| key.as_slice() <= last)..], "K5");
+            assert_eq!(
+                behind[..],
+                newest[newest.partition_point(|(key, _)| key.as_slice() <= last)..],
+                "damaged_blocks.5"
+            );
             met += usize::from(map.iter().any(|entry| entry.is_err()));
         }
     }
@@ -238,11 +246,11 @@ fn merge_all(db: &Db) -> Vec<Error> {
             Err(error) => failed.push(error),
         }
     }
-    panic!("K3: merging comes to no end: {failed:?}");
+    panic!("damaged_blocks.3: merging comes to no end: {failed:?}");
 }
 
 #[test]
-fn k3_other_merges_go_on_and_the_error_is_seen() {
+fn damaged_blocks_3_other_merges_go_on_and_the_error_is_seen() {
     let fs = MemFs::new();
     let table = areas(&fs);
     let clock = Arc::new(ManualClock::new());
@@ -279,7 +287,7 @@ fn k3_other_merges_go_on_and_the_error_is_seen() {
 }
 
 #[test]
-fn k3_a_table_that_can_be_read_again_is_merged_and_forgotten() {
+fn damaged_blocks_3_a_table_that_can_be_read_again_is_merged_and_forgotten() {
     let fs = MemFs::new();
     let table = areas(&fs);
     let clock = Arc::new(ManualClock::new());
@@ -300,7 +308,7 @@ fn k3_a_table_that_can_be_read_again_is_merged_and_forgotten() {
 }
 
 #[test]
-fn k4_writes_elsewhere_succeed_without_threads() {
+fn damaged_blocks_4_writes_elsewhere_succeed_without_threads() {
     let fs = MemFs::new();
     areas(&fs);
     let db = simulated(Arc::new(fs.clone())).compression(TableCompression::None).open(dir()).unwrap();

@@ -1,4 +1,4 @@
-//! What other crates of the process have deferred runs under no lock of the database (PI1 of sync/pin.rs). In a process of its own: their
+//! What other crates of the process have deferred runs under no lock of the database (pin.1 of sync/pin.rs). In a process of its own: their
 //! collector is the process's.
 #![expect(clippy::disallowed_methods, reason = "real threads, and real time to see that none hangs")]
 
@@ -14,8 +14,8 @@ use crate::own_process;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
-fn pi1_a_destructor_that_another_crate_has_deferred_may_use_the_database() {
-    if own_process::ran(pi1_a_destructor_that_another_crate_has_deferred_may_use_the_database) {
+fn pin_1_a_destructor_that_another_crate_has_deferred_may_use_the_database() {
+    if own_process::ran(pin_1_a_destructor_that_another_crate_has_deferred_may_use_the_database) {
         return;
     }
     let (told, done) = mpsc::channel();
@@ -34,6 +34,6 @@ fn pi1_a_destructor_that_another_crate_has_deferred_may_use_the_database() {
         told.send(map.len().expect("len")).expect("the test waits");
     });
     // Whether the destructor has run by then is the other collector's affair.
-    let len = done.recv_timeout(PATIENCE).expect("PI1: a commit waits for itself");
+    let len = done.recv_timeout(PATIENCE).expect("pin.1: a commit waits for itself");
     assert!((1000..=1001).contains(&len), "{len}");
 }

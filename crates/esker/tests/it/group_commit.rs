@@ -5,11 +5,11 @@
 //!     others, meanwhile: commit, one by one     --> one group: one write, one sync, an outcome for each
 //! ```
 //!
-//! GR1. A sync that fails fails every commit of its group. Nothing of it is seen, and a crash takes nothing that was
+//! group_commit.1. A sync that fails fails every commit of its group. Nothing of it is seen, and a crash takes nothing that was
 //!      acknowledged.
-//! GR2. Live counts are exact, whatever a group holds: keys removed by a `clear` that were put in the same group, and commits
+//! group_commit.2. Live counts are exact, whatever a group holds: keys removed by a `clear` that were put in the same group, and commits
 //!      that conflict.
-//! GR3. A commit that finds no space, or cannot read the old value of its key, fails alone: its neighbours are there, whole and
+//! group_commit.3. A commit that finds no space, or cannot read the old value of its key, fails alone: its neighbours are there, whole and
 //!      exact, after any crash, and nothing of it is.
 //!
 //! A machine that stalls may tear a group into several; then the test tries again.
@@ -69,7 +69,7 @@ fn as_a_group(faults: &FaultFs, first: Commit<'_>, others: &[Commit<'_>]) -> Vec
 }
 
 #[test]
-fn gr1_a_sync_that_fails_fails_every_commit_of_its_group() {
+fn group_commit_1_a_sync_that_fails_fails_every_commit_of_its_group() {
     for _ in 0..ATTEMPTS {
         let (mem, faults, db) = database();
         let keyspace = db.default_keyspace();
@@ -83,15 +83,18 @@ fn gr1_a_sync_that_fails_fails_every_commit_of_its_group() {
         let outcomes = as_a_group(&faults, &put("first"), &[&put("a"), &put("b"), &put("c"), &put("d")]);
         assert!(outcomes[0].is_ok(), "{outcomes:?}");
         for outcome in &outcomes[1..] {
-            assert!(matches!(outcome, Err(Error::Poisoned(_))), "GR1: {outcomes:?}");
+            assert!(matches!(outcome, Err(Error::Poisoned(_))), "group_commit.1: {outcomes:?}");
         }
         let seen: Vec<_> = keyspace.iter().keys().map(|key| key.unwrap().to_vec()).collect();
-        assert_eq!(seen, [&b"before"[..], b"first"], "GR1");
-        assert_eq!(keyspace.len().unwrap(), 2, "GR1");
+        assert_eq!(seen, [&b"before"[..], b"first"], "group_commit.1");
+        assert_eq!(keyspace.len().unwrap(), 2, "group_commit.1");
         let reopened = |mem: MemFs| {
             let db = builder(Arc::new(mem)).open(dir()).unwrap();
             let found = dump_sound(&db).unwrap().remove("default").unwrap();
-            assert!(["before", "first"].iter().all(|key| found.contains_key(key.as_bytes())), "GR1");
+            assert!(
+                ["before", "first"].iter().all(|key| found.contains_key(key.as_bytes())),
+                "group_commit.1"
+            );
             found.len()
         };
         for seed in 0..SEEDS {
@@ -106,7 +109,7 @@ fn gr1_a_sync_that_fails_fails_every_commit_of_its_group() {
 }
 
 #[test]
-fn gr2_counts_are_exact_after_a_group_that_clears_and_conflicts() {
+fn group_commit_2_counts_are_exact_after_a_group_that_clears_and_conflicts() {
     for _ in 0..ATTEMPTS {
         let (_, faults, db) = database();
         let (default, cleared) = (db.default_keyspace(), db.keyspace("cleared").unwrap());
@@ -134,7 +137,7 @@ fn gr2_counts_are_exact_after_a_group_that_clears_and_conflicts() {
         let is_expected = outcomes.iter().enumerate().all(|(i, o)| format!("{o:?}") == expected(i));
         let is_one_group = faults.count(OpKind::SyncData) == syncs + 2;
         let counted = cleared.iter().keys().collect::<Result<Vec<_>>>().unwrap().len() as u64;
-        assert_eq!(cleared.len().unwrap(), counted, "GR2: {outcomes:?}");
+        assert_eq!(cleared.len().unwrap(), counted, "group_commit.2: {outcomes:?}");
         dump_sound(&db).unwrap();
         if is_expected && is_one_group {
             assert_eq!(counted, 1, "what came behind the clear");
@@ -145,7 +148,7 @@ fn gr2_counts_are_exact_after_a_group_that_clears_and_conflicts() {
 }
 
 #[test]
-fn gr3_a_commit_that_fails_alone_leaves_its_neighbours_as_they_are() {
+fn group_commit_3_a_commit_that_fails_alone_leaves_its_neighbours_as_they_are() {
     for _ in 0..ATTEMPTS {
         let (mem, faults, db) = database();
         db.default_keyspace().put("old", "in a table").unwrap();
@@ -177,7 +180,7 @@ fn gr3_a_commit_that_fails_alone_leaves_its_neighbours_as_they_are() {
             }
             _ => outcome.is_ok(),
         };
-        assert!(outcomes.iter().enumerate().all(|(n, o)| is_expected(n, o)), "GR3: {outcomes:?}");
+        assert!(outcomes.iter().enumerate().all(|(n, o)| is_expected(n, o)), "group_commit.3: {outcomes:?}");
         // Beside the death of the process: the writer goes on.
         let (killed, crashed) = (mem.kill(), (0..SEEDS).map(|seed| mem.crash(seed)));
         let left: Vec<_> = crashed.chain([killed, mem.crash_strict()]).collect();
@@ -188,7 +191,7 @@ fn gr3_a_commit_that_fails_alone_leaves_its_neighbours_as_they_are() {
         let check = |db: &Db| {
             let found = dump_sound(db).unwrap().remove("default").unwrap();
             let found: Vec<_> = found.iter().map(|(k, v)| (str::from_utf8(k).unwrap(), v.len())).collect();
-            assert_eq!(found, expected, "GR3");
+            assert_eq!(found, expected, "group_commit.3");
         };
         check(&db);
         for left in left {

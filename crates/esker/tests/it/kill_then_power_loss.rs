@@ -2,7 +2,7 @@
 //! that the first one acknowledged as durable is there, and what is there is a prefix.
 //!
 //! What recovery reads after a kill may never have been synced: log records, and the manifest's last edit. The log's
-//! recovery (R4, R5 in `wal/recovery.rs`) has to see to it that nothing rests on them too early.
+//! recovery (recovery.4, recovery.5 in `wal/recovery.rs`) has to see to it that nothing rests on them too early.
 
 use std::sync::Arc;
 

@@ -52,8 +52,8 @@ fn reading_and_writing_threads_keep_to_the_budget() {
 }
 
 #[test]
-fn p2_calls_that_look_up_a_key_in_every_block_keep_to_the_budget() {
-    if own_process::ran(p2_calls_that_look_up_a_key_in_every_block_keep_to_the_budget) {
+fn point_2_calls_that_look_up_a_key_in_every_block_keep_to_the_budget() {
+    if own_process::ran(point_2_calls_that_look_up_a_key_in_every_block_keep_to_the_budget) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

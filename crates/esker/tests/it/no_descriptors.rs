@@ -14,10 +14,12 @@ use crate::own_process;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
-fn ww3_a_commit_that_finds_no_descriptor_for_the_next_segment_fails_alone() {
+fn wal_writer_3_a_commit_that_finds_no_descriptor_for_the_next_segment_fails_alone() {
     let limited = "ulimit -n 128";
-    if own_process::ran_under(limited, ww3_a_commit_that_finds_no_descriptor_for_the_next_segment_fails_alone)
-    {
+    if own_process::ran_under(
+        limited,
+        wal_writer_3_a_commit_that_finds_no_descriptor_for_the_next_segment_fails_alone,
+    ) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -51,8 +53,8 @@ fn ww3_a_commit_that_finds_no_descriptor_for_the_next_segment_fails_alone() {
         }
         assert!(n < 1000, "the next segment got its name");
     };
-    assert!(matches!(refused, Error::Io { .. }), "WW3: {refused:?}");
-    assert!(matches!(put(n), Err(Error::Io { .. })), "WW3: as long as there is none");
+    assert!(matches!(refused, Error::Io { .. }), "wal_writer.3: {refused:?}");
+    assert!(matches!(put(n), Err(Error::Io { .. })), "wal_writer.3: as long as there is none");
     assert_eq!(map.get(0_u32.to_be_bytes()).unwrap().as_deref(), Some(&[7; 1000][..]), "reads go on");
     drop(held);
     while n < 500 {

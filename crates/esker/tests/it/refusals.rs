@@ -4,9 +4,9 @@
 //!   golden database --harm--> open --> a typed error; files as they were; check_offline tells the same
 //! ```
 //!
-//! RF1. Opening that refuses damage, or files that it cannot have made, changes no file but LOCK.
-//! RF2. Every message about damage names `esker repair`.
-//! RF3. What crashes leave is never refused.
+//! refusals.1. Opening that refuses damage, or files that it cannot have made, changes no file but LOCK.
+//! refusals.2. Every message about damage names `esker repair`.
+//! refusals.3. What crashes leave is never refused.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -29,20 +29,20 @@ fn files(fs: &MemFs) -> Vec<(String, Vec<u8>)> {
     names.into_iter().map(|name| (name.clone(), read(fs, &name))).collect()
 }
 
-/// Why it is not opened (RF1).
+/// Why it is not opened (refusals.1).
 fn refusal(what: &str, builder: Builder, fs: &MemFs) -> Error {
     let before = files(fs);
     let Err(error) = builder.open(dir()) else { panic!("{what}: it opens") };
-    assert!(files(fs) == before, "RF1: {what}: files were changed, and then: {error}");
+    assert!(files(fs) == before, "refusals.1: {what}: files were changed, and then: {error}");
     error
 }
 
 fn assert_helpful(what: &str, error: &Error) {
-    assert!(error.is_corrupt() && error.to_string().contains("esker repair"), "RF2: {what}: {error}");
+    assert!(error.is_corrupt() && error.to_string().contains("esker repair"), "refusals.2: {what}: {error}");
 }
 
 #[test]
-fn rf2_whatever_is_damaged_the_message_says_what_helps() {
+fn refusals_2_whatever_is_damaged_the_message_says_what_helps() {
     let golden = Golden::segmented();
     let segments: Vec<_> = golden.named(".wal").collect();
     let table = golden.named(".sst").last().unwrap();
@@ -79,7 +79,7 @@ fn rf2_whatever_is_damaged_the_message_says_what_helps() {
 }
 
 #[test]
-fn rf1_a_damaged_catalog_is_refused_before_anything_is_changed() {
+fn refusals_1_a_damaged_catalog_is_refused_before_anything_is_changed() {
     let golden = Golden::merged();
     let in_catalog = |table: &String| {
         let block = blocks(&golden.fs, table).into_iter().find(|block| block.keys[0][0] == 0)?;
@@ -94,7 +94,7 @@ fn rf1_a_damaged_catalog_is_refused_before_anything_is_changed() {
 }
 
 #[test]
-fn rf1_a_file_whose_number_leaves_none_for_new_ones_is_named() {
+fn refusals_1_a_file_whose_number_leaves_none_for_new_ones_is_named() {
     let golden = Golden::merged();
     for name in ["9223372036854775807.sst", "MANIFEST-9223372036854775807", "2000000000000.sst"] {
         let fs = golden.copy();
@@ -118,7 +118,7 @@ fn rf1_a_file_whose_number_leaves_none_for_new_ones_is_named() {
 }
 
 #[test]
-fn rf2_a_database_without_current_is_damaged_and_not_missing() {
+fn refusals_2_a_database_without_current_is_damaged_and_not_missing() {
     let golden = Golden::merged();
     // Each of them alone is enough to tell.
     for kept in [".sst", ".wal"] {
@@ -146,7 +146,7 @@ fn rf2_a_database_without_current_is_damaged_and_not_missing() {
 }
 
 #[test]
-fn rf3_tables_of_flushes_and_merges_that_did_not_come_to_their_end_are_leftovers() {
+fn refusals_3_tables_of_flushes_and_merges_that_did_not_come_to_their_end_are_leftovers() {
     // The first flush forgets the numbers of its commits; so does the merge.
     for merges in [false, true] {
         let fs = MemFs::new();
@@ -167,7 +167,7 @@ fn rf3_tables_of_flushes_and_merges_that_did_not_come_to_their_end_are_leftovers
         let mut noted = 0;
         for left in [fs.crash_strict(), fs.kill(), fs.crash_keep_all()] {
             let report = builder(&left).check_offline(dir()).unwrap();
-            assert!(report.problems.is_empty(), "RF3: {report:#?}");
+            assert!(report.problems.is_empty(), "refusals.3: {report:#?}");
             noted += report.notes.iter().filter(|note| note.contains(".sst is not needed")).count();
             let db = builder(&left).open(dir()).unwrap();
             assert_eq!(dump_sound(&db).unwrap()["default"].len(), 1);

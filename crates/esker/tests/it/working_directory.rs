@@ -1,4 +1,4 @@
-//! A database that was opened by a relative path stays where it is (OP8). In a process of its own: the working directory is the
+//! A database that was opened by a relative path stays where it is (open.8). In a process of its own: the working directory is the
 //! process's.
 #![expect(clippy::disallowed_methods, reason = "directories of this test's own")]
 

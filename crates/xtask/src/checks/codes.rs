@@ -1,8 +1,8 @@
-//! Invariants have codes, `compact.5`: defined once, in the module text of the file that keeps them, and cited by that code elsewhere.
+//! Invariants have codes, `compact.2`: defined once, in the module text of the file that keeps them, and cited by that code elsewhere.
 //!
 //! ```text
-//!   //! compact.5. Text of the invariant     definition: the name before the dot is the file's, the number its own
-//!   // compact.5    "compact.5: ..."         citation: in comments and in messages of assertions
+//!   //! compact.2. Text of the invariant     definition: the name before the dot is the file's, the number its own
+//!   // compact.2    "compact.2: ..."         citation: in comments and in messages of assertions
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,8 +25,11 @@ pub(super) fn check(repo: &Repo) -> Vec<Finding> {
     }
     let names: BTreeSet<&str> = defined.keys().map(|(name, _)| name.as_str()).collect();
     for (file, source) in repo.rust() {
-        for (number, line) in source.text.lines().enumerate() {
-            for (name, n) in citations(line).filter(|(name, _)| names.contains(name)) {
+        // Fields of tuples look the same in code.
+        for (number, (line, code)) in source.text.lines().zip(source.code.lines()).enumerate() {
+            let in_code: BTreeSet<_> = citations(code).collect();
+            let cited = citations(line).filter(|citation| !in_code.contains(citation));
+            for (name, n) in cited.filter(|(name, _)| names.contains(name)) {
                 if !defined.contains_key(&(name.to_owned(), n)) {
                     let message = format!("{name}.{n} is defined nowhere");
                     findings.push(Finding::error(&file.path, number + 1, message));

@@ -1,7 +1,7 @@
 //! `unsafe` stands only in the files listed here, and each use says why it is sound.
 //!
-//! U1. The list and the files agree: an entry without `unsafe` is removed.
-//! U2. A listed file says `#![expect(unsafe_code, reason = "...")]` at its head, as the workspace denies it.
+//! unsafe_code.1. The list and the files agree: an entry without `unsafe` is removed.
+//! unsafe_code.2. A listed file says `#![expect(unsafe_code, reason = "...")]` at its head, as the workspace denies it.
 //!
 //! That the comment stands directly above its block is clippy's to check (`undocumented_unsafe_blocks`).
 
@@ -60,7 +60,7 @@ pub(super) fn check(repo: &Repo) -> Vec<Finding> {
                 findings.push(Finding::error(
                     &file.path,
                     1,
-                    "U1: listed for `unsafe`, but has none: unlist it",
+                    "unsafe_code.1: listed for `unsafe`, but has none: unlist it",
                 ));
             }
             Some(line) if !allowed => {
@@ -68,7 +68,7 @@ pub(super) fn check(repo: &Repo) -> Vec<Finding> {
                 findings.push(Finding::error(&file.path, *line, message));
             }
             Some(_) if !source.code.contains("expect(unsafe_code") => {
-                let message = "U2: say `#![expect(unsafe_code, reason = \"...\")]` at the head";
+                let message = "unsafe_code.2: say `#![expect(unsafe_code, reason = \"...\")]` at the head";
                 findings.push(Finding::error(&file.path, 1, message));
             }
             _ => {}
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn u1_and_u2_are_enforced() {
+    fn unsafe_code_1_and_u2_are_enforced() {
         let head = "#![expect(unsafe_code, reason = \"x\")]\n// SAFETY: x\n";
         let with = format!("{head}unsafe {{}}\n");
         assert_eq!(places(check, &[(LISTED, &with)]), [""; 0]);

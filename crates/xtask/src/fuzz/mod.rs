@@ -6,7 +6,7 @@
 //!                     target/fuzz/corpus/NAME <-'  '- fuzz/corpus/NAME: only read, except by --minimise
 //! ```
 //!
-//! Nothing is installed: what is missing is named. docs/fuzzing.md
+//! Nothing is installed: what is missing is named. docs/testing.md
 
 mod plan;
 mod report;
@@ -22,7 +22,7 @@ use self::report::Report;
 use crate::cargo;
 
 /// Inputs are no longer than this; of those of `operations` the simulator takes no more than so many bytes
-/// (`INPUT_BYTES_MAX` of esker-sim/src/generate.rs).
+/// (`INPUT_BYTES_MAX` of esker-world/src/generate.rs).
 const INPUT_BYTES_MAX: usize = 65_536;
 const OPERATIONS_BYTES_MAX: usize = 4_096;
 /// In the tree there are only small ones, and not many for each target.

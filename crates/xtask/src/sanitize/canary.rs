@@ -1,4 +1,4 @@
-//! Faults that a sanitizer has to report, so that a run that reports nothing means something (SA2).
+//! Faults that a sanitizer has to report, so that a run that reports nothing means something (sanitize.2).
 //!
 //! ```text
 //!   Canary { fault, test, report } --ESKER_FAULT=fault, one test--> output --> found: it failed, and has the report in it
@@ -19,7 +19,7 @@ pub(super) struct Canary {
 
 /// A value that points into bytes that are gone.
 const fn value_not_kept(report: &'static str) -> Canary {
-    Canary { fault: "ValueNotKept", test: "types::value::tests::v1_a_value_outlives_its_maker", report }
+    Canary { fault: "ValueNotKept", test: "types::value::tests::value_1_a_value_outlives_its_maker", report }
 }
 
 /// What one thread shows another without Release.
@@ -31,9 +31,15 @@ pub(super) const ADDRESS: &[Canary] = &[value_not_kept("AddressSanitizer: heap-u
 pub(super) const VALGRIND: &[Canary] = &[value_not_kept("Invalid read of size")];
 pub(super) const MIRI: &[Canary] = &[value_not_kept("Undefined Behavior")];
 pub(super) const THREAD: &[Canary] = &[
-    race("BlockNotReleased", "cache::block_cache::tests::sl2_readers_and_evictions_at_the_same_time"),
-    race("PermutationNotReleased", "memtable::tests::m1_concurrent_readers_see_exactly_their_snapshot"),
-    race("ViewNotReleased", "read::view_cell::tests::ce1_ce2_ce3_readers_and_replacements_at_the_same_time"),
+    race("BlockNotReleased", "cache::block_cache::tests::slot_2_readers_and_evictions_at_the_same_time"),
+    race(
+        "PermutationNotReleased",
+        "memtable::tests::memtable_1_concurrent_readers_see_exactly_their_snapshot",
+    ),
+    race(
+        "ViewNotReleased",
+        "read::view_cell::tests::view_cell_1_view_cell_2_view_cell_3_readers_and_replacements_at_the_same_time",
+    ),
 ];
 
 impl Canary {
@@ -67,16 +73,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sa2_only_the_tools_own_report_counts() {
+    fn sanitize_2_only_the_tools_own_report_counts() {
         let canary = value_not_kept("Invalid read of size");
         assert!(canary.shows(false, "==7== Invalid read of size 1"));
         assert!(!canary.shows(true, "==7== Invalid read of size 1"), "a report that fails nothing");
-        assert!(!canary.shows(false, "assertion failed: V1"), "the test's own");
+        assert!(!canary.shows(false, "assertion failed: value.1"), "the test's own");
         assert!(!canary.shows(true, "test result: ok"));
     }
 
     #[test]
-    fn sa2_each_tool_has_canaries_of_faults_that_there_are() {
+    fn sanitize_2_each_tool_has_canaries_of_faults_that_there_are() {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../esker/src/sync/fault.rs");
         let source = std::fs::read_to_string(source).unwrap();
         let list = source.split_once("SANITIZED:").unwrap().1.split_once("=").unwrap().1;

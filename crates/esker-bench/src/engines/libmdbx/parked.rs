@@ -3,12 +3,12 @@
 //!
 //!   lend -> renew a parked transaction, or begin one -> get, range, keys, len at its snapshot, values are lent -> reset -> park
 //!
-//! P1. A parked transaction is reset: it has no snapshot, and keeps no page from being used again.
-//! P2. A transaction is either parked or lent, so one thread uses it; the binding opens environments with MDBX_NOSTICKYTHREADS, which lets
+//! bench_parked.1. A parked transaction is reset: it has no snapshot, and keeps no page from being used again.
+//! bench_parked.2. A transaction is either parked or lent, so one thread uses it; the binding opens environments with MDBX_NOSTICKYTHREADS, which lets
 //!     the next be another.
-//! P3. All transactions are aborted before the environment closes: what is lent borrows the pool, and the pool drops the others before its
+//! bench_parked.3. All transactions are aborted before the environment closes: what is lent borrows the pool, and the pool drops the others before its
 //!     handle of the environment.
-//! P4. A transaction keeps the cursor of its first walk, bound anew for each, which saves allocating one: it is closed before the transaction
+//! bench_parked.4. A transaction keeps the cursor of its first walk, bound anew for each, which saves allocating one: it is closed before the transaction
 //!     is aborted.
 #![expect(unsafe_code, reason = "resetting, renewing and walks over keys alone are mdbx's own functions")]
 
@@ -31,7 +31,7 @@ use esker_bench_api::Failure;
 
 /// The transactions of one environment.
 pub(super) struct Parked {
-    /// Dropped before `env` (P3).
+    /// Dropped before `env` (bench_parked.3).
     txns: Mutex<Vec<Txn>>,
     env: Environment,
 }
@@ -96,18 +96,18 @@ impl Drop for Lent<'_> {
 /// A read transaction, aborted when it is dropped.
 pub(super) struct Txn {
     txn: NonNull<MDBX_txn>,
-    /// P4.
+    /// bench_parked.4.
     cursor: Option<NonNull<MDBX_cursor>>,
 }
 
-// SAFETY: P2, and its cursor goes with it (P4).
+// SAFETY: bench_parked.2, and its cursor goes with it (bench_parked.4).
 unsafe impl Send for Txn {}
 
 impl Txn {
     fn begin(env: &Environment) -> Result<Self, Failure> {
         let mut txn = ptr::null_mut();
         let code = env.with_raw_env_ptr(|env| {
-            // SAFETY: the environment is open, and stays so for as long as the transaction lives (P3).
+            // SAFETY: the environment is open, and stays so for as long as the transaction lives (bench_parked.3).
             unsafe { mdbx_txn_begin_ex(env, ptr::null_mut(), MDBX_TXN_RDONLY, &raw mut txn, ptr::null_mut()) }
         });
         checked(code)?;
@@ -116,13 +116,13 @@ impl Txn {
     }
 
     fn renewed(self) -> Result<Self, Failure> {
-        // SAFETY: a read transaction that is reset (P1), used by this thread alone (P2), of an open environment (P3).
+        // SAFETY: a read transaction that is reset (bench_parked.1), used by this thread alone (bench_parked.2), of an open environment (bench_parked.3).
         checked(unsafe { mdbx_txn_renew(self.txn.as_ptr()) })?;
         Ok(self)
     }
 
     fn reset(self) -> Result<Self, Failure> {
-        // SAFETY: a read transaction that runs, used by this thread alone (P2), of an open environment (P3).
+        // SAFETY: a read transaction that runs, used by this thread alone (bench_parked.2), of an open environment (bench_parked.3).
         checked(unsafe { mdbx_txn_reset(self.txn.as_ptr()) })?;
         Ok(self)
     }
@@ -180,7 +180,7 @@ impl Txn {
         let (mut step, mut seen) = (MDBX_SET_RANGE, 0);
         while seen < limit {
             let value_place = if VALUES { &raw mut value } else { ptr::null_mut() };
-            // SAFETY: the cursor and its transaction are open, and this thread's alone (P2, P4); `key` is only read for the first step, and
+            // SAFETY: the cursor and its transaction are open, and this thread's alone (bench_parked.2, bench_parked.4); `key` is only read for the first step, and
             // then replaced, as `value` is for each where mdbx is told its place.
             let code = unsafe { mdbx_cursor_get(cursor, &raw mut key, value_place, step) };
             if code == MDBX_NOTFOUND {
@@ -207,7 +207,7 @@ impl Txn {
         Ok(unsafe { stat.assume_init() }.ms_entries)
     }
 
-    /// The transaction's cursor, bound to `map` (P4).
+    /// The transaction's cursor, bound to `map` (bench_parked.4).
     fn cursor_in(&mut self, map: MDBX_dbi) -> Result<NonNull<MDBX_cursor>, Failure> {
         if let Some(cursor) = self.cursor {
             // SAFETY: the transaction runs, and the cursor, which is its own, is open.
@@ -226,10 +226,10 @@ impl Txn {
 impl Drop for Txn {
     fn drop(&mut self) {
         if let Some(cursor) = self.cursor {
-            // SAFETY: the cursor is open until here, and its transaction's handle is valid, running or reset (P4).
+            // SAFETY: the cursor is open until here, and its transaction's handle is valid, running or reset (bench_parked.4).
             unsafe { mdbx_cursor_close(cursor.as_ptr()) };
         }
-        // SAFETY: the handle is valid until it is aborted, which happens here alone, and its environment is open (P3). The
+        // SAFETY: the handle is valid until it is aborted, which happens here alone, and its environment is open (bench_parked.3). The
         // code that is returned says nothing of use: the handle is gone.
         let _ = unsafe { mdbx_txn_abort(self.txn.as_ptr()) };
     }
@@ -260,7 +260,8 @@ mod tests {
     use signet_libmdbx::WriteFlags;
 
     #[test]
-    fn p1_p2_p4_what_was_lent_is_lent_again_at_the_newest_snapshot_with_its_cursor() {
+    fn bench_parked_1_bench_parked_2_bench_parked_4_what_was_lent_is_lent_again_at_the_newest_snapshot_with_its_cursor()
+     {
         let dir = tempfile::tempdir().unwrap();
         let env = Settings::new(&OpenOptions::with_cache(1 << 24)).open(dir.path(), 0).unwrap();
         let map = env.begin_ro_unsync().unwrap().open_db(None).unwrap();
@@ -288,9 +289,9 @@ mod tests {
         assert_eq!(parked.txns().len(), 2);
         put(3);
         let mut again = parked.lend().unwrap();
-        assert_eq!((again.txn.txn, parked.txns().len()), (txn, 1), "P2");
-        assert_eq!(keys(&mut again), [1, 2, 3], "P1");
-        assert!(cursor.is_some() && again.cursor == cursor, "P4");
+        assert_eq!((again.txn.txn, parked.txns().len()), (txn, 1), "bench_parked.2");
+        assert_eq!(keys(&mut again), [1, 2, 3], "bench_parked.1");
+        assert!(cursor.is_some() && again.cursor == cursor, "bench_parked.4");
         drop(again);
         parked.clear();
         assert_eq!(parked.txns().len(), 0);

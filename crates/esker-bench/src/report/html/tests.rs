@@ -114,7 +114,7 @@ fn syncs_that_were_not_counted_are_told_at_their_row() {
 }
 
 #[test]
-fn lm3_a_line_says_that_it_was_measured_apart() {
+fn bench_limits_3_a_line_says_that_it_was_measured_apart() {
     let syncs = record("machine", "fdatasync, append 4 KiB, preallocated file", 1, Some(1e-3));
     let of_row = record("esker", "individual writes", 1, Some(2.0));
     let records = [
@@ -123,7 +123,7 @@ fn lm3_a_line_says_that_it_was_measured_apart() {
     ];
     let page = page(&Summary::all(&records), &runs(Vec::new()));
     assert!(page.contains("suite limits: median fdatasync, 1.00 s"), "{page}");
-    assert!(page.contains(&escape(limits::without("redb"))), "LM1: {page}");
+    assert!(page.contains(&escape(limits::without("redb"))), "bench_limits.1: {page}");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn the_page_says_what_suites_and_rows_do() {
 }
 
 #[test]
-fn lc3_failed_rows_have_no_curves_and_curves_say_their_run() {
+fn bench_lines_3_failed_rows_have_no_curves_and_curves_say_their_run() {
     let rows = |error: Option<&str>| {
         let mut records = Vec::new();
         for (engine, run) in [("esker", 1), ("lmdb", 1), ("esker", 2), ("lmdb", 2)] {
@@ -187,14 +187,14 @@ fn a_page_has_every_row_and_shows_failures() {
     assert!(head.contains("not known of redb") && !head.contains("took turns."), "no record has its time");
     assert!(page.contains("no totals of esker: they lack rows that others have"));
     let (lost, won) = (page.find("<td>batch writes</td>").unwrap(), page.find("<td>bulk load</td>").unwrap());
-    assert!(lost < won, "H1");
+    assert!(lost < won, "bench_heat.1");
     for outside in ["src=", "@import", "url("] {
         assert!(!page.contains(outside), "the page loads nothing: {outside}");
     }
     for link in page.split("href=").skip(1) {
         let place = link.strip_prefix("\"#").and_then(|link| link.split('"').next());
-        let place = place.unwrap_or_else(|| panic!("HT2: {}", &link[..20]));
-        assert_eq!(page.matches(&format!("id=\"{place}\"")).count(), 1, "HT2: {place}");
+        let place = place.unwrap_or_else(|| panic!("bench_html.2: {}", &link[..20]));
+        assert_eq!(page.matches(&format!("id=\"{place}\"")).count(), 1, "bench_html.2: {place}");
     }
 }
 
@@ -244,7 +244,7 @@ fn without_line() -> String {
 }
 
 #[test]
-fn ht1_each_chart_has_its_data() {
+fn bench_html_1_each_chart_has_its_data() {
     assert_eq!(broken(&example()), Vec::<String>::new());
     assert!(example().matches("data-lines=\"2\"").count() >= 3);
     // Where a bar lies, only a browser knows.
@@ -284,7 +284,7 @@ fn opened(browser: &Path, page: &str) -> String {
 }
 
 #[test]
-fn ht1_a_browser_finds_the_data_of_each_chart() {
+fn bench_html_1_a_browser_finds_the_data_of_each_chart() {
     let Some(browser) = browser() else {
         println!("no browser in ESKER_BROWSER or PATH: the marks were checked without one");
         return;

@@ -72,7 +72,7 @@ fn medians_best_and_ratio() {
 }
 
 #[test]
-fn m3_what_the_spread_covers_is_neither_lost_nor_won() {
+fn bench_summary_3_what_the_spread_covers_is_neither_lost_nor_won() {
     let verdict = |better, ours: &[f64], peer: &[f64]| {
         let of = |engine: &'static str, values: &[f64]| -> Vec<Record> {
             let runs = (1..).zip(values.iter().copied());
@@ -103,7 +103,7 @@ fn m3_what_the_spread_covers_is_neither_lost_nor_won() {
 }
 
 #[test]
-fn m4_details_are_of_valid_cells_and_numbers_are_medians() {
+fn bench_summary_4_details_are_of_valid_cells_and_numbers_are_medians() {
     let run = |run, cpu_s| {
         let mut record = record_over_time("esker", "H rand", run);
         record.usage.cpu_s = cpu_s;
@@ -141,7 +141,7 @@ fn counts_of_a_row_are_of_one_record_with_a_value() {
 }
 
 #[test]
-fn m1_an_error_in_one_run_fails_the_row() {
+fn bench_summary_1_an_error_in_one_run_fails_the_row() {
     let records = [record("esker", "len()", 1, Some(1.0)), record("esker", "len()", 2, None)];
     let summary = Summary::new(&records);
     assert!(matches!(&summary.rows[0].cells[0], Cell::Error(error) if error.contains("broke")));

@@ -5,9 +5,9 @@
 //! then:        draw the same requests again -> the sums that they must have -> the same number
 //! ```
 //!
-//! OR1. No answer is verified while the clock of the row runs. Making the values that a range must have takes as long as the fastest engines take to
+//! bench_reads.1. No answer is verified while the clock of the row runs. Making the values that a range must have takes as long as the fastest engines take to
 //!      read it, and where there are more threads than cores it would take the cores from the calls of the others.
-//! OR2. The value of the ranges is keys over the time within calls (MX1 of `mixed.rs`); the rate on the wall's clock stands beside it. That of the
+//! bench_reads.2. The value of the ranges is keys over the time within calls (bench_mixed.1 of `mixed.rs`); the rate on the wall's clock stands beside it. That of the
 //!      look-ups is over the time on the wall: a thread waits for a core, or for the Track, within a call or between two as it happens, and in that time
 //!      the others are faster. What they do between calls is drawing, folding, looking at the clock and recording, the same for every engine.
 
@@ -69,7 +69,7 @@ impl Run<'_> {
     }
 
     /// Runs requests on so many threads for the row's time; each counts as `keys` operations. `expected` draws what `request` draws, and says what
-    /// sum the answer must have (OR1).
+    /// sum the answer must have (bench_reads.1).
     fn requests(
         &self,
         threads: u64,
@@ -112,7 +112,7 @@ impl Run<'_> {
         verify(&answers, expected)?;
         let mut counted = wall;
         if threads == 1 {
-            // OR2.
+            // bench_reads.2.
             counted = answers.iter().map(|answers| answers.busy).sum();
             detail.figures.insert("wall ops/s".to_owned(), ops as f64 / wall.as_secs_f64());
         }
@@ -149,7 +149,7 @@ impl Run<'_> {
     }
 }
 
-/// Draws the requests of each thread again (OR1).
+/// Draws the requests of each thread again (bench_reads.1).
 fn verify(answers: &[Answers], expected: impl Fn(&mut Rng) -> u64) -> Result<(), Failure> {
     for (thread, answers) in (0_u64..).zip(answers) {
         let mut rng = Rng::new(SEED + thread);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn or1_one_wrong_value_is_found_in_each_row_of_reads() {
+    fn bench_reads_1_one_wrong_value_is_found_in_each_row_of_reads() {
         let stored = Stored::new();
         let run = stored.run();
         run.ranges(KEYS).unwrap();
@@ -257,13 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn or1_two_answers_in_the_wrong_order_are_found() {
+    fn bench_reads_1_two_answers_in_the_wrong_order_are_found() {
         let sums = [[1, 2, 3], [1, 3, 2]].map(|answers| answers.into_iter().fold(0, folded));
         assert_ne!(sums[0], sums[1]);
     }
 
     #[test]
-    fn or1_or2_all_requests_come_before_the_first_check_and_one_thread_counts_its_calls_alone() {
+    fn bench_reads_1_bench_reads_2_all_requests_come_before_the_first_check_and_one_thread_counts_its_calls_alone()
+     {
         const CALL: Duration = Duration::from_secs(1);
         let stored = Stored::new();
         let run = stored.run();
@@ -275,13 +276,13 @@ mod tests {
                 Ok(Answer { from, to: from + CALL, sum: rng.next_u64() })
             };
             let expected = |rng: &mut Rng| -> u64 {
-                assert_eq!(requests.load(Ordering::Relaxed), TEST_REQUESTS, "OR1");
+                assert_eq!(requests.load(Ordering::Relaxed), TEST_REQUESTS, "bench_reads.1");
                 rng.next_u64()
             };
             let outcome = run.requests(threads, 3, request, expected).unwrap();
             let (seconds, in_calls) = (outcome.seconds.unwrap(), TEST_REQUESTS as f64 * CALL.as_secs_f64());
             assert_eq!(outcome.ops, Some(3 * TEST_REQUESTS));
-            assert_eq!(seconds >= in_calls, threads == 1, "OR2: {seconds}");
+            assert_eq!(seconds >= in_calls, threads == 1, "bench_reads.2: {seconds}");
         }
     }
 }

@@ -4,11 +4,11 @@
 //!   seeds.rs: valid inputs --mutate.rs--> damaged input --> decoder: no panic, little time, little memory
 //! ```
 //!
-//! D1. No input makes a decoder panic. (The entries also check that what was decoded encodes to the same.)
-//! D2. No input makes a decoder allocate more than [`MEMORY_BYTES_MAX`].
-//! D3. No input keeps a decoder busy for longer than [`TIME_MAX`], each time.
+//! decoders.1. No input makes a decoder panic. (The entries also check that what was decoded encodes to the same.)
+//! decoders.2. No input makes a decoder allocate more than [`MEMORY_BYTES_MAX`].
+//! decoders.3. No input keeps a decoder busy for longer than [`TIME_MAX`], each time.
 //!
-//! The long form: docs/fuzzing.md
+//! The long form: docs/testing.md
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 mod mutate;
@@ -94,9 +94,9 @@ fn check(target: &Target, input: &[u8], what: &str) {
     let report = Report { target: target.name, what, input };
     let start = Instant::now();
     let peak = memory::peak_of(|| (target.run)(input));
-    assert!(peak <= MEMORY_BYTES_MAX, "D2: {peak} bytes allocated");
+    assert!(peak <= MEMORY_BYTES_MAX, "decoders.2: {peak} bytes allocated");
     let took = start.elapsed();
-    assert!(took <= TIME_MAX || is_in_time(target, input), "D3: {took:?}");
+    assert!(took <= TIME_MAX || is_in_time(target, input), "decoders.3: {took:?}");
     std::mem::forget(report);
 }
 
@@ -125,7 +125,7 @@ impl Drop for Report<'_> {
 
 /// 100 KB of a range tombstone with long keys and many numbers: a copy of the keys for each number would be 800 MB.
 #[test]
-fn d2_keys_of_range_tombstones_are_not_copied_for_each_number() {
+fn decoders_2_keys_of_range_tombstones_are_not_copied_for_each_number() {
     const KEY_BYTES: u32 = 20_000;
     const SEQS: u32 = 20_000;
     // The shortest form of what takes three bytes.
@@ -150,7 +150,7 @@ fn canary_d1_an_unchecked_length_is_found() {
 }
 
 #[test]
-#[should_panic(expected = "D2")]
+#[should_panic(expected = "decoders.2")]
 fn canary_d2_an_unchecked_allocation_is_found() {
     canary(|bytes| {
         let Some(len) = bytes.first_chunk::<4>() else { return };

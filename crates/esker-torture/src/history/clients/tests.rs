@@ -20,7 +20,7 @@ fn client<'a>(world: &'a World, places: &'a Places) -> Client<'a> {
 }
 
 #[test]
-fn cl4_a_read_that_fails_has_no_excuse() {
+fn clients_4_a_read_that_fails_has_no_excuse() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let world = World::new(None);
     let places = failing(&faults);
@@ -37,11 +37,11 @@ fn cl4_a_read_that_fails_has_no_excuse() {
     let failure = client(&world, &places).read_register(500).unwrap_err();
     assert!(failure.is_injected(), "{failure}");
     let worked = client(&world, &places).run(5000..5200);
-    assert!(worked.is_err_and(|failure| failure.is_injected()), "CL4");
+    assert!(worked.is_err_and(|failure| failure.is_injected()), "clients.4");
 }
 
 #[test]
-fn ft1_a_commit_that_fails_while_the_log_goes_on_has_not_been_made() {
+fn failing_disk_1_a_commit_that_fails_while_the_log_goes_on_has_not_been_made() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let world = World::new(None);
     let places = failing(&faults);
@@ -53,18 +53,21 @@ fn ft1_a_commit_that_fails_while_the_log_goes_on_has_not_been_made() {
     world.may_fail.store(true, Ordering::Relaxed);
     client.records.clear();
     client.put(0).unwrap();
-    assert!(client.records.is_empty() && world.refused.load(Ordering::Relaxed) == 1, "FT1");
-    assert!(places.registers.get(0_u64.to_be_bytes()).unwrap().is_none(), "FT1");
+    assert!(client.records.is_empty() && world.refused.load(Ordering::Relaxed) == 1, "failing_disk.1");
+    assert!(places.registers.get(0_u64.to_be_bytes()).unwrap().is_none(), "failing_disk.1");
     world.may_fail.store(false, Ordering::Relaxed);
     let failure = client.write_after_faults(0, true).unwrap_err();
-    assert!(failure.is_injected(), "FT2: it still fails, and says nothing of stopped writes: {failure}");
+    assert!(
+        failure.is_injected(),
+        "failing_disk.2: it still fails, and says nothing of stopped writes: {failure}"
+    );
     faults.clear();
-    assert!(!client.write_after_faults(0, true).unwrap(), "FT2");
+    assert!(!client.write_after_faults(0, true).unwrap(), "failing_disk.2");
     assert!(places.registers.get(0_u64.to_be_bytes()).unwrap().is_some());
 }
 
 #[test]
-fn ft2_writes_may_be_stopped_only_if_the_log_may_have_failed() {
+fn failing_disk_2_writes_may_be_stopped_only_if_the_log_may_have_failed() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let world = World::new(None);
     let places = failing(&faults);
@@ -75,8 +78,8 @@ fn ft2_writes_may_be_stopped_only_if_the_log_may_have_failed() {
     assert_eq!(world.refused.load(Ordering::Relaxed), 0);
     faults.clear();
     let failure = client.write_after_faults(0, false).unwrap_err();
-    assert!(failure.is_of_stopped_writes(), "FT2: {failure}");
-    assert!(client.write_after_faults(0, true).unwrap(), "FT2");
+    assert!(failure.is_of_stopped_writes(), "failing_disk.2: {failure}");
+    assert!(client.write_after_faults(0, true).unwrap(), "failing_disk.2");
 }
 
 #[test]

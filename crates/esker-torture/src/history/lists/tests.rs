@@ -36,7 +36,7 @@ fn good_histories_pass() {
         at(4, 5, &[read(X, &[1, 2]), read(Y, &[3])]),
     ];
     assert!(kinds(&serial).is_empty(), "{:?}", check(&serial));
-    // LS1: each reads what the other writes.
+    // lists.1: each reads what the other writes.
     let skew = [
         t(&[read(X, &[]), read(Y, &[]), Append(X, 1)]),
         t(&[read(X, &[]), read(Y, &[]), Append(Y, 2)]),
@@ -113,7 +113,7 @@ fn long_fork_readers_disagree_about_an_order() {
 }
 
 #[test]
-fn ls2_time_stale_reads_and_lost_writes() {
+fn lists_2_time_stale_reads_and_lost_writes() {
     let stale = [at(0, 1, &[Append(X, 1)]), at(2, 3, &[read(X, &[1])]), at(4, 5, &[read(X, &[])])];
     assert_eq!(kinds(&stale), [Kind::RealTime]);
     let lost = [at(0, 1, &[read(X, &[]), Append(X, 1)]), at(2, 3, &[read(X, &[])])];
@@ -127,7 +127,7 @@ fn ls2_time_stale_reads_and_lost_writes() {
 }
 
 #[test]
-fn ls3_what_was_read_from_an_unknown_transaction_counts_as_a_whole() {
+fn lists_3_what_was_read_from_an_unknown_transaction_counts_as_a_whole() {
     let unknown = |accesses: &[Access]| Transaction { ended: 3, ..ended(Outcome::Unknown, accesses) };
     let both = unknown(&[Append(X, 1), Append(Y, 2)]);
     let half = [both.clone(), at(4, 5, &[read(X, &[1]), read(Y, &[])])];
@@ -136,13 +136,13 @@ fn ls3_what_was_read_from_an_unknown_transaction_counts_as_a_whole() {
     assert!(kinds(&nothing).is_empty());
     let all = [both, at(4, 5, &[read(X, &[1]), read(Y, &[2])])];
     assert!(kinds(&all).is_empty());
-    // What is known of one says that another has committed: T0, for T1 has read it.
+    // What is known of one says that another has committed: T0, for tree.1 has read it.
     let chain = [
         unknown(&[Append(X, 1), Append(Y, 2)]),
         unknown(&[read(X, &[1]), Append(3, 3)]),
         at(4, 5, &[read(3, &[3]), read(Y, &[])]),
     ];
-    assert_eq!(kinds(&chain), [Kind::GSingle], "T1 counts, and so T0");
+    assert_eq!(kinds(&chain), [Kind::GSingle], "tree.1 counts, and so T0");
     // Its own reads count.
     let own = unknown(&[read(X, &[7]), Append(Y, 2)]);
     assert!(kinds(&[own.clone(), at(4, 5, &[read(Y, &[])])]).is_empty());

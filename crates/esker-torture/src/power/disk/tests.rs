@@ -20,7 +20,7 @@ fn losses(disk: &Disk) -> BTreeSet<Files> {
 }
 
 #[test]
-fn d1_what_was_synced_stays_and_what_came_later_may_go() {
+fn disk_1_what_was_synced_stays_and_what_came_later_may_go() {
     let mut disk = Disk::default();
     steps(&mut disk, [create(0, "a"), Step::SyncDir { began: 1 }, write(0, 0, 1, 8)]);
     // This sync began before the second write.
@@ -32,7 +32,7 @@ fn d1_what_was_synced_stays_and_what_came_later_may_go() {
 }
 
 #[test]
-fn d2_sectors_tear_and_each_is_a_state_that_was() {
+fn content_1_sectors_tear_and_each_is_a_state_that_was() {
     let mut disk = Disk::durable(Files::from([("a".into(), vec![0; 1024])]), 0);
     steps(&mut disk, [write(0, 0, 1, 1024), write(0, 256, 2, 512)]);
     let mut seen = BTreeSet::new();
@@ -49,7 +49,7 @@ fn d2_sectors_tear_and_each_is_a_state_that_was() {
 }
 
 #[test]
-fn d3_a_cut_file_does_not_show_what_was_cut() {
+fn content_2_a_cut_file_does_not_show_what_was_cut() {
     let mut disk = Disk::durable(Files::from([("a".into(), vec![7; 2048])]), 0);
     steps(&mut disk, [Step::SetLen { file: 0, len: 0 }, Step::SetLen { file: 0, len: 2048 }]);
     let left: BTreeSet<Vec<u8>> = losses(&disk).into_iter().map(|files| files["a"].clone()).collect();
@@ -57,7 +57,7 @@ fn d3_a_cut_file_does_not_show_what_was_cut() {
 }
 
 #[test]
-fn d4_names_keep_their_order_and_renames_are_whole() {
+fn disk_2_names_keep_their_order_and_renames_are_whole() {
     let mut disk = Disk::durable(Files::from([("current".into(), vec![1])]), 0);
     steps(&mut disk, [create(1, "tmp"), write(1, 0, 2, 1), Step::SyncFile { file: 1, began: 2 }]);
     steps(&mut disk, [Step::Rename { from: "tmp".into(), to: "current".into() }, create(2, "other")]);

@@ -56,7 +56,7 @@ fn poisoned() -> Error {
 }
 
 #[test]
-fn w5_a_full_disk_excuses_a_lack_of_space_and_no_more() {
+fn world_5_a_full_disk_excuses_a_lack_of_space_and_no_more() {
     let refused = |world: &mut World| {
         world.fill_disk(0);
         let file = world.disk.open(Path::new("a"), OpenOptions::create()).unwrap();
@@ -76,7 +76,7 @@ fn w5_a_full_disk_excuses_a_lack_of_space_and_no_more() {
 }
 
 #[test]
-fn w6_reads_go_on_when_the_log_has_failed_and_when_the_disk_is_full() {
+fn world_6_reads_go_on_when_the_log_has_failed_and_when_the_disk_is_full() {
     let fails = |prepare: fn(&mut World), error: fn() -> Error| {
         caught(|| {
             let mut world = World::new(0, None);
@@ -92,7 +92,7 @@ fn w6_reads_go_on_when_the_log_has_failed_and_when_the_disk_is_full() {
 }
 
 #[test]
-fn w4_a_failed_call_is_not_told_as_damage() {
+fn world_4_a_failed_call_is_not_told_as_damage() {
     let failed = |world: &mut World| world.faults.freeze();
     assert!(is_excused(failed, no_space) && is_excused(failed, poisoned));
     assert!(!is_excused(failed, || Error::corrupt("block", "a", 0, "damaged")));
@@ -101,7 +101,7 @@ fn w4_a_failed_call_is_not_told_as_damage() {
 }
 
 #[test]
-fn w4_the_log_stops_for_a_call_of_its_own_alone() {
+fn world_4_the_log_stops_for_a_call_of_its_own_alone() {
     for kind in [OpKind::Write, OpKind::SyncDir] {
         assert!(is_excused(fails(kind, "000001.wal", IO), stopped));
         assert!(is_excused(fails(kind, "000001.wal", FULL), poisoned));
@@ -115,7 +115,7 @@ fn w4_the_log_stops_for_a_call_of_its_own_alone() {
 }
 
 #[test]
-fn w4_a_failed_call_is_told_as_what_it_is() {
+fn world_4_a_failed_call_is_told_as_what_it_is() {
     let write = |action| fails(OpKind::Write, "000001.wal", action);
     assert!(is_excused(write(FULL), no_space) && !is_excused(write(IO), no_space));
     assert!(is_excused(write(IO), injected) && !is_excused(write(FULL), injected));
@@ -125,7 +125,7 @@ fn w4_a_failed_call_is_told_as_what_it_is() {
 }
 
 #[test]
-fn w4_wrong_bytes_are_damage_for_one_operation() {
+fn world_4_wrong_bytes_are_damage_for_one_operation() {
     let misreads = |world: &mut World| {
         world.faults.add(FaultRule::new(&[OpKind::Read], misread(1)));
         let file = world.faults.open(Path::new("a"), OpenOptions::create()).unwrap();
@@ -142,7 +142,7 @@ fn w4_wrong_bytes_are_damage_for_one_operation() {
 }
 
 #[test]
-fn w4_hints_and_removals_that_fail_are_no_reason() {
+fn world_4_hints_and_removals_that_fail_are_no_reason() {
     assert!(!is_excused(fails(OpKind::Hint, "a", IO), injected));
     assert!(!is_excused(fails(OpKind::Remove, "a", IO), injected));
     let tidying = |kind| {

@@ -51,7 +51,7 @@ fn the_clock_gives_a_used_block_a_second_chance() {
 }
 
 #[test]
-fn bc4_a_dropped_table_gives_its_bytes_back() {
+fn block_cache_4_a_dropped_table_gives_its_bytes_back() {
     let cache = BlockCache::new(MemoryBudget::new(1000));
     let (first, second) = (cache.register(4), cache.register(4));
     let pin = crate::sync::pin();
@@ -80,7 +80,7 @@ fn a_block_beyond_the_allowance_is_not_kept() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the cache has no Env: it does no I/O")]
-fn sl2_readers_and_evictions_at_the_same_time() {
+fn slot_2_readers_and_evictions_at_the_same_time() {
     const TABLES: u64 = 3;
     const BLOCKS: u64 = 40;
     let rounds = if cfg!(miri) { 60 } else { 20_000 };
@@ -121,7 +121,7 @@ fn sl2_readers_and_evictions_at_the_same_time() {
         .collect();
     threads.into_iter().for_each(|t| t.join().unwrap());
     let left: usize = tables.iter().map(|t| resident(t, BLOCKS as usize).len()).sum();
-    assert_eq!(cache.used_bytes(), left as u64 * 100, "BC1");
+    assert_eq!(cache.used_bytes(), left as u64 * 100, "block_cache.1");
     drop(tables);
-    assert_eq!(cache.used_bytes(), 0, "BC4");
+    assert_eq!(cache.used_bytes(), 0, "block_cache.4");
 }

@@ -43,16 +43,16 @@ impl World {
     /// Nobody else is there any more.
     fn assert_counted(&self, blocks: &CachedBlocks<Block>) {
         let resident = (0..2).filter(|&at| blocks.peek(at, &self.epoch).is_some()).count() as u64;
-        assert_eq!(self.cache.used_bytes(), resident, "BC1");
+        assert_eq!(self.cache.used_bytes(), resident, "block_cache.1");
     }
 
     fn end(&self, blocks: CachedBlocks<Block>) {
         self.assert_counted(&blocks);
         self.cache.shrink(&self.epoch);
-        assert!(self.cache.used_bytes() <= 1, "BC2");
+        assert!(self.cache.used_bytes() <= 1, "block_cache.2");
         self.assert_counted(&blocks);
         drop(blocks);
-        assert_eq!(self.cache.used_bytes(), 0, "BC4");
+        assert_eq!(self.cache.used_bytes(), 0, "block_cache.4");
         self.epoch.end();
         for freed in &self.freed {
             assert_eq!(freed.load(Ordering::Relaxed), 1, "each block is freed once");
@@ -61,7 +61,7 @@ impl World {
 }
 
 #[test]
-fn bc1_bc2_bc4_two_insertions_and_a_directory_that_goes() {
+fn block_cache_1_block_cache_2_block_cache_4_two_insertions_and_a_directory_that_goes() {
     model(|| {
         let world = World::new(3);
         let (stays, goes) = (world.cache.register(2), world.cache.register(2));
@@ -82,7 +82,7 @@ fn bc1_bc2_bc4_two_insertions_and_a_directory_that_goes() {
 }
 
 #[test]
-fn bc1_bc2_of_two_insertions_into_one_slot_one_is_counted() {
+fn block_cache_1_block_cache_2_of_two_insertions_into_one_slot_one_is_counted() {
     model(|| {
         let world = World::new(2);
         let blocks = Arc::new(world.cache.register(2));
@@ -100,7 +100,7 @@ fn bc1_bc2_of_two_insertions_into_one_slot_one_is_counted() {
 }
 
 #[test]
-fn bc1_bc2_two_hands_and_a_directory_that_goes() {
+fn block_cache_1_block_cache_2_two_hands_and_a_directory_that_goes() {
     model(|| {
         let world = World::new(2);
         let (stays, goes) = (world.cache.register(2), world.cache.register(2));
@@ -125,5 +125,5 @@ fn bc1_bc2_two_hands_and_a_directory_that_goes() {
 #[should_panic(expected = "bytes counted out of")]
 fn canary_bc1_a_block_counted_late_is_found() {
     let _broken = Broken::new(Fault::BlockCountedLate);
-    bc1_bc2_bc4_two_insertions_and_a_directory_that_goes();
+    block_cache_1_block_cache_2_block_cache_4_two_insertions_and_a_directory_that_goes();
 }

@@ -1,4 +1,4 @@
-//! Flushes and merges end to end, on an in-memory file system, with blocks and tables so small that every cut is met.
+//! Flushes and compactions end to end, on an in-memory file system, with blocks and tables so small that every cut is met.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -100,7 +100,7 @@ impl World {
         })
     }
 
-    /// One commit: range deletes, then puts and removes that survive them (RT2).
+    /// One commit: range deletes, then puts and removes that survive them (range_tombstone.2).
     fn commit(&mut self, ranges: &[(u64, u64)], writes: &[(u64, Option<Vec<u8>>)]) {
         self.seq += 1;
         let seq = SeqNo::new(self.seq);
@@ -204,18 +204,18 @@ impl World {
             tombstones.extend(live.table.range_tombstones().iter());
             let mut scan = live.table.scan();
             while let Some(e) = scan.next().unwrap() {
-                assert!(live.meta.range.contains(e.key), "VN2");
+                assert!(live.meta.range.contains(e.key), "version.2");
                 entries.entry(e.key.to_vec()).or_default().push((e.seq, e.kind, e.value.to_vec()));
             }
             for t in live.table.range_tombstones().iter() {
-                assert!(live.meta.range.contains(&t.start), "VN2");
-                assert!(t.end.as_slice() <= live.meta.range.end.key(), "VN2");
+                assert!(live.meta.range.contains(&t.start), "version.2");
+                assert!(t.end.as_slice() <= live.meta.range.end.key(), "version.2");
             }
         }
         for versions in entries.values() {
             assert!(
                 versions.is_sorted_by(|a, b| a.0 > b.0),
-                "VN1: newer runs hold newer versions: {versions:?}"
+                "version.1: newer runs hold newer versions: {versions:?}"
             );
         }
         let tombstones = RangeTombstones::new(tombstones);
@@ -352,7 +352,7 @@ fn newest(world: &World) -> (u64, u64) {
 }
 
 #[test]
-fn ou4_tables_tell_of_commits_whose_numbers_and_versions_are_gone() {
+fn compaction_output_4_tables_tell_of_commits_whose_numbers_and_versions_are_gone() {
     let mut world = loaded(3);
     world.seal();
     world.flush();
@@ -381,7 +381,7 @@ fn ou4_tables_tell_of_commits_whose_numbers_and_versions_are_gone() {
 }
 
 #[test]
-fn ou1_range_tombstones_are_split_where_tables_are() {
+fn compaction_output_1_range_tombstones_are_split_where_tables_are() {
     let mut world = loaded(1);
     world.seal();
     world.flush();
@@ -400,7 +400,7 @@ fn ou1_range_tombstones_are_split_where_tables_are() {
 }
 
 #[test]
-fn ex1_what_was_built_survives_a_crash() {
+fn execute_1_what_was_built_survives_a_crash() {
     let mut world = loaded(2);
     world.seal();
     world.flush();
@@ -413,7 +413,7 @@ fn ex1_what_was_built_survives_a_crash() {
 }
 
 #[test]
-fn ex2_a_failed_or_cancelled_flush_leaves_no_file() {
+fn execute_2_a_failed_or_cancelled_flush_leaves_no_file() {
     let mut world = loaded(20);
     world.seal();
     for room in [0, 500, 1500, 2000] {

@@ -1,4 +1,4 @@
-//! What merges keep, as tables; and a random test: no reader can tell a merge from no merge.
+//! What compactions keep, as tables; and a random test: no reader can tell a compaction from no compaction.
 
 use super::*;
 use crate::types::op::Kind;
@@ -81,24 +81,28 @@ fn kept(input: &str, horizons: &[u64], bottommost: bool) -> String {
 }
 
 #[test]
-fn gc1_the_newest_of_each_stripe_stays() {
+fn compaction_judge_1_the_newest_of_each_stripe_stays() {
     assert_eq!(kept("k3 k7 k8 k10 k11 k12 k13 k14", &[5, 9, 12], false), "k14 k13 k12 k8 k3");
     assert_eq!(kept("k3 k4- k5", &[9], false), "k5");
     assert_eq!(kept("j3 k3 l3", &[9], false), "j3 k3 l3");
 }
 
 #[test]
-fn gc2_a_range_tombstone_takes_versions_of_its_own_stripe_only() {
+fn compaction_judge_2_a_range_tombstone_takes_versions_of_its_own_stripe_only() {
     assert_eq!(kept("k3 k4 a..z@7", &[9], false), "a..z@7");
     assert_eq!(kept("k3 k6 a..z@7", &[5, 9], false), "k3 a..z@7");
     assert_eq!(kept("k8 a..z@7", &[9], false), "k8 a..z@7");
-    assert_eq!(kept("k7 a..z@7", &[9], false), "k7 a..z@7", "a put of the same commit survives (RT2)");
+    assert_eq!(
+        kept("k7 a..z@7", &[9], false),
+        "k7 a..z@7",
+        "a put of the same commit survives (range_tombstone.2)"
+    );
     assert_eq!(kept("k3 a..z@7 a..z@4", &[2, 5, 9], false), "a..z@7 a..z@4");
     assert_eq!(kept("a3 k3 z3 b..k@7 k..z@6", &[9], false), "a3 z3 b..k@7 k..z@6");
 }
 
 #[test]
-fn gc3_a_tombstone_stays_while_a_lower_run_or_a_reader_needs_it() {
+fn compaction_judge_3_a_tombstone_stays_while_a_lower_run_or_a_reader_needs_it() {
     assert_eq!(kept("k7-", &[9], false), "k7-", "an older version may live in a lower run");
     assert_eq!(kept("k7-", &[9], true), "");
     assert_eq!(
@@ -112,7 +116,7 @@ fn gc3_a_tombstone_stays_while_a_lower_run_or_a_reader_needs_it() {
 }
 
 #[test]
-fn gc4_numbers_become_zero_only_below_every_reader_and_at_the_bottom() {
+fn compaction_judge_4_numbers_become_zero_only_below_every_reader_and_at_the_bottom() {
     assert_eq!(kept("k7", &[9], true), "k0");
     assert_eq!(kept("k7", &[9], false), "k7");
     assert_eq!(kept("k7", &[5, 9], true), "k7", "the reader at 5 must not see it");
@@ -121,7 +125,7 @@ fn gc4_numbers_become_zero_only_below_every_reader_and_at_the_bottom() {
 }
 
 #[test]
-fn gc5_what_nobody_can_see_yet_stays() {
+fn compaction_judge_5_what_nobody_can_see_yet_stays() {
     assert_eq!(kept("k10 k11- k12 a..z@11 a..z@13", &[9], true), "k12 k11- k10 a..z@13 a..z@11");
     assert_eq!(kept("k1 k2 k3-", &[], true), "k3- k2 k1");
 }

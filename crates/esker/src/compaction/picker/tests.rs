@@ -252,7 +252,7 @@ fn what_overlaps_nothing_goes_into_the_oldest_tier_run() {
 }
 
 #[test]
-fn pk4_what_cannot_be_read_holds_up_nothing_else() {
+fn picker_4_what_cannot_be_read_holds_up_nothing_else() {
     check(
         "
         L0: 8[b-c]10 9[n-o]20 10[v-w]5  base: 1[a-h] 2[m-p] 3[u-z]
@@ -284,7 +284,7 @@ fn pk4_what_cannot_be_read_holds_up_nothing_else() {
 }
 
 #[test]
-fn pk5_what_could_not_be_written_is_put_off_as_long_as_nobody_needs_it() {
+fn picker_5_what_could_not_be_written_is_put_off_as_long_as_nobody_needs_it() {
     check(
         "
         base: 1[a-h]10! 2[i-p]20! 3[q-z]30
@@ -322,8 +322,8 @@ fn a_manual_compaction_leaves_one_clean_run() {
 }
 
 #[test]
-#[should_panic(expected = "PK1")]
-fn pk1_a_plan_that_skips_an_older_table_is_refused() {
+#[should_panic(expected = "picker.1")]
+fn picker_1_a_plan_that_skips_an_older_table_is_refused() {
     let version = parse_version("L0: 8[c-k] / 7[a-f]  base: 3[a-d]");
     let mut parts = partitions(version.runs(), 0);
     parts[0].members.remove(1);
@@ -366,7 +366,7 @@ fn execute(version: &Version<()>, plan: &Plan, oldest_horizon: SeqNo, next: &mut
 }
 
 #[test]
-fn pk3_random_versions_come_to_rest() {
+fn picker_3_random_versions_come_to_rest() {
     for seed in 0..300 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut version = Version::empty();
@@ -385,10 +385,10 @@ fn pk3_random_versions_come_to_rest() {
                 input.put_off = files.filter(|_| rng.u8(0..10) == 0).collect();
             }
             for step in 0.. {
-                assert!(step < 200, "PK3: seed {seed}");
+                assert!(step < 200, "picker.3: seed {seed}");
                 let Some(plan) = pick(&version, &input) else { break };
                 let mut files = plan.inputs.iter().flat_map(|i| &i.files);
-                assert!(!files.any(|f| input.skip.contains(f)), "PK4: seed {seed}: {plan:?}");
+                assert!(!files.any(|f| input.skip.contains(f)), "picker.4: seed {seed}: {plan:?}");
                 version = execute(&version, &plan, input.oldest_horizon, &mut next);
             }
             if words == "idle" && input.skip.is_empty() && input.put_off.is_empty() {

@@ -9,7 +9,7 @@ use crate::Db;
 use crate::types::key::keyspace_end;
 
 #[test]
-fn ct3_a_keyspace_whose_drop_fails_was_there_all_the_time() {
+fn catalog_3_a_keyspace_whose_drop_fails_was_there_all_the_time() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
     let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
     let map = db.create_keyspace("map").unwrap();
@@ -51,11 +51,11 @@ fn a_keyspace_that_others_create_and_drop_meanwhile_is_there_in_the_end() {
     });
     let made = made.unwrap();
     made.put("a", "1").unwrap();
-    assert!(made.state.id > map.state.id, "CT2: another one");
+    assert!(made.state.id > map.state.id, "catalog.2: another one");
 }
 
 #[test]
-fn ct4_a_keyspace_that_is_being_renamed_is_listed_under_one_of_its_names() {
+fn catalog_4_a_keyspace_that_is_being_renamed_is_listed_under_one_of_its_names() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
     let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
     for n in 0..200 {
@@ -68,12 +68,12 @@ fn ct4_a_keyspace_that_is_being_renamed_is_listed_under_one_of_its_names() {
             db.rename_keyspace("b", "c").unwrap();
             db.rename_keyspace("c", "b").unwrap();
         }
-        assert!(looking.join().unwrap(), "CT4");
+        assert!(looking.join().unwrap(), "catalog.4");
     });
 }
 
 #[test]
-fn ct4_a_list_has_what_is_created_before_a_drop_or_what_is_dropped() {
+fn catalog_4_a_list_has_what_is_created_before_a_drop_or_what_is_dropped() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
     let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
     db.create_keyspace("dropped").unwrap();
@@ -85,11 +85,11 @@ fn ct4_a_list_has_what_is_created_before_a_drop_or_what_is_dropped() {
         }
         state.is_dropped()
     });
-    assert!(names.iter().any(|name| name == "dropped" || name == "created"), "CT4: {names:?}");
+    assert!(names.iter().any(|name| name == "dropped" || name == "created"), "catalog.4: {names:?}");
 }
 
 #[test]
-fn ct4_a_keyspace_is_whole_until_its_drop_is_committed_and_gone_from_then_on() {
+fn catalog_4_a_keyspace_is_whole_until_its_drop_is_committed_and_gone_from_then_on() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
     let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
     let map = db.create_keyspace("first name").unwrap();
@@ -122,13 +122,13 @@ fn ct4_a_keyspace_is_whole_until_its_drop_is_committed_and_gone_from_then_on() {
     };
     let assert_whole = || {
         let (seen, names) = look();
-        assert!(seen.iter().all(|found| matches!(found, Ok(true))), "CT4: {seen:?}");
+        assert!(seen.iter().all(|found| matches!(found, Ok(true))), "catalog.4: {seen:?}");
         assert_eq!(names, ["default", "map"]);
     };
     let assert_gone = || {
         let (seen, names) = look();
         let is_gone = |found: &Result<bool>| matches!(found, Err(Error::KeyspaceNotFound(_)));
-        assert!(seen.iter().all(is_gone), "CT4: {seen:?}");
+        assert!(seen.iter().all(is_gone), "catalog.4: {seen:?}");
         assert_eq!(names, ["default"]);
     };
     let core = &db.handle.core;

@@ -35,8 +35,8 @@ fn some_runs(runs: usize, clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
 }
 
 #[test]
-fn bg2_after_a_panic_between_the_manifest_and_the_view_nothing_is_changed_any_more() {
-    // The view of a flush, the view of a merge.
+fn engine_background_2_after_a_panic_between_the_manifest_and_the_view_nothing_is_changed_any_more() {
+    // The view of a flush, the view of a compaction.
     for merges in [false, true] {
         let (db, disk, _) = six_runs(Arc::new(ManualClock::new()));
         let map = db.default_keyspace();
@@ -54,10 +54,13 @@ fn bg2_after_a_panic_between_the_manifest_and_the_view_nothing_is_changed_any_mo
         };
         let before = names();
         for refused in [db.flush(), db.compact(), map.put([8], "later")] {
-            assert!(matches!(refused, Err(Error::Poisoned(_))), "BG2, merges {merges}: {refused:?}");
+            assert!(
+                matches!(refused, Err(Error::Poisoned(_))),
+                "engine_background.2, merges {merges}: {refused:?}"
+            );
         }
-        assert!(matches!(core.compaction_step(true), Err(Error::Poisoned(_))), "BG2");
-        assert_eq!(names(), before, "BG2");
+        assert!(matches!(core.compaction_step(true), Err(Error::Poisoned(_))), "engine_background.2");
+        assert_eq!(names(), before, "engine_background.2");
         assert_eq!(map.get([7]).unwrap().as_deref(), Some(&b"last"[..]), "reads go on");
         assert_eq!((map.len().unwrap(), map.iter().count()), (20, 20), "reads go on");
         drop(map);
@@ -73,7 +76,7 @@ fn bg2_after_a_panic_between_the_manifest_and_the_view_nothing_is_changed_any_mo
 }
 
 #[test]
-fn tb4_a_table_whose_file_cannot_be_removed_without_a_panic_disturbs_nobody() {
+fn table_4_a_table_whose_file_cannot_be_removed_without_a_panic_disturbs_nobody() {
     let (db, disk, faults) = six_runs(Arc::new(ManualClock::new()));
     faults.add(FaultRule::new(&[OpKind::Remove], FaultAction::Panic).on_path(".sst").forever());
     db.compact().unwrap();
@@ -189,7 +192,7 @@ fn what_a_snapshot_held_is_given_back_when_it_is_gone_and_nobody_writes() {
 }
 
 #[test]
-fn pk5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_nothing_else_to_do() {
+fn picker_5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_nothing_else_to_do() {
     let disk = MemFs::new();
     disk.set_capacity(Some(1 << 40));
     let faults = FaultFs::new(Arc::new(disk));
@@ -207,7 +210,7 @@ fn pk5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_nothing_
     drop(snapshot);
     faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
     let mut failed = 0;
-    // An hour in the steps of the merge thread's longest pause.
+    // An hour in the steps of the compaction thread's longest pause.
     for _ in 0..720 {
         match db.handle.core.compaction_step(true) {
             Err(Error::NoSpace { .. }) => failed += 1,
@@ -215,7 +218,7 @@ fn pk5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_nothing_
         }
         clock.advance(Duration::from_secs(5));
     }
-    assert!((8..=12).contains(&failed), "PK5: {failed} times");
+    assert!((8..=12).contains(&failed), "picker.5: {failed} times");
     assert_eq!(db.stats().compactions_failed, failed);
     // What keeps the tables in shape is put off only while there is no more space than there was, by what the disk tells.
     clock.advance(Duration::from_secs(3600));
@@ -236,7 +239,7 @@ fn pk5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_nothing_
     faults.clear();
     faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
     assert!(matches!(db.handle.core.compaction_step(false), Err(Error::NoSpace { .. })));
-    assert!(!db.handle.core.compaction_step(false).unwrap(), "RO1: it knows of no more space");
+    assert!(!db.handle.core.compaction_step(false).unwrap(), "trouble.2: it knows of no more space");
     clock.advance(Duration::from_secs(3600));
     faults.clear();
     assert!(db.handle.core.compaction_step(false).unwrap());
@@ -245,14 +248,15 @@ fn pk5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_nothing_
 }
 
 #[test]
-fn mt4_a_merge_that_is_due_is_tried_on_a_full_disk_less_and_less_often_and_soon_when_there_is_more_room() {
+fn trouble_4_a_merge_that_is_due_is_tried_on_a_full_disk_less_and_less_often_and_soon_when_there_is_more_room()
+ {
     let clock = Arc::new(ManualClock::new());
     let (db, disk, _) = six_runs(clock.clone());
     let core = &db.handle.core;
     let merge = || core.compaction_step(false);
     disk.set_capacity(Some(disk.used_bytes() + 1000));
     let mut failed = 0;
-    // An hour in the steps of the merge thread's longest pause.
+    // An hour in the steps of the compaction thread's longest pause.
     for _ in 0..720 {
         match merge() {
             Err(Error::NoSpace { .. }) => failed += 1,
@@ -260,27 +264,27 @@ fn mt4_a_merge_that_is_due_is_tried_on_a_full_disk_less_and_less_often_and_soon_
         }
         clock.advance(Duration::from_secs(5));
     }
-    assert!((8..=13).contains(&failed), "MT4: {failed} times");
+    assert!((8..=13).contains(&failed), "trouble.4: {failed} times");
     // A little more room is no reason to try, more is, and it may not be enough.
     disk.set_capacity(Some(disk.used_bytes() + 10_000));
-    assert!(!merge().unwrap(), "MT4");
+    assert!(!merge().unwrap(), "trouble.4");
     disk.set_capacity(Some(disk.used_bytes() + 80_000));
-    assert!(matches!(merge(), Err(Error::NoSpace { .. })), "MT4");
-    assert!(!merge().unwrap(), "MT4");
+    assert!(matches!(merge(), Err(Error::NoSpace { .. })), "trouble.4");
+    assert!(!merge().unwrap(), "trouble.4");
     disk.set_capacity(Some(disk.used_bytes() + 200_000));
-    assert!(merge().unwrap(), "MT4: at once");
+    assert!(merge().unwrap(), "trouble.4: at once");
     assert_eq!(core.version().runs().len(), 1);
 }
 
 #[test]
-fn mt4_what_other_merges_find_is_no_reason_to_fill_a_full_disk_again() {
+fn trouble_4_what_other_merges_find_is_no_reason_to_fill_a_full_disk_again() {
     let (db, disk, _) = six_runs(Arc::new(ManualClock::new()));
     let core = &db.handle.core;
     let merge = || core.compaction_step(false);
     let fill = || disk.set_capacity(Some(disk.used_bytes() + 20_000));
     fill();
     assert!(matches!(merge(), Err(Error::NoSpace { .. })));
-    assert!(!merge().unwrap(), "MT4");
+    assert!(!merge().unwrap(), "trouble.4");
     // Beside those that are put off: what overlaps nothing is moved.
     disk.set_capacity(None);
     db.default_keyspace().put([200], [1; 5000]).unwrap();
@@ -289,12 +293,12 @@ fn mt4_what_other_merges_find_is_no_reason_to_fill_a_full_disk_again() {
     let moves = db.stats().moves;
     assert!(merge().unwrap());
     assert_eq!(db.stats().moves, moves + 1);
-    assert!(!merge().unwrap(), "RO2");
-    assert_eq!(db.stats().compactions_failed, 1, "RO2");
+    assert!(!merge().unwrap(), "trouble.3");
+    assert_eq!(db.stats().compactions_failed, 1, "trouble.3");
 }
 
 #[test]
-fn mt4_what_waits_for_room_does_not_keep_others_that_fit_from_being_merged() {
+fn trouble_4_what_waits_for_room_does_not_keep_others_that_fit_from_being_merged() {
     let disk = MemFs::new();
     let env = Env::simulated(Arc::new(disk.clone()), 1);
     let db = Db::builder().stepped().table_bytes(512 << 10).env(env).open(Path::new("db")).unwrap();
@@ -312,15 +316,15 @@ fn mt4_what_waits_for_room_does_not_keep_others_that_fit_from_being_merged() {
     let merge = || db.handle.core.compaction_step(false);
     disk.set_capacity(Some(disk.used_bytes() + 50_000));
     assert!(matches!(merge(), Err(Error::NoSpace { .. })), "the large one");
-    assert!(merge().unwrap(), "MT4: the small one");
-    assert!(!merge().unwrap(), "MT4");
+    assert!(merge().unwrap(), "trouble.4: the small one");
+    assert!(!merge().unwrap(), "trouble.4");
     assert_eq!((db.stats().compactions, db.stats().compactions_failed), (1, 1));
 }
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
-fn bg8_the_merge_thread_does_not_ask_for_room_with_each_commit() {
-    // The clock stands still, and so the merge is put off for good.
+fn engine_background_8_the_merge_thread_does_not_ask_for_room_with_each_commit() {
+    // The clock stands still, and so the compaction is put off for good.
     let (db, disk, faults) = six_runs(Arc::new(ManualClock::new()));
     let core = &db.handle.core;
     disk.set_capacity(Some(disk.used_bytes() + 1000));
@@ -340,13 +344,14 @@ fn bg8_the_merge_thread_does_not_ask_for_room_with_each_commit() {
     let asked = faults.count(OpKind::Stat) - asked;
     // Nor more than a few times a second if it took longer.
     let most = 40 + 4 * (started.elapsed().as_secs() / 2);
-    assert!((1..=most).contains(&asked), "BG8: {asked} times, {most} at the most");
+    assert!((1..=most).contains(&asked), "engine_background.8: {asked} times, {most} at the most");
     assert_eq!(db.stats().compactions_failed, 1);
 }
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread, and real time in which it is woken")]
-fn bg9_the_database_is_idle_after_a_while_without_commits_and_without_anybody_who_waits_for_one() {
+fn engine_background_9_the_database_is_idle_after_a_while_without_commits_and_without_anybody_who_waits_for_one()
+ {
     let clock = Arc::new(ManualClock::new());
     let (db, ..) = some_runs(2, clock.clone());
     let core = &db.handle.core;
@@ -382,13 +387,17 @@ fn bg9_the_database_is_idle_after_a_while_without_commits_and_without_anybody_wh
             wake(a_while);
         }
         core.signal.stop();
-        assert_eq!((without_time, beside_a_commit, beside_a_waiter, merges()), (0, 0, 0, 1), "BG9");
+        assert_eq!(
+            (without_time, beside_a_commit, beside_a_waiter, merges()),
+            (0, 0, 0, 1),
+            "engine_background.9"
+        );
     });
 }
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "real time for threads of other tests to go on")]
-fn mt5_the_table_of_a_merge_that_could_not_be_named_does_not_keep_the_disk_full() {
+fn install_2_the_table_of_a_merge_that_could_not_be_named_does_not_keep_the_disk_full() {
     let (db, disk, faults) = six_runs(Arc::new(ManualClock::new()));
     let core = &db.handle.core;
     let no_space = || FaultRule::new(&[OpKind::Write], FaultAction::NoSpace).on_path("MANIFEST").forever();
@@ -398,9 +407,12 @@ fn mt5_the_table_of_a_merge_that_could_not_be_named_does_not_keep_the_disk_full(
     faults.add(no_space());
     assert!(matches!(core.compaction_step(false), Err(Error::NoSpace { .. })));
     assert_eq!(tables(), 7, "it was written, and may be named");
-    assert!(matches!(core.compaction_step(false), Err(Error::NoSpace { .. })), "MT5: the manifest is tried");
+    assert!(
+        matches!(core.compaction_step(false), Err(Error::NoSpace { .. })),
+        "install.2: the manifest is tried"
+    );
     faults.clear();
-    assert!(core.compaction_step(false).unwrap(), "MT5: its table filled the disk");
+    assert!(core.compaction_step(false).unwrap(), "install.2: its table filled the disk");
     // Replaced tables go when no thread of another test has a pin of their time any more.
     for _ in (0..60_000).take_while(|_| tables() > 1) {
         core.view.reclaim();
@@ -415,11 +427,11 @@ fn mt5_the_table_of_a_merge_that_could_not_be_named_does_not_keep_the_disk_full(
     let failed = db.stats().compactions_failed;
     for tries in 1..4 {
         assert!(matches!(core.compaction_step(true), Err(Error::NoSpace { .. })));
-        assert_eq!((tables(), db.stats().compactions_failed), (3, failed + tries), "MT5");
+        assert_eq!((tables(), db.stats().compactions_failed), (3, failed + tries), "install.2");
     }
     faults.clear();
-    assert!(!core.compaction_step(true).unwrap(), "PK5");
-    assert_eq!(tables(), 2, "MT5");
+    assert!(!core.compaction_step(true).unwrap(), "picker.5");
+    assert_eq!(tables(), 2, "install.2");
 }
 
 #[test]

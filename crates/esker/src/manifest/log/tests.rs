@@ -30,7 +30,7 @@ fn no_new_file() -> FileId {
 }
 
 #[test]
-fn ml1_every_synced_edit_survives_every_crash() {
+fn manifest_log_1_every_synced_edit_survives_every_crash() {
     let (fs, env, dir) = world();
     env.fs.sync_dir(Path::new("/")).unwrap();
     for seed in 0..50 {
@@ -70,12 +70,12 @@ fn wrong_after_losses_in_an_append() -> Vec<String> {
 }
 
 #[test]
-fn ml5_a_power_loss_in_the_middle_of_an_append_is_no_damage() {
+fn manifest_log_5_a_power_loss_in_the_middle_of_an_append_is_no_damage() {
     assert_eq!(wrong_after_losses_in_an_append(), Vec::<String>::new());
 }
 
 #[test]
-fn ml3_after_a_failed_append_a_new_manifest_settles_it() {
+fn manifest_log_3_after_a_failed_append_a_new_manifest_settles_it() {
     let (fs, _, dir) = world();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
@@ -91,7 +91,7 @@ fn ml3_after_a_failed_append_a_new_manifest_settles_it() {
 
 /// A manifest is replaced, and ends at each call in turn: what a power loss leaves after each, in many ways.
 #[test]
-fn ml2_a_manifest_that_replaces_another_is_durable_before_it_is_named() {
+fn manifest_log_2_a_manifest_that_replaces_another_is_durable_before_it_is_named() {
     let mut ended = 0;
     for call in 1.. {
         let (fs, _, dir) = world();
@@ -113,7 +113,7 @@ fn ml2_a_manifest_that_replaces_another_is_durable_before_it_is_named() {
             let may_be = if replaced.is_ok() { n + 1..=n + 1 } else { n..=n + 1 };
             assert!(
                 left.is_some_and(|left| may_be.contains(&left)),
-                "ML2: call {call}, seed {seed}: {left:?}"
+                "manifest_log.2: call {call}, seed {seed}: {left:?}"
             );
         }
         if replaced.is_ok() && !log.is_broken() && faults.fired() == 0 {
@@ -161,7 +161,7 @@ fn a_damaged_current_or_manifest_is_a_typed_error_or_the_truth() {
             file.write_all_at(&[byte[0] ^ 0x41], at).unwrap();
             match ManifestLog::recover(&env, &dir) {
                 Err(Error::Corrupt { .. } | Error::UnsupportedVersion { .. }) => {}
-                // ML5: what reads as a torn tail is the marker alone.
+                // manifest_log.5: what reads as a torn tail is the marker alone.
                 Ok(Some((_, state))) if name != CURRENT => assert_eq!(state.wal_from, Some(7), "byte {at}"),
                 other => panic!("{name} byte {at}: {other:?}"),
             }
@@ -217,12 +217,12 @@ fn stale_records_taken() -> Vec<String> {
 }
 
 #[test]
-fn ml1_records_of_an_earlier_manifest_do_not_count() {
+fn manifest_log_1_records_of_an_earlier_manifest_do_not_count() {
     assert_eq!(stale_records_taken(), Vec::<String>::new());
 }
 
 #[test]
-fn ml6_a_compressed_edit_is_damage() {
+fn manifest_log_6_a_compressed_edit_is_damage() {
     let (_, env, dir) = world();
     drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(3)).unwrap());
     let path = dir.join(manifest_name(FileId::new(1)));
@@ -237,13 +237,13 @@ fn ml6_a_compressed_edit_is_damage() {
         let (recovered, salvaged) = (ManifestLog::recover(&env, &dir), salvage(&env, &path).unwrap());
         match recovered {
             Ok(Some((_, state))) => {
-                assert_eq!((codec, state.wal_from), (Compression::None, Some(4)), "ML6");
+                assert_eq!((codec, state.wal_from), (Compression::None, Some(4)), "manifest_log.6");
                 assert!(salvaged.complete);
             }
             Err(error) => {
                 assert!(codec != Compression::None && error.is_corrupt(), "{}: {error}", codec.name());
-                assert!(error.to_string().contains("cannot come from"), "ML6: {error}");
-                assert!(!salvaged.complete && salvaged.state.is_none(), "ML6: {}", codec.name());
+                assert!(error.to_string().contains("cannot come from"), "manifest_log.6: {error}");
+                assert!(!salvaged.complete && salvaged.state.is_none(), "manifest_log.6: {}", codec.name());
             }
             Ok(None) => panic!("CURRENT is there"),
         }
@@ -251,7 +251,7 @@ fn ml6_a_compressed_edit_is_damage() {
 }
 
 #[test]
-fn ml2_markers_alone_are_no_state() {
+fn manifest_log_2_markers_alone_are_no_state() {
     let (_, env, dir) = world();
     drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(3)).unwrap());
     let path = dir.join(manifest_name(FileId::new(1)));
@@ -271,7 +271,7 @@ fn ml2_markers_alone_are_no_state() {
 }
 
 #[test]
-fn ms2_a_last_record_that_is_none_is_damage_and_no_torn_end() {
+fn manifest_salvage_2_a_last_record_that_is_none_is_damage_and_no_torn_end() {
     let (_, env, dir) = world();
     let mut log = ManifestLog::create(&env, &dir, FileId::new(1), wal_from(1)).unwrap();
     log.append(wal_from(2), no_new_file).unwrap();
@@ -294,7 +294,7 @@ fn ms2_a_last_record_that_is_none_is_damage_and_no_torn_end() {
 }
 
 #[test]
-fn ms3_edits_outside_of_the_pieces_that_cannot_be_read_are_kept() {
+fn manifest_salvage_3_edits_outside_of_the_pieces_that_cannot_be_read_are_kept() {
     let (fs, _, dir) = world();
     let faults = FaultFs::new(Arc::new(fs));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
@@ -323,15 +323,19 @@ fn ms3_edits_outside_of_the_pieces_that_cannot_be_read_are_kept() {
         let kept: Vec<u64> = (1..600).filter(is_kept).map(|n| n as u64).collect();
         assert!(kept.len() > 300 && !kept.contains(&(lost as u64)), "{lost}: {}", kept.len());
         let removed: Vec<u64> = found.removed.iter().map(|file| file.get()).collect();
-        assert_eq!(removed, kept, "MS3: {lost}");
-        assert_eq!(found.state.unwrap().wal_from, kept.last().copied(), "MS3: {lost}");
-        assert_eq!((found.complete, found.damage.len(), found.torn), (false, 1, None), "MS2: {lost}");
+        assert_eq!(removed, kept, "manifest_salvage.3: {lost}");
+        assert_eq!(found.state.unwrap().wal_from, kept.last().copied(), "manifest_salvage.3: {lost}");
+        assert_eq!(
+            (found.complete, found.damage.len(), found.torn),
+            (false, 1, None),
+            "manifest_salvage.2: {lost}"
+        );
         let told = found.damage[0].to_string();
         assert!(told.contains("can be read: injected fault"), "{told}");
     }
     let fails = FaultAction::Fail(std::io::ErrorKind::Other);
     faults.add(FaultRule::new(&[OpKind::Read], fails).on_bytes(0..1).forever());
-    assert!(matches!(salvage(&env, &path), Err(Error::Io { .. })), "MS3");
+    assert!(matches!(salvage(&env, &path), Err(Error::Io { .. })), "manifest_salvage.3");
 }
 
 #[test]
@@ -384,7 +388,7 @@ fn a_newer_format_and_format_0_are_refused() {
 }
 
 #[test]
-fn ml3_a_replacement_that_panicked_is_settled_without_its_edit() {
+fn manifest_log_3_a_replacement_that_panicked_is_settled_without_its_edit() {
     let (fs, _, dir) = world();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
@@ -399,14 +403,14 @@ fn ml3_a_replacement_that_panicked_is_settled_without_its_edit() {
         assert_eq!(std::panic::catch_unwind(append).is_err(), faults.fired() > 0);
         next += 1;
     }
-    assert!(log.is_broken(), "ML3");
+    assert!(log.is_broken(), "manifest_log.3");
     assert_eq!(log.state().wal_from, Some(next - 2), "not the edit that panicked");
     log.heal(|| FileId::new(next)).unwrap();
-    assert_eq!(recovered(fs.crash_strict(), &dir), Some(next - 2), "ML3");
+    assert_eq!(recovered(fs.crash_strict(), &dir), Some(next - 2), "manifest_log.3");
 }
 
 #[test]
-fn ml3_an_append_that_panicked_is_settled_by_a_new_manifest() {
+fn manifest_log_3_an_append_that_panicked_is_settled_by_a_new_manifest() {
     let (fs, _, dir) = world();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
@@ -416,10 +420,10 @@ fn ml3_an_append_that_panicked_is_settled_by_a_new_manifest() {
         faults.add(FaultRule::new(&[OpKind::SyncData], FaultAction::Panic).nth(nth));
         let append = std::panic::AssertUnwindSafe(|| log.append(wal_from(10 + nth), no_new_file));
         assert!(std::panic::catch_unwind(append).is_err());
-        assert!(log.is_broken(), "ML3");
+        assert!(log.is_broken(), "manifest_log.3");
         let id = FileId::new(10 + nth);
         log.append(wal_from(20 + nth), || id).unwrap();
-        assert_eq!((log.id(), log.state().wal_from), (id, Some(20 + nth)), "ML3");
-        assert_eq!(recovered(fs.crash_strict(), &dir), Some(20 + nth), "ML3");
+        assert_eq!((log.id(), log.state().wal_from), (id, Some(20 + nth)), "manifest_log.3");
+        assert_eq!(recovered(fs.crash_strict(), &dir), Some(20 + nth), "manifest_log.3");
     }
 }

@@ -96,7 +96,7 @@ fn random_sources(rng: &mut fastrand::Rng) -> (Vec<VecCursor>, BTreeMap<Vec<u8>,
 }
 
 #[test]
-fn m1_m2_any_walk_agrees_with_a_map() {
+fn read_merge_1_read_merge_2_any_walk_agrees_with_a_map() {
     let mut rng = fastrand::Rng::with_seed(8);
     for round in 0..400 {
         let (cursors, model) = random_sources(&mut rng);
@@ -123,7 +123,7 @@ fn m1_m2_any_walk_agrees_with_a_map() {
 }
 
 #[test]
-fn m3_a_failed_move_leaves_no_key_and_the_next_good_seek_the_right_one() {
+fn read_merge_3_a_failed_move_leaves_no_key_and_the_next_good_seek_the_right_one() {
     let mut rng = fastrand::Rng::with_seed(9);
     let mut failed = 0;
     for round in 0..2000 {
@@ -146,7 +146,7 @@ fn m3_a_failed_move_leaves_no_key_and_the_next_good_seek_the_right_one() {
             failed += u32::from(outcome.is_err());
             at = to.filter(|&i| i < keys.len() && outcome.is_ok());
             let shown = merged.valid().then(|| (merged.key().to_vec(), merged.seq()));
-            assert_eq!(shown, at.map(|i| keys[i].clone()), "M3: round {round} step {step}");
+            assert_eq!(shown, at.map(|i| keys[i].clone()), "read_merge.3: round {round} step {step}");
         }
     }
     assert!(failed > 1000, "{failed}");

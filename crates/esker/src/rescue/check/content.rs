@@ -43,7 +43,7 @@ impl Entries {
     }
 }
 
-/// RV1, VN1: for any key, what a memtable or a run holds is newer than what older ones hold, range tombstones included. The tables
+/// view.1, version.1: for any key, what a memtable or a run holds is newer than what older ones hold, range tombstones included. The tables
 /// have been checked one by one.
 pub(super) fn check_order(view: &ReadView, dir: &Path, report: &mut CheckReport) {
     let memtables = view.memtables().enumerate().filter(|(_, memtable)| !memtable.is_empty());

@@ -5,8 +5,8 @@
 //!   log segments (log.rs)                                             offline.rs: all of it from the files alone
 //! ```
 //!
-//! CK1. Nothing is changed. Reads and writes go on meanwhile; what is checked is the state at one commit.
-//! CK2. Whatever is found is in the report; an error means that it was not possible to look.
+//! rescue_check.1. Nothing is changed. Reads and writes go on meanwhile; what is checked is the state at one commit.
+//! rescue_check.2. Whatever is found is in the report; an error means that it was not possible to look.
 
 mod content;
 mod log;

@@ -4,9 +4,9 @@
 //!   CURRENT --> MANIFEST --> each table --> log --> files that nothing names --> all sound? --> keys of all together, counts
 //! ```
 //!
-//! OF1. Files are only read. All damage is found, not only the first.
-//! OF2. A file for which opening refuses is never said to be one that opening removes.
-//! OF3. Of what a repair has not finished (UF1 of unfinished.rs) that is all there is to say.
+//! check_offline.1. Files are only read. All damage is found, not only the first.
+//! check_offline.2. A file for which opening refuses is never said to be one that opening removes.
+//! check_offline.3. Of what a repair has not finished (unfinished.1 of unfinished.rs) that is all there is to say.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(crate) fn check_offline(options: &Options, dir: &Path) -> Result<CheckReport
     let (env, _lock) = lock_to_read(options.env(), dir)?;
     let mut report = CheckReport::default();
     match unfinished::refuse(&env, dir) {
-        // OF3
+        // check_offline.3
         Err(error @ Error::UnfinishedRepair(_)) => report.problem(error),
         looked => looked.and_then(|()| check(&env, dir, options, &mut report))?,
     }
@@ -150,7 +150,7 @@ fn list_damage(env: &Env, path: &Path, error: Error, report: &mut CheckReport) {
     }
 }
 
-/// Files that nothing names: the next open removes them. `kept`: the tables that it does not remove (OF2).
+/// Files that nothing names: the next open removes them. `kept`: the tables that it does not remove (check_offline.2).
 fn note_leftovers(
     env: &Env,
     dir: &Path,

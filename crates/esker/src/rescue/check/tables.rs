@@ -76,7 +76,7 @@ pub(super) fn check_table(table: &Arc<Table>, meta: &TableMeta, flushed: SeqNo, 
         report
             .problem(format!("{path} is not the table that the manifest describes: {found:?}, not {meta:?}"));
     }
-    // OU4: those that it has forgotten are among them.
+    // compaction_output.4: those that it has forgotten are among them.
     let newest = table.newest_commit();
     if newest > flushed {
         let path = table.path().display();

@@ -219,7 +219,7 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
 
 /// As many keys as there should be, and older ones.
 #[test]
-fn rv1_a_memtable_that_hides_newer_versions_is_found() {
+fn view_1_a_memtable_that_hides_newer_versions_is_found() {
     type Write = fn(&Db, u8);
     let put: Write = |db, n| db.default_keyspace().put(key(1), [n]).unwrap();
     let remove: Write = |db, n| db.default_keyspace().remove_range(key(n)..key(9)).unwrap();

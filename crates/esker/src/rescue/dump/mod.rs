@@ -5,7 +5,7 @@
 //!                                                `--> DumpItem, DumpItem, ... (where, what, fields)
 //! ```
 //!
-//! DU1. Files are only read. A damaged one is shown as far as it can be read, with an item of the kind `damage` for
+//! rescue_dump.1. Files are only read. A damaged one is shown as far as it can be read, with an item of the kind `damage` for
 //!      each place where it cannot. One of a directory that cannot be read at all is damage, and the others are shown.
 
 mod log;

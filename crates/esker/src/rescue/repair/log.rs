@@ -1,15 +1,15 @@
 //! The log of a damaged database: every whole commit that can be read, in order, on top of what the tables hold.
 //!
-//! LG1. Commits that the tables hold already are passed by: doing one again without those after it would bring old
+//! repair_log.1. Commits that the tables hold already are passed by: doing one again without those after it would bring old
 //!      values back. A whole manifest says which, and no table has a say: it may be a foreign one. Without one those of which some
 //!      table says that they went into it count as held, unless they are followed, without a gap, by all that came after: some may
 //!      be from a flush that never ended.
-//! LG2. A gap in the sequence numbers, and an end before a commit that was durable, are reported with the numbers of the
+//! repair_log.2. A gap in the sequence numbers, and an end before a commit that was durable, are reported with the numbers of the
 //!      commits that are missing.
-//! LG3. A log that recovery takes as it is ends where recovery ends it: what can be read behind an unfinished commit never
+//! repair_log.3. A log that recovery takes as it is ends where recovery ends it: what can be read behind an unfinished commit never
 //!      counted, and is no loss.
-//! LG4. Segments that recovery misses are told of, also where a manifest names none and only later ones are there.
-//! LG5. The log is read twice, to see whether recovery takes it as it is and to take its commits. One that only the first reading met is lost.
+//! repair_log.4. Segments that recovery misses are told of, also where a manifest names none and only later ones are there.
+//! repair_log.5. The log is read twice, to see whether recovery takes it as it is and to take its commits. One that only the first reading met is lost.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(super) fn salvage(
     target: &mut Target,
     report: &mut RepairReport,
 ) -> Result<()> {
-    // LG1
+    // repair_log.1
     let flushed = if sources.complete { sources.flushed } else { sources.flushed.max(target.newest_flushed) };
     let again = if sources.complete { None } else { first_to_do_again(env, dir, sources, flushed)? };
     let mut last = if sources.complete { Some(flushed) } else { None };
@@ -52,7 +52,7 @@ pub(super) fn salvage(
                 report.notes.push(format!("{} at offset {offset}: {text} ({bytes} bytes)", path.display()));
             }
             LogPiece::Commit { seq, payload, path, offset } => {
-                // LG1
+                // repair_log.1
                 if seq <= flushed && again.is_none_or(|first| seq < first) {
                     return Ok(());
                 }
@@ -79,7 +79,7 @@ pub(super) fn salvage(
     })?;
     report.log_segments = segments;
     let last = last.unwrap_or(flushed);
-    // LG2, LG5
+    // repair_log.2, repair_log.5
     let durable = sources.log.durable_to.map(|durable| (durable, "was durable"));
     let met = sound.as_ref().map(|recovered| (recovered.last_seq, "could be read a moment ago"));
     let ends = [durable, met].into_iter().flatten().filter(|(end, _)| last < *end);
@@ -89,7 +89,7 @@ pub(super) fn salvage(
         let detail = format!("the log ends behind commit {last}, but commit {end} {why}: its end is lost");
         report.losses.push(gap(last.get() + 1..=end.get(), detail, &path, offset));
     }
-    // LG4
+    // repair_log.4
     if sources.complete && report.losses.len() == told && wal::lacks_segments(env, dir, sources.log)? {
         let path = wal::file_name::segment_path(dir, sources.log.from);
         let error = Error::corrupt("WAL", path, 0, "the segment is missing, and newer ones are there");
@@ -99,7 +99,7 @@ pub(super) fn salvage(
 }
 
 /// The first of the log's last commits that follow each other without a gap, if they reach up to the newest flushed one: then the last
-/// word on each key of theirs is the newest (LG1).
+/// word on each key of theirs is the newest (repair_log.1).
 fn first_to_do_again(env: &Env, dir: &Path, sources: &Sources, flushed: SeqNo) -> Result<Option<SeqNo>> {
     let mut row: Option<(SeqNo, SeqNo)> = None;
     wal::salvage(env, dir, sources.log, &mut |piece| {
@@ -132,7 +132,7 @@ mod tests {
 
     /// The log has an old value of a key, and a table the newest, without its number.
     #[test]
-    fn lg1_what_a_table_holds_is_not_done_again() {
+    fn repair_log_1_what_a_table_holds_is_not_done_again() {
         let dir = Path::new("db");
         let builder = |fs: &MemFs| {
             let env = Env::simulated(Arc::new(fs.clone()), 1);
@@ -154,6 +154,6 @@ mod tests {
         builder(&earlier).repair(dir, "repaired").unwrap();
         let db = builder(&earlier).open("repaired").unwrap();
         let value = db.default_keyspace().get("a").unwrap();
-        assert_eq!(value.as_deref(), Some(&b"new"[..]), "LG1");
+        assert_eq!(value.as_deref(), Some(&b"new"[..]), "repair_log.1");
     }
 }

@@ -8,17 +8,17 @@
 //!   catalog ----------------------------------------------> names made whole --'
 //! ```
 //!
-//! RP1. The source is opened for reading only: no byte, name or time of it changes.
-//! RP2. The newest version that can be read of each key counts, by sequence number; what a tombstone that can be read
+//! rescue_repair.1. The source is opened for reading only: no byte, name or time of it changes.
+//! rescue_repair.2. The newest version that can be read of each key counts, by sequence number; what a tombstone that can be read
 //!      covers is gone. Commits of the log follow in their order, whole ones only.
-//! RP3. Whatever of the source is not in the target although it may have counted is in the report: file, offset, and
+//! rescue_repair.3. Whatever of the source is not in the target although it may have counted is in the report: file, offset, and
 //!      keys where they are known. What is absent from the report is in the target.
-//! RP4. The target is a sound database: it is opened anew and checked before this returns. If that cannot be reached,
-//!      no file is left of it, or, where its files cannot be removed or the process is killed, a directory that is refused (TD4).
-//!      It lies outside of the source (TD1), and is locked all the time (TD3).
-//! RP5. Memory does not grow with the database: a block for each table that overlaps at one key, one log segment, one
+//! rescue_repair.4. The target is a sound database: it is opened anew and checked before this returns. If that cannot be reached,
+//!      no file is left of it, or, where its files cannot be removed or the process is killed, a directory that is refused (target_dir.4).
+//!      It lies outside of the source (target_dir.1), and is locked all the time (target_dir.3).
+//! rescue_repair.5. Memory does not grow with the database: a block for each table that overlaps at one key, one log segment, one
 //!      commit.
-//! RP6. A report of a database that may stay is not lost: it is told before the last step, which may fail without being undone (TD4).
+//! rescue_repair.6. A report of a database that may stay is not lost: it is told before the last step, which may fail without being undone (target_dir.4).
 
 mod log;
 mod report;
@@ -52,7 +52,7 @@ pub(crate) fn repair(
     let sources = sources::find(&env, source, &mut report)?;
     TargetDir::check(&settings.env, source, target)?;
     let survey = tables::survey(&env, &sources, &mut report)?;
-    // That took its time: who has made something there meanwhile keeps it (TD3).
+    // That took its time: who has made something there meanwhile keeps it (target_dir.3).
     TargetDir::check(&settings.env, source, target)?;
     others(Moment::Checked);
     let modes = settings.modes.map_or_else(|| target_dir::modes_of(&env, source), |modes| Ok(Some(modes)))?;
@@ -90,7 +90,7 @@ mod tests {
     use crate::{Db, Error};
 
     #[test]
-    fn td3_a_database_that_somebody_makes_in_the_target_meanwhile_is_left_alone() {
+    fn target_dir_3_a_database_that_somebody_makes_in_the_target_meanwhile_is_left_alone() {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
         let builder = || Db::builder().background(false).env(env.clone());
         builder().open("db").unwrap().default_keyspace().put("a", "1").unwrap();
@@ -113,12 +113,12 @@ mod tests {
             assert!(matches!(refused, Err(Error::Locked { .. } | Error::Invalid(_))), "{refused:?}");
             drop(db);
             let db = builder().create_if_missing(false).open(target).unwrap();
-            assert!(db.default_keyspace().contains("acknowledged").unwrap(), "TD3");
+            assert!(db.default_keyspace().contains("acknowledged").unwrap(), "target_dir.3");
         }
     }
 
     #[test]
-    fn td3_nobody_gets_between_closing_the_target_and_the_last_look() {
+    fn target_dir_3_nobody_gets_between_closing_the_target_and_the_last_look() {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
         let builder = || Db::builder().background(false).env(env.clone());
         builder().open("db").unwrap().default_keyspace().put("a", "1").unwrap();
@@ -139,12 +139,15 @@ mod tests {
         );
         assert_eq!(repaired.unwrap().live_keys(), 1, "the report is not lost");
         assert_eq!(tried.len(), 4);
-        assert!(tried.iter().all(|tried| matches!(tried, Err(Error::Locked { .. }))), "TD3: {tried:?}");
+        assert!(
+            tried.iter().all(|tried| matches!(tried, Err(Error::Locked { .. }))),
+            "target_dir.3: {tried:?}"
+        );
         builder().open("new").unwrap();
     }
 
     #[test]
-    fn td3_a_repair_that_fails_leaves_what_is_not_its_own() {
+    fn target_dir_3_a_repair_that_fails_leaves_what_is_not_its_own() {
         let fs = MemFs::new();
         let faults = FaultFs::new(Arc::new(fs.clone()));
         let env = Env::simulated(Arc::new(faults.clone()), 1);
@@ -169,6 +172,10 @@ mod tests {
         assert!(matches!(failed, Err(Error::NoSpace { .. })), "{failed:?}");
         let mut left = fs.list_dir(Path::new("new")).unwrap();
         left.sort();
-        assert_eq!(left, ["7.sst", "backup.tar", "notes.tmp", "wal-spare-x.tmp"], "TD3, RP4");
+        assert_eq!(
+            left,
+            ["7.sst", "backup.tar", "notes.tmp", "wal-spare-x.tmp"],
+            "target_dir.3, rescue_repair.4"
+        );
     }
 }

@@ -5,15 +5,15 @@
 //!      `-no--> newest other manifest      `-in parts, not at all, or out of date--> in addition all tables that nothing removed
 //! ```
 //!
-//! SO1. With a whole manifest exactly its tables are read, so that a table that was replaced but not yet removed
+//! sources.1. With a whole manifest exactly its tables are read, so that a table that was replaced but not yet removed
 //!      brings nothing back.
-//! SO2. A table that can say what it is and is none of those that the manifest describes is not read: it is foreign.
-//! SO3. If tables or log segments that a whole manifest names are gone, and finished tables are there that it does not know, it may be
+//! sources.2. A table that can say what it is and is none of those that the manifest describes is not read: it is foreign.
+//! sources.3. If tables or log segments that a whole manifest names are gone, and finished tables are there that it does not know, it may be
 //!      an earlier one: those tables may hold what was in them, so all are read.
-//! SO4. A file that nobody names and that cannot be read costs nothing else.
-//! SO5. Where the manifest that CURRENT names cannot be read and another one is gone by, that is told as a loss, whatever is there: what
+//! sources.4. A file that nobody names and that cannot be read costs nothing else.
+//! sources.5. Where the manifest that CURRENT names cannot be read and another one is gone by, that is told as a loss, whatever is there: what
 //!      only the one in force named may be gone without a trace.
-//! SO6. A table that has lost its footer counts for SO3 like a finished one if its properties are left: it proves the newest commit that
+//! sources.6. A table that has lost its footer counts for sources.3 like a finished one if its properties are left: it proves the newest commit that
 //!      they state, or, where they have forgotten the numbers, that there was one.
 
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ pub(super) struct Sources {
     pub flushed: SeqNo,
     /// Whether the manifest is whole.
     pub complete: bool,
-    /// What a whole manifest describes: for SO2.
+    /// What a whole manifest describes: for sources.2.
     pub described: Vec<AddedTable>,
 }
 
@@ -108,7 +108,7 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
     })
 }
 
-/// Whether tables prove that a manifest that looks whole has lost its end, or files that are gone speak for it (SO3). It says this
+/// Whether tables prove that a manifest that looks whole has lost its end, or files that are gone speak for it (sources.3). It says this
 /// state, and has removed these tables.
 fn has_lost_its_end(
     env: &Env,
@@ -118,7 +118,7 @@ fn has_lost_its_end(
     report: &mut RepairReport,
 ) -> Result<bool> {
     let (mut known, extent) = (state.flushed_seq.unwrap_or_default(), state.log_extent());
-    // Behind an unfinished commit nothing counts, even if it can be read (LG3): it does not stand for what a table holds.
+    // Behind an unfinished commit nothing counts, even if it can be read (repair_log.3): it does not stand for what a table holds.
     let end = wal::verify(env, dir, extent, |_, _| Ok(())).map_or(SeqNo::MAX, |recovered| recovered.last_seq);
     wal::salvage(env, dir, extent, &mut |piece| {
         if let LogPiece::Commit { seq, .. } = piece
@@ -150,7 +150,7 @@ fn has_lost_its_end(
     Ok(true)
 }
 
-/// Those of the tables that are finished, or were (SO6), each with its newest commit. One that cannot be read is noted (SO4).
+/// Those of the tables that are finished, or were (sources.6), each with its newest commit. One that cannot be read is noted (sources.4).
 fn finished<'f>(
     env: &Env,
     dir: &Path,
@@ -175,7 +175,7 @@ fn finished<'f>(
     found
 }
 
-/// A commit that went into a table without footer, if its properties are left (SO6).
+/// A commit that went into a table without footer, if its properties are left (sources.6).
 fn proven_commit(env: &Env, path: &Path) -> Option<SeqNo> {
     let properties = SalvageTable::open(env, path).ok()?.properties?;
     Some(properties.counts.max_seq.max(SeqNo::new(1)))

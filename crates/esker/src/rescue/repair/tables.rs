@@ -5,12 +5,12 @@
 //!   all range tombstones ----------------------------------------'
 //! ```
 //!
-//! ST1. Of versions with one number (copies of one table) the one in the newest file counts.
-//! ST2. A table whose first key is not known is opened first, so keys come out in ascending order.
-//! ST3. Of a table that the manifest describes nothing counts that lies outside the range that it states: a table without properties
+//! tables.1. Of versions with one number (copies of one table) the one in the newest file counts.
+//! tables.2. A table whose first key is not known is opened first, so keys come out in ascending order.
+//! tables.3. Of a table that the manifest describes nothing counts that lies outside the range that it states: a table without properties
 //!      may be another one.
-//! ST4. A table whose parts are sound and do not add up to its fingerprint is told of as a whole: some are of another database's table.
-//! ST5. A table is opened twice, to be looked at and to be read. What only the second look finds damaged is told, too.
+//! tables.4. A table whose parts are sound and do not add up to its fingerprint is told of as a whole: some are of another database's table.
+//! tables.5. A table is opened twice, to be looked at and to be read. What only the second look finds damaged is told, too.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,7 +33,7 @@ struct Waiting<'s> {
     lower_bound: Vec<u8>,
     /// What the manifest says of it.
     described: Option<&'s AddedTable>,
-    /// What the first look found damaged (ST5).
+    /// What the first look found damaged (tables.5).
     told: Vec<Told>,
 }
 
@@ -98,7 +98,7 @@ pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairRep
         };
         let described = describe(&table, source.file, &sources.described);
         if sources.complete && described.is_none() {
-            // SO2; what should have been here is reported below.
+            // sources.2; what should have been here is reported below.
             let path = source.path.display();
             report.notes.push(format!("{path} is not a table that the manifest describes: it is left out"));
             continue;
@@ -143,7 +143,7 @@ fn describe<'s>(table: &SalvageTable, file: FileId, described: &'s [AddedTable])
     own.filter(is).or_else(|| described.iter().find(is))
 }
 
-/// The range tombstones, cut to what the table covers (ST3).
+/// The range tombstones, cut to what the table covers (tables.3).
 fn within(tombstones: &RangeTombstones, range: Option<&KeyRange>) -> RangeTombstones {
     let Some(range) = range else { return tombstones.clone() };
     tombstones.clipped(range)
@@ -233,7 +233,7 @@ impl Merge<'_> {
             let range = next.described.map(|added| &added.meta.range);
             let scan = match SalvageTable::open(self.env, &next.source.path) {
                 Ok(table) => {
-                    // ST5
+                    // tables.5
                     tell_new(&table, next.described, &next.told, report);
                     table.scan()
                 }
@@ -264,7 +264,7 @@ impl Merge<'_> {
         let (scan, range) = self.open[at].as_mut().expect("an open scan");
         while scan.advance() {
             let entry = scan.entry();
-            // ST3
+            // tables.3
             if range.is_none_or(|range| range.contains(entry.key)) {
                 self.heap.push(Reverse((entry.key.to_vec(), Reverse(entry.seq), Reverse(file), at)));
                 report.entries += 1;
@@ -274,7 +274,7 @@ impl Merge<'_> {
         report.blocks += scan.blocks_read;
         let range = *range;
         scan.damage.iter().for_each(|damage| tell(damage, false, range, report));
-        // ST4
+        // tables.4
         if scan.holds_other_parts() {
             let detail = "its parts do not add up to what it states: some are of another table";
             let error = Error::corrupt("table", scan.path(), 0, detail);

@@ -4,7 +4,7 @@
 //!   put, apply --encoded keys as they were--> commits --finish--> catalog made whole --> closed --check--> opened, checked
 //! ```
 //!
-//! TG1. Keys keep their keyspace ids; the catalog is data like any other until `finish` makes it whole: every
+//! repair_target.1. Keys keep their keyspace ids; the catalog is data like any other until `finish` makes it whole: every
 //!      keyspace that holds keys has one name, and no id is given twice.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,7 +129,7 @@ impl Target {
         Ok(ClosedTarget { settings: self.settings, env: self.env, dir: self.dir, lock: self.lock, names })
     }
 
-    /// The catalog as it is to be (TG1), and the writes that make it so and remove keyspaces that were dropped.
+    /// The catalog as it is to be (repair_target.1), and the writes that make it so and remove keyspaces that were dropped.
     fn whole_catalog(&self, report: &mut RepairReport) -> (BTreeMap<String, KeyspaceId>, WriteSet) {
         let mut names: BTreeMap<String, KeyspaceId> = BTreeMap::new();
         let mut ids: BTreeSet<KeyspaceId> = BTreeSet::from([KeyspaceId::CATALOG, KeyspaceId::DEFAULT]);

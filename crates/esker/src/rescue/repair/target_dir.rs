@@ -6,15 +6,15 @@
 //!                                                     `-----------clear--> its files, then marker, then LOCK removed
 //! ```
 //!
-//! TD1. It does not lie in the source, whatever links and `..` are on the way: what is made there would be a change of
-//!      the source (RP1). Nothing is created before that is known.
-//! TD2. Directories are told by what is in them, since their paths do not tell: one that has every name that the source
+//! target_dir.1. It does not lie in the source, whatever links and `..` are on the way: what is made there would be a change of
+//!      the source (rescue_repair.1). Nothing is created before that is known.
+//! target_dir.2. Directories are told by what is in them, since their paths do not tell: one that has every name that the source
 //!      has is taken for the source. So a target in a copy of the source is refused, too.
-//! TD3. What others have made there is left alone: it is locked from before the first file of ours until the last one is made or
+//! target_dir.3. What others have made there is left alone: it is locked from before the first file of ours until the last one is made or
 //!      removed, and of a repair that fails only names that the engine gives are removed.
-//! TD4. From before the first file of the new database until the last one is durable, or removed durably, the marker is there
-//!      (UF1 of unfinished.rs). If they cannot be removed it stays; if it cannot be put back in front of a whole database, that stays.
-//! TD5. What a repair leaves that is killed outside of that, its lock file, is not in the way of the next one. It has no content that could be
+//! target_dir.4. From before the first file of the new database until the last one is durable, or removed durably, the marker is there
+//!      (unfinished.1 of unfinished.rs). If they cannot be removed it stays; if it cannot be put back in front of a whole database, that stays.
+//! target_dir.5. What a repair leaves that is killed outside of that, its lock file, is not in the way of the next one. It has no content that could be
 //!      lost; whoever has it locked is about to make something there, and keeps the directory.
 
 use std::path::{Component, Path, PathBuf};
@@ -60,13 +60,13 @@ impl TargetDir {
         }
         if env.fs.exists(target).map_err(io)? {
             refuse_files(env, target)?;
-            // TD5
+            // target_dir.5
             lock_to_read(env, target)?;
         }
         Ok(())
     }
 
-    /// Makes and locks a target that was found good, unless others have been there since (TD3), and marks it (TD4).
+    /// Makes and locks a target that was found good, unless others have been there since (target_dir.3), and marks it (target_dir.4).
     pub(super) fn claim(env: &Env, target: &Path, modes: Option<Modes>) -> Result<TargetDir> {
         let (env, lock) = create_and_lock(env, target, modes)?;
         refuse_files(&env, target)?;
@@ -75,19 +75,19 @@ impl TargetDir {
         Ok(dir)
     }
 
-    /// The database is whole, closed, and durable (TD4).
+    /// The database is whole, closed, and durable (target_dir.4).
     pub(super) fn finish(&self) -> Result<()> {
         unfinished::remove(&self.env, &self.path)
     }
 
-    /// Removes what an unfinished repair has made (RP4). There was nothing but a lock file, so what has our names is ours (TD3). Errors are
+    /// Removes what an unfinished repair has made (rescue_repair.4). There was nothing but a lock file, so what has our names is ours (target_dir.3). Errors are
     /// passed by: the one that matters is the one that ended the repair.
     pub(super) fn clear(&self) {
         let env = &self.env;
         let Ok(names) = env.fs.list_dir(&self.path) else { return };
         let of_database = || names.iter().filter(|name| is_of_database(name));
         let is_whole = of_database().next().is_some() && !names.iter().any(|name| name == REPAIRING);
-        // TD4. The marker is gone, though perhaps not for good: it has to be back before the first file goes.
+        // target_dir.4. The marker is gone, though perhaps not for good: it has to be back before the first file goes.
         if is_whole && unfinished::place(env, &self.path).is_err() {
             return;
         }
@@ -96,7 +96,7 @@ impl TargetDir {
             Ok(()) => true,
         };
         let (made, gone) = (of_database().count(), of_database().filter(|name| is_gone(name)).count());
-        // TD4
+        // target_dir.4
         if made == gone && (made == 0 || env.fs.sync_dir(&self.path).is_ok()) && is_gone(REPAIRING) {
             is_gone(LOCK);
         }
@@ -115,7 +115,7 @@ pub(super) fn modes_of(env: &Env, source: &Path) -> Result<Option<Modes>> {
     Ok(Some(Modes { dir, files }))
 }
 
-/// Refuses a directory that holds more than a lock file (TD5).
+/// Refuses a directory that holds more than a lock file (target_dir.5).
 fn refuse_files(env: &Env, target: &Path) -> Result<()> {
     let names = env.fs.list_dir(target).map_err(|e| Error::io("look into", target, e))?;
     if names.iter().any(|name| name != LOCK) {
@@ -132,7 +132,7 @@ fn is_of_database(name: &str) -> bool {
     is_fixed || of_log || wal::file_name::is_spare(name) || parse(name) != FileKind::Other
 }
 
-/// Whether the target is the source or lies in it (TD1).
+/// Whether the target is the source or lies in it (target_dir.1).
 fn lies_in(env: &Env, source: &Path, target: &Path) -> Result<bool> {
     let mut names = env.fs.list_dir(source).map_err(|e| Error::io("list", source, e))?;
     // A directory that cannot be looked into is none that a repair could have read.

@@ -149,7 +149,7 @@ fn what_is_wrong_in_a_packed_block_is_told_at_its_start() {
 }
 
 #[test]
-fn sc3_a_sector_that_cannot_be_read_hides_no_other_block() {
+fn sstable_scan_3_a_sector_that_cannot_be_read_hides_no_other_block() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
     let options =
@@ -167,13 +167,17 @@ fn sc3_a_sector_that_cannot_be_read_hides_no_other_block() {
     faults.add(fails.on_bytes(sector).forever());
     let mut problems = Vec::new();
     let checked = table.verify_all(&mut |error| problems.push(error.to_string()));
-    assert_eq!((problems.len(), checked.blocks), (2, extents.len() as u64 - 2), "SC3: {problems:#?}");
-    assert!(problems[0].contains("checksum"), "SC3: {problems:#?}");
-    assert_eq!(faults.fired(), 2, "SC3: once with others, once alone");
+    assert_eq!(
+        (problems.len(), checked.blocks),
+        (2, extents.len() as u64 - 2),
+        "sstable_scan.3: {problems:#?}"
+    );
+    assert!(problems[0].contains("checksum"), "sstable_scan.3: {problems:#?}");
+    assert_eq!(faults.fired(), 2, "sstable_scan.3: once with others, once alone");
 }
 
 #[test]
-fn sc2_a_sound_block_in_the_place_of_another_ends_a_scan() {
+fn sstable_scan_2_a_sound_block_in_the_place_of_another_ends_a_scan() {
     // Blocks of many keys, and blocks of many versions of one key.
     let mut entries: Vec<_> = (0..60).map(|n| Entry::put(vec![b'k', n, 0, 0], 7, b"value")).collect();
     entries.extend((100..160).map(|seq| Entry::put("same", seq, b"value")));
@@ -203,19 +207,21 @@ fn sc2_a_sound_block_in_the_place_of_another_ends_a_scan() {
                         let in_order = given.last().is_none_or(|(key, seq)| {
                             entry.key > key.as_slice() || (entry.key == key.as_slice() && entry.seq < *seq)
                         });
-                        assert!(in_order, "SC2: {:?} after {:?}", entry.key, given.last());
+                        assert!(in_order, "sstable_scan.2: {:?} after {:?}", entry.key, given.last());
                         given.push((entry.key.to_vec(), entry.seq));
                     }
-                    Ok(None) => panic!("SC2: block {number} goes unnoticed"),
+                    Ok(None) => panic!("sstable_scan.2: block {number} goes unnoticed"),
                     Err(error) => break error,
                 }
             };
             // Of versions of one key it may be the block behind it that is too new.
-            let crate::Error::Corrupt { path, offset, .. } = &error else { panic!("SC2: {error}") };
+            let crate::Error::Corrupt { path, offset, .. } = &error else {
+                panic!("sstable_scan.2: {error}")
+            };
             let at = extents.iter().position(|extent| extent.start == *offset).unwrap();
             assert!(
                 at == number || (at == number + 1 && table.index().continues(at)),
-                "SC2: {number}: {error}"
+                "sstable_scan.2: {number}: {error}"
             );
             assert_eq!(path, Path::new(PATH));
             // Nor do readers take it for its place, but for versions of one key.
@@ -223,10 +229,10 @@ fn sc2_a_sound_block_in_the_place_of_another_ends_a_scan() {
             for entry in entries.iter().filter(|entry| entry.key != b"same") {
                 match table.get(&entry.key, key_hash(&entry.key), SeqNo::new(entry.seq), true, &pin) {
                     Ok(found) => {
-                        assert!(found.is_some_and(|found| found.value == entry.value), "TB1: {number}")
+                        assert!(found.is_some_and(|found| found.value == entry.value), "table.1: {number}")
                     }
                     Err(error) => {
-                        assert!(error.is_corrupt(), "TB1: {error}");
+                        assert!(error.is_corrupt(), "table.1: {error}");
                         refused += 1;
                     }
                 }
@@ -282,13 +288,13 @@ fn blocks_of_another_table_believed() -> (usize, Vec<usize>) {
 }
 
 #[test]
-fn st1_a_block_of_another_table_is_not_believed() {
+fn stored_1_a_block_of_another_table_is_not_believed() {
     let (blocks, believed) = blocks_of_another_table_believed();
-    assert!(blocks > 3 && believed.is_empty(), "ST1: {believed:?} of {blocks}");
+    assert!(blocks > 3 && believed.is_empty(), "stored.1: {believed:?} of {blocks}");
 }
 
 #[test]
-fn bl1_any_bytes_as_a_block_are_an_error_or_a_block() {
+fn sstable_block_1_any_bytes_as_a_block_are_an_error_or_a_block() {
     let mut rng = fastrand::Rng::with_seed(4);
     let mut good = Vec::new();
     for (env, _) in small_tables() {

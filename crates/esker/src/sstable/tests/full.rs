@@ -7,7 +7,7 @@ use crate::sstable::index::Index;
 use crate::sstable::stored;
 
 #[test]
-fn tw4_what_the_index_has_no_room_for_is_refused_and_the_rest_can_be_read() {
+fn sstable_writer_4_what_the_index_has_no_room_for_is_refused_and_the_rest_can_be_read() {
     let rooms =
         [(1, u64::MAX), (7, u64::MAX), (u64::MAX, 0), (u64::MAX, 30), (u64::MAX, 31), (3, 1_000), (70, 100)];
     for (blocks, separator_bytes) in rooms {
@@ -27,13 +27,13 @@ fn tw4_what_the_index_has_no_room_for_is_refused_and_the_rest_can_be_read() {
                 added.extend(outcome.is_ok().then_some(entry));
                 outcome.err()
             });
-            let said = refused.expect("TW4: the table is full").to_string();
-            assert!(said.contains("the table is full") && !added.is_empty(), "TW4: {said}");
-            assert_eq!(writer.entries(), added.len() as u64, "TW4");
-            assert_eq!(writer.finish(None).unwrap().counts.entries, added.len() as u64, "TW4");
+            let said = refused.expect("sstable_writer.4: the table is full").to_string();
+            assert!(said.contains("the table is full") && !added.is_empty(), "sstable_writer.4: {said}");
+            assert_eq!(writer.entries(), added.len() as u64, "sstable_writer.4");
+            assert_eq!(writer.finish(None).unwrap().counts.entries, added.len() as u64, "sstable_writer.4");
             let table = open(&env, &cache(1 << 20)).unwrap();
             table.verify().unwrap();
-            assert!(table.properties().blocks <= blocks, "TW4");
+            assert!(table.properties().blocks <= blocks, "sstable_writer.4");
             let mut rng = fastrand::Rng::with_seed(1);
             check_scan(&mut rng, &table, &added);
             check_gets(&mut rng, &table, &added, 9);
@@ -43,7 +43,7 @@ fn tw4_what_the_index_has_no_room_for_is_refused_and_the_rest_can_be_read() {
             let footer = Footer::decode(bytes.last_chunk().unwrap(), bytes.len() as u64).unwrap();
             let stored = &bytes[footer.index.start as usize..footer.index.end as usize];
             let index = stored::open(stored, footer.salt, footer.index.start).unwrap();
-            Index::decode_within(&index, room).expect("IX5");
+            Index::decode_within(&index, room).expect("index.5");
         }
     }
 }

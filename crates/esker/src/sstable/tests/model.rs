@@ -229,7 +229,7 @@ fn versions_at_large_numbers_are_found_at_theirs() {
 }
 
 #[test]
-fn ix3_versions_of_one_key_span_blocks() {
+fn index_3_versions_of_one_key_span_blocks() {
     let mut entries: Vec<Entry> = (0..200).map(|seq| Entry::put("k", seq, vec![seq as u8; 40])).collect();
     entries.extend([Entry::put("a", 3, "x"), Entry::put("kk", 0, "y"), Entry::tombstone("z", 9)]);
     sort(&mut entries);
@@ -324,7 +324,7 @@ fn tables_of_nothing_or_of_range_tombstones_only() {
 }
 
 #[test]
-fn tw1_disorder_is_refused() {
+fn sstable_writer_1_disorder_is_refused() {
     let env = memory();
     let mut writer = TableWriter::create(&env, Path::new(PATH), TableOptions::default()).unwrap();
     writer.add(Entry::put("b", 5, "").borrowed()).unwrap();
@@ -337,7 +337,7 @@ fn tw1_disorder_is_refused() {
 }
 
 #[test]
-fn tb4_an_obsolete_file_goes_with_its_last_reader() {
+fn table_4_an_obsolete_file_goes_with_its_last_reader() {
     let env = memory();
     write(&env, &TableOptions::default(), &[Entry::put("a", 0, "1")]);
     let table = open(&env, &cache(1 << 20)).unwrap();
@@ -414,7 +414,7 @@ fn many_threads_read_under_a_tiny_cache() {
         .collect();
     threads.into_iter().for_each(|t| t.join().unwrap());
     drop(table);
-    assert_eq!(cache.used_bytes(), 0, "BC4");
+    assert_eq!(cache.used_bytes(), 0, "block_cache.4");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn loses_tombstones(table: &SalvageTable) -> bool {
 }
 
 #[test]
-fn se4_range_tombstones_without_a_footer_are_those_that_were_written() {
+fn search_4_range_tombstones_without_a_footer_are_those_that_were_written() {
     for tombstone in of_two_meanings() {
         for entries in [0, 1, 40] {
             let env = memory();
@@ -60,15 +60,15 @@ fn se4_range_tombstones_without_a_footer_are_those_that_were_written() {
             flip(&env, file_bytes(&env).len() - 1);
             let found = SalvageTable::open(&env, Path::new(PATH)).unwrap();
             let expected = RangeTombstones::new([tombstone.clone()]);
-            assert_eq!(found.tombstones, expected, "SE4: {entries} entries");
-            assert!(!loses_tombstones(&found), "SE4: {tombstone:?}: {:?}", found.damage);
-            let properties = found.properties.as_ref().expect("SE4: they are sound");
+            assert_eq!(found.tombstones, expected, "search.4: {entries} entries");
+            assert!(!loses_tombstones(&found), "search.4: {tombstone:?}: {:?}", found.damage);
+            let properties = found.properties.as_ref().expect("search.4: they are sound");
             assert_eq!(
                 (properties.counts.entries, properties.counts.range_tombstones),
                 (u64::from(entries), 1),
-                "SE4"
+                "search.4"
             );
-            assert_eq!(found.found_entries, Some(u64::from(entries)), "SE4");
+            assert_eq!(found.found_entries, Some(u64::from(entries)), "search.4");
         }
     }
 }
@@ -98,7 +98,7 @@ fn table_of_numbers(env: &Env) -> Vec<std::ops::Range<u64>> {
 }
 
 #[test]
-fn se6_one_damaged_block_does_not_cost_those_behind_it() {
+fn search_6_one_damaged_block_does_not_cost_those_behind_it() {
     let env = memory();
     let mut extents = table_of_numbers(&env);
     flip(&env, extents[5].start as usize + 20);
@@ -106,9 +106,9 @@ fn se6_one_damaged_block_does_not_cost_those_behind_it() {
     let found = SalvageTable::open(&env, Path::new(PATH)).unwrap();
     let gap = extents.remove(5);
     let blocks: Vec<_> = (0..found.blocks()).map(|number| found.extent(number)).collect();
-    assert!(blocks == extents, "SE6: {} of {} blocks", blocks.len(), extents.len());
-    assert_eq!(found.damage.len(), 2, "SE6: the footer, and the block: {:?}", found.damage);
-    assert_eq!((found.damage[1].start, found.damage[1].bytes), (gap.start, gap.end - gap.start), "SE6");
+    assert!(blocks == extents, "search.6: {} of {} blocks", blocks.len(), extents.len());
+    assert_eq!(found.damage.len(), 2, "search.6: the footer, and the block: {:?}", found.damage);
+    assert_eq!((found.damage[1].start, found.damage[1].bytes), (gap.start, gap.end - gap.start), "search.6");
 }
 
 #[test]

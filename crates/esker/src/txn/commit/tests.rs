@@ -1,4 +1,4 @@
-//! What holds between commits, seals, flushes and the timed sync (T3, T5 to T7).
+//! What holds between commits, seals, flushes and the timed sync (poison.1, memtables.2 to timed_sync.1).
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::read::view::ReadView;
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see what it does")]
-fn t7_a_sync_that_waits_to_be_noted_goes_on_with_what_a_long_commit_leaves() {
+fn timed_sync_1_a_sync_that_waits_to_be_noted_goes_on_with_what_a_long_commit_leaves() {
     let fs = MemFs::new();
     let open = |fs: &MemFs| {
         let env = Env::simulated(Arc::new(fs.clone()), 1);
@@ -36,13 +36,13 @@ fn t7_a_sync_that_waits_to_be_noted_goes_on_with_what_a_long_commit_leaves() {
         let is_synced = is_durable();
         drop(state);
         noting.join().unwrap().unwrap();
-        assert!(is_synced, "T7");
+        assert!(is_synced, "timed_sync.1");
     });
     assert!(pipeline.state.lock().wal().unwrap().sync_handle().is_none(), "both are noted");
 }
 
 #[test]
-fn t3_nothing_is_written_behind_a_commit_that_ended_halfway() {
+fn poison_1_nothing_is_written_behind_a_commit_that_ended_halfway() {
     let fs = MemFs::new();
     let open =
         || Db::builder().background(false).env(Env::simulated(Arc::new(fs.clone()), 1)).open(Path::new("db"));
@@ -62,7 +62,7 @@ fn t3_nothing_is_written_behind_a_commit_that_ended_halfway() {
 }
 
 #[test]
-fn t3_nothing_is_written_behind_a_seal_that_ended_halfway() {
+fn poison_1_nothing_is_written_behind_a_seal_that_ended_halfway() {
     // What rotates the log is synced first, then its end; then a table is made.
     for (op, path) in [(OpKind::Write, ".wal"), (OpKind::SyncData, ".wal")] {
         let fs = MemFs::new();
@@ -76,7 +76,7 @@ fn t3_nothing_is_written_behind_a_seal_that_ended_halfway() {
         let flushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| db.flush()));
         assert!(flushed.is_err(), "{op:?}");
         let refused =
-            |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "T3: {result:?}");
+            |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "poison.1: {result:?}");
         refused(map.put("b", "2"));
         refused(db.flush());
         refused(db.sync());
@@ -125,7 +125,7 @@ impl Place {
 }
 
 #[test]
-fn t3_a_commit_that_panics_has_done_nothing_or_is_the_last() {
+fn poison_1_a_commit_that_panics_has_done_nothing_or_is_the_last() {
     for (place, is_transaction) in
         places().into_iter().flat_map(|place| [(place.clone(), false), (place, true)])
     {
@@ -158,11 +158,11 @@ fn t3_a_commit_that_panics_has_done_nothing_or_is_the_last() {
         };
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(commit)).is_err(), "{what}");
         assert_eq!(faults.fired(), 1, "{what}");
-        assert_eq!((map.len().unwrap(), map.iter().count()), (20, 20), "T3: reads go on: {what}");
+        assert_eq!((map.len().unwrap(), map.iter().count()), (20, 20), "poison.1: reads go on: {what}");
         let next = map.put([31], "3");
         match place.goes_on {
             true => next.unwrap(),
-            false => assert!(matches!(next, Err(Error::Poisoned(_))), "T3: {what}: {next:?}"),
+            false => assert!(matches!(next, Err(Error::Poisoned(_))), "poison.1: {what}: {next:?}"),
         }
         let live = 20 + u64::from(place.goes_on);
         assert_eq!((map.len().unwrap(), map.iter().count() as u64), (live, live), "{what}");
@@ -183,7 +183,7 @@ fn t3_a_commit_that_panics_has_done_nothing_or_is_the_last() {
 }
 
 #[test]
-fn t3_nothing_is_written_behind_a_seal_whose_view_panics() {
+fn poison_1_nothing_is_written_behind_a_seal_whose_view_panics() {
     let fs = MemFs::new();
     let open = || {
         let db = Db::builder().background(false).env(Env::simulated(Arc::new(fs.clone()), 1));
@@ -195,7 +195,8 @@ fn t3_nothing_is_written_behind_a_seal_whose_view_panics() {
     let core = &db.handle.core;
     core.view.bursts.store(true, Ordering::Relaxed);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| core.pipeline.seal())).is_err());
-    let refused = |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "T3: {result:?}");
+    let refused =
+        |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "poison.1: {result:?}");
     refused(map.put("b", "2"));
     refused(db.flush());
     refused(db.sync());
@@ -232,7 +233,7 @@ fn a_commit_that_would_count_below_zero_is_refused_alone() {
 }
 
 #[test]
-fn t3_nothing_is_acknowledged_behind_a_write_or_sync_that_panicked() {
+fn poison_1_nothing_is_acknowledged_behind_a_write_or_sync_that_panicked() {
     // The kernel tells of a failed write-back once; whoever panicked has heard of it.
     for (op, is_timed) in
         [OpKind::Write, OpKind::SyncData].into_iter().flat_map(|op| [(op, false), (op, true)])
@@ -260,7 +261,7 @@ fn t3_nothing_is_acknowledged_behind_a_write_or_sync_that_panicked() {
         refused(db.sync());
         refused(map.put("c", "3"));
         refused(db.flush());
-        assert_eq!(faults.count(OpKind::SyncData), syncs, "Y2");
+        assert_eq!(faults.count(OpKind::SyncData), syncs, "sync.2");
         assert_eq!(map.get("b").unwrap().as_deref(), Some(&b"2"[..]), "reads go on");
         drop((map, core));
         refused(db.close());
@@ -271,7 +272,7 @@ fn t3_nothing_is_acknowledged_behind_a_write_or_sync_that_panicked() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
-fn t5_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
+fn memtables_2_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
     let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
     let map = db.default_keyspace();
@@ -284,7 +285,7 @@ fn t5_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
             scope.spawn(|| core.pipeline.seal().unwrap());
             for _ in 0..100 {
                 std::thread::sleep(std::time::Duration::from_millis(3));
-                assert_eq!(core.pipeline.sealed_len(), 0, "T5");
+                assert_eq!(core.pipeline.sealed_len(), 0, "memtables.2");
             }
             ReadView {
                 active: old.active.clone(),
@@ -302,7 +303,7 @@ fn t5_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
 }
 
 #[test]
-fn t6_a_full_memtable_waits_for_no_other_commit() {
+fn memtables_3_a_full_memtable_waits_for_no_other_commit() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
     let db = Db::builder().stepped().memtable_bytes(64 << 10).env(env).open("db").unwrap();
     let map = db.default_keyspace();
@@ -314,25 +315,25 @@ fn t6_a_full_memtable_waits_for_no_other_commit() {
     core.pipeline.seal_if_full().unwrap();
     drop(going_on);
     assert_eq!(core.pipeline.sealed_len(), 0, "who commits is not waited for");
-    assert!(core.flush_step().unwrap(), "T6");
+    assert!(core.flush_step().unwrap(), "memtables.3");
     assert_eq!((db.stats().flushes, db.stats().memtable_bytes < 10_000), (1, true));
     core.pipeline.state.lock().poison.stop(Error::Closed);
     assert!(!core.flush_step().unwrap(), "nothing is sealed any more");
 }
 
 #[test]
-fn t6_an_empty_memtable_is_not_full_however_small_it_may_be() {
+fn memtables_3_an_empty_memtable_is_not_full_however_small_it_may_be() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
     let db = Db::builder().stepped().memtable_bytes(1).env(env).open("db").unwrap();
     let core = &db.handle.core;
-    assert!(!core.flush_step().unwrap(), "T6");
+    assert!(!core.flush_step().unwrap(), "memtables.3");
     db.default_keyspace().put("a", "1").unwrap();
     assert!(core.flush_step().unwrap());
-    assert!(!core.flush_step().unwrap(), "T6");
+    assert!(!core.flush_step().unwrap(), "memtables.3");
 }
 
 #[test]
-fn t6_a_log_much_longer_than_its_memtable_is_not_kept() {
+fn memtables_3_a_log_much_longer_than_its_memtable_is_not_kept() {
     let fs = MemFs::new();
     let sealed = |commits: u32, writes: u32, keys: u32| {
         let env = Env::simulated(Arc::new(fs.clone()), 1);
@@ -350,7 +351,7 @@ fn t6_a_log_much_longer_than_its_memtable_is_not_kept() {
         let stats = db.stats();
         stats.flushes + stats.memtables_sealed
     };
-    assert_eq!(sealed(10, 100, 1), 3, "T6: after 300 kB each, in memtables of 3 kB");
+    assert_eq!(sealed(10, 100, 1), 3, "memtables.3: after 300 kB each, in memtables of 3 kB");
     assert_eq!(sealed(2, 100, 1), 0);
     assert_eq!(sealed(50, 1, 50), 0, "a log as long as its memtable");
 }
@@ -374,7 +375,7 @@ fn a_commit_that_no_opening_would_accept_is_not_written() {
         let mut set = WriteSet::new();
         op(&mut set, &long);
         let refused = db.handle.core.commit_encoded(set, Durability::Sync);
-        assert!(matches!(refused, Err(Error::Invalid(_))), "WS5, {n}: {refused:?}");
+        assert!(matches!(refused, Err(Error::Invalid(_))), "write_set.5, {n}: {refused:?}");
     }
     db.default_keyspace().put("a", "1").unwrap();
     drop(db);

@@ -20,13 +20,13 @@ fn push(list: &mut Seqs, numbers: [u64; 2]) {
 #[track_caller]
 fn assert_is(list: &Seqs, falling: &[u64]) {
     let numbers: Vec<_> = list.iter().map(SeqNo::get).collect();
-    assert_eq!(numbers, falling, "SQ2");
+    assert_eq!(numbers, falling, "seqs.2");
     let found: Vec<_> = falling.iter().map(|&n| list.newest_at(SeqNo::new(n)).get()).collect();
-    assert_eq!(found, falling, "SQ1");
+    assert_eq!(found, falling, "seqs.1");
 }
 
 #[test]
-fn sq1_sq2_clones_that_grow_apart_at_the_same_time() {
+fn seqs_1_seqs_2_clones_that_grow_apart_at_the_same_time() {
     model(|| {
         // Two numbers each: the first push writes the number that was the newest, which is the same in both, to a place.
         let grows = |mut list: Seqs, numbers| {
@@ -50,7 +50,7 @@ fn sq1_sq2_clones_that_grow_apart_at_the_same_time() {
 }
 
 #[test]
-fn sq2_a_clone_that_was_handed_over_is_whole_while_its_list_grows() {
+fn seqs_2_a_clone_that_was_handed_over_is_whole_while_its_list_grows() {
     model(|| {
         let place = Arc::new(Mutex::new(list()));
         let writer = {
@@ -75,8 +75,8 @@ fn sq2_a_clone_that_was_handed_over_is_whole_while_its_list_grows() {
 }
 
 #[test]
-#[should_panic(expected = "SQ2")]
+#[should_panic(expected = "seqs.2")]
 fn canary_sq2_a_place_claimed_twice_is_found() {
     let _broken = Broken::new(Fault::PlaceClaimedTwice);
-    sq1_sq2_clones_that_grow_apart_at_the_same_time();
+    seqs_1_seqs_2_clones_that_grow_apart_at_the_same_time();
 }

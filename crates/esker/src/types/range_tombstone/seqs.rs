@@ -5,8 +5,8 @@
 //!   at commit 9   newest 9, then the first 3 of [3 5 7 .]      the same buffer, one more number in it
 //! ```
 //!
-//! SQ1. The numbers of a list are distinct; `push` takes none older than the newest.
-//! SQ2. A place of a buffer is written once, by the list that claimed it, and a list reads only places that it claimed
+//! seqs.1. The numbers of a list are distinct; `push` takes none older than the newest.
+//! seqs.2. A place of a buffer is written once, by the list that claimed it, and a list reads only places that it claimed
 //!      itself or was cloned with. So a list never changes under those who hold a clone of it.
 
 use std::sync::Arc;
@@ -45,10 +45,10 @@ impl Seqs {
     /// The list of these numbers.
     ///
     /// # Panics
-    /// If there are none, or they do not fall strictly (SQ1).
+    /// If there are none, or they do not fall strictly (seqs.1).
     pub fn from_falling(falling: &[SeqNo]) -> Self {
-        let (&newest, older) = falling.split_first().expect("SQ1: a list has a number");
-        assert!(falling.is_sorted_by(|a, b| a > b), "SQ1");
+        let (&newest, older) = falling.split_first().expect("seqs.1: a list has a number");
+        assert!(falling.is_sorted_by(|a, b| a > b), "seqs.1");
         let buffer = || Arc::new(Buffer::new(older.iter().rev().map(|seq| seq.get()), older.len()));
         Seqs { newest, older_len: older.len(), older: (!older.is_empty()).then(buffer) }
     }
@@ -56,7 +56,7 @@ impl Seqs {
     /// The numbers of all these lists.
     ///
     /// # Panics
-    /// If there are none (SQ1).
+    /// If there are none (seqs.1).
     pub fn union(lists: &[&Seqs]) -> Self {
         if let [only] = lists {
             return Seqs::clone(only);
@@ -70,12 +70,12 @@ impl Seqs {
     /// Adds a number. One that is there already, as the newest, stays once.
     ///
     /// # Panics
-    /// If a newer one is there (SQ1).
+    /// If a newer one is there (seqs.1).
     pub fn push(&mut self, seq: SeqNo) {
         if seq == self.newest {
             return;
         }
-        assert!(seq > self.newest, "SQ1");
+        assert!(seq > self.newest, "seqs.1");
         let place = self.older_len;
         if !self.older.as_ref().is_some_and(|buffer| buffer.claim(place, self.newest)) {
             let numbers = self.older().iter().map(|n| n.load(Ordering::Relaxed)).chain([self.newest.get()]);
@@ -143,7 +143,7 @@ impl Buffer {
         Buffer { claimed: AtomicUsize::new(claimed), places }
     }
 
-    /// Writes `seq` to a place, if nobody has (SQ2).
+    /// Writes `seq` to a place, if nobody has (seqs.2).
     fn claim(&self, place: usize, seq: SeqNo) -> bool {
         let Some(slot) = self.places.get(place) else { return false };
         let claimed = if fault::is_on(Fault::PlaceClaimedTwice) {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn sq1_numbers_come_back_newest_first() {
+    fn seqs_1_numbers_come_back_newest_first() {
         let mut list = Seqs::one(SeqNo::new(3));
         for n in [3, 5, 5, 8] {
             list.push(SeqNo::new(n));
@@ -201,13 +201,13 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "SQ1")]
-    fn sq1_an_older_number_is_refused() {
+    #[should_panic(expected = "seqs.1")]
+    fn seqs_1_an_older_number_is_refused() {
         seqs(&[8, 5]).push(SeqNo::new(7));
     }
 
     #[test]
-    fn sq2_clones_that_grow_apart_do_not_see_each_other() {
+    fn seqs_2_clones_that_grow_apart_do_not_see_each_other() {
         let mut rng = fastrand::Rng::with_seed(1);
         let mut lists = vec![(Seqs::one(SeqNo::new(1)), vec![SeqNo::new(1)])];
         for n in 2..2000 {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn sq2_a_list_that_only_grows_keeps_one_buffer() {
+    fn seqs_2_a_list_that_only_grows_keeps_one_buffer() {
         let mut list = seqs(&[2, 1]);
         let mut buffers = 0;
         for n in 3..10_000 {

@@ -7,7 +7,7 @@
 
 use super::{Fragment, Seqs, SharedKey};
 
-/// The same tombstones as fragments that are sorted, do not overlap and are not empty (RT1). Neighbours with the same
+/// The same tombstones as fragments that are sorted, do not overlap and are not empty (range_tombstone.1). Neighbours with the same
 /// numbers become one.
 pub(super) fn disjoint(mut all: Vec<Fragment>) -> Vec<Fragment> {
     all.retain(|f| f.start < f.end);

@@ -14,7 +14,7 @@ fn show(set: &RangeTombstones) -> String {
 }
 
 #[test]
-fn rt1_overlaps_become_sorted_disjoint_fragments() {
+fn range_tombstone_1_overlaps_become_sorted_disjoint_fragments() {
     let set = RangeTombstones::new([tombstone("f", "z", 9), tombstone("a", "m", 7), tombstone("q", "q", 8)]);
     assert_eq!(show(&set), "a-f@[7] f-m@[9, 7] m-z@[9]");
     assert_eq!(RangeTombstones::new(set.iter()), set);
@@ -74,8 +74,11 @@ impl Naive {
 
     /// All keys and numbers, and what a walk asks.
     fn check(&self, set: &RangeTombstones, keys: u16, seqs: u64, what: &str) {
-        assert!(set.fragments().collect::<Vec<_>>().is_sorted_by(|a, b| a.end <= b.start), "RT1: {what}");
-        assert!(set.fragments().all(|f| f.start < f.end), "RT1: {what}");
+        assert!(
+            set.fragments().collect::<Vec<_>>().is_sorted_by(|a, b| a.end <= b.start),
+            "range_tombstone.1: {what}"
+        );
+        assert!(set.fragments().all(|f| f.start < f.end), "range_tombstone.1: {what}");
         assert_eq!(set.fragments().len(), set.fragments().count(), "{what}");
         assert_eq!(set.size_bytes(), set.fragments().map(Fragment::size_bytes).sum::<usize>(), "{what}");
         let column = |key: u16| (0..seqs + 2).map(move |at| self.cover(&key.to_be_bytes(), SeqNo::new(at)));
@@ -126,7 +129,7 @@ fn random_history(rng: &mut fastrand::Rng, keys: u16, seqs: u64) -> Vec<RangeTom
 }
 
 #[test]
-fn rt1_rt3_inserting_one_by_one_agrees_with_a_list() {
+fn range_tombstone_1_range_tombstone_3_inserting_one_by_one_agrees_with_a_list() {
     let mut rng = fastrand::Rng::with_seed(7);
     for (round, (keys, seqs)) in [(12, 9); 200].into_iter().chain([(300, 150); 3]).enumerate() {
         let (mut set, mut naive) = (RangeTombstones::default(), Naive::default());
@@ -140,7 +143,7 @@ fn rt1_rt3_inserting_one_by_one_agrees_with_a_list() {
         }
         assert_eq!(RangeTombstones::new(set.iter()), RangeTombstones::new(naive.0.clone()), "{round}");
         kept.push((set, naive));
-        // RT3: what was added later did not reach the clones.
+        // range_tombstone.3: what was added later did not reach the clones.
         for (number, (set, naive)) in kept.iter().enumerate() {
             naive.check(set, keys, seqs, &format!("round {round}, clone {number}"));
         }
@@ -148,7 +151,7 @@ fn rt1_rt3_inserting_one_by_one_agrees_with_a_list() {
 }
 
 #[test]
-fn rt3_insert_copies_no_key_and_no_number() {
+fn range_tombstone_3_insert_copies_no_key_and_no_number() {
     let shared = |a: &SharedKey, b: &SharedKey| Arc::ptr_eq(a, b);
     let mut set = RangeTombstones::default();
     let many = (0..1000u32).map(|n| [n * 2, n * 2 + 1].map(u32::to_be_bytes).map(Vec::from));

@@ -102,7 +102,7 @@ impl World {
                 ));
             }
         }
-        // R3: recovery left nothing to trim, even if the power fails right after it.
+        // recovery.3: recovery left nothing to trim, even if the power fails right after it.
         let env = env_on(Arc::new(fs.crash_strict()) as FsRef);
         let (again, second) =
             replayed_in(&env, self.from, named).map_err(|e| format!("second recovery: {e}"))?;
@@ -148,7 +148,7 @@ fn run(seed: u64) -> Result<(), String> {
         }
         world.check(&world.fs.crash_strict())?;
         world.check(&world.fs.crash_keep_all())?;
-        // The process alone dies: recovery finds records that a power loss could still take, and has to sync them (R4).
+        // The process alone dies: recovery finds records that a power loss could still take, and has to sync them (recovery.4).
         let killed = world.fs.kill();
         world.check(&killed)?;
         let left = if rng.bool() { world.fs.kill() } else { world.fs.crash(rng.u64(..)) };
@@ -158,14 +158,14 @@ fn run(seed: u64) -> Result<(), String> {
 }
 
 #[test]
-fn w1_every_crash_leaves_a_prefix_with_all_that_was_acknowledged() {
+fn wal_1_every_crash_leaves_a_prefix_with_all_that_was_acknowledged() {
     for seed in 0..400 {
         run(seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     }
 }
 
 #[test]
-fn r7_no_crash_in_a_bulk_record_leaves_what_looks_like_a_cut() {
+fn recovery_7_no_crash_in_a_bulk_record_leaves_what_looks_like_a_cut() {
     let mut torn = 0;
     for seed in 0..200 {
         let usual = layouts()[0];
@@ -188,7 +188,7 @@ fn r7_no_crash_in_a_bulk_record_leaves_what_looks_like_a_cut() {
 }
 
 #[test]
-fn w4_without_the_generation_in_the_checksum_the_sweep_fails() {
+fn wal_4_without_the_generation_in_the_checksum_the_sweep_fails() {
     canary::set(Some(Canary::WalGenerationIgnored));
     let caught = (0..100).filter(|seed| run(*seed).is_err()).count();
     canary::set(None);
@@ -196,7 +196,7 @@ fn w4_without_the_generation_in_the_checksum_the_sweep_fails() {
 }
 
 #[test]
-fn r3_recovery_stopped_at_any_call_can_be_run_again() {
+fn recovery_3_recovery_stopped_at_any_call_can_be_run_again() {
     let mut tears = 0;
     for seed in 0..40 {
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -224,7 +224,7 @@ fn r3_recovery_stopped_at_any_call_can_be_run_again() {
 }
 
 #[test]
-fn w6_a_fault_at_any_call_loses_nothing_acknowledged() {
+fn wal_6_a_fault_at_any_call_loses_nothing_acknowledged() {
     for nth in 1..150 {
         let fs = MemFs::new();
         let faults = FaultFs::new(Arc::new(fs.clone()));

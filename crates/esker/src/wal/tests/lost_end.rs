@@ -1,4 +1,4 @@
-//! Ends of logs that somebody cut, overwrote or exchanged: noticed (W8), and told from what a crash leaves.
+//! Ends of logs that somebody cut, overwrote or exchanged: noticed (wal.8), and told from what a crash leaves.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ fn refused(env: &Env, outcome: Result<Recovered>, text: &str) {
 }
 
 #[test]
-fn r7_a_last_segment_that_was_cut_anywhere_is_refused() {
+fn recovery_7_a_last_segment_that_was_cut_anywhere_is_refused() {
     for closed in [false, true] {
         let (_, env) = three_records(closed);
         let whole = bytes_of(&env, 1);
@@ -78,7 +78,7 @@ fn r7_a_last_segment_that_was_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn r7_an_end_that_was_overwritten_is_refused_where_the_manifest_knows_of_it() {
+fn recovery_7_an_end_that_was_overwritten_is_refused_where_the_manifest_knows_of_it() {
     let (_, env) = three_records(true);
     let whole = bytes_of(&env, 1);
     assert_eq!(look(&env, Some(3), None).unwrap().records, 3);
@@ -103,7 +103,7 @@ fn r7_an_end_that_was_overwritten_is_refused_where_the_manifest_knows_of_it() {
 }
 
 #[test]
-fn r7_the_log_of_another_database_is_refused() {
+fn recovery_7_the_log_of_another_database_is_refused() {
     let written_by = |database_id| {
         let (_, env) = mem();
         let options = WalOptions { segment_bytes_max: 4096, database_id, ..WalOptions::default() };
@@ -123,7 +123,7 @@ fn r7_the_log_of_another_database_is_refused() {
 }
 
 #[test]
-fn ls3_a_foreign_segment_does_not_hide_the_records_of_one_whose_header_is_damaged() {
+fn wal_salvage_3_a_foreign_segment_does_not_hide_the_records_of_one_whose_header_is_damaged() {
     let written_by = |database_id| {
         let (_, env) = mem();
         let options = WalOptions { segment_bytes_max: 1024, database_id, ..WalOptions::default() };
@@ -150,7 +150,7 @@ fn ls3_a_foreign_segment_does_not_hide_the_records_of_one_whose_header_is_damage
 }
 
 #[test]
-fn r6_a_segment_with_the_name_of_a_prepared_file_is_lost_and_a_prepared_file_is_not() {
+fn recovery_6_a_segment_with_the_name_of_a_prepared_file_is_lost_and_a_prepared_file_is_not() {
     let (_, env) = mem();
     let named = Named::default();
     let mut log = WalWriter::create(pool_in(&env, 1024, &named), 1, &[]).unwrap();
@@ -174,7 +174,7 @@ fn r6_a_segment_with_the_name_of_a_prepared_file_is_lost_and_a_prepared_file_is_
 }
 
 #[test]
-fn r7_a_crash_while_a_tail_is_finished_does_not_look_like_a_cut() {
+fn recovery_7_a_crash_while_a_tail_is_finished_does_not_look_like_a_cut() {
     let (fs, env) = mem();
     let mut log = writer(&env, 4096);
     append(&mut log, 1, 32).unwrap();

@@ -58,7 +58,7 @@ fn finish(env: &Env, number: u64, len: u64) {
 }
 
 #[test]
-fn r6_a_lost_segment_is_refused_with_its_name_whichever_it_is() {
+fn recovery_6_a_lost_segment_is_refused_with_its_name_whichever_it_is() {
     for closed in [false, true] {
         let (fs, env, named) = four_segments(closed);
         assert_eq!((named, look(&env, 1, Some(named)).unwrap().records), (4, 4));
@@ -86,7 +86,7 @@ fn r6_a_lost_segment_is_refused_with_its_name_whichever_it_is() {
 }
 
 #[test]
-fn p4_a_segment_is_named_when_its_file_is_durable_and_before_it_is_put_to_use() {
+fn pool_4_a_segment_is_named_when_its_file_is_durable_and_before_it_is_put_to_use() {
     let (fs, env) = mem();
     let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
     let register = {
@@ -109,7 +109,7 @@ fn p4_a_segment_is_named_when_its_file_is_durable_and_before_it_is_put_to_use() 
     for &(seq, len) in &records {
         append(&mut log, seq, len).unwrap();
         pool.prepare_step().unwrap();
-        assert!(seen.lock().last().is_some_and(|last| *last >= log.current_segment()), "W7");
+        assert!(seen.lock().last().is_some_and(|last| *last >= log.current_segment()), "wal.7");
     }
     log.sync().unwrap();
     let last = log.current_segment();
@@ -119,7 +119,7 @@ fn p4_a_segment_is_named_when_its_file_is_durable_and_before_it_is_put_to_use() 
 }
 
 #[test]
-fn p4_a_crash_between_naming_and_the_first_record_loses_nothing() {
+fn pool_4_a_crash_between_naming_and_the_first_record_loses_nothing() {
     for recycled in [false, true] {
         let (fs, env) = mem();
         let named = Named::default();
@@ -164,7 +164,7 @@ fn p4_a_crash_between_naming_and_the_first_record_loses_nothing() {
 }
 
 #[test]
-fn p5_prepared_files_are_deleted_once_nothing_names_them() {
+fn pool_5_prepared_files_are_deleted_once_nothing_names_them() {
     let (fs, env) = mem();
     let (named, refuses) = (Named::default(), Arc::new(AtomicBool::new(false)));
     let register = {
@@ -204,7 +204,7 @@ fn p5_prepared_files_are_deleted_once_nothing_names_them() {
 }
 
 #[test]
-fn ww3_a_manifest_that_cannot_name_a_segment_refuses_the_record_and_nothing_else() {
+fn wal_writer_3_a_manifest_that_cannot_name_a_segment_refuses_the_record_and_nothing_else() {
     let (fs, env) = mem();
     let (named, calls) = (Named::default(), AtomicU64::new(0));
     let register = {

@@ -1,6 +1,6 @@
 //! Values that hold what looks like records of the log.
 //!
-//! F3. Where a record's header is lost, the search behind it looks into values: what it finds there counts for nothing.
+//! values.1. Where a record's header is lost, the search behind it looks into values: what it finds there counts for nothing.
 
 use super::*;
 use crate::encoding::checksum::crc32c;
@@ -55,7 +55,7 @@ fn salvaged(env: &Env) -> Vec<u64> {
 }
 
 #[test]
-fn f3_records_in_a_value_are_no_records_of_this_log() {
+fn values_1_records_in_a_value_are_no_records_of_this_log() {
     let other = copied_records(5);
     let env = torn_log(9, &other);
     assert_eq!(salvaged(&env), [1]);
@@ -69,7 +69,7 @@ fn f3_records_in_a_value_are_no_records_of_this_log() {
 }
 
 #[test]
-fn f3_a_log_whose_first_header_is_damaged_is_salvaged() {
+fn values_1_a_log_whose_first_header_is_damaged_is_salvaged() {
     for at in [0, 16, 24, 28] {
         let env = torn_log(9, &[0; 8]);
         let file = env.fs.open(&path(1), OpenOptions::write()).unwrap();

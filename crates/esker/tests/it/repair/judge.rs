@@ -39,16 +39,16 @@ pub fn files(fs: &MemFs) -> Vec<(String, Vec<u8>)> {
     names.into_iter().map(|name| (name.clone(), read(fs, &name))).collect()
 }
 
-/// Repairs, and checks Q1, Q3 and Q5.
+/// Repairs, and checks esker_repair.1, esker_repair.3 and esker_repair.5.
 pub fn repair(fs: &MemFs) -> Result<(RepairReport, Contents), Error> {
     let before = files(fs);
     let outcome = builder(fs).repair(dir(), target());
-    assert!(files(fs) == before, "Q3: the original has changed");
+    assert!(files(fs) == before, "esker_repair.3: the original has changed");
     let report = match outcome {
         Ok(report) => report,
         Err(error) => {
             let left = fs.list_dir(target()).unwrap_or_default();
-            assert!(left.is_empty(), "Q1: {left:?} is left of a repair that failed: {error}");
+            assert!(left.is_empty(), "esker_repair.1: {left:?} is left of a repair that failed: {error}");
             return Err(error);
         }
     };
@@ -63,13 +63,13 @@ pub fn repair(fs: &MemFs) -> Result<(RepairReport, Contents), Error> {
     Ok((report, contents))
 }
 
-/// Q5, of what a power loss has left of a repaired database of these contents.
+/// esker_repair.5, of what a power loss has left of a repaired database of these contents.
 pub fn assert_lasts(left: &MemFs, contents: &Contents) {
     let assert_holds = |fs: &MemFs, expected: &Contents, when: &str| {
         let db = builder(fs).create_if_missing(false).open(target());
-        let db = db.unwrap_or_else(|error| panic!("Q5: {when}: {error}"));
-        let found = dump_sound(&db).unwrap_or_else(|error| panic!("Q5: {when}: {error}"));
-        assert!(found == *expected, "Q5: {when}: {}", difference(&found, expected));
+        let db = db.unwrap_or_else(|error| panic!("esker_repair.5: {when}: {error}"));
+        let found = dump_sound(&db).unwrap_or_else(|error| panic!("esker_repair.5: {when}: {error}"));
+        assert!(found == *expected, "esker_repair.5: {when}: {}", difference(&found, expected));
         db
     };
     let mut expected = contents.clone();
@@ -105,7 +105,7 @@ pub fn assert_lasts(left: &MemFs, contents: &Contents) {
 /// The number and the name of each keyspace of the golden databases; they never get a new one.
 pub const IDS: [(&str, u32); 2] = [("default", 1), ("a", 2)];
 
-/// Q2: the first difference that the report does not explain.
+/// esker_repair.2: the first difference that the report does not explain.
 pub fn unexplained(golden: &Golden, report: &RepairReport, found: &Contents) -> Option<String> {
     for (name, id) in IDS {
         let id = KeyspaceId::new(id);
@@ -146,10 +146,10 @@ pub fn judge(golden: &Golden, what: &str, damage: impl FnOnce(&MemFs)) -> Repair
     let fs = golden.copy();
     damage(&fs);
     let outcome = catch_unwind(AssertUnwindSafe(|| repair(&fs)));
-    let outcome = outcome.unwrap_or_else(|_| panic!("Q1: {what}: panic"));
-    let (report, found) = outcome.unwrap_or_else(|error| panic!("Q1: {what}: {error}"));
+    let outcome = outcome.unwrap_or_else(|_| panic!("esker_repair.1: {what}: panic"));
+    let (report, found) = outcome.unwrap_or_else(|error| panic!("esker_repair.1: {what}: {error}"));
     if let Some(problem) = unexplained(golden, &report, &found) {
-        panic!("Q2: {what}: {problem}\n{report:#?}");
+        panic!("esker_repair.2: {what}: {problem}\n{report:#?}");
     }
     report
 }
@@ -162,7 +162,7 @@ pub fn place(stored: &[u8]) -> (KeyspaceId, Vec<u8>) {
     (KeyspaceId::new(u32::from(stored[0])), stored[1..].to_vec())
 }
 
-/// Q4: what the report says beyond what damage of this one file may cost.
+/// esker_repair.4: what the report says beyond what damage of this one file may cost.
 pub fn overreported(golden: &Golden, name: &str, report: &RepairReport) -> Option<String> {
     let is_about = |loss: &&esker::Loss| loss.path == path(name);
     let unfit = |fits: &dyn Fn(&&esker::Loss) -> bool| report.losses.iter().find(|loss| !fits(loss));
@@ -195,10 +195,10 @@ pub fn overreported(golden: &Golden, name: &str, report: &RepairReport) -> Optio
     found.map(|loss| format!("{name}: {loss}"))
 }
 
-/// Asserts Q4.
+/// Asserts esker_repair.4.
 pub fn assert_not_overreported(golden: &Golden, what: &str, name: &str, report: &RepairReport) {
     if let Some(problem) = overreported(golden, name, report) {
-        panic!("Q4: {what}: {problem}\n{report:#?}");
+        panic!("esker_repair.4: {what}: {problem}\n{report:#?}");
     }
 }
 

@@ -13,7 +13,7 @@ use crate::common::damage::{Golden, LOGGED, logged_key, overwrite, path, read, r
 use crate::common::dir;
 
 #[test]
-fn q2_no_commit_is_put_together_over_a_segment_that_is_missing_or_cannot_be_read() {
+fn esker_repair_2_no_commit_is_put_together_over_a_segment_that_is_missing_or_cannot_be_read() {
     let running = MemFs::new();
     let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
     let (keyspace, mut batch) = (db.default_keyspace(), db.batch());
@@ -49,7 +49,7 @@ fn q2_no_commit_is_put_together_over_a_segment_that_is_missing_or_cannot_be_read
 }
 
 #[test]
-fn q6_a_sector_of_the_log_that_cannot_be_read_costs_its_commits_alone() {
+fn esker_repair_6_a_sector_of_the_log_that_cannot_be_read_costs_its_commits_alone() {
     let running = MemFs::new();
     let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
     let keyspace = db.default_keyspace();
@@ -73,7 +73,7 @@ fn q6_a_sector_of_the_log_that_cannot_be_read_costs_its_commits_alone() {
 }
 
 #[test]
-fn ls5_a_prepared_file_that_cannot_be_read_hides_no_commit_without_a_word() {
+fn wal_salvage_5_a_prepared_file_that_cannot_be_read_hides_no_commit_without_a_word() {
     let running = MemFs::new();
     let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
     let keyspace = db.default_keyspace();
@@ -88,13 +88,13 @@ fn ls5_a_prepared_file_that_cannot_be_read_hides_no_commit_without_a_word() {
         fs.add(failing(&[OpKind::Read], unreadable).on_bytes(0..1));
         let report = roomy(Arc::new(fs)).repair(dir(), target()).unwrap();
         let missing = 40 - report.live_keys();
-        assert!(missing <= most && (missing > 0) == (most > 0), "LS5: {unreadable}: {report:#?}");
-        assert_eq!(report.losses.is_empty(), most == 0, "LS5: {unreadable}: {report:#?}");
+        assert!(missing <= most && (missing > 0) == (most > 0), "wal_salvage.5: {unreadable}: {report:#?}");
+        assert_eq!(report.losses.is_empty(), most == 0, "wal_salvage.5: {unreadable}: {report:#?}");
     }
 }
 
 #[test]
-fn r6_a_renamed_segment_is_told_from_a_prepared_file_also_if_its_first_record_is_damaged() {
+fn recovery_6_a_renamed_segment_is_told_from_a_prepared_file_also_if_its_first_record_is_damaged() {
     let running = MemFs::new();
     let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
     let keyspace = db.default_keyspace();
@@ -112,17 +112,20 @@ fn r6_a_renamed_segment_is_told_from_a_prepared_file_also_if_its_first_record_is
         }
         let options = || roomy(Arc::new(faulty.clone()));
         let problems = options().check_offline(dir()).unwrap().problems;
-        assert!(problems.iter().any(|problem| problem.contains("it was renamed")), "R6: {problems:#?}");
+        assert!(
+            problems.iter().any(|problem| problem.contains("it was renamed")),
+            "recovery.6: {problems:#?}"
+        );
         let error = options().open(dir()).map(drop).unwrap_err();
-        assert!(error.is_corrupt() && error.to_string().contains("it was renamed"), "R6: {error}");
+        assert!(error.is_corrupt() && error.to_string().contains("it was renamed"), "recovery.6: {error}");
         let report = options().repair(dir(), target()).unwrap();
         let missing = 40 - report.live_keys();
-        assert!((1..=most).contains(&missing) && !report.losses.is_empty(), "R6: {report:#?}");
+        assert!((1..=most).contains(&missing) && !report.losses.is_empty(), "recovery.6: {report:#?}");
     }
 }
 
 #[test]
-fn q4_a_damaged_record_costs_its_commit_alone() {
+fn esker_repair_4_a_damaged_record_costs_its_commit_alone() {
     let golden = Golden::merged();
     let log = golden.last_segment();
     let all = records(&golden.fs, log);
@@ -157,7 +160,7 @@ fn q4_a_damaged_record_costs_its_commit_alone() {
 }
 
 #[test]
-fn lg3_what_lies_behind_an_unfinished_commit_never_counted() {
+fn repair_log_3_what_lies_behind_an_unfinished_commit_never_counted() {
     let running = MemFs::new();
     let db = builder(&running).open(dir()).unwrap();
     let keyspace = db.default_keyspace();
@@ -183,7 +186,7 @@ fn lg3_what_lies_behind_an_unfinished_commit_never_counted() {
 }
 
 #[test]
-fn ls6_a_commit_is_told_as_lost_if_but_the_header_of_a_later_one_proves_it() {
+fn wal_salvage_6_a_commit_is_told_as_lost_if_but_the_header_of_a_later_one_proves_it() {
     let running = MemFs::new();
     let db = builder(&running).open(dir()).unwrap();
     let keyspace = db.default_keyspace();
@@ -201,12 +204,16 @@ fn ls6_a_commit_is_told_as_lost_if_but_the_header_of_a_later_one_proves_it() {
         let is_refused = builder(&fs.crash_keep_all()).open(dir()).is_err();
         let (report, _) = repair(&fs).unwrap();
         let told = (report.commits, !report.losses.is_empty());
-        assert_eq!((is_refused, told), (is_lost, (commits, is_lost)), "LS6: {damaged:?}: {report:#?}");
+        assert_eq!(
+            (is_refused, told),
+            (is_lost, (commits, is_lost)),
+            "wal_salvage.6: {damaged:?}: {report:#?}"
+        );
     }
 }
 
 #[test]
-fn q4_damage_of_the_log_that_costs_nothing_is_told_apart() {
+fn esker_repair_4_damage_of_the_log_that_costs_nothing_is_told_apart() {
     let golden = Golden::merged();
     let log = golden.last_segment();
     let (bytes, last) = (golden.read(log), *records(&golden.fs, log).last().unwrap());

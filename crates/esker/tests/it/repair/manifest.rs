@@ -8,7 +8,7 @@ use crate::common::damage::{Golden, cut, overwrite, path, places, read, records,
 use crate::common::dir;
 
 #[test]
-fn q2_a_manifest_that_lost_its_end_costs_no_table() {
+fn esker_repair_2_a_manifest_that_lost_its_end_costs_no_table() {
     for golden in [Golden::flushed(), Golden::flushed_once()] {
         let name = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
         let (bytes, mut told) = (golden.read(name), 0);
@@ -23,7 +23,7 @@ fn q2_a_manifest_that_lost_its_end_costs_no_table() {
 }
 
 #[test]
-fn q2_a_manifest_from_before_a_merge_or_a_flush_costs_no_key() {
+fn esker_repair_2_a_manifest_from_before_a_merge_or_a_flush_costs_no_key() {
     let golden = Golden::merged();
     let name = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
     let (bytes, mut told) = (golden.read(name), 0);
@@ -67,7 +67,7 @@ fn tables(fs: &MemFs) -> Vec<String> {
 }
 
 #[test]
-fn lg1_old_segments_bring_nothing_back_over_tables_that_forgot_their_numbers() {
+fn repair_log_1_old_segments_bring_nothing_back_over_tables_that_forgot_their_numbers() {
     for is_manifest_lost in [false, true] {
         let running = MemFs::new();
         let db = builder(&running).open(dir()).unwrap();
@@ -90,7 +90,7 @@ fn lg1_old_segments_bring_nothing_back_over_tables_that_forgot_their_numbers() {
 }
 
 #[test]
-fn lg1_a_flush_that_never_ended_costs_no_commit_of_the_log() {
+fn repair_log_1_a_flush_that_never_ended_costs_no_commit_of_the_log() {
     let running = MemFs::new();
     let db =
         builder(&running).memtable_bytes(64 << 10).compression(TableCompression::None).open(dir()).unwrap();
@@ -111,7 +111,7 @@ fn lg1_a_flush_that_never_ended_costs_no_commit_of_the_log() {
 }
 
 #[test]
-fn lg1_a_foreign_table_in_a_named_place_costs_no_commit_of_the_log() {
+fn repair_log_1_a_foreign_table_in_a_named_place_costs_no_commit_of_the_log() {
     let left = |keys: u8, commits: u8| {
         let fs = MemFs::new();
         let db = builder(&fs).open(dir()).unwrap();
@@ -144,7 +144,7 @@ fn a_segment_without_header_is_read_with_what_another_says() {
 }
 
 #[test]
-fn so5_an_earlier_manifest_in_the_place_of_the_one_in_force_is_told() {
+fn sources_5_an_earlier_manifest_in_the_place_of_the_one_in_force_is_told() {
     let running = MemFs::new();
     let names = |fs: &MemFs| fs.list_dir(dir()).unwrap();
     let manifest = |fs: &MemFs| names(fs).into_iter().find(|name| name.starts_with("MANIFEST-")).unwrap();
@@ -174,13 +174,13 @@ fn so5_an_earlier_manifest_in_the_place_of_the_one_in_force_is_told() {
         let (report, found) = repair(&fs).unwrap();
         assert_eq!((found["default"].len(), report.commits), (1, 1), "{report:#?}");
         let is_it = |loss: &Loss| loss.path == path(&in_force) && loss.keys == LostKeys::Any;
-        assert_eq!(report.losses.len(), usize::from(is_told), "SO5: {report:#?}");
-        assert!(report.losses.iter().all(is_it), "SO5: {report:#?}");
+        assert_eq!(report.losses.len(), usize::from(is_told), "sources.5: {report:#?}");
+        assert!(report.losses.iter().all(is_it), "sources.5: {report:#?}");
     }
 }
 
 #[test]
-fn so3_commits_behind_a_torn_one_do_not_stand_for_those_of_a_table() {
+fn sources_3_commits_behind_a_torn_one_do_not_stand_for_those_of_a_table() {
     let golden = Golden::grouped();
     let flushed = golden.copy();
     builder(&flushed).memtable_bytes(64 << 10).open(dir()).unwrap().flush().unwrap();
@@ -195,13 +195,13 @@ fn so3_commits_behind_a_torn_one_do_not_stand_for_those_of_a_table() {
     let at = of_log[of_log.len() - 3].start;
     overwrite(&fs, segment, at, &[golden.read(segment)[at] ^ 1]);
     let (report, found) = repair(&fs).unwrap();
-    assert!(found == golden.newest, "SO3: {report:#?}");
+    assert!(found == golden.newest, "sources.3: {report:#?}");
     let is_told = |name: &String| report.losses.iter().any(|loss| loss.path == path(name));
-    assert!(!made.is_empty() && made.iter().all(is_told), "SO3: {report:#?}");
+    assert!(!made.is_empty() && made.iter().all(is_told), "sources.3: {report:#?}");
 }
 
 #[test]
-fn lg4_a_log_that_has_lost_its_beginning_is_told_where_no_segment_is_named() {
+fn repair_log_4_a_log_that_has_lost_its_beginning_is_told_where_no_segment_is_named() {
     let running = MemFs::new();
     let db = builder(&running).open(dir()).unwrap();
     let first = running.kill();
@@ -220,14 +220,14 @@ fn lg4_a_log_that_has_lost_its_beginning_is_told_where_no_segment_is_named() {
     overwrite(&fs, left, at, &[!read(&fs, left)[at]]);
     assert!(builder(&fs).open(dir()).is_err());
     let (report, found) = repair(&fs).unwrap();
-    assert!(found["default"].is_empty() && report.commits == 0, "LG4: {report:#?}");
-    assert_eq!(report.losses.len(), 1, "LG4: {report:#?}");
+    assert!(found["default"].is_empty() && report.commits == 0, "repair_log.4: {report:#?}");
+    assert_eq!(report.losses.len(), 1, "repair_log.4: {report:#?}");
     let loss = &report.losses[0];
-    assert!(loss.path == path(gone) && loss.keys == LostKeys::Any, "LG4: {report:#?}");
+    assert!(loss.path == path(gone) && loss.keys == LostKeys::Any, "repair_log.4: {report:#?}");
 }
 
 #[test]
-fn so6_a_table_that_lost_its_footer_proves_that_there_was_a_commit() {
+fn sources_6_a_table_that_lost_its_footer_proves_that_there_was_a_commit() {
     let running = MemFs::new();
     let db = builder(&running).open(dir()).unwrap();
     let first = running.kill();
@@ -241,7 +241,7 @@ fn so6_a_table_that_lost_its_footer_proves_that_there_was_a_commit() {
     let table = tables(&fs).remove(0);
     cut(&fs, &table, read(&fs, &table).len() - 1);
     let (report, found) = repair(&fs).unwrap();
-    assert_eq!(found["default"].len(), 1, "SO6: {report:#?}");
+    assert_eq!(found["default"].len(), 1, "sources.6: {report:#?}");
     let is_told = |loss: &Loss| loss.path == path(&table) && loss.keys == LostKeys::Any;
-    assert!(report.losses.iter().any(is_told), "SO6: {report:#?}");
+    assert!(report.losses.iter().any(is_told), "sources.6: {report:#?}");
 }

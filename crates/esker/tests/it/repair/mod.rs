@@ -10,14 +10,14 @@
 //!   failing_calls.rs  calls that fail while it is going on
 //! ```
 //!
-//! Q1. A repair never panics, and what it makes is a sound database, or it makes nothing and says why.
-//! Q2. Every key that differs from the undamaged database is among those that the report names as lost; its value is
+//! esker_repair.1. A repair never panics, and what it makes is a sound database, or it makes nothing and says why.
+//! esker_repair.2. Every key that differs from the undamaged database is among those that the report names as lost; its value is
 //!     one that the key had earlier, or it is missing.
-//! Q3. No byte, name or time of the original changes.
-//! Q4. The report names no more than may be lost: nothing if a file without data is damaged, keys of its range if a
+//! esker_repair.3. No byte, name or time of the original changes.
+//! esker_repair.4. The report names no more than may be lost: nothing if a file without data is damaged, keys of its range if a
 //!     table is, the damaged commit if the log is.
-//! Q5. What a repair has made survives a power loss at once, and goes right under writes, a merge and another power loss.
-//! Q6. A file, or a stretch of one, that cannot be read costs what it holds and ends nothing; it is asked for a few times.
+//! esker_repair.5. What a repair has made survives a power loss at once, and goes right under writes, a merge and another power loss.
+//! esker_repair.6. A file, or a stretch of one, that cannot be read costs what it holds and ends nothing; it is asked for a few times.
 //!
 //! `ESKER_SWEEP=full` damages every byte instead of a sample.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, also on real files")]

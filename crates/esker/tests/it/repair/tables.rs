@@ -13,7 +13,7 @@ use crate::common::damage::{Golden, blocks, cut, overwrite, parts, path, read, r
 use crate::common::{dir, simulated};
 
 #[test]
-fn q2_a_foreign_table_that_does_not_say_what_it_is_costs_the_range_of_the_one_in_its_place() {
+fn esker_repair_2_a_foreign_table_that_does_not_say_what_it_is_costs_the_range_of_the_one_in_its_place() {
     // Other keys, too, so that they lie beside the range.
     let (golden, other) = (Golden::merged(), Golden::double(1));
     let theirs = other.read(other.named(".sst").next().unwrap());
@@ -31,7 +31,7 @@ fn q2_a_foreign_table_that_does_not_say_what_it_is_costs_the_range_of_the_one_in
 }
 
 #[test]
-fn q6_sectors_of_a_table_that_cannot_be_read_cost_little_and_are_asked_for_a_few_times() {
+fn esker_repair_6_sectors_of_a_table_that_cannot_be_read_cost_little_and_are_asked_for_a_few_times() {
     let fs = MemFs::new();
     let options = |fs: FsRef| {
         let options = simulated(fs).memtable_bytes(1 << 20).table_bytes(1 << 20);
@@ -65,7 +65,7 @@ fn q6_sectors_of_a_table_that_cannot_be_read_cost_little_and_are_asked_for_a_few
 }
 
 #[test]
-fn q6_a_stray_file_that_cannot_be_read_costs_nothing() {
+fn esker_repair_6_a_stray_file_that_cannot_be_read_costs_nothing() {
     let golden = Golden::merged();
     let stray = golden.read(golden.named(".sst").next().unwrap());
     let faults =
@@ -90,7 +90,7 @@ fn q6_a_stray_file_that_cannot_be_read_costs_nothing() {
 }
 
 #[test]
-fn q6_a_table_that_cannot_be_opened_costs_its_keys_whenever_that_is() {
+fn esker_repair_6_a_table_that_cannot_be_opened_costs_its_keys_whenever_that_is() {
     let golden = Golden::twins();
     let table = golden.twin_tables()[1];
     // Looked at, and then read.
@@ -106,7 +106,7 @@ fn q6_a_table_that_cannot_be_opened_costs_its_keys_whenever_that_is() {
 }
 
 #[test]
-fn q4_a_damaged_block_costs_its_keys_alone() {
+fn esker_repair_4_a_damaged_block_costs_its_keys_alone() {
     let golden = Golden::layered();
     let mut damaged = 0;
     for table in golden.named(".sst") {
@@ -140,7 +140,7 @@ fn q4_a_damaged_block_costs_its_keys_alone() {
 }
 
 #[test]
-fn q4_lost_range_tombstones_cost_keys_of_their_table_alone() {
+fn esker_repair_4_lost_range_tombstones_cost_keys_of_their_table_alone() {
     let fs = MemFs::new();
     let db = builder(&fs).open(dir()).unwrap();
     let all = db.default_keyspace();
@@ -166,7 +166,7 @@ fn q4_lost_range_tombstones_cost_keys_of_their_table_alone() {
 }
 
 #[test]
-fn q2_range_tombstones_that_could_be_another_part_are_honoured() {
+fn esker_repair_2_range_tombstones_that_could_be_another_part_are_honoured() {
     // Without a footer nothing says what a part is: the stored form of this one is that of properties, too.
     let removed = 6..9_u64;
     for is_last_sector_lost in [false, true] {
@@ -265,7 +265,7 @@ fn a_catalog_that_is_lost_leaves_numbers() {
 }
 
 #[test]
-fn st4_a_block_of_another_databases_table_of_the_same_name_is_told() {
+fn tables_4_a_block_of_another_databases_table_of_the_same_name_is_told() {
     let (one, other) = (Golden::double(1), Golden::double(2));
     let name = one.named(".sst").next().unwrap();
     let own = blocks(&one.fs, name);
@@ -276,11 +276,11 @@ fn st4_a_block_of_another_databases_table_of_the_same_name_is_told() {
     overwrite(&fs, name, block.start, &other.read(name)[block.start..block.end]);
     let (report, found) = repair(&fs).unwrap();
     assert!(found != one.newest, "its checksum fits");
-    assert_eq!(report.losses.len(), 1, "ST4: {report:#?}");
+    assert_eq!(report.losses.len(), 1, "tables.4: {report:#?}");
     let loss = &report.losses[0];
-    assert!(loss.path == path(name) && loss.keys != LostKeys::Any, "ST4: {report:#?}");
+    assert!(loss.path == path(name) && loss.keys != LostKeys::Any, "tables.4: {report:#?}");
     for key in &block.keys {
         let (id, key) = place(key);
-        assert!(loss.keys.may_hold(id, &key), "ST4: {key:?}: {report:#?}");
+        assert!(loss.keys.may_hold(id, &key), "tables.4: {key:?}: {report:#?}");
     }
 }

@@ -37,7 +37,7 @@ fn repair_with(fs: &MemFs, rule: FaultRule) -> (Result<(), Error>, FaultFs, MemF
     (repaired.map(drop), faults, copy)
 }
 
-/// What the target is, RP4 and UF1 kept.
+/// What the target is, rescue_repair.4 and unfinished.1 kept.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Found {
     Nothing,
@@ -52,7 +52,7 @@ fn found_in(fs: &MemFs, expected: &Contents, when: &str) -> Found {
         Err(Error::NotFound(_)) if fs.list_dir(target()).is_ok_and(|names| names == ["LOCK"]) => {
             let fs = fs.kill();
             let repaired = builder(&fs).repair(dir(), target());
-            assert!(repaired.is_ok(), "TD5: {when}: {repaired:?}");
+            assert!(repaired.is_ok(), "target_dir.5: {when}: {repaired:?}");
             assert_eq!(found_in(&fs, expected, when), Found::Whole);
             Found::Lock
         }
@@ -65,14 +65,14 @@ fn found_in(fs: &MemFs, expected: &Contents, when: &str) -> Found {
         Ok(db) => {
             let found = dump_sound(&db).unwrap_or_else(|error| panic!("{when}: {error}"));
             assert!(found == *expected, "{when}: {}", difference(&found, expected));
-            assert!(db.create_keyspace("new").unwrap().first().unwrap().is_none(), "{when}: CT2");
+            assert!(db.create_keyspace("new").unwrap().first().unwrap().is_none(), "{when}: catalog.2");
             Found::Whole
         }
     }
 }
 
 #[test]
-fn uf1_a_repair_that_is_killed_leaves_no_part_of_a_database() {
+fn unfinished_1_a_repair_that_is_killed_leaves_no_part_of_a_database() {
     let (fs, expected) = source();
     let mut seen = BTreeSet::new();
     let mut last = 0;
@@ -98,7 +98,7 @@ fn uf1_a_repair_that_is_killed_leaves_no_part_of_a_database() {
 }
 
 #[test]
-fn rp4_a_repair_that_fails_leaves_no_file() {
+fn rescue_repair_4_a_repair_that_fails_leaves_no_file() {
     let (fs, expected) = source();
     let io = FaultAction::Fail(std::io::ErrorKind::Other);
     let kinds = [
@@ -129,7 +129,7 @@ fn rp4_a_repair_that_fails_leaves_no_file() {
                 assert_eq!(
                     left.list_dir(target()).unwrap_or_default(),
                     Vec::<String>::new(),
-                    "RP4: {when}: {error}"
+                    "rescue_repair.4: {when}: {error}"
                 );
                 let after = |left: &MemFs| found_in(left, &expected, &when);
                 assert_eq!(after(&left), Found::Nothing);
@@ -143,7 +143,7 @@ fn rp4_a_repair_that_fails_leaves_no_file() {
 }
 
 #[test]
-fn td4_the_marker_stays_where_files_cannot_be_removed() {
+fn target_dir_4_the_marker_stays_where_files_cannot_be_removed() {
     let (fs, expected) = source();
     let never = FaultAction::Fail(std::io::ErrorKind::PermissionDenied);
     for kinds in
@@ -169,7 +169,7 @@ fn td4_the_marker_stays_where_files_cannot_be_removed() {
 }
 
 #[test]
-fn td5_a_lock_that_somebody_holds_keeps_the_directory() {
+fn target_dir_5_a_lock_that_somebody_holds_keeps_the_directory() {
     let (fs, expected) = source();
     fs.create_dir_all(target()).unwrap();
     let held = fs.lock(&target().join("LOCK")).unwrap();
@@ -185,7 +185,7 @@ fn td5_a_lock_that_somebody_holds_keeps_the_directory() {
 }
 
 #[test]
-fn rp6_a_report_of_a_database_that_stays_is_not_lost() {
+fn rescue_repair_6_a_report_of_a_database_that_stays_is_not_lost() {
     let (fs, expected) = source();
     let never = FaultAction::Fail(std::io::ErrorKind::PermissionDenied);
     let (mut stays, mut goes) = (0, 0);
@@ -204,9 +204,9 @@ fn rp6_a_report_of_a_database_that_stays_is_not_lost() {
         }
         match found {
             Found::Whole => {
-                let report = told.expect("RP6");
+                let report = told.expect("rescue_repair.6");
                 let keys = expected.values().map(|keyspace| keyspace.len() as u64).sum::<u64>();
-                assert_eq!((report.live_keys(), report.losses), (keys, Vec::new()), "RP6");
+                assert_eq!((report.live_keys(), report.losses), (keys, Vec::new()), "rescue_repair.6");
                 stays += 1;
             }
             _ => goes += 1,
@@ -216,7 +216,7 @@ fn rp6_a_report_of_a_database_that_stays_is_not_lost() {
 }
 
 #[test]
-fn td4_a_repair_that_fails_and_is_killed_then_leaves_no_part_of_a_database() {
+fn target_dir_4_a_repair_that_fails_and_is_killed_then_leaves_no_part_of_a_database() {
     let (fs, expected) = source();
     let io = FaultAction::Fail(std::io::ErrorKind::Other);
     let change = |n, action| FaultRule::new(&OpKind::CHANGES, action).nth(n).on_path("repaired");
