@@ -61,6 +61,14 @@ pub(crate) enum Command {
         #[arg(long, default_value = "bench-out")]
         out: PathBuf,
     },
+    /// Draw a suite as one SVG: Esker beside the best other engine, a bar a row
+    Picture {
+        /// Results of one suite
+        results: PathBuf,
+        /// File for the picture
+        #[arg(long)]
+        out: PathBuf,
+    },
     /// Compare two files of results, row by row, run by run
     Compare {
         /// Results before

@@ -70,6 +70,7 @@ fn main() -> ExitCode {
         }
         Some(Command::Child(arguments)) => run_child(&arguments),
         Some(Command::Report { files, out }) => report_of(&files, &out),
+        Some(Command::Picture { results, out }) => picture(&results, &out),
         Some(Command::Compare { before, after }) => compare(&before, &after),
         Some(Command::Load(arguments)) => {
             find_engine(&arguments.engine).and_then(|engine| load::command::load(engine, &arguments))
@@ -331,6 +332,18 @@ fn report_of(files: &[PathBuf], out: &Path) -> Result<(), Failure> {
     }
     fs::create_dir_all(out).map_err(Failure::engine)?;
     report(out, &records, &Runs::new(contexts))
+}
+
+/// Draws the one suite of these results.
+fn picture(results: &Path, out: &Path) -> Result<(), Failure> {
+    match &Summary::all(&read_results(results)?)[..] {
+        [summary] => fs::write(out, report::picture::draw(summary))
+            .map_err(|error| Failure::Engine(format!("{}: {error}", out.display()))),
+        others => {
+            let (file, count) = (results.display(), others.len());
+            Err(Failure::Engine(format!("{file} has {count} suites and scales, a picture shows one")))
+        }
+    }
 }
 
 /// What a run.json tells; nothing where there is none.

@@ -8,7 +8,7 @@
 //!
 //! fuzz_targets.1. A target panics if and only if the engine is wrong, whatever the bytes.
 //!
-//! How to run it all: docs/fuzzing.md
+//! How to run it all: docs/testing.md
 
 mod operations;
 pub mod seeds;

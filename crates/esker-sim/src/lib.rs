@@ -13,7 +13,7 @@
 //! sim.2. One simulation at a time in a process, each in a thread of its own: the engine frees memory, and with it
 //!       files, by epochs that the whole process shares.
 //!
-//! How to run it, what is modelled, and what it found: docs/simulation.md
+//! How to run it, what is modelled, and what it found: docs/testing.md
 
 pub mod damage;
 pub mod report;

@@ -1,6 +1,6 @@
 //! Each deliberate fault must be found within a few seeds, or the harness would not find a real one either.
 //!
-//! `cargo test -p esker-sim --test canaries -- --nocapture` prints the table of docs/simulation.md.
+//! `cargo test -p esker-sim --test canaries -- --nocapture` prints the table of docs/testing.md.
 
 use std::ops::Range;
 

@@ -7,7 +7,7 @@
 //!   content.rs  bytes after power loss   history/   what concurrent clients saw: linearizable? snapshot isolation?
 //! ```
 //!
-//! Each harness has canaries: faults on purpose that it must find. For users: docs/torture.md
+//! Each harness has canaries: faults on purpose that it must find. For users: docs/testing.md
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,

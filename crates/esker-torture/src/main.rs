@@ -13,7 +13,7 @@ use esker_torture::kill::{Canary, ChildJob, KillCampaign, run_child};
 use esker_torture::power::PowerCampaign;
 use esker_torture::{Budget, Result};
 
-/// Try to lose acknowledged commits of Esker; see docs/torture.md
+/// Try to lose acknowledged commits of Esker; see docs/testing.md
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
 struct Cli {

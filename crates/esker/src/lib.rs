@@ -75,7 +75,7 @@ mod txn;
 mod types;
 mod wal;
 
-/// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See docs/fuzzing.md.
+/// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See docs/testing.md.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::encoding::fuzzing as encoding;

@@ -1,7 +1,8 @@
-//! Reports: the records of a run, summed up once and drawn twice.
+//! Reports: the records of a run, summed up once and drawn three times.
 //!
 //! ```text
 //! Records -> Summary (medians, spread, best, ratios) -> terminal   a table per suite
+//!                                                    -> picture    one suite as an SVG, for a page of text
 //!                                                    -> html       heat, bars, lines, details: one page that loads nothing
 //! run.json -> Runs (which suite ran where, when, how) ---^
 //! ```
@@ -15,6 +16,7 @@ pub(crate) mod html;
 mod limits;
 mod lines;
 mod markup;
+pub(crate) mod picture;
 mod plot;
 pub(crate) mod runs;
 mod style;

@@ -53,6 +53,8 @@ pub(crate) struct RowSummary {
     pub(crate) cells: Vec<Cell>,
     /// Index of the best engine.
     pub(crate) best: Option<usize>,
+    /// Index of the best engine other than Esker.
+    pub(crate) peer: Option<usize>,
     /// bench_summary.2.
     pub(crate) ratio: Option<f64>,
     pub(crate) verdict: Verdict,
@@ -272,6 +274,7 @@ fn row(known: &Record, engines: &[(String, String)], records: &[Record]) -> RowS
         commits: of_one.commits,
         user_written_bytes: of_one.user_written_bytes,
         best: best_of(&|_| true).map(|(i, _)| i),
+        peer: peer.map(|(i, _)| i),
         ratio,
         verdict,
         runs: cells.iter().filter_map(Cell::value).map(|value| value.runs).min().unwrap_or(0),

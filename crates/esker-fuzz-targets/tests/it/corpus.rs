@@ -61,7 +61,7 @@ fn the_corpus_has_no_folder_without_a_target_and_stays_small() {
     assert_eq!(folders, targets);
     let sizes = TARGETS.iter().flat_map(|target| inputs(&corpus().join(target.name)));
     let sizes: Vec<_> = sizes.map(|(_, bytes)| bytes.len()).collect();
-    assert!(sizes.len() <= 800 && sizes.iter().sum::<usize>() <= 1 << 20, "minimise it: docs/fuzzing.md");
+    assert!(sizes.len() <= 800 && sizes.iter().sum::<usize>() <= 1 << 20, "minimise it: docs/testing.md");
 }
 
 #[test]

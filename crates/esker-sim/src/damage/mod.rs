@@ -8,7 +8,7 @@
 //!
 //! damage.1. A run depends on its seed and its number of operations alone; whatever harms are left out, the database stays.
 //!
-//! What must hold: judge.rs; what cannot: allowed.rs. How to run it: docs/simulation.md
+//! What must hold: judge.rs; what cannot: allowed.rs. How to run it: docs/testing.md
 
 mod allowed;
 mod draw;

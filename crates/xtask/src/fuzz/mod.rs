@@ -6,7 +6,7 @@
 //!                     target/fuzz/corpus/NAME <-'  '- fuzz/corpus/NAME: only read, except by --minimise
 //! ```
 //!
-//! Nothing is installed: what is missing is named. docs/fuzzing.md
+//! Nothing is installed: what is missing is named. docs/testing.md
 
 mod plan;
 mod report;

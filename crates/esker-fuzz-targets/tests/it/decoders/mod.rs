@@ -8,7 +8,7 @@
 //! decoders.2. No input makes a decoder allocate more than [`MEMORY_BYTES_MAX`].
 //! decoders.3. No input keeps a decoder busy for longer than [`TIME_MAX`], each time.
 //!
-//! The long form: docs/fuzzing.md
+//! The long form: docs/testing.md
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 mod mutate;
