@@ -44,7 +44,7 @@ pub(crate) fn replay(arguments: &str) -> String {
 fn shortest(seed: u64, first: Opening, all: &[Op], failure: &Failure) -> String {
     let gist = gist(&failure.cause);
     // Which openings are inspected depends on those before: what an inspection has found is looked for in all of them.
-    let inspects_all = gist.contains(": OL");
+    let inspects_all = gist.contains(": world_offline.");
     let name = format!("a part of what fails, in the world of seed {seed},");
     let run = |ops: &[Op]| run_ops(&name, seed, first, ops.to_vec(), Sabotage::default(), inspects_all);
     let fails = |ops: &[Op]| run(ops).is_err_and(|failure| self::gist(&failure.cause) == gist);
@@ -68,7 +68,10 @@ fn shortest(seed: u64, first: Opening, all: &[Op], failure: &Failure) -> String 
 pub(crate) fn gist(cause: &str) -> String {
     let (place, text) = cause.split_once(": ").unwrap_or(("", cause));
     let text = text.strip_prefix("assertion `left == right` failed: ").unwrap_or(text);
-    let is_tag = |word: &str| word.len() <= 4 && word.ends_with(':');
+    let is_tag = |word: &str| {
+        let numbered = word.strip_suffix(':').and_then(|tag| tag.split_once('.'));
+        numbered.is_some_and(|(name, number)| !name.is_empty() && number.parse::<u32>().is_ok())
+    };
     let names = |word: &&str| is_tag(word) || !word.contains(|c: char| c.is_ascii_digit());
     let words: Vec<_> = text.split_whitespace().take(GIST_WORDS).take_while(names).collect();
     format!("{place}: {}", words.join(" "))
