@@ -283,7 +283,7 @@ mod tests {
             ops.iter().filter_map(|op| if let Op::Write(_, write) = op { Some(write) } else { None });
         assert_eq!(names(singles), "Clear Put Remove RemoveRange");
         let steps = ops.iter().filter_map(|op| if let Op::Step(step) = op { Some(step) } else { None });
-        assert_eq!(names(steps), "Flush Merge PrepareLog SyncLog");
+        assert_eq!(names(steps), "Compact Flush PrepareLog SyncLog");
         let ends = ops.iter().filter_map(|op| if let Op::Restart(r) = op { Some(r.end) } else { None });
         assert_eq!(names(ends), "Close", "losses are the sweep's to choose");
     }

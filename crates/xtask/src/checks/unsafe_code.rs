@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::checks::places;
 
-    const LISTED: &str = "crates/esker-env/src/real.rs";
+    const LISTED: &str = "crates/esker/src/recordio/mmap.rs";
 
     #[test]
     fn unlisted_files_are_found() {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_code_1_and_u2_are_enforced() {
+    fn unsafe_code_1_and_2_are_enforced() {
         let head = "#![expect(unsafe_code, reason = \"x\")]\n// SAFETY: x\n";
         let with = format!("{head}unsafe {{}}\n");
         assert_eq!(places(check, &[(LISTED, &with)]), [""; 0]);
