@@ -19,6 +19,7 @@ Examples:
   esker-bench run redb --engine esker --engine lmdb --dir /mnt/fast
   esker-bench run all --resume                     every suite; goes on after an interruption
   esker-bench report a/results.jsonl b/results.jsonl
+  esker-bench picture redb/results.jsonl --out redb.svg
   esker-bench compare before.jsonl after.jsonl     significance by pairs of runs
   esker-bench async-commits --engine esker         what async commits are there after a kill
   esker-bench makedata 1_000_000 --hotspot 0.99999:13 | esker-bench load --dir /tmp/db --concurrency 64 --multi 20 --latency

@@ -49,7 +49,7 @@ pub(crate) fn draw(summary: &Summary) -> String {
              <text x=\"16\" y=\"24\">Suite {suite}, scale {scale}, {runs}</text>\n\
              <text class=\"soft\" x=\"16\" y=\"46\">shorter is better</text>\
              <text class=\"soft\" x=\"{peer_x}\" y=\"46\" text-anchor=\"middle\">best of {peers} others</text>\
-             <text class=\"soft n\" x=\"540\" y=\"46\">share</text><text class=\"soft n\" x=\"620\" y=\"46\">Esker</text>\
+             <text class=\"soft n\" x=\"540\" y=\"46\">ratio</text><text class=\"soft n\" x=\"620\" y=\"46\">Esker</text>\
              <text class=\"soft\" x=\"636\" y=\"46\">best other</text>\n\
              <line class=\"peer\" x1=\"{peer_x}\" x2=\"{peer_x}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\n"
         ),
