@@ -240,7 +240,7 @@ impl Db {
         self.handle.core.stats()
     }
 
-    /// Verifies everything: every block of every table, every count. Reads and writes go on meanwhile.
+    /// Verifies tables, log, manifest and counts: every block of every table, and that they agree. Reads and writes go on meanwhile.
     ///
     /// # Errors
     /// Those that keep it from checking; what it finds is in the report.
