@@ -20,6 +20,8 @@
 //!     fail for its alignment and hide the true error. Where it is cut there again, the disk is full.
 //! real.7. In a directory that is held (fs.5) no file is opened or made through a symbolic link, wherever it leads: whoever may make names
 //!     there, and nothing else, could have files overwritten elsewhere. Renames and removals are of the link itself.
+//! real.8. With a lock file in a held directory the directory itself is locked, so that one that is removed or replaced lets nobody in.
+//!     Some file systems lock no directories: there the file alone counts.
 
 #[cfg(not(unix))]
 #[path = "real/other.rs"]
@@ -248,10 +250,11 @@ fn lock_with(at: At<'_>, mut when: impl FnMut(Moment)) -> Result<Box<dyn FileLoc
             // real.4: each time round somebody else has held the lock and removed its file.
             continue;
         }
+        let dir = lock_held_dir(at, fs::File::try_lock)?;
         let pid = format!("{}\n", std::process::id());
         // real.2: a full disk is no reason to refuse the lock; at worst a loser's message lacks the id.
         let _ = file.set_len(0).and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
-        return Ok(Box::new(RealLock { file }));
+        return Ok(Box::new(RealLock { file, dir }));
     }
     Err(never_the_same())
 }
@@ -261,7 +264,10 @@ fn lock_to_read_with(at: At<'_>, mut opened: impl FnMut()) -> Result<Option<Box<
     for _ in 0..LOCK_ROUNDS {
         let file = match open_file(at, OpenOptions::read()) {
             Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let dir = lock_held_dir(at, fs::File::try_lock_shared)?;
+                return Ok(dir.map(|file| Box::new(RealLock { file, dir: None }) as Box<dyn FileLock>));
+            }
             Err(e) => return Err(LockError::Io(e)),
         };
         opened();
@@ -274,11 +280,25 @@ fn lock_to_read_with(at: At<'_>, mut opened: impl FnMut()) -> Result<Option<Box<
             Err(fs::TryLockError::Error(_)) => return Ok(None),
         }
         if has_name(&file, at).map_err(LockError::Io)? {
-            return Ok(Some(Box::new(RealLock { file })));
+            let dir = lock_held_dir(at, fs::File::try_lock_shared)?;
+            return Ok(Some(Box::new(RealLock { file, dir })));
         }
         // real.4: somebody has removed the file meanwhile.
     }
     Err(never_the_same())
+}
+
+/// Locks the held directory, too (real.8); none where directories cannot be locked.
+fn lock_held_dir(
+    at: At<'_>,
+    lock: impl FnOnce(&fs::File) -> Result<(), fs::TryLockError>,
+) -> Result<Option<fs::File>, LockError> {
+    let Some(dir) = sys::open_held_dir(at).map_err(LockError::Io)? else { return Ok(None) };
+    match lock(&dir) {
+        Ok(()) => Ok(Some(dir)),
+        Err(fs::TryLockError::WouldBlock) => Err(LockError::Held { path: at.path.to_owned(), pid: None }),
+        Err(fs::TryLockError::Error(_)) => Ok(None),
+    }
 }
 
 /// After so many rounds of real.4.
@@ -347,6 +367,8 @@ fn read_pid(file: &fs::File) -> Option<u32> {
 #[derive(Debug)]
 struct RealLock {
     file: fs::File,
+    /// The directory, if it is held (real.8).
+    dir: Option<fs::File>,
 }
 
 impl FileLock for RealLock {}
@@ -354,7 +376,8 @@ impl FileLock for RealLock {}
 impl Drop for RealLock {
     /// Closing the file would not do: a child process, between its fork and its exec, has a descriptor of the same lock.
     fn drop(&mut self) {
-        // What cannot be unlocked is unlocked by closing, or never was locked.
+        // What cannot be unlocked is unlocked by closing, or never was locked. The directory first: who has the file finds it free.
+        let _ = self.dir.as_ref().map(fs::File::unlock);
         let _ = self.file.unlock();
     }
 }

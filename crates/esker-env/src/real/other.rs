@@ -44,6 +44,11 @@ pub(super) fn open(at: At<'_>, options: OpenOptions) -> io::Result<File> {
 }
 
 /// There are no such modes.
+/// Directories cannot be locked here.
+pub(super) fn open_held_dir(_at: At<'_>) -> io::Result<Option<File>> {
+    Ok(None)
+}
+
 pub(super) fn give_mode(_at: At<'_>, _file: &File) -> io::Result<()> {
     Ok(())
 }

@@ -75,6 +75,13 @@ pub(super) fn open(at: At<'_>, options: OpenOptions) -> io::Result<File> {
     }
 }
 
+/// The directory that is held, opened anew so that a lock of it is this caller's own.
+pub(super) fn open_held_dir(at: At<'_>) -> io::Result<Option<File>> {
+    let Some((held, _)) = at.held_name() else { return Ok(None) };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(Some(retry_on_intr(|| openat(&held.fd, ".", flags, Mode::empty()))?.into()))
+}
+
 /// Gives a new file the mode that was asked for.
 pub(super) fn give_mode(at: At<'_>, file: &File) -> io::Result<()> {
     match at.held_name() {

@@ -143,6 +143,26 @@ fn open_8_a_database_stays_where_it_is_when_a_link_to_it_is_turned_elsewhere() {
 }
 
 #[test]
+fn real_8_a_lock_file_that_is_removed_or_replaced_lets_nobody_in() {
+    let root = tempfile::tempdir().expect("a directory");
+    let dir = root.path().join("db");
+    let first = open(&dir);
+    fill(&first.default_keyspace(), 0, 100);
+    for replaces in [false, true] {
+        fs::remove_file(dir.join("LOCK")).expect("remove");
+        if replaces {
+            fs::write(dir.join("LOCK"), "").expect("replace");
+        }
+        let check = esker::check_offline(&dir);
+        assert!(matches!(check, Err(Error::Locked { .. })), "real.8: {check:?}");
+        let second = Db::builder().stepped().open(&dir);
+        assert!(matches!(second, Err(Error::Locked { .. })), "real.8: {second:?}");
+    }
+    first.close().expect("close");
+    expect_items(&dir, 100);
+}
+
+#[test]
 fn dir_lock_1_a_table_that_an_iterator_has_outlived_the_database_with_is_not_removed_by_its_name() {
     let root = tempfile::tempdir().expect("a directory");
     let dir = root.path().join("db");
