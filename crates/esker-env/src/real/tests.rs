@@ -145,7 +145,7 @@ fn real_2_a_lock_ends_with_its_handle_although_a_descriptor_of_it_is_left() {
     file.try_lock().unwrap();
     // As a child process has it that was forked and has not executed its program yet.
     let inherited = file.try_clone().unwrap();
-    drop(RealLock { file });
+    drop(RealLock { file, dir: None });
     let again = RealFs::new().lock(&path);
     assert!(again.is_ok(), "{:?}", again.err());
     drop(inherited);
