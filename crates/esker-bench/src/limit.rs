@@ -7,7 +7,7 @@
 //!
 //! bench_limit.1. The group is empty again and gone when the limit is dropped after the child's end. One that stays behind, since the kernel had not emptied
 //!     it yet, is in nobody's way: no two groups of a lab have the same name.
-//! bench_limit.2. A machine without groups is told from one where making a group fails: the first runs without a limit and says so, the second is an error.
+//! bench_limit.2. On a machine without groups the lab runs without a limit and says so. Where making a group fails, it stops with an error.
 //! bench_limit.3. A group that is there already, of an earlier process with this one's number, is passed by. Those of labs that have ended go when a run begins.
 //! bench_limit.4. Where there is swap, it is no way around the limit.
 

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! bench_load.1. Closed loop: a thread takes its next request when its last one has ended; latency counts from the call.
-//! bench_load.2. Open loop (a rate is given): request n is due at start + n / rate, whoever is free takes it, and its latency counts from
+//! bench_load.2. Open loop (a rate is given): request n is due at start + n / rate, a free thread takes it, and its latency counts from
 //!      when it was due, so that waiting behind a stall counts.
 //! bench_load.3. A thread that is free before its request is due sleeps in the system, which is some 50 us late (the timer slack of a thread of
-//!      Linux). That is in the latencies, so it is told apart, too (bench_track.4 of `track.rs`).
+//!      Linux). That is in the latencies, so it is also reported by itself (bench_track.4 of `track.rs`).
 
 pub(crate) mod command;
 mod source;

@@ -1,6 +1,6 @@
 //! What the async commits of a suite's engines have done when they return: rows of such commits are not of equal durability, and say so.
 //!
-//! bench_report_async_commits.1. It is told of the engines as they ran in this suite, by its own run.json; where that is of before this was noted, that is told instead.
+//! bench_report_async_commits.1. It describes the engines as they ran in this suite, from its own run.json; where that is of before this was noted, that is told instead.
 
 use clap::ValueEnum as _;
 

@@ -4,7 +4,7 @@
 //! run.json of each file of results -> Runs --of a suite--> the lines under its heading, its limits, the command that repeats it
 //! ```
 //!
-//! bench_runs.1. What is told of a suite is of its own runs: nothing of another suite's machine, commit or date.
+//! bench_runs.1. The text of a suite describes its own runs: nothing of another suite's machine, commit or date.
 //! bench_runs.2. Runs of one suite that are of several machines say so, and nothing that was measured on one of them is a limit of the other.
 
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 //! bench_summary.1. A row with an error in any run has no median: an engine that fails once did not do the work.
 //! bench_summary.2. A ratio is Esker's median over that of the best other engine, so below 1 is good where lower is better.
 //! bench_summary.3. A row is lost or won only by more than the spread of either side, and by more than half where a side has fewer than three runs.
-//! bench_summary.4. What is told of a cell beside its value is of runs that have the value: a failed row has no figures and no curves. Numbers are medians over the
+//! bench_summary.4. What stands beside the value of a cell comes from runs that have the value: a failed row has no figures and no curves. Numbers are medians over the
 //!     runs, each by itself; a curve is of one run.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -19,7 +19,7 @@
 //! bench_runner.5. The time limit is that of one step: of what comes before the first row (a load), of each row, and of what follows it (its background work,
 //!     its check, the load of the next). A child is told of it, and no wait for background work takes more than a quarter of it. A row that was measured keeps its value when time ends in the step after it, with a note.
 //!     A step under the tracer, which does almost no work, has no more than scale `test` gives. A child that is done has a minute to end.
-//! bench_runner.6. From `stop_at` on no turn begins: what has begun goes on to its end, and what is left is told, and has no record.
+//! bench_runner.6. From `stop_at` on no turn begins: what has begun goes on to its end, and what is left is reported and has no record.
 //! bench_runner.7. Of `parts`, if there are any, and of no other group something is run, each in the order that it has in the whole run.
 //! bench_runner.8. Engines take turns within each group of a run, and another of them is the first in each: by the numbers of run and group alone, so that a run that was
 //!     interrupted goes on in the same order.

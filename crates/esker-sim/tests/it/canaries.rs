@@ -1,16 +1,15 @@
 //! Each deliberate fault must be found within a few seeds, or the harness would not find a real one either.
 //!
-//! `cargo test -p esker-sim --test canaries -- --nocapture` prints the table of docs/testing.md.
+//! `cargo test -p esker-sim --test it canaries:: -- --nocapture` prints the table of docs/testing.md.
 
 use std::ops::Range;
 
+use crate::own_process;
 use esker::canary::{Canary, set};
 use esker_env::BrokenSync;
 use esker_sim::runner::{Sabotage, run_seed};
 use esker_sim::sweep::{Kind, sample};
 use esker_world::Failure;
-
-mod own_process;
 
 /// Seeds in which a fault must show, or else within so many positions of one of these sweeps.
 const SEEDS: u64 = 200;

@@ -2,11 +2,9 @@
 //!
 //! The long form: `cargo run --release -p esker-sim -- damage --seconds 600`.
 
-#[path = "../../esker/tests/common/memory.rs"]
-mod memory;
-
 use std::sync::Arc;
 
+use crate::memory;
 use esker::{DumpOptions, DumpValue};
 use esker_env::{Env, Fs, MemFs, OpenOptions};
 use esker_sim::damage::report::describe;

@@ -1,11 +1,10 @@
 //! A sample of every sweep. The whole: `cargo run --release -p esker-sim -- sweep`.
 
+use crate::own_process;
 use esker_sim::report::describe_position;
 use esker_sim::runner::Sabotage;
 use esker_sim::sweep::{Kind, sample};
 use esker_world::world::Tally;
-
-mod own_process;
 
 fn short(kind: Kind, size: u64) -> Tally {
     let n = kind.positions().unwrap_or_else(|failure| panic!("{}", failure.cause));
