@@ -121,7 +121,7 @@ impl Judge {
     }
 
     /// What becomes of the next version. `listener` hears of it if it goes.
-    #[inline]
+    #[inline(always)]
     pub fn judge<'e>(&mut self, entry: EntryRef<'e>, listener: &mut impl Dropped) -> Verdict<'e> {
         match self.fate(&entry) {
             Err(why) => {
@@ -134,7 +134,7 @@ impl Judge {
     }
 
     /// The sequence number to keep a version under, or why it goes.
-    #[inline]
+    #[inline(always)]
     fn fate(&mut self, entry: &EntryRef<'_>) -> Result<SeqNo, Why> {
         let stripe_end = self.horizons.stripe_end(entry.seq);
         let is_same_key = self.stripe_end.is_some() && self.key == entry.key;

@@ -31,7 +31,7 @@ impl RunScan {
     fn advance(&mut self) -> Result<bool> {
         loop {
             if let Some(scan) = &mut self.scan
-                && scan.next()?.is_some()
+                && scan.advance()?
             {
                 return Ok(true);
             }
@@ -64,6 +64,15 @@ impl Source {
         }
     }
 
+    /// The key of the entry.
+    #[inline]
+    fn key(&self) -> &[u8] {
+        match self {
+            Source::Memtable(scan) => scan.current().key,
+            Source::Run(run) => run.scan.as_ref().expect("advance found an entry").key(),
+        }
+    }
+
     #[inline]
     fn current(&self) -> EntryRef<'_> {
         match self {
@@ -84,17 +93,16 @@ struct Standing {
 
 impl Standing {
     fn order(&self, other: &Standing) -> Ordering {
-        self.head.cmp(&other.head).then_with(|| {
-            let (a, b) = (self.source.current(), other.source.current());
-            a.key.cmp(b.key).then(b.seq.cmp(&a.seq)).then(self.rank.cmp(&other.rank))
-        })
+        let newer_first = || other.source.current().seq.cmp(&self.source.current().seq);
+        let by_key = || self.source.key().cmp(other.source.key());
+        self.head.cmp(&other.head).then_with(by_key).then_with(newer_first).then(self.rank.cmp(&other.rank))
     }
 
     /// Moves on; false at the end.
     fn advance(&mut self) -> Result<bool> {
         let found = self.source.advance()?;
         if found {
-            self.head = head8(self.source.current().key);
+            self.head = head8(self.source.key());
         }
         Ok(found)
     }

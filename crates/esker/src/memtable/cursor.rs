@@ -90,13 +90,13 @@ impl SourceCursor for MemtableCursor {
     }
 
     #[inline]
-    fn stored(&self) -> Stored<'_> {
+    fn stored(&self) -> Stored<&[u8]> {
         Stored::new(self.kind(), self.version().value())
     }
 
     #[inline]
-    fn share(&self) -> Value {
-        Value::copy_of(self.version().value())
+    fn share(&self) -> Stored<Value> {
+        Stored::new(self.kind(), Value::copy_of(self.version().value()))
     }
 
     fn older(&mut self) -> Result<bool> {

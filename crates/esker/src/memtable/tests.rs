@@ -143,9 +143,9 @@ impl Pair {
 type Seen = (Vec<u8>, u64, Kind, Vec<u8>);
 
 fn shown(cursor: &MemtableCursor) -> Option<Seen> {
-    cursor
-        .valid()
-        .then(|| (cursor.key().to_vec(), cursor.seq().get(), cursor.kind(), cursor.stored().bytes().to_vec()))
+    cursor.valid().then(|| {
+        (cursor.key().to_vec(), cursor.seq().get(), cursor.kind(), cursor.stored().beside().to_vec())
+    })
 }
 
 /// A cursor walks over exactly what is visible, forward and back.
@@ -155,7 +155,7 @@ fn check_walks(memtable: &Memtable, visible: &[Seen], at: u64) {
     cursor.seek_first().unwrap();
     for seen in visible {
         assert_eq!(shown(&cursor).as_ref(), Some(seen));
-        assert_eq!(cursor.share(), seen.3);
+        assert_eq!(cursor.share().beside(), seen.3);
         cursor.next().unwrap();
     }
     assert!(!cursor.valid());

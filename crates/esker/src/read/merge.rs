@@ -193,12 +193,12 @@ impl<C: SourceCursor> SourceCursor for MergeCursor<C> {
     }
 
     #[inline]
-    fn stored(&self) -> Stored<'_> {
+    fn stored(&self) -> Stored<&[u8]> {
         self.sources[self.current].stored()
     }
 
     #[inline]
-    fn share(&self) -> Value {
+    fn share(&self) -> Stored<Value> {
         self.sources[self.current].share()
     }
 

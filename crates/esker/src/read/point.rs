@@ -15,8 +15,7 @@ use super::fetch;
 use super::resolve::{Answer, Resolver};
 use super::view::ReadView;
 use crate::encoding::hash::key_hash;
-use crate::sstable::Table;
-use crate::types::op::Kind;
+use crate::sstable::Found;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
@@ -27,21 +26,13 @@ pub const LOOKUPS_PER_PIN: usize = 16;
 pub trait Want {
     /// The answer.
     type Out;
+    /// Whether the key is likely absent, so that it pays to ask filters before blocks that are in memory.
+    const EXPECTS_NONE: bool;
     /// Makes it of a live version in a memtable.
-    fn of_memtable(stored: Stored<'_>) -> Result<Self::Out>;
-    /// The newest version in a table not newer than `at`, and what it makes of it if it is live.
-    fn probe(
-        table: &Table,
-        key: &[u8],
-        hash: u64,
-        at: SeqNo,
-        ask_filter: bool,
-        guard: &Guard,
-    ) -> Probed<Self::Out>;
+    fn of_memtable(stored: Stored<&[u8]>) -> Result<Self::Out>;
+    /// Makes it of a live version in a table.
+    fn of_table(found: Found<'_>) -> Result<Self::Out>;
 }
-
-/// A version found in a table.
-type Probed<T> = Result<Option<(SeqNo, Kind, T)>>;
 
 /// Its value.
 pub struct ValueOf;
@@ -50,32 +41,27 @@ pub struct Presence;
 
 impl Want for ValueOf {
     type Out = Value;
+    const EXPECTS_NONE: bool = false;
     #[inline]
-    fn of_memtable(stored: Stored<'_>) -> Result<Value> {
+    fn of_memtable(stored: Stored<&[u8]>) -> Result<Value> {
         fetch::copy(stored)
     }
-    #[inline]
-    fn probe(
-        table: &Table,
-        key: &[u8],
-        hash: u64,
-        at: SeqNo,
-        ask_filter: bool,
-        guard: &Guard,
-    ) -> Probed<Value> {
-        let Some(found) = table.get(key, hash, at, ask_filter, guard)? else { return Ok(None) };
-        Ok(Some((found.seq, found.kind, fetch::found(found)?)))
+    #[inline(always)]
+    fn of_table(found: Found<'_>) -> Result<Value> {
+        fetch::value(found.share())
     }
 }
 
 impl Want for Presence {
     type Out = ();
+    const EXPECTS_NONE: bool = true;
     #[inline]
-    fn of_memtable(_: Stored<'_>) -> Result<()> {
+    fn of_memtable(_: Stored<&[u8]>) -> Result<()> {
         Ok(())
     }
-    fn probe(table: &Table, key: &[u8], hash: u64, at: SeqNo, _: bool, guard: &Guard) -> Probed<()> {
-        Ok(table.find_version(key, hash, at, guard)?.map(|(seq, kind)| (seq, kind, ())))
+    #[inline]
+    fn of_table(_: Found<'_>) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -92,13 +78,15 @@ impl ReadView {
             if !memtable.may_contain(hash) {
                 continue;
             }
-            let mut below = Some(at);
-            while let Some(entry) = below.and_then(|at| memtable.get(key, at)) {
+            let mut below = at;
+            while let Some(entry) = memtable.get(key, below) {
                 match resolver.feed(entry.seq, entry.kind) {
                     Answer::Live => return W::of_memtable(Stored::new(entry.kind, entry.value)).map(Some),
                     Answer::Gone => return Ok(None),
-                    Answer::Older => below = entry.seq.before(),
+                    Answer::Older => {}
                 }
+                let Some(before) = entry.seq.before() else { break };
+                below = before;
             }
         }
         for run in self.version.runs() {
@@ -107,16 +95,20 @@ impl ReadView {
             if run.has_range_tombstones() {
                 resolver.cover(table.range_tombstones().cover(key, at));
             }
-            let mut below = Some(at);
-            while let Some(at) = below {
-                let found = W::probe(table, key, hash, at, run.probes.filter_pays(), guard)?;
+            let mut below = at;
+            loop {
+                let filter_first = W::EXPECTS_NONE || run.probes.filter_pays();
+                let found = table.get(key, hash, below, filter_first, guard)?;
                 run.probes.note(hash, found.is_some());
-                let Some((seq, kind, out)) = found else { break };
-                match resolver.feed(seq, kind) {
-                    Answer::Live => return Ok(Some(out)),
+                let Some(found) = found else { break };
+                let seq = found.seq();
+                match resolver.feed(seq, found.kind()) {
+                    Answer::Live => return W::of_table(found).map(Some),
                     Answer::Gone => return Ok(None),
-                    Answer::Older => below = seq.before(),
+                    Answer::Older => {}
                 }
+                let Some(before) = seq.before() else { break };
+                below = before;
             }
         }
         Ok(None)

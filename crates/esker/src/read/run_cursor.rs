@@ -143,12 +143,12 @@ impl SourceCursor for RunCursor {
     }
 
     #[inline]
-    fn stored(&self) -> Stored<'_> {
+    fn stored(&self) -> Stored<&[u8]> {
         self.cursor().stored()
     }
 
     #[inline]
-    fn share(&self) -> Value {
+    fn share(&self) -> Stored<Value> {
         self.cursor().share()
     }
 

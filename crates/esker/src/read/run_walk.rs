@@ -83,7 +83,7 @@ impl RunWalk {
     #[inline]
     pub fn value(&self) -> Result<Value> {
         let here = self.here();
-        fetch::shared(here.place.stored(here.entry), || here.place.share(here.entry))
+        fetch::value(here.place.share(here.entry))
     }
 
     /// The bytes of the value.

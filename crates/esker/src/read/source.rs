@@ -70,11 +70,11 @@ impl<X: SourceCursor> SourceCursor for Source<X> {
         delegate!(self, c => c.kind())
     }
     #[inline]
-    fn stored(&self) -> Stored<'_> {
+    fn stored(&self) -> Stored<&[u8]> {
         delegate!(self, c => c.stored())
     }
     #[inline]
-    fn share(&self) -> Value {
+    fn share(&self) -> Stored<Value> {
         delegate!(self, c => c.share())
     }
     fn older(&mut self) -> Result<bool> {
@@ -113,10 +113,10 @@ impl SourceCursor for Nothing {
     fn kind(&self) -> Kind {
         match *self {}
     }
-    fn stored(&self) -> Stored<'_> {
+    fn stored(&self) -> Stored<&[u8]> {
         match *self {}
     }
-    fn share(&self) -> Value {
+    fn share(&self) -> Stored<Value> {
         match *self {}
     }
     fn older(&mut self) -> Result<bool> {

@@ -216,7 +216,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
     #[inline]
     pub fn value(&self) -> Result<Value> {
         assert!(self.valid, "value of a cursor that is not valid");
-        fetch::value(&self.merged)
+        fetch::value(self.merged.share())
     }
 }
 

@@ -285,16 +285,17 @@ impl SourceCursor for TableCursor {
     }
 
     #[inline(always)]
-    fn stored(&self) -> Stored<'_> {
+    fn stored(&self) -> Stored<&[u8]> {
         assert!(self.valid, "value of a cursor that stands on no key");
         Stored::new(self.kind(), self.block().value(self.entry))
     }
 
     #[inline]
-    fn share(&self) -> Value {
+    fn share(&self) -> Stored<Value> {
         assert!(self.valid, "value of a cursor that stands on no key");
         let place = self.place.as_ref().expect("sstable_cursor.1: a valid cursor has a block");
-        Value::part_of(&place.block, place.block.value_range(self.entry))
+        let value = Value::part_of(&place.block, place.block.value_range(self.entry));
+        Stored::new(place.block.kind(self.entry), value)
     }
 
     fn older(&mut self) -> Result<bool> {

@@ -169,14 +169,14 @@ impl BlockPlace {
 
     /// The value of entry `i`, as it is stored.
     #[inline(always)]
-    pub(crate) fn stored(&self, i: usize) -> Stored<'_> {
+    pub(crate) fn stored(&self, i: usize) -> Stored<&[u8]> {
         Stored::new(self.block.kind(i), self.block.value(i))
     }
 
-    /// The stored bytes as a handle.
+    /// The same as a handle.
     #[inline(always)]
-    pub(crate) fn share(&self, i: usize) -> Value {
-        Value::part_of(&self.block, self.block.value_range(i))
+    pub(crate) fn share(&self, i: usize) -> Stored<Value> {
+        Stored::new(self.block.kind(i), Value::part_of(&self.block, self.block.value_range(i)))
     }
 
     /// Has the memory fetched that a walk at entry `i` reads some entries later.

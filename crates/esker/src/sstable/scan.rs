@@ -68,9 +68,15 @@ impl TableScan {
     /// The next version; `None` after the last.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<EntryRef<'_>>> {
+        Ok(if self.advance()? { Some(self.current()) } else { None })
+    }
+
+    /// Moves to the next version; false after the last.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Result<bool> {
         while self.block.as_ref().is_none_or(|block| self.next_entry >= block.count()) {
             if !self.advance_block()? {
-                return Ok(None);
+                return Ok(false);
             }
         }
         let block = self.block.as_ref().expect("the loop above ends with a block");
@@ -78,12 +84,13 @@ impl TableScan {
         self.next_entry += 1;
         self.key.truncate(block.prefix().len());
         block.push_suffix(entry, &mut self.key);
-        Ok(Some(EntryRef {
-            key: &self.key,
-            seq: block.seq(entry),
-            kind: block.kind(entry),
-            value: block.value(entry),
-        }))
+        Ok(true)
+    }
+
+    /// The key of the version that the scan stands on.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
     }
 
     /// The version that `next` returned last.

@@ -31,9 +31,9 @@ use super::{BlockCache, TableMeta};
 use crate::cache::{self, BudgetKind, CacheItem, CachedBlocks, Guard, Pinned, Reservation};
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::bytes::{DecodeError, Decoded};
-use crate::types::entry::Found;
 use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstones;
+use crate::types::stored::Stored;
 use crate::types::{Error, Result, SeqNo, Value};
 
 impl CacheItem for Block {
@@ -96,6 +96,38 @@ impl BlockUse<'_> {
             BlockUse::Pinned(block) => block.to_arc(),
             BlockUse::Loaded(block) => block,
         }
+    }
+}
+
+/// A version that was found in a table, where it stands.
+pub(crate) struct Found<'g> {
+    block: BlockUse<'g>,
+    entry: usize,
+}
+
+impl Found<'_> {
+    /// The commit that wrote it.
+    #[inline(always)]
+    pub(crate) fn seq(&self) -> SeqNo {
+        self.block.seq(self.entry)
+    }
+
+    /// What it says about its key.
+    #[inline(always)]
+    pub(crate) fn kind(&self) -> Kind {
+        self.block.kind(self.entry)
+    }
+
+    /// Its value, as it is stored: a small one is copied, another one keeps its block.
+    #[inline(always)]
+    pub(crate) fn share(self) -> Stored<Value> {
+        let (kind, range) = (self.kind(), self.block.value_range(self.entry));
+        let value = if Value::is_small(range.len()) {
+            Value::copy_of(&self.block.bytes()[range])
+        } else {
+            Value::slice_of(self.block.into_arc(), range)
+        };
+        Stored::new(kind, value)
     }
 }
 
@@ -201,55 +233,28 @@ impl Table {
     /// before anything else, which pays where the key is likely absent; otherwise it is asked only before a
     /// block is read from the file.
     #[inline]
-    pub(crate) fn get(
-        &self,
-        key: &[u8],
-        hash: u64,
-        at: SeqNo,
-        filter_first: bool,
-        pin: &Guard,
-    ) -> Result<Option<Found>> {
-        if filter_first && !self.may_contain(hash) {
-            return Ok(None);
-        }
-        let Some((block, i)) = self.find(key, hash, at, pin)? else { return Ok(None) };
-        let (seq, kind) = (block.seq(i), block.kind(i));
-        let range = block.value_range(i);
-        let value = match Value::small(&block.bytes()[range.clone()]) {
-            Some(value) => value,
-            None => Value::slice_of(block.into_arc(), range),
-        };
-        Ok(Some(Found { seq, kind, value }))
-    }
-
-    /// Sequence number and kind of the version that `get` would find, without touching its value.
-    pub(crate) fn find_version(
-        &self,
-        key: &[u8],
-        hash: u64,
-        at: SeqNo,
-        pin: &Guard,
-    ) -> Result<Option<(SeqNo, Kind)>> {
-        if !self.may_contain(hash) {
-            return Ok(None);
-        }
-        Ok(self.find(key, hash, at, pin)?.map(|(block, i)| (block.seq(i), block.kind(i))))
-    }
-
-    /// The sequence number of the newest version of `key`, whatever it is.
-    pub(crate) fn newest_seq(&self, key: &[u8], hash: u64, pin: &Guard) -> Result<Option<SeqNo>> {
-        Ok(self.find_version(key, hash, SeqNo::MAX, pin)?.map(|(seq, _)| seq))
-    }
-
-    /// The entry of the newest version of `key` not newer than `at`.
-    #[inline]
-    fn find<'g>(
+    pub(crate) fn get<'g>(
         &'g self,
         key: &[u8],
         hash: u64,
         at: SeqNo,
+        filter_first: bool,
         pin: &'g Guard,
-    ) -> Result<Option<(BlockUse<'g>, usize)>> {
+    ) -> Result<Option<Found<'g>>> {
+        if filter_first && !self.may_contain(hash) {
+            return Ok(None);
+        }
+        self.find(key, hash, at, pin)
+    }
+
+    /// The sequence number of the newest version of `key`, whatever it is.
+    pub(crate) fn newest_seq(&self, key: &[u8], hash: u64, pin: &Guard) -> Result<Option<SeqNo>> {
+        Ok(self.get(key, hash, SeqNo::MAX, true, pin)?.map(|found| found.seq()))
+    }
+
+    /// The entry of the newest version of `key` not newer than `at`.
+    #[inline]
+    fn find<'g>(&'g self, key: &[u8], hash: u64, at: SeqNo, pin: &'g Guard) -> Result<Option<Found<'g>>> {
         let mut number = self.index.find(key);
         if number >= self.index.len() {
             return Ok(None);
@@ -277,7 +282,7 @@ impl Table {
                 (block, i) = (self.block(number, true, pin)?, 0);
             }
         }
-        Ok(Some((block, i)))
+        Ok(Some(Found { block, entry: i }))
     }
 
     /// A data block, from memory or from the file.

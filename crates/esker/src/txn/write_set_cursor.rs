@@ -63,12 +63,13 @@ impl SourceCursor for WriteSetCursor {
     fn kind(&self) -> Kind {
         self.entry().kind
     }
-    fn stored(&self) -> Stored<'_> {
+    fn stored(&self) -> Stored<&[u8]> {
         let entry = self.entry();
         Stored::new(entry.kind, entry.value)
     }
-    fn share(&self) -> Value {
-        Value::copy_of(self.entry().value)
+    fn share(&self) -> Stored<Value> {
+        let entry = self.entry();
+        Stored::new(entry.kind, Value::copy_of(entry.value))
     }
     fn older(&mut self) -> Result<bool> {
         // write_set.1: one op a key.
@@ -96,7 +97,7 @@ mod tests {
         }
         assert_eq!(seen, [(b'a', Kind::Put), (b'b', Kind::Remove), (b'c', Kind::Put)]);
         cursor.seek_before(b"\x01b").unwrap();
-        assert_eq!((cursor.key(), cursor.share()), (&b"\x01a"[..], Value::copy_of(b"a")));
+        assert_eq!((cursor.key(), cursor.share().beside()), (&b"\x01a"[..], Value::copy_of(b"a")));
         cursor.prev().unwrap();
         assert!(!cursor.valid());
     }

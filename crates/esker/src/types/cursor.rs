@@ -31,9 +31,9 @@ pub trait SourceCursor {
     /// What the version says about the key. Panics if not valid.
     fn kind(&self) -> Kind;
     /// The value as it is stored, empty if the kind has none. Panics if not valid.
-    fn stored(&self) -> Stored<'_>;
-    /// The stored bytes as a handle that outlives the cursor. Panics if not valid.
-    fn share(&self) -> Value;
+    fn stored(&self) -> Stored<&[u8]>;
+    /// The same as a handle that outlives the cursor. Panics if not valid.
+    fn share(&self) -> Stored<Value>;
     /// Moves to the next older version of the same key; false if there is none, and then the cursor stands where it stood. `next` and
     /// `prev` go on to other keys from any version. Panics if not valid.
     fn older(&mut self) -> Result<bool>;

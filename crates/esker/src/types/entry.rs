@@ -1,7 +1,7 @@
 //! One version of one key.
 
+use super::SeqNo;
 use super::op::Kind;
-use super::{SeqNo, Value};
 
 /// A version with its parts borrowed. Order of entries everywhere: key ascending, then sequence number
 /// descending, so that the newest version of a key comes first.
@@ -15,15 +15,4 @@ pub struct EntryRef<'a> {
     pub kind: Kind,
     /// The value; empty if its kind has none.
     pub value: &'a [u8],
-}
-
-/// A version found for a key that the caller knows.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// The commit that wrote it.
-    pub seq: SeqNo,
-    /// What it says about the key.
-    pub kind: Kind,
-    /// The value; empty if its kind has none.
-    pub value: Value,
 }

@@ -6,25 +6,25 @@
 
 use super::op::Kind;
 
-/// A value in its source.
+/// A value in its source: `T` is its bytes there, borrowed or as a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored<'a> {
+pub enum Stored<T> {
     /// The bytes of the value.
-    Inline(&'a [u8]),
+    Inline(T),
 }
 
-impl<'a> Stored<'a> {
+impl<T> Stored<T> {
     /// What stands beside a key of this kind.
     #[inline(always)]
-    pub fn new(_kind: Kind, bytes: &'a [u8]) -> Self {
-        Stored::Inline(bytes)
+    pub fn new(_kind: Kind, beside: T) -> Self {
+        Stored::Inline(beside)
     }
 
     /// The bytes that stand beside the key.
     #[inline(always)]
-    pub fn bytes(self) -> &'a [u8] {
+    pub fn beside(self) -> T {
         match self {
-            Stored::Inline(bytes) => bytes,
+            Stored::Inline(beside) => beside,
         }
     }
 }

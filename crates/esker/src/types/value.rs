@@ -65,22 +65,25 @@ impl Value {
         Value(Repr::Inline { len: 0, bytes: [0; INLINE_BYTES_MAX] })
     }
 
-    /// The value of these bytes if they fit into the handle.
+    /// Whether a value of this length is copied into its handle.
+    #[inline(always)]
+    pub(crate) fn is_small(len: usize) -> bool {
+        len <= INLINE_BYTES_MAX
+    }
+
+    /// A value with the bytes in its handle: so few that they fit.
     #[inline]
-    pub(crate) fn small(value: &[u8]) -> Option<Self> {
-        if value.len() > INLINE_BYTES_MAX {
-            return None;
-        }
+    fn inline(value: &[u8]) -> Self {
         let mut bytes = [0; INLINE_BYTES_MAX];
         copy_small(&mut bytes, value);
-        Some(Value(Repr::Inline { len: value.len() as u8, bytes }))
+        Value(Repr::Inline { len: value.len() as u8, bytes })
     }
 
     /// A part of shared bytes, which stay in memory for as long as this does.
     ///
     /// # Panics
     /// If the range is not within them, or longer than a value can be.
-    #[inline]
+    #[inline(always)]
     pub fn slice_of<T: SharedBytes>(owner: Arc<T>, range: Range<usize>) -> Self {
         let bytes = &owner.bytes()[range];
         let (ptr, len) = (bytes.as_ptr(), u32::try_from(bytes.len()).expect("values have 32-bit lengths"));
@@ -93,9 +96,10 @@ impl Value {
     /// The same, copied where that is cheaper.
     #[inline]
     pub(crate) fn part_of<T: SharedBytes>(owner: &Arc<T>, range: Range<usize>) -> Self {
-        match Self::small(&owner.bytes()[range.clone()]) {
-            Some(value) => value,
-            None => Self::slice_of(owner.clone(), range),
+        if Self::is_small(range.len()) {
+            Self::inline(&owner.bytes()[range])
+        } else {
+            Self::slice_of(owner.clone(), range)
         }
     }
 
@@ -111,7 +115,7 @@ impl Value {
 
     /// A value with its own copy of the bytes.
     pub fn copy_of(bytes: &[u8]) -> Self {
-        Self::small(bytes).unwrap_or_else(|| Self::from(bytes.to_vec()))
+        if Self::is_small(bytes.len()) { Self::inline(bytes) } else { Self::from(bytes.to_vec()) }
     }
 }
 

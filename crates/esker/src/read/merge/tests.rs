@@ -65,11 +65,11 @@ impl SourceCursor for VecCursor {
     fn kind(&self) -> Kind {
         self.here().2
     }
-    fn stored(&self) -> Stored<'_> {
+    fn stored(&self) -> Stored<&[u8]> {
         Stored::Inline(&self.here().0)
     }
-    fn share(&self) -> Value {
-        Value::copy_of(&self.here().0)
+    fn share(&self) -> Stored<Value> {
+        Stored::Inline(Value::copy_of(&self.here().0))
     }
     fn older(&mut self) -> Result<bool> {
         Ok(false)

@@ -56,7 +56,7 @@ pub fn merge(
         key.clear();
         key.extend_from_slice(smallest);
         let on_key = sources.iter().filter(|(_, cursor)| cursor.valid() && cursor.key() == key);
-        let values: Vec<&[u8]> = on_key.map(|(_, cursor)| cursor.stored().bytes()).collect();
+        let values: Vec<&[u8]> = on_key.map(|(_, cursor)| cursor.stored().beside()).collect();
         if let Some(value) = reduce(&key, &values) {
             writer.put(&key, &value)?;
         }

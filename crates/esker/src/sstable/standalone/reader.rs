@@ -84,14 +84,14 @@ impl Reader {
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         let pin = cache::pin();
         let found = self.table.get(key, key_hash(key), SeqNo::MAX, false, &pin)?;
-        Ok(found.filter(|f| self.is_live(key, f.seq, f.kind)).map(|f| f.value))
+        Ok(found.filter(|f| self.is_live(key, f.seq(), f.kind())).map(|f| f.share().beside()))
     }
 
     /// Whether there is such a key. Cheaper than `get`: no [`Value`] is made, though the block is read and checked as a whole.
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         let pin = cache::pin();
-        let found = self.table.find_version(key, key_hash(key), SeqNo::MAX, &pin)?;
-        Ok(found.is_some_and(|(seq, kind)| self.is_live(key, seq, kind)))
+        let found = self.table.get(key, key_hash(key), SeqNo::MAX, true, &pin)?;
+        Ok(found.is_some_and(|f| self.is_live(key, f.seq(), f.kind())))
     }
 
     /// Tables that a [`Writer`](super::Writer) made have no tombstones, but a database's tables do.
@@ -243,7 +243,7 @@ impl Range {
             return None;
         }
         match step(self) {
-            Ok(true) => cursor(self).map(|c| Ok((c.key().to_vec(), c.share()))),
+            Ok(true) => cursor(self).map(|c| Ok((c.key().to_vec(), c.share().beside()))),
             Ok(false) => {
                 self.done = true;
                 None

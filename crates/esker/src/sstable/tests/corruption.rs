@@ -56,7 +56,7 @@ fn read_all(env: &Env, entries: &[Entry]) -> bool {
     let pin = crate::cache::pin();
     for entry in entries {
         match table.get(&entry.key, key_hash(&entry.key), SeqNo::new(entry.seq), true, &pin) {
-            Ok(found) => assert_eq!(found.unwrap().value, entry.value),
+            Ok(found) => assert_eq!(found.unwrap().share().beside(), entry.value),
             Err(e) => {
                 sound = false;
                 named(e);
@@ -229,7 +229,10 @@ fn sstable_scan_2_a_sound_block_in_the_place_of_another_ends_a_scan() {
             for entry in entries.iter().filter(|entry| entry.key != b"same") {
                 match table.get(&entry.key, key_hash(&entry.key), SeqNo::new(entry.seq), true, &pin) {
                     Ok(found) => {
-                        assert!(found.is_some_and(|found| found.value == entry.value), "table.1: {number}")
+                        assert!(
+                            found.is_some_and(|found| found.share().beside() == entry.value),
+                            "table.1: {number}"
+                        )
                     }
                     Err(error) => {
                         assert!(error.is_corrupt(), "table.1: {error}");
@@ -276,7 +279,7 @@ fn blocks_of_another_table_believed() -> (usize, Vec<usize>) {
         let mut wrong = 0;
         for entry in &entries {
             match table.get(&entry.key, key_hash(&entry.key), SeqNo::new(entry.seq), true, &pin) {
-                Ok(found) => wrong += usize::from(found.unwrap().value != entry.value),
+                Ok(found) => wrong += usize::from(found.unwrap().share().beside() != entry.value),
                 Err(error) => assert!(error.is_corrupt(), "{error}"),
             }
         }

@@ -82,8 +82,8 @@ fn check_at(cursor: &TableCursor, expected: Option<&&Entry>) {
     if let Some(entry) = expected {
         assert_eq!(cursor.key(), entry.key);
         assert_eq!((cursor.seq().get(), cursor.kind()), (entry.seq, entry.kind));
-        assert_eq!(cursor.stored().bytes(), entry.value);
-        assert_eq!(cursor.share(), entry.value);
+        assert_eq!(cursor.stored().beside(), entry.value);
+        assert_eq!(cursor.share().beside(), entry.value);
     }
 }
 
@@ -149,10 +149,8 @@ pub(super) fn check_gets(rng: &mut fastrand::Rng, table: &Table, entries: &[Entr
         let hash = key_hash(&probe);
         let expected = entries.iter().find(|e| e.key == probe && e.seq <= at);
         let found = table.get(&probe, hash, SeqNo::new(at), rng.bool(), &pin).unwrap();
-        let plain = found.map(|f| (f.seq.get(), f.kind, f.value.to_vec()));
+        let plain = found.map(|f| (f.seq().get(), f.kind(), f.share().beside().to_vec()));
         assert_eq!(plain, expected.map(|e| (e.seq, e.kind, e.value.clone())), "{probe:?}@{at}");
-        let version = table.find_version(&probe, hash, SeqNo::new(at), &pin).unwrap();
-        assert_eq!(version.map(|(s, k)| (s.get(), k)), expected.map(|e| (e.seq, e.kind)));
         let newest = table.newest_seq(&probe, hash, &pin).unwrap();
         assert_eq!(newest.map(SeqNo::get), entries.iter().find(|e| e.key == probe).map(|e| e.seq));
     }
@@ -243,7 +241,7 @@ fn index_3_versions_of_one_key_span_blocks() {
     for at in [0, 1, 8, 57, 199, 200] {
         let pin = crate::cache::pin();
         let found = table.get(b"k", key_hash(b"k"), SeqNo::new(at), true, &pin).unwrap().unwrap();
-        assert_eq!(found.seq.get(), at.min(199));
+        assert_eq!(found.seq().get(), at.min(199));
         check_cursor(&mut rng, &table, &entries, at);
     }
 }
@@ -345,7 +343,7 @@ fn table_4_an_obsolete_file_goes_with_its_last_reader() {
     table.mark_obsolete(plain_remover(&env));
     drop(table);
     cursor.seek(b"a").unwrap();
-    let value = cursor.share();
+    let value = cursor.share().beside();
     assert!(env.fs.exists(Path::new(PATH)).unwrap());
     drop(cursor);
     assert!(!env.fs.exists(Path::new(PATH)).unwrap());
@@ -397,15 +395,16 @@ fn many_threads_read_under_a_tiny_cache() {
                     let entry = &entries[rng.usize(..entries.len())];
                     let pin = crate::cache::pin();
                     let found = table.get(&entry.key, key_hash(&entry.key), SeqNo::ZERO, rng.bool(), &pin);
+                    let value = found.unwrap().unwrap().share().beside();
                     drop(pin);
-                    held.push((found.unwrap().unwrap().value, entry));
+                    held.push((value, entry));
                     if held.len() > 50 {
                         held.drain(..).for_each(|(value, entry)| assert_eq!(value, entry.value));
                     }
                     if round % 100 == 0 {
                         let mut cursor = table.cursor(SeqNo::ZERO, rng.bool());
                         cursor.seek(&entry.key).unwrap();
-                        assert_eq!(cursor.stored().bytes(), entry.value);
+                        assert_eq!(cursor.stored().beside(), entry.value);
                         cache.budget().set_capacity(rng.u64(5_000..40_000));
                     }
                 }
