@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_string, put_varint};
 use crate::encoding::hash::key_hash;
+use crate::read::resolve::{Answer, Resolver};
 use crate::types::entry::EntryRef;
 use crate::types::key::head8;
 use crate::types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -240,9 +241,11 @@ impl WriteSet {
 
     /// What the set says about an encoded key.
     pub fn get(&self, key: &[u8]) -> Own<'_> {
-        match self.find(key).map(|i| &self.ops[i]).filter(|op| op.live) {
-            Some(op) if op.kind.is_live() => Own::Put(self.value_of(op)),
-            Some(_) => Own::Removed,
+        let op = self.find(key).map(|i| &self.ops[i]).filter(|op| op.live);
+        match op.map(|op| (Resolver::default().feed(SeqNo::MAX, op.kind), op)) {
+            Some((Answer::Live, op)) => Own::Put(self.value_of(op)),
+            Some((Answer::Gone, _)) => Own::Removed,
+            Some((Answer::Older, _)) => unreachable!("write_set.1: each op answers for its key alone"),
             None if self.in_removed_range(key) => Own::Removed,
             None => Own::Untouched,
         }
