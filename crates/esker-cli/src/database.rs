@@ -41,7 +41,7 @@ impl Database {
                 "no keyspace `{}` in {}\n  it has: {}",
                 shown(name),
                 shown(self.directory.display()),
-                shown(self.db.keyspaces().join(", ")),
+                shown(self.db.keyspaces().unwrap_or_default().join(", ")),
             )),
             error => self.failure(error),
         })

@@ -102,7 +102,7 @@ impl Script {
         };
         loop {
             match self.transact(db, writes, transfer, *durability) {
-                Err(Error::Conflict) => {}
+                Err(Error::Conflict { .. }) => {}
                 done => return done,
             }
         }
@@ -125,7 +125,7 @@ impl Script {
         for (no, write) in writes {
             perform::write(&mut transaction, &self.part.find(db, *no)?, write)?;
         }
-        transaction.commit_with(durability)
+        Ok(transaction.commit_with(durability).map(drop)?)
     }
 
     /// The last task is done.
@@ -185,7 +185,7 @@ impl Found {
     fn try_read(db: &Db, writers: usize) -> Result<Found> {
         let nothing = Contents::from([(DEFAULT.to_owned(), Map::default())]);
         let mut found = Found { writers: vec![nothing; writers], bank: Bank::new() };
-        for name in db.keyspaces() {
+        for name in db.keyspaces()? {
             let keyspace = db.open_keyspace(&name)?;
             if name == BANK {
                 for entry in keyspace.iter() {

@@ -84,6 +84,12 @@ impl From<esker::Error> for Failure {
     }
 }
 
+impl<T> From<esker::CommitError<T>> for Failure {
+    fn from(failed: esker::CommitError<T>) -> Self {
+        failed.error.into()
+    }
+}
+
 impl From<String> for Failure {
     fn from(text: String) -> Self {
         Failure::new(text)

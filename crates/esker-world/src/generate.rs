@@ -413,7 +413,12 @@ impl<'a> Generator<'a> {
             380 if self.one_in(3) => Op::Batch(self.bulk(), self.durability()),
             380..392 => Op::Create(self.choices.u8(0..DRAWN_NAMES)),
             392..398 => Op::Rename(self.keyspace(), self.choices.u8(0..DRAWN_NAMES)),
-            398..403 => Op::Drop(self.keyspace()),
+            398..401 => Op::Drop(self.keyspace()),
+            401..403 => {
+                let (no, n) = (self.keyspace(), self.choices.usize(0..8));
+                let writes = (0..n).map(|_| self.write()).collect();
+                Op::Replace(no, writes, self.durability())
+            }
             403..433 => Op::Begin(self.slot()),
             433..503 => Op::TransactionWrite(self.slot(), self.keyspace(), self.write()),
             503..533 => Op::Commit(self.slot(), self.durability()),

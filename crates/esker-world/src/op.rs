@@ -252,6 +252,8 @@ pub enum Op {
     Drop(KeyspaceNo),
     /// A keyspace gets another name.
     Rename(KeyspaceNo, u8),
+    /// In one commit a keyspace goes, another one gets its name, and this is written to it.
+    Replace(KeyspaceNo, Vec<Write>, Durability),
     /// Begins a transaction.
     Begin(usize),
     /// Adds to it.
@@ -308,15 +310,16 @@ pub enum Op {
 impl Op {
     /// Whether it changes something, or has it written, by itself: what writers do beside others.
     pub fn is_a_writers(&self) -> bool {
-        use Op::{Batch, Compact, Create, Drop, Flush, Rename, Sync, Write};
-        matches!(self, Write(..) | Batch(..) | Create(_) | Drop(_) | Rename(..) | Flush | Compact | Sync)
+        use Op::{Batch, Compact, Create, Drop, Flush, Rename, Replace, Sync, Write};
+        let is_of_names = matches!(self, Create(_) | Drop(_) | Rename(..) | Replace(..));
+        is_of_names || matches!(self, Write(..) | Batch(..) | Flush | Compact | Sync)
     }
 
     /// What its acknowledgement promises, in a database with this default.
     pub fn durability(&self, default: Durability) -> Durability {
         match self {
             Op::Write(..) => default,
-            Op::Batch(_, durability) | Op::Commit(_, durability) => *durability,
+            Op::Batch(_, durability) | Op::Commit(_, durability) | Op::Replace(.., durability) => *durability,
             _ => Durability::Sync,
         }
     }

@@ -31,19 +31,19 @@ pub struct Single;
 
 impl Target for Single {
     fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        keyspace.put(key, value)
+        keyspace.put(key, value).map(drop)
     }
 
     fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-        keyspace.remove(key)
+        keyspace.remove(key).map(drop)
     }
 
     fn remove_range(&mut self, keyspace: &Keyspace, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()> {
-        keyspace.remove_range::<&[u8]>(bounds)
+        keyspace.remove_range(bounds).map(drop)
     }
 
     fn clear(&mut self, keyspace: &Keyspace) -> Result<()> {
-        keyspace.clear()
+        keyspace.clear().map(drop)
     }
 }
 
@@ -63,7 +63,7 @@ macro_rules! collects {
                 keyspace: &Keyspace,
                 bounds: (Bound<&[u8]>, Bound<&[u8]>),
             ) -> Result<()> {
-                self.remove_range::<&[u8]>(keyspace, bounds)
+                self.remove_range(keyspace, bounds)
             }
         }
     };
@@ -101,7 +101,17 @@ pub fn perform(db: &Db, op: &Op, find: impl Fn(KeyspaceNo) -> Result<Keyspace>, 
             for (no, change) in writes {
                 write(&mut batch, &find(*no)?, change)?;
             }
-            batch.commit_with(*durability)
+            batch.commit_with(*durability)?;
+            Ok(())
+        }
+        Op::Replace(no, writes, durability) => {
+            let name = find(*no)?.name();
+            let mut batch = db.batch();
+            batch.drop_keyspace(&name)?;
+            let new = batch.create_keyspace(&name)?;
+            writes.iter().try_for_each(|change| write(&mut batch, &new, change))?;
+            batch.commit_with(*durability)?;
+            Ok(())
         }
         Op::Create(new) => db.create_keyspace(&name(*new)).map(drop),
         Op::Drop(no) => db.drop_keyspace(&find(*no)?.name()),

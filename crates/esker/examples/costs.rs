@@ -67,7 +67,7 @@ fn main() -> esker::Result<()> {
         Ok(0)
     })?;
     per_op("commit of one overwrite, synced", 1000, || {
-        few[..1000].iter().try_for_each(|key| map.put(key, b"newer"))?;
+        few[..1000].iter().try_for_each(|key| map.put(key, b"newer").map(drop))?;
         Ok(0)
     })
 }

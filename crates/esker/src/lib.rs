@@ -33,6 +33,7 @@
 //! - [`Db`]: an open database; [`Builder`] has its options. [`Keyspace`]: one of its maps.
 //! - [`WriteBatch`]: writes that are committed together; [`Transaction`]: the same with reads, under snapshot isolation.
 //! - [`Snapshot`]: all keyspaces as of one commit; [`Range`], [`Keys`] and [`Cursor`] walk through one keyspace.
+//! - [`Reads`]: one trait for the reads of a keyspace, now, in a snapshot and in a transaction.
 //! - [`check_offline`], [`repair`] and [`dump`]: for databases that cannot be opened; [`Db::check`]: for those that can.
 //! - [`recordio`]: files of checksummed records, [`sstable`]: sorted tables; both of use without a database.
 //!
@@ -47,12 +48,13 @@
 //! call them where blocking is allowed. An open database has three threads of its own.
 //!
 //! # Errors
-//! After [`Error::Conflict`] run the transaction again; after [`Error::NoSpace`] make room and try again; after [`Error::Poisoned`] open the
-//! database again (until then it is read only), and look whether the commit that failed is there: it may be. [`Error::Corrupt`] names the file and the place of damage: restore a backup, or save what can
+//! After [`Error::Conflict`] run the transaction again, as [`Db::transact`] does; after [`Error::NoSpace`] make room and commit again what
+//! [`CommitError`] gives back; after [`Error::Poisoned`] open the database again (until then it is read only), and look whether the commit that failed is there: it may be. [`Error::Corrupt`] names the file and the place of damage: restore a backup, or save what can
 //! be read with [`repair`]. The others say what to do in their messages.
 //!
 //! # Features
 //! `zstd` (default): the codec of that name. Without it no C compiler is needed, and tables that are compressed with it cannot be read.
+//! `bytes`: `Bytes::from` a [`Value`] or a [`Key`].
 //!
 //! # Limits
 //! Keys have up to [`KEY_BYTES_MAX`] bytes, values up to [`VALUE_BYTES_MAX`]. Transactions and batches are in memory, beside the
@@ -87,6 +89,15 @@ pub mod fuzzing {
     pub use crate::wal::fuzzing as wal;
 }
 
+/// The world that a database lives in, for [`Builder::env`]: files, clock, randomness and threads, real or simulated. These are parts of the
+/// crate `esker-env`.
+pub mod env {
+    pub use esker_env::{
+        Clock, Env, FaultAction, FaultFs, FaultRule, Fs, FsRef, ManualClock, MemFs, OpKind, Random, RealFs,
+        SeededRandom, SystemClock, SystemRandom, SystemThreads, Threads,
+    };
+}
+
 /// For simulations. Not part of the API.
 #[doc(hidden)]
 pub use sync::settle_garbage;
@@ -97,7 +108,8 @@ pub use sync::settle_garbage;
 pub use types::canary;
 
 pub use db::{
-    Builder, Cursor, Db, Key, Keys, Keyspace, Range, Snapshot, Transaction, WriteBatch, check_offline, repair,
+    Builder, CommitError, Committed, Cursor, Db, Key, Keys, Keyspace, Range, Reads, Snapshot, Transaction,
+    View, ViewMut, WriteBatch, check_offline, repair,
 };
 pub use encoding::Compression;
 pub use engine::background::BackgroundStep;
@@ -109,4 +121,4 @@ pub use rescue::repair::{Loss, LostKeys, RepairReport, RepairedKeyspace};
 pub use sstable::TableCompression;
 pub use txn::commit::Durability;
 pub use types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-pub use types::{Error, KeyspaceId, Result, SeqNo, SharedBytes, Value};
+pub use types::{Contended, Error, KeyBounds, KeyspaceId, Result, SeqNo, SharedBytes, Value};

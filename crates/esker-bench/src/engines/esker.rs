@@ -182,8 +182,8 @@ fn transact(
         let mut txn = db.begin();
         work(&mut txn)?;
         match txn.commit_with(durability) {
-            Err(esker::Error::Conflict) => {}
-            result => return result.map_err(Failure::engine),
+            Err(failed) if matches!(failed.error, esker::Error::Conflict { .. }) => {}
+            done => return done.map(drop).map_err(Failure::engine),
         }
     }
 }

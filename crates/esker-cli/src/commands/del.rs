@@ -24,7 +24,7 @@ pub(super) fn run(args: &Args, del: &Del) -> Result<Answer> {
         for key in &keys {
             batch.remove(&keyspace, key).map_err(|e| database.failure(e))?;
         }
-        batch.commit().map_err(|e| database.failure(e))?;
+        batch.commit().map_err(|e| database.failure(e.error))?;
     }
     let removed = before - keyspace.len().map_err(|e| database.failure(e))?;
     database.close()?;

@@ -167,7 +167,7 @@ impl<'a> Sink<'a> {
     fn commit(&mut self) -> Result<()> {
         let batch = std::mem::replace(&mut self.batch, self.database.db.batch());
         let rows = batch.len() as u64;
-        batch.commit().map_err(|e| self.database.failure(e))?;
+        batch.commit().map_err(|e| self.database.failure(e.error))?;
         self.committed += rows;
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::text::shown;
 pub(super) fn run(args: &Args) -> Result<Answer> {
     let database = Database::open(args)?;
     let mut keyspaces = Vec::new();
-    for name in database.db.keyspaces() {
+    for name in database.db.keyspaces().map_err(|e| database.failure(e))? {
         let keyspace = database.db.open_keyspace(&name).map_err(|e| database.failure(e))?;
         keyspaces.push((name, keyspace.len().map_err(|e| database.failure(e))?));
     }

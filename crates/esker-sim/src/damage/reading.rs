@@ -47,7 +47,10 @@ impl<'a> Suspects<'a> {
 /// Reads everything; the errors.
 pub(super) fn read_all(db: &Db, suspects: &mut Suspects<'_>) -> Vec<Error> {
     let mut errors = Vec::new();
-    let names = db.keyspaces();
+    let names = match db.keyspaces() {
+        Ok(names) => names,
+        Err(error) => return vec![error],
+    };
     suspects.keep(|| format!("keyspaces {names:?}"), |state| state.names().keys().eq(&names));
     for name in &names {
         match db.open_keyspace(name) {

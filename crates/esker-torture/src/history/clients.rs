@@ -270,7 +270,8 @@ impl Client<'_> {
         let key = self.rng.u64(keys.clone());
         match self.rng.u8(0..20) {
             0..6 => self.put(key),
-            6 => self.write(&[(key, None)], |places| Ok(places.registers.remove(key.to_be_bytes())?)),
+            6 => self
+                .write(&[(key, None)], |places| Ok(places.registers.remove(key.to_be_bytes()).map(drop)?)),
             7 => self.write_batch(keys),
             8 => self.remove_range(key..keys.end),
             9 => self.walk_registers(keys),
@@ -325,7 +326,7 @@ impl Client<'_> {
     fn put(&mut self, key: u64) -> Result<()> {
         let value = u64::from(self.world.unique());
         self.write(&[(key, Some(value))], |places| {
-            Ok(places.registers.put(key.to_be_bytes(), value.to_le_bytes())?)
+            Ok(places.registers.put(key.to_be_bytes(), value.to_le_bytes()).map(drop)?)
         })
     }
 
@@ -343,14 +344,14 @@ impl Client<'_> {
                     None => batch.remove(&places.registers, key.to_be_bytes())?,
                 }
             }
-            Ok(batch.commit()?)
+            Ok(batch.commit().map(drop)?)
         })
     }
 
     fn remove_range(&mut self, keys: Range<u64>) -> Result<()> {
         let writes: Vec<_> = keys.clone().map(|key| (key, None)).collect();
         self.write(&writes, |places| {
-            Ok(places.registers.remove_range(keys.start.to_be_bytes()..keys.end.to_be_bytes())?)
+            Ok(places.registers.remove_range(keys.start.to_be_bytes()..keys.end.to_be_bytes()).map(drop)?)
         })
     }
 
@@ -482,7 +483,8 @@ impl Client<'_> {
         let writes_at = (self.id < 2).then(|| self.rng.usize(0..=snapshots));
         for n in 0..=snapshots {
             if writes_at == Some(n) {
-                let put = self.places.forks.put(fork_key(group, self.id), "").map_err(Failure::from);
+                let put =
+                    self.places.forks.put(fork_key(group, self.id), "").map(drop).map_err(Failure::from);
                 put.or_else(|failure| self.or_refused(failure))?;
             }
             if n < snapshots {

@@ -138,7 +138,7 @@ impl Client<'_> {
         if self.world.canary == Some(Canary::GhostKeys) {
             for key in KEYS {
                 let ghost = self.world.ghosts.lock().get(&(name, key)).cloned();
-                let put = ghost.map_or(Ok(()), |value| keyspace.put(key.to_be_bytes(), value));
+                let put = ghost.map_or(Ok(()), |value| keyspace.put(key.to_be_bytes(), value).map(drop));
                 let put = put.map_err(Failure::from);
                 put.or_else(|failure| self.or_refused(failure))?;
             }
@@ -177,7 +177,7 @@ impl Client<'_> {
     /// Which of the names are there, all at one moment, which for each of them is a read of its own.
     fn list_guests(&mut self) -> Result<Vec<usize>> {
         let called = NAMES.map(|_| self.world.tick());
-        let listed = self.places.db.keyspaces();
+        let listed = self.places.db.keyspaces()?;
         let is_there = |name: &usize| listed.iter().any(|listed| listed == NAMES[*name]);
         for (name, called) in called.into_iter().enumerate() {
             let found = Action::IsThere(is_there(&name));
@@ -212,11 +212,11 @@ impl Client<'_> {
             0 | 1 => {
                 let value = u64::from(self.world.unique());
                 self.write_guest(&guest, &[(guest.register(key), Some(value))], |_| {
-                    Ok(guest.keyspace.put(key.to_be_bytes(), value.to_le_bytes())?)
+                    Ok(guest.keyspace.put(key.to_be_bytes(), value.to_le_bytes()).map(drop)?)
                 })
             }
             2 => self.write_guest(&guest, &[(guest.register(key), None)], |_| {
-                Ok(guest.keyspace.remove(key.to_be_bytes())?)
+                Ok(guest.keyspace.remove(key.to_be_bytes()).map(drop)?)
             }),
             3 => self.write_both(&guest, key, first_register),
             4 => self.read_in_transaction(&guest),
@@ -349,7 +349,7 @@ mod tests {
         keeper.create_guest(0)?;
         let guest = places[0].guests.present(0).unwrap();
         keeper.write_guest(&guest, &[(guest.register(1), Some(9))], |_| {
-            Ok(guest.keyspace.put(1u64.to_be_bytes(), 9u64.to_le_bytes())?)
+            Ok(guest.keyspace.put(1u64.to_be_bytes(), 9u64.to_le_bytes()).map(drop)?)
         })?;
         let before = world.tick();
         keeper.drop_guest(&guest)?;

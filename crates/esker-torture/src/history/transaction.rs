@@ -124,9 +124,9 @@ impl<'a> Tx<'a> {
             commit_own(self.places, &self.own)?;
             return Ok(true);
         }
-        match self.transaction.commit() {
-            Ok(()) => Ok(true),
-            Err(Error::Conflict) => Ok(false),
+        match self.transaction.commit().map_err(Error::from) {
+            Ok(_) => Ok(true),
+            Err(Error::Conflict { .. }) => Ok(false),
             Err(error) => {
                 if self.canary == Some(Canary::LateCommit) && matches!(error, Error::NoSpace { .. }) {
                     while commit_own(self.places, &self.own).is_err_and(|failure| failure.is_of_full_disk()) {
@@ -148,7 +148,7 @@ fn commit_own(places: &Places, own: &BTreeMap<Name, (Keyspace, Option<Vec<u8>>)>
             None => batch.remove(keyspace, key)?,
         }
     }
-    Ok(batch.commit()?)
+    Ok(batch.commit().map(drop)?)
 }
 
 /// How a range is walked.
@@ -218,9 +218,9 @@ pub(super) fn wander(
         std::thread::yield_now();
         let turns = rng.u8(0..3) == 0;
         if turns == backwards {
-            cursor.next()?
+            cursor.next()?;
         } else {
-            cursor.prev()?
+            cursor.prev()?;
         }
         match (turns, at) {
             (false, _) => at += 1,

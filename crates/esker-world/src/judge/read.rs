@@ -28,9 +28,9 @@ impl Source<'_> {
     /// The entries of a range.
     pub(crate) fn range(&self, bounds: ByteBounds) -> Range {
         match self {
-            Latest(keyspace) => keyspace.range::<&[u8]>(bounds),
-            At(snapshot, keyspace) => snapshot.range::<&[u8]>(keyspace, bounds),
-            Within(transaction, keyspace) => transaction.range::<&[u8]>(keyspace, bounds),
+            Latest(keyspace) => keyspace.range(bounds),
+            At(snapshot, keyspace) => snapshot.range(keyspace, bounds),
+            Within(transaction, keyspace) => transaction.range(keyspace, bounds),
         }
     }
 
@@ -197,7 +197,7 @@ pub(crate) fn check_read(source: &Source<'_>, map: &Map, read: &Read) -> Result<
 /// Those of the calls.
 pub fn contents(db: &Db, thorough: bool) -> Result<Contents> {
     let one = |name: String| Ok((name.clone(), contents_of(&db.open_keyspace(&name)?, thorough)?));
-    db.keyspaces().into_iter().map(one).collect()
+    db.keyspaces()?.into_iter().map(one).collect()
 }
 
 /// What a keyspace holds. `thorough`: backwards, without values, and one by one, too; all ways must agree.

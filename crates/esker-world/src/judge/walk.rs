@@ -98,14 +98,14 @@ impl HeldCursor {
         let rank = |key: KeyNo| self.entries.partition_point(|(k, _)| *k < key);
         let (len, db) = (self.entries.len(), &mut self.db);
         let to = match move_ {
-            Move::Seek(no) => db.seek(key(*no)).map(|()| Some(rank(*no)))?,
-            Move::SeekBefore(no) => db.seek_before(key(*no)).map(|()| rank(*no).checked_sub(1))?,
-            Move::Next if from.is_none() => db.seek_first().map(|()| Some(0))?,
-            Move::Prev if from.is_none() => db.seek_last().map(|()| len.checked_sub(1))?,
-            Move::First => db.seek_first().map(|()| Some(0))?,
-            Move::Last => db.seek_last().map(|()| len.checked_sub(1))?,
-            Move::Next => db.next().map(|()| from.map(|i| i + 1))?,
-            Move::Prev => db.prev().map(|()| from.and_then(|i| i.checked_sub(1)))?,
+            Move::Seek(no) => db.seek(key(*no)).map(|_| Some(rank(*no)))?,
+            Move::SeekBefore(no) => db.seek_before(key(*no)).map(|_| rank(*no).checked_sub(1))?,
+            Move::Next if from.is_none() => db.seek_first().map(|_| Some(0))?,
+            Move::Prev if from.is_none() => db.seek_last().map(|_| len.checked_sub(1))?,
+            Move::First => db.seek_first().map(|_| Some(0))?,
+            Move::Last => db.seek_last().map(|_| len.checked_sub(1))?,
+            Move::Next => db.next().map(|_| from.map(|i| i + 1))?,
+            Move::Prev => db.prev().map(|_| from.and_then(|i| i.checked_sub(1)))?,
         };
         self.back = Some(leads_back(move_));
         Ok(to)

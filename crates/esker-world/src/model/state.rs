@@ -78,6 +78,8 @@ pub enum Commit {
     Drop(String),
     /// A keyspace gets another name.
     Rename(String, String),
+    /// A keyspace goes, and a new one with these writes has its name.
+    Replace(String, Vec<Write>),
 }
 
 /// Why an operation changes nothing.
@@ -167,6 +169,7 @@ impl State {
             Op::Create(new) => Commit::Create(unless_there(name(new))?),
             Op::Drop(no) => Commit::Drop(not_default(no)?),
             Op::Rename(no, to) => Commit::Rename(not_default(no)?, unless_there(name(to))?),
+            Op::Replace(no, writes, _) => Commit::Replace(not_default(no)?, writes.clone()),
             _ => return Ok(None),
         }))
     }
@@ -194,6 +197,12 @@ impl State {
             Commit::Rename(from, to) => {
                 let id = self.names.remove(from);
                 id.map(|id| self.names.insert(to.clone(), id));
+            }
+            Commit::Replace(name, writes) => {
+                self.apply(&Commit::Drop(name.clone()));
+                self.apply(&Commit::Create(name.clone()));
+                let id = self.names[name];
+                writes.iter().for_each(|write| self.write(id, write));
             }
         }
     }

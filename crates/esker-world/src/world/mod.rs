@@ -292,7 +292,14 @@ impl World {
 
     fn dispatch(&mut self, op: &Op) {
         match op {
-            Op::Write(..) | Op::Batch(..) | Op::Create(_) | Op::Drop(_) | Op::Rename(..) => self.change(op),
+            Op::Write(..)
+            | Op::Batch(..)
+            | Op::Create(_)
+            | Op::Drop(_)
+            | Op::Rename(..)
+            | Op::Replace(..) => {
+                self.change(op);
+            }
             Op::Begin(slot) => self.begin(*slot),
             Op::TransactionWrite(slot, no, write) => self.transaction_write(*slot, *no, write),
             Op::Commit(slot, durability) => {

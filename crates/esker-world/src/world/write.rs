@@ -47,7 +47,7 @@ impl World {
     pub(super) fn change(&mut self, op: &Op) {
         // A keyspace that goes, or gets another name.
         let subject = match op {
-            Op::Drop(no) | Op::Rename(no, _) => Some(self.pick(*no).1),
+            Op::Drop(no) | Op::Rename(no, _) | Op::Replace(no, ..) => Some(self.pick(*no).1),
             _ => None,
         };
         let outcome = self.done(op);
@@ -79,6 +79,11 @@ impl World {
             (Commit::Drop(name), Some(gone)) => {
                 assert!(matches!(gone.put("k", "v"), Err(Error::KeyspaceNotFound(n)) if n == *name));
                 assert!(matches!(self.db().open_keyspace(name), Err(Error::KeyspaceNotFound(_))));
+            }
+            (Commit::Replace(name, _), Some(gone)) => {
+                assert!(matches!(gone.put("k", "v"), Err(Error::KeyspaceNotFound(n)) if n == *name));
+                let keyspace = self.db().open_keyspace(name).expect("it was made");
+                self.keyspaces.insert(names[name], keyspace);
             }
             (Commit::Rename(_, to), Some(renamed)) => assert_eq!(renamed.name(), *to),
             _ => {}
@@ -165,7 +170,7 @@ impl World {
 
     pub(super) fn commit(&mut self, transaction: HeldTransaction, durability: Durability) {
         let HeldTransaction { db, since, footprint, writes, .. } = transaction;
-        let outcome = attempt(|| db.commit_with(durability));
+        let outcome = attempt(|| Ok(db.commit_with(durability).map(drop)?));
         if footprint.is_empty() {
             self.excused(outcome);
             return;
@@ -174,7 +179,7 @@ impl World {
         let conflict = self.history.touched_since(since, &footprint);
         match &outcome {
             Err(Error::KeyspaceNotFound(_)) => assert!(gone, "world.2: no keyspace is gone"),
-            Err(Error::Conflict) => {
+            Err(Error::Conflict { .. }) => {
                 assert!(conflict && !gone, "world.2: no conflict is due");
                 self.tally.conflicts += 1;
             }

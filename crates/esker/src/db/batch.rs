@@ -1,13 +1,13 @@
 //! A batch: several writes as one commit, without reading.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
+use super::commit_error::CommitError;
 use super::keyspace::Keyspace;
-use super::writes::Writes;
+use super::writes::{Writes, encode_bounds, prefix_bounds};
 use crate::engine::handle::Handle;
 use crate::txn::commit::Durability;
-use crate::types::Result;
+use crate::types::{KeyBounds, Result, SeqNo};
 
 /// Writes that become durable and visible together, over any keyspaces. Later ones win over earlier ones of the same
 /// key. Unlike a transaction it checks for no conflicts.
@@ -34,7 +34,7 @@ impl WriteBatch {
     /// Removes a key.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put), but for the value's.
+    /// Those of [`put`](Self::put), except for the value's.
     pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         self.writes.remove(keyspace.state_in(&self.handle)?, key.as_ref())
     }
@@ -42,13 +42,54 @@ impl WriteBatch {
     /// Removes all keys of a range, except those that the batch puts later.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put), but for the value's; the bounds are keys.
-    pub fn remove_range<K: AsRef<[u8]>>(
-        &mut self,
-        keyspace: &Keyspace,
-        range: impl RangeBounds<K>,
-    ) -> Result<()> {
-        self.writes.remove_range(keyspace.state_in(&self.handle)?, &range)
+    /// Those of [`put`](Self::put), except for the value's; the bounds are keys.
+    pub fn remove_range(&mut self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<()> {
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.remove_range(state, encode_bounds(state.id, &range))
+    }
+
+    /// Removes all keys that start with `prefix`, except those that the batch puts later.
+    ///
+    /// # Errors
+    /// Those of [`remove_range`](Self::remove_range).
+    pub fn remove_prefix(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<()> {
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.remove_range(state, prefix_bounds(state.id, prefix.as_ref()))
+    }
+
+    /// Removes all keys of a keyspace, except those that the batch puts later.
+    ///
+    /// # Errors
+    /// Those of [`remove_range`](Self::remove_range).
+    pub fn clear(&mut self, keyspace: &Keyspace) -> Result<()> {
+        self.remove_range(keyspace, ..)
+    }
+
+    /// A new keyspace, which is there once the batch is committed. Until then it can be written by this batch alone, and holds nothing.
+    ///
+    /// # Errors
+    /// [`KeyspaceExists`](crate::Error::KeyspaceExists); [`Invalid`](crate::Error::Invalid) for an empty name or one of more than 1024
+    /// bytes. [`commit`](Self::commit) fails with `KeyspaceExists`, too, if somebody else creates one of the name meanwhile.
+    pub fn create_keyspace(&mut self, name: &str) -> Result<Keyspace> {
+        let state = self.writes.create_keyspace(&self.handle.core.catalog, name)?;
+        Ok(Keyspace::new(self.handle.clone(), state))
+    }
+
+    /// Drops a keyspace with all it holds when the batch is committed. What the batch wrote to it before is forgotten.
+    ///
+    /// # Errors
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound), also from [`commit`](Self::commit) if somebody else drops or renames it
+    /// meanwhile; [`Invalid`](crate::Error::Invalid) for `default`, which can only be cleared.
+    pub fn drop_keyspace(&mut self, name: &str) -> Result<()> {
+        self.writes.drop_keyspace(&self.handle.core.catalog, name)
+    }
+
+    /// Gives a keyspace another name when the batch is committed.
+    ///
+    /// # Errors
+    /// Those of [`create_keyspace`](Self::create_keyspace) for the new name, and of [`drop_keyspace`](Self::drop_keyspace) for the old one.
+    pub fn rename_keyspace(&mut self, from: &str, to: &str) -> Result<()> {
+        self.writes.rename_keyspace(&self.handle.core.catalog, from, to)
     }
 
     /// The number of puts and removals made, repeated ones included, apart from those that a later range removal
@@ -67,7 +108,7 @@ impl WriteBatch {
         self.writes.set.byte_len()
     }
 
-    /// Makes the writes durable and visible, all or none.
+    /// Makes the writes durable and visible, all or none. The number is that of the commit.
     ///
     /// # Errors
     /// [`Poisoned`](crate::Error::Poisoned): the log cannot be written or synced, now or since an earlier failure. If now, the next opening
@@ -77,7 +118,9 @@ impl WriteBatch {
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if one was dropped meanwhile; [`Closed`](crate::Error::Closed);
     /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if old values of the keys cannot be looked up, no memtable can be
     /// flushed to make room, or the log gets no further file.
-    pub fn commit(self) -> Result<()> {
+    ///
+    /// The batch comes back with the error.
+    pub fn commit(self) -> Result<SeqNo, CommitError<WriteBatch>> {
         let durability = self.handle.core.options.durability();
         self.commit_with(durability)
     }
@@ -86,7 +129,14 @@ impl WriteBatch {
     ///
     /// # Errors
     /// Those of [`commit`](Self::commit).
-    pub fn commit_with(self, durability: Durability) -> Result<()> {
-        self.handle.core.submit(self.writes.into_request(durability, None))
+    pub fn commit_with(self, durability: Durability) -> Result<SeqNo, CommitError<WriteBatch>> {
+        let done = self.writes.commit(&self.handle.core, durability, None);
+        done.map_err(|error| CommitError::new(error, self))
+    }
+}
+
+impl std::fmt::Debug for WriteBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "WriteBatch({} writes)", self.len())
     }
 }

@@ -1,8 +1,10 @@
 //! `Builder`: the options of a database as its user gives them.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use esker_env::Env;
+use esker_env::{Env, MemFs};
 
 use super::Db;
 use crate::engine::options::{Background, FileSizes, Modes, Settings};
@@ -60,10 +62,15 @@ impl Builder {
         self.settings.modes = Some(Modes { dir: mode & 0o777, files: mode & 0o666 });
         self
     }
-    /// The file system, clock, randomness and threads to use, an `Env` of the crate `esker-env`: for tests in memory, or with faults.
+    /// The file system, clock, randomness and threads to use, for tests in memory or with faults: see [`env`](crate::env).
     /// Default those of the operating system.
     pub fn env(mut self, env: Env) -> Self {
         self.settings.env = env;
+        self
+    }
+    /// How long to wait for a database that somebody else has open. Default: not at all. [`Error::Locked`](crate::Error::Locked) after that.
+    pub fn lock_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.lock_timeout = timeout;
         self
     }
     /// Whether threads do the background work. Default yes. Without them it is done by writers that find a memtable
@@ -133,6 +140,15 @@ impl Builder {
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         let options = self.settings.derive()?;
         crate::engine::open::open(options, path.as_ref()).map(Db::new)
+    }
+
+    /// Opens a new database in memory: its files are buffers. [`Db::path`] is `memory`. Commits of any [`Durability`] cost the same.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_in_memory(mut self) -> Result<Db> {
+        self.settings.env.fs = Arc::new(MemFs::new());
+        self.open("memory")
     }
 
     /// Like [`check_offline`](crate::check_offline), with these options.

@@ -102,6 +102,22 @@ impl std::hash::Hash for Key {
     }
 }
 
+impl From<Key> for Vec<u8> {
+    fn from(key: Key) -> Self {
+        match key.0 {
+            Repr::Inline { len, bytes } => bytes[..usize::from(len)].to_vec(),
+            Repr::Heap(bytes) => bytes.into(),
+        }
+    }
+}
+
+#[cfg(feature = "bytes")]
+impl From<Key> for bytes::Bytes {
+    fn from(key: Key) -> Self {
+        Vec::from(key).into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,16 +1,17 @@
 //! A keyspace: a named, ordered map.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use super::key_handle::Key;
-use super::range::{Cursor, Range};
+use super::range::{Cursor, Keys, Range};
 use super::writes::{Writes, encode_bounds, prefix_bounds};
 use crate::engine::catalog::KeyspaceState;
 use crate::engine::core::Core;
 use crate::engine::handle::Handle;
 use crate::read::point::{Presence, ValueOf};
-use crate::types::{Error, Result, Value};
+use crate::txn::commit::Durability;
+use crate::types::bounds::Bounds;
+use crate::types::{Error, KeyBounds, Result, SeqNo, Value};
 
 /// A named, ordered map of byte strings. A handle: cloning is cheap, and it keeps the database open.
 ///
@@ -18,7 +19,7 @@ use crate::types::{Error, Result, Value};
 /// [`Db::batch`](crate::Db::batch) or a transaction.
 #[derive(Clone)]
 pub struct Keyspace {
-    handle: Arc<Handle>,
+    pub(super) handle: Arc<Handle>,
     pub(crate) state: Arc<KeyspaceState>,
 }
 
@@ -56,50 +57,79 @@ impl Keyspace {
         self.state.name().to_string()
     }
 
-    /// Sets a key to a value.
+    /// Sets a key to a value. The number is that of the commit.
     ///
     /// # Errors
     /// [`KeyTooLong`](crate::Error::KeyTooLong), [`ValueTooLong`](crate::Error::ValueTooLong),
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if it was dropped, and those of
     /// [`WriteBatch::commit`](crate::WriteBatch::commit).
-    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let mut writes = Writes::default();
-        writes.put(&self.state, key.as_ref(), value.as_ref())?;
-        self.commit(writes)
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.put_with(key, value, self.core().options.durability())
     }
 
-    /// Removes a key. A key that is not there is no error.
+    /// [`put`](Self::put) with a durability of its own.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put), but for the value's.
-    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<()> {
+    /// Those of [`put`](Self::put).
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<SeqNo> {
+        let mut writes = Writes::default();
+        writes.put(&self.state, key.as_ref(), value.as_ref())?;
+        self.core().submit(writes.into_request(durability))
+    }
+
+    /// Removes a key. A key that is not there is no error. The number is that of the commit.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put), except for the value's.
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.remove_with(key, self.core().options.durability())
+    }
+
+    /// [`remove`](Self::remove) with a durability of its own.
+    ///
+    /// # Errors
+    /// Those of [`remove`](Self::remove).
+    pub fn remove_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<SeqNo> {
         let mut writes = Writes::default();
         writes.remove(&self.state, key.as_ref())?;
-        self.commit(writes)
+        self.core().submit(writes.into_request(durability))
     }
 
     /// Removes all keys of a range, in one commit. What is stored is one range tombstone; the live keys are walked
     /// once to keep [`len`](Self::len) exact.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put), but for the value's; the bounds are keys.
-    pub fn remove_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
-        let mut writes = Writes::default();
-        writes.remove_range(&self.state, &range)?;
-        self.commit(writes)
+    /// Those of [`put`](Self::put), except for the value's; the bounds are keys.
+    pub fn remove_range(&self, range: impl KeyBounds) -> Result<SeqNo> {
+        self.remove_between(encode_bounds(self.state.id, &range))
+    }
+
+    /// Removes all keys that start with `prefix`, like [`remove_range`](Self::remove_range).
+    ///
+    /// # Errors
+    /// Those of [`remove_range`](Self::remove_range).
+    pub fn remove_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.remove_between(prefix_bounds(self.state.id, prefix.as_ref()))
     }
 
     /// Removes all keys. Takes the same time however many there are.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
-    pub fn clear(&self) -> Result<()> {
-        self.remove_range::<&[u8]>(..)
+    pub fn clear(&self) -> Result<SeqNo> {
+        self.remove_range(..)
     }
 
-    fn commit(&self, writes: Writes) -> Result<()> {
+    fn remove_between(&self, bounds: Bounds) -> Result<SeqNo> {
+        let mut writes = Writes::default();
+        writes.remove_range(&self.state, bounds)?;
         let core = self.core();
-        core.submit(writes.into_request(core.options.durability(), None))
+        core.submit(writes.into_request(core.options.durability()))
     }
 
     /// The value of a key.
@@ -148,7 +178,7 @@ impl Keyspace {
 
     /// The entries of a range, from either end, as of now.
     #[inline]
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Range {
+    pub fn range(&self, range: impl KeyBounds) -> Range {
         Range::from_result(self.core().source_now(&self.state), encode_bounds(self.state.id, &range))
     }
 
@@ -159,7 +189,7 @@ impl Keyspace {
 
     /// All entries, from either end, as of now.
     pub fn iter(&self) -> Range {
-        self.range::<&[u8]>(..)
+        self.range(..)
     }
 
     /// A cursor over all entries, as of now.
@@ -167,8 +197,21 @@ impl Keyspace {
     /// # Errors
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     pub fn cursor(&self) -> Result<Cursor> {
+        self.cursor_in(..)
+    }
+
+    /// A cursor over the entries of a range, as of now.
+    ///
+    /// # Errors
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
+    pub fn cursor_in(&self, range: impl KeyBounds) -> Result<Cursor> {
         let source = self.core().source_now(&self.state)?;
-        Ok(Cursor::new(source, self.state.id, encode_bounds::<&[u8]>(self.state.id, &(..))))
+        Ok(Cursor::new(source, self.state.id, encode_bounds(self.state.id, &range)))
+    }
+
+    /// The keys of a range, from either end, as of now.
+    pub fn keys(&self, range: impl KeyBounds) -> Keys {
+        self.range(range).keys()
     }
 
     /// The exact number of keys, without counting.
@@ -178,6 +221,7 @@ impl Keyspace {
     #[inline]
     pub fn len(&self) -> Result<u64> {
         let count = self.core().published.count_of(&self.state.counter);
+        self.core().check_open()?;
         self.core().check_there(&self.state)?;
         Ok(count)
     }

@@ -9,11 +9,15 @@
 
 mod batch;
 mod builder;
+mod commit_error;
 mod key_handle;
 mod keyspace;
 mod range;
+mod reads;
 mod snapshot;
+mod transact;
 mod transaction;
+mod updates;
 mod writes;
 
 use std::path::Path;
@@ -21,18 +25,22 @@ use std::sync::Arc;
 
 pub use self::batch::WriteBatch;
 pub use self::builder::{Builder, check_offline, repair};
+pub use self::commit_error::CommitError;
 pub use self::key_handle::Key;
 pub use self::keyspace::Keyspace;
 pub use self::range::{Cursor, Keys, Range};
+pub use self::reads::{Reads, View};
 pub use self::snapshot::Snapshot;
+pub use self::transact::Committed;
 pub use self::transaction::Transaction;
+pub use self::updates::ViewMut;
 
 use crate::engine::background::BackgroundStep;
 use crate::engine::catalog::{DEFAULT_NAME, KeyspaceState};
 use crate::engine::handle::Handle;
 use crate::engine::stats::Stats;
 use crate::rescue::check::CheckReport;
-use crate::types::key::{encode_key, keyspace_end};
+use crate::txn::commit::Durability;
 use crate::types::{Error, Result};
 
 /// An open database. A handle: cloning is cheap, and all clones are the same database. The last one that drops, with
@@ -82,6 +90,15 @@ impl Db {
         Self::builder().open(path)
     }
 
+    /// A new database in memory, for tests and for data that need not last: it is gone with its last handle. [`Builder::open_in_memory`] takes
+    /// options.
+    ///
+    /// # Errors
+    /// See [`Builder::open`].
+    pub fn in_memory() -> Result<Db> {
+        Self::builder().open_in_memory()
+    }
+
     /// Options to open a database with.
     pub fn builder() -> Builder {
         Builder::default()
@@ -115,6 +132,7 @@ impl Db {
     /// [`Error::KeyspaceNotFound`].
     pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
         let core = &self.handle.core;
+        core.check_open()?;
         let state = core.catalog.get(name).ok_or_else(|| Error::KeyspaceNotFound(name.to_owned()))?;
         core.check_there(&state)?;
         Ok(self.wrap(state))
@@ -126,10 +144,10 @@ impl Db {
     /// [`Error::KeyspaceExists`]; [`Error::Invalid`] for an empty name or one of more than 1024 bytes; those of a commit, see
     /// [`WriteBatch::commit`].
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
-        let core = &self.handle.core;
-        let mut turn = core.catalog.lock();
-        let state = core.catalog.create(&mut turn, name, |set| core.commit_own(set))?;
-        Ok(self.wrap(state))
+        let mut batch = self.batch();
+        let created = batch.create_keyspace(name)?;
+        batch.commit_with(Durability::Sync)?;
+        Ok(created)
     }
 
     /// The keyspace named `default`, which is always there.
@@ -140,11 +158,15 @@ impl Db {
     }
 
     /// The names of all keyspaces, sorted.
-    pub fn keyspaces(&self) -> Vec<String> {
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn keyspaces(&self) -> Result<Vec<String>> {
         let core = &self.handle.core;
+        core.check_open()?;
         let is_gone =
             |state: &KeyspaceState| matches!(core.check_there(state), Err(Error::KeyspaceNotFound(_)));
-        core.catalog.names(is_gone)
+        Ok(core.catalog.names(is_gone))
     }
 
     /// Drops a keyspace with all it holds. Its handles fail from then on, those of snapshots too.
@@ -153,14 +175,10 @@ impl Db {
     /// [`Error::KeyspaceNotFound`]; [`Error::Invalid`] for `default`, which can only be cleared; those of a commit, see
     /// [`WriteBatch::commit`].
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
-        let core = &self.handle.core;
-        let mut turn = core.catalog.lock();
-        core.catalog.drop(&mut turn, name, |mut set, id| {
-            set.remove_range(&encode_key(id, &[]), &keyspace_end(id));
-            core.commit_own(set)?;
-            core.published.forget(id);
-            Ok(())
-        })
+        let mut batch = self.batch();
+        batch.drop_keyspace(name)?;
+        batch.commit_with(Durability::Sync)?;
+        Ok(())
     }
 
     /// Gives a keyspace another name. Its handles stay good.
@@ -169,9 +187,10 @@ impl Db {
     /// [`Error::KeyspaceNotFound`]; [`Error::KeyspaceExists`] if a keyspace, this one included, has the new name; [`Error::Invalid`] for `default`, and for a
     /// new name that is empty or of more than 1024 bytes; those of a commit, see [`WriteBatch::commit`].
     pub fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
-        let core = &self.handle.core;
-        let mut turn = core.catalog.lock();
-        core.catalog.rename(&mut turn, from, to, |set| core.commit_own(set))
+        let mut batch = self.batch();
+        batch.rename_keyspace(from, to)?;
+        batch.commit_with(Durability::Sync)?;
+        Ok(())
     }
 
     /// An empty batch of writes.
@@ -181,26 +200,7 @@ impl Db {
 
     /// Begins a transaction.
     pub fn begin(&self) -> Transaction {
-        Transaction::new(self.handle.clone())
-    }
-
-    /// Runs `body` in a transaction and commits it; on a conflict, runs it again with a new one, at once and as often as it takes: keep it
-    /// short, and without effects outside of the database. [`Error::Conflict`] from `body` itself counts as one: it is run again, too.
-    ///
-    /// # Errors
-    /// Those of `body`, which roll back, and those of the commit, other than a conflict.
-    pub fn transact<T>(&self, mut body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
-        loop {
-            let mut transaction = self.begin();
-            let out = match body(&mut transaction) {
-                Err(Error::Conflict) => continue,
-                out => out?,
-            };
-            match transaction.commit() {
-                Err(Error::Conflict) => {}
-                done => return done.map(|()| out),
-            }
-        }
+        Transaction::new(self.handle.clone(), 1)
     }
 
     /// The state of all keyspaces as of now, for as long as it is held.
@@ -260,7 +260,7 @@ impl Db {
     }
 
     /// Closes the database: background work ends, the log is made durable, the directory can be opened again. Other
-    /// handles fail with [`Error::Closed`] when they write. Files that nothing needs and that cannot be removed are no failure: the next
+    /// handles, iterators and cursors fail with [`Error::Closed`] from then on. Files that nothing needs and that cannot be removed are no failure: the next
     /// opening removes them.
     ///
     /// # Errors

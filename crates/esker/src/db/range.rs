@@ -144,6 +144,11 @@ impl Walks {
         }
     }
 
+    #[inline]
+    fn check_open(&self) -> Result<()> {
+        self.source.as_ref().map_or(Ok(()), |source| source.view.check_open())
+    }
+
     /// Moves the front; says whether it stands on an entry.
     #[inline]
     fn advance_front(&mut self) -> Result<bool> {
@@ -183,7 +188,7 @@ impl Walks {
         if self.ended {
             return None;
         }
-        let moved = self.advance_front();
+        let moved = self.check_open().and_then(|()| self.advance_front());
         match self.end(moved)? {
             Ok(()) => Some(Ok(self.front.as_ref().expect("it just moved"))),
             Err(error) => Some(Err(error)),
@@ -194,7 +199,7 @@ impl Walks {
         if self.ended {
             return None;
         }
-        let moved = self.advance_back();
+        let moved = self.check_open().and_then(|()| self.advance_back());
         match self.end(moved)? {
             Ok(()) => Some(Ok(self.back.as_ref().expect("it just moved"))),
             Err(error) => Some(Err(error)),
@@ -249,8 +254,9 @@ impl DoubleEndedIterator for Keys {
     }
 }
 
-/// A position among the live keys of a keyspace, moved at will. It reads the state of the moment it was made. After an
-/// error it is not valid until a seek succeeds.
+/// A position among the live keys of a keyspace, or of a range of them, moved at will. It reads the state of the moment it was made. A new
+/// one stands before the first key and behind the last. After an error it is not valid until a seek succeeds. Each move says whether the
+/// cursor is valid: `while cursor.next()? { ... }`.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {
@@ -261,12 +267,14 @@ impl DoubleEndedIterator for Keys {
 ///     users.put(name, "1")?;
 /// }
 /// let mut cursor = users.cursor()?;
-/// cursor.seek("b")?;
+/// while cursor.next()? {
+///     println!("{:?}", cursor.key());
+/// }
+/// assert!(cursor.seek("b")?);
 /// assert_eq!(cursor.key(), b"bob");
 /// cursor.prev()?;
-/// assert_eq!((cursor.key(), cursor.value()?), (&b"ann"[..], &b"1"[..]));
-/// cursor.prev()?;
-/// assert!(!cursor.valid());
+/// assert_eq!(cursor.peek()?, Some((&b"ann"[..], &b"1"[..])));
+/// assert!(!cursor.prev()?);
 /// # Ok(())
 /// # }
 /// ```
@@ -275,31 +283,36 @@ pub struct Cursor {
     /// The key of a walk that does not hold it in one piece.
     key: Vec<u8>,
     keyspace: KeyspaceId,
-    _source: ReadSource,
+    /// It has not moved yet.
+    is_new: bool,
+    source: ReadSource,
 }
 
 impl Cursor {
     pub(crate) fn new(source: ReadSource, keyspace: KeyspaceId, bounds: Bounds) -> Self {
-        Cursor { walk: Walk::new(&source, bounds), key: Vec::new(), keyspace, _source: source }
+        Cursor { walk: Walk::new(&source, bounds), key: Vec::new(), keyspace, is_new: true, source }
     }
 
-    /// After a move.
+    /// After a move: whether it stands on a key.
     #[inline]
-    fn moved(&mut self, moved: Result<()>) -> Result<()> {
+    fn moved(&mut self, moved: Result<()>) -> Result<bool> {
+        self.is_new = false;
+        moved?;
+        self.source.view.check_open()?;
         if let Walk::Run(walk) = &self.walk
             && walk.valid()
         {
             self.key.clear();
             walk.user_key_parts(&mut [0; 4]).iter().for_each(|part| self.key.extend_from_slice(part));
         }
-        moved
+        Ok(self.walk.valid())
     }
 
     /// Moves to the first key `>= key`.
     ///
     /// # Errors
     /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read: the cursor is not valid then.
-    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = crate::types::key::KeyBuf::new(self.keyspace, key.as_ref());
         let moved = walk!(&mut self.walk, c => c.seek(&key));
         self.moved(moved)
@@ -309,7 +322,7 @@ impl Cursor {
     ///
     /// # Errors
     /// Those of [`seek`](Self::seek).
-    pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+    pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = encode_key(self.keyspace, key.as_ref());
         let moved = walk!(&mut self.walk, c => c.seek_before(&key));
         self.moved(moved)
@@ -319,7 +332,7 @@ impl Cursor {
     ///
     /// # Errors
     /// Those of [`seek`](Self::seek).
-    pub fn seek_first(&mut self) -> Result<()> {
+    pub fn seek_first(&mut self) -> Result<bool> {
         let moved = walk!(&mut self.walk, c => c.seek_first());
         self.moved(moved)
     }
@@ -328,35 +341,41 @@ impl Cursor {
     ///
     /// # Errors
     /// Those of [`seek`](Self::seek).
-    pub fn seek_last(&mut self) -> Result<()> {
+    pub fn seek_last(&mut self) -> Result<bool> {
         let moved = walk!(&mut self.walk, c => c.seek_last());
         self.moved(moved)
     }
 
-    /// Moves to the next key; not valid after the last.
+    /// Moves to the next key; not valid after the last. A new cursor moves to the first; one that is not valid stays so.
     ///
     /// # Errors
     /// Those of [`seek`](Self::seek).
-    ///
-    /// # Panics
-    /// If the cursor is not valid.
     #[expect(
         clippy::should_implement_trait,
         reason = "the field's name for it; an iterator is made by range()"
     )]
-    pub fn next(&mut self) -> Result<()> {
+    pub fn next(&mut self) -> Result<bool> {
+        if self.is_new {
+            return self.seek_first();
+        }
+        if !self.valid() {
+            return Ok(false);
+        }
         let moved = walk!(&mut self.walk, c => c.next());
         self.moved(moved)
     }
 
-    /// Moves to the previous key; not valid before the first.
+    /// Moves to the previous key; not valid before the first. A new cursor moves to the last; one that is not valid stays so.
     ///
     /// # Errors
     /// Those of [`seek`](Self::seek).
-    ///
-    /// # Panics
-    /// If the cursor is not valid.
-    pub fn prev(&mut self) -> Result<()> {
+    pub fn prev(&mut self) -> Result<bool> {
+        if self.is_new {
+            return self.seek_last();
+        }
+        if !self.valid() {
+            return Ok(false);
+        }
         let moved = walk!(&mut self.walk, c => c.prev());
         self.moved(moved)
     }
@@ -364,6 +383,17 @@ impl Cursor {
     /// Whether the cursor stands on a key.
     pub fn valid(&self) -> bool {
         self.walk.valid()
+    }
+
+    /// The key and the value, without a move; none if the cursor is not valid.
+    ///
+    /// # Errors
+    /// Those of [`value`](Self::value).
+    pub fn peek(&self) -> Result<Option<(&[u8], &[u8])>> {
+        if !self.valid() {
+            return Ok(None);
+        }
+        Ok(Some((self.key(), self.value()?)))
     }
 
     /// The key.

@@ -1,22 +1,25 @@
 //! A snapshot: the database as it was at one commit.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
 use super::range::{Cursor, Range};
+use super::reads::View;
 use super::writes::{encode_bounds, prefix_bounds};
+use crate::engine::catalog::KeyspaceState;
 use crate::engine::handle::Handle;
 use crate::engine::reads::ReadSource;
 use crate::read::point::{Presence, ValueOf, Want};
 use crate::txn::snapshots::SnapshotGuard;
 use crate::types::key::KeyBuf;
 use crate::types::limits::check_key;
-use crate::types::{Result, Value};
+use crate::types::{KeyBounds, Result, SeqNo, Value};
 
-/// The state of all keyspaces at one commit. It pins a sequence number, not files: while it lives, the versions it
-/// sees are kept; space of everything else is reclaimed as usual.
+/// The state of all keyspaces at one commit. While it lives, the versions it sees are kept; space of everything else is reclaimed as
+/// usual. It keeps no files: only its iterators and cursors do, until they drop.
+///
+/// Its methods are those of [`Reads`](crate::Reads), with the keyspace as their first argument.
 #[derive(Clone)]
 pub struct Snapshot {
     handle: Arc<Handle>,
@@ -40,105 +43,129 @@ impl Snapshot {
     }
 
     /// The number of the newest commit it sees.
-    pub fn seqno(&self) -> u64 {
-        self.pin.seq().get()
+    pub fn seqno(&self) -> SeqNo {
+        self.pin.seq()
     }
 
-    pub(crate) fn find<W: Want>(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<W::Out>> {
+    /// One keyspace of it.
+    pub fn keyspace<'a>(&'a self, keyspace: &'a Keyspace) -> View<'a, Snapshot> {
+        View { state: self, keyspace }
+    }
+
+    /// Looks a key up in a keyspace that is there.
+    pub(super) fn find<W: Want>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
         check_key(key)?;
-        let keyspace = keyspace.state_in(&self.handle)?;
-        self.handle.core.check_there(keyspace)?;
         let guard = crate::sync::pin();
         let view = self.handle.core.view.load(&guard);
+        view.check_open()?;
         self.handle.core.read_cost.looked_up(view);
         view.find::<W>(&KeyBuf::new(keyspace.id, key), self.pin.seq(), &guard)
     }
 
-    /// For iterators.
-    pub(super) fn source(&self, keyspace: &Keyspace) -> Result<ReadSource> {
-        self.handle.core.source_at(keyspace.state_in(&self.handle)?, &self.pin)
+    /// For iterators over a keyspace that is there.
+    pub(super) fn source(&self) -> Result<ReadSource> {
+        self.handle.core.source_at(&self.pin)
     }
 
-    /// The value of a key.
+    /// The keyspace, if it is there.
+    fn check<'a>(&self, keyspace: &'a Keyspace) -> Result<&'a KeyspaceState> {
+        let state = keyspace.state_in(&self.handle)?;
+        self.handle.core.check_there(state)?;
+        Ok(state)
+    }
+
+    fn source_of(&self, keyspace: &Keyspace) -> Result<ReadSource> {
+        self.check(keyspace)?;
+        self.source()
+    }
+
+    /// See [`Reads::get`](crate::Reads::get).
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) if the keyspace is one of another database, as of all methods here.
+    /// See there.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.find::<ValueOf>(keyspace, key.as_ref())
+        self.find::<ValueOf>(self.check(keyspace)?, key.as_ref())
     }
 
-    /// Whether a key is there.
+    /// See [`Reads::contains`](crate::Reads::contains).
     ///
     /// # Errors
-    /// Those of [`get`](Self::get).
+    /// See there.
     pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.find::<Presence>(keyspace, key.as_ref())?.is_some())
+        Ok(self.find::<Presence>(self.check(keyspace)?, key.as_ref())?.is_some())
     }
 
-    /// The values of several keys.
+    /// See [`Reads::multi_get`](crate::Reads::multi_get).
     ///
     /// # Errors
-    /// Those of [`get`](Self::get).
+    /// See there.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        let source = self.source(keyspace)?;
-        source.find_many(&keyspace.state, keys)
+        self.source_of(keyspace)?.find_many(&keyspace.state, keys)
     }
 
-    /// The first entry.
+    /// See [`Reads::first`](crate::Reads::first).
     ///
     /// # Errors
-    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read; [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
+    /// See there.
     pub fn first(&self, keyspace: &Keyspace) -> Result<Option<(Key, Value)>> {
         self.iter(keyspace).next().transpose()
     }
 
-    /// The last entry.
+    /// See [`Reads::last`](crate::Reads::last).
     ///
     /// # Errors
-    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read; [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
+    /// See there.
     pub fn last(&self, keyspace: &Keyspace) -> Result<Option<(Key, Value)>> {
         self.iter(keyspace).next_back().transpose()
     }
 
     /// The entries of a range, from either end.
-    pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Range {
-        Range::from_result(self.source(keyspace), encode_bounds(keyspace.state.id, &range))
+    pub fn range(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Range {
+        Range::from_result(self.source_of(keyspace), encode_bounds(keyspace.state.id, &range))
     }
 
     /// The entries whose keys start with `prefix`, from either end.
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Range {
-        Range::from_result(self.source(keyspace), prefix_bounds(keyspace.state.id, prefix.as_ref()))
+        Range::from_result(self.source_of(keyspace), prefix_bounds(keyspace.state.id, prefix.as_ref()))
     }
 
     /// All entries, from either end.
     pub fn iter(&self, keyspace: &Keyspace) -> Range {
-        self.range::<&[u8]>(keyspace, ..)
+        self.range(keyspace, ..)
     }
 
     /// A cursor over all entries.
     ///
     /// # Errors
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
+    /// See [`Reads::get`](crate::Reads::get).
     pub fn cursor(&self, keyspace: &Keyspace) -> Result<Cursor> {
-        let source = self.source(keyspace)?;
-        Ok(Cursor::new(source, keyspace.state.id, encode_bounds::<&[u8]>(keyspace.state.id, &(..))))
+        self.cursor_in(keyspace, ..)
     }
 
-    /// The exact number of keys, without counting.
+    /// A cursor over the entries of a range.
     ///
     /// # Errors
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
+    /// See [`Reads::get`](crate::Reads::get).
+    pub fn cursor_in(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<Cursor> {
+        let id = keyspace.state.id;
+        Ok(Cursor::new(self.source_of(keyspace)?, id, encode_bounds(id, &range)))
+    }
+
+    /// The exact number of keys, without counting them.
+    ///
+    /// # Errors
+    /// See [`Reads::get`](crate::Reads::get).
     #[inline]
     pub fn len(&self, keyspace: &Keyspace) -> Result<u64> {
-        let keyspace = keyspace.state_in(&self.handle)?;
-        self.handle.core.check_there(keyspace)?;
+        let keyspace = self.check(keyspace)?;
+        self.handle.core.check_open()?;
         Ok(keyspace.counter.at(self.pin.seq()))
     }
 
     /// Whether a keyspace has no keys.
     ///
     /// # Errors
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
+    /// See [`Reads::get`](crate::Reads::get).
     pub fn is_empty(&self, keyspace: &Keyspace) -> Result<bool> {
         Ok(self.len(keyspace)? == 0)
     }

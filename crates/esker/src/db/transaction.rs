@@ -1,20 +1,28 @@
 //! Optimistic transactions: read from a snapshot, gather writes, check for conflicts at commit.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
+use super::commit_error::CommitError;
+use super::key_handle::Key;
 use super::keyspace::Keyspace;
-use super::range::Range;
+use super::range::{Cursor, Range};
+use super::reads::View;
 use super::snapshot::Snapshot;
+use super::updates::ViewMut;
 use super::writes::{Writes, encode_bounds, prefix_bounds};
+use crate::engine::catalog::KeyspaceState;
 use crate::engine::handle::Handle;
-use crate::read::point::{Presence, ValueOf};
+use crate::engine::reads::ReadSource;
+use crate::read::point::{Presence, ValueOf, Want};
 use crate::txn::commit::Durability;
+use crate::txn::counts::count_deltas;
 use crate::txn::write_set::Own;
 use crate::types::bounds::Bounds;
 use crate::types::key::KeyBuf;
 use crate::types::limits::check_key;
-use crate::types::{Result, Value};
+use crate::types::op::Kind;
+use crate::types::stored::Stored;
+use crate::types::{Error, KeyBounds, Result, SeqNo, Value};
 
 /// A transaction under snapshot isolation. It reads the state of the moment it began, with its own writes on top, and
 /// commits only if nobody else has meanwhile written a key (or into a range) that it writes; otherwise
@@ -22,21 +30,40 @@ use crate::types::{Result, Value};
 ///
 /// Snapshot isolation permits write skew: two transactions that each read what the other writes can both commit.
 /// Write a key that both depend on to make them conflict.
+///
+/// Its reads are those of [`Reads`](crate::Reads), with the keyspace as their first argument, and see its own writes. Several operations on
+/// one keyspace are shorter by [`keyspace`](Self::keyspace) and [`keyspace_mut`](Self::keyspace_mut).
 pub struct Transaction {
     handle: Arc<Handle>,
     snapshot: Snapshot,
     writes: Writes,
+    attempt: u32,
 }
 
 impl Transaction {
-    pub(crate) fn new(handle: Arc<Handle>) -> Self {
+    pub(crate) fn new(handle: Arc<Handle>, attempt: u32) -> Self {
         let snapshot = Snapshot::new(handle.clone());
-        Transaction { handle, snapshot, writes: Writes::default() }
+        Transaction { handle, snapshot, writes: Writes::default(), attempt }
     }
 
     /// The state it reads from, without its own writes.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
+    }
+
+    /// How often [`Db::transact`](crate::Db::transact) has begun it by now: 1 the first time, one more after each conflict.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// One keyspace, to read.
+    pub fn keyspace<'a>(&'a self, keyspace: &'a Keyspace) -> View<'a, Transaction> {
+        View { state: self, keyspace }
+    }
+
+    /// One keyspace, to read and write.
+    pub fn keyspace_mut<'a>(&'a mut self, keyspace: &'a Keyspace) -> ViewMut<'a> {
+        ViewMut { transaction: self, keyspace }
     }
 
     /// Sets a key to a value.
@@ -55,64 +82,150 @@ impl Transaction {
         self.writes.remove(keyspace.state_in(&self.handle)?, key.as_ref())
     }
 
-    /// Removes all keys of a range.
+    /// Removes all keys of a range. It conflicts with every later commit that has written into the range, another removal of it included.
     ///
     /// # Errors
     /// Those of [`WriteBatch::remove_range`](crate::WriteBatch::remove_range).
-    pub fn remove_range<K: AsRef<[u8]>>(
-        &mut self,
-        keyspace: &Keyspace,
-        range: impl RangeBounds<K>,
-    ) -> Result<()> {
-        self.writes.remove_range(keyspace.state_in(&self.handle)?, &range)
+    pub fn remove_range(&mut self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<()> {
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.remove_range(state, encode_bounds(state.id, &range))
     }
 
-    /// What it has written of a key. Who finds it untouched checks that the keyspace is there, as `own` does for others (catalog.4).
-    fn own(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Own<'_>> {
-        if self.writes.set.is_empty() {
-            return Ok(Own::Untouched);
+    /// Removes all keys that start with `prefix`.
+    ///
+    /// # Errors
+    /// Those of [`WriteBatch::remove_range`](crate::WriteBatch::remove_range).
+    pub fn remove_prefix(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<()> {
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.remove_range(state, prefix_bounds(state.id, prefix.as_ref()))
+    }
+
+    /// Removes all keys of a keyspace.
+    ///
+    /// # Errors
+    /// Those of [`WriteBatch::remove_range`](crate::WriteBatch::remove_range).
+    pub fn clear(&mut self, keyspace: &Keyspace) -> Result<()> {
+        self.remove_range(keyspace, ..)
+    }
+
+    /// The keyspace of this name, as the transaction leaves it.
+    ///
+    /// # Errors
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound).
+    pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
+        let found = self.writes.changes.find(&self.handle.core.catalog, name);
+        let state = found.ok_or_else(|| Error::KeyspaceNotFound(name.to_owned()))?;
+        self.check_there(&state)?;
+        Ok(Keyspace::new(self.handle.clone(), state))
+    }
+
+    /// A new keyspace, which is there for others once the transaction has committed. Until then it can be read and written by this
+    /// transaction alone.
+    ///
+    /// # Errors
+    /// [`KeyspaceExists`](crate::Error::KeyspaceExists); [`Invalid`](crate::Error::Invalid) for an empty name or one of more than 1024
+    /// bytes. If somebody else creates one of the name meanwhile, the transaction conflicts.
+    pub fn create_keyspace(&mut self, name: &str) -> Result<Keyspace> {
+        let state = self.writes.create_keyspace(&self.handle.core.catalog, name)?;
+        Ok(Keyspace::new(self.handle.clone(), state))
+    }
+
+    /// Drops a keyspace with all it holds. It conflicts with every later commit that has written to it.
+    ///
+    /// # Errors
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound); [`Invalid`](crate::Error::Invalid) for `default`, which can only be cleared.
+    pub fn drop_keyspace(&mut self, name: &str) -> Result<()> {
+        self.writes.drop_keyspace(&self.handle.core.catalog, name)
+    }
+
+    /// Gives a keyspace another name.
+    ///
+    /// # Errors
+    /// Those of [`create_keyspace`](Self::create_keyspace) for the new name, and of [`drop_keyspace`](Self::drop_keyspace) for the old one.
+    pub fn rename_keyspace(&mut self, from: &str, to: &str) -> Result<()> {
+        self.writes.rename_keyspace(&self.handle.core.catalog, from, to)
+    }
+
+    /// Fails if the keyspace is gone, for all or for this transaction.
+    fn check_there(&self, state: &KeyspaceState) -> Result<()> {
+        let changes = &self.writes.changes;
+        match () {
+            () if changes.is_empty() => self.handle.core.check_there(state),
+            () if changes.drops(state.id) => Err(state.not_found()),
+            () if changes.creates(state.id) => Ok(()),
+            () => self.handle.core.check_there(state),
         }
+    }
+
+    fn find<W: Want>(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<W::Out>> {
         check_key(key)?;
-        let keyspace = keyspace.state_in(&self.handle)?;
-        let own = self.writes.set.get(&KeyBuf::new(keyspace.id, key));
-        if !matches!(own, Own::Untouched) {
-            self.handle.core.check_there(keyspace)?;
+        let state = keyspace.state_in(&self.handle)?;
+        self.check_there(state)?;
+        if !self.writes.set.is_empty() {
+            match self.writes.set.get(&KeyBuf::new(state.id, key)) {
+                Own::Put(value) => {
+                    self.handle.core.check_open()?;
+                    return W::of_memtable(Stored::new(Kind::Put, value)).map(Some);
+                }
+                Own::Removed => return self.handle.core.check_open().map(|()| None),
+                Own::Untouched => {}
+            }
         }
-        Ok(own)
+        self.snapshot.find::<W>(state, key)
     }
 
-    /// The value of a key.
+    /// See [`Reads::get`](crate::Reads::get).
     ///
     /// # Errors
-    /// Those of [`Keyspace::get`].
+    /// See there.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        match self.own(keyspace, key.as_ref())? {
-            Own::Put(value) => Ok(Some(Value::copy_of(value))),
-            Own::Removed => Ok(None),
-            Own::Untouched => self.snapshot.find::<ValueOf>(keyspace, key.as_ref()),
-        }
+        self.find::<ValueOf>(keyspace, key.as_ref())
     }
 
-    /// Whether a key is there.
+    /// See [`Reads::contains`](crate::Reads::contains).
     ///
     /// # Errors
-    /// Those of [`Keyspace::get`].
+    /// See there.
     pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
-        match self.own(keyspace, key.as_ref())? {
-            Own::Put(_) => Ok(true),
-            Own::Removed => Ok(false),
-            Own::Untouched => Ok(self.snapshot.find::<Presence>(keyspace, key.as_ref())?.is_some()),
-        }
+        Ok(self.find::<Presence>(keyspace, key.as_ref())?.is_some())
+    }
+
+    /// See [`Reads::multi_get`](crate::Reads::multi_get).
+    ///
+    /// # Errors
+    /// See there.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        keys.iter().map(|key| Ok(self.get(keyspace, key)?.map(Value::unpinned))).collect()
+    }
+
+    /// See [`Reads::first`](crate::Reads::first).
+    ///
+    /// # Errors
+    /// See there.
+    pub fn first(&self, keyspace: &Keyspace) -> Result<Option<(Key, Value)>> {
+        self.iter(keyspace).next().transpose()
+    }
+
+    /// See [`Reads::last`](crate::Reads::last).
+    ///
+    /// # Errors
+    /// See there.
+    pub fn last(&self, keyspace: &Keyspace) -> Result<Option<(Key, Value)>> {
+        self.iter(keyspace).next_back().transpose()
+    }
+
+    fn source_of(&self, keyspace: &Keyspace) -> Result<ReadSource> {
+        self.check_there(keyspace.state_in(&self.handle)?)?;
+        let own = (!self.writes.set.is_empty()).then(|| self.writes.set.clone());
+        Ok(ReadSource { own, ..self.snapshot.source()? })
     }
 
     fn walk(&self, keyspace: &Keyspace, bounds: Bounds) -> Range {
-        let source = self.snapshot.source(keyspace);
-        let own = (!self.writes.set.is_empty()).then(|| self.writes.set.clone());
-        Range::from_result(source.map(|source| crate::engine::reads::ReadSource { own, ..source }), bounds)
+        Range::from_result(self.source_of(keyspace), bounds)
     }
 
     /// The entries of a range, from either end, with the writes made so far.
-    pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Range {
+    pub fn range(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Range {
         self.walk(keyspace, encode_bounds(keyspace.state.id, &range))
     }
 
@@ -123,15 +236,58 @@ impl Transaction {
 
     /// All entries, from either end, with the writes made so far.
     pub fn iter(&self, keyspace: &Keyspace) -> Range {
-        self.range::<&[u8]>(keyspace, ..)
+        self.range(keyspace, ..)
     }
 
-    /// Makes the writes durable and visible, all or none.
+    /// A cursor over all entries, with the writes made so far.
+    ///
+    /// # Errors
+    /// See [`Reads::get`](crate::Reads::get).
+    pub fn cursor(&self, keyspace: &Keyspace) -> Result<Cursor> {
+        self.cursor_in(keyspace, ..)
+    }
+
+    /// A cursor over the entries of a range, with the writes made so far.
+    ///
+    /// # Errors
+    /// See [`Reads::get`](crate::Reads::get).
+    pub fn cursor_in(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<Cursor> {
+        let id = keyspace.state.id;
+        Ok(Cursor::new(self.source_of(keyspace)?, id, encode_bounds(id, &range)))
+    }
+
+    /// The exact number of keys, with the writes made so far: each key that the transaction has written is looked up, and the keys of each
+    /// range that it has removed are walked.
+    ///
+    /// # Errors
+    /// See [`Reads::get`](crate::Reads::get).
+    pub fn len(&self, keyspace: &Keyspace) -> Result<u64> {
+        let state = keyspace.state_in(&self.handle)?;
+        self.check_there(state)?;
+        let view = self.handle.core.view.get();
+        view.check_open()?;
+        let at = self.snapshot.seqno();
+        let before = state.counter.at(at);
+        let of_other = |id| self.handle.core.published.counter(id).at(at);
+        let deltas = count_deltas(&self.writes.set, &view, at, of_other)?;
+        let delta = deltas.iter().find(|delta| delta.0 == state.id).map_or(0, |delta| delta.1);
+        Ok(before.checked_add_signed(delta).expect("counts.1: no more is removed than was there"))
+    }
+
+    /// Whether a keyspace has no keys, with the writes made so far.
+    ///
+    /// # Errors
+    /// See [`Reads::get`](crate::Reads::get).
+    pub fn is_empty(&self, keyspace: &Keyspace) -> Result<bool> {
+        Ok(self.first(keyspace)?.is_none())
+    }
+
+    /// Makes the writes durable and visible, all or none. The number is that of the commit.
     ///
     /// # Errors
     /// [`Error::Conflict`](crate::Error::Conflict): begin again; [`Db::transact`](crate::Db::transact) does so. And those of
-    /// [`WriteBatch::commit`](crate::WriteBatch::commit).
-    pub fn commit(self) -> Result<()> {
+    /// [`WriteBatch::commit`](crate::WriteBatch::commit). The transaction comes back with the error.
+    pub fn commit(self) -> Result<SeqNo, CommitError<Transaction>> {
         let durability = self.handle.core.options.durability();
         self.commit_with(durability)
     }
@@ -140,11 +296,18 @@ impl Transaction {
     ///
     /// # Errors
     /// Those of [`commit`](Self::commit).
-    pub fn commit_with(self, durability: Durability) -> Result<()> {
+    pub fn commit_with(self, durability: Durability) -> Result<SeqNo, CommitError<Transaction>> {
         let since = self.snapshot.pin().clone();
-        self.handle.core.submit(self.writes.into_request(durability, Some(since)))
+        let done = self.writes.commit(&self.handle.core, durability, Some(since));
+        done.map_err(|error| CommitError::new(error, self))
     }
 
     /// Forgets the writes.
     pub fn rollback(self) {}
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Transaction(@{}, {} writes)", self.snapshot.seqno(), self.writes.set.op_count())
+    }
 }

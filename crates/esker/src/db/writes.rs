@@ -9,30 +9,32 @@
 //! writes.2. A commit takes no more puts and removals than a write set can number.
 
 use std::collections::BTreeSet;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::engine::catalog::KeyspaceState;
+use crate::engine::catalog::{Catalog, KeyspaceState};
+use crate::engine::catalog_changes::Changes;
+use crate::engine::core::Core;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
 use crate::txn::snapshots::SnapshotGuard;
 use crate::txn::write_set::WriteSet;
 use crate::types::bounds::Bounds;
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::limits::{check_key, check_value};
-use crate::types::{Error, KeyspaceId, Result};
+use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo};
 
 /// So many keyspaces of a commit are no longer looked through for each write to another one than the last, but looked up.
 const LOOKED_UP_KEYSPACES_MIN: usize = 8;
 
 /// The encoded bounds of a range of user keys.
-pub(crate) fn encode_bounds<K: AsRef<[u8]>>(id: KeyspaceId, range: &impl RangeBounds<K>) -> Bounds {
-    let encode = |key: &K| encode_key(id, key.as_ref());
-    let lower = match range.start_bound() {
+pub(crate) fn encode_bounds(id: KeyspaceId, range: &impl KeyBounds) -> Bounds {
+    let encode = |key: &[u8]| encode_key(id, key);
+    let lower = match range.lower() {
         Bound::Included(key) => Bound::Included(encode(key)),
         Bound::Excluded(key) => Bound::Excluded(encode(key)),
         Bound::Unbounded => Bound::Included(encode_key(id, &[])),
     };
-    let upper = match range.end_bound() {
+    let upper = match range.upper() {
         Bound::Included(key) => Bound::Included(encode(key)),
         Bound::Excluded(key) => Bound::Excluded(encode(key)),
         Bound::Unbounded => Bound::Excluded(keyspace_end(id)),
@@ -82,22 +84,54 @@ fn removal(bounds: Bounds) -> (Vec<u8>, Vec<u8>) {
 pub(crate) struct Writes {
     pub(crate) set: Arc<WriteSet>,
     /// Each once.
-    keyspaces: Vec<(KeyspaceId, KeyspaceLife)>,
+    keyspaces: Vec<KeyspaceLife>,
     /// The ids of `keyspaces`, if they are more than a few.
     ids: BTreeSet<KeyspaceId>,
     /// The keyspace of the last write.
     last: Option<KeyspaceId>,
+    /// The keyspaces that it creates, drops and renames.
+    pub(super) changes: Changes,
 }
 
 impl Writes {
-    /// The commit of these writes. `since`: the snapshot that a transaction has read from.
-    pub(crate) fn into_request(self, durability: Durability, since: Option<SnapshotGuard>) -> CommitRequest {
-        let keyspaces = self.keyspaces.into_iter().map(|(_, life)| life).collect();
-        CommitRequest { set: self.set, durability, since, keyspaces }
+    /// The commit of these writes, none of which changes the catalog.
+    pub(crate) fn into_request(self, durability: Durability) -> CommitRequest {
+        CommitRequest { set: self.set, durability, since: None, keyspaces: self.keyspaces }
+    }
+
+    /// Commits, and keeps the writes in case that fails. `since`: the snapshot that a transaction has read from.
+    pub(super) fn commit(
+        &self,
+        core: &Core,
+        durability: Durability,
+        since: Option<SnapshotGuard>,
+    ) -> Result<SeqNo> {
+        let (set, keyspaces) = (self.set.clone(), self.keyspaces.clone());
+        core.submit_changing(CommitRequest { set, durability, since, keyspaces }, &self.changes)
+    }
+
+    pub(super) fn create_keyspace(&mut self, catalog: &Catalog, name: &str) -> Result<Arc<KeyspaceState>> {
+        self.changes.create(catalog, Arc::make_mut(&mut self.set), name)
+    }
+
+    pub(super) fn drop_keyspace(&mut self, catalog: &Catalog, name: &str) -> Result<()> {
+        let dropped = self.changes.drop(catalog, Arc::make_mut(&mut self.set), name)?;
+        self.note(&dropped);
+        for life in self.keyspaces.iter_mut().filter(|life| life.id == dropped.id) {
+            life.dropping = None;
+        }
+        Ok(())
+    }
+
+    pub(super) fn rename_keyspace(&mut self, catalog: &Catalog, from: &str, to: &str) -> Result<()> {
+        self.changes.rename(catalog, Arc::make_mut(&mut self.set), from, to)
     }
 
     fn touch(&mut self, keyspace: &KeyspaceState) -> Result<&mut WriteSet> {
         keyspace.check_alive()?;
+        if self.changes.drops(keyspace.id) {
+            return Err(keyspace.not_found());
+        }
         if !self.set.has_room() {
             let text = "a batch or transaction takes 4,294,967,295 puts and removals: commit it in parts";
             return Err(Error::Invalid(text.to_owned()));
@@ -113,15 +147,17 @@ impl Writes {
     fn note(&mut self, keyspace: &KeyspaceState) {
         let id = keyspace.id;
         let is_new = if self.keyspaces.len() < LOOKED_UP_KEYSPACES_MIN {
-            self.keyspaces.iter().all(|(noted, _)| *noted != id)
+            self.keyspaces.iter().all(|noted| noted.id != id)
         } else {
             if self.ids.is_empty() {
-                self.ids.extend(self.keyspaces.iter().map(|(noted, _)| *noted));
+                self.ids.extend(self.keyspaces.iter().map(|noted| noted.id));
             }
             self.ids.insert(id)
         };
         if is_new {
-            self.keyspaces.push((id, keyspace.life()));
+            let life = keyspace.life();
+            let dropping = life.dropping.filter(|_| !self.changes.creates(id));
+            self.keyspaces.push(KeyspaceLife { dropping, ..life });
         }
         self.last = Some(id);
     }
@@ -141,12 +177,8 @@ impl Writes {
         Ok(())
     }
 
-    pub(crate) fn remove_range<K: AsRef<[u8]>>(
-        &mut self,
-        keyspace: &KeyspaceState,
-        range: &impl RangeBounds<K>,
-    ) -> Result<()> {
-        let bounds = encode_bounds(keyspace.id, range);
+    /// Removes all keys between bounds that are encoded.
+    pub(crate) fn remove_range(&mut self, keyspace: &KeyspaceState, bounds: Bounds) -> Result<()> {
         for bound in [&bounds.lower, &bounds.upper] {
             if let Bound::Included(key) | Bound::Excluded(key) = bound
                 && let Some((_, user_key)) = decode_key(key)
@@ -184,14 +216,14 @@ mod tests {
             for (key, &n) in order.iter().enumerate() {
                 writes.put(&maps[n].state, &key.to_be_bytes(), b"").unwrap();
             }
-            let mut noted: Vec<_> = writes.keyspaces.iter().map(|(id, _)| *id).collect();
+            let mut noted: Vec<_> = writes.keyspaces.iter().map(|life| life.id).collect();
             noted.sort_unstable();
             assert_eq!(noted, maps.iter().map(|map| map.state.id).collect::<Vec<_>>(), "each once");
-            db.handle.core.submit(writes.clone().into_request(Durability::Sync, None)).unwrap();
+            db.handle.core.submit(writes.clone().into_request(Durability::Sync)).unwrap();
             assert!(maps.iter().all(|map| map.len().unwrap() == 4), "counts.1");
             let dropped = name(rng.usize(..count));
             db.drop_keyspace(&dropped).unwrap();
-            let refused = db.handle.core.submit(writes.into_request(Durability::Sync, None));
+            let refused = db.handle.core.submit(writes.into_request(Durability::Sync));
             let is_named = matches!(&refused, Err(Error::KeyspaceNotFound(gone)) if *gone == dropped);
             assert!(is_named, "catalog.3: {refused:?}");
         }
@@ -214,7 +246,7 @@ mod tests {
     #[test]
     fn removals_are_half_open() {
         let id = KeyspaceId::new(3);
-        let ends = |range: (Bound<&str>, Bound<&str>)| removal(encode_bounds::<&str>(id, &range));
+        let ends = |range: (Bound<&str>, Bound<&str>)| removal(encode_bounds(id, &range));
         let text = |start: &[u8], end: &[u8]| (start.to_vec(), end.to_vec());
         assert_eq!(ends((Bound::Included("a"), Bound::Excluded("b"))), text(b"\x03a", b"\x03b"));
         assert_eq!(ends((Bound::Excluded("a"), Bound::Included("b"))), text(b"\x03a\0", b"\x03b\0"));

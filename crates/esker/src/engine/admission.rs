@@ -23,7 +23,7 @@ use crate::compaction::pacing::{self, Debt};
 use crate::compaction::picker;
 use crate::txn::commit::{CommitRequest, Durability};
 use crate::txn::write_set::WriteSet;
-use crate::types::{Error, Result};
+use crate::types::{Error, Result, SeqNo};
 
 /// Shorter waits are saved up: the system's timers are too coarse for them.
 const DELAY_MIN: Duration = Duration::from_millis(1);
@@ -65,26 +65,22 @@ impl Throttle {
 }
 
 impl Core {
-    /// Commits writes of the engine itself, durably.
-    pub(crate) fn commit_own(&self, set: WriteSet) -> Result<()> {
-        self.commit_encoded(set, Durability::Sync)
-    }
-
     /// Commits writes of encoded keys, of keyspaces that need not be in the catalog.
     pub(crate) fn commit_encoded(&self, set: WriteSet, durability: Durability) -> Result<()> {
         let set = Arc::new(set);
-        self.submit(CommitRequest { set, durability, since: None, keyspaces: Vec::new() })
+        self.submit(CommitRequest { set, durability, since: None, keyspaces: Vec::new() }).map(drop)
     }
 
-    /// Commits.
-    pub(crate) fn submit(&self, request: CommitRequest) -> Result<()> {
+    /// Commits. The commit's number; of one that writes nothing, that of the newest commit.
+    pub(crate) fn submit(&self, request: CommitRequest) -> Result<SeqNo> {
         self.check_open()?;
         self.signal.check_alive()?;
         if !request.set.is_empty() {
+            self.right_of_way.give_way();
             self.make_room()?;
             self.pay_debt(request.set.byte_len() as u64);
         }
-        self.pipeline.commit(request).map(drop)
+        self.pipeline.commit(request)
     }
 
     /// Waits, or works, until there is room for more writes (admission.1).

@@ -273,7 +273,7 @@ mod tests {
         faults.clear();
         assert!(core.flush_step().unwrap());
         assert_eq!(noted(core), (2, false));
-        core.signal.note(Err(Arc::new(Error::Conflict)), None);
+        core.signal.note(Err(Arc::new(Error::Closed)), None);
         assert!(!core.flush_step().unwrap(), "there is nothing to flush");
         assert_eq!(noted(core), (4, false));
     }
@@ -314,7 +314,7 @@ mod tests {
             names.into_iter().map(|name| (fs.file_size(&dir.join(&name)).unwrap(), name)).collect()
         };
         let before = files();
-        core.signal.die(Arc::new(Error::Conflict));
+        core.signal.die(Arc::new(Error::Closed));
         for refused in
             [db.flush(), db.compact(), core.flush_step().map(drop), core.try_compact(true).map(drop)]
         {

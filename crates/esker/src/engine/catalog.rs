@@ -5,7 +5,7 @@
 //!                "i"        --> next id (varint)
 //! ```
 //!
-//! catalog.1. Creating, dropping and renaming are commits like any other: atomic, logged, recovered.
+//! catalog.1. Creating, dropping and renaming are parts of commits like any other: atomic, logged, recovered (catalog_changes.rs).
 //! catalog.2. An id is never used again.
 //! catalog.3. A keyspace is marked as being dropped before its drop is committed; commits that come later are refused, so nothing
 //!      is written behind the drop, which may fail.
@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -22,8 +22,6 @@ use crate::encoding::bytes::{ByteReader, put_varint};
 use crate::txn::commit::KeyspaceLife;
 use crate::txn::drop_mark::DropMark;
 use crate::txn::snapshots::{Counter, Published};
-use crate::txn::write_set::WriteSet;
-use crate::types::canary::{self, Canary};
 use crate::types::key::encode_key;
 use crate::types::{Error, KeyspaceId, Result};
 
@@ -38,10 +36,10 @@ const FIRST_ID: u32 = KeyspaceId::DEFAULT.get() + 1;
 pub(crate) struct KeyspaceState {
     pub(crate) id: KeyspaceId,
     name: RwLock<Arc<str>>,
-    /// Commits are refused: it is being dropped, or has been.
-    dropping: DropMark,
+    /// Commits are refused: it is being dropped, or has been, or has not been created yet.
+    pub(super) dropping: DropMark,
     /// It is gone.
-    dropped: AtomicBool,
+    pub(super) dropped: AtomicBool,
     pub(crate) counter: Arc<Counter>,
 }
 
@@ -57,7 +55,7 @@ impl KeyspaceState {
 
     /// For a commit: refuse it if the keyspace is dropped by then.
     pub(crate) fn life(&self) -> KeyspaceLife {
-        KeyspaceLife { name: self.name(), dropping: self.dropping.clone() }
+        KeyspaceLife { id: self.id, name: self.name(), dropping: Some(self.dropping.clone()) }
     }
 
     /// Whether it is being dropped, or has been.
@@ -80,17 +78,23 @@ impl KeyspaceState {
 /// All keyspaces.
 pub(crate) struct Catalog {
     names: RwLock<BTreeMap<Arc<str>, Arc<KeyspaceState>>>,
+    /// The id of the keyspace that is created next. Relaxed: it orders nothing.
+    next_id: AtomicU32,
     /// Held by whoever creates, drops or renames.
-    changes: Mutex<NextId>,
+    changes: Mutex<StoredId>,
     published: Arc<Published>,
 }
 
-pub(crate) struct NextId(u32);
+/// The next id as it is stored: smaller ones are given out, here or by earlier openings.
+pub(crate) struct StoredId(u32);
 
-impl NextId {
-    /// The id of the keyspace that is created next.
+impl StoredId {
     pub(super) fn get(&self) -> u32 {
         self.0
+    }
+
+    pub(super) fn set(&mut self, next: u32) {
+        self.0 = next;
     }
 }
 
@@ -103,7 +107,8 @@ impl Catalog {
     ) -> Result<Self> {
         let catalog = Catalog {
             names: RwLock::default(),
-            changes: Mutex::new(NextId(FIRST_ID)),
+            next_id: AtomicU32::new(FIRST_ID),
+            changes: Mutex::new(StoredId(FIRST_ID)),
             published: published.clone(),
         };
         catalog.insert(DEFAULT_NAME, KeyspaceId::DEFAULT);
@@ -121,7 +126,7 @@ impl Catalog {
                 Some(_) if !ids.insert(id) => {
                     return Err(corrupt(format!("{:?} has id {id}, which is another's", shown())));
                 }
-                Some(name) => drop(catalog.insert(name, KeyspaceId::new(id))),
+                Some(name) => catalog.insert(name, KeyspaceId::new(id)),
                 None if key == NEXT_ID_KEY => next = id,
                 None => return Err(corrupt(format!("unknown key {:?}", shown()))),
             }
@@ -130,23 +135,26 @@ impl Catalog {
         match ids.last() {
             Some(last) if *last >= next => Err(corrupt(format!("id {last} has not been given out yet"))),
             _ => {
+                catalog.next_id.store(next, Ordering::Relaxed);
                 catalog.changes.lock().0 = next;
                 Ok(catalog)
             }
         }
     }
 
-    fn insert(&self, name: &str, id: KeyspaceId) -> Arc<KeyspaceState> {
-        let name: Arc<str> = name.into();
-        let state = Arc::new(KeyspaceState {
-            id,
-            name: RwLock::new(name.clone()),
-            dropping: DropMark::default(),
-            dropped: AtomicBool::default(),
-            counter: self.published.counter(id),
-        });
-        self.names.write().insert(name, state.clone());
-        state
+    fn insert(&self, name: &str, id: KeyspaceId) {
+        let state = self.state(name.into(), id, DropMark::default());
+        self.names.write().insert(name.into(), state);
+    }
+
+    fn state(&self, name: Arc<str>, id: KeyspaceId, dropping: DropMark) -> Arc<KeyspaceState> {
+        let (name, dropped) = (RwLock::new(name), AtomicBool::default());
+        Arc::new(KeyspaceState { id, name, dropping, dropped, counter: self.published.counter(id) })
+    }
+
+    /// The id of the keyspace that is created next.
+    pub(super) fn next_id(&self) -> u32 {
+        self.next_id.load(Ordering::Relaxed)
     }
 
     /// The keyspace of this name.
@@ -179,81 +187,30 @@ impl Catalog {
     }
 
     /// Keeps others from changing the catalog.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, NextId> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, StoredId> {
         self.changes.lock()
     }
 
-    /// Creates a keyspace; `commit` makes the given writes durable.
-    pub(crate) fn create(
-        &self,
-        next: &mut NextId,
-        name: &str,
-        commit: impl FnOnce(WriteSet) -> Result<()>,
-    ) -> Result<Arc<KeyspaceState>> {
-        check_name(name)?;
-        if self.get(name).is_some() {
-            return Err(Error::KeyspaceExists(name.to_owned()));
-        }
-        let id = next.0;
-        let following = id.checked_add(1).ok_or_else(|| Error::Invalid("no keyspace ids left".into()))?;
-        let mut set = WriteSet::new();
-        set.put(&name_key(name), &varint(id));
-        set.put(&encode_key(KeyspaceId::CATALOG, NEXT_ID_KEY), &varint(following));
-        commit(set)?;
-        next.0 = following;
-        Ok(self.insert(name, KeyspaceId::new(id)))
+    /// A new keyspace that nobody else finds, nor writes, before the commit that creates it (catalog_changes.3).
+    pub(super) fn reserve(&self, name: &str) -> Result<Arc<KeyspaceState>> {
+        let following = |id: u32| id.checked_add(1);
+        let id = self.next_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, following);
+        let id = id.map_err(|_| Error::Invalid("no keyspace ids left".into()))?;
+        Ok(self.state(name.into(), KeyspaceId::new(id), DropMark::new_set()))
     }
 
-    /// Drops a keyspace (catalog.3); `commit` also removes its data.
-    pub(crate) fn drop(
-        &self,
-        _turn: &mut NextId,
-        name: &str,
-        commit: impl FnOnce(WriteSet, KeyspaceId) -> Result<()>,
-    ) -> Result<()> {
-        let state = self.changeable(name)?;
-        let mut set = WriteSet::new();
-        set.remove(&name_key(name));
-        let marks = !canary::is_set(Canary::DropNotMarked);
-        let commit = || commit(set, state.id);
-        if marks { state.dropping.set_for(commit) } else { commit() }?;
-        state.dropped.store(marks, Ordering::Release);
-        self.names.write().remove(name);
-        Ok(())
-    }
-
-    /// Renames a keyspace.
-    pub(crate) fn rename(
-        &self,
-        _turn: &mut NextId,
-        from: &str,
-        to: &str,
-        commit: impl FnOnce(WriteSet) -> Result<()>,
-    ) -> Result<()> {
-        check_name(to)?;
-        let state = self.changeable(from)?;
-        if self.get(to).is_some() {
-            return Err(Error::KeyspaceExists(to.to_owned()));
-        }
-        let mut set = WriteSet::new();
-        set.remove(&name_key(from));
-        set.put(&name_key(to), &varint(state.id.get()));
-        commit(set)?;
-        let to: Arc<str> = to.into();
+    /// Which keyspace has which name from now on, or none.
+    pub(super) fn take(&self, changed: &BTreeMap<Arc<str>, Option<Arc<KeyspaceState>>>) {
         let mut names = self.names.write();
-        names.remove(from);
-        *state.name.write() = to.clone();
-        names.insert(to, state);
-        Ok(())
-    }
-
-    fn changeable(&self, name: &str) -> Result<Arc<KeyspaceState>> {
-        if name == DEFAULT_NAME {
-            return Err(Error::Invalid(
-                "the keyspace \"default\" can be cleared, not dropped or renamed".into(),
-            ));
+        for (name, state) in changed {
+            match state {
+                Some(state) => {
+                    *state.name.write() = name.clone();
+                    names.insert(name.clone(), state.clone())
+                }
+                None => names.remove(name),
+            };
         }
-        self.get(name).ok_or_else(|| Error::KeyspaceNotFound(name.to_owned()))
     }
 }
 

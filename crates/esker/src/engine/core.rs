@@ -25,6 +25,7 @@ use super::catalog::Catalog;
 use super::dir_lock::DirLock;
 use super::install::Tables;
 use super::options::Options;
+use super::right_of_way::RightOfWay;
 use super::signal::Signal;
 use super::stats::Counters;
 use super::trouble::Trouble;
@@ -61,7 +62,9 @@ pub(crate) struct Core {
     pub(crate) trouble: Mutex<Trouble>,
     pub(crate) read_cost: ReadCost,
     pub(crate) counters: Counters,
-    pub(crate) closed: AtomicBool,
+    /// Shared with all views (view.2).
+    pub(crate) closed: Arc<AtomicBool>,
+    pub(crate) right_of_way: RightOfWay,
     /// Of the directory, for as long as the database is open.
     pub(crate) lock: Arc<DirLock>,
 }

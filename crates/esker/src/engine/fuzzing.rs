@@ -30,7 +30,7 @@ pub fn catalog(bytes: &[u8]) {
     assert!(all.len() <= names + 1 && all.iter().all(|(name, _)| check_name(name).is_ok()));
     let ids: BTreeSet<_> = catalog.ids().into_iter().collect();
     assert!(ids.len() == all.len() && !ids.contains(&KeyspaceId::CATALOG), "catalog.2");
-    let next = catalog.lock().get();
+    let next = catalog.next_id();
     assert!(ids.iter().all(|id| id.get() < next), "catalog.2: {next} is given out next, of {ids:?}");
 }
 

@@ -136,6 +136,7 @@ impl Core {
                 active: old.active.clone(),
                 immutables: old.immutables.iter().filter(stays).cloned().collect(),
                 version,
+                closed: old.closed.clone(),
             }
         });
         let removed = before.tables().filter(|(_, t)| edit.removed.contains(&t.file));

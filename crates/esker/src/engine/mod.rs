@@ -11,6 +11,7 @@
 pub(crate) mod admission;
 pub(crate) mod background;
 pub(crate) mod catalog;
+pub(crate) mod catalog_changes;
 mod compact;
 pub(crate) mod core;
 mod dir_lock;
@@ -22,6 +23,7 @@ pub(crate) mod install;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod reads;
+pub(crate) mod right_of_way;
 mod signal;
 pub(crate) mod stats;
 mod trouble;

@@ -24,7 +24,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use esker_env::{Env, FileLock, LockError};
 use parking_lot::Mutex;
@@ -56,14 +57,30 @@ use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{Error, FileId, KeyspaceId, Result, SeqNo};
 use crate::wal::{self, LogExtent, Recovered, WalPool, WalWriter};
 
+/// How often the lock is tried by who waits for it.
+const LOCK_RETRY: Duration = Duration::from_millis(10);
+
 /// Opens or creates the database in `dir`.
 pub(crate) fn open(options: Options, dir: &Path) -> Result<Arc<Handle>> {
     // open.8
     let dir = options.env().fs.absolute(dir).map_err(|e| Error::io("open", dir, e))?;
-    let (env, lock) = lock_dir(&options, &dir)?;
+    let (env, lock) = wait_for_lock(&options, &dir)?;
     // open.5
     unfinished::refuse(&env, &dir)?;
     open_locked(options, env, &dir, lock)
+}
+
+/// Locks the directory, and waits for that as long as the options say.
+fn wait_for_lock(options: &Options, dir: &Path) -> Result<(Env, Arc<dyn FileLock>)> {
+    let clock = &options.env().clock;
+    let start = clock.monotonic();
+    loop {
+        let left = options.lock_timeout().saturating_sub(clock.monotonic().saturating_sub(start));
+        match lock_dir(options, dir) {
+            Err(Error::Locked { .. }) if !left.is_zero() => clock.sleep(left.min(LOCK_RETRY)),
+            locked => return locked,
+        }
+    }
 }
 
 /// The same in a directory that the caller has locked, also one that a repair fills.
@@ -97,10 +114,12 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     refuse_needed(&env, dir, &state.added, replayed.last_seq)?;
     let manifest_id = first_number(&env, dir, &state)?;
     let published = Published::new(replayed.last_seq, replayed.counts);
+    let closed = Arc::<AtomicBool>::default();
     let view = Arc::new(ViewCell::new(ReadView {
         active: replayed.active,
         immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
         version: Arc::new(version),
+        closed: closed.clone(),
     }));
     let catalog = load_catalog(&view.get(), &published, dir)?;
 
@@ -161,7 +180,8 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         trouble: Default::default(),
         read_cost: Default::default(),
         counters: Counters::default(),
-        closed: Default::default(),
+        closed,
+        right_of_way: Default::default(),
         lock,
         options,
     });
@@ -332,6 +352,7 @@ pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
         active: replayed.active,
         immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
         version: Arc::new(version),
+        closed: Arc::default(),
     };
     Ok(Look { view, counts: replayed.counts, last_seq: replayed.last_seq })
 }

@@ -8,6 +8,7 @@
 //!     rest.
 
 use std::path::Path;
+use std::time::Duration;
 
 use esker_env::Env;
 
@@ -80,6 +81,8 @@ pub(crate) struct Settings {
     pub(crate) compression: TableCompression,
     pub(crate) create_if_missing: bool,
     pub(crate) error_if_exists: bool,
+    /// How long opening waits for the lock.
+    pub(crate) lock_timeout: Duration,
     pub(crate) background: Background,
     pub(crate) memtable_bytes: Option<usize>,
     pub(crate) block_bytes: usize,
@@ -101,6 +104,7 @@ impl Default for Settings {
             compression: TableCompression::Auto,
             create_if_missing: true,
             error_if_exists: false,
+            lock_timeout: Duration::ZERO,
             background: Background::Threads,
             memtable_bytes: None,
             block_bytes: 8 << 10,
@@ -166,6 +170,9 @@ impl Options {
     }
     pub(crate) fn error_if_exists(&self) -> bool {
         self.given.error_if_exists
+    }
+    pub(crate) fn lock_timeout(&self) -> Duration {
+        self.given.lock_timeout
     }
     pub(crate) fn memory(&self) -> u64 {
         self.given.memory

@@ -37,6 +37,7 @@ impl Core {
 
     #[cold]
     fn check_not_dropped(&self, keyspace: &KeyspaceState) -> Result<()> {
+        self.check_open()?;
         keyspace.check_alive()?;
         let guard = crate::sync::pin();
         let view = self.view.load(&guard);
@@ -52,6 +53,7 @@ impl Core {
         check_key(key)?;
         let guard = crate::sync::pin();
         let view = self.view.load(&guard);
+        view.check_open()?;
         self.read_cost.looked_up(view);
         let at = self.published.visible();
         self.check_there(keyspace)?;
@@ -62,16 +64,17 @@ impl Core {
     #[inline]
     pub(crate) fn source_now(&self, keyspace: &KeyspaceState) -> Result<ReadSource> {
         let view = self.view.get();
+        view.check_open()?;
         self.read_cost.walk_started(&view);
         let at = self.published.visible();
         self.check_there(keyspace)?;
         Ok(ReadSource { view, at, _pin: None, own: None })
     }
 
-    /// A pinned state, for iterators.
-    pub(crate) fn source_at(&self, keyspace: &KeyspaceState, pin: &SnapshotGuard) -> Result<ReadSource> {
-        self.check_there(keyspace)?;
+    /// A pinned state, for iterators over a keyspace that is there.
+    pub(crate) fn source_at(&self, pin: &SnapshotGuard) -> Result<ReadSource> {
         let view = self.view.get();
+        view.check_open()?;
         self.read_cost.walk_started(&view);
         Ok(ReadSource { view, at: pin.seq(), _pin: Some(pin.clone()), own: None })
     }

@@ -54,6 +54,8 @@ pub struct Stats {
     pub tables_unreadable: u64,
     /// What the last failure of background work was; none if nothing has failed. It stays when later work succeeds.
     pub background_error: Option<String>,
+    /// Conflicts of transactions that [`Db::transact`](crate::Db::transact) has run again.
+    pub conflicts: u64,
     /// Times a writer waited for a flush or a compaction.
     pub stalls: u64,
     /// Files of log segments that were no longer needed and were kept to be used again.
@@ -76,6 +78,7 @@ pub(crate) struct Counters {
     pub(crate) flushes_failed: AtomicU64,
     pub(crate) compactions_failed: AtomicU64,
     background_error: Mutex<Option<String>>,
+    pub(crate) conflicts: AtomicU64,
     pub(crate) stalls: AtomicU64,
     pub(crate) recovered_commits: AtomicU64,
     pub(crate) recovered_torn_bytes: AtomicU64,
@@ -121,6 +124,7 @@ impl super::core::Core {
             compactions_failed: get(&counters.compactions_failed),
             tables_unreadable: self.trouble.lock().unreadable().len() as u64,
             background_error: counters.background_error.lock().clone(),
+            conflicts: get(&counters.conflicts),
             stalls: get(&counters.stalls),
             log_files_recycled: self.wal_pool.recycled(),
             recovered_commits: get(&counters.recovered_commits),

@@ -366,8 +366,8 @@ mod tests {
             for n in 0..rng.u32(1..400) {
                 let key = [rng.u8(..50), rng.u8(..3)];
                 match rng.u8(..5) {
-                    0 => map.remove(key).unwrap(),
-                    _ => map.put(key, n.to_be_bytes().repeat(rng.usize(..10))).unwrap(),
+                    0 => map.remove(key).map(drop).unwrap(),
+                    _ => map.put(key, n.to_be_bytes().repeat(rng.usize(..10))).map(drop).unwrap(),
                 }
                 if round % 3 > 0 && rng.u8(..30) == 0 {
                     snapshots.push(db.snapshot());
@@ -378,7 +378,7 @@ mod tests {
             for _ in 0..30 {
                 let at = match snapshots.len() {
                     0 => SeqNo::MAX,
-                    len => SeqNo::new(snapshots[rng.usize(..len)].seqno()),
+                    len => snapshots[rng.usize(..len)].seqno(),
                 };
                 let bounds = random_bounds(&mut rng);
                 let Some(run) = view.only_run(&bounds) else { continue };

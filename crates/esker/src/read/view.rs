@@ -6,18 +6,21 @@
 //! ```
 //!
 //! view.1. For any key, a source holds only newer versions than the sources after it.
+//! view.2. Whoever reads by a view, at whatever moment it was loaded, learns that the database is closed: somebody else may have opened and
+//!      changed the directory.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::cover::Layers;
 use super::run_cursor::RunCursor;
 use super::source::Source;
 use crate::manifest::version::{Run, Version};
 use crate::memtable::Memtable;
-use crate::types::SeqNo;
 use crate::types::bounds::Bounds;
 use crate::types::key_range::KeyRange;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
+use crate::types::{Error, Result, SeqNo};
 
 /// All sources of data.
 pub struct ReadView {
@@ -27,9 +30,17 @@ pub struct ReadView {
     pub immutables: Vec<Arc<Memtable>>,
     /// The tables.
     pub version: Arc<Version>,
+    /// Set once the database is closed: what is here may be out of date from then on.
+    pub closed: Arc<AtomicBool>,
 }
 
 impl ReadView {
+    /// Refuses readers once the database is closed (view.2).
+    #[inline]
+    pub fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
     /// The memtables, newest first.
     #[inline]
     pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::apply::apply;
-use super::conflict::conflicts;
+use super::conflict::find_conflict;
 use super::counts::count_deltas;
 use super::drop_mark::DropMark;
 use super::memtables::{Active, Memtables, Sealed};
@@ -64,10 +64,18 @@ pub struct CommitRequest {
 /// Whether a keyspace can still be written.
 #[derive(Clone, Debug)]
 pub struct KeyspaceLife {
+    /// Its number.
+    pub id: KeyspaceId,
     /// The name, for the error.
     pub name: Arc<str>,
-    /// Set once it is being dropped, before it is gone.
-    pub dropping: DropMark,
+    /// Set once it is being dropped, before it is gone. None: this commit creates or drops it itself.
+    pub dropping: Option<DropMark>,
+}
+
+impl KeyspaceLife {
+    fn is_dropping(&self) -> bool {
+        self.dropping.as_ref().is_some_and(DropMark::is_set)
+    }
 }
 
 /// The only way for data into the database.
@@ -195,20 +203,20 @@ impl Pipeline {
         deltas: &mut CountDeltas,
     ) -> Result<SeqNo> {
         state.poison.cause()?;
-        if let Some(gone) = request.keyspaces.iter().find(|k| k.dropping.is_set()) {
+        if let Some(gone) = request.keyspaces.iter().find(|k| k.is_dropping()) {
             return Err(Error::KeyspaceNotFound(gone.name.to_string()));
         }
         let set = &request.set;
         let view = self.view.get();
         if let Some(snapshot) = &request.since
             && !canary::is_set(Canary::ConflictCheckSkipped)
-            && conflicts(set, snapshot.seq(), &view)?
+            && let Some(conflict) = find_conflict(set, snapshot.seq(), &view)?
         {
-            return Err(Error::Conflict);
+            return Err(conflict.into_error(&request.keyspaces));
         }
         let pending = |id| deltas.iter().filter(|d| d.0 == id).map(|d| d.1).sum();
         let count = |id| self.published.counter(id).now().saturating_add_signed(pending(id));
-        let own = count_deltas(set, &view, count)?;
+        let own = count_deltas(set, &view, SeqNo::MAX, count)?;
         self.check_counts(state, &own, count)?;
         let header = encode_header(&own);
         let bytes = (header.len() + set.byte_len()) as u64;

@@ -5,30 +5,59 @@
 //! conflict.2. Nothing newer than a live snapshot is ever garbage-collected or loses its sequence number, so what there is
 //!      to find is there. The commit lock is held: nothing new arrives meanwhile.
 
+use super::commit::KeyspaceLife;
 use crate::read::view::ReadView;
 use crate::txn::write_set::WriteSet;
 use crate::types::entry::EntryRef;
+use crate::types::key::decode_key;
 use crate::types::key_range::{End, KeyRange};
 use crate::types::range_tombstone::RangeTombstones;
-use crate::types::{Result, SeqNo};
+use crate::types::{Contended, Error, KeyspaceId, Result, SeqNo};
 
-/// Whether a transaction that began at `since` conflicts with later commits (conflict.1).
-pub fn conflicts(set: &WriteSet, since: SeqNo, view: &ReadView) -> Result<bool> {
+/// What a transaction writes that later commits have written, too: an encoded key, or the ends of a range.
+pub struct Conflict<'a> {
+    start: &'a [u8],
+    end: Option<&'a [u8]>,
+}
+
+/// The first conflict of a transaction that began at `since` with later commits (conflict.1).
+pub fn find_conflict<'a>(set: &'a WriteSet, since: SeqNo, view: &ReadView) -> Result<Option<Conflict<'a>>> {
     if view.newest_possible() <= since {
-        return Ok(false);
+        return Ok(None);
     }
     for entry in set.entries(SeqNo::MAX) {
         if view.newest_write(entry.key, since)?.is_some() {
-            return Ok(true);
+            return Ok(Some(Conflict { start: entry.key, end: None }));
         }
     }
     for (start, end) in set.ranges() {
         let range = KeyRange { start: start.clone(), end: End::Excluded(end.clone()) };
         if range_written(&range, since, view)? {
-            return Ok(true);
+            return Ok(Some(Conflict { start, end: Some(end) }));
         }
     }
-    Ok(false)
+    Ok(None)
+}
+
+impl Conflict<'_> {
+    /// For the user, who knows the keyspaces by these names.
+    pub fn into_error(self, keyspaces: &[KeyspaceLife]) -> Error {
+        let (id, start) = decode_key(self.start).expect("a write set holds encoded keys");
+        if id == KeyspaceId::CATALOG {
+            let keyspace = String::from_utf8_lossy(start.get(1..).unwrap_or_default()).into_owned();
+            return Error::Conflict { keyspace, contended: Contended::Keyspace };
+        }
+        let contended = match self.end.map(decode_key) {
+            None => Contended::Key(start.to_vec()),
+            Some(end) => {
+                let end = end.filter(|end| end.0 == id).map(|end| end.1.to_vec());
+                Contended::Range { start: start.to_vec(), end }
+            }
+        };
+        let named = keyspaces.iter().find(|keyspace| keyspace.id == id);
+        let keyspace = named.map_or_else(|| format!("number {id}"), |keyspace| keyspace.name.to_string());
+        Error::Conflict { keyspace, contended }
+    }
 }
 
 /// Whether anything in `range` was written after `since`.

@@ -13,11 +13,12 @@ use crate::types::canary::{self, Canary};
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{KeyspaceId, Result, SeqNo};
 
-/// How `set` will change the live counts (counts.1): per keyspace, without those whose count stays. `count` answers the
+/// How `set` changes the live counts of `at` (counts.1): per keyspace, without those whose count stays. `count` answers the
 /// live count of a whole keyspace.
 pub fn count_deltas(
     set: &WriteSet,
     view: &ReadView,
+    at: SeqNo,
     count: impl Fn(KeyspaceId) -> u64,
 ) -> Result<CountDeltas> {
     let mut deltas = Deltas::default();
@@ -25,7 +26,7 @@ pub fn count_deltas(
     for (start, end) in disjoint(set.ranges()) {
         for (keyspace, start, end) in per_keyspace(&start, &end) {
             let whole = start == encode_key(keyspace, &[]) && end == keyspace_end(keyspace);
-            let live = if whole { count(keyspace) } else { live_in(view, start, end)? };
+            let live = if whole { count(keyspace) } else { live_in(view, at, start, end)? };
             deltas.add(keyspace, -(live as i64));
         }
     }
@@ -34,8 +35,8 @@ pub fn count_deltas(
         if n.is_multiple_of(LOOKUPS_PER_PIN) {
             guard.repin();
         }
-        let live = !set.in_removed_range(entry.key)
-            && view.find::<Presence>(entry.key, SeqNo::MAX, &guard)?.is_some();
+        let live =
+            !set.in_removed_range(entry.key) && view.find::<Presence>(entry.key, at, &guard)?.is_some();
         let change = i64::from(entry.kind.is_live()) - i64::from(live);
         if change != 0 && !(change < 0 && canary::is_set(Canary::CountNotUpdated)) {
             let (keyspace, _) = decode_key(entry.key).expect("a write set holds encoded keys");
@@ -102,9 +103,9 @@ fn per_keyspace(start: &[u8], end: &[u8]) -> Vec<(KeyspaceId, Vec<u8>, Vec<u8>)>
 }
 
 /// Counts the live keys of a range by walking them.
-fn live_in(view: &ReadView, start: Vec<u8>, end: Vec<u8>) -> Result<u64> {
+fn live_in(view: &ReadView, at: SeqNo, start: Vec<u8>, end: Vec<u8>) -> Result<u64> {
     let bounds = Bounds { lower: Bound::Included(start), upper: Bound::Excluded(end) };
-    let mut cursor = view.live(SeqNo::MAX, bounds);
+    let mut cursor = view.live(at, bounds);
     let mut live = 0;
     cursor.seek_first()?;
     while cursor.valid() {

@@ -27,17 +27,30 @@ impl DropMark {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Submits the drop, with the mark set (drop_mark.1); takes the mark back if it fails or panics (drop_mark.2).
-    pub fn set_for<T, E>(&self, drop: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    /// One that is set: of a keyspace that has not been created yet.
+    pub fn new_set() -> Self {
+        let mark = Self::default();
+        mark.put(true);
+        mark
+    }
+
+    /// The keyspace is there now.
+    pub fn clear(&self) {
+        self.put(false);
+    }
+
+    /// Submits the drop of all of these, with the marks set (drop_mark.1); takes them back if it fails or panics (drop_mark.2).
+    pub fn set_for<T, E>(marks: &[DropMark], drop: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let put_all = || marks.iter().for_each(|mark| mark.put(true));
         let is_set_late = fault::is_on(Fault::DropMarkedLate);
         if !is_set_late {
-            self.put(true);
+            put_all();
         }
-        let unless_dropped = TakenBack(self);
+        let unless_dropped = TakenBack(marks);
         let done = drop()?;
         std::mem::forget(unless_dropped);
         if is_set_late {
-            self.put(true);
+            put_all();
         }
         Ok(done)
     }
@@ -47,11 +60,11 @@ impl DropMark {
     }
 }
 
-/// Takes the mark back when it goes, after an error as after a panic.
-struct TakenBack<'a>(&'a DropMark);
+/// Takes the marks back when it goes, after an error as after a panic.
+struct TakenBack<'a>(&'a [DropMark]);
 
 impl Drop for TakenBack<'_> {
     fn drop(&mut self) {
-        self.0.put(false);
+        self.0.iter().for_each(|mark| mark.put(false));
     }
 }

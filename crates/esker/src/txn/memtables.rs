@@ -102,7 +102,12 @@ impl Pipeline {
         self.view.update(|old| {
             let mut immutables = old.immutables.clone();
             immutables.insert(0, full.clone());
-            ReadView { active: memtable, immutables, version: old.version.clone() }
+            ReadView {
+                active: memtable,
+                immutables,
+                version: old.version.clone(),
+                closed: old.closed.clone(),
+            }
         });
         self.memtables.sealed.lock().push_back(Sealed { memtable: full, last_seq, counts, wal_from });
         Ok(())

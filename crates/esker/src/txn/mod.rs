@@ -7,7 +7,7 @@
 pub(crate) mod apply;
 pub(crate) mod commit;
 pub(crate) mod conflict;
-mod counts;
+pub(crate) mod counts;
 pub(crate) mod drop_mark;
 pub(crate) mod memtables;
 #[cfg(all(test, loom))]

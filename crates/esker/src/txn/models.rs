@@ -132,7 +132,7 @@ impl Keyspace {
             let keyspace = self.clone();
             loom::thread::spawn(move || keyspace.submit(Request::Write(n)).map(|()| n))
         });
-        let outcome = self.mark.set_for(|| self.submit(drop));
+        let outcome = DropMark::set_for(std::slice::from_ref(&self.mark), || self.submit(drop));
         let written = writers.into_iter().filter_map(|writer| writer.join().unwrap().ok()).collect();
         (written, outcome)
     }
@@ -165,7 +165,8 @@ fn drop_mark_2_a_drop_that_fails_leaves_no_mark() {
         let (written, outcome) = keyspace.write_while_dropping(Request::FailingDrop);
         assert_eq!((outcome, keyspace.done().len()), (Err(Refused), written.len()));
         assert_eq!(keyspace.submit(Request::Write(3)), Ok(()), "drop_mark.2");
-        assert_eq!(keyspace.mark.set_for(|| keyspace.submit(Request::Drop)), Ok(()));
+        let marks = std::slice::from_ref(&keyspace.mark);
+        assert_eq!(DropMark::set_for(marks, || keyspace.submit(Request::Drop)), Ok(()));
         assert_eq!(keyspace.submit(Request::Write(4)), Err(Refused), "catalog.3");
     });
 }

@@ -7,6 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::conflict::Contended;
+
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -69,8 +71,15 @@ pub enum Error {
     },
     /// Since this transaction began, another commit has put or removed a key that it writes, or anything in a range that it removes. What
     /// it has only read does not count. Nothing of it was written: run it again.
-    #[error("transaction conflict: another commit has written what this transaction writes; run it again")]
-    Conflict,
+    #[error(
+        "transaction conflict over {contended} in keyspace {keyspace:?}: another commit has written it; run the transaction again"
+    )]
+    Conflict {
+        /// The name of the keyspace.
+        keyspace: String,
+        /// The first conflict found in it.
+        contended: Contended,
+    },
     /// A write or sync of the log failed, now or earlier, or background work panicked: writes are refused, reads go on. Reopen the
     /// database to write again. Whether the commit is there that failed first is known only then.
     #[error("writes stopped by an earlier failure; reads still work, reopen to write again: {0}")]
@@ -157,7 +166,9 @@ impl Error {
             Error::NotFound(p) => Error::NotFound(path(p)),
             Error::UnfinishedRepair(p) => Error::UnfinishedRepair(path(p)),
             Error::Locked { path: p, pid } => Error::Locked { path: path(p), pid: *pid },
-            Error::Conflict => Error::Conflict,
+            Error::Conflict { keyspace, contended } => {
+                Error::Conflict { keyspace: keyspace.clone(), contended: contended.clone() }
+            }
             Error::Poisoned(first) => Error::Poisoned(first.clone()),
             Error::KeyTooLong { len } => Error::KeyTooLong { len: *len },
             Error::ValueTooLong { len } => Error::ValueTooLong { len: *len },

@@ -2,11 +2,13 @@
 
 pub(crate) mod bounds;
 pub mod canary;
+mod conflict;
 pub(crate) mod cursor;
 pub(crate) mod entry;
 mod error;
 mod ids;
 pub(crate) mod key;
+mod key_bounds;
 pub(crate) mod key_range;
 pub(crate) mod limits;
 pub(crate) mod op;
@@ -15,6 +17,8 @@ pub(crate) mod small_copy;
 pub(crate) mod stored;
 mod value;
 
+pub use conflict::Contended;
 pub use error::{Error, Result};
 pub use ids::{FileId, KeyspaceId, SeqNo};
+pub use key_bounds::KeyBounds;
 pub use value::{SharedBytes, Value};

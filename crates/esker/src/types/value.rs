@@ -9,6 +9,9 @@
 //! value.1. The bytes neither move nor change while an owner is held.
 #![expect(unsafe_code, reason = "a handle into shared bytes holds a pointer beside the owner")]
 
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
@@ -157,6 +160,68 @@ impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
 }
 
 impl Eq for Value {}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Value {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl Borrow<[u8]> for Value {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Default for Value {
+    fn default() -> Self {
+        Value::empty()
+    }
+}
+
+impl From<&[u8]> for Value {
+    fn from(bytes: &[u8]) -> Self {
+        Value::copy_of(bytes)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Value::copy_of(text.as_bytes())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        text.into_bytes().into()
+    }
+}
+
+impl From<Value> for Vec<u8> {
+    fn from(value: Value) -> Self {
+        value.to_vec()
+    }
+}
+
+/// Shares the bytes, as a clone of the value does.
+#[cfg(feature = "bytes")]
+impl From<Value> for bytes::Bytes {
+    fn from(value: Value) -> Self {
+        bytes::Bytes::from_owner(value)
+    }
+}
 
 #[cfg(test)]
 mod tests {

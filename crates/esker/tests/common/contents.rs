@@ -15,7 +15,7 @@ pub fn dump(db: &Db) -> Result<Contents> {
         let map = read_all(&db.open_keyspace(&name)?)?;
         Ok((name, map))
     };
-    db.keyspaces().into_iter().map(one).collect()
+    db.keyspaces()?.into_iter().map(one).collect()
 }
 
 /// Reads everything, and gets each of these keys from each keyspace: those that no walk shows must not be there.

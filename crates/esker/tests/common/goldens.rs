@@ -132,7 +132,7 @@ fn range_tombstones(db: &Db) -> Result<()> {
     all.remove_range("key/0019".."key/0040")?;
     all.put("key/0021", "once more")?;
     db.flush()?;
-    all.remove_range("key/0070"..)
+    all.remove_range("key/0070"..).map(drop)
 }
 
 /// Lines of keyspace, key and value, the last two in hexadecimal; a keyspace without keys has a line of its own.

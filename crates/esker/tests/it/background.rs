@@ -119,7 +119,7 @@ fn panic_in(thread: &'static str) {
     let noted = db.stats().background_error.unwrap();
     assert!(text.ends_with(&noted), "{noted}");
     let map = db.default_keyspace();
-    for refused in [db.flush(), db.compact(), map.put("again", "")] {
+    for refused in [db.flush(), db.compact(), map.put("again", "").map(drop)] {
         assert!(matches!(refused, Err(Error::Poisoned(_))), "esker_background.2: it stays so: {refused:?}");
     }
     assert_eq!(map.get(0u32.to_be_bytes()).unwrap().as_deref(), Some(&[7; 500][..]), "reads go on");
@@ -157,7 +157,7 @@ fn esker_background_3_the_timed_sync_does_not_wait_for_a_flush() {
         });
         let db = db.durability(durability).open(dir()).unwrap();
         let map = db.default_keyspace();
-        (0..40u32).for_each(|n| map.put(n.to_be_bytes(), [7; 500]).unwrap());
+        (0..40u32).for_each(|n| map.put(n.to_be_bytes(), [7; 500]).map(drop).unwrap());
         flushing.recv_timeout(PATIENCE).expect("the flush has begun");
         map.put("late", "").unwrap();
         let started = Instant::now();
@@ -302,7 +302,7 @@ fn time_of_commits_after_failing_flushes() -> Duration {
     db.flush().unwrap();
     let started = Instant::now();
     let map = db.default_keyspace();
-    (0..300u32).for_each(|n| map.put(n.to_be_bytes(), [8; 500]).unwrap());
+    (0..300u32).for_each(|n| map.put(n.to_be_bytes(), [8; 500]).map(drop).unwrap());
     let taken = started.elapsed();
     drop(map);
     db.close().unwrap();

@@ -19,7 +19,7 @@ fn what_takes_long_to_replay_is_flushed_and_a_short_run_costs_no_table() {
     let open = || Db::builder().replay_bytes(50_000).open(dir.path()).unwrap();
     let put = |db: &Db, keys: std::ops::Range<u32>| {
         let map = db.default_keyspace();
-        keys.for_each(|n| map.put(n.to_be_bytes(), [7; 1000]).unwrap());
+        keys.for_each(|n| map.put(n.to_be_bytes(), [7; 1000]).map(drop).unwrap());
     };
     let db = open();
     put(&db, 0..100);
@@ -158,7 +158,7 @@ fn close_during(maintain: fn(&Db) -> esker::Result<()>) {
     let db = simulated(gate.clone()).open(dir()).unwrap();
     let map = db.default_keyspace();
     for round in 0..3u8 {
-        (0..50u8).for_each(|n| map.put([n], [round; 40]).unwrap());
+        (0..50u8).for_each(|n| map.put([n], [round; 40]).map(drop).unwrap());
         if round < 2 {
             db.flush().unwrap();
         }

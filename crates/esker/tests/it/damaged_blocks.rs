@@ -86,7 +86,7 @@ fn damaged() -> impl Iterator<Item = (Db, Entries)> {
 #[test]
 fn damaged_blocks_1_the_usual_loop_ends_at_the_error() {
     for (db, newest) in damaged() {
-        let walk = |start: fn(&mut Cursor) -> Result<()>, go: fn(&mut Cursor) -> Result<()>| {
+        let walk = |start: fn(&mut Cursor) -> Result<bool>, go: fn(&mut Cursor) -> Result<bool>| {
             let mut cursor = db.default_keyspace().cursor().unwrap();
             let (mut seen, mut errors) = (Vec::new(), 0);
             errors += u32::from(start(&mut cursor).is_err());
@@ -128,7 +128,7 @@ fn damaged_blocks_1_any_moves_over_a_damaged_block() {
             let shown = cursor.valid().then(|| (cursor.key().to_vec(), cursor.value().unwrap().to_vec()));
             assert_eq!(shown, at.map(|i| newest[i].clone()), "damaged_blocks.1: step {step}: {outcome:?}");
             match outcome {
-                Ok(()) => moved += 1,
+                Ok(_) => moved += 1,
                 Err(error) => {
                     assert!(error.is_corrupt(), "{error:?}");
                     failed += 1;
@@ -205,8 +205,7 @@ fn damaged_blocks_5_damage_beside_a_range_is_not_met() {
                 "damaged_blocks.5"
             );
             let behind = (Bound::Excluded(last), Bound::<&[u8]>::Unbounded);
-            let mut behind: Entries =
-                map.range::<&[u8]>(behind).rev().map(|entry| bare(entry.unwrap())).collect();
+            let mut behind: Entries = map.range(behind).rev().map(|entry| bare(entry.unwrap())).collect();
             behind.reverse();
             assert_eq!(
                 behind[..],
@@ -229,7 +228,7 @@ fn areas(fs: &MemFs) -> String {
     let db = plain(fs).open(dir()).unwrap();
     let map = db.default_keyspace();
     for area in [0, 400, 800] {
-        (area..area + 100).for_each(|n| map.put(key(n), value(n, 0)).unwrap());
+        (area..area + 100).for_each(|n| map.put(key(n), value(n, 0)).map(drop).unwrap());
     }
     db.compact().unwrap();
     db.close().unwrap();
@@ -258,7 +257,7 @@ fn damaged_blocks_3_other_merges_go_on_and_the_error_is_seen() {
     let db = tiny(env).stepped().compression(TableCompression::None).open(dir()).unwrap();
     let map = db.default_keyspace();
     for keys in [440..460, 840..844, 40..44] {
-        around(keys).for_each(|n| map.put(key(n), value(n, 1)).unwrap());
+        around(keys).for_each(|n| map.put(key(n), value(n, 1)).map(drop).unwrap());
         db.flush().unwrap();
     }
     assert_eq!((db.stats().runs, db.stats().background_error), (4, None));
@@ -278,7 +277,7 @@ fn damaged_blocks_3_other_merges_go_on_and_the_error_is_seen() {
         assert_eq!(db.stats().compactions_failed, n as u64 + 2);
     }
     // Newer tables over the damaged one wait for it, too.
-    around(444..457).for_each(|n| map.put(key(n), value(n, 2)).unwrap());
+    around(444..457).for_each(|n| map.put(key(n), value(n, 2)).map(drop).unwrap());
     db.flush().unwrap();
     assert_eq!((merge_all(&db).len(), db.stats().runs), (0, 3));
     for (n, layer) in [(41, 1), (99, 0), (456, 2), (441, 1), (841, 1)] {
@@ -293,7 +292,7 @@ fn damaged_blocks_3_a_table_that_can_be_read_again_is_merged_and_forgotten() {
     let clock = Arc::new(ManualClock::new());
     let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(fs.clone()), 1) };
     let db = tiny(env).stepped().compression(TableCompression::None).open(dir()).unwrap();
-    around(440..460).for_each(|n| db.default_keyspace().put(key(n), value(n, 1)).unwrap());
+    around(440..460).for_each(|n| db.default_keyspace().put(key(n), value(n, 1)).map(drop).unwrap());
     db.flush().unwrap();
     assert_eq!((merge_all(&db).len(), db.stats().tables_unreadable, db.stats().runs), (1, 1, 2));
     let at = read(&fs, &table).windows(6).position(|w| w[1..] == value(450, 0)[1..6]).unwrap();
@@ -316,7 +315,7 @@ fn damaged_blocks_4_writes_elsewhere_succeed_without_threads() {
     // Enough for writers to find merging far behind, first over the damaged block, then elsewhere.
     for keys in [400..500, 0..100] {
         for layer in 1..30 {
-            around(keys.clone()).for_each(|n| map.put(key(n), value(n, layer)).unwrap());
+            around(keys.clone()).for_each(|n| map.put(key(n), value(n, layer)).map(drop).unwrap());
         }
     }
     let stats = db.stats();

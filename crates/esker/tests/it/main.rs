@@ -17,6 +17,7 @@ mod damaged_blocks;
 mod dump;
 mod foreign_garbage;
 mod group_commit;
+mod interface;
 mod kill_then_power_loss;
 mod limits;
 mod memory_budget;

@@ -48,7 +48,7 @@ fn wal_writer_3_a_commit_that_finds_no_descriptor_for_the_next_segment_fails_alo
     }
     let refused = loop {
         match put(n) {
-            Ok(()) => n += 1,
+            Ok(_) => n += 1,
             Err(error) => break error,
         }
         assert!(n < 1000, "the next segment got its name");

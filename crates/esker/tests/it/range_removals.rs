@@ -108,8 +108,7 @@ fn clearing_again_and_again_costs_the_same_each_time() -> Result<()> {
     let mut costs = Vec::new();
     for _ in 0..REMOVALS {
         let mut done = Ok(());
-        costs
-            .push(memory::allocated_by(|| done = keyspace.clear().and_then(|()| keyspace.first().map(drop))));
+        costs.push(memory::allocated_by(|| done = keyspace.clear().and_then(|_| keyspace.first().map(drop))));
         done?;
     }
     let sum = |costs: &[usize]| costs.iter().sum::<usize>();

@@ -199,13 +199,13 @@ fn a_keyspace_of_another_opening_is_refused() {
         batch.put(mine, "own", "1").unwrap();
         assert_refused("batch.put", batch.put(foreign, "k", "2"));
         assert_refused("batch.remove", batch.remove(foreign, "k"));
-        assert_refused("batch.remove_range", batch.remove_range::<&[u8]>(foreign, ..));
+        assert_refused("batch.remove_range", batch.remove_range(foreign, ..));
         let mut transaction = db.begin();
         assert_refused("get", transaction.get(foreign, "k").map(drop));
         transaction.put(mine, "own", "1").unwrap();
         assert_refused("transaction.put", transaction.put(foreign, "k", "2"));
         assert_refused("transaction.remove", transaction.remove(foreign, "k"));
-        assert_refused("transaction.remove_range", transaction.remove_range::<&[u8]>(foreign, ..));
+        assert_refused("transaction.remove_range", transaction.remove_range(foreign, ..));
         assert_refused("transaction.get", transaction.get(foreign, "own").map(drop));
         assert_refused("transaction.contains", transaction.contains(foreign, "own").map(drop));
         assert_refused("transaction.iter", transaction.iter(foreign).next().transpose().map(drop));
@@ -232,7 +232,7 @@ fn a_key_that_is_too_long_is_refused_by_a_transaction_that_removed_all_keys() {
     let db = builder(&mem).open(dir()).unwrap();
     let map = db.keyspace("map").unwrap();
     let mut transaction = db.begin();
-    transaction.remove_range::<&[u8]>(&map, ..).unwrap();
+    transaction.remove_range(&map, ..).unwrap();
     let long = vec![b'a'; esker::KEY_BYTES_MAX + 1];
     assert!(matches!(transaction.get(&map, &long), Err(Error::KeyTooLong { .. })));
     assert!(matches!(transaction.contains(&map, &long), Err(Error::KeyTooLong { .. })));

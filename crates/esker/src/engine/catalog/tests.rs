@@ -4,9 +4,11 @@ use std::path::Path;
 
 use esker_env::{Env, MemFs};
 
+use super::super::catalog_changes::Changes;
 use super::*;
 use crate::Db;
-use crate::types::key::keyspace_end;
+use crate::txn::commit::Durability;
+use crate::txn::write_set::WriteSet;
 
 #[test]
 fn catalog_3_a_keyspace_whose_drop_fails_was_there_all_the_time() {
@@ -14,18 +16,16 @@ fn catalog_3_a_keyspace_whose_drop_fails_was_there_all_the_time() {
     let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
     let map = db.create_keyspace("map").unwrap();
     map.put("a", "1").unwrap();
-    let catalog = &db.handle.core.catalog;
-    let mut turn = catalog.lock();
-    let failed = catalog.drop(&mut turn, "map", |_, _| {
+    let marks = [map.state.dropping.clone()];
+    let failed = DropMark::set_for(&marks, || {
         assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]), "readers find it");
         assert!(matches!(map.put("b", "2"), Err(Error::KeyspaceNotFound(_))), "nothing is written behind it");
-        Err(Error::Invalid("no room".into()))
+        Err::<(), _>(Error::Invalid("no room".into()))
     });
     assert!(failed.is_err());
     map.put("b", "2").unwrap();
-    let burst = || catalog.drop(&mut turn, "map", |_, _| panic!("the disk bursts"));
+    let burst = || DropMark::set_for(&marks, || -> Result<()> { panic!("the disk bursts") });
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(burst)).is_err());
-    drop(turn);
     map.put("b", "3").unwrap();
     assert_eq!(map.len().unwrap(), 2);
     db.drop_keyspace("map").unwrap();
@@ -39,7 +39,7 @@ fn a_keyspace_that_others_create_and_drop_meanwhile_is_there_in_the_end() {
     let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
     let map = db.create_keyspace("map").unwrap();
     // Gone for those who open it and there for those who create it, as for one who always comes too late.
-    map.state.dropping.set_for(|| Ok::<_, Error>(())).unwrap();
+    DropMark::set_for(&[map.state.dropping.clone()], || Ok::<_, Error>(())).unwrap();
     map.state.dropped.store(true, Ordering::Release);
     assert!(matches!(db.open_keyspace("map"), Err(Error::KeyspaceNotFound(_))));
     assert!(matches!(db.create_keyspace("map"), Err(Error::KeyspaceExists(_))));
@@ -63,7 +63,7 @@ fn catalog_4_a_keyspace_that_is_being_renamed_is_listed_under_one_of_its_names()
     }
     db.create_keyspace("b").unwrap();
     std::thread::scope(|scope| {
-        let looking = scope.spawn(|| (0..500).all(|_| db.keyspaces().len() == 202));
+        let looking = scope.spawn(|| (0..500).all(|_| db.keyspaces().unwrap().len() == 202));
         while !looking.is_finished() {
             db.rename_keyspace("b", "c").unwrap();
             db.rename_keyspace("c", "b").unwrap();
@@ -118,7 +118,7 @@ fn catalog_4_a_keyspace_is_whole_until_its_drop_is_committed_and_gone_from_then_
             transaction.contains(&map, "removed").map(|found| !found),
             db.open_keyspace("map").map(|_| true),
         ];
-        (seen, db.keyspaces())
+        (seen, db.keyspaces().unwrap())
     };
     let assert_whole = || {
         let (seen, names) = look();
@@ -131,17 +131,20 @@ fn catalog_4_a_keyspace_is_whole_until_its_drop_is_committed_and_gone_from_then_
         assert!(seen.iter().all(is_gone), "catalog.4: {seen:?}");
         assert_eq!(names, ["default"]);
     };
+    // The steps of a drop, one by one.
     let core = &db.handle.core;
-    let mut turn = core.catalog.lock();
-    let drop_it = |mut set: WriteSet, id| {
+    let mut changes = Changes::default();
+    let mut set = WriteSet::new();
+    changes.drop(&core.catalog, &mut set, "map").unwrap();
+    DropMark::set_for(&[map.state.dropping.clone()], || {
         assert_whole();
-        set.remove_range(&encode_key(id, &[]), &keyspace_end(id));
-        core.commit_own(set)?;
+        core.commit_encoded(set, Durability::Sync)?;
         assert_gone();
-        Ok(())
-    };
-    core.catalog.drop(&mut turn, "map", drop_it).unwrap();
-    std::mem::drop(turn);
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+    assert_gone();
+    core.catalog.take(&BTreeMap::from([("map".into(), None)]));
     assert_gone();
     // Another one of that name is not it.
     db.create_keyspace("map").unwrap();

@@ -53,7 +53,7 @@ fn engine_background_2_after_a_panic_between_the_manifest_and_the_view_nothing_i
             names
         };
         let before = names();
-        for refused in [db.flush(), db.compact(), map.put([8], "later")] {
+        for refused in [db.flush(), db.compact(), map.put([8], "later").map(drop)] {
             assert!(
                 matches!(refused, Err(Error::Poisoned(_))),
                 "engine_background.2, merges {merges}: {refused:?}"
@@ -129,7 +129,7 @@ fn a_flush_does_not_work_for_those_who_write_meanwhile() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
     let db = Db::builder().stepped().env(env).open(Path::new("db")).unwrap();
     let (map, core) = (db.keyspace("map").unwrap(), &db.handle.core);
-    let fill = || map.put("a", "1").and_then(|()| core.pipeline.seal());
+    let fill = || map.put("a", "1").and_then(|_| core.pipeline.seal());
     fill().unwrap();
     let mut steps = 0;
     let flushed = core.flush_sealed(|| {

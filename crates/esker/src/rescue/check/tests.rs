@@ -45,7 +45,7 @@ fn sample() -> MemFs {
     let all = db.default_keyspace();
     let people = db.keyspace("people").unwrap();
     let put = |keys: std::ops::Range<u8>, value: &str| {
-        keys.for_each(|n| all.put(key(n), value).unwrap());
+        keys.for_each(|n| all.put(key(n), value).map(drop).unwrap());
     };
     people.put("ann", "1").unwrap();
     put(0..20, "oldest");
@@ -221,8 +221,8 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
 #[test]
 fn view_1_a_memtable_that_hides_newer_versions_is_found() {
     type Write = fn(&Db, u8);
-    let put: Write = |db, n| db.default_keyspace().put(key(1), [n]).unwrap();
-    let remove: Write = |db, n| db.default_keyspace().remove_range(key(n)..key(9)).unwrap();
+    let put: Write = |db, n| db.default_keyspace().put(key(1), [n]).map(drop).unwrap();
+    let remove: Write = |db, n| db.default_keyspace().remove_range(key(n)..key(9)).map(drop).unwrap();
     let cases = [
         ("immutable memtable 1 holds version 2, older than what run", put, put),
         ("in run 2 of level 0 and its range tombstone in immutable memtable 1", remove, put),
@@ -246,6 +246,7 @@ fn view_1_a_memtable_that_hides_newer_versions_is_found() {
             active: view.active.clone(),
             immutables: vec![stays.clone()],
             version: view.version.clone(),
+            closed: view.closed.clone(),
         });
         assert_found(&db.check().unwrap(), message);
     }

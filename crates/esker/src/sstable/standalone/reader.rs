@@ -1,6 +1,6 @@
 //! Reads a table of plain keys and values.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::encoding::Compression;
 use crate::encoding::hash::key_hash;
 use crate::types::cursor::SourceCursor;
 use crate::types::op::Kind;
-use crate::types::{Result, SeqNo, Value};
+use crate::types::{KeyBounds, Result, SeqNo, Value};
 
 /// Memory for blocks that a reader keeps unless told otherwise.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -126,16 +126,16 @@ impl Reader {
 
     /// All keys and values, from either end.
     pub fn iter(&self) -> Range {
-        self.range::<&[u8]>(..)
+        self.range(..)
     }
 
     /// The keys and values between two keys, from either end.
-    pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
-        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+    pub fn range(&self, bounds: impl KeyBounds) -> Range {
+        let owned = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
         Range {
             reader: self.clone(),
-            low: owned(bounds.start_bound()),
-            high: owned(bounds.end_bound()),
+            low: owned(bounds.lower()),
+            high: owned(bounds.upper()),
             front: None,
             back: None,
             done: false,

@@ -68,8 +68,8 @@ fn ranges_from_both_ends_agree_with_a_map() {
                 }
             };
             let expected: Vec<_> = map.clone().into_iter().filter(|(k, _)| inside(k)).collect();
-            assert_eq!(pairs(reader.range::<Vec<u8>>(bounds.clone())), expected, "{bounds:?}");
-            let mut range = reader.range::<Vec<u8>>(bounds);
+            assert_eq!(pairs(reader.range(bounds.clone())), expected, "{bounds:?}");
+            let mut range = reader.range(bounds);
             let (mut front, mut back) = (Vec::new(), Vec::new());
             loop {
                 let (next, end) =

@@ -51,7 +51,7 @@ fn poison_1_nothing_is_written_behind_a_commit_that_ended_halfway() {
     map.put("a", "1").unwrap();
     db.handle.core.pipeline.state.lock().poison.begin();
     let refused = |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "{result:?}");
-    refused(map.put("b", "2"));
+    refused(map.put("b", "2").map(drop));
     refused(db.flush());
     refused(db.sync());
     assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]), "reads go on");
@@ -77,7 +77,7 @@ fn poison_1_nothing_is_written_behind_a_seal_that_ended_halfway() {
         assert!(flushed.is_err(), "{op:?}");
         let refused =
             |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "poison.1: {result:?}");
-        refused(map.put("b", "2"));
+        refused(map.put("b", "2").map(drop));
         refused(db.flush());
         refused(db.sync());
         assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]), "reads go on");
@@ -136,7 +136,7 @@ fn poison_1_a_commit_that_panics_has_done_nothing_or_is_the_last() {
             db.open(Path::new("db")).unwrap()
         };
         let db = open(Arc::new(fs.clone()));
-        (0..20u8).for_each(|n| db.default_keyspace().put([n], "1").unwrap());
+        (0..20u8).for_each(|n| db.default_keyspace().put([n], "1").map(drop).unwrap());
         db.compact().unwrap();
         db.close().unwrap();
         // Nothing of its table is in memory, and the log has no segment.
@@ -144,24 +144,24 @@ fn poison_1_a_commit_that_panics_has_done_nothing_or_is_the_last() {
         let map = db.default_keyspace();
         let what = format!("{}, in a transaction: {is_transaction}", place.what);
         faults.add(place.rule);
-        let commit = || {
+        let commit = || -> Result<SeqNo> {
             if is_transaction {
                 let mut transaction = db.begin();
                 transaction.remove_range(&map, [0u8].as_slice()..[5u8].as_slice())?;
                 transaction.put(&map, [30], "2")?;
-                return transaction.commit();
+                return Ok(transaction.commit()?);
             }
             let mut batch = db.batch();
             batch.remove_range(&map, [0u8].as_slice()..[5u8].as_slice())?;
             batch.put(&map, [30], "2")?;
-            batch.commit()
+            Ok(batch.commit()?)
         };
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(commit)).is_err(), "{what}");
         assert_eq!(faults.fired(), 1, "{what}");
         assert_eq!((map.len().unwrap(), map.iter().count()), (20, 20), "poison.1: reads go on: {what}");
         let next = map.put([31], "3");
         match place.goes_on {
-            true => next.unwrap(),
+            true => drop(next.unwrap()),
             false => assert!(matches!(next, Err(Error::Poisoned(_))), "poison.1: {what}: {next:?}"),
         }
         let live = 20 + u64::from(place.goes_on);
@@ -197,7 +197,7 @@ fn poison_1_nothing_is_written_behind_a_seal_whose_view_panics() {
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| core.pipeline.seal())).is_err());
     let refused =
         |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "poison.1: {result:?}");
-    refused(map.put("b", "2"));
+    refused(map.put("b", "2").map(drop));
     refused(db.flush());
     refused(db.sync());
     assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]), "reads go on");
@@ -218,7 +218,7 @@ fn a_commit_that_would_count_below_zero_is_refused_alone() {
     };
     let db = open(&fs);
     let map = db.default_keyspace();
-    (0..10u8).for_each(|n| map.put([n], "1").unwrap());
+    (0..10u8).for_each(|n| map.put([n], "1").map(drop).unwrap());
     // As where a table has more keys than were written to it, and a checksum that fits.
     let published = &db.handle.core.pipeline.published;
     published.publish(published.visible(), &[(KeyspaceId::DEFAULT, -6)]);
@@ -259,7 +259,7 @@ fn poison_1_nothing_is_acknowledged_behind_a_write_or_sync_that_panicked() {
             |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "{op:?}: {result:?}");
         let syncs = faults.count(OpKind::SyncData);
         refused(db.sync());
-        refused(map.put("c", "3"));
+        refused(map.put("c", "3").map(drop));
         refused(db.flush());
         assert_eq!(faults.count(OpKind::SyncData), syncs, "sync.2");
         assert_eq!(map.get("b").unwrap().as_deref(), Some(&b"2"[..]), "reads go on");
@@ -291,6 +291,7 @@ fn memtables_2_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
                 active: old.active.clone(),
                 immutables: old.immutables.clone(),
                 version: old.version.clone(),
+                closed: old.closed.clone(),
             }
         });
     });

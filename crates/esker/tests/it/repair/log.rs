@@ -53,7 +53,7 @@ fn esker_repair_6_a_sector_of_the_log_that_cannot_be_read_costs_its_commits_alon
     let running = MemFs::new();
     let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
     let keyspace = db.default_keyspace();
-    (0..40u8).for_each(|n| keyspace.put([n], [n; 1000]).unwrap());
+    (0..40u8).for_each(|n| keyspace.put([n], [n; 1000]).map(drop).unwrap());
     let left = running.kill();
     // Among the commits; and behind them, where there may have been more.
     for (sector, most) in [(9_000..9_001, 6), (200_000..200_001, 0)] {
@@ -77,7 +77,7 @@ fn wal_salvage_5_a_prepared_file_that_cannot_be_read_hides_no_commit_without_a_w
     let running = MemFs::new();
     let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
     let keyspace = db.default_keyspace();
-    (0..40u8).for_each(|n| keyspace.put([n], [n; 1000]).unwrap());
+    (0..40u8).for_each(|n| keyspace.put([n], [n; 1000]).map(drop).unwrap());
     let left = running.kill();
     left.rename(&path("000001.wal"), &path("000001.wal-next")).unwrap();
     // Nothing names it yet.
@@ -98,7 +98,7 @@ fn recovery_6_a_renamed_segment_is_told_from_a_prepared_file_also_if_its_first_r
     let running = MemFs::new();
     let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
     let keyspace = db.default_keyspace();
-    (0..40u8).for_each(|n| keyspace.put([n], [n; 1000]).unwrap());
+    (0..40u8).for_each(|n| keyspace.put([n], [n; 1000]).map(drop).unwrap());
     let fs = running.kill();
     let (name, renamed) = ("000001.wal", "000001.wal-next");
     let at = records(&fs, name)[0].start;
@@ -190,7 +190,7 @@ fn wal_salvage_6_a_commit_is_told_as_lost_if_but_the_header_of_a_later_one_prove
     let running = MemFs::new();
     let db = builder(&running).open(dir()).unwrap();
     let keyspace = db.default_keyspace();
-    (1..4u8).for_each(|n| keyspace.put([n], [n; 30]).unwrap());
+    (1..4u8).for_each(|n| keyspace.put([n], [n; 30]).map(drop).unwrap());
     let left = running.kill();
     let log = left.list_dir(dir()).unwrap().into_iter().find(|name| name.ends_with(".wal")).unwrap();
     // What a power loss leaves of the third commit is its header; then a byte of another one rots.

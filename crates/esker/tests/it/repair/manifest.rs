@@ -98,7 +98,7 @@ fn repair_log_1_a_flush_that_never_ended_costs_no_commit_of_the_log() {
     keyspace.put("base", "").unwrap();
     db.flush().unwrap();
     // The newest commits are in the first table.
-    (0..25u8).rev().for_each(|n| keyspace.put([n], [n; 100]).unwrap());
+    (0..25u8).rev().for_each(|n| keyspace.put([n], [n; 100]).map(drop).unwrap());
     let fs = running.kill();
     let earlier = tables(&fs);
     db.flush().unwrap();
@@ -116,9 +116,9 @@ fn repair_log_1_a_foreign_table_in_a_named_place_costs_no_commit_of_the_log() {
         let fs = MemFs::new();
         let db = builder(&fs).open(dir()).unwrap();
         let keyspace = db.default_keyspace();
-        (0..keys).for_each(|n| keyspace.put([n], [n; 100]).unwrap());
+        (0..keys).for_each(|n| keyspace.put([n], [n; 100]).map(drop).unwrap());
         db.flush().unwrap();
-        (0..commits).for_each(|n| keyspace.put([100 + n], "in the log").unwrap());
+        (0..commits).for_each(|n| keyspace.put([100 + n], "in the log").map(drop).unwrap());
         fs.kill()
     };
     // It says of far newer commits that they went into it, and nothing else of itself.

@@ -144,7 +144,7 @@ fn esker_repair_4_lost_range_tombstones_cost_keys_of_their_table_alone() {
     let fs = MemFs::new();
     let db = builder(&fs).open(dir()).unwrap();
     let all = db.default_keyspace();
-    (0..90u8).for_each(|n| all.put([n], [n; 9]).unwrap());
+    (0..90u8).for_each(|n| all.put([n], [n; 9]).map(drop).unwrap());
     db.flush().unwrap();
     all.remove_range([20]..[40]).unwrap();
     db.flush().unwrap();
@@ -173,7 +173,7 @@ fn esker_repair_2_range_tombstones_that_could_be_another_part_are_honoured() {
         let fs = MemFs::new();
         let db = builder(&fs).open(dir()).unwrap();
         let all = db.default_keyspace();
-        (0..20_u64).for_each(|n| all.put(n.to_be_bytes(), "value").unwrap());
+        (0..20_u64).for_each(|n| all.put(n.to_be_bytes(), "value").map(drop).unwrap());
         db.flush().unwrap();
         all.remove_range(removed.start.to_be_bytes()..removed.end.to_be_bytes()).unwrap();
         db.flush().unwrap();

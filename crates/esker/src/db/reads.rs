@@ -1,0 +1,187 @@
+//! `Reads`: what can be asked of one keyspace, whichever state of it is read.
+//!
+//! ```text
+//!   Keyspace                              as of now
+//!   View of a Snapshot                    as of a commit      } Reads
+//!   View, ViewMut of a Transaction        with its writes     }
+//! ```
+
+use super::key_handle::Key;
+use super::keyspace::Keyspace;
+use super::range::{Cursor, Keys, Range};
+use super::snapshot::Snapshot;
+use super::transaction::Transaction;
+use crate::types::{KeyBounds, Result, Value};
+
+/// The reads of one keyspace. Write functions that read over `&impl Reads`, and call them with a [`Keyspace`], or with the view of one
+/// that a snapshot or a transaction has.
+///
+/// ```
+/// use esker::Reads;
+///
+/// fn total(prices: &impl Reads) -> esker::Result<usize> {
+///     prices.prefix("fruit/").map(|entry| Ok(entry?.1.len())).sum()
+/// }
+///
+/// # fn main() -> esker::Result<()> {
+/// # let db = esker::Db::in_memory()?;
+/// let prices = db.keyspace("prices")?;
+/// prices.put("fruit/apple", "30")?;
+/// let snapshot = db.snapshot();
+/// prices.put("fruit/pear", "50")?;
+/// assert_eq!((total(&prices)?, total(&snapshot.keyspace(&prices))?), (4, 2));
+/// # Ok(())
+/// # }
+/// ```
+pub trait Reads {
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::Error::Corrupt) with file and offset, if the bytes on disk are damaged; [`Io`](crate::Error::Io) if they cannot be
+    /// read; [`KeyTooLong`](crate::Error::KeyTooLong); [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped;
+    /// [`Closed`](crate::Error::Closed); [`Invalid`](crate::Error::Invalid) for a view of a keyspace of another database. All methods here
+    /// have these errors.
+    fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>>;
+
+    /// Whether a key is there.
+    ///
+    /// # Errors
+    /// See [`get`](Self::get).
+    fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool>;
+
+    /// The values of several keys, all as of the same commit.
+    ///
+    /// # Errors
+    /// See [`get`](Self::get).
+    fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>>;
+
+    /// The entries of a range, from either end.
+    fn range(&self, range: impl KeyBounds) -> Range;
+
+    /// The entries whose keys start with `prefix`, from either end.
+    fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range;
+
+    /// A cursor over the entries of a range.
+    ///
+    /// # Errors
+    /// See [`get`](Self::get).
+    fn cursor_in(&self, range: impl KeyBounds) -> Result<Cursor>;
+
+    /// The exact number of keys, without counting them.
+    ///
+    /// # Errors
+    /// See [`get`](Self::get).
+    fn len(&self) -> Result<u64>;
+
+    /// Whether there are no keys.
+    ///
+    /// # Errors
+    /// See [`get`](Self::get).
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// All entries, from either end.
+    fn iter(&self) -> Range {
+        self.range(..)
+    }
+
+    /// The keys of a range, from either end.
+    fn keys(&self, range: impl KeyBounds) -> Keys {
+        self.range(range).keys()
+    }
+
+    /// The first entry.
+    ///
+    /// # Errors
+    /// See [`get`](Self::get).
+    fn first(&self) -> Result<Option<(Key, Value)>> {
+        self.iter().next().transpose()
+    }
+
+    /// The last entry.
+    ///
+    /// # Errors
+    /// See [`get`](Self::get).
+    fn last(&self) -> Result<Option<(Key, Value)>> {
+        self.iter().next_back().transpose()
+    }
+
+    /// A cursor over all entries.
+    ///
+    /// # Errors
+    /// See [`get`](Self::get).
+    fn cursor(&self) -> Result<Cursor> {
+        self.cursor_in(..)
+    }
+}
+
+/// One keyspace of a [`Snapshot`] or of a [`Transaction`]: see [`Reads`]. Made by their `keyspace` methods.
+#[derive(Clone, Copy)]
+pub struct View<'a, S> {
+    pub(super) state: &'a S,
+    pub(super) keyspace: &'a Keyspace,
+}
+
+macro_rules! reads_by {
+    ($type:ty, |$view:ident| ($state:expr, $keyspace:expr)) => {
+        impl Reads for $type {
+            fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+                let $view = self;
+                $state.get($keyspace, key)
+            }
+            fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+                let $view = self;
+                $state.contains($keyspace, key)
+            }
+            fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+                let $view = self;
+                $state.multi_get($keyspace, keys)
+            }
+            fn range(&self, range: impl KeyBounds) -> Range {
+                let $view = self;
+                $state.range($keyspace, range)
+            }
+            fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+                let $view = self;
+                $state.prefix($keyspace, prefix)
+            }
+            fn cursor_in(&self, range: impl KeyBounds) -> Result<Cursor> {
+                let $view = self;
+                $state.cursor_in($keyspace, range)
+            }
+            fn len(&self) -> Result<u64> {
+                let $view = self;
+                $state.len($keyspace)
+            }
+        }
+    };
+}
+
+reads_by!(View<'_, Snapshot>, |view| (view.state, view.keyspace));
+reads_by!(View<'_, Transaction>, |view| (view.state, view.keyspace));
+reads_by!(super::updates::ViewMut<'_>, |view| (&*view.transaction, view.keyspace));
+
+impl Reads for Keyspace {
+    fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        Keyspace::get(self, key)
+    }
+    fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Keyspace::contains(self, key)
+    }
+    fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        Keyspace::multi_get(self, keys)
+    }
+    fn range(&self, range: impl KeyBounds) -> Range {
+        Keyspace::range(self, range)
+    }
+    fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        Keyspace::prefix(self, prefix)
+    }
+    fn cursor_in(&self, range: impl KeyBounds) -> Result<Cursor> {
+        Keyspace::cursor_in(self, range)
+    }
+    fn len(&self) -> Result<u64> {
+        Keyspace::len(self)
+    }
+}

@@ -1,0 +1,104 @@
+//! `transact`: runs a transaction again until it meets no conflict.
+//!
+//! transact.1. Between tries it waits, longer each time and by chance, so that two that conflict do not meet again at once.
+//! transact.2. After [`TRIES_BEFORE_RIGHT`] tries it asks for the right of way (engine/right_of_way.rs): with it, it commits.
+
+use std::time::Duration;
+
+use super::Db;
+use super::transaction::Transaction;
+use crate::engine::stats::add;
+use crate::txn::commit::Durability;
+use crate::types::{Error, Result, SeqNo};
+
+/// After so many conflicts others have to wait.
+const TRIES_BEFORE_RIGHT: u32 = 8;
+/// The longest wait after the first conflict; it doubles.
+const WAIT_MIN: Duration = Duration::from_micros(20);
+const WAIT_MAX: Duration = Duration::from_millis(2);
+
+/// What [`Db::transact_with`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Committed<T> {
+    /// What the body returned.
+    pub value: T,
+    /// The number of the commit; of one that wrote nothing, that of the newest commit.
+    pub seqno: SeqNo,
+    /// How often the body ran.
+    pub attempts: u32,
+}
+
+impl Db {
+    /// Runs `body` in a transaction and commits it; on a conflict, runs it again with a new one, after a short pause. After some conflicts it
+    /// makes sure of progress: other threads' commits wait while `body` runs, a quarter of a second at the most. Keep `body` short, and
+    /// without effects outside of the database.
+    ///
+    /// The error is any type that [`Error`] converts into. An error from `body` rolls back and is returned: so `body` can give up.
+    /// Where nothing else says what type it is, write the closure's: `|t| -> esker::Result<()> { ... }`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = esker::Db::in_memory()?;
+    /// # let accounts = db.keyspace("accounts")?;
+    /// # accounts.fetch_add("ann", 100)?;
+    /// let moved = db.transact(|t| -> Result<(), Box<dyn std::error::Error>> {
+    ///     let mut accounts = t.keyspace_mut(&accounts);
+    ///     if accounts.fetch_add("ann", -30)? < 30 {
+    ///         return Err("ann has not enough".into()); // nothing is written
+    ///     }
+    ///     accounts.fetch_add("bob", 30)?;
+    ///     Ok(())
+    /// });
+    /// # moved?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `body`, and those of [`Transaction::commit`], except for a conflict.
+    pub fn transact<T, E: From<Error>>(
+        &self,
+        body: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.transact_with(self.handle.core.options.durability(), body).map(|done| done.value)
+    }
+
+    /// [`transact`](Self::transact) with a durability of its own. It also says how often it ran, and as which commit.
+    ///
+    /// # Errors
+    /// Those of [`transact`](Self::transact).
+    pub fn transact_with<T, E: From<Error>>(
+        &self,
+        durability: Durability,
+        mut body: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<Committed<T>, E> {
+        let core = &self.handle.core;
+        let mut right_of_way = None;
+        let mut attempts = 1;
+        loop {
+            let mut transaction = Transaction::new(self.handle.clone(), attempts);
+            let value = body(&mut transaction)?;
+            match transaction.commit_with(durability) {
+                Ok(seqno) => return Ok(Committed { value, seqno, attempts }),
+                Err(failed) if matches!(failed.error, Error::Conflict { .. }) => {}
+                Err(failed) => return Err(failed.error.into()),
+            }
+            add(&core.counters.conflicts, 1);
+            if attempts >= TRIES_BEFORE_RIGHT {
+                right_of_way = right_of_way.or_else(|| core.right_of_way.take());
+            }
+            if right_of_way.is_none() {
+                self.back_off(attempts);
+            }
+            attempts = attempts.saturating_add(1);
+        }
+    }
+
+    /// transact.1
+    fn back_off(&self, attempts: u32) {
+        let env = &self.handle.core.env;
+        let longest = (WAIT_MIN * (1 << attempts.min(10))).min(WAIT_MAX).as_nanos() as u64;
+        env.clock.sleep(Duration::from_nanos(env.random.next_u64() % longest));
+    }
+}

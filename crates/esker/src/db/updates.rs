@@ -1,0 +1,265 @@
+//! Operations that read and write: on a keyspace of a transaction, and on a keyspace alone, as a transaction of their own.
+
+use super::Db;
+use super::key_handle::Key;
+use super::keyspace::Keyspace;
+use super::reads::Reads;
+use super::transaction::Transaction;
+use crate::types::{Error, KeyBounds, Result, Value};
+
+/// One keyspace of a [`Transaction`], to read (see [`Reads`]) and to write. Made by [`Transaction::keyspace_mut`].
+///
+/// ```
+/// use esker::Reads;
+/// # fn main() -> esker::Result<()> {
+/// # let db = esker::Db::in_memory()?;
+/// let (todo, done) = (db.keyspace("todo")?, db.keyspace("done")?);
+/// todo.put("1", "write it down")?;
+/// db.transact(|t| -> esker::Result<()> {
+///     if let Some((key, task)) = t.keyspace_mut(&todo).pop_first()? {
+///         t.keyspace_mut(&done).put(key, task)?;
+///     }
+///     Ok(())
+/// })?;
+/// assert_eq!((todo.len()?, done.len()?), (0, 1));
+/// # Ok(())
+/// # }
+/// ```
+pub struct ViewMut<'a> {
+    pub(super) transaction: &'a mut Transaction,
+    pub(super) keyspace: &'a Keyspace,
+}
+
+impl ViewMut<'_> {
+    /// Sets a key to a value.
+    ///
+    /// # Errors
+    /// Those of [`WriteBatch::put`](crate::WriteBatch::put).
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.transaction.put(self.keyspace, key, value)
+    }
+
+    /// Removes a key.
+    ///
+    /// # Errors
+    /// Those of [`WriteBatch::remove`](crate::WriteBatch::remove).
+    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.transaction.remove(self.keyspace, key)
+    }
+
+    /// Removes all keys of a range.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::remove_range`].
+    pub fn remove_range(&mut self, range: impl KeyBounds) -> Result<()> {
+        self.transaction.remove_range(self.keyspace, range)
+    }
+
+    /// Removes all keys that start with `prefix`.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::remove_range`].
+    pub fn remove_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<()> {
+        self.transaction.remove_prefix(self.keyspace, prefix)
+    }
+
+    /// Removes all keys.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::remove_range`].
+    pub fn clear(&mut self) -> Result<()> {
+        self.transaction.clear(self.keyspace)
+    }
+
+    /// Takes the first entry out.
+    ///
+    /// # Errors
+    /// Those of [`Reads::get`].
+    pub fn pop_first(&mut self) -> Result<Option<(Key, Value)>> {
+        let first = self.first()?;
+        self.take_out(first)
+    }
+
+    /// Takes the last entry out.
+    ///
+    /// # Errors
+    /// Those of [`Reads::get`].
+    pub fn pop_last(&mut self) -> Result<Option<(Key, Value)>> {
+        let last = self.last()?;
+        self.take_out(last)
+    }
+
+    fn take_out(&mut self, entry: Option<(Key, Value)>) -> Result<Option<(Key, Value)>> {
+        if let Some((key, _)) = &entry {
+            self.remove(key)?;
+        }
+        Ok(entry)
+    }
+
+    /// Removes a key; the value that it had.
+    ///
+    /// # Errors
+    /// Those of [`Reads::get`].
+    pub fn take(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let key = key.as_ref();
+        let old = self.get(key)?;
+        if old.is_some() {
+            self.remove(key)?;
+        }
+        Ok(old)
+    }
+
+    /// Sets a key to `new`, or removes it if that is none, provided that its value is `expected`, none for a key that is not there. Whether
+    /// it was.
+    ///
+    /// # Errors
+    /// Those of [`Reads::get`] and [`put`](Self::put).
+    pub fn compare_and_swap(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        let key = key.as_ref();
+        if self.get(key)?.as_deref() != expected {
+            return Ok(false);
+        }
+        self.set(key, new)?;
+        Ok(true)
+    }
+
+    fn set(&mut self, key: &[u8], new: Option<&[u8]>) -> Result<()> {
+        match new {
+            Some(new) => self.put(key, new),
+            None => self.remove(key),
+        }
+    }
+
+    /// Replaces a key's value by what `change` makes of it; none stands for a key that is not there. The new value.
+    ///
+    /// # Errors
+    /// Those of [`Reads::get`] and [`put`](Self::put).
+    pub fn update<V: Into<Value>>(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        change: impl FnOnce(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<Value>> {
+        let key = key.as_ref();
+        let old = self.get(key)?;
+        let new = change(old.as_deref()).map(Into::into);
+        if old.is_some() || new.is_some() {
+            self.set(key, new.as_deref())?;
+        }
+        Ok(new)
+    }
+
+    /// Adds to a number: a value of 8 bytes, an `i64` in little-endian order. A key that is not there counts as 0. The number before.
+    ///
+    /// # Errors
+    /// Those of [`Reads::get`] and [`put`](Self::put); [`Error::Invalid`] if the value has another length, or the sum does not fit.
+    pub fn fetch_add(&mut self, key: impl AsRef<[u8]>, add: i64) -> Result<i64> {
+        let key = key.as_ref();
+        let shown = || format!("\"{}\"", key.escape_ascii());
+        let old = match self.get(key)? {
+            None => 0,
+            Some(value) => {
+                let bytes = <[u8; 8]>::try_from(&*value).map_err(|_| {
+                    let len = value.len();
+                    Error::Invalid(format!("the value of {} has {len} bytes: a number has 8", shown()))
+                })?;
+                i64::from_le_bytes(bytes)
+            }
+        };
+        let sum = old.checked_add(add);
+        let sum = sum.ok_or_else(|| Error::Invalid(format!("{}: {old} and {add} do not fit", shown())))?;
+        self.put(key, sum.to_le_bytes())?;
+        Ok(old)
+    }
+}
+
+/// Each is a transaction of its own, run again until it meets no conflict; see [`Db::transact`].
+impl Keyspace {
+    fn alone<T>(&self, mut body: impl FnMut(&mut ViewMut<'_>) -> Result<T>) -> Result<T> {
+        let db = Db::new(self.handle.clone());
+        db.transact(|transaction| body(&mut transaction.keyspace_mut(self)))
+    }
+
+    /// Takes the first entry out.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get) and [`remove`](Self::remove).
+    pub fn pop_first(&self) -> Result<Option<(Key, Value)>> {
+        self.alone(|view| view.pop_first())
+    }
+
+    /// Takes the last entry out.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get) and [`remove`](Self::remove).
+    pub fn pop_last(&self) -> Result<Option<(Key, Value)>> {
+        self.alone(|view| view.pop_last())
+    }
+
+    /// Removes a key; the value that it had.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get) and [`remove`](Self::remove).
+    pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let key = key.as_ref();
+        self.alone(|view| view.take(key))
+    }
+
+    /// Sets a key to `new`, or removes it if that is none, provided that its value is `expected`, none for a key that is not there. Whether
+    /// it was.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let locks = esker::Db::in_memory()?.default_keyspace();
+    /// assert!(locks.compare_and_swap("printer", None, Some(b"ann"))?);
+    /// assert!(!locks.compare_and_swap("printer", None, Some(b"bob"))?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get) and [`put`](Self::put).
+    pub fn compare_and_swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        let key = key.as_ref();
+        self.alone(|view| view.compare_and_swap(key, expected, new))
+    }
+
+    /// Replaces a key's value by what `change` makes of it; none stands for a key that is not there. The new value.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let words = esker::Db::in_memory()?.default_keyspace();
+    /// words.update("list", |old| Some([old.unwrap_or_default(), b"one,"].concat()))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get) and [`put`](Self::put).
+    pub fn update<V: Into<Value>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<Value>> {
+        let key = key.as_ref();
+        self.alone(|view| view.update(key, &mut change))
+    }
+
+    /// Adds to a number: a value of 8 bytes, an `i64` in little-endian order. A key that is not there counts as 0. The number before.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get) and [`put`](Self::put); [`Error::Invalid`] if the value has another length, or the sum does not fit.
+    pub fn fetch_add(&self, key: impl AsRef<[u8]>, add: i64) -> Result<i64> {
+        let key = key.as_ref();
+        self.alone(|view| view.fetch_add(key, add))
+    }
+}

@@ -1,0 +1,192 @@
+//! Keyspaces created, dropped and renamed by a commit, together with what else it writes.
+//!
+//! ```text
+//!   batch, transaction --create, drop, rename--> Changes (names as the commit leaves them) + entries of the catalog in its write set
+//!   commit: lock the catalog -- as expected? -- ids stored -- marks set -- submit -- names changed
+//! ```
+//!
+//! catalog_changes.1. The names that a commit changes are as they were when it first looked at them, or it is refused whole.
+//! catalog_changes.2. An id is stored as given out, by a commit of its own, before the commit that uses it. One whose commit fails is not given
+//!      out again.
+//! catalog_changes.3. A keyspace takes no other writes before the commit that creates it has succeeded.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::catalog::{
+    Catalog, DEFAULT_NAME, KeyspaceState, NEXT_ID_KEY, StoredId, check_name, name_key, varint,
+};
+use super::core::Core;
+use crate::txn::commit::{CommitRequest, Durability};
+use crate::txn::drop_mark::DropMark;
+use crate::txn::write_set::WriteSet;
+use crate::types::canary::{self, Canary};
+use crate::types::key::{encode_key, keyspace_end};
+use crate::types::{Contended, Error, KeyspaceId, Result, SeqNo};
+
+type Names = BTreeMap<Arc<str>, Option<Arc<KeyspaceState>>>;
+
+/// What a commit changes in the catalog.
+#[derive(Clone, Default)]
+pub(crate) struct Changes {
+    /// Which keyspace had the name when the commit first looked at it.
+    expected: Names,
+    /// Which one has it afterwards.
+    names: Names,
+    created: Vec<Arc<KeyspaceState>>,
+    dropped: Vec<Arc<KeyspaceState>>,
+}
+
+impl Changes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Whether the commit creates this keyspace.
+    pub(crate) fn creates(&self, id: KeyspaceId) -> bool {
+        self.created.iter().any(|state| state.id == id)
+    }
+
+    /// Whether the commit drops this keyspace.
+    pub(crate) fn drops(&self, id: KeyspaceId) -> bool {
+        self.dropped.iter().any(|state| state.id == id)
+    }
+
+    /// The keyspace of this name as the commit sees it.
+    pub(crate) fn find(&self, catalog: &Catalog, name: &str) -> Option<Arc<KeyspaceState>> {
+        self.names.get(name).cloned().unwrap_or_else(|| catalog.get(name))
+    }
+
+    /// The same, for a change of what the name stands for (catalog_changes.1).
+    fn expect(&mut self, catalog: &Catalog, name: &str) -> Option<Arc<KeyspaceState>> {
+        let found = self.find(catalog, name);
+        self.expected.entry(name.into()).or_insert_with(|| found.clone());
+        found
+    }
+
+    fn expect_changeable(&mut self, catalog: &Catalog, name: &str) -> Result<Arc<KeyspaceState>> {
+        if name == DEFAULT_NAME {
+            let text = "the keyspace \"default\" can be cleared, not dropped or renamed";
+            return Err(Error::Invalid(text.to_owned()));
+        }
+        self.expect(catalog, name).ok_or_else(|| Error::KeyspaceNotFound(name.to_owned()))
+    }
+
+    fn expect_free(&mut self, catalog: &Catalog, name: &str) -> Result<()> {
+        check_name(name)?;
+        match self.expect(catalog, name) {
+            Some(_) => Err(Error::KeyspaceExists(name.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    /// A new keyspace, which only this commit can write (catalog_changes.3).
+    pub(crate) fn create(
+        &mut self,
+        catalog: &Catalog,
+        set: &mut WriteSet,
+        name: &str,
+    ) -> Result<Arc<KeyspaceState>> {
+        self.expect_free(catalog, name)?;
+        let state = catalog.reserve(name)?;
+        set.put(&name_key(name), &varint(state.id.get()));
+        self.names.insert(name.into(), Some(state.clone()));
+        self.created.push(state.clone());
+        Ok(state)
+    }
+
+    /// Drops a keyspace with all it holds.
+    pub(crate) fn drop(
+        &mut self,
+        catalog: &Catalog,
+        set: &mut WriteSet,
+        name: &str,
+    ) -> Result<Arc<KeyspaceState>> {
+        let state = self.expect_changeable(catalog, name)?;
+        set.remove(&name_key(name));
+        set.remove_range(&encode_key(state.id, &[]), &keyspace_end(state.id));
+        self.names.insert(name.into(), None);
+        self.dropped.push(state.clone());
+        Ok(state)
+    }
+
+    /// Gives a keyspace another name.
+    pub(crate) fn rename(
+        &mut self,
+        catalog: &Catalog,
+        set: &mut WriteSet,
+        from: &str,
+        to: &str,
+    ) -> Result<()> {
+        check_name(to)?;
+        let state = self.expect_changeable(catalog, from)?;
+        self.expect_free(catalog, to)?;
+        set.remove(&name_key(from));
+        set.put(&name_key(to), &varint(state.id.get()));
+        self.names.insert(from.into(), None);
+        self.names.insert(to.into(), Some(state));
+        Ok(())
+    }
+
+    /// catalog_changes.1
+    fn check(&self, catalog: &Catalog, is_transaction: bool) -> Result<()> {
+        for (name, expected) in &self.expected {
+            let found = catalog.get(name);
+            let is_same = match (expected, &found) {
+                (Some(expected), Some(found)) => Arc::ptr_eq(expected, found),
+                (None, None) => true,
+                _ => false,
+            };
+            let keyspace = name.to_string();
+            match found {
+                _ if is_same => {}
+                _ if is_transaction => {
+                    return Err(Error::Conflict { keyspace, contended: Contended::Keyspace });
+                }
+                Some(_) => return Err(Error::KeyspaceExists(keyspace)),
+                None => return Err(Error::KeyspaceNotFound(keyspace)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Commits, with changes of the catalog.
+    pub(crate) fn submit_changing(&self, request: CommitRequest, changes: &Changes) -> Result<SeqNo> {
+        if changes.is_empty() {
+            return self.submit(request);
+        }
+        let mut stored = self.catalog.lock();
+        changes.check(&self.catalog, request.since.is_some())?;
+        self.store_id(&mut stored, changes)?;
+        let marks = !canary::is_set(Canary::DropNotMarked);
+        let dropped = changes.dropped.iter().filter(|state| marks && !changes.creates(state.id));
+        let dropped: Vec<_> = dropped.map(|state| state.dropping.clone()).collect();
+        let seq = DropMark::set_for(&dropped, || self.submit(request))?;
+        for state in &changes.dropped {
+            self.published.forget(state.id);
+            state.dropped.store(marks, Ordering::Release);
+        }
+        for state in changes.created.iter().filter(|state| !changes.drops(state.id)) {
+            state.dropping.clear();
+        }
+        self.catalog.take(&changes.names);
+        Ok(seq)
+    }
+
+    /// catalog_changes.2
+    fn store_id(&self, stored: &mut StoredId, changes: &Changes) -> Result<()> {
+        let Some(last) = changes.created.iter().map(|state| state.id.get()).max() else { return Ok(()) };
+        if last < stored.get() {
+            return Ok(());
+        }
+        let next = self.catalog.next_id();
+        let mut set = WriteSet::new();
+        set.put(&encode_key(KeyspaceId::CATALOG, NEXT_ID_KEY), &varint(next));
+        self.commit_encoded(set, Durability::None)?;
+        stored.set(next);
+        Ok(())
+    }
+}
