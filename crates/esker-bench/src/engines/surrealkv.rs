@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use surrealkv::{
-    CompactRangeOptions, Durability as Persistence, Error, LSMIterator as _, Mode, Options, Transaction, Tree,
-    TreeBuilder,
+    CompactRangeOptions, Durability as Persistence, Error, LSMIterator as _, Mode, Options, Transaction,
+    Tree, TreeBuilder,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -137,7 +137,8 @@ impl Engine for SurrealKv {
 
 fn tree_options(dir: &Path, options: &OpenOptions) -> Result<Options, Failure> {
     let by_cache = (options.cache_bytes / 4).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX);
-    let memtable = usize::try_from(options.write_buffer_bytes.unwrap_or(by_cache)).map_err(Failure::engine)?;
+    let memtable =
+        usize::try_from(options.write_buffer_bytes.unwrap_or(by_cache)).map_err(Failure::engine)?;
     Ok(Options::new()
         .with_path(dir.to_path_buf())
         .with_block_cache_capacity(options.cache_bytes)
