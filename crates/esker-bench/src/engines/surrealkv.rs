@@ -81,7 +81,7 @@ impl Engine for SurrealKv {
                 option: "async and nosync commits",
                 value: "Durability::Eventual, its default",
                 reason: "written to the operating system when it returns; it has no faster mode",
-                pointer: "docs of Durability; surrealkv, docs/ARCHITECTURE.md",
+                pointer: "docs of Durability; ARCHITECTURE.md of surrealkv, Durability Levels",
             },
             EngineOption {
                 option: "writes",
