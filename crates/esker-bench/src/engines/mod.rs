@@ -23,6 +23,8 @@ mod redb;
 mod sanakirja;
 #[cfg(feature = "peers")]
 mod sled;
+#[cfg(feature = "peers")]
+mod surrealkv;
 
 use canary::Canary;
 
@@ -40,6 +42,8 @@ pub(crate) static ENGINES: &[&dyn Engine] = &[
     &canopydb::Canopydb,
     #[cfg(feature = "peers")]
     &fjall::Fjall,
+    #[cfg(feature = "peers")]
+    &surrealkv::SurrealKv,
     #[cfg(feature = "peers")]
     &sled::Sled,
     #[cfg(feature = "peers")]

@@ -1,6 +1,6 @@
 //! A bar for each engine: one row of one suite. Engines stand by class of what their transactions guarantee.
 
-use crate::report::heat::is_home;
+use crate::report::columns::is_home;
 use crate::report::limits::Limits;
 use crate::report::markup::{escape, push};
 use crate::report::summary::{Cell, RowSummary, Summary};

@@ -35,6 +35,17 @@ pub(super) fn of_engines(engines: &[&str], suites: &[&str], runs: &Runs) -> Vec<
     classes.filter(|(_, places)| !places.is_empty()).collect()
 }
 
+/// A class in a word, where there is no room for its name.
+pub(super) fn short(class: &str) -> &'static str {
+    match ORDER.into_iter().find(|known| known.name() == class) {
+        Some(Isolation::Serializable) => "serial",
+        Some(Isolation::Snapshot) => "snapshot",
+        Some(Isolation::Batch) => "batch",
+        Some(Isolation::Operation) => "single",
+        None => "",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

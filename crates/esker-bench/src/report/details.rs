@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use esker_bench_api::results::{Detail, Latency, Record, Usage};
+use esker_bench_api::results::{Detail, Latency, Record, Unit, Usage};
 
 use crate::report::markup::{escape, push};
 use crate::report::runs::Runs;
@@ -48,7 +48,7 @@ pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary) {
     push(
         out,
         format_args!(
-            "<div class=\"wide\"><table><thead><tr><th>engine</th><th>read from the device</th><th>written to the device</th><th>write amp. (device)</th>\
+            "<div class=\"wide\"><table><thead><tr><th>engine</th><th>time/op</th><th>read from the device</th><th>written to the device</th><th>write amp. (device)</th>\
              <th>written by the process</th><th>read by the process</th><th>on disk</th><th>at most</th><th>space amp.</th><th>peak anonymous memory</th><th>peak mapped file pages</th><th>mapped file pages</th><th>processor</th>\
              <th>processor/op</th><th>syncs per commit</th><th>drain</th>\
              <th>longest stall</th><th>latency of</th><th>count</th><th>mean</th><th>50</th><th>90</th><th>95</th><th>99</th><th>99.9</th>\
@@ -56,17 +56,17 @@ pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary) {
         ),
     );
     for (at, cell) in row.cells.iter().enumerate() {
-        engine(out, cell, &summary.engines[at].0);
+        engine(out, row, cell, &summary.engines[at].0);
     }
     out.push_str("</tbody></table></div>");
 }
 
-fn engine(out: &mut String, cell: &Cell, name: &str) {
+fn engine(out: &mut String, row: &RowSummary, cell: &Cell, name: &str) {
     let Cell::Value(value) = cell else {
         let Cell::Error(error) = cell else { return };
         push(
             out,
-            format_args!("<tr><td>{}</td><td colspan=\"27\">{}</td></tr>", escape(name), escape(error)),
+            format_args!("<tr><td>{}</td><td colspan=\"28\">{}</td></tr>", escape(name), escape(error)),
         );
         return;
     };
@@ -87,6 +87,7 @@ fn engine(out: &mut String, cell: &Cell, name: &str) {
     };
     let head = [
         escape(name),
+        or_dash((row.unit == Unit::Seconds && row.ops > 1).then(|| seconds(value.median / row.ops as f64))),
         told_bytes(|usage| usage.device_read_bytes),
         told_bytes(|usage| usage.device_written_bytes),
         // bench_details.1
@@ -117,7 +118,7 @@ fn engine(out: &mut String, cell: &Cell, name: &str) {
         let head = if n == 0 {
             head.clone()
         } else {
-            format!("<td>{}</td>{}", escape(name), "<td></td>".repeat(15))
+            format!("<td>{}</td>{}", escape(name), "<td></td>".repeat(16))
         };
         let note = if n == 0 { note.as_str() } else { "<td></td>" };
         let of_kind = |pick: fn(&Latency) -> f64| of_detail(&|detail| detail.latency.get(kind).map(pick));

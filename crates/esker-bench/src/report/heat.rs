@@ -2,13 +2,14 @@
 //!
 //! bench_heat.1. The rows that Esker loses come first, the worst of them on top, and above those the ones where others have a value and it
 //!     has none; then the rows whose difference is too small to tell, then those that it wins. A row without Esker comes last.
-//! bench_heat.2. Columns stand by class of what the engines' transactions guarantee.
+//! bench_heat.2. Columns stand as in every table of the page. Under its name an engine has the class of what its transactions guarantee.
 
 use crate::report::classes;
+use crate::report::columns;
 use crate::report::markup::{escape, place, push};
 use crate::report::runs::Runs;
 use crate::report::summary::{Cell, FEW_RUNS_MARGIN, HOME, RowSummary, Summary, Verdict};
-use crate::report::units::show;
+use crate::report::units::{show, times};
 use esker_bench_api::results::Better;
 
 /// Upper bounds of the colours, as multiples of the best.
@@ -16,9 +17,7 @@ const STEPS: [f64; 6] = [1.05, 1.25, 1.6, 2.5, 5.0, 12.0];
 
 /// Draws it.
 pub(super) fn draw(out: &mut String, summaries: &[Summary], runs: &Runs) {
-    let mut rows: Vec<(&Summary, &RowSummary)> =
-        summaries.iter().flat_map(|summary| summary.rows.iter().map(move |row| (summary, row))).collect();
-    rows.retain(|(summary, row)| compares(summary, row));
+    let mut rows = compared(summaries);
     if rows.is_empty() {
         return;
     }
@@ -26,64 +25,70 @@ pub(super) fn draw(out: &mut String, summaries: &[Summary], runs: &Runs) {
     rows.sort_by(|a, b| a.1.verdict.cmp(&b.1.verdict).then(loss(b).total_cmp(&loss(a))));
     let count = |verdict| rows.iter().filter(|(_, row)| row.verdict == verdict).count();
     let (lost, won, neither) = (count(Verdict::Lost), count(Verdict::Won), count(Verdict::Neither));
-    let mut engines: Vec<&str> = Vec::new();
-    for (engine, _) in summaries.iter().flat_map(|summary| &summary.engines) {
-        if !engines.contains(&engine.as_str())
-            && rows.iter().any(|(summary, _)| position(summary, engine).is_some())
-        {
-            engines.push(engine);
-        }
-    }
+    let mut engines = columns::engines(summaries);
+    engines.retain(|engine| rows.iter().any(|(summary, _)| position(summary, engine).is_some()));
     let suites: Vec<&str> = summaries.iter().map(|summary| summary.suite.as_str()).collect();
     let classes = classes::of_engines(&engines, &suites, runs);
-    let engines: Vec<&str> = classes.iter().flat_map(|(_, places)| places).map(|at| engines[*at]).collect();
     push(
         out,
         format_args!(
-            "<div id=\"all-rows\"></div><h2>All rows: {lost} lost, {won} won, {neither} neither</h2><p class=\"soft\">Each cell is the distance from the best of its row, \
-             of any class: 1.00 is the best, 2.00 takes twice as long or as much; * was not measured in turn with the others. Rows that Esker loses \
-             come first; neither lost nor won are those where it and the best other engine differ by no more than the spread, or, with fewer than three runs, by no \
-             more than a factor of {}; suites differ in machine, memory and number of runs, which stand under their headings.</p><div class=\"wide\"><table class=\"heat\" data-heat-rows=\"{}\"><thead>",
+            "<h2 id=\"all-rows\">All rows: {lost} lost, {won} won, {neither} neither</h2><p class=\"soft\"><span class=\"w\">Each cell is the distance \
+             from the best of its row: 1.00 is the best, 2.00 takes twice as long or as much.</span> <span class=\"n\">The ratio is Esker's to the best other \
+             engine: below 1 Esker is ahead.</span> The rows that Esker loses come first. A row is neither lost nor won if both differ by no more than the \
+             spread, or, with fewer than three runs, by no more than a factor of {}. * was not measured in turn with the others.{}</p>\
+             <div class=\"wide\"><table class=\"engines heat\" data-heat-rows=\"{}\"><thead><tr><th>suite</th><th class=\"key\">row</th>",
             1.0 + FEW_RUNS_MARGIN,
+            legend(&classes),
             rows.len()
         ),
     );
     // bench_heat.2.
-    if classes.len() > 1 {
-        out.push_str("<tr><th></th><th></th><th></th>");
-        for (class, places) in &classes {
-            push(out, format_args!("<th colspan=\"{}\">{class}</th>", places.len()));
-        }
-        out.push_str("</tr>");
-    }
-    out.push_str("<tr><th>suite</th><th>row</th><th>runs</th>");
-    engines.iter().for_each(|engine| push(out, format_args!("<th>{}</th>", escape(engine))));
-    out.push_str("</tr></thead><tbody>");
+    let class_of =
+        |at: usize| classes.iter().find(|(_, places)| places.contains(&at)).map_or("", |(name, _)| name);
+    columns::heads(
+        out,
+        engines.iter().enumerate().map(|(at, engine)| (*engine, classes::short(class_of(at)))),
+    );
+    out.push_str("<th class=\"n\">ratio</th></tr></thead><tbody>");
     for (n, (summary, row)) in rows.iter().enumerate() {
-        let class = if n + 1 == lost && lost < rows.len() { " class=\"last-lost\"" } else { "" };
-        push(
-            out,
-            format_args!(
-                "<tr{class}><td><a href=\"#{}\">{}</a></td><td>{}</td><td>{}</td>",
-                place(&summary.suite, &row.name),
-                escape(&summary.suite),
-                escape(&row.name),
-                row.runs
-            ),
-        );
-        for engine in &engines {
-            match position(summary, engine) {
-                Some(at) => cell(out, row, at, summary.is_apart(row, at)),
-                None => out.push_str("<td></td>"),
-            }
-        }
-        out.push_str("</tr>");
+        out.push_str(if n + 1 == lost && lost < rows.len() { "<tr class=\"last-lost\">" } else { "<tr>" });
+        line(out, summary, row, &engines);
     }
     out.push_str("</tbody></table></div>");
 }
 
-/// Whether a row holds engines against each other: several have a value, or others have one and Esker has none. Rows of one engine (the
-/// machine, building blocks) compare nothing, whatever reasons the others give.
+/// The cells of a row.
+fn line(out: &mut String, summary: &Summary, row: &RowSummary, engines: &[&str]) {
+    let (place, suite) = (place(&summary.suite, &row.name), escape(&summary.suite));
+    let runs = if row.runs > 1 { format!(" <small>&times;{}</small>", row.runs) } else { String::new() };
+    let link = format!("<a href=\"#{place}\">{suite}</a>{runs}");
+    let name = escape(&row.name);
+    push(
+        out,
+        format_args!("<td>{link}</td><td class=\"key\">{name}<span class=\"n\"><br>{link}</span></td>"),
+    );
+    for engine in engines {
+        match position(summary, engine) {
+            Some(at) => cell(out, summary, row, at),
+            None if *engine == HOME => out.push_str("<td class=\"home\"></td>"),
+            None => out.push_str("<td></td>"),
+        }
+    }
+    if row.peer.is_none() {
+        out.push_str("<td class=\"n\"></td>");
+    }
+    columns::ratio(out, row, "n");
+    out.push_str("</tr>");
+}
+
+/// The rows that hold engines against each other.
+pub(super) fn compared(summaries: &[Summary]) -> Vec<(&Summary, &RowSummary)> {
+    let rows = summaries.iter().flat_map(|summary| summary.rows.iter().map(move |row| (summary, row)));
+    rows.filter(|(summary, row)| compares(summary, row)).collect()
+}
+
+/// Whether several engines have a value, or others have one and Esker has none. Rows of one engine (the machine, building blocks) compare
+/// nothing, whatever reasons the others give.
 fn compares(summary: &Summary, row: &RowSummary) -> bool {
     let values = row.cells.iter().filter(|cell| cell.value().is_some()).count();
     values > 1 || loss(summary, row).is_infinite()
@@ -94,35 +99,53 @@ fn position(summary: &Summary, engine: &str) -> Option<usize> {
 }
 
 /// bench_heat.1: how many times worse than the best other engine Esker is; 0 where that cannot be said.
-fn loss(summary: &Summary, row: &RowSummary) -> f64 {
+pub(super) fn loss(summary: &Summary, row: &RowSummary) -> f64 {
     let home = position(summary, HOME).map(|at| &row.cells[at]);
     if matches!(home, Some(Cell::Error(_))) && row.best.is_some() {
         return f64::INFINITY;
     }
-    row.ratio.map_or(0.0, |ratio| if row.better == Better::Lower { ratio } else { 1.0 / ratio })
+    row.ratio.unwrap_or(0.0)
 }
 
-fn cell(out: &mut String, row: &RowSummary, at: usize, is_apart: bool) {
+/// What the short names of classes stand for.
+fn legend(classes: &[(&str, Vec<usize>)]) -> String {
+    let known = classes.iter().filter(|(name, _)| !name.is_empty());
+    let told: Vec<String> = known.map(|(name, _)| format!("{}: {name}", classes::short(name))).collect();
+    if told.is_empty() {
+        return String::new();
+    }
+    format!(" Under its name an engine has what its transactions guarantee ({}).", told.join(", "))
+}
+
+fn cell(out: &mut String, summary: &Summary, row: &RowSummary, at: usize) {
     let best = row.best.and_then(|best| row.cells[best].value()).map(|value| value.median);
+    let class = columns::class(summary, row, at);
     match (&row.cells[at], best) {
         (Cell::Value(value), Some(best)) if value.median > 0.0 && best > 0.0 => {
             let distance =
                 if row.better == Better::Lower { value.median / best } else { best / value.median };
             let step = STEPS.iter().position(|bound| distance <= *bound).unwrap_or(STEPS.len());
-            let title = format!("{}, spread {}", show(value.median, row.unit), value.spread_text());
-            let mark = if is_apart { "*" } else { "" };
-            push(out, format_args!("<td class=\"h{step}\" title=\"{title}\">{distance:.2}{mark}</td>"));
+            let mark = if summary.is_apart(row, at) { "*" } else { "" };
+            let (shown, distance) = (show(value.median, row.unit), times(distance));
+            let text = if class.is_empty() {
+                format!("{distance}{mark}")
+            } else {
+                let name = columns::peer_name(summary, at);
+                format!(
+                    "<span class=\"w\">{distance}{mark}</span><span class=\"n\">{name}{shown}{mark}</span>"
+                )
+            };
+            let spread = value.spread_text();
+            push(
+                out,
+                format_args!("<td class=\"h{step} {class}\" title=\"{shown}, spread {spread}\">{text}</td>"),
+            );
         }
         (Cell::Error(error), _) => {
-            push(out, format_args!("<td class=\"soft\" title=\"{}\">-</td>", escape(error)))
+            push(out, format_args!("<td class=\"soft {class}\" title=\"{}\">-</td>", escape(error)))
         }
-        _ => out.push_str("<td class=\"soft\">0</td>"),
+        _ => push(out, format_args!("<td class=\"soft {class}\">0</td>")),
     }
-}
-
-/// Whether Esker is the engine at this place.
-pub(super) fn is_home(summary: &Summary, at: usize) -> bool {
-    summary.engines[at].0 == HOME
 }
 
 #[cfg(test)]
@@ -167,12 +190,18 @@ mod tests {
         draw(&mut page, &Summary::all(&records), &runs(&known));
         assert!(page.contains("1 lost, 0 won, 1 neither"), "{page}");
         assert!(page.find("open after kill") < page.find("open clean"), "bench_heat.1: {page}");
-        let heads = page.split("<th").skip(1).map(|head| head.split(['>', '<']).nth(1).unwrap());
+        let heads = page.split("<th").skip(2).map(|head| head.split(['>', '<']).nth(1).unwrap());
         let heads: Vec<&str> = heads.collect();
-        // The first is `thead` itself.
-        let expected = ["", "", "", "", "serializable", "snapshot isolation", "atomic batches"];
-        assert_eq!(heads[..7], expected, "bench_heat.2");
-        assert_eq!(heads[7..], ["suite", "row", "runs", "lmdb", "esker", "sled"], "bench_heat.2");
+        assert_eq!(heads, ["suite", "row", "esker", "lmdb", "sled", "best other", "ratio"], "bench_heat.2");
+        assert!(page.contains("lmdb<br><small>serial</small>"), "bench_heat.2: {page}");
+        assert!(page.contains("class=\"home\">esker<br><small>snapshot</small>"), "bench_columns.1: {page}");
+        // On a narrow screen a row has Esker, the best other engine with its name, and the ratio.
+        let row = page.split("open after kill").nth(1).unwrap();
+        assert!(row.contains("h3 home\" title=\"1.00 s, spread -\"><span class=\"w\">2.00</span><span class=\"n\">1.00 s</span>"), "{row}");
+        assert!(
+            row.contains("<span class=\"n\">sled<br>500 ms</span>") && row.contains("bad n\">2.00</td>"),
+            "{row}"
+        );
         assert!(page.contains(">3.00*</td>") && page.matches("*</td>").count() == 1, "{page}");
     }
 

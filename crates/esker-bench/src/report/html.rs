@@ -1,13 +1,15 @@
 //! The report to open: one page with nothing outside it, for light and dark screens, wide and narrow.
 //!
 //! ```text
-//! Summaries + Runs -> contents -> heat map of all rows -> for each suite: its runs, table, and for each row: work, bars, lines over time, figures -> commands, options
+//! Summaries + Runs -> where Esker stands -> heat map of all rows -> for each suite: table, and for each row: work, bars, lines over time, figures
+//!                  -> machines, runs, commands, options
 //! ```
 //!
 //! bench_html.1. Each chart says how many bars or lines it has; a script of the page counts what the browser really made of it and
 //!      writes `data-charts` and `data-broken` to the root element, where a test, or anybody, can read them. What has no extent or lies
 //!      outside its chart does not count. Charts of rows that are shut are looked at, too.
 //! bench_html.2. Links lead to places of the page alone.
+//! bench_html.3. The page never scrolls sideways. Its tables show every engine at 1,300 pixels, and Esker and the best other engine at 420.
 
 use std::collections::BTreeMap;
 
@@ -20,27 +22,29 @@ use crate::report::limits::Limits;
 use crate::report::markup::{escape, place, push};
 use crate::report::runs::Runs;
 use crate::report::style::Looks;
-use crate::report::summary::{Cell, FEW_RUNS_MARGIN, RowSummary, Summary, Verdict};
-use crate::report::totals::TotalLines;
-use crate::report::units::{date, seconds, show};
-use crate::report::{bars, classes, details, heat, limits, lines, turns};
+use crate::report::summary::Summary;
+use crate::report::units::date;
+use crate::report::{bars, classes, columns, details, heat, limits, lines, standing, table, turns};
 use crate::scale::Scale;
 use crate::suites::{self, Suite};
-use esker_bench_api::results::Unit;
 
 const STYLE: &str = "
-:root{color-scheme:light dark;--ink:#1b1f24;--soft:#667;--line:#d8dde3;--page:#fff;--home:#0b7285;--peer:#adb5bd;--good:#2b8a3e;--bad:#c92a2a;
+:root{color-scheme:light dark;--ink:#1b1f24;--soft:#5c6370;--line:#d8dde3;--page:#fff;--home:#0b7285;--peer:#adb5bd;--good:#2b8a3e;--bad:#c92a2a;--on:#fff;--behind:#b35900;
 --h0:#2f9e4466;--h1:#74b81655;--h2:#f0c04055;--h3:#f59f0055;--h4:#f7670055;--h5:#f03e3e66;--h6:#c92a2a88}
-@media(prefers-color-scheme:dark){:root{--ink:#e6e6e6;--soft:#9aa;--line:#333a42;--page:#14171a;--home:#3bc9db;--peer:#5c666f;--good:#69db7c;--bad:#ff8787}}
-*{box-sizing:border-box}body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:72rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse}.wide{overflow-x:auto}th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;font-variant-numeric:tabular-nums}
-th:first-child,td:first-child,.heat td:nth-child(2),.heat th:nth-child(2){text-align:left}td[colspan]{text-align:left}small,.soft{color:var(--soft)}.good{color:var(--good)}.bad{color:var(--bad)}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e6e6;--soft:#9aa5b1;--line:#333a42;--page:#14171a;--home:#3bc9db;--peer:#5c666f;--good:#69db7c;--bad:#ff8787;--on:#14171a;--behind:#ffa94d}}
+*{box-sizing:border-box}body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:82rem;margin:1rem auto;padding:0 1rem;overflow-wrap:break-word}
+p,ul,.standing{max-width:60rem}table{border-collapse:collapse}.wide{overflow-x:auto}th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;font-variant-numeric:tabular-nums}
+th:first-child,td:first-child,td.key:nth-child(2),th.key:nth-child(2){text-align:left}td[colspan]{text-align:left}small,.soft{color:var(--soft)}.good{color:var(--good)}.bad{color:var(--bad)}
+.engines{width:100%;font-size:12px;line-height:1.35}.engines th,.engines td{padding:.2rem .25rem}.engines small{font-size:11px;font-weight:normal;white-space:normal}.engines td.key{white-space:normal}
 .heat tr.last-lost td{border-bottom:3px solid var(--ink)}.h0{background:var(--h0)}.h1{background:var(--h1)}.h2{background:var(--h2)}.h3{background:var(--h3)}.h4{background:var(--h4)}.h5{background:var(--h5)}.h6{background:var(--h6)}
+.standing h3{display:inline;margin-right:1rem}.standing p{display:inline}.standing p b{font-weight:normal;white-space:nowrap;margin-right:1rem}.standing p b::before{content:\"\";display:inline-block;width:.8rem;height:.8rem;margin-right:.3rem;vertical-align:-.1rem;background:var(--part)}
+.standing div{display:flex;line-height:1.3;margin:.15rem 0}.standing div>span:first-child{width:7.5rem}.bar{display:flex;flex:1;gap:2px}.bar i{font-style:normal;text-align:center;min-width:1.4rem;flex-basis:0;color:var(--on);background:var(--part)}
+.led{--part:var(--home)}.close{--part:var(--peer)}.bar i.close{color:var(--ink)}.behind{--part:var(--behind)}
 .charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(19rem,100%),1fr));gap:1rem 2rem}.times{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(21rem,100%),1fr));gap:1rem 2rem}
-figure{margin:0;min-width:0}svg{width:100%;height:auto}svg text{fill:var(--ink);font:12px system-ui,sans-serif}.time svg text{fill:var(--soft);font-size:22px}.time .y{text-anchor:end}.time .x{text-anchor:middle}figure svg text.soft{fill:var(--soft)}.home{fill:var(--home)}.peer{fill:var(--peer)}
+figure{margin:0;min-width:0}svg{width:100%;height:auto}svg text{fill:var(--ink);font:12px system-ui,sans-serif}.time svg text{fill:var(--soft);font-size:22px}.time .y{text-anchor:end}.time .x{text-anchor:middle}figure svg text.soft{fill:var(--soft)}rect.home{fill:var(--home)}rect.peer{fill:var(--peer)}
 .limit{stroke:var(--bad);stroke-width:1.5;stroke-dasharray:4 3}.grid{stroke:var(--line);stroke-width:2;fill:none}.line{fill:none;stroke-linejoin:round}figcaption b{font-weight:normal;font-size:.85rem;margin-right:.6rem;white-space:nowrap}figcaption b::before{content:\"\";display:inline-block;width:1.5rem;margin-right:.3rem;vertical-align:.25rem}
-a{color:inherit}.row{border-bottom:1px solid var(--line)}.row>summary{padding:.3rem 0}.row>div{margin:.5rem 0 1rem}nav ul{padding-left:1.2rem}
-@media(max-width:40rem){th,td{padding:.2rem .3rem}.heat td:nth-child(2){white-space:normal}}h3{margin:.5rem 0 0;font-size:1rem}code{overflow-wrap:anywhere}summary{cursor:pointer}details{margin:.2rem 0}#notice{color:var(--bad)}";
+a{color:inherit}.row{border-bottom:1px solid var(--line)}.row>summary{padding:.3rem 0}.row>div{margin:.5rem 0 1rem}
+h1{font-size:1.6rem;margin:.5rem 0}h3{margin:.5rem 0 0;font-size:1rem}code{overflow-wrap:anywhere}summary{cursor:pointer}details{margin:.2rem 0}#notice{color:var(--bad)}";
 
 /// bench_html.1.
 const CHECK: &str = "<p id=\"notice\"></p><script>
@@ -54,6 +58,8 @@ if(n!==wanted||figure.querySelector('svg').getBoundingClientRect().width<=0)brok
 var shut=[].slice.call(document.querySelectorAll('details:not([open])'));shut.forEach(function(d){d.open=true});
 document.querySelectorAll('figure[data-bars]').forEach(function(f){has(f,+f.dataset.bars,'rect.home,rect.peer')});
 document.querySelectorAll('figure[data-lines]').forEach(function(f){has(f,+f.dataset.lines,'path.line')});
+document.querySelectorAll('figure[data-parts]').forEach(function(f){charts++;var n=0;
+f.querySelectorAll('.bar i').forEach(function(e){if(e.getBoundingClientRect().width>0&&e.textContent>0)n++});if(n!==+f.dataset.parts)broken.push('standing: '+n+' of '+f.dataset.parts)});
 document.querySelectorAll('table[data-heat-rows]').forEach(function(t){if(t.tBodies[0].rows.length!==+t.dataset.heatRows)broken.push('heat map')});
 shut.forEach(function(d){d.open=false});
 document.documentElement.dataset.charts=charts;document.documentElement.dataset.broken=broken.join('; ');
@@ -66,42 +72,28 @@ addEventListener('hashchange',show);show()})()
 pub(crate) fn page(summaries: &[Summary], runs: &Runs) -> String {
     let suites: Vec<&str> = summaries.iter().map(|summary| summary.suite.as_str()).collect();
     let title = format!("Esker's lab: {}", suites.join(", "));
+    let heading =
+        if suites.len() > 3 { format!("Esker's lab: {} suites", suites.len()) } else { title.clone() };
     let looks = Looks::of(summaries);
     let mut out = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><style>{STYLE}\n{}</style></head><body>\
-         <h1>{title}</h1>{}<p class=\"soft\">Fresh processes and directories; answers were verified. What an engine cannot do says \
-         why. Commit, date, time limit and how memory was limited stand under each suite's heading.</p><p class=\"soft\">{}</p>",
-        looks.style(),
-        machines(runs),
-        escape(&how_often(summaries))
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><style>{STYLE}\n{}{}</style></head><body><h1>{heading}</h1>",
+        columns::style(columns::engines(summaries).len()),
+        looks.style()
     );
-    contents(&mut out, summaries);
+    standing::draw(&mut out, summaries);
+    out.push_str(
+        "<p><a href=\"#options\">Machines, runs, commands and options</a> stand at the end of the page.</p>",
+    );
     heat::draw(&mut out, summaries, runs);
     let limits = Limits::find(summaries, runs);
-    if !limits.are_known() {
-        out.push_str(
-            "<p class=\"soft\">The suite <code>limits</code> is not among these results: no chart shows what the machine does without an engine.</p>",
-        );
-    }
     for summary in summaries {
         suite(&mut out, summary, &limits, &looks, runs);
     }
-    setting(&mut out, runs);
+    setting(&mut out, summaries, &limits, runs);
     out.push_str(CHECK);
     out.push_str("</body></html>\n");
     out
-}
-
-/// bench_html.2: where the parts of the page are.
-fn contents(out: &mut String, summaries: &[Summary]) {
-    out.push_str("<nav><p>On this page:</p><ul><li><a href=\"#all-rows\">All rows, those that Esker loses first</a></li>");
-    for summary in summaries {
-        let about = suites::find(&summary.suite).map_or("", Suite::summary);
-        let name = escape(&summary.suite);
-        push(out, format_args!("<li><a href=\"#{name}\">{name}</a>: {}</li>", escape(about)));
-    }
-    out.push_str("<li><a href=\"#options\">Commands, and the options of each engine</a></li></ul></nav>");
 }
 
 /// The work of each row, as its suite lists it.
@@ -147,21 +139,18 @@ fn suite(out: &mut String, summary: &Summary, limits: &Limits, looks: &Looks, ru
     push(
         out,
         format_args!(
-            "<h2 id=\"{0}\">Suite {0}, scale {1}</h2><p>{5}</p><p class=\"soft\">{2}; below it the time of one operation and the spread. \
-             The last column is Esker's value over that of the best other engine; it has no colour where they differ by no more than the spread, \
-             or, with fewer than three runs, by no more than a factor of {3}.</p><p class=\"soft\">{4}</p>",
+            "<h2 id=\"{0}\">Suite {0}, scale {1}</h2><p>{2}</p><p class=\"soft\">{3}. After a +: how long work of the row \
+             went on behind it.</p>",
             escape(&summary.suite),
             escape(&summary.scale),
+            escape(suites::find(&summary.suite).map_or("", Suite::summary)),
             match summary.runs {
                 1 => "One run, so no median and no spread".to_owned(),
-                runs => format!("Median of {runs} runs"),
-            },
-            1.0 + FEW_RUNS_MARGIN,
-            runs.lines(summary).iter().map(|line| escape(line)).collect::<Vec<_>>().join("<br>"),
-            escape(suites::find(&summary.suite).map_or("", Suite::summary))
+                runs => format!("Median of {runs} runs; below it the spread"),
+            }
         ),
     );
-    table(out, summary);
+    table::draw(out, summary);
     let async_rows = AsyncRows::of(summary, runs);
     if let Some(rows) = &async_rows {
         push(out, format_args!("<p class=\"soft\">{}</p>", escape(&rows.full())));
@@ -185,11 +174,7 @@ fn suite(out: &mut String, summary: &Summary, limits: &Limits, looks: &Looks, ru
     push(
         out,
         format_args!(
-            "<h3>Row by row</h3>{}<p class=\"soft\">The thin line spans all runs; a dashed line is what suite limits measured \
-             without an engine on this machine, in a process of its own at another time, so a row may lie a little beyond it. Engines stand under \
-             what their transactions guarantee. Figures behind a row are medians of the runs that have them, each by itself. Resident memory counts the \
-             file pages that a process has mapped: of engines that map their files it has what is page cache, and counts for nobody, with others. Anonymous \
-             memory is the figure that ranks.</p><p class=\"soft\">To repeat them: <code>{}</code></p>",
+            "<h3>Row by row</h3>{}<p class=\"soft\">To repeat them: <code>{}</code></p>",
             without,
             escape(&details::command(summary, runs))
         ),
@@ -236,60 +221,33 @@ fn failures(out: &mut String, summary: &Summary) {
     }
 }
 
-fn table(out: &mut String, summary: &Summary) {
-    out.push_str("<div class=\"wide\"><table><thead><tr><th>row</th>");
-    for (name, version) in &summary.engines {
-        push(out, format_args!("<th>{}<br><small>{}</small></th>", escape(name), escape(version)));
+/// Machines, runs, how to read what stands behind a row, commands, and the options of each engine.
+fn setting(out: &mut String, summaries: &[Summary], limits: &Limits, runs: &Runs) {
+    push(
+        out,
+        format_args!(
+            "<h2 id=\"options\">Machines, runs, commands and options</h2><h3>Machines</h3>{}<h3>Runs</h3><p>{} Each engine of each run has a process \
+             and a directory of its own.</p>",
+            machines(runs),
+            escape(&how_often(summaries))
+        ),
+    );
+    for summary in summaries {
+        let lines = runs.lines(summary).iter().map(|line| escape(line)).collect::<Vec<_>>().join("<br>");
+        push(out, format_args!("<p class=\"soft\">Suite {}<br>{lines}</p>", escape(&summary.suite)));
     }
-    out.push_str("<th>esker / best peer</th></tr></thead><tbody>");
-    for row in &summary.rows {
-        push(out, format_args!("<tr><td>{}</td>", escape(&row.name)));
-        for (i, cell) in row.cells.iter().enumerate() {
-            out.push_str(&table_cell(row, cell, row.best == Some(i), summary.is_apart(row, i)));
-        }
-        let class = match row.verdict {
-            Verdict::Won => "good",
-            Verdict::Lost => "bad",
-            Verdict::Neither | Verdict::Unknown => "soft",
-        };
-        let ratio = row.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
-        push(out, format_args!("<td class=\"{class}\">{ratio}</td></tr>"));
+    out.push_str(
+        "<h3>Reading a row</h3><p>In a bar chart the thin line spans all runs. A dashed line is what suite limits measured without an engine on this machine, in \
+         a process of its own at another time, so a row may lie a little beyond it. Engines stand under what their transactions guarantee. Each figure is the median \
+         of the runs that have it. Resident memory counts the file pages that a process has mapped. That is page cache, which other engines use without \
+         its being counted, so anonymous memory is the figure that ranks.</p>",
+    );
+    if !limits.are_known() {
+        out.push_str(
+            "<p>The suite <code>limits</code> is not among these results: no chart shows what the machine does without an engine.</p>",
+        );
     }
-    let totals = TotalLines::of(summary);
-    for (name, texts) in totals.lines {
-        let texts: String = texts.iter().map(|text| format!("<td>{text}</td>")).collect();
-        push(out, format_args!("<tr class=\"soft\"><td>{name}</td>{texts}<td></td></tr>"));
-    }
-    out.push_str("</tbody></table></div>");
-    for note in totals.notes {
-        push(out, format_args!("<p class=\"soft\">{}</p>", escape(&note)));
-    }
-}
-
-fn table_cell(row: &RowSummary, cell: &Cell, is_best: bool, is_apart: bool) -> String {
-    let Some(value) = cell.value() else {
-        let Cell::Error(error) = cell else { return String::new() };
-        return format!("<td class=\"bad\" title=\"{}\">no value</td>", escape(error));
-    };
-    let text = show(value.median, row.unit);
-    let text = if is_best { format!("<b>{text}</b>") } else { text };
-    let mark = if is_apart { "*" } else { "" };
-    let mut details = Vec::new();
-    if row.unit == Unit::Seconds && row.ops > 1 {
-        details.push(format!("{}/op", seconds(value.median / row.ops as f64)));
-    }
-    details.push(value.spread_text());
-    if let Some(drain) = value.drain() {
-        details.push(format!("+ {} of drain", seconds(drain)));
-    }
-    if let Some(syncs) = value.syncs_text() {
-        details.push(format!("syncs/commit {syncs}"));
-    }
-    format!("<td>{text}{mark}<br><small>{}</small></td>", details.join(", "))
-}
-
-fn setting(out: &mut String, runs: &Runs) {
-    out.push_str("<h2 id=\"options\">Commands and options</h2>");
+    out.push_str("<h3>Commands</h3>");
     for context in runs.all() {
         for call in context.calls() {
             push(

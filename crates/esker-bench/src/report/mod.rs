@@ -10,6 +10,7 @@
 mod async_commits;
 mod bars;
 mod classes;
+mod columns;
 mod details;
 mod heat;
 pub(crate) mod html;
@@ -19,8 +20,10 @@ mod markup;
 pub(crate) mod picture;
 mod plot;
 pub(crate) mod runs;
+mod standing;
 mod style;
 pub(crate) mod summary;
+mod table;
 pub(crate) mod terminal;
 mod totals;
 mod turns;

@@ -11,8 +11,6 @@
 use crate::report::markup::{escape, push};
 use crate::report::summary::{HOME, RowSummary, Summary};
 use crate::report::units::show;
-use esker_bench_api::results::Better;
-
 const WIDTH: u32 = 800;
 const LINE: f64 = 24.0;
 /// Above the first row.
@@ -74,9 +72,8 @@ fn bar(out: &mut String, summary: &Summary, row: &RowSummary, home: Option<usize
         let (name, value) = (escape(&summary.engines[peer].0), show(value, row.unit));
         push(out, format_args!("<text x=\"636\" y=\"{baseline}\">{name} {value}</text>"));
     }
-    if let Some(ratio) = row.ratio {
-        // PI1.
-        let share = if row.better == Better::Lower { ratio } else { 1.0 / ratio };
+    // PI1.
+    if let Some(share) = row.ratio {
         let class = if share <= 1.0 { "ahead" } else { "behind" };
         let (length, top) = ((BAR_OF_PEER * share).min(BAR_MAX), y + 5.0);
         let digits = if share < 9.995 { 2 } else { 0 };
@@ -105,6 +102,7 @@ fn bar(out: &mut String, summary: &Summary, row: &RowSummary, home: Option<usize
 mod tests {
     use super::*;
     use crate::report::summary::tests::record;
+    use esker_bench_api::results::Better;
 
     #[test]
     fn pi1_pi2_a_bar_tells_who_is_ahead_and_a_long_one_is_broken() {

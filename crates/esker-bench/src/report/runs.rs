@@ -52,7 +52,8 @@ impl Runs {
             let suites = context.suites.iter().map(String::as_str);
             match machines.iter_mut().find(|(known, _)| known.machine.may_be(&context.machine)) {
                 Some((known, of_machine)) => {
-                    of_machine.extend(suites);
+                    let new: Vec<_> = suites.filter(|suite| !of_machine.contains(suite)).collect();
+                    of_machine.extend(new);
                     // Who has noted more describes it.
                     if context.machine.line().len() > known.machine.line().len() {
                         *known = context;

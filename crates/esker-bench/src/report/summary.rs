@@ -1,7 +1,8 @@
 //! Sums up the records of one suite and scale: medians, spread, who is best, and by how much.
 //!
 //! bench_summary.1. A row with an error in any run has no median: an engine that fails once did not do the work.
-//! bench_summary.2. A ratio is Esker's median over that of the best other engine, so below 1 is good where lower is better.
+//! bench_summary.2. A ratio is how much worse Esker is than the best other engine: median over median of times and sizes, the other way round of
+//!     rates. Below 1 Esker is ahead, whatever the unit.
 //! bench_summary.3. A row is lost or won only by more than the spread of either side, and by more than half where a side has fewer than three runs.
 //! bench_summary.4. What stands beside the value of a cell comes from runs that have the value: a failed row has no figures and no curves. Numbers are medians over the
 //!     runs, each by itself; a curve is of one run.
@@ -29,7 +30,7 @@ pub(crate) struct Summary {
     pub(crate) scale: String,
     /// Runs of each engine.
     pub(crate) runs: u32,
-    /// In the order in which they took turns, with versions.
+    /// Esker, then the others by name, with versions.
     pub(crate) engines: Vec<(String, String)>,
     /// In the order in which they ran.
     pub(crate) rows: Vec<RowSummary>,
@@ -218,6 +219,7 @@ impl Summary {
                 row_names.push(record);
             }
         }
+        engines.sort_by(|(a, _), (b, _)| (a != HOME, a).cmp(&(b != HOME, b)));
         let rows = row_names.iter().map(|known| row(known, &engines, records)).collect();
         let totals = engines.iter().map(|(engine, _)| totals(engine, records)).collect();
         Self {
@@ -256,12 +258,14 @@ fn row(known: &Record, engines: &[(String, String)], records: &[Record]) -> RowS
     let home = engines.iter().position(|(name, _)| name == HOME);
     let home_median = home.and_then(|home| medians[home]);
     let peer = best_of(&|i| Some(i) != home);
-    let ratio =
-        home_median.zip(peer).filter(|(_, (_, peer))| *peer > 0.0).map(|(ours, (_, peer))| ours / peer);
+    let ratio = home_median.zip(peer).and_then(|(ours, (_, peer))| {
+        let (part, whole) = if known.better == Better::Lower { (ours, peer) } else { (peer, ours) };
+        (whole > 0.0).then(|| part / whole)
+    });
     let (ours, best_peer) = (home.map(|home| &cells[home]), peer.and_then(|(peer, _)| cells[peer].value()));
     let verdict = match (ours, best_peer, ratio) {
         (Some(Cell::Error(_)), Some(_), _) => Verdict::Lost,
-        (Some(Cell::Value(ours)), Some(peer), Some(ratio)) => verdict(ours, peer, ratio, known.better),
+        (Some(Cell::Value(ours)), Some(peer), Some(ratio)) => verdict(ours, peer, ratio),
         _ => Verdict::Unknown,
     };
     let of_one =
@@ -283,14 +287,14 @@ fn row(known: &Record, engines: &[(String, String)], records: &[Record]) -> RowS
 }
 
 /// bench_summary.3.
-fn verdict(ours: &Value, peer: &Value, ratio: f64, better: Better) -> Verdict {
+fn verdict(ours: &Value, peer: &Value, ratio: f64) -> Verdict {
     let margin = [ours, peer].map(|value| {
         let spread = value.spread().unwrap_or(0.0);
         if value.runs < RUNS_MIN { spread.max(FEW_RUNS_MARGIN) } else { spread }
     });
     if ratio.max(1.0 / ratio) - 1.0 <= margin[0].max(margin[1]) {
         Verdict::Neither
-    } else if (ratio < 1.0) == (better == Better::Lower) {
+    } else if ratio < 1.0 {
         Verdict::Won
     } else {
         Verdict::Lost

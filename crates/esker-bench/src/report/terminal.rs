@@ -22,7 +22,7 @@ const PLAIN: &str = "\x1b[0m";
 pub(crate) fn table(summary: &Summary, runs: &Runs, styled: bool) -> String {
     let mut header = vec!["row".to_owned()];
     header.extend(summary.engines.iter().map(|(name, _)| name.clone()));
-    header.push("esker / best peer".to_owned());
+    header.push("ratio".to_owned());
     let mut lines = vec![header.into_iter().map(Text::plain).collect::<Vec<_>>()];
     lines.extend(summary.rows.iter().map(row));
     let rows_end = lines.len();
@@ -81,6 +81,7 @@ fn row(row: &RowSummary) -> Vec<Text> {
 fn notes(summary: &Summary, of_totals: &[String], runs: &Runs) -> String {
     let mut out = String::from("\n");
     let mut say = |line: String| out.push_str(&(line + "\n"));
+    say("ratio: Esker to the best other engine; below 1 Esker is ahead".to_owned());
     of_totals.iter().cloned().for_each(&mut say);
     turns::apart_text(summary).into_iter().for_each(&mut say);
     for (failure, rows) in summary.failures() {
@@ -185,9 +186,9 @@ mod tests {
         ];
         let text = table(&Summary::new(&records), &runs(), false);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], "row                             esker             lmdb  esker / best peer");
-        assert_eq!(lines[3], "bulk load              *500 ms      -    2.00 s      -               0.25");
-        assert_eq!(lines[4], "len()                        no value  *1.00 us      -                  -");
+        assert_eq!(lines[1], "row                             esker             lmdb  ratio");
+        assert_eq!(lines[3], "bulk load              *500 ms      -    2.00 s      -   0.25");
+        assert_eq!(lines[4], "len()                        no value  *1.00 us      -      -");
         assert!(
             text.contains("failed: esker: it broke <here> (len())")
                 && text.contains("Commit abc, begun 2026-11-22.")

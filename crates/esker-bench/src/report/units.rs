@@ -76,6 +76,11 @@ pub(crate) fn date(unix_s: u64) -> String {
     format!("{year}-{month:02}-{day:02}")
 }
 
+/// How many times as much.
+pub(crate) fn times(ratio: f64) -> String {
+    if ratio < 9_999.5 { three_digits(ratio) } else { count(ratio) }
+}
+
 fn three_digits(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),

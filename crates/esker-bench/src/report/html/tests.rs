@@ -54,7 +54,7 @@ fn a_table_tells_what_a_row_left_to_do() {
     load.detail.get_or_insert_default().drain_s = Some(2.5);
     let records = [load, record("lmdb", "bulk load", 1, Some(2.0))];
     let page = page(&Summary::all(&records), &runs(Vec::new()));
-    assert_eq!(page.matches("+ 2.50 s of drain").count(), 1);
+    assert_eq!(page.matches("<br>+ 2.50 s</small>").count(), 1);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn bench_limits_3_a_line_says_that_it_was_measured_apart() {
 fn the_page_says_what_suites_and_rows_do() {
     let page = example();
     let redb = suites::find("redb").unwrap();
-    assert_eq!(page.matches(&escape(redb.summary())).count(), 2, "in the contents, and under its heading");
+    assert_eq!(page.matches(&escape(redb.summary())).count(), 1, "under its heading");
     let work = |name: &str| {
         let rows = redb.rows(Scale::Test).into_iter();
         rows.filter(|row| row.name == name).map(|row| escape(&row.work)).next().unwrap()
@@ -183,10 +183,10 @@ fn a_page_has_every_row_and_shows_failures() {
     assert!(page.contains("it broke &lt;here&gt;") && !page.contains("<here>"));
     assert!(page.contains("2 lost, 1 won, 1 neither"), "a row without a value is lost too");
     assert!(page.contains("Runs: redb 1. "), "how many runs there were is told");
-    let head = page.split("<h2>").next().unwrap();
-    assert!(head.contains("not known of redb") && !head.contains("took turns."), "no record has its time");
+    let end = page.split("<h2 id=\"options\">").nth(1).unwrap();
+    assert!(end.contains("not known of redb") && !end.contains("took turns."), "no record has its time");
     assert!(page.contains("no totals of esker: they lack rows that others have"));
-    let (lost, won) = (page.find("<td>batch writes</td>").unwrap(), page.find("<td>bulk load</td>").unwrap());
+    let (lost, won) = (page.find(">batch writes<").unwrap(), page.find(">bulk load<").unwrap());
     assert!(lost < won, "bench_heat.1");
     for outside in ["src=", "@import", "url("] {
         assert!(!page.contains(outside), "the page loads nothing: {outside}");
@@ -210,6 +210,10 @@ fn broken(page: &str) -> Vec<String> {
         .filter_map(|figure| {
             let wanted =
                 |mark: &str| -> Option<usize> { figure.split(mark).nth(1)?.split('"').next()?.parse().ok() };
+            if let Some(parts) = wanted("data-parts=\"") {
+                let got = figure.matches("<i class=").count();
+                return (parts != got).then(|| format!("{got} of {parts}"));
+            }
             let (wanted, got) = match (wanted("data-bars=\""), wanted("data-lines=\"")) {
                 (Some(bars), _) => (bars, figure.split("<rect class=").skip(1).filter(has_width).count()),
                 (_, Some(lines)) => {
@@ -223,9 +227,11 @@ fn broken(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// Pages that lost a part of one chart: a line, a bar, what makes a bar seen.
+/// Pages that lost a part of one chart: a line, a bar, what makes a bar seen, a part of where Esker stands.
 fn canaries() -> Vec<String> {
     let page = example();
+    let part = &page[page.find("<i class=").unwrap()..page.find("</i>").unwrap() + 4];
+    let without_part = page.replacen(part, "", 1);
     let bar = &page[page.find("<rect class=").unwrap()..];
     let bar = &bar[..bar.find("/>").unwrap() + 2];
     let width = bar.split("width=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
@@ -233,7 +239,7 @@ fn canaries() -> Vec<String> {
     let outside = bar.replacen("x=\"", "x=\"9", 1);
     assert!(flat != bar && outside != bar);
     let without_bar = ["", &flat, &outside].map(|other| page.replacen(bar, other, 1));
-    [vec![without_line()], without_bar.to_vec()].concat()
+    [vec![without_part, without_line()], without_bar.to_vec()].concat()
 }
 
 fn without_line() -> String {
@@ -248,10 +254,14 @@ fn bench_html_1_each_chart_has_its_data() {
     assert_eq!(broken(&example()), Vec::<String>::new());
     assert!(example().matches("data-lines=\"2\"").count() >= 3);
     // Where a bar lies, only a browser knows.
-    for (n, canary) in canaries().iter().take(3).enumerate() {
+    for (n, canary) in canaries().iter().take(4).enumerate() {
         assert_eq!(broken(canary).len(), 1, "page {n} that lost something is found out");
     }
 }
+
+/// bench_html.3.
+const WIDE: u32 = 1300;
+const NARROW: u32 = 420;
 
 fn browser() -> Option<PathBuf> {
     if let Some(browser) = std::env::var_os("ESKER_BROWSER") {
@@ -302,4 +312,71 @@ fn bench_html_1_a_browser_finds_the_data_of_each_chart() {
             "the browser finds loss {n}"
         );
     }
+}
+
+/// The engines of a page of results, RocksDB too where it is not built in.
+fn all_engines() -> Vec<EngineContext> {
+    let mut all: Vec<_> =
+        crate::engines::shown().map(|known| engine(known.name(), known.isolation())).collect();
+    if crate::engines::find("rocksdb").is_none() {
+        all.push(engine("rocksdb", Isolation::Snapshot));
+    }
+    all
+}
+
+/// Rows of several suites with every engine; the first row of each has charts over time.
+fn whole_page() -> String {
+    let mut records = Vec::new();
+    for suite in ["redb", "sizes", "storage-bench"].map(|name| suites::find(name).unwrap()) {
+        for (at, row) in suite.rows(Scale::Seed).iter().enumerate() {
+            for (n, engine) in all_engines().iter().enumerate() {
+                let value = Some(123.4 / (n as f64 + 0.5));
+                let of_row = match at {
+                    0 => record_over_time(&engine.name, &row.name, 1),
+                    _ => record(&engine.name, &row.name, 1, value),
+                };
+                records.push(Record { suite: suite.name().to_owned(), unit: row.unit, value, ..of_row });
+            }
+        }
+    }
+    page(&Summary::all(&records), &runs(all_engines()))
+}
+
+/// The width of the window and what is wrong with the layout there, as a script of this test sees it. Each line of a table has to show so many cells.
+fn layout(browser: &Path, page: &str, width: u32, cells: usize) -> String {
+    const SCRIPT: &str = "<script>(function(){var root=document.documentElement,wrong=[],right=root.clientWidth;
+var head=document.querySelector('.heat th.home').getBoundingClientRect();
+if(head.right>right||innerWidth>=1300&&head.bottom>innerHeight)wrong.push('Esker is not on the first screen');
+document.querySelectorAll('table.engines tr').forEach(function(row){
+var seen=[].filter.call(row.cells,function(cell){var at=cell.getBoundingClientRect();return at.width>0&&at.right<=right});
+if(seen.length!==+root.dataset.cells||!seen.some(function(cell){return cell.matches('.home')}))wrong.push(seen.length+' cells: '+row.textContent)});
+document.querySelectorAll('details').forEach(function(details){details.open=true});
+if(root.scrollWidth>right)wrong.push('the page scrolls');
+parent.document.documentElement.dataset.layout=innerWidth+': '+wrong.slice(0,3).join('; ')})()</script></body>";
+    let marked = page.replacen("<html ", &format!("<html data-cells=\"{cells}\" "), 1);
+    // A window may not be made this narrow, a frame may.
+    let framed = escape(&marked.replacen("</body>", SCRIPT, 1));
+    let frame = format!(
+        "<!doctype html><iframe width={width} height=1000 style=\"border:0\" srcdoc=\"{framed}\"></iframe>"
+    );
+    let dom = opened(browser, &frame);
+    let told = dom.split("data-layout=\"").nth(1).and_then(|rest| rest.split('"').next());
+    told.unwrap_or("no answer").to_owned()
+}
+
+#[test]
+fn bench_html_3_bench_columns_1_bench_columns_2_esker_is_seen_first_at_any_width() {
+    let Some(browser) = browser() else {
+        println!("no browser in ESKER_BROWSER or PATH: the layout was not looked at");
+        return;
+    };
+    let page = whole_page();
+    // Suite and row, or row and ratio; row, Esker, the best other engine, ratio.
+    assert_eq!(layout(&browser, &page, WIDE, all_engines().len() + 2), format!("{WIDE}: "), "bench_html.3");
+    assert_eq!(layout(&browser, &page, NARROW, 4), format!("{NARROW}: "), "bench_html.3");
+    let never_narrow = page.replace("@media(max-width:", "@media(max-width:0px) and (min-width:");
+    assert!(layout(&browser, &never_narrow, NARROW, 4).contains(" cells: "), "what does not fit is found");
+    let long_word =
+        page.replacen("<p>", &format!("<p style=\"overflow-wrap:normal\">{}", "x".repeat(400)), 1);
+    assert!(layout(&browser, &long_word, NARROW, 4).contains("the page scrolls"));
 }

@@ -72,6 +72,18 @@ fn medians_best_and_ratio() {
 }
 
 #[test]
+fn bench_summary_2_a_ratio_below_one_is_ahead_whatever_the_unit() {
+    let ratio = |better| {
+        let of = |engine, value| Record { better, ..record(engine, "r", 1, Some(value)) };
+        let summary = Summary::new(&[of("lmdb", 4.0), of("esker", 2.0), of("bbolt", 1.0)]);
+        let engines: Vec<_> = summary.engines.iter().map(|(engine, _)| engine.clone()).collect();
+        assert_eq!(engines, ["esker", "bbolt", "lmdb"], "Esker, then the others by name");
+        summary.rows[0].ratio
+    };
+    assert_eq!((ratio(Better::Lower), ratio(Better::Higher)), (Some(2.0), Some(2.0)));
+}
+
+#[test]
 fn bench_summary_3_what_the_spread_covers_is_neither_lost_nor_won() {
     let verdict = |better, ours: &[f64], peer: &[f64]| {
         let of = |engine: &'static str, values: &[f64]| -> Vec<Record> {

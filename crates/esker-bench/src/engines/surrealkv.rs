@@ -1,0 +1,307 @@
+//! SurrealKV, set up as its authors' benchmark (crud-bench) sets it up, but for its log, whose files are made beforehand.
+//!
+//!   Store::write -> one transaction that only writes, Transaction::commit on a tokio runtime (one append and one fdatasync of its log)
+//!   Reader       -> one read-only transaction; a get copies the value, a walk lends it
+//!
+//! bench_surrealkv.1. Reads run on the thread that asks. Commits, flushes and compactions are tasks of the store's own runtime, and each keeps a
+//!      thread of it busy: there is one for each of them.
+//! bench_surrealkv.2. The tree is closed before its runtime ends: dropping a tree closes it in a task that nobody waits for.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use surrealkv::{
+    CompactRangeOptions, Durability as Persistence, Error, LSMIterator as _, Mode, Options, Transaction,
+    Tree, TreeBuilder,
+};
+use tokio::runtime::{Builder, Runtime};
+
+use esker_bench_api::{
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reached, Reader, Store,
+    Writer,
+};
+
+/// bench_surrealkv.1: the flusher of commits, the flusher of memtables, the compactor, and one for whatever else there is.
+const RUNTIME_THREADS: usize = 4;
+const MEMTABLE_BYTES_MAX: u64 = 256 << 20;
+const MEMTABLE_BYTES_MIN: u64 = 16 << 20;
+/// Its tables, where flushes and compactions end.
+const TABLES_DIR: &str = "sstables";
+/// Looks that must find the same tables, and the time between two.
+const QUIET_LOOKS: u32 = 5;
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+const LARGE_BATCH: &str = "a batch of SurrealKV holds at most 4 GiB (BatchTooLarge)";
+
+pub(crate) struct SurrealKv;
+
+impl Engine for SurrealKv {
+    fn name(&self) -> &'static str {
+        "surrealkv"
+    }
+
+    fn version(&self) -> String {
+        env!("VERSION_SURREALKV").to_owned()
+    }
+
+    fn options(&self) -> &'static [EngineOption] {
+        &[
+            EngineOption {
+                option: "with_block_cache_capacity",
+                value: "the suite's cache",
+                reason: "its one cache, of blocks, indexes and values of the value log",
+                pointer: "surrealdb/crud-bench, src/surrealkv.rs; docs of Options::with_block_cache_capacity",
+            },
+            EngineOption {
+                option: "with_max_memtable_size",
+                value: "the suite's write buffer where it sets one; else a quarter of the cache, from 16 to 256 MiB",
+                reason: "256 MiB in its authors' benchmark; values are not counted in it, and up to three memtables are there at once",
+                pointer: "surrealdb/crud-bench, src/surrealkv.rs; surrealkv, src/lib.rs, default_sizes; src/autotune.rs",
+            },
+            EngineOption {
+                option: "with_enable_vlog",
+                value: "true: values over 1 KiB lie in a log of their own",
+                reason: "compaction does not rewrite them; smaller ones stay in the tables",
+                pointer: "surrealdb/crud-bench, src/surrealkv.rs; docs of Options::with_vlog_value_threshold",
+            },
+            EngineOption {
+                option: "with_wal_preallocation",
+                value: "true, not the default",
+                reason: "the log's file does not grow with each commit, so that most syncs are of data alone",
+                pointer: "docs of Options::with_wal_preallocation",
+            },
+            EngineOption {
+                option: "sync commits",
+                value: "Durability::Immediate",
+                reason: "its one durable mode; commits of several threads share a sync",
+                pointer: "surrealkv README, Quick Start; docs of Durability",
+            },
+            EngineOption {
+                option: "async and nosync commits",
+                value: "Durability::Eventual, its default",
+                reason: "written to the operating system when it returns; it has no faster mode",
+                pointer: "docs of Durability; ARCHITECTURE.md of surrealkv, Durability Levels",
+            },
+            EngineOption {
+                option: "writes",
+                value: "Mode::WriteOnly, run again on a conflict",
+                reason: "takes no snapshot; conflicts of keys are found all the same",
+                pointer: "docs of Tree::begin_with_mode and Transaction::commit",
+            },
+            EngineOption {
+                option: "runtime",
+                value: "tokio, 4 threads",
+                reason: "flushes, compactions and commits each block the thread that runs them; with as many threads as cores, the default, commits \
+                         would wait for compactions on two cores",
+                pointer: "surrealkv, src/task.rs and src/ring/pipeline.rs",
+            },
+            EngineOption {
+                option: "compression, block size",
+                value: "none, 64 KiB, its defaults",
+                reason: "the defaults, which its authors' benchmark keeps",
+                pointer: "surrealdb/crud-bench, src/surrealkv.rs; docs of Options::without_compression",
+            },
+            EngineOption {
+                option: "compaction",
+                value: "Tree::compact_range over all keys",
+                reason: "its full compaction: flushes, merges down, and rewrites the last level",
+                pointer: "docs of Tree::compact_range",
+            },
+        ]
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        Some(AsyncCommits {
+            reached: Reached::System,
+            then: "on the device once it has been flushed into tables",
+            pointer: "docs of Durability::Eventual",
+        })
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Snapshot
+    }
+
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        let runtime = Builder::new_multi_thread().worker_threads(RUNTIME_THREADS).enable_all().build();
+        let runtime = runtime.map_err(Failure::engine)?;
+        let tree = {
+            let _context = runtime.enter();
+            TreeBuilder::with_options(tree_options(dir, options)?).build().map_err(Failure::engine)?
+        };
+        let tables = dir.join(TABLES_DIR);
+        Ok(Box::new(SurrealStore { tree, runtime, tables, persistence: persistence(options.durability) }))
+    }
+}
+
+fn tree_options(dir: &Path, options: &OpenOptions) -> Result<Options, Failure> {
+    let by_cache = (options.cache_bytes / 4).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX);
+    let memtable =
+        usize::try_from(options.write_buffer_bytes.unwrap_or(by_cache)).map_err(Failure::engine)?;
+    Ok(Options::new()
+        .with_path(dir.to_path_buf())
+        .with_block_cache_capacity(options.cache_bytes)
+        .with_max_memtable_size(memtable)
+        .with_enable_vlog(true)
+        .with_wal_preallocation(true))
+}
+
+fn persistence(durability: Durability) -> Persistence {
+    match durability {
+        Durability::Sync => Persistence::Immediate,
+        Durability::Async | Durability::NoSync => Persistence::Eventual,
+    }
+}
+
+struct SurrealStore {
+    tree: Tree,
+    runtime: Runtime,
+    tables: PathBuf,
+    persistence: Persistence,
+}
+
+impl SurrealStore {
+    /// Names and lengths of its tables.
+    fn tables(&self) -> Result<Vec<(PathBuf, u64)>, Failure> {
+        let mut tables = Vec::new();
+        for entry in fs::read_dir(&self.tables).map_err(Failure::engine)? {
+            let entry = entry.map_err(Failure::engine)?;
+            // One that has gone meanwhile is another state than one that is there.
+            tables.push((entry.path(), entry.metadata().map_or(0, |metadata| metadata.len())));
+        }
+        tables.sort();
+        Ok(tables)
+    }
+
+    /// Waits for the compaction that runs, if one does: compactions take turns, and this one has nothing to do.
+    fn wait_for_compaction(&self) -> Result<(), Failure> {
+        let nothing =
+            CompactRangeOptions { flush_memtable: false, target_level: Some(1), rewrite_bottommost: false };
+        self.tree.compact_range(Some(&[]), Some(&[]), &nothing).map_err(Failure::engine)
+    }
+
+    fn read_only(&self) -> Result<Transaction, Failure> {
+        self.tree.begin_with_mode(Mode::ReadOnly).map_err(Failure::engine)
+    }
+}
+
+impl Drop for SurrealStore {
+    /// bench_surrealkv.2.
+    fn drop(&mut self) {
+        if let Err(error) = self.runtime.block_on(self.tree.close()) {
+            eprintln!("surrealkv did not close: {error}");
+        }
+    }
+}
+
+impl Store for SurrealStore {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        self.persistence = persistence(durability);
+        // S4
+        if durability == Durability::Sync {
+            self.tree.flush_wal(true).map_err(Failure::engine)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+        loop {
+            let txn = self.tree.begin_with_mode(Mode::WriteOnly).map_err(Failure::engine)?;
+            let mut writer = SurrealWriter { txn: txn.with_durability(self.persistence) };
+            work(&mut writer)?;
+            match self.runtime.block_on(writer.txn.commit()) {
+                Err(Error::TransactionWriteConflict | Error::TransactionRetry) => {}
+                Err(Error::BatchTooLarge) => return Err(Failure::Unsupported(LARGE_BATCH.to_owned())),
+                result => return result.map_err(Failure::engine),
+            }
+        }
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        Ok(Box::new(SurrealReader { txn: self.read_only()? }))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        get(&self.read_only()?, key, visit)
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        self.tree.compact_range(None, None, &CompactRangeOptions::default()).map_err(Failure::engine)
+    }
+
+    /// It has no figure of the work that it owes: the tables say when it has come to rest.
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+        let (mut before, mut quiet_looks) = (self.tables()?, 0);
+        while quiet_looks < QUIET_LOOKS && Instant::now() < deadline {
+            thread::sleep(LOOK_INTERVAL);
+            self.wait_for_compaction()?;
+            let now = self.tables()?;
+            quiet_looks = if now == before { quiet_looks + 1 } else { 0 };
+            before = now;
+        }
+        Ok(())
+    }
+}
+
+fn get(txn: &Transaction, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    let value = txn.get(key).map_err(Failure::engine)?;
+    Ok(value.map(|value| visit(&value)).is_some())
+}
+
+struct SurrealWriter {
+    txn: Transaction,
+}
+
+impl Writer for SurrealWriter {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.txn.set(key, value).map_err(Failure::engine)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.txn.delete(key).map_err(Failure::engine)
+    }
+}
+
+struct SurrealReader {
+    txn: Transaction,
+}
+
+impl Reader for SurrealReader {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        get(&self.txn, key, visit)
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, Failure> {
+        let mut items = self.txn.scan(from..).map_err(Failure::engine)?;
+        let (mut seen, mut is_there) = (0, limit > 0 && items.seek_first().map_err(Failure::engine)?);
+        while is_there {
+            visit(items.key().user_key(), &items.value_ref().map_err(Failure::engine)?);
+            seen += 1;
+            is_there = seen < limit && items.next().map_err(Failure::engine)?;
+        }
+        Ok(seen)
+    }
+
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
+        let mut items = self.txn.scan(from..).map_err(Failure::engine)?;
+        let (mut seen, mut is_there) = (0, limit > 0 && items.seek_first().map_err(Failure::engine)?);
+        while is_there {
+            visit(items.key().user_key());
+            seen += 1;
+            is_there = seen < limit && items.next().map_err(Failure::engine)?;
+        }
+        Ok(seen)
+    }
+
+    /// It counts nothing: a walk over the keys.
+    fn len(&mut self) -> Result<u64, Failure> {
+        self.keys(&[], u64::MAX, &mut |_| ())
+    }
+}

@@ -1,0 +1,81 @@
+//! The columns of the page's tables: Esker, then the other engines by name.
+//!
+//! ```text
+//! wide screen     row | Esker | each other engine ...
+//! narrow screen   row | Esker | the best of the others, with its name | ratio
+//! ```
+//!
+//! bench_columns.1. Both are one table. A cell says by its class what it is: `key`, `home`, `best` (of the others), `n` for narrow screens
+//!     alone; the style sheet hides the rest where there is no room.
+//! bench_columns.2. A page is narrow where its engines would not fit, so the more engines it has, the sooner.
+
+use crate::report::markup::{escape, push};
+use crate::report::summary::{HOME, RowSummary, Summary, Verdict};
+use crate::report::units::times;
+
+/// The room of the columns that are no engine's, and of one engine, in pixels.
+const KEYS_WIDTH: usize = 330;
+const ENGINE_WIDTH: usize = 60;
+
+/// All engines of a page, in the order of the columns.
+pub(super) fn engines(summaries: &[Summary]) -> Vec<&str> {
+    let mut engines: Vec<&str> = Vec::new();
+    for (engine, _) in summaries.iter().flat_map(|summary| &summary.engines) {
+        if !engines.contains(&engine.as_str()) {
+            engines.push(engine);
+        }
+    }
+    engines.sort_by_key(|engine| (*engine != HOME, *engine));
+    engines
+}
+
+/// bench_columns.1, bench_columns.2.
+pub(super) fn style(engines: usize) -> String {
+    format!(
+        ".n{{display:none}}\n@media(max-width:{}px){{.engines{{font-size:14px}}.engines :is(th,td):not(.key,.home,.best,.n),.w{{display:none}}\
+         .n{{display:inline}}.engines :is(th,td).n{{display:table-cell}}}}\n",
+        KEYS_WIDTH + engines * ENGINE_WIDTH
+    )
+}
+
+/// The heads of the engines' columns, each with a second line.
+pub(super) fn heads<'a>(out: &mut String, engines: impl Iterator<Item = (&'a str, &'a str)>) {
+    for (engine, below) in engines {
+        let class = if engine == HOME { " class=\"home\"" } else { "" };
+        let (engine, below) = (escape(engine), escape(below));
+        push(out, format_args!("<th{class}>{engine}<br><small>{below}</small></th>"));
+    }
+    out.push_str("<th class=\"n\">best other</th>");
+}
+
+/// What the cell of the engine at this place of a row is.
+pub(super) fn class(summary: &Summary, row: &RowSummary, at: usize) -> &'static str {
+    if is_home(summary, at) {
+        "home"
+    } else if row.peer == Some(at) {
+        "best"
+    } else {
+        ""
+    }
+}
+
+/// The name of another engine, as it stands in its cell on a narrow screen.
+pub(super) fn peer_name(summary: &Summary, at: usize) -> String {
+    if is_home(summary, at) { String::new() } else { format!("{}<br>", escape(&summary.engines[at].0)) }
+}
+
+/// Whether Esker is the engine at this place.
+pub(super) fn is_home(summary: &Summary, at: usize) -> bool {
+    summary.engines[at].0 == HOME
+}
+
+/// How Esker stands in a row; `class` is `n` where the wide table has no such column.
+pub(super) fn ratio(out: &mut String, row: &RowSummary, class: &str) {
+    let colour = match row.verdict {
+        Verdict::Won => "good",
+        Verdict::Lost => "bad",
+        Verdict::Neither | Verdict::Unknown => "soft",
+    };
+    let text = row.ratio.map_or_else(|| "-".to_owned(), times);
+    push(out, format_args!("<td class=\"{colour} {class}\">{text}</td>"));
+}
