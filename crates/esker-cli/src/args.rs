@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::bounds::Bounds;
 use crate::failure::{Failure, Result};
-use crate::formats::Column;
+use crate::formats::{Column, Delimiter};
 use crate::text::{ByteForm, shown};
 
 /// Where the help of a command lists the options that all commands have.
@@ -134,18 +134,24 @@ Examples:
   esker count --prefix app
   esker count -k users --json                {\"entries\":3}")]
     Count(Count),
-    /// Read entries from a file: TSV, CSV, JSON lines or a word list
+    /// Read entries from a file: TSV, CSV, JSON or a word list
     #[command(after_help = "\
 The format follows from the name of the file (.tsv .tab .csv .jsonl .ndjson .json .txt
-.words); standard input is TSV unless --format says otherwise.
+.words, and .gz behind any of them); standard input is TSV unless --format says otherwise.
 
   tsv     KEY <tab> VALUE; the value is all that follows the first tab
   csv     the first line names the columns; the first column is the key, the second the value
-  jsonl   {\"key\":\"...\",\"value\":\"...\"}; key_hex and value_hex hold bytes that are not UTF-8
+  jsonl   {\"key\":\"...\",\"value\":\"...\"}, an object a line, or an array of objects; key_hex and
+          value_hex hold bytes that are not UTF-8
   words   each line is a key, the value is empty
 
 Without --value, a table with more columns gives the rest of the line behind the key as the
-value; a JSON object without the field \"value\" is the value itself, as it stands.
+value; a JSON object without the field \"value\" is the value itself, as it stands. A field that
+is null counts as missing.
+
+Blank lines are skipped; in a word list a blank line is the empty key. Files are UTF-8, with or
+without a byte order mark. Other encodings, and lines that end with CR alone, are refused, and
+the message says how to convert them.
 
 A bad line stops the import, with its number; the batches before it stay. Importing again
 does no harm.
@@ -155,6 +161,8 @@ Examples:
   esker import --format words - < words
   esker import users.csv --key email --value name
   esker import table.tsv --key 2 --value 5 --skip-bad
+  esker import UnicodeData.txt --format tsv --delimiter ';' --value 2
+  esker import words.txt.gz
   esker import events.jsonl --key id           each whole line becomes the value of its id
   esker import --durability none big.tsv       batches wait for nothing, the end for the disk
   esker -d a export | esker -d b import        copy a keyspace (in a script with `set -o pipefail`:
@@ -162,8 +170,8 @@ Examples:
     Import(Import),
     /// Write entries to a file or to standard output, in a form that `import` reads back exactly
     #[command(after_help = "\
-The format follows from the name of the file, as for `import`; standard output is TSV unless
---format says otherwise. The file appears under its name when it is complete; pipes and devices
+The format follows from the name of the file, as for `import`; standard output is TSV, or
+JSON lines with --json, unless --format says otherwise. The file appears under its name when it is complete; pipes and devices
 are written as they are.
 
 Examples:
@@ -338,6 +346,9 @@ pub(crate) struct Import {
     /// Whether the first line names the columns [default: yes in CSV, no in TSV]
     #[arg(long, value_name = "YES_NO")]
     pub(crate) header: Option<YesNo>,
+    /// What stands between columns of TSV and CSV: one character, or `tab`
+    #[arg(long, value_name = "CHAR", allow_hyphen_values = true)]
+    pub(crate) delimiter: Option<Delimiter>,
     /// Report bad lines, leave them out and go on
     #[arg(long)]
     pub(crate) skip_bad: bool,
@@ -359,6 +370,9 @@ pub(crate) struct Export {
     /// Whether the first line names the columns [default: yes in CSV, no in TSV]
     #[arg(long, value_name = "YES_NO")]
     pub(crate) header: Option<YesNo>,
+    /// What stands between columns of TSV and CSV: one character, or `tab`
+    #[arg(long, value_name = "CHAR", allow_hyphen_values = true)]
+    pub(crate) delimiter: Option<Delimiter>,
 }
 
 #[cfg(test)]

@@ -71,6 +71,11 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
+/// A number of things: `1 row`, `1,234 rows`.
+pub(crate) fn plural(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
 /// A size in bytes: `17 B`, `1.5 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];

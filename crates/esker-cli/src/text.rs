@@ -50,7 +50,8 @@ impl ByteForm {
 fn is_hidden(c: char) -> bool {
     let is_direction =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || is_direction
+    // The byte order mark, which is invisible, and dropped at the start of a file (input.1).
+    c.is_control() || is_direction || c == '\u{feff}'
 }
 
 /// The text for people, on one line (text.3).

@@ -14,11 +14,12 @@ use crate::Answer;
 use crate::args::{Args, Export, FileFormat, YesNo};
 use crate::bounds::Bounds;
 use crate::database::Database;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::formats::{self, RowWriter, WriteOptions};
 use crate::output;
 use crate::progress::Progress;
 use crate::target::{Partial, Special, Target};
+use crate::text::shown;
 
 /// So much is collected before it is written to a file.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -26,9 +27,24 @@ const BUFFER_BYTES: usize = 256 << 10;
 const ROWS_PER_TICK: u64 = 1_024;
 
 pub(super) fn run(args: &Args, export: &Export) -> Result<Answer> {
-    let format = formats::choose(export.format, &export.file)?;
+    let is_standard = formats::is_standard(&export.file);
+    // On standard output the rows are the answer.
+    let format = match export.format {
+        None if args.json && is_standard => FileFormat::Jsonl,
+        asked => formats::choose(asked, &export.file)?,
+    };
+    if formats::is_compressed(&export.file) {
+        return Err(Failure::message(format!(
+            "export does not compress; say `esker export --format FORMAT | gzip > {}`",
+            shown(export.file.display())
+        )));
+    }
     let bounds = export.range.bounds(args)?;
-    let options = WriteOptions { form: args.bytes, header: export.header.map(|header| header == YesNo::Yes) };
+    let options = WriteOptions {
+        form: args.bytes,
+        header: export.header.map(|header| header == YesNo::Yes),
+        delimiter: export.delimiter,
+    };
     // Before the rows: what cannot be written is refused at once.
     let target = Target::look(&export.file)?;
     let database = Database::open(args)?;

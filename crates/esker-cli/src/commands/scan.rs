@@ -42,6 +42,6 @@ fn writer(args: &Args, scan: &Scan) -> Result<Box<dyn RowWriter>> {
     Ok(if scan.keys_only {
         Box::new(WordsWriter::new(out, args.form()).lenient())
     } else {
-        Box::new(TsvWriter::new(out, args.form(), false)?.lenient())
+        Box::new(TsvWriter::new(out, args.form()).lenient())
     })
 }

@@ -3,5 +3,6 @@
 mod commands;
 mod common;
 mod files;
+mod inputs;
 mod special_files;
 mod upkeep;
