@@ -19,21 +19,19 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-use esker::{Error, Keyspace, WriteBatch};
 use flate2::bufread::MultiGzDecoder;
 use serde_json::json;
 
+use super::sink::Sink;
 use crate::Answer;
-use crate::args::{Args, Durability, Import, YesNo};
-use crate::database::Database;
+use crate::args::{Durability, Import, YesNo};
+use crate::database::Session;
 use crate::failure::{Failure, Result};
 use crate::formats::{self, ReadOptions, Row, RowReader, Step};
 use crate::output;
 use crate::progress::Progress;
 use crate::text::shown;
 
-/// A batch is committed when it holds so many bytes, whatever its number of rows.
-const BATCH_BYTES_MAX: usize = 32 << 20;
 /// So many bad lines are printed; the rest is counted.
 const BAD_LINES_PRINTED: u64 = 20;
 /// Of rows that did not wait for the disk, when the log or closing failed.
@@ -45,14 +43,15 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// The progress bar moves after so many rows.
 const ROWS_PER_TICK: u64 = 1_024;
 
-pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
+pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
+    let keyspace_name = session.common.keyspace()?;
     let format = formats::choose(import.format, &import.file)?;
     let read = Rc::new(Cell::new(0));
     let (input, total) = open(&import.file, &read)?;
     // Of a file the size is known.
     let is_pipe = total.is_none();
     let options = ReadOptions {
-        form: args.bytes,
+        form: session.common.bytes,
         key: import.key.clone(),
         value: import.value.clone(),
         header: import.header.map(|header| header == YesNo::Yes),
@@ -60,7 +59,7 @@ pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
     };
     let mut reader = formats::reader(format, input, &options)
         .map_err(|failure| Failure::message(format!("{}: {failure}", shown(name(&import.file).display()))))?;
-    let database = Database::open_or_create(args)?;
+    let database = session.open_or_create()?;
     let progress = Progress::bytes(total);
     if let Some(names) = reader.assumed_names() {
         progress.note(&format!(
@@ -69,9 +68,9 @@ pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
             shown(names)
         ));
     }
-    let is_new = !database.db.keyspaces().contains(&args.keyspace);
+    let is_new = !database.db.keyspaces().iter().any(|there| there == keyspace_name);
     let (mut rows, mut new_keys) = (0, 0);
-    let ended = database.keyspace_or_create(args).and_then(|keyspace| {
+    let ended = database.keyspace_or_create(keyspace_name).and_then(|keyspace| {
         let len = || keyspace.len().map_err(|e| database.failure(e));
         let before = len()?;
         let mut sink = Sink::new(&database, keyspace.clone(), import.batch);
@@ -79,7 +78,7 @@ pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
         rows = sink.committed;
         if ended.is_err() && is_new && rows == 0 {
             // import.5. Why the import failed matters more than this.
-            let _leftover = database.db.drop_keyspace(&args.keyspace);
+            let _leftover = database.db.drop_keyspace(keyspace_name);
             return ended;
         }
         new_keys = len()?.saturating_sub(before);
@@ -88,9 +87,9 @@ pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
     let closed = database.close();
     let seconds = progress.finish().as_secs_f64();
     // What did not wait for the disk is there once the database was closed.
-    let is_known = closed.is_ok() || args.durability == Durability::Sync;
+    let is_known = closed.is_ok() || session.opening.durability == Durability::Sync;
     match (ended, closed) {
-        (Ok(bad), Ok(())) => report(args, rows, new_keys, bad, seconds),
+        (Ok(bad), Ok(())) => report(session, rows, new_keys, bad, seconds),
         (Err(failure), Ok(())) => Err(stopped(&failure, rows, is_known)),
         (Err(failure), Err(close)) => Err(Failure::message(format!(
             "{}\n  closing the database: {close}",
@@ -120,7 +119,7 @@ fn read_rows(
         let step = reader.read(&mut row).map_err(|e| Failure::file("read", file, &e))?;
         let problem = match step {
             Step::Row if reader.is_unended() && is_pipe => Some(UNENDED.to_owned()),
-            Step::Row => sink.add(&row)?,
+            Step::Row => sink.add(&row.key, &row.value)?,
             Step::Bad(reason) => Some(reason),
             Step::End => break,
         };
@@ -153,65 +152,19 @@ fn read_rows(
     Ok(bad)
 }
 
-/// Collects rows and commits them batch by batch.
-struct Sink<'a> {
-    database: &'a Database,
-    keyspace: Keyspace,
-    batch: WriteBatch,
-    /// Zero: one batch for all.
-    batch_rows_max: usize,
-    committed: u64,
-}
-
-impl<'a> Sink<'a> {
-    fn new(database: &'a Database, keyspace: Keyspace, batch_rows_max: usize) -> Self {
-        let batch = database.db.batch();
-        Sink { database, keyspace, batch, batch_rows_max, committed: 0 }
-    }
-
-    /// Adds a row; the reason if the engine cannot take it.
-    fn add(&mut self, row: &Row) -> Result<Option<String>> {
-        match self.batch.put(&self.keyspace, &row.key, &row.value) {
-            Ok(()) => {}
-            Err(error @ (Error::KeyTooLong { .. } | Error::ValueTooLong { .. })) => {
-                return Ok(Some(error.to_string()));
-            }
-            Err(error) => return Err(self.database.failure(error)),
-        }
-        let is_full = self.batch.len() >= self.batch_rows_max || self.batch.byte_len() >= BATCH_BYTES_MAX;
-        if self.batch_rows_max > 0 && is_full {
-            self.commit()?;
-        }
-        Ok(None)
-    }
-
-    fn commit(&mut self) -> Result<()> {
-        let batch = std::mem::replace(&mut self.batch, self.database.db.batch());
-        let rows = batch.len() as u64;
-        batch.commit().map_err(|e| self.database.failure(e))?;
-        self.committed += rows;
-        Ok(())
-    }
-
-    /// All rows so far.
-    fn rows(&self) -> u64 {
-        self.committed + self.batch.len() as u64
-    }
-}
-
 /// Why an import stopped, and what is there of it (import.3). Importing again does no harm.
 fn stopped(failure: &Failure, rows: u64, is_known: bool) -> Failure {
-    let rows = output::count(rows);
+    let rows = output::plural(rows, "row");
     Failure::message(if is_known {
-        format!("{failure}\n  import stopped; {rows} rows of the batches before are in the database")
+        format!("{failure}\n  import stopped; {rows} of the batches before are in the database")
     } else {
-        format!("{failure}\n  import stopped; {rows} rows had been committed{LAST_UNKNOWN}")
+        format!("{failure}\n  import stopped; {rows} had been committed{LAST_UNKNOWN}")
     })
 }
 
-fn report(args: &Args, rows: u64, new_keys: u64, bad: u64, seconds: f64) -> Result<Answer> {
+fn report(session: &Session<'_>, rows: u64, new_keys: u64, bad: u64, seconds: f64) -> Result<Answer> {
     let rows_per_s = (rows as f64 / seconds.max(1e-9)) as u64;
-    if args.json {
+    if session.common.json {
         output::print_json(&json!({
             "rows": rows, "new_keys": new_keys, "bad_lines": bad, "seconds": seconds, "rows_per_s": rows_per_s,
         }))?;

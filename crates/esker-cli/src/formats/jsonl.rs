@@ -4,6 +4,7 @@
 //! jsonl.2. What is no string counts as its JSON text, byte by byte as it stands: digits of a number, order of fields, white
 //!     space within.
 //! jsonl.3. A field that is null is a field that is missing.
+//! jsonl.4. What a terminal would act on is written as an escape, which is the same JSON (text.3).
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -15,7 +16,7 @@ use super::elements::Elements;
 use super::lines::Lines;
 use super::{AROUND_BYTES_MAX, Column, ReadOptions, Row, RowReader, RowWriter, Step};
 use crate::failure::{Failure, Result};
-use crate::text::{ByteForm, hex, unhex};
+use crate::text::{ByteForm, hex, json_shown, push_json, unhex};
 
 /// A byte of a string takes up to six, as `\u0000`.
 const LINE_BYTES_MAX: u64 = 6 * (KEY_BYTES_MAX as u64 + VALUE_BYTES_MAX as u64) + AROUND_BYTES_MAX;
@@ -173,12 +174,15 @@ pub(crate) struct JsonlWriter<'a> {
     line: Vec<u8>,
     all_hex: bool,
     keys_only: bool,
+    /// `"keyspace":NAME,` or nothing.
+    keyspace: String,
 }
 
 impl<'a> JsonlWriter<'a> {
     pub(crate) fn new(output: Box<dyn Write + 'a>, form: Option<ByteForm>) -> Result<Self> {
         check_form(form)?;
-        Ok(JsonlWriter { output, line: Vec::new(), all_hex: form == Some(ByteForm::Hex), keys_only: false })
+        let all_hex = form == Some(ByteForm::Hex);
+        Ok(JsonlWriter { output, line: Vec::new(), all_hex, keys_only: false, keyspace: String::new() })
     }
 
     /// Leaves out the values.
@@ -192,7 +196,7 @@ impl<'a> JsonlWriter<'a> {
         match std::str::from_utf8(bytes) {
             Ok(text) if !self.all_hex => {
                 write!(self.line, "\"{name}\":")?;
-                Ok(serde_json::to_writer(&mut self.line, text)?)
+                push_json(text, &mut self.line)
             }
             _ => write!(self.line, "\"{name}_hex\":\"{}\"", hex(bytes)),
         }
@@ -200,9 +204,15 @@ impl<'a> JsonlWriter<'a> {
 }
 
 impl RowWriter for JsonlWriter<'_> {
+    fn begin_keyspace(&mut self, name: &str) {
+        let value = serde_json::Value::from(name).to_string();
+        self.keyspace = format!("\"keyspace\":{},", json_shown(value));
+    }
+
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.line.clear();
         self.line.push(b'{');
+        self.line.extend_from_slice(self.keyspace.as_bytes());
         self.push("key", key)?;
         if !self.keys_only {
             self.line.push(b',');

@@ -73,6 +73,9 @@ pub(crate) trait RowReader {
 
 /// Writes rows to a file.
 pub(crate) trait RowWriter {
+    /// What comes is of this keyspace: told before each where there are several, and written where the format has a place for it.
+    fn begin_keyspace(&mut self, _name: &str) {}
+
     /// Writes one row.
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 

@@ -12,7 +12,7 @@ use super::{
     Delimiter, ReadOptions, Row, RowReader, RowWriter, Step, fill, header_line, resolve, row_bytes_max,
 };
 use crate::failure::{Failure, Result};
-use crate::text::ByteForm;
+use crate::text::{ByteForm, shown};
 
 /// Reads TSV.
 pub(super) struct TsvReader {
@@ -95,6 +95,8 @@ pub(crate) struct TsvWriter<'a> {
     delimiter: u8,
     line: Vec<u8>,
     strict: bool,
+    /// In front of each row, if that is for eyes.
+    keyspace: String,
     /// Whether nothing has been written.
     is_start: bool,
 }
@@ -104,7 +106,15 @@ const TAB: Delimiter = Delimiter(b'\t');
 
 impl<'a> TsvWriter<'a> {
     pub(crate) fn new(output: Box<dyn Write + 'a>, form: ByteForm) -> Self {
-        TsvWriter { output, form, delimiter: TAB.0, line: Vec::new(), strict: true, is_start: true }
+        TsvWriter {
+            output,
+            form,
+            delimiter: TAB.0,
+            line: Vec::new(),
+            strict: true,
+            keyspace: String::new(),
+            is_start: true,
+        }
     }
 
     pub(super) fn with_delimiter(mut self, delimiter: Option<Delimiter>) -> Self {
@@ -129,6 +139,12 @@ impl<'a> TsvWriter<'a> {
 }
 
 impl RowWriter for TsvWriter<'_> {
+    fn begin_keyspace(&mut self, name: &str) {
+        if !self.strict {
+            self.keyspace = format!("{}\t", shown(name));
+        }
+    }
+
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let is_delimiter = |byte: &u8| *byte == self.delimiter;
         let is_raw = self.strict && self.form == ByteForm::Raw;
@@ -139,6 +155,7 @@ impl RowWriter for TsvWriter<'_> {
             )));
         }
         self.line.clear();
+        self.line.extend_from_slice(self.keyspace.as_bytes());
         // input.1
         if is_raw && self.is_start && key.starts_with(BYTE_ORDER_MARK) {
             self.line.extend_from_slice(BYTE_ORDER_MARK);

@@ -8,7 +8,7 @@ use super::input::BYTE_ORDER_MARK;
 use super::lines::Lines;
 use super::{ReadOptions, Row, RowReader, RowWriter, Step, fill, header_line, text_bytes_max};
 use crate::failure::{Failure, Result};
-use crate::text::ByteForm;
+use crate::text::{ByteForm, shown};
 
 /// Reads a word list.
 pub(super) struct WordsReader {
@@ -57,13 +57,15 @@ pub(crate) struct WordsWriter<'a> {
     form: ByteForm,
     line: Vec<u8>,
     strict: bool,
+    /// In front of each row, if that is for eyes.
+    keyspace: String,
     /// Whether nothing has been written.
     is_start: bool,
 }
 
 impl<'a> WordsWriter<'a> {
     pub(crate) fn new(output: Box<dyn Write + 'a>, form: ByteForm) -> Self {
-        WordsWriter { output, form, line: Vec::new(), strict: true, is_start: true }
+        WordsWriter { output, form, line: Vec::new(), strict: true, keyspace: String::new(), is_start: true }
     }
 
     /// Writes the line before the keys, if it is asked for.
@@ -83,6 +85,12 @@ impl<'a> WordsWriter<'a> {
 }
 
 impl RowWriter for WordsWriter<'_> {
+    fn begin_keyspace(&mut self, name: &str) {
+        if !self.strict {
+            self.keyspace = format!("{}\t", shown(name));
+        }
+    }
+
     fn write(&mut self, key: &[u8], _value: &[u8]) -> Result<()> {
         if self.strict && self.form == ByteForm::Raw && key.contains(&b'\n') {
             return Err(Failure::message(format!(
@@ -91,6 +99,7 @@ impl RowWriter for WordsWriter<'_> {
             )));
         }
         self.line.clear();
+        self.line.extend_from_slice(self.keyspace.as_bytes());
         // input.1
         if self.strict && self.form == ByteForm::Raw && self.is_start && key.starts_with(BYTE_ORDER_MARK) {
             self.line.extend_from_slice(BYTE_ORDER_MARK);

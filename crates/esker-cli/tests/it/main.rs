@@ -4,5 +4,6 @@ mod commands;
 mod common;
 mod files;
 mod inputs;
+mod keyspaces;
 mod special_files;
 mod upkeep;
