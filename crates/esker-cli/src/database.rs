@@ -218,6 +218,28 @@ impl Database {
         self.db.close().map_err(|error| Failure::Engine(self.directory, error))
     }
 
+    /// Begins a transaction, which reads and writes go through from here on.
+    pub(crate) fn begin(&self) -> Result<()> {
+        if self.in_transaction() {
+            return Err(Failure::message("a transaction is open: `commit` or `rollback` ends it"));
+        }
+        self.transaction.replace(Some(self.db.begin()));
+        Ok(())
+    }
+
+    /// Commits the transaction, which is over then in any case.
+    pub(crate) fn commit(&self) -> Result<()> {
+        let transaction = self.transaction.take();
+        let transaction =
+            transaction.ok_or_else(|| Failure::message("there is no transaction: `begin` begins one"))?;
+        transaction.commit().map(drop).map_err(|error| self.failure(error))
+    }
+
+    /// Ends the transaction without a trace; false if there is none.
+    pub(crate) fn rollback(&self) -> bool {
+        self.transaction.take().is_some()
+    }
+
     pub(crate) fn in_transaction(&self) -> bool {
         self.transaction.borrow().is_some()
     }

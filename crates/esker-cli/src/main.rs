@@ -28,6 +28,7 @@ mod database;
 mod failure;
 mod formats;
 mod output;
+mod pager;
 mod progress;
 mod target;
 mod text;

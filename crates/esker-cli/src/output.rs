@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::Answer;
 use crate::failure::{Failure, Result};
+use crate::pager;
 use crate::text::json_shown;
 
 /// Standard output, buffered. Flush it: a drop would swallow the error.
@@ -27,7 +28,12 @@ impl Write for Standard {
         if crate::closed::stdout_was_closed() {
             return Err(io::Error::other("standard output is closed"));
         }
-        self.0.write(bytes)
+        let out = &mut self.0;
+        // An error of this flush comes again with the next write.
+        match pager::admit(bytes, || drop(out.flush())) {
+            Some(length) => self.0.write(&bytes[..length]),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -104,6 +104,23 @@ Examples:
   esker export --format words > keys.txt       keys only
   esker export -k users -k mails all.jsonl     one after the other; each object names its keyspace")]
     Export(Export),
+    /// Read commands line by line: get, put, scan, transactions and more, with history and completion
+    #[command(after_help = "\
+The database stays open, so a command takes no time to open it; other processes are refused meanwhile.
+`help` in the shell lists its commands. What a command prints comes page by page.
+
+From a pipe or a file it reads a command a line; blank lines and lines that start with # are skipped.
+It stops at the first command that fails, with exit code 2; the exit code is 1 if a command found
+nothing, or if a transaction was not committed.
+
+History is kept in the file that ESKER_HISTORY names, or in ~/.local/state/esker/history; with an
+empty ESKER_HISTORY, or for lines that begin with a space, not at all.
+
+Examples:
+  esker shell
+  esker -k users shell
+  printf 'begin\\nput a 1\\nput b 2\\ncommit\\n' | esker shell")]
+    Shell,
     /// List, create, drop, rename, clear and copy keyspaces
     #[command(
         subcommand,

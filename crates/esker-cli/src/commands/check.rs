@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::Answer;
 use crate::args::Check;
 use crate::database::{self, Session};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Refusal, Result};
 use crate::output;
 use crate::text::shown;
 
@@ -30,11 +30,20 @@ fn online(session: &Session<'_>) -> Result<CheckReport> {
     let found = session.open().and_then(|database| database.db.check().map_err(|e| database.failure(e)));
     match found {
         // What keeps the database from being opened is what this command is asked about, too.
-        Err(Failure::Engine(_, error)) if !matches!(error, Error::Locked { .. } | Error::NotFound(_)) => {
+        Err(Failure::Engine(directory, error))
+            if !matches!(error, Error::Locked { .. } | Error::NotFound(_)) =>
+        {
+            let refusal = Refusal::of(&error);
+            if refusal == Some(Refusal::Descriptors) {
+                return Err(Failure::Engine(directory, error));
+            }
             let mut report = offline(session)?;
-            // Even if nothing is wrong with what the files hold.
-            if report.problems.is_empty() {
-                report.problems.push(error.to_string());
+            match refusal {
+                // That is no damage.
+                Some(_) => report.notes.push(format!("checked without opening it: {error}")),
+                // Even if nothing is wrong with what the files hold.
+                None if report.problems.is_empty() => report.problems.push(error.to_string()),
+                None => {}
             }
             Ok(report)
         }

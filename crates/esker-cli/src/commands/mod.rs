@@ -13,6 +13,7 @@ mod keyspaces;
 mod put;
 mod repair;
 mod scan;
+mod shell;
 mod sink;
 mod stats;
 
@@ -32,6 +33,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Count(count) => count::run(session, count),
         Command::Import(import) => import::run(session, import),
         Command::Export(export) => export::run(session, export),
+        Command::Shell => shell::run(session),
         Command::Keyspaces(keyspaces) => keyspaces::run(session, keyspaces),
         Command::Info => info::run(session),
         Command::Stats => stats::run(session),

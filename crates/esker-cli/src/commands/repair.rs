@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::Answer;
 use crate::args::Repair;
 use crate::database::{Session, when_free};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Refusal, Result};
 use crate::output;
 use crate::text::shown;
 
@@ -26,6 +26,10 @@ pub(super) fn run(session: &Session<'_>, repair: &Repair) -> Result<Answer> {
         esker::Error::Locked { ref path, .. } => {
             let is_target = path.parent() == Some(&repair.target);
             Failure::Engine(if is_target { &repair.target } else { &repair.source }.clone(), error)
+        }
+        // One of either directory: which one stands in the message.
+        error if Refusal::of(&error).is_some_and(|refusal| refusal != Refusal::ReadOnly) => {
+            Failure::Engine(repair.target.clone(), error)
         }
         error => Failure::message(shown(error)),
     });

@@ -261,6 +261,31 @@ fn messages_that_cannot_be_written_are_no_panic() {
     assert_eq!(esker.ok("count"), "2\n");
 }
 
+/// Where the limit is too low for a database, the limit is what is told; nothing is damaged.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_of_open_files_is_told_as_that() {
+    let esker = Esker::new();
+    fill(&esker);
+    let run = |line: &str, limit: u32| {
+        let script = format!("ulimit -n {limit}; exec \"$ESKER\" {line}");
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script]).env("ESKER", env!("CARGO_BIN_EXE_esker")).env("ESKER_DB", "db");
+        let output = command.current_dir(esker.path(".")).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for limit in 4..9 {
+        for line in ["count", "put a 1", "check", "repair db new"] {
+            let (code, said) = run(line, limit);
+            let _missing = std::fs::remove_dir_all(esker.path("new"));
+            let is_told = said.contains("raise the limit") && !said.contains("salvages");
+            assert!(code == Some(0) || code == Some(2) && is_told, "{limit}: {line}: {code:?} {said}");
+        }
+    }
+    assert_eq!(run("count", 4).0, Some(2));
+    assert_eq!(esker.ok("count"), "50\n");
+}
+
 #[test]
 fn nonsense_is_explained() {
     let esker = Esker::new();
@@ -339,7 +364,8 @@ fn every_help_teaches_by_example() {
     let esker = Esker::new();
     let all = esker.ok("--help");
     let commands =
-        "put get del scan count import export keyspaces info stats check repair dump compact".split(" ");
+        "put get del scan count import export keyspaces shell info stats check repair dump compact"
+            .split(" ");
     for command in commands {
         assert!(all.contains(&format!("\n  {command} ")), "{command}");
         assert!(esker.ok(&format!("{command} --help")).contains(&format!("esker {command}")), "{command}");

@@ -5,5 +5,6 @@ mod common;
 mod files;
 mod inputs;
 mod keyspaces;
+mod shell;
 mod special_files;
 mod upkeep;
