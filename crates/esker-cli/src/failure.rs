@@ -168,7 +168,7 @@ impl Refusal {
                     .to_owned()
             }
             Refusal::ReadOnly => format!(
-                "opening a database writes to it; `esker check --offline` reads it as it is, and `esker repair \
+                "opening a database writes to it; `esker check` reads it as it is, and `esker repair \
                  {directory} NEW`, with NEW on another disk, copies what it holds; a copy of the directory does, too"
             ),
         }

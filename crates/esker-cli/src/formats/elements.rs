@@ -12,7 +12,7 @@ pub(super) struct Elements {
     element: Vec<u8>,
     element_bytes_max: u64,
     /// The line of the next byte, from 1.
-    line: u64,
+    at_line: u64,
     /// The line on which the last element starts.
     element_line: u64,
     state: State,
@@ -39,7 +39,7 @@ impl Elements {
             input,
             element: Vec::new(),
             element_bytes_max,
-            line,
+            at_line: line,
             element_line: line,
             state: State::Start,
         }
@@ -76,7 +76,7 @@ impl Elements {
     }
 
     fn error(&self, text: &str) -> io::Error {
-        io::Error::other(format!("line {}: {text}", self.line))
+        io::Error::other(format!("line {}: {text}", self.at_line))
     }
 
     /// The next byte that is no white space.
@@ -88,7 +88,7 @@ impl Elements {
             }
             let length = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
             let found = bytes.get(length).copied();
-            self.line += bytes[..length].iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.at_line += bytes[..length].iter().filter(|byte| **byte == b'\n').count() as u64;
             self.input.consume(length);
             if found.is_some() {
                 return Ok(found);
@@ -99,7 +99,7 @@ impl Elements {
     /// Reads up to the comma or bracket behind the element.
     fn read_element(&mut self) -> io::Result<()> {
         self.element.clear();
-        self.element_line = self.line;
+        self.element_line = self.at_line;
         let (mut depth, mut in_string, mut escaped) = (0_u64, false, false);
         loop {
             let bytes = self.input.fill_buf()?;
@@ -124,7 +124,7 @@ impl Elements {
                 return Err(self.error(&super::lines::too_long("element", self.element_bytes_max)));
             }
             self.element.extend_from_slice(&bytes[..length]);
-            self.line += bytes[..length].iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.at_line += bytes[..length].iter().filter(|byte| **byte == b'\n').count() as u64;
             self.input.consume(length);
             if end.is_some() {
                 let length = self.element.trim_ascii_end().len();

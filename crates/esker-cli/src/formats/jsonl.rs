@@ -80,7 +80,7 @@ impl RowReader for JsonlReader {
             let (line, is_array) = look(&mut *input)?;
             self.source = match is_array {
                 true => Source::Array(Elements::new(input, line, LINE_BYTES_MAX)),
-                false => Source::Lines(Lines::new(input, true, LINE_BYTES_MAX).from_line(line)),
+                false => Source::Lines(Lines::new(input, true, LINE_BYTES_MAX).starting_at(line)),
             };
         }
         loop {

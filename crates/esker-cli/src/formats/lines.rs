@@ -38,7 +38,7 @@ impl Lines {
     }
 
     /// Counts lines from `line`: the input is the rest of a file.
-    pub(super) fn from_line(mut self, line: u64) -> Self {
+    pub(super) fn starting_at(mut self, line: u64) -> Self {
         self.number = line - 1;
         self
     }

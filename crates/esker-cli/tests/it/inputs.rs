@@ -1,5 +1,4 @@
 //! What files people have: marks, other encodings, line ends, arrays, compressed files, other delimiters.
-#![expect(clippy::disallowed_methods, reason = "tests of a program look at its files from outside")]
 
 use std::io::Write;
 
