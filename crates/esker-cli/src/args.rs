@@ -17,7 +17,7 @@ pub(crate) use self::command::*;
 const COMMON: &str = "Common options";
 
 /// The keyspace that every database has.
-const DEFAULT_KEYSPACE: &str = "default";
+pub(crate) const DEFAULT_KEYSPACE: &str = "default";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -27,6 +27,7 @@ Examples:
   esker import words.txt                 a word list: each line becomes a key
   esker scan --prefix app --limit 10     the first ten keys that start with \"app\"
   esker export --format csv > all.csv    everything, as a table
+  esker shell                            look around, command by command
   esker keyspaces list                   the maps in the database, with their numbers of keys
 
 Bytes:
@@ -38,7 +39,7 @@ Bytes:
 
 Exit codes:
   0  done, or found
-  1  not found (get, del), not sound (check, dump), or something lost (repair)
+  1  not found (get, del, shell), not sound (check, dump), or something lost (repair)
   2  an error; the message says what to do";
 
 /// Look into, fill, empty and check an Esker database.
@@ -64,7 +65,7 @@ pub(crate) struct Opening {
     /// What each commit waits for; when the command ends, closing has made all of them durable
     #[arg(long, global = true, help_heading = COMMON, value_name = "LEVEL", default_value = "sync")]
     pub(crate) durability: Durability,
-    /// Wait so long for a database that is in use [default: 0]
+    /// How long to wait for a database that is in use [default: 0]
     #[arg(long, global = true, help_heading = COMMON, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) wait: Option<Duration>,
 }
@@ -82,10 +83,10 @@ pub(crate) struct Common {
     /// Keyspace to work in; several where a command only reads, and for `del` [default: default]
     #[arg(short, long = "keyspace", global = true, help_heading = COMMON, value_name = "NAME")]
     keyspaces: Vec<String>,
-    /// How keys and values are written in the output and in files, hex also here [default: escaped; raw in CSV files]
+    /// How keys and values are written in the output and in files; hex counts for arguments, too [default: escaped; raw in CSV files]
     #[arg(short, long, global = true, help_heading = COMMON, value_name = "FORM")]
     pub(crate) bytes: Option<ByteForm>,
-    /// Take \n \t \r \0 \\ \xHH in keys and values here for what they stand for
+    /// Arguments that are keys and values have escapes: \n \t \r \0 \\ \xHH
     #[arg(short, long, global = true, help_heading = COMMON)]
     escapes: bool,
     /// Answer in JSON

@@ -131,10 +131,20 @@ impl Database {
                 "no keyspace `{}` in {}\n  it has: {}",
                 shown(name),
                 shown(self.directory.display()),
-                shown(self.db.keyspaces().join(", ")),
+                shown(self.names().unwrap_or_default().join(", ")),
             )),
             error => self.failure(error),
         })
+    }
+
+    /// The names of all keyspaces.
+    pub(crate) fn names(&self) -> Result<Vec<String>> {
+        Ok(self.db.keyspaces())
+    }
+
+    /// Whether there is a keyspace of this name.
+    pub(crate) fn has_keyspace(&self, name: &str) -> bool {
+        self.db.open_keyspace(name).is_ok()
     }
 
     /// The keyspaces that the user names, which have to exist.
@@ -191,17 +201,24 @@ impl Database {
 
     /// Writes all or nothing: in one commit, or into the transaction.
     pub(crate) fn write(&self, write: impl FnOnce(&mut Writes<'_>) -> esker::Result<()>) -> Result<()> {
-        let written = match &mut *self.transaction.borrow_mut() {
-            Some(transaction) => write(&mut Writes::Transaction(transaction)),
-            None => {
-                let mut writes = Writes::Batch(self.db.batch());
-                write(&mut writes).and_then(|()| match writes {
-                    Writes::Batch(batch) => batch.commit().map(drop),
-                    Writes::Transaction(_) => Ok(()),
-                })
-            }
+        let mut transaction = self.transaction.borrow_mut();
+        let mut writes = match &mut *transaction {
+            Some(transaction) => Writes::Transaction(transaction),
+            None => Writes::Batch(self.db.batch()),
         };
-        written.map_err(|error| self.failure(error))
+        write(&mut writes).map_err(|error| self.failure(error))?;
+        match writes {
+            Writes::Batch(batch) => self.commit_batch(batch),
+            Writes::Transaction(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn commit_batch(&self, batch: WriteBatch) -> Result<()> {
+        let commit = || -> esker::Result<()> {
+            batch.commit()?;
+            Ok(())
+        };
+        commit().map_err(|error| self.failure(error))
     }
 
     /// An error of the engine, with the name by which the user knows the database.
@@ -232,7 +249,11 @@ impl Database {
         let transaction = self.transaction.take();
         let transaction =
             transaction.ok_or_else(|| Failure::message("there is no transaction: `begin` begins one"))?;
-        transaction.commit().map(drop).map_err(|error| self.failure(error))
+        let commit = || -> esker::Result<()> {
+            transaction.commit()?;
+            Ok(())
+        };
+        commit().map_err(|error| self.failure(error))
     }
 
     /// Ends the transaction without a trace; false if there is none.

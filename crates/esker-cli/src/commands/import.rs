@@ -68,7 +68,7 @@ pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
             shown(names)
         ));
     }
-    let is_new = !database.db.keyspaces().iter().any(|there| there == keyspace_name);
+    let is_new = !database.has_keyspace(keyspace_name);
     let (mut rows, mut new_keys) = (0, 0);
     let ended = database.keyspace_or_create(keyspace_name).and_then(|keyspace| {
         let len = || keyspace.len().map_err(|e| database.failure(e));

@@ -13,7 +13,7 @@ use crate::text::shown;
 pub(super) fn run(session: &Session<'_>) -> Result<Answer> {
     let database = session.open()?;
     let mut keyspaces = Vec::new();
-    for name in database.db.keyspaces() {
+    for name in database.names()? {
         let keyspace = database.db.open_keyspace(&name).map_err(|e| database.failure(e))?;
         keyspaces.push((name, keyspace.len().map_err(|e| database.failure(e))?));
     }

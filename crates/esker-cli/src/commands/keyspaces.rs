@@ -63,7 +63,7 @@ pub(super) fn run(session: &Session<'_>, keyspaces: &Keyspaces) -> Result<Answer
 
 fn list(session: &Session<'_>, database: &Database) -> Result<Answer> {
     let mut out = output::stdout();
-    for name in database.db.keyspaces() {
+    for name in database.names()? {
         let entries = database.count(&database.keyspace(&name)?, &Bounds::default())?;
         if session.common.json {
             let object = json!({ "keyspace": name, "entries": entries });
@@ -92,7 +92,7 @@ fn is_sure(what: &str, name: &str, keys: u64) -> bool {
 fn copy(database: &Database, from: &str, to: &str) -> Result<(u64, f64)> {
     let failure = |error| database.failure(error);
     let source = database.keyspace(from)?;
-    let is_new = !database.db.keyspaces().iter().any(|name| name == to);
+    let is_new = !database.has_keyspace(to);
     let target = database.db.keyspace(to).map_err(failure)?;
     if from == to || !target.is_empty().map_err(failure)? {
         return Err(Failure::message(format!(

@@ -19,7 +19,7 @@ use self::console::{Console, Typed};
 use self::line::{Asked, Line, ShellCommand};
 use super::{check, compact, count, del, get, info, keyspaces, put, scan, stats};
 use crate::Answer;
-use crate::args::{Check, Common, Keyspaces, Opening};
+use crate::args::{Check, Common, DEFAULT_KEYSPACE, Keyspaces, Opening};
 use crate::database::{Database, Session};
 use crate::failure::{Failure, Result};
 use crate::text::shown;
@@ -29,7 +29,7 @@ pub(super) fn run(session: &Session<'_>) -> Result<Answer> {
     let database = Database::open(session.opening, false)?;
     let mut common = session.common.clone();
     common.use_keyspace(common.keyspace()?.to_owned());
-    let is_terminal = io::stdin().is_terminal();
+    let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     let mut shell = Shell { database, opening: session.opening, common, is_terminal };
     shell.database.keyspace(shell.common.keyspace()?)?;
     let ended = if is_terminal { shell.talk() } else { shell.read_script() };
@@ -70,7 +70,7 @@ impl Shell<'_> {
                 Typed::Nothing => continue,
                 Typed::End => return Ok(Answer::Yes),
             };
-            if let Some((columns, rows)) = console.size().filter(|_| io::stdout().is_terminal()) {
+            if let Some((columns, rows)) = console.size() {
                 pager::begin(columns, rows);
             }
             let start = Instant::now();
@@ -127,6 +127,17 @@ impl Shell<'_> {
         }
     }
 
+    /// After the keyspace of the shell was renamed or dropped.
+    fn leave_what_is_gone(&mut self, action: &Keyspaces) -> Result<()> {
+        if !self.database.has_keyspace(self.common.keyspace()?) {
+            self.common.use_keyspace(match action {
+                Keyspaces::Rename { to, .. } => to.clone(),
+                _ => DEFAULT_KEYSPACE.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
     /// Says what a script learns from the exit code.
     fn tell(&self, answer: Answer) -> Answer {
         if self.is_terminal && answer == Answer::No {
@@ -151,7 +162,10 @@ impl Shell<'_> {
             ShellCommand::Scan(scan) => return scan::run(session, &scan),
             ShellCommand::Count(count) => return count::run(session, &count),
             ShellCommand::Keyspaces { action } => {
-                return keyspaces::run(session, &action.unwrap_or(Keyspaces::List));
+                let action = action.unwrap_or(Keyspaces::List);
+                let answer = keyspaces::run(session, &action)?;
+                self.leave_what_is_gone(&action)?;
+                return Ok(answer);
             }
             ShellCommand::Info => return info::run(session),
             ShellCommand::Stats => return stats::run(session),

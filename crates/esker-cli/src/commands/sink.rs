@@ -45,7 +45,7 @@ impl<'a> Sink<'a> {
     pub(super) fn commit(&mut self) -> Result<()> {
         let batch = std::mem::replace(&mut self.batch, self.database.db.batch());
         let rows = batch.len() as u64;
-        batch.commit().map_err(|e| self.database.failure(e))?;
+        self.database.commit_batch(batch)?;
         self.committed += rows;
         Ok(())
     }

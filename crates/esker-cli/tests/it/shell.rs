@@ -55,6 +55,14 @@ nonsense
 }
 
 #[test]
+fn a_keyspace_that_goes_is_left() {
+    let esker = filled();
+    let script = "use users\nkeyspaces rename users people\ncount\nkeyspaces drop people\ncount\nkeyspaces\n";
+    let outcome = shell(&esker, script);
+    assert_eq!((outcome.code, outcome.text()), (0, "1\n2\ndefault\t2\n"), "{outcome:?}");
+}
+
+#[test]
 fn shell_1_a_script_stops_at_a_failure() {
     let esker = filled();
     for (line, said) in [

@@ -25,6 +25,7 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(
     name = "esker shell",
+    about = "What the shell understands, a command a line.",
     no_binary_name = true,
     override_usage = "COMMAND [ARGUMENTS]",
     after_help = AFTER_HELP,
