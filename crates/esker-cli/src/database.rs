@@ -1,73 +1,292 @@
-//! Opening the database and the keyspace that the command line names.
+//! The database that a command works on: opened for it alone, or the shell's.
+//!
+//! ```text
+//!   command --> Session --open--> Handle: its own, which it closes | the shell's, which stays open
+//!                                   |-- reads:  the newest state  | that of the shell's transaction
+//!                                   `-- writes: one commit        | into the shell's transaction
+//! ```
 
-use std::path::PathBuf;
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use esker::{Db, Keyspace};
+use esker::{Db, Error, Keyspace, Range, Transaction, Value, WriteBatch};
 
-use crate::args::Args;
+use crate::args::{Common, Opening};
+use crate::bounds::{Bounds, KeyRange};
 use crate::failure::{Failure, Result};
 use crate::text::shown;
+
+/// How often a database in use is tried again.
+const RETRY_EVERY: Duration = Duration::from_millis(20);
+
+/// What a command was told, and where it gets its database.
+pub(crate) struct Session<'a> {
+    pub(crate) common: Common,
+    pub(crate) opening: &'a Opening,
+    /// The shell's.
+    pub(crate) shared: Option<&'a Database>,
+}
+
+impl<'a> Session<'a> {
+    /// Opens a database that exists.
+    pub(crate) fn open(&self) -> Result<Handle<'a>> {
+        self.open_with(false)
+    }
+
+    /// Opens a database, creating it where there is none.
+    pub(crate) fn open_or_create(&self) -> Result<Handle<'a>> {
+        self.open_with(true)
+    }
+
+    fn open_with(&self, create: bool) -> Result<Handle<'a>> {
+        match self.shared {
+            Some(database) => Ok(Handle::Shared(database)),
+            None => Ok(Handle::Own(Database::open(self.opening, create)?)),
+        }
+    }
+}
+
+/// A database for one command.
+pub(crate) enum Handle<'a> {
+    Own(Database),
+    Shared(&'a Database),
+}
+
+impl Deref for Handle<'_> {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        match self {
+            Handle::Own(database) => database,
+            Handle::Shared(database) => database,
+        }
+    }
+}
+
+impl Handle<'_> {
+    /// Closes the database: what a command reports as done is then on disk. The shell's stays open.
+    pub(crate) fn close(self) -> Result<()> {
+        match self {
+            Handle::Own(database) => database.close(),
+            Handle::Shared(_) => Ok(()),
+        }
+    }
+}
 
 /// An open database, and how the user called it.
 pub(crate) struct Database {
     pub(crate) db: Db,
     directory: PathBuf,
+    /// The shell's, from `begin` to `commit`.
+    transaction: RefCell<Option<Transaction>>,
+}
+
+/// Where writes go.
+pub(crate) enum Writes<'a> {
+    Batch(WriteBatch),
+    Transaction(&'a mut Transaction),
+}
+
+impl Writes<'_> {
+    pub(crate) fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> esker::Result<()> {
+        match self {
+            Writes::Batch(batch) => batch.put(keyspace, key, value),
+            Writes::Transaction(transaction) => transaction.put(keyspace, key, value),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> esker::Result<()> {
+        match self {
+            Writes::Batch(batch) => batch.remove(keyspace, key),
+            Writes::Transaction(transaction) => transaction.remove(keyspace, key),
+        }
+    }
+
+    pub(crate) fn remove_range(&mut self, keyspace: &Keyspace, range: KeyRange) -> esker::Result<()> {
+        match self {
+            Writes::Batch(batch) => batch.remove_range(keyspace, range),
+            Writes::Transaction(transaction) => transaction.remove_range(keyspace, range),
+        }
+    }
 }
 
 impl Database {
-    /// Opens a database that exists.
-    pub(crate) fn open(args: &Args) -> Result<Self> {
-        Self::open_with(args, false)
-    }
-
-    /// Opens a database, creating it where there is none.
-    pub(crate) fn open_or_create(args: &Args) -> Result<Self> {
-        Self::open_with(args, true)
-    }
-
-    fn open_with(args: &Args, create: bool) -> Result<Self> {
-        let directory = directory(args)?;
-        let builder = Db::builder().create_if_missing(create).durability(args.durability.into());
-        match builder.open(&directory) {
-            Ok(db) => Ok(Database { db, directory }),
+    /// Opens the database that the command line names.
+    pub(crate) fn open(opening: &Opening, create: bool) -> Result<Self> {
+        let directory = directory(opening)?;
+        let open =
+            || Db::builder().create_if_missing(create).durability(opening.durability.into()).open(&directory);
+        match when_free(opening.wait, open) {
+            Ok(db) => Ok(Database { db, directory, transaction: RefCell::new(None) }),
             Err(error) => Err(Failure::Engine(directory, error)),
         }
     }
 
     /// The keyspace, which has to exist.
-    pub(crate) fn keyspace(&self, args: &Args) -> Result<Keyspace> {
-        self.db.open_keyspace(&args.keyspace).map_err(|error| match error {
-            esker::Error::KeyspaceNotFound(name) => Failure::message(format!(
+    pub(crate) fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        self.db.open_keyspace(name).map_err(|error| match error {
+            Error::KeyspaceNotFound(name) => Failure::message(format!(
                 "no keyspace `{}` in {}\n  it has: {}",
                 shown(name),
                 shown(self.directory.display()),
-                shown(self.db.keyspaces().unwrap_or_default().join(", ")),
+                shown(self.names().unwrap_or_default().join(", ")),
             )),
             error => self.failure(error),
         })
     }
 
-    /// The keyspace, created where there is none.
-    pub(crate) fn keyspace_or_create(&self, args: &Args) -> Result<Keyspace> {
-        self.db.keyspace(&args.keyspace).map_err(|error| self.failure(error))
+    /// The names of all keyspaces.
+    pub(crate) fn names(&self) -> Result<Vec<String>> {
+        self.db.keyspaces().map_err(|error| self.failure(error))
+    }
+
+    /// Whether there is a keyspace of this name.
+    pub(crate) fn has_keyspace(&self, name: &str) -> bool {
+        self.db.open_keyspace(name).is_ok()
+    }
+
+    /// The keyspaces that the user names, which have to exist.
+    pub(crate) fn keyspaces(&self, common: &Common) -> Result<Vec<(String, Keyspace)>> {
+        common.keyspaces().into_iter().map(|name| Ok((name.to_owned(), self.keyspace(name)?))).collect()
+    }
+
+    /// The keyspace, created where there is none; a transaction sees only those that were there when it began.
+    pub(crate) fn keyspace_or_create(&self, name: &str) -> Result<Keyspace> {
+        match self.in_transaction() {
+            true => self.keyspace(name),
+            false => self.db.keyspace(name).map_err(|error| self.failure(error)),
+        }
+    }
+
+    /// The value of a key.
+    pub(crate) fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Value>> {
+        let found = match &*self.transaction.borrow() {
+            Some(transaction) => transaction.get(keyspace, key),
+            None => keyspace.get(key),
+        };
+        found.map_err(|error| self.failure(error))
+    }
+
+    /// Whether a key is there.
+    pub(crate) fn contains(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
+        let found = match &*self.transaction.borrow() {
+            Some(transaction) => transaction.contains(keyspace, key),
+            None => keyspace.contains(key),
+        };
+        found.map_err(|error| self.failure(error))
+    }
+
+    /// The entries of a range.
+    pub(crate) fn range(&self, keyspace: &Keyspace, range: KeyRange) -> Range {
+        match &*self.transaction.borrow() {
+            Some(transaction) => transaction.range(keyspace, range),
+            None => keyspace.range(range),
+        }
+    }
+
+    /// The number of entries between bounds.
+    pub(crate) fn count(&self, keyspace: &Keyspace, bounds: &Bounds) -> Result<u64> {
+        if bounds.is_all() && !self.in_transaction() {
+            return keyspace.len().map_err(|error| self.failure(error));
+        }
+        let mut entries = 0;
+        for key in bounds.range().map(|range| self.range(keyspace, range).keys()).into_iter().flatten() {
+            key.map_err(|error| self.failure(error))?;
+            entries += 1;
+        }
+        Ok(entries)
+    }
+
+    /// Writes all or nothing: in one commit, or into the transaction.
+    pub(crate) fn write(&self, write: impl FnOnce(&mut Writes<'_>) -> esker::Result<()>) -> Result<()> {
+        let mut transaction = self.transaction.borrow_mut();
+        let mut writes = match &mut *transaction {
+            Some(transaction) => Writes::Transaction(transaction),
+            None => Writes::Batch(self.db.batch()),
+        };
+        write(&mut writes).map_err(|error| self.failure(error))?;
+        match writes {
+            Writes::Batch(batch) => self.commit_batch(batch),
+            Writes::Transaction(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn commit_batch(&self, batch: WriteBatch) -> Result<()> {
+        let commit = || -> esker::Result<()> {
+            batch.commit()?;
+            Ok(())
+        };
+        commit().map_err(|error| self.failure(error))
     }
 
     /// An error of the engine, with the name by which the user knows the database.
-    pub(crate) fn failure(&self, error: esker::Error) -> Failure {
+    pub(crate) fn failure(&self, error: Error) -> Failure {
         Failure::Engine(self.directory.clone(), error)
     }
 
-    /// Closes the database: what a command reports as done is then on disk.
+    /// The directory, as the user named it.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     pub(crate) fn close(self) -> Result<()> {
         self.db.close().map_err(|error| Failure::Engine(self.directory, error))
+    }
+
+    /// Begins a transaction, which reads and writes go through from here on.
+    pub(crate) fn begin(&self) -> Result<()> {
+        if self.in_transaction() {
+            return Err(Failure::message("a transaction is open: `commit` or `rollback` ends it"));
+        }
+        self.transaction.replace(Some(self.db.begin()));
+        Ok(())
+    }
+
+    /// Commits the transaction, which is over then in any case.
+    pub(crate) fn commit(&self) -> Result<()> {
+        let transaction = self.transaction.take();
+        let transaction =
+            transaction.ok_or_else(|| Failure::message("there is no transaction: `begin` begins one"))?;
+        let commit = || -> esker::Result<()> {
+            transaction.commit()?;
+            Ok(())
+        };
+        commit().map_err(|error| self.failure(error))
+    }
+
+    /// Ends the transaction without a trace; false if there is none.
+    pub(crate) fn rollback(&self) -> bool {
+        self.transaction.take().is_some()
+    }
+
+    pub(crate) fn in_transaction(&self) -> bool {
+        self.transaction.borrow().is_some()
     }
 }
 
 /// The directory of the database.
-pub(crate) fn directory(args: &Args) -> Result<PathBuf> {
-    args.db.clone().ok_or_else(|| {
+pub(crate) fn directory(opening: &Opening) -> Result<PathBuf> {
+    opening.db.clone().ok_or_else(|| {
         Failure::message(
             "which database? Name its directory with --db DIR, or set ESKER_DB in the environment",
         )
     })
+}
+
+/// Tries again while another process has the database, for as long as the user said (`--wait`).
+pub(crate) fn when_free<T>(
+    wait: Option<Duration>,
+    mut attempt: impl FnMut() -> esker::Result<T>,
+) -> esker::Result<T> {
+    let start = Instant::now();
+    loop {
+        match attempt() {
+            Err(Error::Locked { .. }) if wait.is_some_and(|wait| start.elapsed() < wait) => {
+                std::thread::sleep(RETRY_EVERY);
+            }
+            done => return done,
+        }
+    }
 }

@@ -103,6 +103,10 @@ fn engine_message(f: &mut fmt::Formatter<'_>, path: &Path, error: &Error) -> fmt
             "{text}\n  `esker check --offline` lists all damage; `esker repair {directory} NEW` salvages what can be \
              read into a new database"
         ),
+        error if Refusal::of(error).is_some() => {
+            let advice = Refusal::of(error).map(|refusal| refusal.advice(&directory)).unwrap_or_default();
+            write!(f, "{text}\n  {advice}")
+        }
         // A file of the database that cannot be read.
         Error::Io { op: "open" | "read" | "measure", path: file, .. } if is_in(file, path) => {
             write!(
@@ -112,6 +116,62 @@ fn engine_message(f: &mut fmt::Formatter<'_>, path: &Path, error: &Error) -> fmt
             )
         }
         _ => f.write_str(&text),
+    }
+}
+
+/// Why the system refuses what is not damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No more files can be open.
+    Descriptors,
+    /// Another user's.
+    Permission,
+    /// Media that cannot be written.
+    ReadOnly,
+}
+
+impl Refusal {
+    /// That of an error of the engine, if it is one.
+    pub(crate) fn of(error: &Error) -> Option<Self> {
+        match error {
+            Error::Io { source, .. } => Self::of_io(source),
+            Error::Poisoned(first) => Self::of(first),
+            _ => None,
+        }
+    }
+
+    fn of_io(error: &io::Error) -> Option<Self> {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Some(Refusal::Permission),
+            io::ErrorKind::ReadOnlyFilesystem => Some(Refusal::ReadOnly),
+            // The standard library has no kind for it; an error that was told again has only its text.
+            _ if cfg!(unix)
+                && ["(os error 23)", "(os error 24)"].iter().any(|code| error.to_string().contains(code)) =>
+            {
+                Some(Refusal::Descriptors)
+            }
+            _ => None,
+        }
+    }
+
+    /// What the user of the database in `directory` can do.
+    fn advice(self, directory: &str) -> String {
+        match self {
+            Refusal::Descriptors => {
+                "no more files can be open in this process or on this system: raise the limit, \
+                                     `ulimit -n 1024`, and try again"
+                    .to_owned()
+            }
+            Refusal::Permission => {
+                "your user may not do that: run as the owner of the file, or have its mode changed; \
+                                    opening a database takes the right to write to it"
+                    .to_owned()
+            }
+            Refusal::ReadOnly => format!(
+                "opening a database writes to it; `esker check` reads it as it is, and `esker repair \
+                 {directory} NEW`, with NEW on another disk, copies what it holds; a copy of the directory does, too"
+            ),
+        }
     }
 }
 
@@ -137,6 +197,19 @@ mod tests {
         assert!(unreadable("data/000003.sst").contains("`esker repair data NEW`"));
         let absolute = std::path::absolute("data/000003.sst").expect("there is a working directory");
         assert!(unreadable(absolute.to_str().expect("utf-8")).contains("`esker repair data NEW`"));
+        for (code, advice) in
+            [(23, "ulimit -n"), (24, "ulimit -n"), (13, "your user may not"), (30, "on another disk")]
+        {
+            let refused = || Error::io("read", "data/CURRENT", io::Error::from_raw_os_error(code));
+            let told_again = Error::Poisoned(std::sync::Arc::new(refused().duplicate()));
+            for said in [engine(refused()), engine(told_again)] {
+                assert!(said.contains(advice) || cfg!(not(unix)), "{said}");
+                assert!(
+                    !said.contains("salvages") && !said.contains("restore"),
+                    "nothing is damaged: {said}"
+                );
+            }
+        }
         assert!(!unreadable("elsewhere/000003.sst").contains("esker repair"));
     }
 

@@ -21,11 +21,14 @@
 
 mod args;
 mod bounds;
+#[cfg(target_os = "linux")]
+mod closed;
 mod commands;
 mod database;
 mod failure;
 mod formats;
 mod output;
+mod pager;
 mod progress;
 mod target;
 mod text;
@@ -47,7 +50,7 @@ pub(crate) enum Answer {
 }
 
 fn main() -> ExitCode {
-    match commands::run(&Args::parse()) {
+    match commands::run(Args::parse()) {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
         // The reader of our output has enough: `esker scan | head`.

@@ -11,10 +11,34 @@ use serde_json::Value;
 
 use crate::Answer;
 use crate::failure::{Failure, Result};
+use crate::pager;
+use crate::text::json_shown;
 
 /// Standard output, buffered. Flush it: a drop would swallow the error.
-pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
-    BufWriter::with_capacity(64 << 10, io::stdout().lock())
+pub(crate) fn stdout() -> BufWriter<Standard> {
+    BufWriter::with_capacity(64 << 10, Standard(io::stdout().lock()))
+}
+
+/// Standard output, if there is one.
+pub(crate) struct Standard(StdoutLock<'static>);
+
+impl Write for Standard {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        #[cfg(target_os = "linux")]
+        if crate::closed::stdout_was_closed() {
+            return Err(io::Error::other("standard output is closed"));
+        }
+        let out = &mut self.0;
+        // An error of this flush comes again with the next write.
+        match pager::admit(bytes, || drop(out.flush())) {
+            Some(length) => self.0.write(&bytes[..length]),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Prints one line.
@@ -26,7 +50,7 @@ pub(crate) fn print_line(line: impl Display) -> Result<()> {
 
 /// Prints one JSON value on a line.
 pub(crate) fn print_json(value: &Value) -> Result<()> {
-    print_line(value)
+    print_line(json_shown(value.to_string()))
 }
 
 /// Prints a message on standard error (cli_output.2).
@@ -71,6 +95,16 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
+/// A number of things: `1 row`, `1,234 rows`.
+pub(crate) fn plural(number: u64, thing: &str) -> String {
+    plural_as(number, thing, &format!("{thing}s"))
+}
+
+/// A number of things whose plural is not regular.
+pub(crate) fn plural_as(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
 /// A size in bytes: `17 B`, `1.5 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
@@ -93,6 +127,7 @@ mod tests {
     #[test]
     fn figures_are_readable() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 1, 1_234].map(|n| plural(n, "row")), ["0 rows", "1 row", "1,234 rows"]);
         assert_eq!([0, 1_023, 1_536, 5 << 30].map(size), ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]);
     }
 }

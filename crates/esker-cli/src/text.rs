@@ -11,6 +11,7 @@
 //! text.3. What comes from names, paths and files stands in a message as `shown` has it: it can neither imitate our lines nor steer a terminal.
 
 use std::fmt::{Display, Write as _};
+use std::io;
 
 /// How bytes are written as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -36,7 +37,8 @@ impl ByteForm {
     /// Appends the bytes that `text` stands for; the error says what is wrong with it.
     pub(crate) fn decode(self, text: &[u8], into: &mut Vec<u8>) -> Result<(), String> {
         match self {
-            ByteForm::Escaped => unescape(text, into),
+            ByteForm::Escaped => unescape(text, into)
+                .map_err(|reason| format!("{reason}; with `--bytes raw` a backslash is just a backslash")),
             ByteForm::Raw => {
                 into.extend_from_slice(text);
                 Ok(())
@@ -50,7 +52,8 @@ impl ByteForm {
 fn is_hidden(c: char) -> bool {
     let is_direction =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || is_direction
+    // The byte order mark, which is invisible, and dropped at the start of a file (input.1).
+    c.is_control() || is_direction || c == '\u{feff}'
 }
 
 /// The text for people, on one line (text.3).
@@ -58,6 +61,33 @@ pub(crate) fn shown(text: impl Display) -> String {
     let mut out = String::new();
     for c in text.to_string().chars() {
         if is_hidden(c) { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
+/// Appends the text as a JSON string, which holds nothing that a terminal would act on.
+pub(crate) fn push_json(text: &str, into: &mut Vec<u8>) -> io::Result<()> {
+    // Control characters of ASCII, but for the last, are escaped in any JSON.
+    match text.bytes().any(|byte| byte >= 0x7f) {
+        true => into.extend_from_slice(json_shown(serde_json::to_string(text)?).as_bytes()),
+        false => serde_json::to_writer(into, text)?,
+    }
+    Ok(())
+}
+
+/// JSON, the same but for hidden characters: outside of strings it has none.
+pub(crate) fn json_shown(json: String) -> String {
+    if !json.contains(is_hidden) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 8);
+    for c in json.chars() {
+        match c {
+            _ if is_hidden(c) => {
+                let _infallible = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            _ => out.push(c),
+        }
     }
     out
 }
@@ -85,7 +115,8 @@ fn escape_bytes(bytes: &[u8], into: &mut Vec<u8>) {
     }
 }
 
-fn unescape(text: &[u8], into: &mut Vec<u8>) -> Result<(), String> {
+/// Appends the bytes that escaped text stands for.
+pub(crate) fn unescape(text: &[u8], into: &mut Vec<u8>) -> Result<(), String> {
     let mut rest = text;
     while let Some(at) = rest.iter().position(|b| *b == b'\\') {
         into.extend_from_slice(&rest[..at]);
@@ -100,10 +131,7 @@ fn unescape(text: &[u8], into: &mut Vec<u8>) -> Result<(), String> {
             }
             escape => {
                 let name = shown(String::from_utf8_lossy(&escape[..escape.len().min(3)]));
-                return Err(format!(
-                    "unknown escape `\\{name}`: known are \\n \\t \\r \\0 \\\\ \\xHH; with `--bytes raw` a backslash \
-                     is just a backslash"
-                ));
+                return Err(format!("unknown escape `\\{name}`: known are \\n \\t \\r \\0 \\\\ \\xHH"));
             }
         };
         into.push(byte);

@@ -6,15 +6,15 @@ use esker::{CheckReport, Error};
 use serde_json::json;
 
 use crate::Answer;
-use crate::args::{Args, Check};
-use crate::database::{self, Database};
-use crate::failure::{Failure, Result};
+use crate::args::Check;
+use crate::database::{self, Session};
+use crate::failure::{Failure, Refusal, Result};
 use crate::output;
 use crate::text::shown;
 
-pub(super) fn run(args: &Args, check: &Check) -> Result<Answer> {
-    let report = if check.offline { offline(args)? } else { online(args)? };
-    let printed = if args.json {
+pub(super) fn run(session: &Session<'_>, check: &Check) -> Result<Answer> {
+    let report = if check.offline { offline(session)? } else { online(session)? };
+    let printed = if session.common.json {
         output::print_json(&json!({
             "tables": report.tables, "blocks": report.blocks, "entries": report.entries, "bytes": report.bytes,
             "log_segments": report.log_segments, "commits": report.commits, "live_keys": report.live_keys,
@@ -26,16 +26,24 @@ pub(super) fn run(args: &Args, check: &Check) -> Result<Answer> {
     output::printed(if report.problems.is_empty() { Answer::Yes } else { Answer::No }, printed)
 }
 
-fn online(args: &Args) -> Result<CheckReport> {
-    let found =
-        Database::open(args).and_then(|database| database.db.check().map_err(|e| database.failure(e)));
+fn online(session: &Session<'_>) -> Result<CheckReport> {
+    let found = session.open().and_then(|database| database.db.check().map_err(|e| database.failure(e)));
     match found {
         // What keeps the database from being opened is what this command is asked about, too.
-        Err(Failure::Engine(_, error)) if !matches!(error, Error::Locked { .. } | Error::NotFound(_)) => {
-            let mut report = offline(args)?;
-            // Even if nothing is wrong with what the files hold.
-            if report.problems.is_empty() {
-                report.problems.push(error.to_string());
+        Err(Failure::Engine(directory, error))
+            if !matches!(error, Error::Locked { .. } | Error::NotFound(_)) =>
+        {
+            let refusal = Refusal::of(&error);
+            if refusal == Some(Refusal::Descriptors) {
+                return Err(Failure::Engine(directory, error));
+            }
+            let mut report = offline(session)?;
+            match refusal {
+                // That is no damage.
+                Some(_) => report.notes.push(format!("checked without opening it: {error}")),
+                // Even if nothing is wrong with what the files hold.
+                None if report.problems.is_empty() => report.problems.push(error.to_string()),
+                None => {}
             }
             Ok(report)
         }
@@ -43,9 +51,10 @@ fn online(args: &Args) -> Result<CheckReport> {
     }
 }
 
-fn offline(args: &Args) -> Result<CheckReport> {
-    let directory = database::directory(args)?;
-    esker::check_offline(&directory).map_err(|error| Failure::Engine(directory, error))
+fn offline(session: &Session<'_>) -> Result<CheckReport> {
+    let directory = database::directory(session.opening)?;
+    database::when_free(session.opening.wait, || esker::check_offline(&directory))
+        .map_err(|error| Failure::Engine(directory, error))
 }
 
 fn print(report: &CheckReport) -> Result<()> {
@@ -58,20 +67,20 @@ fn print(report: &CheckReport) -> Result<()> {
     }
     writeln!(
         out,
-        "{}: {}; {} tables, {} blocks, {} entries, {} read; {} commits in the log",
+        "{}: {}; {}, {}, {}, {} read; {} in the log",
         if report.problems.is_empty() {
             "sound".to_owned()
         } else {
-            format!("{} PROBLEMS", report.problems.len())
+            output::plural(report.problems.len() as u64, "problem")
         },
-        report.live_keys.map_or("live keys not counted".to_owned(), |keys| {
-            format!("{} live keys", output::count(keys))
-        }),
-        output::count(report.tables),
-        output::count(report.blocks),
-        output::count(report.entries),
+        report
+            .live_keys
+            .map_or("live keys not counted".to_owned(), |keys| { output::plural(keys, "live key") }),
+        output::plural(report.tables, "table"),
+        output::plural(report.blocks, "block"),
+        output::plural_as(report.entries, "entry", "entries"),
         output::size(report.bytes),
-        output::count(report.commits),
+        output::plural(report.commits, "commit"),
     )?;
     Ok(out.flush()?)
 }

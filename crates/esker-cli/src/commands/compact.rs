@@ -8,15 +8,14 @@ use std::time::Instant;
 use serde_json::json;
 
 use crate::Answer;
-use crate::args::Args;
-use crate::database::{Database, directory};
+use crate::database::Session;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-pub(super) fn run(args: &Args) -> Result<Answer> {
-    let directory = directory(args)?;
+pub(super) fn run(session: &Session<'_>) -> Result<Answer> {
+    let database = session.open()?;
+    let directory = database.directory().to_owned();
     let measure = || disk_bytes(&directory).map_err(|e| Failure::file("measure", &directory, &e));
-    let database = Database::open(args)?;
     let before = measure()?;
     let start = Instant::now();
     database.db.compact().map_err(|e| database.failure(e))?;
@@ -24,7 +23,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     database.close()?;
     let seconds = start.elapsed().as_secs_f64();
     let after = measure()?;
-    if args.json {
+    if session.common.json {
         output::print_json(&json!({ "before_bytes": before, "after_bytes": after, "seconds": seconds }))?;
     } else {
         let (before, after) = (output::size(before), output::size(after));

@@ -5,31 +5,27 @@ use std::io::Write;
 use serde_json::json;
 
 use crate::Answer;
-use crate::args::{Args, Count};
-use crate::database::Database;
+use crate::args::Count;
+use crate::database::Session;
 use crate::failure::Result;
 use crate::output;
+use crate::text::shown;
 
-pub(super) fn run(args: &Args, count: &Count) -> Result<Answer> {
-    let bounds = count.range.bounds(args)?;
-    let database = Database::open(args)?;
-    let keyspace = database.keyspace(args)?;
-    let entries = if bounds.is_all() {
-        keyspace.len().map_err(|e| database.failure(e))?
-    } else {
-        let mut entries = 0;
-        for key in bounds.range().map(|range| keyspace.range(range).keys()).into_iter().flatten() {
-            key.map_err(|e| database.failure(e))?;
-            entries += 1;
+pub(super) fn run(session: &Session<'_>, count: &Count) -> Result<Answer> {
+    let common = &session.common;
+    let bounds = count.range.bounds(common)?;
+    let database = session.open()?;
+    let keyspaces = database.keyspaces(common)?;
+    let mut out = output::stdout();
+    for (name, keyspace) in &keyspaces {
+        let entries = database.count(keyspace, &bounds)?;
+        match (common.json, common.has_several()) {
+            (true, true) => writeln!(out, "{}", json!({ "keyspace": name, "entries": entries }))?,
+            (true, false) => writeln!(out, "{}", json!({ "entries": entries }))?,
+            (false, true) => writeln!(out, "{}\t{entries}", shown(name))?,
+            (false, false) => writeln!(out, "{entries}")?,
         }
-        entries
-    };
-    if args.json {
-        output::print_json(&json!({ "entries": entries }))?;
-    } else {
-        let mut out = output::stdout();
-        writeln!(out, "{entries}")?;
-        out.flush()?;
     }
+    out.flush()?;
     Ok(Answer::Yes)
 }

@@ -1,33 +1,43 @@
 //! `esker del`: remove keys, or all keys of a range.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use crate::Answer;
-use crate::args::{Args, Del};
-use crate::database::Database;
+use crate::args::Del;
+use crate::database::Session;
 use crate::failure::Result;
 use crate::output;
 
-pub(super) fn run(args: &Args, del: &Del) -> Result<Answer> {
-    let keys = del.keys.iter().map(|key| args.decode(key)).collect::<Result<Vec<_>>>()?;
-    let bounds = del.range.bounds(args)?;
-    let database = Database::open(args)?;
-    let keyspace = database.keyspace(args)?;
-    let before = keyspace.len().map_err(|e| database.failure(e))?;
-    if keys.is_empty() {
-        if let Some(range) = bounds.range() {
-            keyspace.remove_range(range).map_err(|e| database.failure(e))?;
+pub(super) fn run(session: &Session<'_>, del: &Del) -> Result<Answer> {
+    let common = &session.common;
+    let keys = del.keys.iter().map(|key| common.decode(key)).collect::<Result<BTreeSet<_>>>()?;
+    let bounds = del.range.bounds(common)?;
+    let database = session.open()?;
+    let keyspaces = database.keyspaces(common)?;
+    let mut removed = 0;
+    for (_, keyspace) in &keyspaces {
+        if keys.is_empty() {
+            removed += database.count(keyspace, &bounds)?;
         }
-    } else {
-        // One commit: all of the keys, or none.
-        let mut batch = database.db.batch();
         for key in &keys {
-            batch.remove(&keyspace, key).map_err(|e| database.failure(e))?;
+            removed += u64::from(database.contains(keyspace, key)?);
         }
-        batch.commit().map_err(|e| database.failure(e.error))?;
     }
-    let removed = before - keyspace.len().map_err(|e| database.failure(e))?;
+    database.write(|writes| {
+        for (_, keyspace) in &keyspaces {
+            match bounds.range() {
+                Some(range) if keys.is_empty() => writes.remove_range(keyspace, range)?,
+                _ => {}
+            }
+            for key in &keys {
+                writes.remove(keyspace, key)?;
+            }
+        }
+        Ok(())
+    })?;
     database.close()?;
-    let printed = if args.json { output::print_json(&json!({ "removed": removed })) } else { Ok(()) };
+    let printed = if common.json { output::print_json(&json!({ "removed": removed })) } else { Ok(()) };
     output::printed(if removed > 0 { Answer::Yes } else { Answer::No }, printed)
 }

@@ -6,18 +6,23 @@ use esker::{DumpItem, DumpOptions, DumpValue};
 use serde_json::{Map, Value};
 
 use crate::Answer;
-use crate::args::{Args, Dump};
+use crate::args::Dump;
+use crate::database::Session;
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::text::{ByteForm, shown};
+use crate::text::{ByteForm, json_shown, shown};
 
-pub(super) fn run(args: &Args, dump: &Dump) -> Result<Answer> {
+pub(super) fn run(session: &Session<'_>, dump: &Dump) -> Result<Answer> {
     let mut out = output::stdout();
     let (mut written, mut damaged) = (Ok(()), false);
     let dumped = DumpOptions::default().entries(!dump.no_entries).dump(&dump.path, |item| {
         damaged |= item.kind == "damage";
         if written.is_ok() {
-            let line = if args.json { as_json(&item, args.form()) } else { as_text(&item, args.form()) };
+            let line = if session.common.json {
+                as_json(&item, session.common.form())
+            } else {
+                as_text(&item, session.common.form())
+            };
             written = out.write_all(&line);
         }
     });
@@ -65,7 +70,7 @@ fn as_json(item: &DumpItem, form: ByteForm) -> Vec<u8> {
         };
         object.insert(name, value);
     }
-    let mut line = Value::Object(object).to_string().into_bytes();
+    let mut line = json_shown(Value::Object(object).to_string()).into_bytes();
     line.push(b'\n');
     line
 }

@@ -11,30 +11,46 @@ use std::io::{BufWriter, Write};
 use serde_json::json;
 
 use crate::Answer;
-use crate::args::{Args, Export, FileFormat, YesNo};
+use crate::args::{Export, FileFormat, YesNo};
 use crate::bounds::Bounds;
-use crate::database::Database;
-use crate::failure::Result;
+use crate::database::{Database, Session};
+use crate::failure::{Failure, Result};
 use crate::formats::{self, RowWriter, WriteOptions};
 use crate::output;
 use crate::progress::Progress;
 use crate::target::{Partial, Special, Target};
+use crate::text::shown;
 
 /// So much is collected before it is written to a file.
 const BUFFER_BYTES: usize = 256 << 10;
 /// The progress bar moves after so many rows.
 const ROWS_PER_TICK: u64 = 1_024;
 
-pub(super) fn run(args: &Args, export: &Export) -> Result<Answer> {
-    let format = formats::choose(export.format, &export.file)?;
-    let bounds = export.range.bounds(args)?;
-    let options = WriteOptions { form: args.bytes, header: export.header.map(|header| header == YesNo::Yes) };
+pub(super) fn run(session: &Session<'_>, export: &Export) -> Result<Answer> {
+    let is_standard = formats::is_standard(&export.file);
+    // On standard output the rows are the answer.
+    let format = match export.format {
+        None if session.common.json && is_standard => FileFormat::Jsonl,
+        asked => formats::choose(asked, &export.file)?,
+    };
+    if formats::is_compressed(&export.file) {
+        return Err(Failure::message(format!(
+            "export does not compress; say `esker export --format FORMAT | gzip > {}`",
+            shown(export.file.display())
+        )));
+    }
+    let bounds = export.range.bounds(&session.common)?;
+    let options = WriteOptions {
+        form: session.common.bytes,
+        header: export.header.map(|header| header == YesNo::Yes),
+        delimiter: export.delimiter,
+    };
     // Before the rows: what cannot be written is refused at once.
     let target = Target::look(&export.file)?;
-    let database = Database::open(args)?;
+    let database = session.open()?;
     let write = |output: Box<dyn Write + '_>| {
         let mut writer = formats::writer(format, output, options)?;
-        write_rows(args, &database, &bounds, format, &mut *writer)
+        write_rows(session, &database, &bounds, format, &mut *writer)
     };
     let ((rows, seconds), bytes) = match target {
         Target::Standard => {
@@ -52,25 +68,30 @@ pub(super) fn run(args: &Args, export: &Export) -> Result<Answer> {
             (written, partial.complete()?)
         }
     };
-    if args.json {
+    if session.common.json {
         output::print_json(&json!({ "rows": rows, "bytes": bytes, "seconds": seconds }))?;
     } else {
-        let (rows, bytes) = (output::count(rows), output::size(bytes));
-        output::print_line(format_args!("exported {rows} rows, {bytes}, in {seconds:.2} s"))?;
+        let (rows, bytes) = (output::plural(rows, "row"), output::size(bytes));
+        output::print_line(format_args!("exported {rows}, {bytes}, in {seconds:.2} s"))?;
     }
     Ok(Answer::Yes)
 }
 
 /// Writes the rows; their number, and the seconds it took.
 fn write_rows(
-    args: &Args,
+    session: &Session<'_>,
     database: &Database,
     bounds: &Bounds,
     format: FileFormat,
     writer: &mut dyn RowWriter,
 ) -> Result<(u64, f64)> {
-    let keyspace = database.keyspace(args)?;
-    let total = if bounds.is_all() { Some(keyspace.len().map_err(|e| database.failure(e))?) } else { None };
+    let keyspaces = database.keyspaces(&session.common)?;
+    let mut total = if bounds.is_all() { Some(0) } else { None };
+    for (_, keyspace) in &keyspaces {
+        if let Some(total) = &mut total {
+            *total += database.count(keyspace, bounds)?;
+        }
+    }
     let progress = Progress::rows(total);
     let mut rows = 0;
     let mut count = || {
@@ -79,7 +100,11 @@ fn write_rows(
             progress.set(rows, String::new);
         }
     };
-    if let Some(range) = bounds.range() {
+    for ((name, keyspace), range) in keyspaces.iter().zip(std::iter::repeat_with(|| bounds.range())) {
+        let Some(range) = range else { break };
+        if session.common.has_several() {
+            writer.begin_keyspace(name);
+        }
         if format == FileFormat::Words {
             for key in keyspace.range(range).keys() {
                 writer.write(&key.map_err(|e| database.failure(e))?, b"")?;

@@ -3,34 +3,39 @@
 use std::io::{IsTerminal, Write};
 
 use crate::Answer;
-use crate::args::{Args, Get};
-use crate::database::Database;
+use crate::args::Get;
+use crate::database::Session;
 use crate::failure::Result;
 use crate::formats::{JsonlWriter, RowWriter};
 use crate::output;
-use crate::text::ByteForm;
+use crate::text::{ByteForm, shown};
 
-pub(super) fn run(args: &Args, get: &Get) -> Result<Answer> {
-    let key = args.decode(&get.key)?;
-    let database = Database::open(args)?;
-    let keyspace = database.keyspace(args)?;
-    let Some(value) = keyspace.get(&key).map_err(|e| database.failure(e))? else {
-        return Ok(Answer::No);
-    };
+pub(super) fn run(session: &Session<'_>, get: &Get) -> Result<Answer> {
+    let common = &session.common;
+    let key = common.decode(&get.key)?;
+    let database = session.open()?;
+    let mut answer = Answer::No;
     let mut out = output::stdout();
-    if args.json {
-        let mut writer = JsonlWriter::new(Box::new(out), args.bytes)?;
-        writer.write(&key, &value)?;
-        writer.finish()?;
-        return Ok(Answer::Yes);
+    for (name, keyspace) in database.keyspaces(common)? {
+        let Some(value) = database.get(&keyspace, &key)? else { continue };
+        answer = Answer::Yes;
+        if common.json {
+            let mut writer = JsonlWriter::new(Box::new(&mut out), common.bytes)?;
+            if common.has_several() {
+                writer.begin_keyspace(&name);
+            }
+            writer.write(&key, &value)?;
+            continue;
+        }
+        let mut text =
+            if common.has_several() { format!("{}\t", shown(&name)).into_bytes() } else { Vec::new() };
+        common.form().encode(&value, &mut text);
+        // Raw bytes that go to a file or a program are the value and nothing else.
+        if common.form() != ByteForm::Raw || common.has_several() || std::io::stdout().is_terminal() {
+            text.push(b'\n');
+        }
+        out.write_all(&text)?;
     }
-    let mut text = Vec::new();
-    args.form().encode(&value, &mut text);
-    // Raw bytes that go to a file or a program are the value and nothing else.
-    if args.form() != ByteForm::Raw || std::io::stdout().is_terminal() {
-        text.push(b'\n');
-    }
-    out.write_all(&text)?;
     out.flush()?;
-    Ok(Answer::Yes)
+    Ok(answer)
 }

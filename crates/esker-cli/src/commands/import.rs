@@ -1,7 +1,7 @@
 //! `esker import`: read entries from a file.
 //!
 //! ```text
-//!   file --count bytes--> RowReader --rows--> batch --full--> commit
+//!   file --count bytes--> gunzip --> RowReader --rows--> batch --full--> commit
 //!              `-> progress bar       `-bad line--> stop, or report and go on
 //! ```
 //!
@@ -11,6 +11,7 @@
 //!     it fails and commits did not wait for the disk, the last of them may be lost: it says that.
 //! import.4. A last line without its end may be a part of one. What is read from a pipe has been cut where its writer failed, so there it is a
 //!     bad line; of a file, which people write without the last end, too, it is told.
+//! import.5. A keyspace that an import has created goes again if the import fails before its first commit.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -18,58 +19,77 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-use esker::{Error, Keyspace, WriteBatch};
+use flate2::bufread::MultiGzDecoder;
 use serde_json::json;
 
+use super::sink::Sink;
 use crate::Answer;
-use crate::args::{Args, Durability, Import, YesNo};
-use crate::database::Database;
+use crate::args::{Durability, Import, YesNo};
+use crate::database::Session;
 use crate::failure::{Failure, Result};
 use crate::formats::{self, ReadOptions, Row, RowReader, Step};
 use crate::output;
 use crate::progress::Progress;
 use crate::text::shown;
 
-/// A batch is committed when it holds so many bytes, whatever its number of rows.
-const BATCH_BYTES_MAX: usize = 32 << 20;
 /// So many bad lines are printed; the rest is counted.
 const BAD_LINES_PRINTED: u64 = 20;
 /// Of rows that did not wait for the disk, when the log or closing failed.
 const LAST_UNKNOWN: &str = "; how many of the last ones are on disk is not known";
 /// Why a last line is a bad one (import.4).
 const UNENDED: &str = "the last line has no end: the input may have been cut in the middle of it";
+/// So much is read at once.
+const BUFFER_BYTES: usize = 256 << 10;
 /// The progress bar moves after so many rows.
 const ROWS_PER_TICK: u64 = 1_024;
 
-pub(super) fn run(args: &Args, import: &Import) -> Result<Answer> {
+pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
+    let keyspace_name = session.common.keyspace()?;
     let format = formats::choose(import.format, &import.file)?;
     let read = Rc::new(Cell::new(0));
     let (input, total) = open(&import.file, &read)?;
     // Of a file the size is known.
     let is_pipe = total.is_none();
     let options = ReadOptions {
-        form: args.bytes,
+        form: session.common.bytes,
         key: import.key.clone(),
         value: import.value.clone(),
         header: import.header.map(|header| header == YesNo::Yes),
+        delimiter: import.delimiter,
     };
     let mut reader = formats::reader(format, input, &options)
         .map_err(|failure| Failure::message(format!("{}: {failure}", shown(name(&import.file).display()))))?;
-    let database = Database::open_or_create(args)?;
+    let database = session.open_or_create()?;
     let progress = Progress::bytes(total);
-    let mut rows = 0;
-    let ended = database.keyspace_or_create(args).and_then(|keyspace| {
-        let mut sink = Sink::new(&database, keyspace, import.batch);
+    if let Some(names) = reader.assumed_names() {
+        progress.note(&format!(
+            "{}:1: taken for the names of the columns, and not for a row: {}; --header says which it is",
+            shown(name(&import.file).display()),
+            shown(names)
+        ));
+    }
+    let is_new = !database.has_keyspace(keyspace_name);
+    let (mut rows, mut new_keys) = (0, 0);
+    let ended = database.keyspace_or_create(keyspace_name).and_then(|keyspace| {
+        let len = || keyspace.len().map_err(|e| database.failure(e));
+        let before = len()?;
+        let mut sink = Sink::new(&database, keyspace.clone(), import.batch);
         let ended = read_rows(import, is_pipe, &mut *reader, &mut sink, &progress, &read);
         rows = sink.committed;
+        if ended.is_err() && is_new && rows == 0 {
+            // import.5. Why the import failed matters more than this.
+            let _leftover = database.db.drop_keyspace(keyspace_name);
+            return ended;
+        }
+        new_keys = len()?.saturating_sub(before);
         ended
     });
     let closed = database.close();
     let seconds = progress.finish().as_secs_f64();
     // What did not wait for the disk is there once the database was closed.
-    let is_known = closed.is_ok() || args.durability == Durability::Sync;
+    let is_known = closed.is_ok() || session.opening.durability == Durability::Sync;
     match (ended, closed) {
-        (Ok(bad), Ok(())) => report(args, rows, bad, seconds),
+        (Ok(bad), Ok(())) => report(session, rows, new_keys, bad, seconds),
         (Err(failure), Ok(())) => Err(stopped(&failure, rows, is_known)),
         (Err(failure), Err(close)) => Err(Failure::message(format!(
             "{}\n  closing the database: {close}",
@@ -99,7 +119,7 @@ fn read_rows(
         let step = reader.read(&mut row).map_err(|e| Failure::file("read", file, &e))?;
         let problem = match step {
             Step::Row if reader.is_unended() && is_pipe => Some(UNENDED.to_owned()),
-            Step::Row => sink.add(&row)?,
+            Step::Row => sink.add(&row.key, &row.value)?,
             Step::Bad(reason) => Some(reason),
             Step::End => break,
         };
@@ -132,80 +152,38 @@ fn read_rows(
     Ok(bad)
 }
 
-/// Collects rows and commits them batch by batch.
-struct Sink<'a> {
-    database: &'a Database,
-    keyspace: Keyspace,
-    batch: WriteBatch,
-    /// Zero: one batch for all.
-    batch_rows_max: usize,
-    committed: u64,
-}
-
-impl<'a> Sink<'a> {
-    fn new(database: &'a Database, keyspace: Keyspace, batch_rows_max: usize) -> Self {
-        let batch = database.db.batch();
-        Sink { database, keyspace, batch, batch_rows_max, committed: 0 }
-    }
-
-    /// Adds a row; the reason if the engine cannot take it.
-    fn add(&mut self, row: &Row) -> Result<Option<String>> {
-        match self.batch.put(&self.keyspace, &row.key, &row.value) {
-            Ok(()) => {}
-            Err(error @ (Error::KeyTooLong { .. } | Error::ValueTooLong { .. })) => {
-                return Ok(Some(error.to_string()));
-            }
-            Err(error) => return Err(self.database.failure(error)),
-        }
-        let is_full = self.batch.len() >= self.batch_rows_max || self.batch.byte_len() >= BATCH_BYTES_MAX;
-        if self.batch_rows_max > 0 && is_full {
-            self.commit()?;
-        }
-        Ok(None)
-    }
-
-    fn commit(&mut self) -> Result<()> {
-        let batch = std::mem::replace(&mut self.batch, self.database.db.batch());
-        let rows = batch.len() as u64;
-        batch.commit().map_err(|e| self.database.failure(e.error))?;
-        self.committed += rows;
-        Ok(())
-    }
-
-    /// All rows so far.
-    fn rows(&self) -> u64 {
-        self.committed + self.batch.len() as u64
-    }
-}
-
 /// Why an import stopped, and what is there of it (import.3). Importing again does no harm.
 fn stopped(failure: &Failure, rows: u64, is_known: bool) -> Failure {
-    let rows = output::count(rows);
+    let rows = output::plural(rows, "row");
     Failure::message(if is_known {
-        format!("{failure}\n  import stopped; {rows} rows of the batches before are in the database")
+        format!("{failure}\n  import stopped; {rows} of the batches before are in the database")
     } else {
-        format!("{failure}\n  import stopped; {rows} rows had been committed{LAST_UNKNOWN}")
+        format!("{failure}\n  import stopped; {rows} had been committed{LAST_UNKNOWN}")
     })
 }
 
-fn report(args: &Args, rows: u64, bad: u64, seconds: f64) -> Result<Answer> {
+fn report(session: &Session<'_>, rows: u64, new_keys: u64, bad: u64, seconds: f64) -> Result<Answer> {
     let rows_per_s = (rows as f64 / seconds.max(1e-9)) as u64;
-    if args.json {
+    if session.common.json {
         output::print_json(&json!({
-            "rows": rows, "bad_lines": bad, "seconds": seconds, "rows_per_s": rows_per_s,
+            "rows": rows, "new_keys": new_keys, "bad_lines": bad, "seconds": seconds, "rows_per_s": rows_per_s,
         }))?;
         return Ok(Answer::Yes);
     }
-    let skipped = if bad > 0 { format!(", {} bad lines skipped", output::count(bad)) } else { String::new() };
-    let (rows, rows_per_s) = (output::count(rows), output::count(rows_per_s));
-    output::print_line(format_args!("imported {rows} rows in {seconds:.2} s, {rows_per_s} rows/s{skipped}"))?;
+    let skipped =
+        if bad > 0 { format!(", {} skipped", output::plural(bad, "bad line")) } else { String::new() };
+    let (rows, rows_per_s) = (output::plural(rows, "row"), output::count(rows_per_s));
+    let new_keys = output::plural(new_keys, "new key");
+    output::print_line(format_args!(
+        "imported {rows}, {new_keys}, in {seconds:.2} s, {rows_per_s} rows/s{skipped}"
+    ))?;
     Ok(Answer::Yes)
 }
 
 /// The input, counting the bytes that are read, and its size if that is known.
 fn open(file: &Path, read: &Rc<Cell<u64>>) -> Result<(Box<dyn BufRead>, Option<u64>)> {
     let buffered = |input: Box<dyn Read>| -> Box<dyn BufRead> {
-        Box::new(BufReader::with_capacity(256 << 10, Counted { input, read: read.clone() }))
+        Box::new(BufReader::with_capacity(BUFFER_BYTES, Counted { input, read: read.clone() }))
     };
     if formats::is_standard(file) {
         return Ok((buffered(Box::new(io::stdin())), None));
@@ -219,7 +197,11 @@ fn open(file: &Path, read: &Rc<Cell<u64>>) -> Result<(Box<dyn BufRead>, Option<u
         )));
     }
     let total = meta.is_file().then_some(meta.len());
-    Ok((buffered(Box::new(input)), total))
+    let input = buffered(Box::new(input));
+    if formats::is_compressed(file) {
+        return Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(input))), total));
+    }
+    Ok((input, total))
 }
 
 fn name(file: &Path) -> &Path {

@@ -5,21 +5,20 @@ use std::io::Write;
 use serde_json::{Map, Value, json};
 
 use crate::Answer;
-use crate::args::Args;
-use crate::database::Database;
+use crate::database::Session;
 use crate::failure::Result;
 use crate::output;
 use crate::text::shown;
 
-pub(super) fn run(args: &Args) -> Result<Answer> {
-    let database = Database::open(args)?;
+pub(super) fn run(session: &Session<'_>) -> Result<Answer> {
+    let database = session.open()?;
     let mut keyspaces = Vec::new();
-    for name in database.db.keyspaces().map_err(|e| database.failure(e))? {
+    for name in database.names()? {
         let keyspace = database.db.open_keyspace(&name).map_err(|e| database.failure(e))?;
         keyspaces.push((name, keyspace.len().map_err(|e| database.failure(e))?));
     }
     let options = database.db.info();
-    if args.json {
+    if session.common.json {
         let keyspaces: Map<String, Value> =
             keyspaces.into_iter().map(|(name, entries)| (name, entries.into())).collect();
         let options: Map<String, Value> =

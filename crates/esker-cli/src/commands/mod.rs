@@ -1,4 +1,4 @@
-//! The commands, one per file. Each takes the command line and gives an [`Answer`].
+//! The commands, one per file. Each takes what it was told and a [`Session`], and gives an [`Answer`].
 
 mod check;
 mod compact;
@@ -9,30 +9,37 @@ mod export;
 mod get;
 mod import;
 mod info;
+mod keyspaces;
 mod put;
 mod repair;
 mod scan;
+mod shell;
+mod sink;
 mod stats;
 
 use crate::Answer;
 use crate::args::{Args, Command};
+use crate::database::Session;
 use crate::failure::Result;
 
 /// Does what the command line says.
-pub(crate) fn run(args: &Args) -> Result<Answer> {
+pub(crate) fn run(args: Args) -> Result<Answer> {
+    let session = &Session { common: args.common, opening: &args.opening, shared: None };
     match &args.command {
-        Command::Put(put) => put::run(args, put),
-        Command::Get(get) => get::run(args, get),
-        Command::Del(del) => del::run(args, del),
-        Command::Scan(scan) => scan::run(args, scan),
-        Command::Count(count) => count::run(args, count),
-        Command::Import(import) => import::run(args, import),
-        Command::Export(export) => export::run(args, export),
-        Command::Info => info::run(args),
-        Command::Stats => stats::run(args),
-        Command::Check(check) => check::run(args, check),
-        Command::Repair(repair) => repair::run(args, repair),
-        Command::Dump(dump) => dump::run(args, dump),
-        Command::Compact => compact::run(args),
+        Command::Put(put) => put::run(session, put),
+        Command::Get(get) => get::run(session, get),
+        Command::Del(del) => del::run(session, del),
+        Command::Scan(scan) => scan::run(session, scan),
+        Command::Count(count) => count::run(session, count),
+        Command::Import(import) => import::run(session, import),
+        Command::Export(export) => export::run(session, export),
+        Command::Shell => shell::run(session),
+        Command::Keyspaces(keyspaces) => keyspaces::run(session, keyspaces),
+        Command::Info => info::run(session),
+        Command::Stats => stats::run(session),
+        Command::Check(check) => check::run(session, check),
+        Command::Repair(repair) => repair::run(session, repair),
+        Command::Dump(dump) => dump::run(session, dump),
+        Command::Compact => compact::run(session),
     }
 }

@@ -3,14 +3,15 @@
 use std::io::Read;
 
 use crate::Answer;
-use crate::args::{Args, Put};
-use crate::database::Database;
+use crate::args::Put;
+use crate::database::Session;
 use crate::failure::{Failure, Result};
 
-pub(super) fn run(args: &Args, put: &Put) -> Result<Answer> {
-    let key = args.decode(&put.key)?;
+pub(super) fn run(session: &Session<'_>, put: &Put) -> Result<Answer> {
+    let name = session.common.keyspace()?;
+    let key = session.common.decode(&put.key)?;
     let value = match &put.value {
-        Some(text) => args.decode(text)?,
+        Some(text) => session.common.decode(text)?,
         None => {
             let mut bytes = Vec::new();
             // One byte too many tells that there are too many.
@@ -21,9 +22,9 @@ pub(super) fn run(args: &Args, put: &Put) -> Result<Answer> {
             bytes
         }
     };
-    let database = Database::open_or_create(args)?;
-    let keyspace = database.keyspace_or_create(args)?;
-    keyspace.put(key, value).map_err(|e| database.failure(e))?;
+    let database = session.open_or_create()?;
+    let keyspace = database.keyspace_or_create(name)?;
+    database.write(|writes| writes.put(&keyspace, &key, &value))?;
     database.close()?;
     Ok(Answer::Yes)
 }

@@ -7,16 +7,19 @@ use esker::{Db, LostKeys, RepairReport};
 use serde_json::{Value, json};
 
 use crate::Answer;
-use crate::args::{Args, Repair};
-use crate::failure::{Failure, Result};
+use crate::args::Repair;
+use crate::database::{Session, when_free};
+use crate::failure::{Failure, Refusal, Result};
 use crate::output;
 use crate::text::shown;
 
-pub(super) fn run(args: &Args, repair: &Repair) -> Result<Answer> {
+pub(super) fn run(session: &Session<'_>, repair: &Repair) -> Result<Answer> {
     let to_make = missing(&repair.target);
     let mut whole = None;
-    let tell = |report: &RepairReport| whole = Some(report.clone());
-    let repaired = Db::builder().repair_telling(&repair.source, &repair.target, tell);
+    let repaired = when_free(session.opening.wait, || {
+        let tell = |report: &RepairReport| whole = Some(report.clone());
+        Db::builder().repair_telling(&repair.source, &repair.target, tell)
+    });
     let report = repaired.inspect_err(|_| remove_empty(&to_make)).map_err(|error| match error {
         // The target is what a full disk or a refusal is about.
         esker::Error::NotFound(path) => Failure::message(format!("no database in {}", shown(path.display()))),
@@ -24,13 +27,17 @@ pub(super) fn run(args: &Args, repair: &Repair) -> Result<Answer> {
             let is_target = path.parent() == Some(&repair.target);
             Failure::Engine(if is_target { &repair.target } else { &repair.source }.clone(), error)
         }
+        // One of either directory: which one stands in the message.
+        error if Refusal::of(&error).is_some_and(|refusal| refusal != Refusal::ReadOnly) => {
+            Failure::Engine(repair.target.clone(), error)
+        }
         error => Failure::message(shown(error)),
     });
     let report = report.map_err(|failure| match &whole {
-        Some(report) => failed_at_the_end(args, repair, report, &failure),
+        Some(report) => failed_at_the_end(session, repair, report, &failure),
         None => failure,
     })?;
-    let printed = print_report(args, repair, &report);
+    let printed = print_report(session, repair, &report);
     output::printed(if report.losses.is_empty() { Answer::Yes } else { Answer::No }, printed)
 }
 
@@ -50,32 +57,37 @@ fn remove_empty(dirs: &[PathBuf]) {
 
 /// What there is to say if the new database was whole and could not be made one that opens for certain: its directory may be as it is for
 /// good, and the report is of what is there.
-fn failed_at_the_end(args: &Args, repair: &Repair, report: &RepairReport, failure: &Failure) -> Failure {
+fn failed_at_the_end(
+    session: &Session<'_>,
+    repair: &Repair,
+    report: &RepairReport,
+    failure: &Failure,
+) -> Failure {
     // The failure that matters is that of the repair.
-    let _ignored = print_report(args, repair, report);
+    let _ignored = print_report(session, repair, report);
     Failure::message(format!(
         "{failure}\n  the report is of the new database as it was before that: if {} can be opened, it is that one",
         shown(repair.target.display())
     ))
 }
 
-fn print_report(args: &Args, repair: &Repair, report: &RepairReport) -> Result<()> {
-    if args.json { output::print_json(&as_json(report)) } else { print(repair, report) }
+fn print_report(session: &Session<'_>, repair: &Repair, report: &RepairReport) -> Result<()> {
+    if session.common.json { output::print_json(&as_json(report)) } else { print(repair, report) }
 }
 
 fn print(repair: &Repair, report: &RepairReport) -> Result<()> {
     let mut out = output::stdout();
     writeln!(
         out,
-        "{}: {} keys, from {} tables ({} blocks) and {} commits of the log; checked and sound",
+        "{}: {}, from {} ({}) and {} of the log; checked and sound",
         shown(repair.target.display()),
-        output::count(report.live_keys()),
-        output::count(report.tables),
-        output::count(report.blocks),
-        output::count(report.commits),
+        output::plural(report.live_keys(), "key"),
+        output::plural(report.tables, "table"),
+        output::plural(report.blocks, "block"),
+        output::plural(report.commits, "commit"),
     )?;
     for keyspace in &report.keyspaces {
-        writeln!(out, "  {}  {} keys", shown(&keyspace.name), output::count(keyspace.keys))?;
+        writeln!(out, "  {}  {}", shown(&keyspace.name), output::plural(keyspace.keys, "key"))?;
     }
     for note in &report.notes {
         writeln!(out, "note: {}", shown(note))?;
@@ -85,6 +97,7 @@ fn print(repair: &Repair, report: &RepairReport) -> Result<()> {
     }
     let verdict = match report.losses.len() {
         0 => "nothing was lost".to_owned(),
+        1 => "1 LOSS: keys it names are missing, or have an older value".to_owned(),
         n => format!("{n} LOSSES: keys they name are missing, or have an older value"),
     };
     writeln!(out, "{verdict}")?;

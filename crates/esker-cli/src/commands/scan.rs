@@ -1,47 +1,55 @@
 //! `esker scan`: print entries in key order.
 
 use crate::Answer;
-use crate::args::{Args, Scan};
-use crate::database::Database;
+use crate::args::Scan;
+use crate::database::Session;
 use crate::failure::Result;
 use crate::formats::{JsonlWriter, RowWriter, TsvWriter, WordsWriter};
 use crate::output;
 
-pub(super) fn run(args: &Args, scan: &Scan) -> Result<Answer> {
-    let bounds = scan.range.bounds(args)?;
-    let database = Database::open(args)?;
-    let keyspace = database.keyspace(args)?;
-    let mut writer = writer(args, scan)?;
+pub(super) fn run(session: &Session<'_>, scan: &Scan) -> Result<Answer> {
+    let common = &session.common;
+    let bounds = scan.range.bounds(common)?;
+    let database = session.open()?;
+    let keyspaces = database.keyspaces(common)?;
+    let mut writer = writer(session, scan)?;
     let Some(range) = bounds.range() else { return Ok(Answer::Yes) };
-    let entries = keyspace.range(range);
     let limit = scan.limit.unwrap_or(usize::MAX);
-    if scan.keys_only {
-        let keys = entries.keys();
-        let keys: &mut dyn Iterator<Item = _> = if scan.reverse { &mut keys.rev() } else { &mut { keys } };
-        for key in keys.take(limit) {
-            writer.write(&key.map_err(|e| database.failure(e))?, b"")?;
+    for (name, keyspace) in &keyspaces {
+        if common.has_several() {
+            writer.begin_keyspace(name);
         }
-    } else {
-        let entries: &mut dyn Iterator<Item = _> =
-            if scan.reverse { &mut entries.rev() } else { &mut { entries } };
-        for entry in entries.take(limit) {
-            let (key, value) = entry.map_err(|e| database.failure(e))?;
-            writer.write(&key, &value)?;
+        let entries = database.range(keyspace, range.clone());
+        if scan.keys_only {
+            let keys = entries.keys();
+            let keys: &mut dyn Iterator<Item = _> =
+                if scan.reverse { &mut keys.rev() } else { &mut { keys } };
+            for key in keys.take(limit) {
+                writer.write(&key.map_err(|e| database.failure(e))?, b"")?;
+            }
+        } else {
+            let entries: &mut dyn Iterator<Item = _> =
+                if scan.reverse { &mut entries.rev() } else { &mut { entries } };
+            for entry in entries.take(limit) {
+                let (key, value) = entry.map_err(|e| database.failure(e))?;
+                writer.write(&key, &value)?;
+            }
         }
     }
     writer.finish()?;
     Ok(Answer::Yes)
 }
 
-fn writer(args: &Args, scan: &Scan) -> Result<Box<dyn RowWriter>> {
+fn writer(session: &Session<'_>, scan: &Scan) -> Result<Box<dyn RowWriter>> {
+    let common = &session.common;
     let out = Box::new(output::stdout());
-    if args.json {
-        let writer = JsonlWriter::new(out, args.bytes)?;
+    if common.json {
+        let writer = JsonlWriter::new(out, common.bytes)?;
         return Ok(Box::new(if scan.keys_only { writer.keys_only() } else { writer }));
     }
     Ok(if scan.keys_only {
-        Box::new(WordsWriter::new(out, args.form()).lenient())
+        Box::new(WordsWriter::new(out, common.form()).lenient())
     } else {
-        Box::new(TsvWriter::new(out, args.form(), false)?.lenient())
+        Box::new(TsvWriter::new(out, common.form()).lenient())
     })
 }

@@ -5,21 +5,20 @@ use std::io::Write;
 use serde_json::{Map, Value};
 
 use crate::Answer;
-use crate::args::Args;
-use crate::database::Database;
+use crate::database::Session;
 use crate::failure::Result;
 use crate::output;
 
 /// Its field in the statistics.
 const BACKGROUND_ERROR: &str = "background_error";
 
-pub(super) fn run(args: &Args) -> Result<Answer> {
-    let database = Database::open(args)?;
+pub(super) fn run(session: &Session<'_>) -> Result<Answer> {
+    let database = session.open()?;
     let mut stats = database.db.stats();
     // The one text among the numbers.
     let error = stats.background_error.take();
     let mut counters = counters(&stats);
-    if args.json {
+    if session.common.json {
         let mut object: Map<String, Value> =
             counters.into_iter().map(|(name, value)| (name, output::json_figure(&value))).collect();
         object.insert(BACKGROUND_ERROR.to_owned(), error.into());

@@ -1,8 +1,10 @@
-//! JSON lines: `{"key":"...","value":"..."}`, a row a line.
+//! JSON: `{"key":"...","value":"..."}`, a row a line, or an array of such objects, which is only read.
 //!
 //! jsonl.1. Bytes that are not UTF-8 stand in hex, under `key_hex` and `value_hex`.
 //! jsonl.2. What is no string counts as its JSON text, byte by byte as it stands: digits of a number, order of fields, white
 //!     space within.
+//! jsonl.3. A field that is null is a field that is missing.
+//! jsonl.4. What a terminal would act on is written as an escape, which is the same JSON (text.3).
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -10,10 +12,11 @@ use std::io::{self, BufRead, Write};
 use esker::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use serde_json::value::RawValue;
 
+use super::elements::Elements;
 use super::lines::Lines;
 use super::{AROUND_BYTES_MAX, Column, ReadOptions, Row, RowReader, RowWriter, Step};
 use crate::failure::{Failure, Result};
-use crate::text::{ByteForm, hex, unhex};
+use crate::text::{ByteForm, hex, json_shown, push_json, unhex};
 
 /// A byte of a string takes up to six, as `\u0000`.
 const LINE_BYTES_MAX: u64 = 6 * (KEY_BYTES_MAX as u64 + VALUE_BYTES_MAX as u64) + AROUND_BYTES_MAX;
@@ -23,10 +26,17 @@ type Object<'a> = BTreeMap<String, &'a RawValue>;
 
 /// Reads JSON lines.
 pub(super) struct JsonlReader {
-    lines: Lines,
+    source: Source,
     key: String,
     /// The field of the value, and whether the user asked for it.
     value: (String, bool),
+}
+
+/// Where the objects stand: what comes first tells.
+enum Source {
+    Unknown(Option<Box<dyn BufRead>>),
+    Lines(Lines),
+    Array(Elements),
 }
 
 impl JsonlReader {
@@ -39,24 +49,57 @@ impl JsonlReader {
             column.as_ref().map_or_else(|| default.to_owned(), |column| column.0.clone())
         };
         Ok(JsonlReader {
-            lines: Lines::new(input, true, LINE_BYTES_MAX),
+            source: Source::Unknown(Some(input)),
             key: name(&options.key, "key"),
             value: (name(&options.value, "value"), options.value.is_some()),
         })
     }
 }
 
+/// Passes over white space: the line, from 1, of the first other byte, and whether that opens an array.
+fn look(input: &mut dyn BufRead) -> io::Result<(u64, bool)> {
+    let mut line = 1;
+    loop {
+        let bytes = input.fill_buf()?;
+        let blank = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        line += bytes[..blank].iter().filter(|byte| **byte == b'\n').count() as u64;
+        let found = bytes.get(blank).copied();
+        let is_end = bytes.is_empty();
+        input.consume(blank);
+        if is_end || found.is_some() {
+            return Ok((line, found == Some(b'[')));
+        }
+    }
+}
+
 impl RowReader for JsonlReader {
     fn read(&mut self, row: &mut Row) -> io::Result<Step> {
-        loop {
-            let line = match self.lines.next_line()? {
-                None => return Ok(Step::End),
-                Some(Err(reason)) => return Ok(Step::Bad(reason)),
-                // A blank line between objects is JSON's own white space.
-                Some(Ok(line)) if line.trim_ascii().is_empty() => continue,
-                Some(Ok(line)) => line,
+        if let Source::Unknown(input) = &mut self.source
+            && let Some(mut input) = input.take()
+        {
+            let (line, is_array) = look(&mut *input)?;
+            self.source = match is_array {
+                true => Source::Array(Elements::new(input, line, LINE_BYTES_MAX)),
+                false => Source::Lines(Lines::new(input, true, LINE_BYTES_MAX).starting_at(line)),
             };
-            return Ok(match parse(line, &self.key, &self.value, row) {
+        }
+        loop {
+            let object = match &mut self.source {
+                Source::Lines(lines) => match lines.next_line()? {
+                    None => return Ok(Step::End),
+                    Some(Err(reason)) => return Ok(Step::Bad(reason)),
+                    // A blank line between objects is JSON's own white space.
+                    Some(Ok(line)) if line.trim_ascii().is_empty() => continue,
+                    Some(Ok(line)) => line,
+                },
+                Source::Array(elements) => match elements.next_element()? {
+                    None => return Ok(Step::End),
+                    Some(element) => element,
+                },
+                // It could not be read.
+                Source::Unknown(_) => return Ok(Step::End),
+            };
+            return Ok(match parse(object, &self.key, &self.value, row) {
                 Ok(()) => Step::Row,
                 Err(reason) => Step::Bad(reason),
             });
@@ -64,7 +107,11 @@ impl RowReader for JsonlReader {
     }
 
     fn line(&self) -> u64 {
-        self.lines.number()
+        match &self.source {
+            Source::Lines(lines) => lines.number(),
+            Source::Array(elements) => elements.line(),
+            Source::Unknown(_) => 1,
+        }
     }
 
     /// A part of an object is none.
@@ -78,16 +125,20 @@ fn parse(line: &[u8], key: &str, value: &(String, bool), row: &mut Row) -> std::
     row.value.clear();
     let object: Object<'_> = serde_json::from_slice(line).map_err(|e| format!("no JSON object: {e}"))?;
     if !take(&object, key, &mut row.key)? {
-        return Err(format!("the object has no field `{key}`"));
+        return Err(no_field(key));
     }
     let (value, asked) = value;
     if !take(&object, value, &mut row.value)? {
         if *asked {
-            return Err(format!("the object has no field `{value}`"));
+            return Err(no_field(value));
         }
         row.value.extend_from_slice(line.trim_ascii());
     }
     Ok(())
+}
+
+fn no_field(name: &str) -> String {
+    format!("the object has no field `{name}`, or it is null")
 }
 
 /// Appends the bytes of a field, or of its `_hex` form; false if there is neither.
@@ -97,7 +148,9 @@ fn take(object: &Object<'_>, name: &str, into: &mut Vec<u8>) -> std::result::Res
         false => Ok(None::<String>),
     };
     let name_hex = format!("{name}_hex");
-    match (object.get(name), object.get(&name_hex)) {
+    // jsonl.3
+    let field = |name: &str| object.get(name).filter(|field| field.get() != "null");
+    match (field(name), field(&name_hex)) {
         (Some(_), Some(_)) => return Err(format!("both `{name}` and `{name_hex}`: which one?")),
         (Some(field), None) => match string(name, field)? {
             Some(text) => into.extend_from_slice(text.as_bytes()),
@@ -121,12 +174,15 @@ pub(crate) struct JsonlWriter<'a> {
     line: Vec<u8>,
     all_hex: bool,
     keys_only: bool,
+    /// `"keyspace":NAME,` or nothing.
+    keyspace: String,
 }
 
 impl<'a> JsonlWriter<'a> {
     pub(crate) fn new(output: Box<dyn Write + 'a>, form: Option<ByteForm>) -> Result<Self> {
         check_form(form)?;
-        Ok(JsonlWriter { output, line: Vec::new(), all_hex: form == Some(ByteForm::Hex), keys_only: false })
+        let all_hex = form == Some(ByteForm::Hex);
+        Ok(JsonlWriter { output, line: Vec::new(), all_hex, keys_only: false, keyspace: String::new() })
     }
 
     /// Leaves out the values.
@@ -140,7 +196,7 @@ impl<'a> JsonlWriter<'a> {
         match std::str::from_utf8(bytes) {
             Ok(text) if !self.all_hex => {
                 write!(self.line, "\"{name}\":")?;
-                Ok(serde_json::to_writer(&mut self.line, text)?)
+                push_json(text, &mut self.line)
             }
             _ => write!(self.line, "\"{name}_hex\":\"{}\"", hex(bytes)),
         }
@@ -148,9 +204,15 @@ impl<'a> JsonlWriter<'a> {
 }
 
 impl RowWriter for JsonlWriter<'_> {
+    fn begin_keyspace(&mut self, name: &str) {
+        let value = serde_json::Value::from(name).to_string();
+        self.keyspace = format!("\"keyspace\":{},", json_shown(value));
+    }
+
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.line.clear();
         self.line.push(b'{');
+        self.line.extend_from_slice(self.keyspace.as_bytes());
         self.push("key", key)?;
         if !self.keys_only {
             self.line.push(b',');

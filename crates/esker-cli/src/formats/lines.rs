@@ -37,6 +37,12 @@ impl Lines {
         }
     }
 
+    /// Counts lines from `line`: the input is the rest of a file.
+    pub(super) fn starting_at(mut self, line: u64) -> Self {
+        self.number = line - 1;
+        self
+    }
+
     /// The next line without its end.
     pub(super) fn next_line(&mut self) -> io::Result<Line<'_>> {
         if std::mem::take(&mut self.passing) {
@@ -60,6 +66,12 @@ impl Lines {
             return Ok(Some(Err(too_long("line", self.line_bytes_max))));
         }
         Ok(Some(Ok(line)))
+    }
+
+    /// The last line again, without its end.
+    pub(super) fn line(&self) -> &[u8] {
+        let line = self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer);
+        if self.strip_cr { line.strip_suffix(b"\r").unwrap_or(line) } else { line }
     }
 
     /// Whether the last line ended with the file, and not with a line end: it may be a part of one.

@@ -1,13 +1,15 @@
-//! Files of rows: reading and writing TSV, CSV, JSON lines and word lists.
+//! Files of rows: reading and writing TSV, CSV, JSON and word lists.
 //!
 //! ```text
-//!   file --RowReader--> Row or bad line --> import        export, scan --> key, value --RowWriter--> file
+//!   file --input--> text --RowReader--> Row or bad line --> import        export, scan --> key, value --RowWriter--> file
 //! ```
 //!
 //! formats.1. What a writer writes, its reader reads back byte by byte; what a format cannot carry is an error, not a change.
 //! formats.2. A bad line has a number and a reason, and reading goes on behind it.
 
 mod csv;
+mod elements;
+mod input;
 mod jsonl;
 mod lines;
 #[cfg(test)]
@@ -62,10 +64,18 @@ pub(crate) trait RowReader {
 
     /// Whether the last row ended with the file, without a line end, and may be a part of one: of a cut file or pipe.
     fn is_unended(&self) -> bool;
+
+    /// The names that the first line was taken for, where nobody had said that it is a header.
+    fn assumed_names(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Writes rows to a file.
 pub(crate) trait RowWriter {
+    /// What comes is of this keyspace: told before each where there are several, and written where the format has a place for it.
+    fn begin_keyspace(&mut self, _name: &str) {}
+
     /// Writes one row.
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
@@ -86,7 +96,7 @@ impl FromStr for Column {
 }
 
 /// How to read a file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct ReadOptions {
     /// None: the default of the format.
     pub(crate) form: Option<ByteForm>,
@@ -94,18 +104,44 @@ pub(crate) struct ReadOptions {
     pub(crate) value: Option<Column>,
     /// Whether the first line names the columns. None: the default of the format.
     pub(crate) header: Option<bool>,
+    /// Between the columns of TSV and CSV. None: the default of the format.
+    pub(crate) delimiter: Option<Delimiter>,
 }
 
 /// How to write a file.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WriteOptions {
     pub(crate) form: Option<ByteForm>,
     pub(crate) header: Option<bool>,
+    pub(crate) delimiter: Option<Delimiter>,
+}
+
+/// What stands between two columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Delimiter(u8);
+
+impl FromStr for Delimiter {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text.as_bytes() {
+            b"\\t" | b"tab" => Ok(Delimiter(b'\t')),
+            // Neither a part of an escape or of a digit, nor of a line end.
+            [byte]
+                if *byte == b'\t'
+                    || *byte == b' '
+                    || byte.is_ascii_punctuation() && !b"\\\"".contains(byte) =>
+            {
+                Ok(Delimiter(*byte))
+            }
+            _ => Err("one character such as ; : | or tab".to_owned()),
+        }
+    }
 }
 
 /// The format that the user asked for, or that the name of the file tells; TSV on standard input and output.
 pub(crate) fn choose(asked: Option<FileFormat>, file: &Path) -> Result<FileFormat> {
-    let extension = file.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+    let extension = extension(&if is_compressed(file) { file.with_extension("") } else { file.to_owned() });
     match (asked, extension.as_deref()) {
         (Some(format), _) => Ok(format),
         (None, Some("tsv" | "tab")) => Ok(FileFormat::Tsv),
@@ -120,6 +156,15 @@ pub(crate) fn choose(asked: Option<FileFormat>, file: &Path) -> Result<FileForma
     }
 }
 
+fn extension(file: &Path) -> Option<String> {
+    file.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase)
+}
+
+/// Whether its name says that the file is compressed.
+pub(crate) fn is_compressed(file: &Path) -> bool {
+    extension(file).as_deref() == Some("gz")
+}
+
 /// Whether `file` stands for standard input or output.
 pub(crate) fn is_standard(file: &Path) -> bool {
     file.as_os_str() == "-"
@@ -131,6 +176,8 @@ pub(crate) fn reader(
     input: Box<dyn BufRead>,
     options: &ReadOptions,
 ) -> Result<Box<dyn RowReader>> {
+    let input = input::text(input, format, options.form)?;
+    check_delimiter(format, options.delimiter)?;
     Ok(match format {
         FileFormat::Tsv => Box::new(tsv::TsvReader::new(input, options)?),
         FileFormat::Csv => Box::new(csv::CsvReader::new(input, options)?),
@@ -146,13 +193,26 @@ pub(crate) fn writer<'a>(
     options: WriteOptions,
 ) -> Result<Box<dyn RowWriter + 'a>> {
     let escaped = options.form.unwrap_or(ByteForm::Escaped);
+    check_delimiter(format, options.delimiter)?;
     Ok(match format {
-        FileFormat::Tsv => Box::new(TsvWriter::new(output, escaped, options.header.unwrap_or(false))?),
+        FileFormat::Tsv => {
+            let writer = TsvWriter::new(output, escaped).with_delimiter(options.delimiter);
+            Box::new(writer.with_header(options.header)?)
+        }
         FileFormat::Csv => Box::new(csv::CsvWriter::new(output, options)?),
         FileFormat::Jsonl if options.header == Some(true) => return Err(jsonl::no_header()),
         FileFormat::Jsonl => Box::new(JsonlWriter::new(output, options.form)?),
         FileFormat::Words => Box::new(WordsWriter::new(output, escaped).with_header(options.header)?),
     })
+}
+
+fn check_delimiter(format: FileFormat, delimiter: Option<Delimiter>) -> Result<()> {
+    match (format, delimiter) {
+        (FileFormat::Jsonl | FileFormat::Words, Some(_)) => {
+            Err(Failure::message("--delimiter is for tsv and csv: JSON and word lists have no columns"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Numbers (from 0) of the columns of key and value; without a value column, the rest of the line is the value.

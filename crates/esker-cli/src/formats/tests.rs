@@ -8,7 +8,8 @@ use super::*;
 
 const FORMATS: [FileFormat; 4] = [FileFormat::Tsv, FileFormat::Csv, FileFormat::Jsonl, FileFormat::Words];
 
-const DEFAULTS: ReadOptions = ReadOptions { form: None, key: None, value: None, header: None };
+const DEFAULTS: ReadOptions =
+    ReadOptions { form: None, key: None, value: None, header: None, delimiter: None };
 
 fn columns(key: &str, value: &str) -> ReadOptions {
     let column = |text: &str| (!text.is_empty()).then(|| Column(text.to_owned()));
@@ -75,7 +76,8 @@ fn formats_1_random_bytes_come_back() {
             }
             for form in [None, Some(ByteForm::Escaped), Some(ByteForm::Hex)] {
                 for header in [None, Some(false), Some(format != FileFormat::Jsonl)] {
-                    let text = write(format, &rows, WriteOptions { form, header }).unwrap();
+                    let text = write(format, &rows, WriteOptions { form, header, ..WriteOptions::default() })
+                        .unwrap();
                     let found = read(format, &text, &ReadOptions { form, header, ..DEFAULTS });
                     let expected: Vec<String> = rows
                         .iter()
@@ -90,7 +92,7 @@ fn formats_1_random_bytes_come_back() {
 
 #[test]
 fn formats_1_what_raw_lines_cannot_carry_is_refused() {
-    let options = WriteOptions { form: Some(ByteForm::Raw), header: None };
+    let options = WriteOptions { form: Some(ByteForm::Raw), ..WriteOptions::default() };
     let row = |key: &str, value: &str| [Row { key: key.into(), value: value.into() }];
     for (format, key, value) in [
         (FileFormat::Tsv, "a\tb", ""),
@@ -100,7 +102,7 @@ fn formats_1_what_raw_lines_cannot_carry_is_refused() {
     ] {
         assert!(write(format, &row(key, value), options).is_err(), "{format:?} {key:?} {value:?}");
     }
-    let with_header = WriteOptions { form: None, header: Some(true) };
+    let with_header = WriteOptions { header: Some(true), ..WriteOptions::default() };
     assert!(write(FileFormat::Jsonl, &[], with_header).is_err(), "no reader takes it");
     assert_eq!(write(FileFormat::Tsv, &row("a", "b\tc"), options).unwrap(), b"a\tb\tc\n");
 }
@@ -118,7 +120,7 @@ fn tsv_finds_its_columns() {
 #[test]
 fn tsv_1_a_table_stays_a_table() {
     let rows = [Row { key: b"a\tb".to_vec(), value: b"c\td\n\t".to_vec() }];
-    let text = write(FileFormat::Tsv, &rows, WriteOptions { form: None, header: None }).unwrap();
+    let text = write(FileFormat::Tsv, &rows, WriteOptions::default()).unwrap();
     assert_eq!(text, b"a\\tb\tc\td\\n\t\n", "tsv.1");
 }
 
@@ -235,5 +237,7 @@ fn names_tell_formats() {
     assert_eq!(chosen("a.txt"), Some(FileFormat::Words));
     assert_eq!(chosen("-"), Some(FileFormat::Tsv));
     assert_eq!(chosen("words"), None);
+    assert_eq!(chosen("words.txt.gz"), Some(FileFormat::Words));
+    assert_eq!(chosen("words.gz"), None);
     assert_eq!(choose(Some(FileFormat::Csv), Path::new("a.tsv")).ok(), Some(FileFormat::Csv));
 }

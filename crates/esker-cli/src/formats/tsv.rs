@@ -1,19 +1,24 @@
-//! TSV: KEY <tab> VALUE, a row a line.
+//! TSV: KEY <tab> VALUE, a row a line; or with another delimiter for the tab.
 //!
 //! tsv.1. The first tab of a line ends the key, so a tab inside a key is escaped. Tabs inside a value stand as they are: a
 //!      table of many columns is the same table after import and export.
+//! tsv.2. A blank line is no row, since a row has a tab.
 
 use std::io::{self, BufRead, Write};
 
+use super::input::BYTE_ORDER_MARK;
 use super::lines::Lines;
-use super::{ReadOptions, Row, RowReader, RowWriter, Step, fill, header_line, resolve, row_bytes_max};
+use super::{
+    Delimiter, ReadOptions, Row, RowReader, RowWriter, Step, fill, header_line, resolve, row_bytes_max,
+};
 use crate::failure::{Failure, Result};
-use crate::text::ByteForm;
+use crate::text::{ByteForm, shown};
 
 /// Reads TSV.
 pub(super) struct TsvReader {
     lines: Lines,
     form: ByteForm,
+    delimiter: u8,
     key: usize,
     value: Option<usize>,
 }
@@ -21,26 +26,32 @@ pub(super) struct TsvReader {
 impl TsvReader {
     pub(super) fn new(input: Box<dyn BufRead>, options: &ReadOptions) -> Result<Self> {
         let form = options.form.unwrap_or(ByteForm::Escaped);
+        let delimiter = options.delimiter.unwrap_or(TAB).0;
         let mut lines = Lines::new(input, form != ByteForm::Raw, row_bytes_max(form));
         let (key, value) = if options.header == Some(true) {
             let names = header_line(&mut lines)?;
-            let names: Vec<&[u8]> = names.split(|b| *b == b'\t').collect();
+            let names: Vec<&[u8]> = names.split(|b| *b == delimiter).collect();
             resolve(options, Some(&names))?
         } else {
             resolve(options, None)?
         };
-        Ok(TsvReader { lines, form, key, value })
+        Ok(TsvReader { lines, form, delimiter, key, value })
     }
 }
 
 impl RowReader for TsvReader {
     fn read(&mut self, row: &mut Row) -> io::Result<Step> {
-        let line = match self.lines.next_line()? {
-            None => return Ok(Step::End),
-            Some(Err(reason)) => return Ok(Step::Bad(reason)),
-            Some(Ok(line)) => line,
+        let line = loop {
+            match self.lines.next_line()? {
+                None => return Ok(Step::End),
+                Some(Err(reason)) => return Ok(Step::Bad(reason)),
+                // tsv.2
+                Some(Ok(b"")) => {}
+                Some(Ok(_)) => break self.lines.line(),
+            }
         };
-        let column = |number| line.split(|b| *b == b'\t').nth(number);
+        let delimiter = self.delimiter;
+        let column = |number| line.split(|b| *b == delimiter).nth(number);
         let Some(key) = column(self.key) else { return Ok(no_column(self.key)) };
         let value = match self.value {
             Some(number) => match column(number) {
@@ -49,9 +60,14 @@ impl RowReader for TsvReader {
             },
             None if self.key > 0 => line,
             None if key.len() == line.len() => {
-                return Ok(Step::Bad(
-                    "no tab: a row is KEY <tab> VALUE; for plain words say --format words".to_owned(),
-                ));
+                let name = if delimiter == b'\t' {
+                    "tab".to_owned()
+                } else {
+                    format!("`{}`", char::from(delimiter))
+                };
+                return Ok(Step::Bad(format!(
+                    "no {name}: a row is KEY {name} VALUE; for plain words say --format words, for other columns --delimiter"
+                )));
             }
             None => &line[key.len() + 1..],
         };
@@ -69,23 +85,50 @@ impl RowReader for TsvReader {
 
 /// A row that is too short.
 pub(super) fn no_column(number: usize) -> Step {
-    Step::Bad(format!("there is no column {}", number + 1))
+    Step::Bad(format!("there is no column {}: if the columns are not apart, say --delimiter", number + 1))
 }
 
 /// Writes TSV.
 pub(crate) struct TsvWriter<'a> {
     output: Box<dyn Write + 'a>,
     form: ByteForm,
+    delimiter: u8,
     line: Vec<u8>,
     strict: bool,
+    /// In front of each row, if that is for eyes.
+    keyspace: String,
+    /// Whether nothing has been written.
+    is_start: bool,
 }
 
+/// The usual delimiter.
+const TAB: Delimiter = Delimiter(b'\t');
+
 impl<'a> TsvWriter<'a> {
-    pub(crate) fn new(mut output: Box<dyn Write + 'a>, form: ByteForm, header: bool) -> Result<Self> {
-        if header {
-            output.write_all(b"key\tvalue\n")?;
+    pub(crate) fn new(output: Box<dyn Write + 'a>, form: ByteForm) -> Self {
+        TsvWriter {
+            output,
+            form,
+            delimiter: TAB.0,
+            line: Vec::new(),
+            strict: true,
+            keyspace: String::new(),
+            is_start: true,
         }
-        Ok(TsvWriter { output, form, line: Vec::new(), strict: true })
+    }
+
+    pub(super) fn with_delimiter(mut self, delimiter: Option<Delimiter>) -> Self {
+        self.delimiter = delimiter.unwrap_or(TAB).0;
+        self
+    }
+
+    /// Writes the names of the columns, if they are asked for.
+    pub(super) fn with_header(mut self, header: Option<bool>) -> Result<Self> {
+        if header == Some(true) {
+            writeln!(self.output, "key{}value", char::from(self.delimiter))?;
+            self.is_start = false;
+        }
+        Ok(self)
     }
 
     /// For eyes, not for `import`: raw tabs and line ends are let through.
@@ -96,20 +139,40 @@ impl<'a> TsvWriter<'a> {
 }
 
 impl RowWriter for TsvWriter<'_> {
+    fn begin_keyspace(&mut self, name: &str) {
+        if !self.strict {
+            self.keyspace = format!("{}\t", shown(name));
+        }
+    }
+
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let breaks = |text: &[u8], tab: bool| text.iter().any(|b| *b == b'\n' || tab && *b == b'\t');
-        if self.strict && self.form == ByteForm::Raw && (breaks(key, true) || breaks(value, false)) {
+        let is_delimiter = |byte: &u8| *byte == self.delimiter;
+        let is_raw = self.strict && self.form == ByteForm::Raw;
+        if is_raw && (key.iter().any(|b| *b == b'\n' || is_delimiter(b)) || value.contains(&b'\n')) {
             return Err(Failure::message(format!(
                 "the key {} or its value holds a tab or a line end, which raw TSV cannot carry (formats.1): use --bytes escaped",
                 key.escape_ascii()
             )));
         }
         self.line.clear();
-        self.form.encode(key, &mut self.line);
-        self.line.push(b'\t');
-        for (number, column) in value.split(|b| *b == b'\t' && self.form != ByteForm::Hex).enumerate() {
+        self.line.extend_from_slice(self.keyspace.as_bytes());
+        // input.1
+        if is_raw && self.is_start && key.starts_with(BYTE_ORDER_MARK) {
+            self.line.extend_from_slice(BYTE_ORDER_MARK);
+        }
+        self.is_start = false;
+        // An escaped text has no tab, but may have another delimiter; hexadecimal digits are none.
+        let to_escape = self.form == ByteForm::Escaped && self.delimiter != TAB.0;
+        for (number, part) in key.split(|b| to_escape && is_delimiter(b)).enumerate() {
             if number > 0 {
-                self.line.push(b'\t');
+                write!(self.line, "\\x{:02x}", self.delimiter)?;
+            }
+            self.form.encode(part, &mut self.line);
+        }
+        self.line.push(self.delimiter);
+        for (number, column) in value.split(|b| is_delimiter(b) && self.form != ByteForm::Hex).enumerate() {
+            if number > 0 {
+                self.line.push(self.delimiter);
             }
             self.form.encode(column, &mut self.line);
         }

@@ -1,13 +1,14 @@
-//! Word lists: each line is a key; values are empty, and left out when writing.
+//! Word lists: each line is a key, an empty line the empty one; values are empty, and left out when writing.
 
 use std::io::{self, BufRead, Write};
 
 use esker::KEY_BYTES_MAX;
 
+use super::input::BYTE_ORDER_MARK;
 use super::lines::Lines;
 use super::{ReadOptions, Row, RowReader, RowWriter, Step, fill, header_line, text_bytes_max};
 use crate::failure::{Failure, Result};
-use crate::text::ByteForm;
+use crate::text::{ByteForm, shown};
 
 /// Reads a word list.
 pub(super) struct WordsReader {
@@ -56,17 +57,22 @@ pub(crate) struct WordsWriter<'a> {
     form: ByteForm,
     line: Vec<u8>,
     strict: bool,
+    /// In front of each row, if that is for eyes.
+    keyspace: String,
+    /// Whether nothing has been written.
+    is_start: bool,
 }
 
 impl<'a> WordsWriter<'a> {
     pub(crate) fn new(output: Box<dyn Write + 'a>, form: ByteForm) -> Self {
-        WordsWriter { output, form, line: Vec::new(), strict: true }
+        WordsWriter { output, form, line: Vec::new(), strict: true, keyspace: String::new(), is_start: true }
     }
 
     /// Writes the line before the keys, if it is asked for.
     pub(super) fn with_header(mut self, header: Option<bool>) -> Result<Self> {
         if header == Some(true) {
             self.output.write_all(b"key\n")?;
+            self.is_start = false;
         }
         Ok(self)
     }
@@ -79,6 +85,12 @@ impl<'a> WordsWriter<'a> {
 }
 
 impl RowWriter for WordsWriter<'_> {
+    fn begin_keyspace(&mut self, name: &str) {
+        if !self.strict {
+            self.keyspace = format!("{}\t", shown(name));
+        }
+    }
+
     fn write(&mut self, key: &[u8], _value: &[u8]) -> Result<()> {
         if self.strict && self.form == ByteForm::Raw && key.contains(&b'\n') {
             return Err(Failure::message(format!(
@@ -87,6 +99,12 @@ impl RowWriter for WordsWriter<'_> {
             )));
         }
         self.line.clear();
+        self.line.extend_from_slice(self.keyspace.as_bytes());
+        // input.1
+        if self.strict && self.form == ByteForm::Raw && self.is_start && key.starts_with(BYTE_ORDER_MARK) {
+            self.line.extend_from_slice(BYTE_ORDER_MARK);
+        }
+        self.is_start = false;
         self.form.encode(key, &mut self.line);
         self.line.push(b'\n');
         Ok(self.output.write_all(&self.line)?)

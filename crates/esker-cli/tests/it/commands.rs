@@ -34,13 +34,109 @@ fn bytes_of_every_kind() {
     assert!(esker.ok("get --bytes hex 616c6c").starts_with("000102"));
     assert!(esker.ok("get --json all").starts_with("{\"key\":\"all\",\"value_hex\":\"0001"));
 
-    esker.run(["put", "a\\tb\\x00", "c\\n"]);
+    esker.run(["put", "--escapes", "a\\tb\\x00", "c\\n"]);
     assert_eq!(esker.ok("get --bytes hex 61096200"), "630a\n");
     assert_eq!(esker.run(["get", "--bytes", "raw", "a\\tb\\x00"]).code, 1);
+    assert_eq!(esker.run(["get", "--bytes", "raw", "-e", "a\\tb\\x00"]).text(), "c\n");
     esker.run(["put", "", ""]);
     assert_eq!(esker.run(["get", ""]).text(), "\n");
-    esker.run(["put", "--", "-5", "minus"]);
-    assert_eq!(esker.ok("get -- -5"), "minus\n");
+    esker.run(["put", "--", "-x", "minus"]);
+    assert_eq!(esker.ok("get -- -x"), "minus\n");
+}
+
+#[test]
+fn arguments_are_taken_as_they_are() {
+    let esker = Esker::new();
+    esker.ok("put C:\\new -1");
+    esker.ok("put -2.5 -1e10");
+    assert_eq!(esker.ok("get C:\\new"), "-1\n");
+    assert_eq!(esker.ok("get --bytes hex 433a5c6e6577"), "2d31\n", "no line end");
+    assert_eq!(esker.ok("scan"), "-2.5\t-1e10\nC:\\\\new\t-1\n");
+    assert_eq!(esker.ok("get -e C:\\\\new"), "-1\n", "as it is printed");
+    assert_eq!(esker.ok("scan --from -2 --to -3 --keys-only"), "-2.5\n");
+    esker.ok("del -2.5");
+    assert_eq!(esker.ok("count --prefix C:\\n --json"), "{\"entries\":1}\n");
+}
+
+#[test]
+fn json_holds_nothing_that_steers_a_terminal() {
+    let esker = Esker::new();
+    let hidden = "a\u{7f}\u{9b}\u{202e}\u{2066}\u{200f}\u{61c}\u{e4}\u{1f980}";
+    esker.run(["put", "-k", hidden, hidden, hidden]);
+    let row = esker.run(["scan", "--json", "-k", hidden, "-k", "default"]);
+    let escaped = "a\\u007f\\u009b\\u202e\\u2066\\u200f\\u061c\u{e4}\u{1f980}";
+    let expected = format!("{{\"keyspace\":\"{escaped}\",\"key\":\"{escaped}\",\"value\":\"{escaped}\"}}\n");
+    assert_eq!(row.text(), expected, "jsonl.4");
+    assert!(esker.ok("info --json").contains(escaped), "text.3");
+    let row: serde_json::Value = serde_json::from_str(row.text()).unwrap();
+    assert_eq!(row["value"], hidden, "it is the same");
+}
+
+#[cfg(unix)]
+#[test]
+fn closed_1_a_closed_standard_output_is_an_error() {
+    let esker = Esker::new();
+    fill(&esker);
+    for (line, code) in [("export", 2), ("scan --json", 2), ("count", 2), ("check", 2), ("put a 1", 0)] {
+        let script = format!("exec \"$ESKER\" {line} >&-");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .env("ESKER", env!("CARGO_BIN_EXE_esker"))
+            .env("ESKER_DB", "db")
+            .current_dir(esker.path("."))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        if cfg!(target_os = "linux") {
+            assert_eq!(output.status.code(), Some(code), "closed.1: {line}: {said}");
+            assert_eq!(code == 2, said.contains("standard output is closed"), "closed.1: {line}: {said}");
+        }
+    }
+}
+
+#[test]
+fn several_keyspaces_are_told_apart() {
+    let esker = Esker::new();
+    esker.ok("put -k users ann 1");
+    esker.ok("put -k mails ann 2");
+    esker.ok("put -k mails bob 3");
+    let both = ["-k", "users", "-k", "mails"];
+    let ok = |line: &str| {
+        let outcome = esker.run(line.split(' ').chain(both));
+        assert_eq!(outcome.code, 0, "{line}: {outcome:?}");
+        outcome.text().to_owned()
+    };
+    assert_eq!(ok("count"), "users\t1\nmails\t2\n");
+    assert_eq!(
+        ok("count --prefix b --json"),
+        "{\"entries\":0,\"keyspace\":\"users\"}\n{\"entries\":1,\"keyspace\":\"mails\"}\n"
+    );
+    assert_eq!(ok("get ann"), "users\t1\nmails\t2\n");
+    assert_eq!(ok("get bob"), "mails\t3\n");
+    assert_eq!(ok("scan"), "users\tann\t1\nmails\tann\t2\nmails\tbob\t3\n");
+    assert_eq!(ok("scan --keys-only -n 1"), "users\tann\nmails\tann\n");
+    assert_eq!(ok("export"), "ann\t1\nann\t2\nbob\t3\n");
+    assert!(ok("export --json").starts_with("{\"keyspace\":\"users\",\"key\":\"ann\",\"value\":\"1\"}\n"));
+    assert_eq!(esker.run(["get", "nobody"].into_iter().chain(both)).code, 1);
+    assert!(esker.fails("count -k users -k user").contains("no keyspace `user`"));
+    assert_eq!(ok("del ann nobody --json"), "{\"removed\":2}\n");
+    assert_eq!(ok("count"), "users\t0\nmails\t1\n");
+}
+
+#[test]
+fn wait_waits_for_a_database_in_use() {
+    let esker = Esker::new();
+    let db = esker::Db::open(esker.path("db")).unwrap();
+    assert!(esker.fails("--wait 0.1 get a").contains("in use by process"));
+    let waiting = esker.command("--wait 60 put a 1").spawn().unwrap();
+    let checking =
+        esker.command("--wait 60 check --offline").stdout(std::process::Stdio::null()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    db.close().unwrap();
+    for mut child in [waiting, checking] {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(esker.ok("--wait 60 get a"), "1\n");
 }
 
 #[test]
@@ -165,10 +261,38 @@ fn messages_that_cannot_be_written_are_no_panic() {
     assert_eq!(esker.ok("count"), "2\n");
 }
 
+/// Where the limit is too low for a database, the limit is what is told; nothing is damaged.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_of_open_files_is_told_as_that() {
+    let esker = Esker::new();
+    fill(&esker);
+    let run = |line: &str, limit: u32| {
+        let script = format!("ulimit -n {limit}; exec \"$ESKER\" {line}");
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script]).env("ESKER", env!("CARGO_BIN_EXE_esker")).env("ESKER_DB", "db");
+        let output = command.current_dir(esker.path(".")).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for limit in 4..9 {
+        for line in ["count", "put a 1", "check", "repair db new"] {
+            let (code, said) = run(line, limit);
+            let _missing = std::fs::remove_dir_all(esker.path("new"));
+            let is_told = said.contains("raise the limit") && !said.contains("salvages");
+            assert!(code == Some(0) || code == Some(2) && is_told, "{limit}: {line}: {code:?} {said}");
+        }
+    }
+    assert_eq!(run("count", 4).0, Some(2));
+    assert_eq!(esker.ok("count"), "50\n");
+}
+
 #[test]
 fn nonsense_is_explained() {
     let esker = Esker::new();
-    assert!(esker.fails("put a\\q 1").contains("unknown escape"));
+    assert!(esker.fails("put --escapes a\\q 1").contains("unknown escape"));
+    assert!(esker.fails("put --escapes --bytes hex 61 62").contains("which one?"));
+    assert!(esker.fails("--wait soon count").contains("a number of seconds"));
+    assert!(esker.fails("put -k a -k b key value").contains("say -k once"));
     assert!(esker.fails("put --bytes hex abc 1").contains("two make a byte"));
     assert!(esker.fails("frobnicate").contains("frobnicate"));
     assert!(esker.fails("del").contains("KEYS"));
@@ -222,7 +346,7 @@ fn check_lists_damage() {
     let outcome = esker.run(["check"]);
     assert_eq!(outcome.code, 1, "{}{}", outcome.text(), outcome.err);
     assert!(outcome.text().contains(".sst"), "{}", outcome.text());
-    assert!(outcome.text().contains("PROBLEMS: live keys not counted"), "{}", outcome.text());
+    assert!(outcome.text().contains("problems: live keys not counted"), "{}", outcome.text());
     assert!(esker.run(["check", "--json"]).text().contains("\"live_keys\":null"));
 }
 
@@ -239,7 +363,9 @@ fn names_of_keyspaces_are_printed_on_one_line() {
 fn every_help_teaches_by_example() {
     let esker = Esker::new();
     let all = esker.ok("--help");
-    let commands = "put get del scan count import export info stats check repair dump compact".split(" ");
+    let commands =
+        "put get del scan count import export keyspaces shell info stats check repair dump compact"
+            .split(" ");
     for command in commands {
         assert!(all.contains(&format!("\n  {command} ")), "{command}");
         assert!(esker.ok(&format!("{command} --help")).contains(&format!("esker {command}")), "{command}");

@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/esker-bench/src/engines/lmdb.rs", "heed makes opening an environment unsafe"),
     ("crates/esker-bench/src/engines/lmdb/keyspaces.rs", "heed makes removing a database unsafe"),
     ("crates/esker-bench/src/engines/sanakirja.rs", "making a tree of slices is unsafe in sanakirja"),
+    ("crates/esker-cli/src/closed.rs", "runs before main"),
     ("crates/esker-env/src/aligned.rs", "buffers aligned for direct I/O"),
     ("crates/esker-env/src/pages.rs", "memory by the page"),
     ("crates/esker-env/src/real/unix.rs", "sync_file_range has no safe wrapper"),

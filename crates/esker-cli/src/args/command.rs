@@ -1,0 +1,397 @@
+//! The commands: their arguments, and the help that teaches them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+
+use super::Common;
+use crate::bounds::Bounds;
+use crate::failure::Result;
+use crate::formats::{Column, Delimiter};
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Set a key; creates the database and the keyspace where there are none
+    #[command(after_help = "\
+Examples:
+  esker put ann 'Ann Smith'
+  esker put balance -5
+  esker put --escapes 'line\\x00two' 'a\\tb'   with escapes; else a backslash is a backslash
+  esker put photo < photo.jpg            the value from standard input, byte by byte")]
+    Put(Put),
+    /// Print the value of a key; exit code 1 if there is none
+    #[command(after_help = "\
+Examples:
+  esker get ann
+  esker get --bytes raw photo > photo.jpg    the value and nothing else: no escapes, no line end
+  esker get --json ann                       {\"key\":\"ann\",\"value\":\"Ann Smith\"}
+  esker get --escapes 'a\\tb'                 a key as `scan` prints it
+  esker get -k users -k mails ann            NAME <tab> VALUE for each keyspace that has it")]
+    Get(Get),
+    /// Remove keys, or all keys of a range; exit code 1 if there was nothing to remove
+    #[command(after_help = "\
+Examples:
+  esker del ann bob
+  esker del --prefix session:
+  esker del -k users -k mails ann            in both keyspaces, in one commit
+  esker del --from 2023- --to 2024-          `--to` itself stays")]
+    Del(Del),
+    /// Print entries in key order, KEY <tab> VALUE
+    #[command(after_help = "\
+What is no text is printed as an escape; `esker get --escapes KEY` takes a key as it is printed here.
+
+Examples:
+  esker scan
+  esker scan --prefix app --limit 10
+  esker scan --from m --to n --keys-only     from m up to, not including, n
+  esker scan --reverse --limit 1             the last entry
+  esker scan --json                          one JSON object a line, as `export --format jsonl`
+  esker scan -k users -k mails               one keyspace after the other, its name in front")]
+    Scan(Scan),
+    /// Print how many entries there are; the whole keyspace is counted without reading it
+    #[command(after_help = "\
+Examples:
+  esker count
+  esker count --prefix app
+  esker count -k users --json                {\"entries\":3}
+  esker count -k users -k mails              NAME <tab> NUMBER for each")]
+    Count(Count),
+    /// Read entries from a file: TSV, CSV, JSON or a word list
+    #[command(after_help = "\
+The format follows from the name of the file (.tsv .tab .csv .jsonl .ndjson .json .txt
+.words, and .gz behind any of them); standard input is TSV unless --format says otherwise.
+
+  tsv     KEY <tab> VALUE; the value is all that follows the first tab
+  csv     the first line names the columns; the first column is the key, the second the value
+  jsonl   {\"key\":\"...\",\"value\":\"...\"}, an object a line, or an array of objects; key_hex and
+          value_hex hold bytes that are not UTF-8
+  words   each line is a key, the value is empty
+
+Without --value, a table with more columns gives the rest of the line behind the key as the
+value; a JSON object without the field \"value\" is the value itself, as it stands. A field that
+is null counts as missing.
+
+Blank lines are skipped; in a word list a blank line is the empty key. Files are UTF-8, with or
+without a byte order mark. Other encodings, and lines that end with CR alone, are refused, and
+the message says how to convert them.
+
+A bad line stops the import, with its number; the batches before it stay. Importing again
+does no harm.
+
+Examples:
+  esker import words.txt
+  esker import --format words - < words
+  esker import users.csv --key email --value name
+  esker import table.tsv --key 2 --value 5 --skip-bad
+  esker import UnicodeData.txt --format tsv --delimiter ';' --value 2
+  esker import words.txt.gz
+  esker import events.jsonl --key id           each whole line becomes the value of its id
+  esker import --durability none big.tsv       batches wait for nothing, the end for the disk
+  esker -d a export | esker -d b import        copy a keyspace (in a script with `set -o pipefail`:
+                                               where export fails, import knows only of a cut line)")]
+    Import(Import),
+    /// Write entries to a file or to standard output, in a form that `import` reads back exactly
+    #[command(after_help = "\
+The format follows from the name of the file, as for `import`; standard output is TSV, or
+JSON lines with --json, unless --format says otherwise. The file appears under its name when it is complete; pipes and devices
+are written as they are.
+
+Examples:
+  esker export all.jsonl
+  esker export --format csv --prefix user: > users.csv
+  esker export --format words > keys.txt       keys only
+  esker export -k users -k mails all.jsonl     one after the other; each object names its keyspace")]
+    Export(Export),
+    /// Read commands line by line: get, put, scan, transactions and more, with history and completion
+    #[command(after_help = "\
+The database stays open, so a command takes no time to open it; other processes are refused meanwhile.
+`help` in the shell lists its commands. What a command prints comes page by page.
+
+From a pipe or a file it reads a command a line; blank lines and lines that start with # are skipped.
+It stops at the first command that fails, with exit code 2; the exit code is 1 if a command found
+nothing, or if a transaction was not committed.
+
+History is kept in the file that ESKER_HISTORY names, or in ~/.local/state/esker/history; with an
+empty ESKER_HISTORY, or for lines that begin with a space, not at all.
+
+Examples:
+  esker shell
+  esker -k users shell
+  printf 'begin\\nput a 1\\nput b 2\\ncommit\\n' | esker shell")]
+    Shell,
+    /// List, create, drop, rename, clear and copy keyspaces
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  esker keyspaces list
+  esker keyspaces copy users users-before
+  esker keyspaces drop users-before --yes"
+    )]
+    Keyspaces(Keyspaces),
+    /// Print the options in force and the keyspaces with their numbers of entries
+    #[command(after_help = "Examples:\n  esker info\n  esker info --json")]
+    Info,
+    /// Print the counters of the engine: files, sizes, work done
+    #[command(after_help = "Examples:\n  esker stats\n  esker stats --json")]
+    Stats,
+    /// Read everything and verify it; exit code 1 if something is wrong
+    #[command(after_help = "\
+Checks every checksum and every order, that files, manifest and log agree, that newer runs hold
+newer versions, and that the counts are right. A database that cannot be opened is checked
+offline: file by file, all damage listed with its place, nothing changed.
+
+Examples:
+  esker check && echo sound
+  esker check --offline                        without opening it; works on any damage
+  esker check --json                           {\"problems\":[...], ...}")]
+    Check(Check),
+    /// Salvage what can be read of a damaged database into a new one; exit code 1 if something was lost
+    #[command(after_help = "\
+The damaged database is only read. The new one holds the newest version of each key that can be
+read, and is checked. What was lost is listed: file, offset, and the keys it is about.
+
+Examples:
+  esker repair data repaired
+  esker repair data repaired --json            {\"losses\":[...], ...}")]
+    Repair(Repair),
+    /// Show what is in a file of a database, or in all of them; exit code 1 if something is damaged
+    #[command(after_help = "\
+A line for each piece: its offset, what it is, its parts. Keys are shown as they are stored, with
+the number of their keyspace in front.
+
+Examples:
+  esker dump data/000007.sst
+  esker dump data/000012.wal --json
+  esker dump data --no-entries                 every file, without keys and values")]
+    Dump(Dump),
+    /// Merge everything into one run and drop what is removed or overwritten
+    #[command(after_help = "Examples:\n  esker compact")]
+    Compact,
+}
+
+/// Which keys.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct RangeArgs {
+    /// Only keys that start with this
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    prefix: Option<OsString>,
+    /// Only keys from this one on
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    from: Option<OsString>,
+    /// Only keys below this one
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    to: Option<OsString>,
+}
+
+impl RangeArgs {
+    /// The keys that start with `prefix`.
+    pub(crate) fn prefix(prefix: OsString) -> Self {
+        RangeArgs { prefix: Some(prefix), ..RangeArgs::default() }
+    }
+
+    /// The bounds, decoded.
+    pub(crate) fn bounds(&self, common: &Common) -> Result<Bounds> {
+        let decode = |given: &Option<OsString>| given.as_ref().map(|text| common.decode(text)).transpose();
+        Ok(Bounds::new(decode(&self.prefix)?, decode(&self.from)?, decode(&self.to)?))
+    }
+}
+
+/// What to do with keyspaces.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keyspaces {
+    /// Print the names, NAME <tab> NUMBER OF KEYS
+    #[command(after_help = "\
+Examples:
+  esker keyspaces list
+  esker keyspaces list --json                  {\"keyspace\":\"users\",\"entries\":3}")]
+    List,
+    /// Create a keyspace, which must not be there; the database has to be
+    #[command(after_help = "Examples:\n  esker keyspaces create users")]
+    Create {
+        /// The name
+        name: String,
+    },
+    /// Drop a keyspace with all it holds; asks first on a terminal
+    #[command(after_help = "\
+Examples:
+  esker keyspaces drop users
+  esker keyspaces drop users --yes")]
+    Drop {
+        /// The name; not `default`, which can only be cleared
+        name: String,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Give a keyspace another name
+    #[command(after_help = "Examples:\n  esker keyspaces rename users people")]
+    Rename {
+        /// The name it has; not `default`
+        from: String,
+        /// The name it gets
+        to: String,
+    },
+    /// Remove all keys of a keyspace; asks first on a terminal
+    #[command(after_help = "\
+Examples:
+  esker keyspaces clear default
+  esker keyspaces clear users --yes")]
+    Clear {
+        /// The name
+        name: String,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Copy all entries of a keyspace into another one, which is missing or empty
+    #[command(after_help = "\
+The copy is of one moment, and is written in batches. If it fails, what was copied is removed.
+
+Examples:
+  esker keyspaces copy users users-before")]
+    Copy {
+        /// The name of the original
+        from: String,
+        /// The name of the copy
+        to: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Check {
+    /// Do not open the database: read its files and report everything that is wrong with them
+    #[arg(long)]
+    pub(crate) offline: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Repair {
+    /// Directory of the damaged database
+    pub(crate) source: PathBuf,
+    /// Directory of the new one: missing, or empty, and not in the damaged one
+    pub(crate) target: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Dump {
+    /// A file of a database, or its directory
+    pub(crate) path: PathBuf,
+    /// Leave out entries of tables and ops of commits
+    #[arg(long)]
+    pub(crate) no_entries: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Put {
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) key: OsString,
+    /// The value [default: all of standard input, as it is]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) value: Option<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Get {
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) key: OsString,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Del {
+    /// The keys
+    #[arg(required_unless_present_any = ["prefix", "from", "to"], conflicts_with_all = ["prefix", "from", "to"], allow_negative_numbers = true)]
+    pub(crate) keys: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) range: RangeArgs,
+}
+
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Scan {
+    #[command(flatten)]
+    pub(crate) range: RangeArgs,
+    /// From the last key to the first
+    #[arg(short, long)]
+    pub(crate) reverse: bool,
+    /// Stop after this many entries of a keyspace
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// Leave out the values; they are read from the disk all the same
+    #[arg(long)]
+    pub(crate) keys_only: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Count {
+    #[command(flatten)]
+    pub(crate) range: RangeArgs,
+}
+
+/// What a file of rows looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FileFormat {
+    /// Tab-separated
+    Tsv,
+    /// Comma-separated, with quotes
+    Csv,
+    /// A JSON object a line
+    Jsonl,
+    /// A key a line
+    Words,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum YesNo {
+    Yes,
+    No,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Import {
+    /// The file; `-` is standard input
+    #[arg(default_value = "-")]
+    pub(crate) file: PathBuf,
+    /// Format of the file [default: by its name]
+    #[arg(short, long)]
+    pub(crate) format: Option<FileFormat>,
+    /// Column of the key: its number from 1, or its name in the header; in JSON the field
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) key: Option<Column>,
+    /// Column of the value
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) value: Option<Column>,
+    /// Whether the first line names the columns [default: yes in CSV, no in TSV]
+    #[arg(long, value_name = "YES_NO")]
+    pub(crate) header: Option<YesNo>,
+    /// What stands between columns of TSV and CSV: one character, or `tab`
+    #[arg(long, value_name = "CHAR", allow_hyphen_values = true)]
+    pub(crate) delimiter: Option<Delimiter>,
+    /// Report bad lines, leave them out and go on
+    #[arg(long)]
+    pub(crate) skip_bad: bool,
+    /// Rows per commit; 0 commits all of them at once, or none
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub(crate) batch: usize,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Export {
+    /// The file; `-` is standard output
+    #[arg(default_value = "-")]
+    pub(crate) file: PathBuf,
+    /// Format of the file [default: by its name]
+    #[arg(short, long)]
+    pub(crate) format: Option<FileFormat>,
+    #[command(flatten)]
+    pub(crate) range: RangeArgs,
+    /// Whether the first line names the columns [default: yes in CSV, no in TSV]
+    #[arg(long, value_name = "YES_NO")]
+    pub(crate) header: Option<YesNo>,
+    /// What stands between columns of TSV and CSV: one character, or `tab`
+    #[arg(long, value_name = "CHAR", allow_hyphen_values = true)]
+    pub(crate) delimiter: Option<Delimiter>,
+}

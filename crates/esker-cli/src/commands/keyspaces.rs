@@ -1,0 +1,125 @@
+//! `esker keyspaces`: list, create, drop, rename, clear and copy keyspaces.
+//!
+//! keyspaces.1. A copy that fails is removed again, if the database can still be written. A kill leaves what had been committed.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde_json::json;
+
+use super::sink::{BATCH_ROWS, Sink};
+use crate::Answer;
+use crate::args::Keyspaces;
+use crate::bounds::Bounds;
+use crate::database::{Database, Session};
+use crate::failure::{Failure, Result};
+use crate::output;
+use crate::progress::Progress;
+use crate::text::{json_shown, shown};
+
+/// The progress bar moves after so many rows.
+const ROWS_PER_TICK: u64 = 1_024;
+
+pub(super) fn run(session: &Session<'_>, keyspaces: &Keyspaces) -> Result<Answer> {
+    let database = session.open()?;
+    if !matches!(keyspaces, Keyspaces::List) && database.in_transaction() {
+        return Err(Failure::message("a transaction cannot change keyspaces: `commit` or `rollback` first"));
+    }
+    let failure = |error| database.failure(error);
+    match keyspaces {
+        Keyspaces::List => return list(session, &database),
+        Keyspaces::Create { name } => drop(database.db.create_keyspace(name).map_err(failure)?),
+        Keyspaces::Drop { name, yes } => {
+            let keys = database.keyspace(name)?.len().map_err(failure)?;
+            if !yes && !is_sure("drop", name, keys) {
+                return Ok(Answer::No);
+            }
+            database.db.drop_keyspace(name).map_err(failure)?;
+        }
+        Keyspaces::Rename { from, to } => {
+            database.keyspace(from)?;
+            database.db.rename_keyspace(from, to).map_err(failure)?;
+        }
+        Keyspaces::Clear { name, yes } => {
+            let keyspace = database.keyspace(name)?;
+            if !yes && !is_sure("clear", name, keyspace.len().map_err(failure)?) {
+                return Ok(Answer::No);
+            }
+            keyspace.clear().map_err(failure)?;
+        }
+        Keyspaces::Copy { from, to } => {
+            let (rows, seconds) = copy(&database, from, to)?;
+            database.close()?;
+            let printed = if session.common.json {
+                output::print_json(&json!({ "rows": rows, "seconds": seconds }))
+            } else {
+                output::print_line(format_args!("copied {} in {seconds:.2} s", output::plural(rows, "row")))
+            };
+            return output::printed(Answer::Yes, printed);
+        }
+    }
+    database.close()?;
+    Ok(Answer::Yes)
+}
+
+fn list(session: &Session<'_>, database: &Database) -> Result<Answer> {
+    let mut out = output::stdout();
+    for name in database.names()? {
+        let entries = database.count(&database.keyspace(&name)?, &Bounds::default())?;
+        if session.common.json {
+            let object = json!({ "keyspace": name, "entries": entries });
+            writeln!(out, "{}", json_shown(object.to_string()))?;
+        } else {
+            writeln!(out, "{}\t{entries}", shown(name))?;
+        }
+    }
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// Asks, where there is somebody to ask.
+fn is_sure(what: &str, name: &str, keys: u64) -> bool {
+    if !io::stdin().is_terminal() {
+        return true;
+    }
+    let keys = output::plural(keys, "key");
+    // Who does not see the question does not answer it with yes.
+    let _ignored = write!(io::stderr(), "{what} keyspace `{}` with {keys}? [y/N] ", shown(name));
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes")
+}
+
+/// Copies all entries; their number, and the seconds it took.
+fn copy(database: &Database, from: &str, to: &str) -> Result<(u64, f64)> {
+    let failure = |error| database.failure(error);
+    let source = database.keyspace(from)?;
+    let is_new = !database.has_keyspace(to);
+    let target = database.db.keyspace(to).map_err(failure)?;
+    if from == to || !target.is_empty().map_err(failure)? {
+        return Err(Failure::message(format!(
+            "the keyspace `{}` is there and not empty: copy to another name, or `esker keyspaces clear` it",
+            shown(to)
+        )));
+    }
+    let progress = Progress::rows(Some(source.len().map_err(failure)?));
+    let mut sink = Sink::new(database, target.clone(), BATCH_ROWS);
+    let mut copy_rows = || {
+        for entry in source.iter() {
+            let (key, value) = entry.map_err(failure)?;
+            // What is in a keyspace is not too long for another.
+            if let Some(reason) = sink.add(&key, &value)? {
+                return Err(Failure::message(reason));
+            }
+            if sink.rows().is_multiple_of(ROWS_PER_TICK) {
+                progress.set(sink.rows(), String::new);
+            }
+        }
+        sink.commit()
+    };
+    if let Err(failure) = copy_rows() {
+        // keyspaces.1. Why the copy failed matters more than this.
+        let _leftover =
+            if is_new { database.db.drop_keyspace(to).map(drop) } else { target.clear().map(drop) };
+        return Err(failure);
+    }
+    Ok((sink.committed, progress.finish().as_secs_f64()))
+}

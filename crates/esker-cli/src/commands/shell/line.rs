@@ -1,0 +1,203 @@
+//! What can be said in the shell: the commands of the tool that work on an open database, and a few of its own.
+
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+
+use super::words;
+use crate::args::{Common, Count, Del, Get, Keyspaces, Put, RangeArgs, Scan};
+use crate::failure::{Failure, Result};
+
+const AFTER_HELP: &str = "\
+Words with spaces stand in quotes of either kind; a backslash is a backslash, unless the line has
+--escapes. What has no answer prints nothing. `help COMMAND` explains a command; a dot in front of a
+command changes nothing.
+
+Examples:
+  put ann 'Ann Smith'
+  get ann
+  prefix a --limit 10
+  use users
+  begin                                  from here on, what is written waits for `commit`";
+
+/// One line of the shell.
+#[derive(Debug, Parser)]
+#[command(
+    name = "esker shell",
+    about = "What the shell understands, a command a line.",
+    no_binary_name = true,
+    override_usage = "COMMAND [ARGUMENTS]",
+    after_help = AFTER_HELP,
+    max_term_width = 100
+)]
+pub(super) struct Line {
+    #[command(flatten)]
+    pub(super) common: Common,
+    #[command(subcommand)]
+    pub(super) command: ShellCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ShellCommand {
+    /// Print the value of a key
+    #[command(after_help = "Examples:\n  get ann\n  get -k mails ann")]
+    Get(Get),
+    /// Set a key to a value
+    #[command(after_help = "Examples:\n  put ann 'Ann Smith'\n  put --escapes a 'two\\nlines'")]
+    Put(Put),
+    /// Remove keys, or all keys of a range
+    #[command(after_help = "Examples:\n  del ann bob\n  del --prefix session:")]
+    Del(Del),
+    /// Print entries in key order, a page at a time
+    #[command(
+        after_help = "Examples:\n  scan\n  scan --from m --to n --keys-only\n  scan --reverse --limit 3"
+    )]
+    Scan(Scan),
+    /// Print the entries whose keys start with something
+    #[command(after_help = "Examples:\n  prefix app\n  prefix app --limit 10")]
+    Prefix {
+        /// How the keys start
+        #[arg(value_name = "KEY", allow_negative_numbers = true)]
+        prefix: OsString,
+        /// Stop after this many entries of a keyspace
+        #[arg(short = 'n', long, value_name = "N")]
+        limit: Option<usize>,
+    },
+    /// Print the first entry
+    #[command(after_help = "Examples:\n  first")]
+    First,
+    /// Print the last entry
+    #[command(after_help = "Examples:\n  last")]
+    Last,
+    /// Print how many entries there are
+    #[command(after_help = "Examples:\n  count\n  count --prefix app")]
+    Count(Count),
+    /// Work in another keyspace from now on
+    #[command(after_help = "Examples:\n  use users")]
+    Use {
+        /// Its name
+        name: String,
+    },
+    /// List keyspaces, and create, drop, rename, clear and copy them
+    #[command(after_help = "Examples:\n  keyspaces\n  keyspaces create users\n  keyspaces drop users")]
+    Keyspaces {
+        #[command(subcommand)]
+        action: Option<Keyspaces>,
+    },
+    /// Print the options in force and the keyspaces
+    #[command(after_help = "Examples:\n  info")]
+    Info,
+    /// Print the counters of the engine
+    #[command(after_help = "Examples:\n  stats")]
+    Stats,
+    /// Merge everything into one run
+    #[command(after_help = "Examples:\n  compact")]
+    Compact,
+    /// Read everything and verify it
+    #[command(after_help = "Examples:\n  check")]
+    Check,
+    /// Begin a transaction: it reads what was there, and what it writes waits for `commit`
+    #[command(after_help = "Examples:\n  begin")]
+    Begin,
+    /// Make what the transaction wrote durable, all or nothing
+    #[command(after_help = "Examples:\n  commit")]
+    Commit,
+    /// Forget what the transaction wrote
+    #[command(after_help = "Examples:\n  rollback")]
+    Rollback,
+    /// Leave the shell
+    #[command(visible_alias = "quit", after_help = "Examples:\n  exit")]
+    Exit,
+}
+
+/// What a line asks for.
+pub(super) enum Asked {
+    Nothing,
+    /// This text.
+    Help(String),
+    Command(Box<Line>),
+}
+
+/// Reads a line; one that is empty or a comment asks for nothing.
+pub(super) fn parse(line: &str) -> Result<Asked> {
+    let line = line.trim();
+    if line.starts_with('#') {
+        return Ok(Asked::Nothing);
+    }
+    let mut words = words::split(line.strip_prefix('.').unwrap_or(line)).map_err(Failure::message)?;
+    match words.first_mut() {
+        None => return Ok(Asked::Nothing),
+        Some(first) if first == "?" => "help".clone_into(first),
+        Some(_) => {}
+    }
+    match Line::try_parse_from(words) {
+        Ok(line) => Ok(Asked::Command(Box::new(line))),
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            Ok(Asked::Help(error.render().to_string()))
+        }
+        Err(error) => {
+            let text = error.render().to_string();
+            let text = text.strip_prefix("error: ").unwrap_or(&text);
+            Err(Failure::message(text.trim_end().replace("'--help'", "`help`")))
+        }
+    }
+}
+
+impl ShellCommand {
+    /// What this command is in terms of `scan`.
+    pub(super) fn as_scan(&self) -> Option<Scan> {
+        match self {
+            ShellCommand::Prefix { prefix, limit } => {
+                Some(Scan { range: RangeArgs::prefix(prefix.clone()), limit: *limit, ..Scan::default() })
+            }
+            ShellCommand::First => Some(Scan { limit: Some(1), ..Scan::default() }),
+            ShellCommand::Last => Some(Scan { limit: Some(1), reverse: true, ..Scan::default() }),
+            _ => None,
+        }
+    }
+}
+
+/// What a word of a line may be, before it is typed to its end: `before` are the words in front of it.
+pub(super) fn candidates(before: &[String], keyspaces: &[String]) -> Vec<String> {
+    let shell = Line::command();
+    let names = |command: &clap::Command| -> Vec<String> {
+        let names = command.get_subcommands().map(|command| command.get_name().to_owned());
+        names.chain((command.get_name() == shell.get_name()).then(|| "help".to_owned())).collect()
+    };
+    let options = |command: &clap::Command| -> Vec<String> {
+        let own = command.get_arguments().chain(shell.get_arguments());
+        own.filter_map(|argument| argument.get_long()).map(|long| format!("--{long}")).collect()
+    };
+    let words: Vec<&str> = before.iter().map(String::as_str).collect();
+    match words[..] {
+        [] | ["help"] => names(&shell),
+        [.., "-k" | "--keyspace"] | ["use"] => keyspaces.to_vec(),
+        ["keyspaces"] => shell.find_subcommand("keyspaces").map(names).unwrap_or_default(),
+        ["keyspaces", "drop" | "clear" | "rename" | "copy"] => keyspaces.to_vec(),
+        [command, ..] => shell.find_subcommand(command).map(options).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_the_shell_are_consistent() {
+        Line::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_options_and_keyspaces_are_completed() {
+        let words = |line: &str| words::split(line).unwrap();
+        let of = |line: &str| candidates(&words(line), &["users".to_owned()]);
+        assert!(["get", "begin", "help"].iter().all(|name| of("").contains(&(*name).to_owned())));
+        assert!(of("scan").contains(&"--reverse".to_owned()) && of("scan").contains(&"--json".to_owned()));
+        assert!(of("keyspaces").contains(&"copy".to_owned()));
+        for line in ["use", "get -k", "keyspaces drop"] {
+            assert_eq!(of(line), ["users"], "{line}");
+        }
+        assert!(of("nonsense").is_empty());
+    }
+}

@@ -1,0 +1,182 @@
+//! The elements of a JSON array, one by one: `[{...}, {...}]`, however it is laid out.
+//!
+//! elements.1. An element is found by its brackets and strings alone, and given as it stands; whether it is JSON is the reader's to say, so that a
+//!      bad one can be left out. What is wrong between elements ends the import, since where the next one starts is not known then.
+//! elements.2. An element takes no more memory than a legal row can need.
+
+use std::io::{self, BufRead};
+
+/// Reads an array element by element.
+pub(super) struct Elements {
+    input: Box<dyn BufRead>,
+    element: Vec<u8>,
+    element_bytes_max: u64,
+    /// The line of the next byte, from 1.
+    at_line: u64,
+    /// The line on which the last element starts.
+    element_line: u64,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The bracket that opens the array comes next.
+    Start,
+    /// An element, or the end of an empty array.
+    First,
+    /// An element.
+    Next,
+    /// A comma, or the end of the array.
+    Between,
+    /// Nothing but white space.
+    Ended,
+}
+
+impl Elements {
+    /// `input` from its line `line` on.
+    pub(super) fn new(input: Box<dyn BufRead>, line: u64, element_bytes_max: u64) -> Self {
+        Elements {
+            input,
+            element: Vec::new(),
+            element_bytes_max,
+            at_line: line,
+            element_line: line,
+            state: State::Start,
+        }
+    }
+
+    /// The next element; none at the end of the array.
+    pub(super) fn next_element(&mut self) -> io::Result<Option<&[u8]>> {
+        loop {
+            let byte = self.peek_visible()?;
+            self.state = match (self.state, byte) {
+                (State::Start, Some(b'[')) => State::First,
+                (State::First | State::Between, Some(b']')) => State::Ended,
+                (State::Between, Some(b',')) => State::Next,
+                (State::First | State::Next, Some(byte)) if !b",]}:".contains(&byte) => {
+                    self.read_element()?;
+                    self.state = State::Between;
+                    return Ok(Some(&self.element));
+                }
+                (State::Ended, None) => return Ok(None),
+                (_, None) => return Err(self.error("the array has no end: is the file cut?")),
+                (State::Ended, Some(_)) => return Err(self.error("something follows the end of the array")),
+                (_, Some(byte)) => {
+                    let found = char::from(byte).escape_default();
+                    return Err(self.error(&format!("`{found}` where a comma, an element or `]` should be")));
+                }
+            };
+            self.input.consume(1);
+        }
+    }
+
+    /// The line on which the last element starts.
+    pub(super) fn line(&self) -> u64 {
+        self.element_line
+    }
+
+    fn error(&self, text: &str) -> io::Error {
+        io::Error::other(format!("line {}: {text}", self.at_line))
+    }
+
+    /// The next byte that is no white space.
+    fn peek_visible(&mut self) -> io::Result<Option<u8>> {
+        loop {
+            let bytes = self.input.fill_buf()?;
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+            let length = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let found = bytes.get(length).copied();
+            self.at_line += bytes[..length].iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.input.consume(length);
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Reads up to the comma or bracket behind the element.
+    fn read_element(&mut self) -> io::Result<()> {
+        self.element.clear();
+        self.element_line = self.at_line;
+        let (mut depth, mut in_string, mut escaped) = (0_u64, false, false);
+        loop {
+            let bytes = self.input.fill_buf()?;
+            if bytes.is_empty() {
+                return Err(self.error("the array has no end: is the file cut?"));
+            }
+            let end = bytes.iter().position(|byte| {
+                let was_escaped = std::mem::take(&mut escaped);
+                match byte {
+                    b'\\' if in_string && !was_escaped => escaped = true,
+                    b'"' if !was_escaped => in_string = !in_string,
+                    _ if in_string => {}
+                    b'{' | b'[' => depth += 1,
+                    b',' | b'}' | b']' if depth == 0 => return true,
+                    b'}' | b']' => depth -= 1,
+                    _ => {}
+                }
+                false
+            });
+            let length = end.unwrap_or(bytes.len());
+            if (self.element.len() + length) as u64 > self.element_bytes_max {
+                return Err(self.error(&super::lines::too_long("element", self.element_bytes_max)));
+            }
+            self.element.extend_from_slice(&bytes[..length]);
+            self.at_line += bytes[..length].iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.input.consume(length);
+            if end.is_some() {
+                let length = self.element.trim_ascii_end().len();
+                self.element.truncate(length);
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<(u64, String)>, String> {
+        // Small pieces: elements go over the ends of buffers.
+        let input = Box::new(io::BufReader::with_capacity(3, io::Cursor::new(text.to_owned())));
+        let mut elements = Elements::new(input, 1, 50);
+        let mut found = Vec::new();
+        loop {
+            match elements.next_element().map(|element| element.map(<[u8]>::to_vec)) {
+                Ok(Some(element)) => found.push((elements.line(), String::from_utf8(element).unwrap())),
+                Ok(None) => return Ok(found),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    #[test]
+    fn elements_1_are_given_as_they_stand() {
+        let row = |line: u64, text: &str| (line, text.to_owned());
+        assert_eq!(read("[]"), Ok(vec![]));
+        assert_eq!(read(" [ {\"a\":1},{} ]\n\n"), Ok(vec![row(1, "{\"a\":1}"), row(1, "{}")]));
+        let strings = "[{\"a\":\"]}\\\\\\\",\"},\n  {\"b\":\n[1,\"[\"]}\n,7 ]";
+        assert_eq!(
+            read(strings),
+            Ok(vec![row(1, "{\"a\":\"]}\\\\\\\",\"}"), row(2, "{\"b\":\n[1,\"[\"]}"), row(4, "7")])
+        );
+        for (text, reason) in [
+            ("[{}", "line 1: the array has no end"),
+            ("[\n{", "line 2: the array has no end"),
+            ("[{},]", "line 1: `]` where"),
+            ("[}]", "line 1: `}` where"),
+            ("[,{}]", "line 1: `,` where"),
+            ("[{}]\n{}", "line 2: something follows"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.starts_with(reason), "elements.1: {text}: {error}");
+        }
+        assert!(
+            read(&format!("[\"{}\"]", "x".repeat(60))).unwrap_err().contains("longer than 50"),
+            "elements.2"
+        );
+    }
+}

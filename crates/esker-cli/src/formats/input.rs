@@ -1,0 +1,160 @@
+//! The bytes of a file on their way to its reader: whatever holds for every text format is done here, once.
+//!
+//! ```text
+//!   file --> compressed? --> byte order mark? --> UTF-16? CR line ends? --> RowReader
+//! ```
+//!
+//! input.1. One UTF-8 byte order mark at the start is dropped. A writer whose first row begins with those bytes writes one more, or
+//!      escapes them.
+//! input.2. What is no text that a reader can make rows of is refused by its name, with the command that converts it. `--bytes raw` says
+//!      that the bytes are meant as they are: then only the mark is looked at.
+//! input.3. No more is read ahead than the first line: the rest of a pipe may come later.
+
+use std::io::{self, BufRead, Cursor, Read};
+
+use crate::args::FileFormat;
+use crate::failure::{Failure, Result};
+use crate::text::ByteForm;
+
+/// What some programs write before a text.
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+/// The first line is looked at as far as this.
+const HEAD_BYTES_MAX: u64 = 64 << 10;
+
+/// The text of `input`, which is in `format`; `form` is what the user said of its bytes.
+pub(super) fn text(
+    mut input: Box<dyn BufRead>,
+    format: FileFormat,
+    form: Option<ByteForm>,
+) -> Result<Box<dyn BufRead>> {
+    let mut head = Vec::new();
+    // An error comes again where the rows are read, and is told there.
+    let failed = (&mut input).take(HEAD_BYTES_MAX).read_until(b'\n', &mut head).err();
+    if form != Some(ByteForm::Raw)
+        && let Some(refusal) = refusal(&head, format)
+    {
+        return Err(Failure::message(refusal));
+    }
+    let start = if head.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+    let head = Cursor::new(head.split_off(start));
+    Ok(match failed {
+        None => Box::new(head.chain(input)),
+        Some(error) => Box::new(head.chain(io::BufReader::new(Failed(Some(error))))),
+    })
+}
+
+/// Why a file that starts like this is none of this format (input.2).
+fn refusal(head: &[u8], format: FileFormat) -> Option<String> {
+    if let Some(encoding) = wide_encoding(head) {
+        return Some(format!(
+            "the file is {encoding}, and import reads UTF-8: convert it with `iconv -f {encoding} -t UTF-8 FILE > NEW`"
+        ));
+    }
+    if head.starts_with(b"\x1f\x8b\x08") {
+        return Some(
+            "the file is compressed (gzip): give it a name that ends in .gz, or pipe it, `zcat FILE | esker import`"
+                .to_owned(),
+        );
+    }
+    // The reader of CSV ends rows at CR; in JSON it is white space.
+    let is_by_lines = matches!(format, FileFormat::Tsv | FileFormat::Words);
+    let line = head.strip_suffix(b"\r").unwrap_or(head);
+    (is_by_lines && !head.contains(&b'\n') && line.contains(&b'\r')).then(|| {
+        "the lines of the file end with CR alone: convert them with `tr '\\r' '\\n' < FILE > NEW`; if they do \
+         not, and CR is part of the rows, say --bytes raw"
+            .to_owned()
+    })
+}
+
+/// The encoding of a text of two or four bytes a character: by its mark, or, without one, by every other byte of the first line being NUL.
+fn wide_encoding(head: &[u8]) -> Option<&'static str> {
+    match head {
+        [0xFF, 0xFE, 0, 0, ..] | [0, 0, 0xFE, 0xFF, ..] => return Some("UTF-32"),
+        [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] => return Some("UTF-16"),
+        // A quote of a CSV file, whose fields may be of any bytes.
+        [b'"', ..] => return None,
+        _ => {}
+    }
+    let is_nul = |offset: usize| head.iter().skip(offset).step_by(2).all(|byte| *byte == 0);
+    let is_text = |offset: usize| head.iter().skip(offset).step_by(2).all(|byte| *byte != 0);
+    match head.len() {
+        ..4 => None,
+        _ if is_text(0) && is_nul(1) => Some("UTF-16LE"),
+        _ if is_nul(0) && is_text(1) => Some("UTF-16BE"),
+        _ => None,
+    }
+}
+
+/// Input that could not be read.
+struct Failed(Option<io::Error>);
+
+impl Read for Failed {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8], format: FileFormat, form: Option<ByteForm>) -> Result<Vec<u8>> {
+        let mut found = Vec::new();
+        text(Box::new(Cursor::new(bytes.to_vec())), format, form)?.read_to_end(&mut found)?;
+        Ok(found)
+    }
+
+    #[test]
+    fn input_1_one_mark_is_dropped() {
+        let cases: [(&[u8], &[u8]); 6] = [
+            (b"\xEF\xBB\xBFa\n", b"a\n"),
+            (b"\xEF\xBB\xBF\xEF\xBB\xBFa\n", b"\xEF\xBB\xBFa\n"),
+            (b"\xEF\xBB\xBF", b""),
+            (b"\xEF\xBBa", b"\xEF\xBBa"),
+            (b"", b""),
+            (b"a\n\xEF\xBB\xBFb\n", b"a\n\xEF\xBB\xBFb\n"),
+        ];
+        for (bytes, expected) in cases {
+            for format in [FileFormat::Tsv, FileFormat::Csv, FileFormat::Jsonl, FileFormat::Words] {
+                for form in [None, Some(ByteForm::Raw)] {
+                    assert_eq!(read(bytes, format, form).unwrap(), expected, "input.1: {bytes:?}");
+                }
+            }
+        }
+        for first in 0..4 {
+            let (start, rest) = b"\xEF\xBB\xBFa\n".split_at(first);
+            let input = Cursor::new(start).chain(Cursor::new(rest));
+            let mut found = Vec::new();
+            text(Box::new(input), FileFormat::Csv, None).unwrap().read_to_end(&mut found).unwrap();
+            assert_eq!(found, b"a\n", "input.1: a mark that comes in parts");
+        }
+    }
+
+    #[test]
+    fn input_2_what_is_no_such_text_is_named() {
+        let wide =
+            |order: fn(u16) -> [u8; 2], text: &str| text.encode_utf16().flat_map(order).collect::<Vec<_>>();
+        let text = "ann\t1\r\nbob\t2\r\n";
+        let marked = format!("\u{feff}{text}");
+        let cases = [
+            (wide(u16::to_le_bytes, text), "-f UTF-16LE "),
+            (wide(u16::to_be_bytes, text), "-f UTF-16BE "),
+            (wide(u16::to_le_bytes, &marked), "-f UTF-16 "),
+            (wide(u16::to_be_bytes, &marked), "-f UTF-16 "),
+            (b"\xFF\xFE\0\0a\0\0\0".to_vec(), "-f UTF-32 "),
+            (b"\x1f\x8b\x08\0\0".to_vec(), "zcat FILE"),
+            (b"ann\t1\rbob\t2\r".to_vec(), "CR alone"),
+        ];
+        for (bytes, expected) in cases {
+            let refused = read(&bytes, FileFormat::Tsv, None).unwrap_err().to_string();
+            assert!(refused.contains(expected), "input.2: {bytes:?}: {refused}");
+            assert_eq!(read(&bytes, FileFormat::Tsv, Some(ByteForm::Raw)).unwrap(), bytes, "input.2");
+        }
+        let all_well: [&[u8]; 6] =
+            [b"a\t1\r\nb\rc\t2", b"a\t1\r", b"a\0\0b\t\n", b"\0\0\0\0", b"a\0", b"\"\0x\0\n\0\""];
+        for bytes in all_well {
+            assert_eq!(read(bytes, FileFormat::Tsv, None).unwrap(), bytes, "input.2");
+        }
+        assert!(read(b"a,1\rb,2\r", FileFormat::Csv, None).is_ok());
+    }
+}

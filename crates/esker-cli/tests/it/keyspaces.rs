@@ -1,0 +1,42 @@
+//! `esker keyspaces` from the outside.
+
+use crate::common::Esker;
+
+#[test]
+fn keyspaces_come_and_go() {
+    let esker = Esker::new();
+    assert!(esker.fails("keyspaces create a").contains("no database in db"), "cli.3");
+    esker.ok("put ann 1");
+    assert_eq!(esker.ok("keyspaces create users"), "");
+    assert!(esker.fails("keyspaces create users").contains("exists already"));
+    esker.ok("put -k users bob 2");
+    assert_eq!(esker.ok("keyspaces list"), "default\t1\nusers\t1\n");
+    esker.ok("keyspaces rename users people");
+    assert!(esker.fails("keyspaces rename users people").contains("no keyspace `users`"));
+    let json = "{\"entries\":1,\"keyspace\":\"default\"}\n{\"entries\":1,\"keyspace\":\"people\"}\n";
+    assert_eq!(esker.ok("keyspaces list --json"), json);
+    esker.ok("keyspaces clear default --yes");
+    assert_eq!(esker.ok("count"), "0\n");
+    // Nobody is there to be asked.
+    esker.ok("keyspaces drop people");
+    assert_eq!(esker.ok("keyspaces list"), "default\t0\n");
+    assert!(esker.fails("keyspaces drop people").contains("no keyspace `people`"));
+    assert!(esker.fails("keyspaces drop default").contains("cleared"));
+}
+
+#[test]
+fn a_copy_holds_the_same_and_replaces_nothing() {
+    let esker = Esker::new();
+    let rows: String = (0..25_000).map(|number| format!("key{number:05}\t{number}\n")).collect();
+    assert_eq!(esker.run_with(rows.as_bytes(), ["import"]).code, 0);
+    assert!(esker.ok("keyspaces copy default copy").starts_with("copied 25,000 rows in "));
+    assert_eq!(esker.ok("scan -k copy"), rows);
+    for (from, to) in [("default", "copy"), ("copy", "copy")] {
+        let said = esker.fails(&format!("keyspaces copy {from} {to}"));
+        assert!(said.contains("`copy` is there and not empty"), "{said}");
+    }
+    esker.ok("keyspaces create empty");
+    assert!(esker.ok("keyspaces copy copy empty --json").contains("\"rows\":25000"));
+    assert!(esker.fails("keyspaces copy nothing new").contains("no keyspace `nothing`"));
+    assert_eq!(esker.ok("keyspaces list"), "copy\t25000\ndefault\t25000\nempty\t25000\n", "keyspaces.1");
+}

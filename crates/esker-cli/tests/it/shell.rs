@@ -1,0 +1,122 @@
+//! `esker shell` as a script uses it: a command a line.
+
+use crate::common::{Esker, Outcome};
+
+fn shell(esker: &Esker, script: &str) -> Outcome {
+    esker.run_with(script.as_bytes(), ["shell"])
+}
+
+fn filled() -> Esker {
+    let esker = Esker::new();
+    esker.ok("put ann 1");
+    esker.ok("put bob 2");
+    esker.ok("put -k users apple 3");
+    esker
+}
+
+#[test]
+fn the_commands_are_those_of_the_tool() {
+    let esker = filled();
+    let script = "\
+# a comment
+
+get ann
+put 'two words' \"it's\"
+put C:\\new -1
+scan
+.count
+prefix an
+first --json
+last
+keyspaces
+use users
+scan --keys-only
+get -k default bob
+del apple
+count
+exit
+nonsense
+";
+    let outcome = shell(&esker, script);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let expected = "1\nC:\\\\new\t-1\nann\t1\nbob\t2\ntwo words\tit's\n4\nann\t1\n{\"key\":\"C:\\\\new\",\"value\":\"-1\"}\n\
+                    two words\tit's\ndefault\t4\nusers\t1\napple\n2\n0\n";
+    assert_eq!((outcome.text(), outcome.err.as_str()), (expected, ""));
+    for line in
+        ["stats", "info", "compact", "check", "help", ".help", "help scan", "keyspaces list", "scan --help"]
+    {
+        let outcome = shell(&esker, line);
+        assert!(
+            outcome.code == 0 && outcome.err.is_empty() && !outcome.out.is_empty(),
+            "{line}: {outcome:?}"
+        );
+    }
+    assert!(shell(&esker, "help").text().contains("begin"));
+}
+
+#[test]
+fn a_keyspace_that_goes_is_left() {
+    let esker = filled();
+    let script = "use users\nkeyspaces rename users people\ncount\nkeyspaces drop people\ncount\nkeyspaces\n";
+    let outcome = shell(&esker, script);
+    assert_eq!((outcome.code, outcome.text()), (0, "1\n2\ndefault\t2\n"), "{outcome:?}");
+}
+
+#[test]
+fn shell_1_a_script_stops_at_a_failure() {
+    let esker = filled();
+    for (line, said) in [
+        ("nonsense", "line 2: unrecognized subcommand"),
+        ("get", "line 2: the following required"),
+        ("put c", "line 2: put KEY VALUE"),
+        ("get 'a", "line 2: the quote ' is not closed"),
+        ("use nothing", "line 2: no keyspace `nothing`"),
+        ("commit", "line 2: there is no transaction"),
+        ("rollback", "line 2: there is no transaction"),
+        ("begin\nbegin", "line 3: a transaction is open"),
+        ("begin\nkeyspaces create x", "line 3: a transaction cannot change keyspaces"),
+        ("begin\nput -k new a 1", "line 3: no keyspace `new`"),
+    ] {
+        let outcome = shell(&esker, &format!("put ann 1\n{line}\nput after 1\n"));
+        assert!(outcome.code == 2 && outcome.err.contains(said), "shell.1: {line}: {outcome:?}");
+        assert_eq!(esker.run(["get", "after"]).code, 1, "shell.1: {line}");
+    }
+    // Nothing found is an answer, and not a failure.
+    let outcome = shell(&esker, "get nobody\nput after 1\n");
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert_eq!(esker.ok("get after"), "1\n");
+}
+
+#[test]
+fn shell_2_a_transaction_is_all_or_nothing() {
+    let esker = filled();
+    let script = "begin\nput c 3\ndel ann\ndel --prefix b\nput -k users pear 4\nget c\nget -k users pear\ncount\nscan\n";
+    let open = shell(&esker, script);
+    assert_eq!((open.code, open.text()), (1, "3\n4\n1\nc\t3\n"), "{open:?}");
+    assert!(open.err.contains("rolled back"), "shell.2: {}", open.err);
+    let rolled_back = shell(&esker, &format!("{script}rollback\nscan\n"));
+    assert_eq!(
+        (rolled_back.code, rolled_back.text()),
+        (0, "3\n4\n1\nc\t3\nann\t1\nbob\t2\n"),
+        "{rolled_back:?}"
+    );
+    let failed = shell(&esker, &format!("{script}nonsense\ncommit\n"));
+    assert_eq!((failed.code, esker.ok("count")), (2, "2\n".to_owned()), "shell.2: {failed:?}");
+    let committed = shell(&esker, &format!("{script}commit\n"));
+    assert_eq!(committed.code, 0, "{committed:?}");
+    assert_eq!(esker.ok("scan -k default -k users"), "default\tc\t3\nusers\tapple\t3\nusers\tpear\t4\n");
+}
+
+#[test]
+fn a_database_in_use_is_refused() {
+    let esker = filled();
+    let db = esker::Db::open(esker.path("db")).unwrap();
+    let outcome = shell(&esker, "count\n");
+    assert!(
+        outcome.code == 2 && outcome.err.contains(&format!("process {}", std::process::id())),
+        "{outcome:?}"
+    );
+    db.close().unwrap();
+    assert!(esker.fails("-k nothing shell").contains("no keyspace `nothing`"));
+    assert!(Esker::new().fails("shell").contains("no database in db"));
+}
