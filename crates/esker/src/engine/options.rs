@@ -101,7 +101,7 @@ impl Default for Settings {
             compression: TableCompression::Auto,
             create_if_missing: true,
             error_if_exists: false,
-            background: Background::Threads,
+            background: if cfg!(target_family = "wasm") { Background::Writers } else { Background::Threads },
             memtable_bytes: None,
             block_bytes: 8 << 10,
             table_bytes: 64 * MIB,
