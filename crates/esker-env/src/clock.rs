@@ -1,4 +1,6 @@
 //! Time: a monotonic clock, the wall clock and sleeping.
+//!
+//! Asking for the time panics on wasm32-unknown-unknown, where nobody knows it: there [`SystemClock`] is a [`CountingClock`].
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,42 +16,52 @@ pub trait Clock: Send + Sync + Debug + 'static {
     fn sleep(&self, duration: Duration);
 }
 
-/// The operating system's clock.
-#[derive(Debug)]
-pub struct SystemClock {
-    start: std::time::Instant,
-}
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+pub use CountingClock as SystemClock;
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+pub use system::SystemClock;
 
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 #[expect(clippy::disallowed_methods, reason = "this is the system clock")]
-impl SystemClock {
-    /// A clock whose monotonic time starts now.
-    pub fn new() -> Self {
-        SystemClock { start: std::time::Instant::now() }
-    }
-}
+mod system {
+    use super::{Clock, Duration};
 
-impl Default for SystemClock {
-    fn default() -> Self {
-        Self::new()
+    /// The operating system's clock.
+    #[derive(Debug)]
+    pub struct SystemClock {
+        start: std::time::Instant,
     }
-}
 
-#[expect(clippy::disallowed_methods, reason = "this is the system clock")]
-impl Clock for SystemClock {
-    fn monotonic(&self) -> Duration {
-        self.start.elapsed()
+    impl SystemClock {
+        /// A clock whose monotonic time starts now.
+        pub fn new() -> Self {
+            SystemClock { start: std::time::Instant::now() }
+        }
     }
-    fn unix_time(&self) -> Duration {
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+
+    impl Default for SystemClock {
+        fn default() -> Self {
+            Self::new()
+        }
     }
-    fn sleep(&self, duration: Duration) {
-        std::thread::sleep(duration);
+
+    impl Clock for SystemClock {
+        fn monotonic(&self) -> Duration {
+            self.start.elapsed()
+        }
+        fn unix_time(&self) -> Duration {
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+        }
+        fn sleep(&self, duration: Duration) {
+            std::thread::sleep(duration);
+        }
     }
 }
 
 /// A clock that moves only by [`advance`](ManualClock::advance) and by sleeping.
 #[derive(Debug, Default)]
 pub struct ManualClock {
+    /// Relaxed: a number by itself.
     nanos: AtomicU64,
 }
 
@@ -73,5 +85,48 @@ impl Clock for ManualClock {
     }
     fn sleep(&self, duration: Duration) {
         self.advance(duration);
+    }
+}
+
+/// A clock for places without time: a millisecond passes at each look, and sleeping lets its duration pass at once. So whoever waits for a
+/// time by looking comes to it.
+#[derive(Debug, Default)]
+pub struct CountingClock(ManualClock);
+
+impl CountingClock {
+    const TICK: Duration = Duration::from_millis(1);
+
+    /// A clock at time zero.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Clock for CountingClock {
+    fn monotonic(&self) -> Duration {
+        self.0.advance(Self::TICK);
+        self.0.monotonic()
+    }
+    fn unix_time(&self) -> Duration {
+        self.0.advance(Self::TICK);
+        self.0.unix_time()
+    }
+    fn sleep(&self, duration: Duration) {
+        self.0.sleep(duration);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counting_clock_goes_on_by_being_looked_at() {
+        let clock = CountingClock::new();
+        let start = clock.monotonic();
+        let looks = (1..).find(|_| clock.monotonic() >= start + Duration::from_secs(1));
+        assert_eq!(looks, Some(1000));
+        clock.sleep(Duration::from_secs(5));
+        assert!(clock.monotonic() >= start + Duration::from_secs(6));
     }
 }

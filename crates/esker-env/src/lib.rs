@@ -19,6 +19,7 @@ mod mem;
 mod pages;
 mod random;
 mod read;
+#[cfg(any(unix, windows))]
 #[expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -29,13 +30,14 @@ mod threads;
 mod writer;
 
 pub use aligned::AlignedBuf;
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, CountingClock, ManualClock, SystemClock};
 pub use fault::{FaultAction, FaultFs, FaultRule, Fired, OpKind};
 pub use fs::{File, FileLock, Fs, FsRef, LockError, OpenOptions};
 pub use mem::{BrokenSync, MemFs};
 pub use pages::{PageBuf, observe_page_bufs};
 pub use random::{Random, SeededRandom, SystemRandom};
 pub use read::{read_range, read_range_into};
+#[cfg(any(unix, windows))]
 pub use real::RealFs;
 pub use threads::{SystemThreads, ThreadHandle, Threads, panic_text};
 pub use writer::AppendWriter;
@@ -57,8 +59,13 @@ pub struct Env {
 
 impl Env {
     /// The operating system's files, clock, randomness and threads.
+    ///
+    /// On wasm32-unknown-unknown there is no operating system. There this is one [`MemFs`] for the whole process, a
+    /// [`CountingClock`], random numbers with a fixed seed, and threads that fail to start. Databases last as long as the process, and are opened
+    /// without threads, which is the default there. To have real time, or files that last, give parts of your own to
+    /// [`Env::with_fs`] or in a literal.
     pub fn real() -> Self {
-        Self::with_fs(Arc::new(RealFs::new()))
+        Self::with_fs(system_fs())
     }
 
     /// The given file system with the operating system's clock, randomness and threads.
@@ -85,4 +92,15 @@ impl Env {
             threads: Arc::new(SystemThreads),
         }
     }
+}
+
+#[cfg(any(unix, windows))]
+fn system_fs() -> FsRef {
+    Arc::new(RealFs::new())
+}
+
+#[cfg(not(any(unix, windows)))]
+fn system_fs() -> FsRef {
+    static FILES: std::sync::LazyLock<MemFs> = std::sync::LazyLock::new(MemFs::new);
+    Arc::new(FILES.clone())
 }

@@ -31,6 +31,7 @@ use parking_lot::{Mutex, RwLock};
 use self::inode::Inode;
 use self::names::{InodeRef, Names};
 use self::pages::Pages;
+use crate::threads::process_id;
 use crate::{AlignedBuf, File, FileLock, Fs, LockError, OpenOptions};
 
 /// Longer files are refused: their page table alone would fill this machine's memory.
@@ -397,7 +398,7 @@ impl Fs for MemFs {
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
         let path = clean(path);
-        let pid = std::process::id();
+        let pid = process_id();
         let file = self.open(path, OpenOptions { create: true, ..OpenOptions::write() });
         let file = file.map_err(LockError::Io)?;
         if !self.0.state.write().locks.insert(path.to_owned()) {
@@ -412,7 +413,7 @@ impl Fs for MemFs {
     fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
         let path = clean(path);
         match self.0.state.read().locks.contains(path) {
-            true => Err(LockError::Held { path: path.to_owned(), pid: Some(std::process::id()) }),
+            true => Err(LockError::Held { path: path.to_owned(), pid: Some(process_id()) }),
             false => Ok(None),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   RealFs / RealFile --portable part (std)--> here
-//!                     `-direct I/O, allocation, cache hints, directory sync--> unix.rs | other.rs
+//!                     `-direct I/O, allocation, cache hints, directory sync--> unix.rs | windows.rs
 //! ```
 //!
 //! real.1. A direct file is opened buffered first and switched afterwards, so that a file system without direct I/O
@@ -23,11 +23,11 @@
 //! real.8. With a lock file in a held directory the directory itself is locked, so that one that is removed or replaced lets nobody in.
 //!     Some file systems lock no directories: there the file alone counts.
 
-#[cfg(not(unix))]
-#[path = "real/other.rs"]
-mod sys;
 #[cfg(unix)]
 #[path = "real/unix.rs"]
+mod sys;
+#[cfg(windows)]
+#[path = "real/windows.rs"]
 mod sys;
 
 #[cfg(all(test, unix))]

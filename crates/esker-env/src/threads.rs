@@ -8,6 +8,15 @@ use std::io;
 pub trait Threads: Send + Sync + Debug + 'static {
     /// Runs `work` on a new thread of this name.
     fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<ThreadHandle>;
+    /// The process that the caller runs in. After a fork it is another one in the child, and none of the threads is there.
+    fn process_id(&self) -> u32 {
+        process_id()
+    }
+}
+
+/// The operating system's number of this process; 0 where there are none, and asking for one would panic.
+pub(crate) fn process_id() -> u32 {
+    if cfg!(target_family = "wasm") { 0 } else { std::process::id() }
 }
 
 /// A running thread.

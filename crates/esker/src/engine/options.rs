@@ -105,7 +105,7 @@ impl Default for Settings {
             create_if_missing: true,
             error_if_exists: false,
             lock_timeout: Duration::ZERO,
-            background: Background::Threads,
+            background: if cfg!(target_family = "wasm") { Background::Writers } else { Background::Threads },
             memtable_bytes: None,
             block_bytes: 8 << 10,
             table_bytes: 64 * MIB,

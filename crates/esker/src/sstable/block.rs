@@ -72,7 +72,7 @@ pub(crate) struct Block {
     values: u32,
 }
 
-const _: () = assert!(size_of::<Block>() == 48, "sstable_block.4");
+const _: () = assert!(size_of::<Block>() == size_of::<PageBuf>() + 32, "sstable_block.4");
 
 impl Block {
     /// Bytes of memory that it takes, with the counts of its `Arc`.

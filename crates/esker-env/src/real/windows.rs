@@ -1,4 +1,4 @@
-//! What `std` does not offer, on systems other than Unix (that is Windows): mostly nothing, said honestly.
+//! What `std` does not offer on Windows: mostly nothing, said honestly.
 //!
 //! Direct I/O, allocation and cache hints are left out; directories have no sync of their own.
 
@@ -43,12 +43,12 @@ pub(super) fn open(at: At<'_>, options: OpenOptions) -> io::Result<File> {
     open.truncate(options.truncate).open(at.path)
 }
 
-/// There are no such modes.
 /// Directories cannot be locked here.
 pub(super) fn open_held_dir(_at: At<'_>) -> io::Result<Option<File>> {
     Ok(None)
 }
 
+/// There are no such modes.
 pub(super) fn give_mode(_at: At<'_>, _file: &File) -> io::Result<()> {
     Ok(())
 }
@@ -95,6 +95,10 @@ pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
 }
 
 pub(super) fn make_direct(_file: &File) -> io::Result<bool> {
+    Ok(false)
+}
+
+pub(super) fn make_buffered(_file: &File) -> io::Result<bool> {
     Ok(false)
 }
 
