@@ -248,7 +248,8 @@ Examples:
     },
     /// Copy all entries of a keyspace into another one, which is missing or empty
     #[command(after_help = "\
-The copy is of one moment, and is written in batches. If it fails, what was copied is removed.
+The copy is of one moment, and is written in batches. If it fails, what was copied is
+removed, if the database can still be written.
 
 Examples:
   esker keyspaces copy users users-before")]

@@ -116,9 +116,14 @@ fn copy(database: &Database, from: &str, to: &str) -> Result<(u64, f64)> {
         sink.commit()
     };
     if let Err(failure) = copy_rows() {
-        // keyspaces.1. Why the copy failed matters more than this.
-        let _leftover =
-            if is_new { database.db.drop_keyspace(to).map(drop) } else { target.clear().map(drop) };
+        // keyspaces.1
+        let removed = if is_new { database.db.drop_keyspace(to).map(drop) } else { target.clear().map(drop) };
+        if removed.is_err() {
+            return Err(Failure::message(format!(
+                "{failure}\n  `{}` may hold a part of the copy: clear it before it is copied to again",
+                shown(to)
+            )));
+        }
         return Err(failure);
     }
     Ok((sink.committed, progress.finish().as_secs_f64()))

@@ -12,7 +12,7 @@ mod console;
 mod line;
 mod words;
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
 use self::console::{Console, Typed};
@@ -93,9 +93,14 @@ impl Shell<'_> {
     /// From a pipe or a file.
     fn read_script(&mut self) -> Result<Answer> {
         let mut answer = Answer::Yes;
-        for (number, line) in (1..).zip(io::stdin().lock().lines()) {
-            let line =
-                line.map_err(|e| Failure::message(format!("read the commands, line {number}: {e}")))?;
+        let mut line = String::new();
+        for number in 1.. {
+            line.clear();
+            // No lock of it is kept: a command may ask something.
+            let read = io::stdin().read_line(&mut line);
+            if read.map_err(|e| Failure::message(format!("read the commands, line {number}: {e}")))? == 0 {
+                break;
+            }
             match self.execute(&line) {
                 Ok(Next::End) => break,
                 Ok(Next::Line(Answer::Yes)) => {}

@@ -40,3 +40,25 @@ fn a_copy_holds_the_same_and_replaces_nothing() {
     assert!(esker.fails("keyspaces copy nothing new").contains("no keyspace `nothing`"));
     assert_eq!(esker.ok("keyspaces list"), "copy\t25000\ndefault\t25000\nempty\t25000\n", "keyspaces.1");
 }
+
+/// A database that may not grow any more.
+#[cfg(target_os = "linux")]
+#[test]
+fn keyspaces_1_a_copy_that_fails_says_what_is_there() {
+    let esker = Esker::new();
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut value = || (0..100).map(|_| random.alphanumeric()).collect::<String>();
+    let rows: String = (0..30_000).map(|number| format!("key{number:05}\t{}\n", value())).collect();
+    assert_eq!(esker.run_with(rows.as_bytes(), ["import"]).code, 0);
+    let output = std::process::Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$ESKER\" keyspaces copy default copy"])
+        .env("ESKER", env!("CARGO_BIN_EXE_esker"))
+        .env("ESKER_DB", "db")
+        .current_dir(esker.path("."))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let is_there = esker.ok("keyspaces list").contains("copy\t");
+    assert!(!is_there || said.contains("`copy` may hold a part"), "keyspaces.1: {said}");
+}
