@@ -5,6 +5,7 @@
 //!   admission.rs  submit          : throttle, signal --> pipeline
 //!   flush.rs      memtables       : pipeline --> tables --> install.rs
 //!   compact.rs    tables          : trouble.rs, picker --> tables --> install.rs
+//!   rest.rs       idle            : whether the memtable's removals are worth a flush
 //!   install.rs    version edits   : tables (manifest) --> view
 //!   background.rs threads         : signal
 //! ```
@@ -25,6 +26,7 @@ use super::catalog::Catalog;
 use super::dir_lock::DirLock;
 use super::install::Tables;
 use super::options::Options;
+use super::rest::Rest;
 use super::signal::Signal;
 use super::stats::Counters;
 use super::trouble::Trouble;
@@ -60,6 +62,7 @@ pub(crate) struct Core {
     /// What compactions have failed on.
     pub(crate) trouble: Mutex<Trouble>,
     pub(crate) read_cost: ReadCost,
+    pub(crate) rest: Rest,
     pub(crate) counters: Counters,
     pub(crate) closed: AtomicBool,
     /// Of the directory, for as long as the database is open.

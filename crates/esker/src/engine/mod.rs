@@ -22,6 +22,7 @@ pub(crate) mod install;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod reads;
+mod rest;
 mod signal;
 pub(crate) mod stats;
 mod trouble;

@@ -160,6 +160,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         throttle: Default::default(),
         trouble: Default::default(),
         read_cost: Default::default(),
+        rest: Default::default(),
         counters: Counters::default(),
         closed: Default::default(),
         lock,
