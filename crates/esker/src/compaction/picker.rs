@@ -24,8 +24,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(crate) use super::pacing::debt;
-pub(crate) use super::partition::fences;
 use super::partition::{Member, Partition, free_bytes, partitions, stuck};
+pub(crate) use super::partition::{fences, fences_for};
 use crate::manifest::version::{Level, Run, RunId, Version};
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{FileId, SeqNo};

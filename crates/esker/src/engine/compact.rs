@@ -132,20 +132,22 @@ impl Core {
         if removed.is_empty() {
             return Ok(false);
         }
-        self.in_this_thread(|| self.remove_covered(removed, durable_seq.filter(|_| !memtables.is_empty())))
+        let durable_seq = durable_seq.filter(|_| !memtables.is_empty());
+        let remove = || self.remove_covered(&removed, durable_seq);
+        self.in_this_thread(|| self.giving_up_spares(remove))
             .inspect_err(|error| self.count_failed_compaction(error))?;
         Ok(true)
     }
 
     /// Removes tables, after the log has become durable if that is what they go for (compact.3).
-    fn remove_covered(&self, removed: Vec<FileId>, durable_seq: Option<SeqNo>) -> Result<()> {
+    fn remove_covered(&self, removed: &[FileId], durable_seq: Option<SeqNo>) -> Result<()> {
         if durable_seq.is_some() && !canary::is_set(Canary::CoverNotSynced) {
             self.pipeline.sync()?;
         }
         self.heal_manifest()?;
-        let count = removed.len() as u64;
-        self.install(VersionEdit { removed, durable_seq, ..VersionEdit::default() }, HashMap::new(), &[])?;
-        add(&self.counters.tables_dropped, count);
+        let edit = VersionEdit { removed: removed.to_vec(), durable_seq, ..VersionEdit::default() };
+        self.install(edit, HashMap::new(), &[])?;
+        add(&self.counters.tables_dropped, removed.len() as u64);
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 //!   flush.rs      memtables       : pipeline --> tables --> install.rs
 //!   compact.rs    tables          : trouble.rs, picker --> tables --> install.rs
 //!   rest.rs       idle            : whether the memtable's removals are worth a flush
+//!   room.rs         what puts leave free on the disk for removals, flush and compaction
 //!   install.rs    version edits   : tables (manifest) --> view
 //!   background.rs threads         : signal
 //! ```
@@ -27,6 +28,7 @@ use super::dir_lock::DirLock;
 use super::install::Tables;
 use super::options::Options;
 use super::rest::Rest;
+use super::room::Room;
 use super::signal::Signal;
 use super::stats::Counters;
 use super::trouble::Trouble;
@@ -63,6 +65,7 @@ pub(crate) struct Core {
     pub(crate) trouble: Mutex<Trouble>,
     pub(crate) read_cost: ReadCost,
     pub(crate) rest: Rest,
+    pub(crate) room: Room,
     pub(crate) counters: Counters,
     pub(crate) closed: AtomicBool,
     /// Of the directory, for as long as the database is open.

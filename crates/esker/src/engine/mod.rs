@@ -23,6 +23,7 @@ pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod reads;
 mod rest;
+mod room;
 mod signal;
 pub(crate) mod stats;
 mod trouble;

@@ -35,6 +35,7 @@ use super::dir_lock::DirLock;
 use super::handle::Handle;
 use super::install::Tables;
 use super::options::{Background, Modes, Options};
+use super::room::Room;
 use super::stats::{Counters, add};
 use super::unfinished;
 use super::unnamed::refuse_needed;
@@ -161,6 +162,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         trouble: Default::default(),
         read_cost: Default::default(),
         rest: Default::default(),
+        room: Room::new(&options),
         counters: Counters::default(),
         closed: Default::default(),
         lock,
@@ -168,6 +170,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     });
     add(&core.counters.recovered_commits, replayed.commits);
     core.counters.recovered_torn_bytes.store(torn_bytes, Ordering::Relaxed);
+    core.account_room();
     core.seal_long_log()?;
     let threads = match core.options.background() {
         Background::Threads => core.start_threads()?,
