@@ -56,6 +56,8 @@ const ENGINE: &[Fault] = engine! {
     TombstoneDroppedEarly: "a merge drops tombstones that still hide something",
     RangeTombstoneForgotten: "a merge forgets range tombstones",
     SnapshotIgnored: "versions that a snapshot needs are collected",
+    CoveredTableDroppedEarly: "tables under a range tombstone go although a snapshot sees them",
+    CoverNotSynced: "tables go because of a range tombstone that is not synced",
     SeqNoReused: "the last sequence number is given out again after opening",
     FilterForgets: "filters do not take every key",
     ConflictCheckSkipped: "transactions commit without a look at others",

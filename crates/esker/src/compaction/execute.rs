@@ -110,7 +110,7 @@ pub(crate) fn flush(
         level,
         run,
         table_bytes: even_share(bytes, context.table_bytes),
-        fences: fences_for(fences.to_vec(), bytes, context.table_bytes),
+        fences: fences.to_vec(),
         newest_commit: memtables.iter().filter_map(|m| m.max_seq()).max().unwrap_or_default(),
     };
     let judge = Judge::new(Horizons::new(snapshots), tombstones, bottommost);

@@ -47,7 +47,7 @@ impl Horizons {
 
     /// The last number of the stripe that `seq` lies in.
     #[inline]
-    fn stripe_end(&self, seq: SeqNo) -> SeqNo {
+    pub(crate) fn stripe_end(&self, seq: SeqNo) -> SeqNo {
         if seq <= self.oldest() {
             return self.oldest();
         }

@@ -4,12 +4,14 @@
 //!   Version --picker (pure)--> Plan --execute--> MergeScan --> Judge --> Output --> tables, a VersionEdit's parts
 //!              |                     memtables -----'
 //!              |-- partition: key ranges that can be compacted on their own; fences
-//!              `-- pacing: how far behind compaction is, and how much writers wait for it
+//!              |-- pacing: how far behind compaction is, and how much writers wait for it
+//!              `-- covered: tables that go unread, since range tombstones hide all of them
 //! ```
 //!
-//! In reading order: `partition`, `picker`, `pacing` decide; `merge`, `judge`, `output`, `execute` do. What has failed, and is left
+//! In reading order: `partition`, `picker`, `pacing`, `covered` decide; `merge`, `judge`, `output`, `execute` do. What has failed, and is left
 //! alone for that: engine/trouble.rs.
 
+pub(crate) mod covered;
 pub(crate) mod execute;
 pub(crate) mod judge;
 pub(crate) mod merge;

@@ -6,7 +6,7 @@
 //!   data fits the cache:  L0, tier, base of a partition --------------> base
 //!   beyond the cache:     L0 of a partition --> tier;  tier + base --> base
 //!   a table that overlaps nothing ------------------(edit only)------> base
-//!   base, when idle: tombstones that snapshots held, now gone --------> base
+//!   when idle: tombstones that nobody needs, and what they hide ------> base
 //! ```
 //!
 //! picker.1. Between the newest input and the output no table that shares a key with the plan's range is left out: no data
@@ -24,8 +24,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(crate) use super::pacing::debt;
-pub(crate) use super::partition::fences;
 use super::partition::{Member, Partition, free_bytes, partitions, stuck};
+pub(crate) use super::partition::{fences, fences_for};
 use crate::manifest::version::{Level, Run, RunId, Version};
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{FileId, SeqNo};
@@ -163,14 +163,16 @@ pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let when_idle = || {
         let others = cheapest(groups.into_iter().filter(|group| !is_put_off(group)).collect());
         let parts = readable().flatten().filter(|part| !is_put_off(part));
-        others.filter(is_due).or_else(|| leftover(parts, input.oldest_horizon))
+        others.filter(is_due).or_else(|| leftover(parts, limits, input.oldest_horizon))
     };
     best.or_else(|| input.idle.then(when_idle)?).map(|group| plan_into_base(version, &group))
 }
 
-/// The part of the base with most tombstones that snapshots have held, and that nobody needs any more: what they hide goes with them.
+/// The part of the base with most tombstones that snapshots have held, and that nobody needs any more: what they hide goes with them. Beyond
+/// the cache also one with tables above the base, which no readers may ever pay for.
 fn leftover<'p, 'a: 'p, T: 'a>(
     parts: impl Iterator<Item = &'p Partition<'a, T>>,
+    limits: &Limits,
     oldest_horizon: SeqNo,
 ) -> Option<Partition<'a, T>> {
     let held = |p: &Partition<'_, T>| {
@@ -186,8 +188,9 @@ fn leftover<'p, 'a: 'p, T: 'a>(
         let pays = ranges > 0 || points > 0 && points * LEFTOVER_PART >= entries;
         (is_settled && pays).then_some(points + ranges)
     };
-    let of_base = parts.filter(|p| p.upper().next().is_none());
-    of_base
+    let of_base = |p: &&Partition<'_, T>| p.upper().next().is_none() || !limits.fits_cache;
+    parts
+        .filter(of_base)
         .filter_map(|p| Some((held(p)?, p)))
         .max_by_key(|(tombstones, _)| *tombstones)
         .map(|(_, p)| p.clone())

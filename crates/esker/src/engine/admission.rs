@@ -6,6 +6,7 @@
 //!
 //! admission.1. A writer waits while too many memtables wait for their flush, or compactions are far behind; never without
 //!      somebody at work on it: without threads it does the work itself.
+//!      One that only removes waits for none that fails for want of space (room.2 of engine/room.rs).
 //! admission.2. A commit that writes nothing, such as that of a transaction that has only read, waits for no room.
 
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use parking_lot::Mutex;
 use super::compact::COMPACTION_BYTES_PER_SECOND;
 use super::core::Core;
 use super::options::{Background, SEALED_MAX};
+use super::room::SEALED_FOR_REMOVALS;
 use super::stats::add;
 use super::trouble::is_more;
 use crate::compaction::pacing::{self, Debt};
-use crate::compaction::picker;
 use crate::txn::commit::{CommitRequest, Durability};
 use crate::txn::write_set::WriteSet;
 use crate::types::{Error, Result, SeqNo};
@@ -77,14 +78,14 @@ impl Core {
         self.signal.check_alive()?;
         if !request.set.is_empty() {
             self.right_of_way.give_way();
-            self.make_room()?;
+            self.make_room(request.set.removes_only())?;
             self.pay_debt(request.set.byte_len() as u64);
         }
         self.pipeline.commit(request)
     }
 
     /// Waits, or works, until there is room for more writes (admission.1).
-    fn make_room(&self) -> Result<()> {
+    fn make_room(&self, removes_only: bool) -> Result<()> {
         let sealed = self.pipeline.sealed_len();
         if sealed == 0 {
             return Ok(());
@@ -95,7 +96,14 @@ impl Core {
             Background::Steps => Some(SEALED_MAX),
         };
         if let Some(patience) = patience {
-            while self.pipeline.sealed_len() > patience && self.flush_step()? {}
+            let mut flushed = Ok(true);
+            while self.pipeline.sealed_len() > patience && matches!(flushed, Ok(true)) {
+                flushed = self.flush_step();
+            }
+            match flushed {
+                Err(Error::NoSpace { .. }) if removes_only && self.may_seal_for_removals() => {}
+                flushed => drop(flushed?),
+            }
             // A compaction that fails, over damage elsewhere for one, is no reason to refuse a write.
             while self.account_debt().is_hard() && self.compaction_step(false).is_ok_and(|done| done) {}
             return Ok(());
@@ -105,6 +113,7 @@ impl Core {
             add(&self.counters.stalls, 1);
             let has_room = || self.pipeline.sealed_len() <= SEALED_MAX;
             return match self.signal.wait_until(has_room) {
+                Err(Error::NoSpace { .. }) if removes_only && self.may_seal_for_removals() => Ok(()),
                 // engine_background.7
                 Err(Error::NoSpace { .. }) if self.has_space_to_flush() => {
                     self.signal.wait_for_another_try(has_room)
@@ -113,6 +122,11 @@ impl Core {
             };
         }
         Ok(())
+    }
+
+    /// room.2
+    fn may_seal_for_removals(&self) -> bool {
+        self.pipeline.sealed_len() <= SEALED_MAX + SEALED_FOR_REMOVALS
     }
 
     /// Whether the disk has as much space as the oldest memtable holds that waits for its flush, and clearly more than when the last flush
@@ -135,10 +149,5 @@ impl Core {
             add(&self.counters.stalls, 1);
             self.env.clock.sleep(delay);
         }
-    }
-
-    /// The limits of the picker, as of now.
-    pub(crate) fn limits(&self) -> picker::Limits {
-        self.options.limits(self.table_bytes())
     }
 }

@@ -1,26 +1,32 @@
 //! Compaction, one piece at a time: what the background does, and what `compact` does on demand.
 //!
 //! ```text
-//!   compaction_step: trouble.rs, picker --Plan--> compaction::execute --install--> input tables removed
+//!   compaction_step: covered.rs --tables that nobody sees--> log synced --install--> removed unread
+//!                    rest.rs --idle, a flush frees much--> flush
+//!                    trouble.rs, picker --Plan--> compaction::execute --install--> input tables removed
 //! ```
 //!
 //! compact.1. A failed step leaves the version as it was.
 //! compact.2. A step holds its turn until it has ended, and does nothing in a closed database (handle.1), nor after a panic of a thread
 //!      or of another step (engine_background.2).
+//! compact.3. Before tables go because of a range tombstone that a memtable has (covered.3), the log is durable as far as that, and the manifest
+//!      says with the same edit that it is: a log that has lost the tombstone is noticed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
 
 use super::core::Core;
 use super::stats::add;
 use super::trouble::Choice;
+use crate::compaction::covered::covered;
 use crate::compaction::execute::{self, Built, Context};
+use crate::compaction::judge::Horizons;
 use crate::compaction::picker::{self, PickInput};
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
 use crate::manifest::version::Version;
 use crate::types::canary::{self, Canary};
-use crate::types::{Error, FileId, Result};
+use crate::types::{Error, FileId, Result, SeqNo};
 
 /// Merges run at about this speed (measured: 150 to 220 ns for a record of 174 bytes).
 pub(crate) const COMPACTION_BYTES_PER_SECOND: u64 = 800 << 20;
@@ -69,11 +75,18 @@ impl Core {
         if self.tables.has_disowned() {
             self.heal_manifest().inspect_err(|error| self.count_failed_compaction(error))?;
         }
+        if self.drop_covered()? {
+            return Ok(CompactionStep::Done);
+        }
         let version = self.version();
         let lost_ns = self.read_cost.lost_ns();
         if self.readers_want_one_run(&version, lost_ns, idle) {
             // One run and a memtable: readers have paid for merging the two.
             self.read_cost.reset();
+            self.pipeline.seal()?;
+            return self.flush_step().map(CompactionStep::done);
+        }
+        if idle && self.rest_frees_space() {
             self.pipeline.seal()?;
             return self.flush_step().map(CompactionStep::done);
         }
@@ -97,6 +110,45 @@ impl Core {
             self.read_cost.reset();
         }
         Ok(CompactionStep::done(done))
+    }
+
+    /// Has tables go that range tombstones cover; false if there are none. For the holder of the turn.
+    fn drop_covered(&self) -> Result<bool> {
+        let horizons = match canary::is_set(Canary::CoveredTableDroppedEarly) {
+            true => vec![self.published.visible()],
+            false => self.published.horizons(),
+        };
+        // Durable numbers are known only of a log that goes on.
+        let is_poisoned = self.pipeline.poisoned().is_some();
+        let view = self.view.get();
+        let holding = view.memtables().filter(|memtable| memtable.has_range_tombstones() && !is_poisoned);
+        let memtables: Vec<_> = holding.map(|memtable| memtable.range_tombstones()).collect();
+        let version = view.version.clone();
+        drop(view);
+        let durable_seq = horizons.last().copied();
+        let removed =
+            covered(&version, &memtables, |table| table.table.range_tombstones(), &Horizons::new(horizons));
+        drop(version);
+        if removed.is_empty() {
+            return Ok(false);
+        }
+        let durable_seq = durable_seq.filter(|_| !memtables.is_empty());
+        let remove = || self.remove_covered(&removed, durable_seq);
+        self.in_this_thread(|| self.giving_up_spares(remove))
+            .inspect_err(|error| self.count_failed_compaction(error))?;
+        Ok(true)
+    }
+
+    /// Removes tables, after the log has become durable if that is what they go for (compact.3).
+    fn remove_covered(&self, removed: &[FileId], durable_seq: Option<SeqNo>) -> Result<()> {
+        if durable_seq.is_some() && !canary::is_set(Canary::CoverNotSynced) {
+            self.pipeline.sync()?;
+        }
+        self.heal_manifest()?;
+        let edit = VersionEdit { removed: removed.to_vec(), durable_seq, ..VersionEdit::default() };
+        self.install(edit, HashMap::new(), &[])?;
+        add(&self.counters.tables_dropped, removed.len() as u64);
+        Ok(())
     }
 
     /// Whether the time that readers lost to the memtable has paid for flushing it and merging it with the tables. With
@@ -145,8 +197,12 @@ impl Core {
 
     /// Merges everything into one run without garbage, and trims the log.
     pub(crate) fn compact_all(&self) -> Result<()> {
+        // First, since it may be what makes room for the flush.
+        self.drop_covered_in_turn()?;
         self.flush_all()?;
         let _turn = self.turns.compact.lock();
+        self.check_able()?;
+        while self.drop_covered()? {}
         let mut progress = picker::ManualProgress::default();
         loop {
             self.check_able()?;
@@ -159,6 +215,12 @@ impl Core {
         self.read_cost.reset();
         self.check_open()?;
         self.wal_pool.trim()
+    }
+
+    fn drop_covered_in_turn(&self) -> Result<()> {
+        let _turn = self.turns.compact.lock();
+        self.check_able()?;
+        self.drop_covered().map(drop)
     }
 
     pub(super) fn heal_manifest(&self) -> Result<()> {

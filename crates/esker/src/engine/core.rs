@@ -5,6 +5,8 @@
 //!   admission.rs  submit          : throttle, signal --> pipeline
 //!   flush.rs      memtables       : pipeline --> tables --> install.rs
 //!   compact.rs    tables          : trouble.rs, picker --> tables --> install.rs
+//!   rest.rs       idle            : whether the memtable's removals are worth a flush
+//!   room.rs         what puts leave free on the disk for removals, flush and compaction
 //!   install.rs    version edits   : tables (manifest) --> view
 //!   background.rs threads         : signal
 //! ```
@@ -25,7 +27,9 @@ use super::catalog::Catalog;
 use super::dir_lock::DirLock;
 use super::install::Tables;
 use super::options::Options;
+use super::rest::Rest;
 use super::right_of_way::RightOfWay;
+use super::room::Room;
 use super::signal::Signal;
 use super::stats::Counters;
 use super::trouble::Trouble;
@@ -61,6 +65,8 @@ pub(crate) struct Core {
     /// What compactions have failed on.
     pub(crate) trouble: Mutex<Trouble>,
     pub(crate) read_cost: ReadCost,
+    pub(crate) rest: Rest,
+    pub(crate) room: Room,
     pub(crate) counters: Counters,
     /// Shared with all views (view.2).
     pub(crate) closed: Arc<AtomicBool>,

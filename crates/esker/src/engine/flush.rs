@@ -37,13 +37,21 @@ impl Core {
         })
     }
 
-    /// Flushes all sealed memtables into one run, or, where the disk has no space for that, the oldest alone: what that frees of the log may
-    /// be the space for the next one.
+    /// Flushes all sealed memtables into one run. Where the disk has no space for that the spare files of the log go (room.4), then,
+    /// the oldest is flushed alone: what that frees of the log may be the space for the next one.
     fn flush_in_turn(&self, _turn: &MutexGuard<'_, ()>) -> Result<bool> {
         let sealed = self.pipeline.sealed();
-        match self.flush_together(&sealed) {
+        match self.giving_up_spares(|| self.flush_together(&sealed)) {
             Err(Error::NoSpace { .. }) if sealed.len() > 1 => self.flush_together(&sealed[..1]),
             flushed => flushed,
+        }
+    }
+
+    /// Does work that writes; if it finds no space it is done once more without the spare files of the log (room.4).
+    pub(super) fn giving_up_spares<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        match work() {
+            Err(Error::NoSpace { .. }) if self.wal_pool.give_up_spares() => work(),
+            done => done,
         }
     }
 
@@ -53,7 +61,17 @@ impl Core {
         self.heal_manifest()?;
         let version = self.version();
         let memtables: Vec<_> = sealed.iter().rev().map(|s| s.memtable.clone()).collect();
-        let fences = picker::fences(&version, self.limits().partition_bytes);
+        let limits = self.limits();
+        let fences = picker::fences(&version, limits.partition_bytes);
+        // room.5
+        let fences = match self.has_little_room() {
+            true => fences,
+            false => picker::fences_for(
+                fences,
+                memtables.iter().map(|m| m.bytes_used() as u64).sum(),
+                limits.table_bytes,
+            ),
+        };
         let bottommost = version.runs().is_empty();
         let never = AtomicBool::new(false);
         let new_file = || self.tables.new_file();

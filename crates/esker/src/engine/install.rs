@@ -148,6 +148,7 @@ impl Core {
         }
         self.view.reclaim();
         self.account_memtables();
+        self.account_room();
         self.account_debt();
         Ok(())
     }

@@ -36,6 +36,7 @@ use super::dir_lock::DirLock;
 use super::handle::Handle;
 use super::install::Tables;
 use super::options::{Background, Modes, Options};
+use super::room::Room;
 use super::stats::{Counters, add};
 use super::unfinished;
 use super::unnamed::refuse_needed;
@@ -179,6 +180,8 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         throttle: Default::default(),
         trouble: Default::default(),
         read_cost: Default::default(),
+        rest: Default::default(),
+        room: Room::new(&options),
         counters: Counters::default(),
         closed,
         right_of_way: Default::default(),
@@ -187,6 +190,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     });
     add(&core.counters.recovered_commits, replayed.commits);
     core.counters.recovered_torn_bytes.store(torn_bytes, Ordering::Relaxed);
+    core.account_room();
     core.seal_long_log()?;
     let threads = match core.options.background() {
         Background::Threads => core.start_threads()?,

@@ -39,6 +39,8 @@ pub struct Stats {
     pub compactions: u64,
     /// Of these, the ones that only moved tables to a lower run.
     pub moves: u64,
+    /// Tables that went without being read, since range removals hide all that they hold.
+    pub tables_dropped: u64,
     /// Bytes that flushes wrote.
     pub flush_bytes_written: u64,
     /// Bytes that compactions read.
@@ -72,6 +74,7 @@ pub(crate) struct Counters {
     pub(crate) flushes: AtomicU64,
     pub(crate) compactions: AtomicU64,
     pub(crate) moves: AtomicU64,
+    pub(crate) tables_dropped: AtomicU64,
     pub(crate) flush_bytes_written: AtomicU64,
     pub(crate) compaction_bytes_read: AtomicU64,
     pub(crate) compaction_bytes_written: AtomicU64,
@@ -117,6 +120,7 @@ impl super::core::Core {
             flushes: get(&counters.flushes),
             compactions: get(&counters.compactions),
             moves: get(&counters.moves),
+            tables_dropped: get(&counters.tables_dropped),
             flush_bytes_written: get(&counters.flush_bytes_written),
             compaction_bytes_read: get(&counters.compaction_bytes_read),
             compaction_bytes_written: get(&counters.compaction_bytes_written),

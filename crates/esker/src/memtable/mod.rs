@@ -61,6 +61,7 @@ pub(crate) struct Memtable {
     /// The rest are statistics, stored by the applier alone. Relaxed: they protect nothing.
     range_tombstone_bytes: AtomicUsize,
     entries: AtomicU64,
+    removals: AtomicU64,
     /// `u64::MAX` while empty.
     min_seq: AtomicU64,
     max_seq: AtomicU64,
@@ -84,6 +85,7 @@ impl Memtable {
             has_range_tombstones: AtomicBool::new(false),
             range_tombstone_bytes: AtomicUsize::new(0),
             entries: AtomicU64::new(0),
+            removals: AtomicU64::new(0),
             min_seq: AtomicU64::new(u64::MAX),
             max_seq: AtomicU64::new(0),
         }
@@ -112,6 +114,9 @@ impl Memtable {
         self.filter.prefetch(filter, hash);
         tree.insert(entry, || self.filter.insert(filter, hash));
         self.entries.store(self.entries() + 1, Ordering::Relaxed);
+        if !entry.kind.is_live() {
+            self.removals.store(self.removals() + 1, Ordering::Relaxed);
+        }
         self.note_seq(entry.seq);
     }
 
@@ -182,12 +187,22 @@ impl Memtable {
 
     /// Bytes of memory in use.
     pub(crate) fn bytes_used(&self) -> usize {
-        self.tree.arena.used() + self.filter.size_bytes() + self.range_tombstone_bytes.load(Ordering::Relaxed)
+        self.content_bytes() + self.filter.size_bytes()
+    }
+
+    /// The same without the filter, whose size is the same from the beginning.
+    pub(crate) fn content_bytes(&self) -> usize {
+        self.tree.arena.used() + self.range_tombstone_bytes.load(Ordering::Relaxed)
     }
 
     /// Versions of keys.
     pub(crate) fn entries(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that remove their key.
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals.load(Ordering::Relaxed)
     }
 
     /// Whether there are neither versions nor range tombstones.

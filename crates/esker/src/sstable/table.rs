@@ -212,6 +212,23 @@ impl Table {
         let _ = self.obsolete.set(remover);
     }
 
+    /// About how many bytes of its blocks hold keys from `start` up to `end`, blocks at the ends left out.
+    pub(crate) fn bytes_between(&self, start: &[u8], end: &[u8]) -> u64 {
+        if self.index.len() == 0 || start >= end {
+            return 0;
+        }
+        let properties = &self.properties;
+        let from = match start <= properties.range.start.as_slice() {
+            true => 0,
+            false => self.index.extent(self.index.find(start)).end,
+        };
+        let to = match properties.range.end.admits(end) {
+            true => self.index.extent(self.index.find(end)).start,
+            false => self.index.blocks_end(),
+        };
+        to.saturating_sub(from)
+    }
+
     pub(super) fn index(&self) -> &Index {
         &self.index
     }

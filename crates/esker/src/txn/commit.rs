@@ -32,7 +32,7 @@ use crate::memtable::Applier;
 use crate::read::view_cell::ViewCell;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
-use crate::wal::{SyncHandle, WalWriter};
+use crate::wal::{LogRoom, SyncHandle, WalWriter};
 
 /// A commit of this many bytes starts its WAL write before it goes into the memtable, so that both overlap.
 const OVERLAP_BYTES: usize = 32 << 10;
@@ -220,7 +220,8 @@ impl Pipeline {
         self.check_counts(state, &own, count)?;
         let header = encode_header(&own);
         let bytes = (header.len() + set.byte_len()) as u64;
-        state.wal()?.reserve(bytes)?;
+        let room = if set.removes_only() { LogRoom::HeldBack } else { LogRoom::Common };
+        state.wal()?.reserve(bytes, room)?;
         let seq = state.last_seq.next();
         state.poison.begin();
         let mut log = || {

@@ -13,6 +13,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -63,21 +64,30 @@ impl Active {
 pub(super) struct Memtables {
     /// Oldest first.
     sealed: Mutex<VecDeque<Sealed>>,
-    /// One of this size is full.
-    bytes_max: usize,
+    /// One of this size is full. Relaxed: it orders nothing.
+    bytes_max: AtomicUsize,
 }
 
 impl Memtables {
     /// With those that recovery has sealed, oldest first.
     pub(super) fn new(sealed: Vec<Sealed>, bytes_max: usize) -> Self {
-        Memtables { sealed: Mutex::new(sealed.into()), bytes_max }
+        Memtables { sealed: Mutex::new(sealed.into()), bytes_max: AtomicUsize::new(bytes_max) }
+    }
+
+    fn bytes_max(&self) -> usize {
+        self.bytes_max.load(Ordering::Relaxed)
     }
 }
 
 impl Pipeline {
     /// Seals the memtable when it is full, or its log long (memtables.3).
     pub(super) fn make_room(&self, state: &mut WriteState) -> Result<()> {
-        if state.active.is_full(self.memtables.bytes_max) { self.seal_active(state) } else { Ok(()) }
+        if state.active.is_full(self.memtables.bytes_max()) { self.seal_active(state) } else { Ok(()) }
+    }
+
+    /// From now on one of this size is full.
+    pub fn limit_memtables(&self, bytes_max: usize) {
+        self.memtables.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
     /// Ends the active memtable and its WAL segment, and starts new ones (memtables.1).
@@ -94,7 +104,7 @@ impl Pipeline {
             Ok(segment) => segment,
             Err(error) => return Err(state.poison.stop(error)),
         };
-        let memtable = Arc::new(Memtable::new(self.memtables.bytes_max));
+        let memtable = Arc::new(Memtable::new(self.memtables.bytes_max()));
         let fresh = Active::new(memtable.clone(), memtable.applier());
         let full = std::mem::replace(&mut state.active, fresh).memtable;
         let (last_seq, counts) = (state.last_seq, self.published.counts());

@@ -65,6 +65,7 @@ pub struct WriteSet {
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
     /// Decoding refuses an op (write_set.5).
     has_refused: bool,
+    has_puts: bool,
     sorted: OnceLock<Vec<u32>>,
     index: Mutex<Index>,
 }
@@ -96,6 +97,7 @@ impl Clone for WriteSet {
             live: self.live,
             ranges: self.ranges.clone(),
             has_refused: self.has_refused,
+            has_puts: self.has_puts,
             sorted: self.sorted.clone(),
             index: Mutex::new(self.index.lock().clone()),
         }
@@ -126,6 +128,11 @@ impl WriteSet {
     /// Whether decoding takes every op (write_set.5).
     pub fn is_decodable(&self) -> bool {
         !self.has_refused
+    }
+
+    /// Whether nothing in it ever put anything.
+    pub fn removes_only(&self) -> bool {
+        !self.has_puts
     }
 
     /// Brings the ops into key order now, rather than when the commit first asks for it.
@@ -206,6 +213,7 @@ impl WriteSet {
         let (key_len, value_len) = (key.len() as u32, value.len() as u32);
         self.ops.push(Op { head: head8(key), key_start, value_start, key_len, value_len, kind, live: true });
         self.live += 1;
+        self.has_puts |= kind.is_live();
         self.sorted.take();
     }
 

@@ -38,6 +38,10 @@ pub enum Canary {
     RangeTombstoneForgotten,
     /// A compaction does not know the snapshots (compaction_judge.1, snapshots.2).
     SnapshotIgnored,
+    /// Tables that a range tombstone covers go although a snapshot sees them (covered.1).
+    CoveredTableDroppedEarly,
+    /// Tables go because of a range tombstone that only the log has, and it not durably (covered.3).
+    CoverNotSynced,
     /// After opening, the last sequence number is given out again (commit.2).
     SeqNoReused,
     /// The filters do not take every key (bloom.1).
@@ -63,7 +67,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 21] = [
+    pub const ALL: [Canary; 23] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -75,6 +79,8 @@ impl Canary {
         Canary::TombstoneDroppedEarly,
         Canary::RangeTombstoneForgotten,
         Canary::SnapshotIgnored,
+        Canary::CoveredTableDroppedEarly,
+        Canary::CoverNotSynced,
         Canary::SeqNoReused,
         Canary::FilterForgets,
         Canary::ConflictCheckSkipped,

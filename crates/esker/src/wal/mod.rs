@@ -33,7 +33,7 @@ mod tests;
 mod writer;
 
 pub(crate) use format::SegmentHeader;
-pub(crate) use pool::{Register, WalOptions, WalPool};
+pub(crate) use pool::{LogRoom, Register, WalOptions, WalPool};
 pub(crate) use recovery::{
     CUT, LogExtent, Recovered, holds_records, recover, remove_obsolete, remove_unused, verify,
 };

@@ -17,10 +17,13 @@
 //! pool.6. A file that is to go and is not there has gone: a call that told of a failure may have done its work.
 //! pool.7. A disk that has no space for a file is asked for it at once, where it can be, and not filled with zeros for each commit that it refuses:
 //!     others need what is left.
+//! pool.8. A file is put to use, or made ahead, only if the disk has more room than is held back, but for those who may use that
+//!     (room.1 of engine/room.rs); and no file made is larger than a part of it.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_env::{Env, File, OpenOptions};
 use parking_lot::Mutex;
@@ -36,6 +39,8 @@ const SPARES_MAX: usize = 2;
 const ZEROS_CHUNK: usize = 256 << 10;
 /// The smallest and the unit of all segment sizes.
 const SEGMENT_BYTES_UNIT: u64 = 512;
+/// A file that is made takes at most one part in so many of what is held back (pool.8).
+const HELD_BACK_PART: u64 = 4;
 
 /// How the log lays out its files.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +89,8 @@ pub(crate) struct WalPool {
     pub(super) env: Env,
     pub(super) dir: PathBuf,
     options: WalOptions,
+    /// Bytes (pool.8). Relaxed: a size that orders nothing.
+    held_back: AtomicU64,
     register: Register,
     /// Held over I/O.
     numbers: Mutex<Numbers>,
@@ -136,6 +143,15 @@ pub(super) enum Use {
     Bulk(u64),
 }
 
+/// Which room on the disk a record may use (pool.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogRoom {
+    /// What is free beyond what is held back.
+    Common,
+    /// All there is.
+    HeldBack,
+}
+
 impl WalPool {
     /// A pool without files, for the log in `dir`, which exists.
     pub(crate) fn new(
@@ -158,10 +174,39 @@ impl WalPool {
             env,
             dir,
             options,
+            held_back: AtomicU64::new(0),
             register,
             numbers: Mutex::new(numbers),
             state: Mutex::new(state),
         }))
+    }
+
+    /// From now on so many bytes are held back (pool.8).
+    pub(crate) fn hold_back(&self, bytes: u64) {
+        self.held_back.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether a file of so many bytes leaves on the disk what is held back.
+    fn has_common_room(&self, bytes: u64) -> bool {
+        let held_back = self.held_back.load(Ordering::Relaxed);
+        held_back == 0 || self.env.fs.free_bytes(&self.dir).map_or(true, |free| free >= held_back + bytes)
+    }
+
+    /// The size of a file to make, of which this one is due (pool.8).
+    fn allowed_bytes(&self, due: u64) -> u64 {
+        match self.held_back.load(Ordering::Relaxed) / HELD_BACK_PART {
+            0 => due,
+            part => due.min(part.next_multiple_of(SEGMENT_BYTES_UNIT).max(self.options.first_segment_bytes)),
+        }
+    }
+
+    /// Deletes the spares, so that others have their space; false if there were none.
+    pub(crate) fn give_up_spares(&self) -> bool {
+        let spares = std::mem::take(&mut self.state.lock().spares);
+        let had_some = !spares.is_empty();
+        // What is still there is garbage that the next open collects.
+        let _ = self.remove_all(spares);
+        had_some
     }
 
     /// The number of the first file to prepare.
@@ -182,8 +227,11 @@ impl WalPool {
         }
         let missing = {
             let state = self.state.lock();
-            state.spares.is_empty().then_some(state.next_bytes)
+            state.spares.is_empty().then_some(self.allowed_bytes(state.next_bytes))
         };
+        if missing.is_some_and(|bytes| !self.has_common_room(bytes)) {
+            return Ok(false);
+        }
         // The long part, without the lock: a writer that cannot wait makes its own.
         if let Some(bytes) = missing {
             let spare = self.make(bytes)?;
@@ -242,10 +290,24 @@ impl WalPool {
 
     /// The file for the next segment, prepared now if none is. One that is ready already may have another size than was
     /// asked for.
-    pub(super) fn take(&self, purpose: Use) -> Result<Prepared> {
+    pub(super) fn take(&self, purpose: Use, room: LogRoom) -> Result<Prepared> {
         let mut numbers = self.numbers.lock();
+        if room == LogRoom::Common && !self.has_common_room(self.missing_bytes(&numbers, purpose)) {
+            return Err(Error::NoSpace { op: "make a WAL segment in", path: self.dir.clone() });
+        }
         self.get_ready(&mut numbers, purpose)?;
         Ok(numbers.prepared.take().expect("it is ready"))
+    }
+
+    /// What the next file takes of the disk that it does not have yet.
+    fn missing_bytes(&self, numbers: &Numbers, purpose: Use) -> u64 {
+        let state = self.state.lock();
+        match purpose {
+            _ if numbers.prepared.is_some() => 0,
+            Use::Bulk(bytes) => bytes,
+            Use::Ordinary if state.spares.is_empty() => self.allowed_bytes(state.next_bytes),
+            Use::Ordinary => 0,
+        }
     }
 
     /// Sees to it that a file is prepared and named (pool.4). A failed one is tried again by the next call.
@@ -308,7 +370,7 @@ impl WalPool {
     fn take_spare(&self) -> Result<Spare> {
         let (ready, bytes) = {
             let mut state = self.state.lock();
-            (state.spares.pop(), state.next_bytes)
+            (state.spares.pop(), self.allowed_bytes(state.next_bytes))
         };
         let spare = match ready {
             Some(spare) => spare,
@@ -343,7 +405,8 @@ impl WalPool {
     pub(super) fn recycle(&self, spare: &Spare) -> Result<()> {
         let name = {
             let mut state = self.state.lock();
-            let fits = (state.next_bytes..=self.segment_bytes_max()).contains(&spare.bytes);
+            let due = self.allowed_bytes(state.next_bytes);
+            let fits = (due..=self.segment_bytes_max()).contains(&spare.bytes);
             let keep = state.spares.len() < SPARES_MAX && fits;
             keep.then(|| state.take_name())
         };

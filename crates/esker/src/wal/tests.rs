@@ -14,7 +14,7 @@ use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind, Open
 
 use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
 use super::recovery::{Recovered, verify};
-use super::{LogExtent, Register, WalOptions, WalPool, WalWriter, file_name, recover};
+use super::{LogExtent, LogRoom, Register, WalOptions, WalPool, WalWriter, file_name, recover};
 use crate::types::{Error, Result, SeqNo};
 
 const DIR: &str = "db";
@@ -425,6 +425,32 @@ fn wal_writer_3_a_full_disk_refuses_a_record_before_writing_any_of_it() {
 }
 
 #[test]
+fn pool_8_what_is_held_back_is_for_those_who_may_use_it() {
+    const SEGMENT: u64 = 8 << 10;
+    let (fs, env) = mem();
+    let options =
+        WalOptions { segment_bytes_max: SEGMENT, first_segment_bytes: SEGMENT, ..WalOptions::default() };
+    let pool = pool_with(&env, options, &Named::default());
+    let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
+    let is_refused = |reserved: Result<()>| matches!(reserved, Err(Error::NoSpace { .. }));
+    fs.set_capacity(Some(3 * SEGMENT));
+    pool.hold_back(2 * SEGMENT);
+    log.reserve(100, LogRoom::Common).unwrap();
+    append(&mut log, 1, 6000).unwrap();
+    pool.want_spare();
+    assert!(!pool.prepare_step().unwrap(), "pool.8: none is made ahead");
+    assert!(is_refused(log.reserve(6000, LogRoom::Common)), "pool.8");
+    log.reserve(6000, LogRoom::HeldBack).unwrap();
+    append(&mut log, 2, 6000).unwrap();
+    log.reserve(100, LogRoom::Common).unwrap();
+    assert!(is_refused(log.reserve(6000, LogRoom::Common)), "pool.8: more is missing now");
+    fs.set_capacity(Some(8 * SEGMENT));
+    log.reserve(6000, LogRoom::Common).unwrap();
+    log.close().unwrap();
+    expect(&env, &[(1, 6000), (2, 6000)]);
+}
+
+#[test]
 fn pool_7_a_disk_without_space_for_a_segment_is_not_filled_with_zeros() {
     for is_plain in [false, true] {
         let fs = MemFs::new();
@@ -483,9 +509,13 @@ fn wal_6_a_failed_sync_poisons_and_is_not_tried_again() {
         let failed = if by_handle { log.synced(first.sync()) } else { log.sync() };
         assert!(matches!(failed, Err(Error::Poisoned(_))));
         let syncs = faults.count(OpKind::SyncData);
-        for result in
-            [log.sync(), log.write(), append(&mut log, 3, 1), log.rotate().map(drop), log.reserve(1)]
-        {
+        for result in [
+            log.sync(),
+            log.write(),
+            append(&mut log, 3, 1),
+            log.rotate().map(drop),
+            log.reserve(1, LogRoom::Common),
+        ] {
             let Err(Error::Poisoned(cause)) = result else { panic!("{result:?}") };
             assert!(matches!(&*cause, Error::Io { op: "sync", .. }), "{cause}");
         }
@@ -674,7 +704,7 @@ fn wal_writer_3_a_record_for_which_there_is_no_room_takes_none() {
     let before = fs.used_bytes();
     fs.set_capacity(Some(before + (700 << 20)));
     // Two files of 256 MiB fit, the third does not.
-    let refused = log.reserve(1 << 30);
+    let refused = log.reserve(1 << 30, LogRoom::Common);
     assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
     assert_eq!(fs.used_bytes(), before);
     append(&mut log, 2, 100).unwrap();
@@ -690,13 +720,16 @@ fn wal_writer_3_what_was_reserved_is_not_asked_for_again() {
     env.fs.create_dir_all(Path::new(DIR)).unwrap();
     let mut log = writer(&env, 4096);
     append(&mut log, 1, 1000).unwrap();
-    log.reserve(10_000).unwrap();
+    log.reserve(10_000, LogRoom::Common).unwrap();
     // The process has no descriptor left.
     faults.add(FaultRule::new(&[OpKind::Stat], FaultAction::Fail(io::ErrorKind::Other)).forever());
     append(&mut log, 2, 10_000).unwrap();
-    assert!(matches!(log.reserve(10_000), Err(Error::Io { .. })), "nothing is reserved for another record");
+    assert!(
+        matches!(log.reserve(10_000, LogRoom::Common), Err(Error::Io { .. })),
+        "nothing is reserved for another record"
+    );
     faults.clear();
-    log.reserve(10_000).unwrap();
+    log.reserve(10_000, LogRoom::Common).unwrap();
     // What was reserved in a segment that is finished meanwhile is looked for again.
     log.rotate().unwrap();
     append(&mut log, 3, 10_000).unwrap();
@@ -725,7 +758,7 @@ fn wal_writer_4_wal_7_files_that_cannot_be_given_back_keep_their_numbers_and_are
     let mut log = WalWriter::create(pool, 1, &[]).unwrap();
     append(&mut log, 1, 100).unwrap();
     fs.set_capacity(Some(fs.used_bytes() + (200 << 10)));
-    let refused = log.reserve(400 << 10);
+    let refused = log.reserve(400 << 10, LogRoom::Common);
     assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
     fs.set_capacity(None);
     assert_eq!(named.load(Ordering::Relaxed), 1);
@@ -758,7 +791,7 @@ fn wal_writer_3_what_was_reserved_stays_named_when_a_file_behind_it_cannot_be_gi
     let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
     append(&mut log, 1, 100).unwrap();
     // As a commit does, with a compaction's end in between.
-    log.reserve(100 << 10).unwrap();
+    log.reserve(100 << 10, LogRoom::Common).unwrap();
     pool.want_spare();
     assert!(pool.prepare_step().unwrap());
     is_full.store(true, Ordering::Relaxed);

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use super::file_name;
 use super::format::{self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES};
-use super::pool::{Prepared, Spare, Use, WalPool};
+use super::pool::{LogRoom, Prepared, Spare, Use, WalPool};
 use super::sync::{SegmentFile, SyncHandle, SyncOutcome, panicked};
 use crate::encoding::checksum::crc32c_append;
 use crate::types::canary::{self, Canary};
@@ -125,13 +125,14 @@ impl WalWriter {
     pub(crate) fn append(&mut self, seq: SeqNo, parts: &[&[u8]]) -> Result<()> {
         assert!(seq > self.last_seq, "wal.2: {seq} after {}", self.last_seq);
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
-        self.reserve(bytes)?;
+        // For records that nobody has reserved anything for.
+        self.reserve(bytes, LogRoom::HeldBack)?;
         self.reserved = None;
         self.guard(|writer| writer.append_record(seq, bytes, Parts { parts, skip: 0 }))
     }
 
     /// Makes sure that a record of so many bytes finds its files: has those that are missing prepared (wal_writer.3).
-    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<()> {
+    pub(crate) fn reserve(&mut self, bytes: u64, on_disk: LogRoom) -> Result<()> {
         self.check()?;
         if self.reserved.is_some_and(|reserved| bytes <= reserved) {
             return Ok(());
@@ -154,7 +155,7 @@ impl WalWriter {
             } else {
                 Use::Ordinary
             };
-            let prepared = match self.pool.take(purpose) {
+            let prepared = match self.pool.take(purpose, on_disk) {
                 Ok(prepared) => prepared,
                 Err(error) => {
                     // A full disk gets back what the commit took: others need it.

@@ -28,4 +28,5 @@ mod range_removals;
 mod readme;
 mod refusals;
 mod repair;
+mod space;
 mod working_directory;

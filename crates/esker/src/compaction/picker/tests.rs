@@ -167,6 +167,12 @@ fn what_snapshots_held_goes_when_they_are_gone_and_nobody_writes() {
         L0: 8[b-c]1  base: 1[a-h]50! 2[i-p]60!
         idle settled -> merge L0{8} + base{1} into base
         idle beyond settled -> merge base{2} into base
+        L0: 8[a-c]1~  base: 1[a-h]50 2[i-p]60
+        busy beyond settled -> nothing
+        idle beyond -> nothing
+        idle beyond settled -> merge L0{8} + base{1} into base
+        L0: 8[a-c]20!  base: 1[a-h]50 2[i-p]60
+        idle beyond settled -> merge L0{8} + base{1} into base
         ",
     );
 }

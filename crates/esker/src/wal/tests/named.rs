@@ -12,7 +12,7 @@ use crate::types::{Error, Result, SeqNo};
 use crate::wal::format::{RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES};
 use crate::wal::recovery::{Recovered, verify};
 use crate::wal::salvage::{LogPiece, salvage};
-use crate::wal::{LogExtent, Register, WalOptions, WalPool, WalWriter, file_name};
+use crate::wal::{LogExtent, LogRoom, Register, WalOptions, WalPool, WalWriter, file_name};
 
 fn look(env: &Env, from: u64, named_to: Option<u64>) -> Result<Recovered> {
     verify(env, Path::new(DIR), LogExtent { from, named_to, ..LogExtent::default() }, |_, _| Ok(()))
@@ -192,7 +192,7 @@ fn pool_5_prepared_files_are_deleted_once_nothing_names_them() {
     pool.trim().unwrap();
     assert_eq!((names(&env), named.load(Ordering::Relaxed)), (vec!["000001.wal".to_owned()], 1));
     // A number that was given up is given out again; files that the writer has taken go with the others at the end.
-    log.reserve(3000).unwrap();
+    log.reserve(3000, LogRoom::Common).unwrap();
     assert!(named.load(Ordering::Relaxed) > 3);
     append(&mut log, 2, 1000).unwrap();
     let last = log.current_segment();

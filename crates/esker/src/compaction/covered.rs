@@ -1,0 +1,173 @@
+//! Covered tables: those of which a newer range tombstone hides everything from everybody. They go unread. Pure policy: no I/O, no locks.
+//!
+//! ```text
+//!   memtable  [a-----------------m)@90                      horizons  20            visible = 95
+//!   L0                  7[c--f] 60..80                      7: one stripe with @90 --> goes
+//!   base      1[a--c] 15..18   2[d-------p] 30..40          1: a reader at 20 sees it;  2: it ends behind the tombstone
+//! ```
+//!
+//! covered.1. A table goes only if tombstones of newer sources cover the whole of its range, each newer than all that the table holds,
+//!      in a stripe (compaction/judge.rs) that the table's numbers share: no reader tells the two apart. The table's own tombstones lie in
+//!      its range, and whatever they hide is older still: the same tombstones hide it.
+//! covered.2. What covers a table is in a source that stays, or is covered by one that does.
+//! covered.3. Memtables cover, too, the active one among them: whoever removes a table because of one makes the log durable first.
+
+use std::sync::Arc;
+
+use super::judge::Horizons;
+use crate::manifest::version::{LiveTable, Run, Version};
+use crate::types::key_range::End;
+use crate::types::range_tombstone::RangeTombstones;
+use crate::types::{FileId, SeqNo};
+
+/// The covered tables of a version, under these memtables' tombstones; `tombstones_of` gives those of a table.
+pub(crate) fn covered<'a, T>(
+    version: &'a Version<T>,
+    memtables: &[Arc<RangeTombstones>],
+    tombstones_of: impl Fn(&'a LiveTable<T>) -> &'a RangeTombstones,
+    horizons: &Horizons,
+) -> Vec<FileId> {
+    let mut out = Vec::new();
+    // Runs above, of those that hold range tombstones.
+    let mut above: Vec<&Run<T>> = Vec::new();
+    for run in version.runs() {
+        if !memtables.is_empty() || !above.is_empty() {
+            for table in run.tables() {
+                let mut covers: Vec<_> = memtables.iter().map(|set| &**set).collect();
+                for run in &above {
+                    let overlapping = run.overlapping(&table.meta.range);
+                    let holding = overlapping.iter().filter(|t| t.meta.counts.range_tombstones > 0);
+                    covers.extend(holding.map(|t| tombstones_of(t)));
+                }
+                if is_covered(table, &covers, horizons) {
+                    out.push(table.file);
+                }
+            }
+        }
+        if run.has_range_tombstones() {
+            above.push(run);
+        }
+    }
+    out
+}
+
+/// Whether these tombstones alone hide all of a table, from who reads at `visible`: it goes as soon as no snapshot is in the way.
+pub(crate) fn is_hidden<T>(table: &LiveTable<T>, tombstones: &RangeTombstones, visible: SeqNo) -> bool {
+    is_covered(table, &[tombstones], &Horizons::new(vec![visible]))
+}
+
+/// covered.1
+fn is_covered<T>(table: &LiveTable<T>, covers: &[&RangeTombstones], horizons: &Horizons) -> bool {
+    let (range, counts) = (&table.meta.range, &table.meta.counts);
+    let stripe_end = horizons.stripe_end(counts.min_seq);
+    if stripe_end <= counts.max_seq {
+        return false;
+    }
+    let mut reached = range.start.as_slice();
+    loop {
+        let ends = covers.iter().filter_map(|set| set.covered_to(reached, stripe_end, counts.max_seq.next()));
+        let Some(end) = ends.max() else { return false };
+        let is_past = match &range.end {
+            End::Included(last) => **end > **last,
+            End::Excluded(border) => **end >= **border,
+        };
+        if is_past {
+            return true;
+        }
+        reached = &**end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::super::picker::tests::parse_version;
+    use super::*;
+    use crate::manifest::edit::{AddedTable, VersionEdit};
+    use crate::types::range_tombstone::RangeTombstone;
+
+    /// `[a-m)@90`, several apart by spaces.
+    fn parse_tombstones<'a>(words: impl Iterator<Item = &'a str>) -> RangeTombstones {
+        RangeTombstones::new(words.map(|word| {
+            let (range, seq) = word.split_once(")@").unwrap();
+            let (start, end) = range[1..].split_once('-').unwrap();
+            RangeTombstone { start: start.into(), end: end.into(), seq: SeqNo::new(seq.parse().unwrap()) }
+        }))
+    }
+
+    /// The version with smallest and largest numbers: `2=30..40`. The tables of which `tombs` tells have range tombstones.
+    fn with_seqs(version: &Version<()>, seqs: &str, tombs: &HashMap<FileId, RangeTombstones>) -> Version<()> {
+        let of = |text: &str| SeqNo::new(text.parse().unwrap());
+        let seqs: HashMap<_, _> = seqs.split_whitespace().map(|word| word.split_once('=').unwrap()).collect();
+        let added = version.tables().map(|(run, table)| {
+            let mut meta = table.meta.clone();
+            if let Some((min, max)) = seqs.get(&*table.file.to_string()).map(|s| s.split_once("..").unwrap())
+            {
+                (meta.counts.min_seq, meta.counts.max_seq) = (of(min), of(max));
+            }
+            meta.counts.range_tombstones = u64::from(tombs.contains_key(&table.file));
+            AddedTable { file: table.file, level: run.level, run: run.id, meta }
+        });
+        let edit = VersionEdit { added: added.collect(), ..VersionEdit::default() };
+        let opened = edit.added.iter().map(|a| (a.file, ())).collect();
+        Version::empty().apply(&edit, opened)
+    }
+
+    /// Runs a table of lines: a version, its numbers, then `memtable and tables' tombstones | horizons -> files`. Words of tables begin
+    /// with the file: `7[a-m)@90`.
+    fn check(text: &str) {
+        let lines: Vec<_> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+        let (shape, seqs) = (parse_version(lines[0]), lines[1]);
+        for line in &lines[2..] {
+            let (given, expected) = line.split_once(" -> ").unwrap();
+            let (words, horizons) = given.split_once('|').unwrap();
+            let (memtable, tables): (Vec<_>, Vec<_>) =
+                words.split_whitespace().partition(|word| word.starts_with('['));
+            let horizons = horizons.split_whitespace().map(|h| SeqNo::new(h.parse().unwrap())).collect();
+            let mut tombs: HashMap<FileId, RangeTombstones> = HashMap::new();
+            for word in tables {
+                let (file, word) = word.split_at(word.find('[').unwrap());
+                tombs.insert(FileId::new(file.parse().unwrap()), parse_tombstones([word].into_iter()));
+            }
+            let version = with_seqs(&shape, seqs, &tombs);
+            let memtables: Vec<_> =
+                memtable.iter().map(|word| Arc::new(parse_tombstones([*word].into_iter()))).collect();
+            let found = covered(&version, &memtables, |table| &tombs[&table.file], &Horizons::new(horizons));
+            let mut found: Vec<_> = found.iter().map(FileId::to_string).collect();
+            found.sort();
+            let found = if found.is_empty() { "none".to_owned() } else { found.join(" ") };
+            assert_eq!(found, expected, "covered.1, covered.2: {line}");
+        }
+    }
+
+    #[test]
+    fn covered_1_covered_2_tables_wholly_under_a_tombstone_that_no_reader_tells_from_them() {
+        check(
+            "
+            L0: 9[c-f] / 8[a-q]  base: 1[a-c] 2[d-p]
+            9=60..80 8=50..55 1=0..0 2=30..40
+            [a-z)@90                   | 95    -> 1 2 8 9
+            [a-c)@90                   | 95    -> none
+            [a-ca)@90                  | 95    -> 1
+            [a-ca)@90                  | 20 95 -> none
+            [d-pa)@90                  | 20 95 -> 2
+            [a-z)@90                   | 35 95 -> 8 9
+            [a-z)@90                   | 40 95 -> 8 9
+            [a-z)@90                   | 57 95 -> 9
+            [a-z)@90                   | 89 95 -> none
+            [a-z)@90                   | 90 95 -> 1 2 8 9
+            [a-z)@90                   | 85    -> none
+            [a-z)@79                   | 95    -> 1 2 8
+            [a-z)@80                   | 95    -> 1 2 8
+            [a-z)@81                   | 95    -> 1 2 8 9
+            [a-h)@90 [h-z)@91          | 95    -> 1 2 8 9
+            [a-h)@90 [i-z)@91          | 95    -> 1 9
+            [a-k)@90 [h-z)@91          | 95    -> 1 2 8 9
+            [a-h)@90 8[h-q)@55         | 95    -> 1 2 9
+            8[a-q)@54                  | 95    -> 1 2
+            9[c-f)@70                  | 95    -> none
+            ",
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! Rest: whether an idle database flushes its memtable because of what that removes.
+//!
+//! ```text
+//!   active memtable: removals --by table--> Hidden { bytes, hidden } --frees_much--> flush, then compaction (nobody writes)
+//! ```
+//!
+//! rest.1. What the memtable's removals hide goes within seconds of rest: a memtable is flushed if that frees more than it writes, and
+//!      [`FREED_MIN`] at the least, of tables of which at least one part in [`PART_MIN`] is hidden. Tables that are hidden as wholes go
+//!      without (compaction/covered.rs).
+//! rest.2. It is looked at once after each commit, and a flush leaves an empty memtable: an idle database comes to rest.
+//! rest.3. Databases smaller than [`FREED_MIN`] never flush for it, nor do such whose commits remove what is in the memtable still.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::core::Core;
+use crate::compaction::covered::is_hidden;
+use crate::manifest::version::Version;
+use crate::memtable::Memtable;
+use crate::types::{FileId, SeqNo};
+
+/// What a flush has to free, in bytes; smaller memtables ask for less.
+const FREED_MIN: u64 = 1 << 20;
+/// Of a table such a part has to be hidden, or it costs more to write it anew than it frees.
+const PART_MIN: u64 = 8;
+
+/// Up to which commit the memtable has been looked at (rest.2).
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    /// Relaxed: only the holder of the compaction's turn uses it.
+    looked_at: AtomicU64,
+}
+
+/// A table, and what the memtable hides of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hidden {
+    /// Bytes on disk.
+    bytes: u64,
+    /// About so many of them are hidden.
+    hidden: u64,
+}
+
+/// Whether a flush of a memtable of so many bytes frees enough (rest.1).
+fn frees_much(tables: impl Iterator<Item = Hidden>, memtable_bytes: u64, freed_min: u64) -> bool {
+    let worth = tables.filter(|table| table.hidden.saturating_mul(PART_MIN) >= table.bytes);
+    let freed: u64 = worth.map(|table| table.hidden.min(table.bytes)).sum();
+    freed >= memtable_bytes.max(freed_min)
+}
+
+/// What the memtable hides of each table, a sum over its removals.
+fn hidden(version: &Version, memtable: &Memtable, visible: SeqNo) -> Vec<Hidden> {
+    let mut hidden: HashMap<FileId, u64> = HashMap::new();
+    if memtable.has_range_tombstones() {
+        let tombstones = memtable.range_tombstones();
+        for (_, table) in version.tables().filter(|(_, table)| !is_hidden(table, &tombstones, visible)) {
+            let inside = tombstones.clipped(&table.meta.range);
+            let bytes = inside.fragments().map(|f| table.table.bytes_between(&f.start, &f.end)).sum();
+            hidden.insert(table.file, bytes);
+        }
+    }
+    if memtable.removals() > 0 {
+        let mut scan = memtable.scan();
+        while let Some(entry) = scan.next() {
+            if entry.kind.is_live() {
+                continue;
+            }
+            for run in version.runs() {
+                if let Some(at) = run.find(entry.key) {
+                    let table = &run.tables()[at];
+                    let of_entry = table.meta.file_bytes / table.meta.counts.entries.max(1);
+                    *hidden.entry(table.file).or_default() += of_entry;
+                }
+            }
+        }
+    }
+    let of = |file| hidden.get(&file).copied().unwrap_or_default();
+    version.tables().map(|(_, t)| Hidden { bytes: t.meta.file_bytes, hidden: of(t.file) }).collect()
+}
+
+impl Core {
+    /// Whether the active memtable is to be flushed for what it removes, of an idle database; looked at once after each commit. For the
+    /// holder of the compaction's turn.
+    pub(super) fn rest_frees_space(&self) -> bool {
+        let visible = self.published.visible();
+        let view = self.view.get();
+        // Those that are sealed are on their way.
+        if self.rest.looked_at.load(Ordering::Relaxed) == visible.get() || !view.immutables.is_empty() {
+            return false;
+        }
+        self.rest.looked_at.store(visible.get(), Ordering::Relaxed);
+        let (version, memtable) = (view.version.clone(), view.active.clone());
+        drop(view);
+        if !memtable.has_range_tombstones() && memtable.removals() == 0 {
+            return false;
+        }
+        let freed_min = FREED_MIN.min(self.options.memtable_bytes as u64 / 4);
+        let tables = hidden(&version, &memtable, visible);
+        frees_much(tables.into_iter(), memtable.content_bytes() as u64, freed_min)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `64:60 8:0`: tables of so many MiB, of which so many are hidden; the memtable's KiB.
+    fn flushes(tables: &str, memtable_kib: u64) -> bool {
+        let parse = |word: &str| {
+            let (bytes, hidden) = word.split_once(':').unwrap();
+            let [bytes, hidden] = [bytes, hidden].map(|mib| (mib.parse::<f64>().unwrap() * 1048576.0) as u64);
+            Hidden { bytes, hidden }
+        };
+        frees_much(tables.split_whitespace().map(parse), memtable_kib << 10, FREED_MIN)
+    }
+
+    #[test]
+    fn rest_1_rest_3_a_flush_frees_more_than_it_writes_and_not_little() {
+        for (tables, memtable_kib, expected) in [
+            ("", 1, false),
+            ("64:0 64:0", 1, false),
+            ("64:60 8:0", 1, true),
+            ("64:8 64:0", 1, true),
+            ("64:7.9 64:7.9", 1, false),
+            ("0.5:0.5", 1, false),
+            ("0.5:0.5 0.5:0.5", 1, true),
+            ("1:1", 1024, true),
+            ("1:1", 1025, false),
+            // Counted more than once: in several runs.
+            ("1:99", 1025, false),
+            ("4:4 64:1", 3 << 10, true),
+            ("4:4 64:1", 5 << 10, false),
+        ] {
+            assert_eq!(flushes(tables, memtable_kib), expected, "rest.1: {tables}, {memtable_kib} KiB");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Space: what is removed gives back its space by itself, also on a disk that is full.
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::common::{dir, simulated};
+use esker::{BackgroundStep, Db, Error, Keyspace};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind};
+
+/// Within so long of rest space is back.
+const PATIENCE: Duration = Duration::from_secs(10);
+const MIB: u64 = 1 << 20;
+
+/// A database of small memory on files in memory, with threads.
+fn open(fs: &MemFs) -> Db {
+    Db::builder().env(Env::with_fs(Arc::new(fs.clone()))).memory(16 << 20).open(dir()).unwrap()
+}
+
+/// Puts values that cannot be compressed, of so many bytes.
+fn fill(map: &Keyspace, keys: std::ops::Range<u32>, value_bytes: usize) {
+    let mut rng = fastrand::Rng::with_seed(u64::from(keys.start));
+    for key in keys {
+        let value: Vec<u8> = (0..value_bytes).map(|_| rng.u8(..)).collect();
+        map.put(key.to_be_bytes(), value).unwrap();
+    }
+}
+
+/// The ways to remove keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Removal {
+    Drop,
+    Clear,
+    Range,
+    Each,
+}
+
+impl Removal {
+    const ALL: [Removal; 4] = [Removal::Drop, Removal::Clear, Removal::Range, Removal::Each];
+
+    /// Removes the keys below `end`, or all of the keyspace.
+    fn remove(self, db: &Db, name: &str, end: u32) -> esker::Result<()> {
+        let map = db.keyspace(name)?;
+        match self {
+            Removal::Drop => db.drop_keyspace(name),
+            Removal::Clear => map.clear().map(drop),
+            Removal::Range => map.remove_range(..end.to_be_bytes()).map(drop),
+            Removal::Each => (0..end).try_for_each(|key| map.remove(key.to_be_bytes()).map(drop)),
+        }
+    }
+}
+
+/// Waits until the tables hold at most so many bytes; how many they hold then.
+fn wait_for_tables(db: &Db, bytes: u64) -> u64 {
+    let started = Instant::now();
+    while db.stats().table_bytes > bytes && started.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    db.stats().table_bytes
+}
+
+#[test]
+fn rest_1_what_is_removed_gives_back_its_space_by_itself() {
+    for removal in Removal::ALL {
+        for reopens in [false, true] {
+            let fs = MemFs::new();
+            let db = open(&fs);
+            fill(&db.default_keyspace(), 0..1000, 100);
+            let map = db.create_keyspace("large").unwrap();
+            fill(&map, 0..4000, 2000);
+            drop(map);
+            db.compact().unwrap();
+            assert!(db.stats().table_bytes > 7 * MIB);
+            removal.remove(&db, "large", 4000).unwrap();
+            let db = if reopens {
+                db.close().unwrap();
+                open(&fs)
+            } else {
+                db
+            };
+            let left = wait_for_tables(&db, MIB);
+            assert!(left <= MIB, "rest.1: {removal:?}, reopened: {reopens}: {left} bytes, {:?}", db.stats());
+            assert!(fs.used_bytes() < 4 * MIB, "rest.1: {removal:?}: {}", fs.used_bytes());
+            assert_eq!(db.default_keyspace().len().unwrap(), 1000);
+            assert!(db.check().unwrap().problems.is_empty());
+            // rest.2
+            let before = db.stats();
+            std::thread::sleep(Duration::from_millis(500));
+            let after = db.stats();
+            let work = |s: &esker::Stats| (s.flushes, s.compactions, s.tables_dropped);
+            assert_eq!(work(&after), work(&before), "rest.2: {removal:?}");
+            db.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn covered_1_a_snapshot_keeps_what_is_removed_and_its_end_gives_back_the_space() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let map = db.default_keyspace();
+    fill(&map, 0..4000, 2000);
+    db.compact().unwrap();
+    let snapshot = db.snapshot();
+    let before = db.stats();
+    map.clear().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(db.stats().table_bytes, before.table_bytes, "covered.1");
+    let seen = snapshot.iter(&map).map(|entry| entry.unwrap().1.len()).sum::<usize>();
+    assert_eq!(seen, 4000 * 2000);
+    drop(snapshot);
+    assert_eq!(wait_for_tables(&db, 0), 0);
+    let after = db.stats();
+    assert!(after.tables_dropped > 0 && after.compaction_bytes_read == before.compaction_bytes_read);
+    assert_eq!(after.flushes, before.flushes, "covered.3: the log has the tombstone");
+    drop(map);
+    db.close().unwrap();
+    let db = open(&fs);
+    assert_eq!(db.default_keyspace().len().unwrap(), 0);
+    assert!(db.check().unwrap().problems.is_empty());
+}
+
+#[test]
+fn rest_2_rest_3_small_databases_and_those_that_remove_what_is_new_do_not_flush_for_it() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let map = db.default_keyspace();
+    fill(&map, 0..100, 1000);
+    db.compact().unwrap();
+    let before = db.stats().flushes;
+    for round in 0..5 {
+        map.remove_range(..(round * 10_u32).to_be_bytes()).unwrap();
+        map.put([round as u8; 9], vec![7; 300_000]).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        map.remove([round as u8; 9]).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(db.stats().flushes, before, "rest.3");
+}
+
+/// Puts from `from` on until the disk is full; the first key that was refused.
+fn fill_up(map: &Keyspace, from: u32, value_bytes: usize) -> u32 {
+    let mut rng = fastrand::Rng::with_seed(u64::from(from));
+    for key in from.. {
+        let value: Vec<u8> = (0..value_bytes).map(|_| rng.u8(..)).collect();
+        match map.put(key.to_be_bytes(), value) {
+            Ok(_) => {}
+            Err(Error::NoSpace { .. }) => return key,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    unreachable!("a disk of this size is full before")
+}
+
+#[test]
+fn room_1_room_2_who_finds_the_disk_full_can_remove_and_gets_space_by_it() {
+    for (removal, value_bytes) in Removal::ALL.into_iter().flat_map(|r| [(r, 1000), (r, 20_000)]) {
+        let fs = MemFs::new();
+        fs.set_capacity(Some(24 * MIB));
+        let db = open(&fs);
+        let map = db.create_keyspace("large").unwrap();
+        let count = fill_up(&map, 0, value_bytes);
+        let free = 24 * MIB - fs.used_bytes();
+        assert!((MIB..6 * MIB).contains(&free), "room.1: {free} bytes are free");
+        removal.remove(&db, "large", count / 10 * 9).unwrap_or_else(|e| panic!("room.2: {removal:?}: {e}"));
+        let map = db.keyspace("large").unwrap();
+        // More than had been free.
+        let mut left = 8 * MIB as usize / value_bytes;
+        let started = Instant::now();
+        while left > 0 {
+            match map.put((count + left as u32).to_be_bytes(), vec![fastrand::u8(..); value_bytes]) {
+                Ok(_) => left -= 1,
+                Err(error) => {
+                    let is_over = started.elapsed() > PATIENCE;
+                    assert!(!is_over, "room.2: {removal:?}, {value_bytes}: {error}, {:?}", db.stats());
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
+        }
+        db.compact().unwrap();
+        assert!(db.check().unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn room_2_removals_are_taken_while_flushes_find_no_space_but_not_without_end() {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let db = simulated(Arc::new(faults.clone())).open(dir()).unwrap();
+    faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
+    let map = db.default_keyspace();
+    let count = fill_up(&map, 0, 100);
+    assert!(matches!(map.put("a", "1"), Err(Error::NoSpace { .. })));
+    let sealed = db.stats().memtables_sealed;
+    let removed = (0..10_000).take_while(|n: &u32| map.remove(n.to_be_bytes()).is_ok()).count() as u32;
+    assert!(
+        removed > count && db.stats().memtables_sealed <= sealed + 5,
+        "room.2: {removed}, {:?}",
+        db.stats()
+    );
+    faults.clear();
+    assert!(map.is_empty().unwrap());
+    map.put("a", "1").unwrap();
+    assert!(db.check().unwrap().problems.is_empty());
+}
+
+#[test]
+fn room_4_tables_go_unread_from_a_disk_that_others_have_filled() {
+    let fs = MemFs::new();
+    let db = simulated(Arc::new(fs.clone())).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    fill(&map, 0..300, 100);
+    db.flush().unwrap();
+    let spares = || fs.list_dir(dir()).unwrap().iter().filter(|name| name.starts_with("wal-spare-")).count();
+    let before = spares();
+    assert!(before > 0, "{:?}", fs.list_dir(dir()));
+    fs.set_capacity(Some(fs.used_bytes()));
+    map.clear().unwrap();
+    assert!(db.step(BackgroundStep::Compact { idle: false }).unwrap(), "room.4");
+    assert_eq!((db.stats().table_bytes, spares()), (0, 0), "room.4");
+    fs.set_capacity(None);
+    drop(map);
+    db.close().unwrap();
+    let db = simulated(Arc::new(fs)).open(dir()).unwrap();
+    assert!(db.default_keyspace().is_empty().unwrap() && db.check().unwrap().problems.is_empty());
+}
+
+#[test]
+fn room_5_with_little_room_a_flush_is_cut_so_that_its_pieces_are_merged_one_by_one() {
+    let tables_of_a_flush = |is_full: bool| {
+        let fs = MemFs::new();
+        fs.set_capacity(Some(24 * MIB));
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        let db = Db::builder().stepped().env(env).memory(16 << 20).open(dir()).unwrap();
+        let map = db.default_keyspace();
+        fill(&map, 0..8000, 1000);
+        db.compact().unwrap();
+        let before = db.stats().tables;
+        if is_full {
+            fs.set_capacity(Some(fs.used_bytes() + MIB));
+        }
+        (0..8000).step_by(100).for_each(|n: u32| map.remove(n.to_be_bytes()).map(drop).unwrap());
+        db.flush().unwrap();
+        (before, db.stats().tables - before)
+    };
+    let (of_base, of_flush) = tables_of_a_flush(true);
+    assert!(of_base > 4 && of_flush == of_base, "room.5: {of_flush} tables over {of_base}");
+    assert!(tables_of_a_flush(false).1 < of_base);
+}
