@@ -139,8 +139,8 @@ fn suite(out: &mut String, summary: &Summary, limits: &Limits, looks: &Looks, ru
     push(
         out,
         format_args!(
-            "<h2 id=\"{0}\">Suite {0}, scale {1}</h2><p>{2}</p><p class=\"soft\">{3}. After a +: how long work of the row \
-             went on behind it.</p>",
+            "<h2 id=\"{0}\">Suite {0}, scale {1}</h2><p>{2}</p><p class=\"soft\">{3}. After a +: background work that \
+             followed the row.</p>",
             escape(&summary.suite),
             escape(&summary.scale),
             escape(suites::find(&summary.suite).map_or("", Suite::summary)),
