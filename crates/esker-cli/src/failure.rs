@@ -103,8 +103,10 @@ fn engine_message(f: &mut fmt::Formatter<'_>, path: &Path, error: &Error) -> fmt
             "{text}\n  `esker check --offline` lists all damage; `esker repair {directory} NEW` salvages what can be \
              read into a new database"
         ),
-        // A file of the database that cannot be read.
-        Error::Io { op: "open" | "read" | "measure", path: file, .. } if is_in(file, path) => {
+        // A file of the database that cannot be read, and not for want of rights or descriptors.
+        Error::Io { op: "open" | "read" | "measure", path: file, .. }
+            if is_in(file, path) && error.remedy().is_none() =>
+        {
             write!(
                 f,
                 "{text}\n  make it readable, or restore it from a backup; `esker check --offline` lists all that is \
@@ -129,7 +131,8 @@ mod tests {
     #[test]
     fn messages_say_what_to_do() {
         let engine = |error| Failure::Engine(PathBuf::from("data"), error).to_string();
-        let locked = engine(Error::Locked { path: PathBuf::from("data/LOCK"), pid: Some(42) });
+        let locked =
+            engine(Error::Locked { path: PathBuf::from("data/LOCK"), pid: Some(42), in_this_process: false });
         assert!(locked.contains("process 42") && locked.contains("wait"), "{locked}");
         let missing = engine(Error::NotFound(PathBuf::from("data")));
         assert!(missing.contains("no database in data") && missing.contains("esker put"), "{missing}");
@@ -138,6 +141,8 @@ mod tests {
         let absolute = std::path::absolute("data/000003.sst").expect("there is a working directory");
         assert!(unreadable(absolute.to_str().expect("utf-8")).contains("`esker repair data NEW`"));
         assert!(!unreadable("elsewhere/000003.sst").contains("esker repair"));
+        let forbidden = engine(Error::io("open", "data/CURRENT", io::ErrorKind::PermissionDenied.into()));
+        assert!(forbidden.contains("the right to read") && !forbidden.contains("repair"), "{forbidden}");
     }
 
     #[test]

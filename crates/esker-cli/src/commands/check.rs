@@ -23,7 +23,7 @@ pub(super) fn run(args: &Args, check: &Check) -> Result<Answer> {
     } else {
         print(&report)
     };
-    output::printed(if report.problems.is_empty() { Answer::Yes } else { Answer::No }, printed)
+    output::printed(if report.is_sound() { Answer::Yes } else { Answer::No }, printed)
 }
 
 fn online(args: &Args) -> Result<CheckReport> {
@@ -34,7 +34,7 @@ fn online(args: &Args) -> Result<CheckReport> {
         Err(Failure::Engine(_, error)) if !matches!(error, Error::Locked { .. } | Error::NotFound(_)) => {
             let mut report = offline(args)?;
             // Even if nothing is wrong with what the files hold.
-            if report.problems.is_empty() {
+            if report.is_sound() {
                 report.problems.push(error.to_string());
             }
             Ok(report)
@@ -59,10 +59,10 @@ fn print(report: &CheckReport) -> Result<()> {
     writeln!(
         out,
         "{}: {}; {} tables, {} blocks, {} entries, {} read; {} commits in the log",
-        if report.problems.is_empty() {
+        if report.is_sound() {
             "sound".to_owned()
         } else {
-            format!("{} PROBLEMS", report.problems.len())
+            format!("{} PROBLEM{}", report.problems.len(), if report.problems.len() == 1 { "" } else { "S" })
         },
         report.live_keys.map_or("live keys not counted".to_owned(), |keys| {
             format!("{} live keys", output::count(keys))

@@ -147,7 +147,7 @@ fn a_repair_that_did_not_finish_is_told_as_one() {
     for line in ["-d new check", "-d new check --offline"] {
         let check = esker.run(line.split(' '));
         let once = check.text().matches("a repair into new did not finish").count() == 1;
-        assert!(check.code == 1 && once && check.text().contains("1 PROBLEMS"), "{line}: {check:?}");
+        assert!(check.code == 1 && once && check.text().contains("1 PROBLEM:"), "{line}: {check:?}");
     }
     assert!(esker.ok("dump new").contains("what=marker of a repair that has not finished"));
     std::fs::remove_dir_all(esker.path("new")).unwrap();
