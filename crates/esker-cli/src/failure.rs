@@ -103,10 +103,13 @@ fn engine_message(f: &mut fmt::Formatter<'_>, path: &Path, error: &Error) -> fmt
             "{text}\n  `esker check --offline` lists all damage; `esker repair {directory} NEW` salvages what can be \
              read into a new database"
         ),
-        error if Refusal::of(error).is_some() => {
-            let advice = Refusal::of(error).map(|refusal| refusal.advice(&directory)).unwrap_or_default();
-            write!(f, "{text}\n  {advice}")
-        }
+        error if Refusal::of(error) == Some(Refusal::ReadOnly) => write!(
+            f,
+            "{text}
+  `esker check` reads it as it is, and `esker repair {directory} NEW`, with NEW on another disk, copies what it holds"
+        ),
+        // The engine's text says what lifts it.
+        error if Refusal::of(error).is_some() => f.write_str(&text),
         // A file of the database that cannot be read.
         Error::Io { op: "open" | "read" | "measure", path: file, .. } if is_in(file, path) => {
             write!(
@@ -144,33 +147,9 @@ impl Refusal {
         match error.kind() {
             io::ErrorKind::PermissionDenied => Some(Refusal::Permission),
             io::ErrorKind::ReadOnlyFilesystem => Some(Refusal::ReadOnly),
-            // The standard library has no kind for it; an error that was told again has only its text.
-            _ if cfg!(unix)
-                && ["(os error 23)", "(os error 24)"].iter().any(|code| error.to_string().contains(code)) =>
-            {
-                Some(Refusal::Descriptors)
-            }
+            // ENFILE and EMFILE: the standard library has no kind for them.
+            _ if cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24)) => Some(Refusal::Descriptors),
             _ => None,
-        }
-    }
-
-    /// What the user of the database in `directory` can do.
-    fn advice(self, directory: &str) -> String {
-        match self {
-            Refusal::Descriptors => {
-                "no more files can be open in this process or on this system: raise the limit, \
-                                     `ulimit -n 1024`, and try again"
-                    .to_owned()
-            }
-            Refusal::Permission => {
-                "your user may not do that: run as the owner of the file, or have its mode changed; \
-                                    opening a database takes the right to write to it"
-                    .to_owned()
-            }
-            Refusal::ReadOnly => format!(
-                "opening a database writes to it; `esker check` reads it as it is, and `esker repair \
-                 {directory} NEW`, with NEW on another disk, copies what it holds; a copy of the directory does, too"
-            ),
         }
     }
 }
@@ -189,7 +168,8 @@ mod tests {
     #[test]
     fn messages_say_what_to_do() {
         let engine = |error| Failure::Engine(PathBuf::from("data"), error).to_string();
-        let locked = engine(Error::Locked { path: PathBuf::from("data/LOCK"), pid: Some(42) });
+        let locked =
+            engine(Error::Locked { path: PathBuf::from("data/LOCK"), pid: Some(42), in_this_process: false });
         assert!(locked.contains("process 42") && locked.contains("wait"), "{locked}");
         let missing = engine(Error::NotFound(PathBuf::from("data")));
         assert!(missing.contains("no database in data") && missing.contains("esker put"), "{missing}");
@@ -198,7 +178,7 @@ mod tests {
         let absolute = std::path::absolute("data/000003.sst").expect("there is a working directory");
         assert!(unreadable(absolute.to_str().expect("utf-8")).contains("`esker repair data NEW`"));
         for (code, advice) in
-            [(23, "ulimit -n"), (24, "ulimit -n"), (13, "your user may not"), (30, "on another disk")]
+            [(23, "raise its limit"), (24, "ulimit -n"), (13, "the right to read"), (30, "on another disk")]
         {
             let refused = || Error::io("read", "data/CURRENT", io::Error::from_raw_os_error(code));
             let told_again = Error::Poisoned(std::sync::Arc::new(refused().duplicate()));
@@ -211,6 +191,8 @@ mod tests {
             }
         }
         assert!(!unreadable("elsewhere/000003.sst").contains("esker repair"));
+        let forbidden = engine(Error::io("open", "data/CURRENT", io::ErrorKind::PermissionDenied.into()));
+        assert!(forbidden.contains("the right to read") && !forbidden.contains("repair"), "{forbidden}");
     }
 
     #[test]

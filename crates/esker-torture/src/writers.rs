@@ -206,11 +206,7 @@ impl Found {
             }
         }
         let report = db.check()?;
-        if report.problems.is_empty() {
-            Ok(found)
-        } else {
-            Err(Failure::new(format!("check: {:?}", report.problems)))
-        }
+        if report.is_sound() { Ok(found) } else { Err(Failure::new(format!("check: {:?}", report.problems))) }
     }
 
     /// A number that a writer's state shares if it is what was found of it.

@@ -23,7 +23,7 @@ pub(super) fn run(session: &Session<'_>, check: &Check) -> Result<Answer> {
     } else {
         print(&report)
     };
-    output::printed(if report.problems.is_empty() { Answer::Yes } else { Answer::No }, printed)
+    output::printed(if report.is_sound() { Answer::Yes } else { Answer::No }, printed)
 }
 
 fn online(session: &Session<'_>) -> Result<CheckReport> {
@@ -42,7 +42,7 @@ fn online(session: &Session<'_>) -> Result<CheckReport> {
                 // That is no damage.
                 Some(_) => report.notes.push(format!("checked without opening it: {error}")),
                 // Even if nothing is wrong with what the files hold.
-                None if report.problems.is_empty() => report.problems.push(error.to_string()),
+                None if report.is_sound() => report.problems.push(error.to_string()),
                 None => {}
             }
             Ok(report)
@@ -68,7 +68,7 @@ fn print(report: &CheckReport) -> Result<()> {
     writeln!(
         out,
         "{}: {}; {}, {}, {}, {} read; {} in the log",
-        if report.problems.is_empty() {
+        if report.is_sound() {
             "sound".to_owned()
         } else {
             output::plural(report.problems.len() as u64, "problem")

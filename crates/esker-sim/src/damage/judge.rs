@@ -184,7 +184,7 @@ impl<'a> Judge<'a> {
             Ok(_) if self.change.is_new => {
                 Err("allowed.3: checking offline finds a database where there is none".to_owned())
             }
-            Ok(report) => Ok(!report.problems.is_empty()),
+            Ok(report) => Ok(!report.is_sound()),
             Err(Error::NotFound(_)) if self.change.is_new => Ok(true),
             Err(error) => self.typed("checking offline", &error).map(|()| true),
         }

@@ -98,9 +98,22 @@ impl Core {
         self.env.fs.free_bytes(&self.dir).ok().filter(|free| *free < u64::MAX)
     }
 
-    /// Refuses when closed.
+    /// Refuses when closed, and in a child of a fork (handle.3).
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { self.check_process() }
     }
+
+    /// Refuses in a child of a fork (handle.3).
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.lock.is_ours() { Ok(()) } else { Err(forked()) }
+    }
+}
+
+#[cold]
+fn forked() -> Error {
+    let text = "this process was forked from the one that opened the database, which alone can use it: nothing was changed; close it before \
+                the fork, or open it in the child when the parent has closed it";
+    Error::Invalid(text.to_owned())
 }

@@ -8,6 +8,8 @@
 //! handle.1. When the lock is given back nobody changes the directory any more: whoever flushes or compacts has ended, whoever
 //!      comes later is refused before it changes anything.
 //! handle.2. Closing returns when the database is closed, by whomever, and whoever asks is told how that went.
+//! handle.3. A child of a fork changes nothing: it has the parent's files, log position and lock, but not its threads, and locks that those held are
+//!      never free. So it is refused before it takes any, and neither closes nor gives back anything when its handles drop.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,6 +42,7 @@ impl Handle {
     /// have the first one's outcome.
     pub(crate) fn close(&self) -> Result<()> {
         let core = &self.core;
+        core.check_process()?;
         let mut ending = self.ending.lock();
         if let Some(outcome) = &ending.outcome {
             return outcome.as_ref().copied().map_err(Error::duplicate);
@@ -76,6 +79,11 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if !self.core.lock.is_ours() {
+            // handle.3: they are not there.
+            std::mem::forget(std::mem::take(&mut self.ending.get_mut().threads));
+            return;
+        }
         // Nobody is left to tell; what was acknowledged is in the log either way.
         let _ = self.close();
     }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use esker_env::{Env, FileLock, LockError};
+use esker_env::{Env, FileLock};
 use parking_lot::Mutex;
 
 use super::catalog::Catalog;
@@ -63,8 +63,12 @@ const LOCK_RETRY: Duration = Duration::from_millis(10);
 
 /// Opens or creates the database in `dir`.
 pub(crate) fn open(options: Options, dir: &Path) -> Result<Arc<Handle>> {
+    if dir.as_os_str().is_empty() {
+        let text = "the path of the database is empty: name a directory; `.` is the working directory";
+        return Err(Error::Invalid(text.to_owned()));
+    }
     // open.8
-    let dir = options.env().fs.absolute(dir).map_err(|e| Error::io("open", dir, e))?;
+    let dir = options.env().fs.absolute(dir).map_err(|e| cannot_open(options.env(), dir, e))?;
     let (env, lock) = wait_for_lock(&options, &dir)?;
     // open.5
     unfinished::refuse(&env, &dir)?;
@@ -91,7 +95,7 @@ pub(crate) fn open_locked(
     dir: &Path,
     lock: Arc<dyn FileLock>,
 ) -> Result<Arc<Handle>> {
-    let lock = DirLock::new(lock);
+    let lock = DirLock::new(lock, &env);
     // Tables that were opened may be there for a while.
     open_dir(options, env, dir, lock.clone()).inspect_err(|_| lock.give_back()).map_err(with_remedy)
 }
@@ -206,8 +210,7 @@ fn draw_database_id(env: &Env) -> u32 {
 
 fn lock_dir(options: &Options, dir: &Path) -> Result<(Env, Arc<dyn FileLock>)> {
     let env = options.env();
-    let io = |e| Error::io("open", dir, e);
-    let exists = |path: &Path| env.fs.exists(path).map_err(io);
+    let exists = |path: &Path| env.fs.exists(path).map_err(|e| cannot_open(env, dir, e));
     if !options.create_if_missing() && !exists(&dir.join(CURRENT))? {
         // With data there is a database that has lost its CURRENT: `read_manifest` says so. Or one of which no more was made.
         let has_data = exists(dir)? && list(env, dir)?.iter().any(|name| is_data(name) || name == REPAIRING);
@@ -224,17 +227,29 @@ pub(crate) fn create_and_lock(
     dir: &Path,
     modes: Option<Modes>,
 ) -> Result<(Env, Arc<dyn FileLock>)> {
-    let io = |e| Error::io("open", dir, e);
+    let io = |e| cannot_open(env, dir, e);
     match modes {
         Some(modes) => env.fs.create_dir_all_as(dir, modes.dir).map_err(io)?,
         None => env.fs.create_dir_all(dir).map_err(io)?,
     }
     let env = env.hold(dir, modes.map(|modes| modes.files)).map_err(io)?;
-    let lock = env.fs.lock(&dir.join(LOCK)).map_err(|e| match e {
-        LockError::Held { path, pid } => Error::Locked { path, pid },
-        LockError::Io(e) => Error::io("lock", dir.join(LOCK), e),
-    })?;
+    let path = dir.join(LOCK);
+    let lock = env.fs.lock(&path).map_err(|e| Error::lock(path, e, env.threads.process_id()))?;
     Ok((env, lock.into()))
+}
+
+/// Why the directory is not opened: the system says of a file that it exists, or that it is no directory.
+fn cannot_open(env: &Env, dir: &Path, error: std::io::Error) -> Error {
+    use std::io::ErrorKind::{AlreadyExists, NotADirectory};
+    if !matches!(error.kind(), AlreadyExists | NotADirectory) {
+        return Error::io("open", dir, error);
+    }
+    let is = match env.fs.exists(dir) {
+        Ok(true) => "is a file, not a directory: a database is a directory",
+        Ok(false) => "is a link that leads nowhere, or lies behind one",
+        Err(_) => "lies in a file, not in a directory",
+    };
+    Error::Invalid(format!("{} {is}", dir.display()))
 }
 
 /// What the manifest says; a new database's is empty.

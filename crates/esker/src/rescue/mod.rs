@@ -12,7 +12,7 @@ pub(crate) mod repair;
 
 use std::path::Path;
 
-use esker_env::{Env, FileLock, LockError};
+use esker_env::{Env, FileLock};
 
 use crate::manifest::file_name::LOCK;
 use crate::types::{Error, Result};
@@ -23,9 +23,7 @@ pub(super) fn lock_to_read(env: &Env, dir: &Path) -> Result<(Env, Option<Box<dyn
         return Err(Error::NotFound(dir.to_path_buf()));
     }
     let env = env.hold(dir, None).map_err(|e| Error::io("open", dir, e))?;
-    let lock = env.fs.lock_to_read(&dir.join(LOCK)).map_err(|e| match e {
-        LockError::Held { path, pid } => Error::Locked { path, pid },
-        LockError::Io(e) => Error::io("lock", dir.join(LOCK), e),
-    })?;
+    let path = dir.join(LOCK);
+    let lock = env.fs.lock_to_read(&path).map_err(|e| Error::lock(path, e, env.threads.process_id()))?;
     Ok((env, lock))
 }

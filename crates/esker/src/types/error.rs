@@ -2,10 +2,13 @@
 //!
 //! error.1. A variant exists only if callers act differently on it.
 //! error.2. Every corruption is reported by [`Error::corrupt`], with file and offset.
+//! error.3. A refusal that its user can lift says how (`remedy`), and no such message speaks of repair: nothing is damaged.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use esker_env::LockError;
 
 use super::conflict::Contended;
 
@@ -14,7 +17,7 @@ use super::conflict::Contended;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation.
-    #[error("{op} {}: {source}", .path.display())]
+    #[error("{op} {}: {source}{}", .path.display(), remedy(.source).map_or(String::new(), |what| format!("; {what}")))]
     Io {
         /// What was being done.
         op: &'static str,
@@ -24,7 +27,7 @@ pub enum Error {
         source: io::Error,
     },
     /// No space left. Nothing acknowledged is lost; reads go on; writes work again when there is space.
-    #[error("no space left on the disk while {op} {}: free some space and try again", .path.display())]
+    #[error("no space left on the disk to {op} {}: free some space and try again", .path.display())]
     NoSpace {
         /// What was being done.
         op: &'static str,
@@ -62,12 +65,14 @@ pub enum Error {
     #[error("a repair into {} did not finish: remove the directory and repair again", .0.display())]
     UnfinishedRepair(PathBuf),
     /// Another process, or another handle in this one, has the database open.
-    #[error("database {} is in use by {}: close it there, or wait", .path.display(), .pid.map_or("another process".to_owned(), |p| format!("process {p}")))]
+    #[error("database {} {}", .path.display(), locked_by(*.pid, *.in_this_process))]
     Locked {
         /// The lock file.
         path: PathBuf,
         /// The holder, if known.
         pid: Option<u32>,
+        /// The holder has the number of this process. Another process has it only in another container.
+        in_this_process: bool,
     },
     /// Since this transaction began, another commit has put or removed a key that it writes, or anything in a range that it removes. What
     /// it has only read does not count. Nothing of it was written: run it again.
@@ -108,6 +113,44 @@ pub enum Error {
     /// The database was closed.
     #[error("the database is closed")]
     Closed,
+}
+
+/// What lifts a refusal of the operating system, where its user can do that (error.3).
+fn remedy(error: &io::Error) -> Option<&'static str> {
+    // EMFILE and ENFILE everywhere; std has no kinds for them.
+    let (of_process, of_system) = if cfg!(windows) { (4, None) } else { (24, Some(23)) };
+    match error.raw_os_error() {
+        Some(code) if code == of_process => {
+            return Some(
+                "this process has too many files open: raise its limit (`ulimit -n`); larger tables (`Builder::table_bytes`) are fewer files",
+            );
+        }
+        code if code.is_some() && code == of_system => {
+            return Some("the system has too many files open: raise its limit (`fs.file-max` on Linux)");
+        }
+        _ => {}
+    }
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            Some("give this user the right to read and write there, or run as the database's owner")
+        }
+        io::ErrorKind::ReadOnlyFilesystem => Some(
+            "opening a database writes to its directory: make the disk writable, or copy the directory to one that is",
+        ),
+        io::ErrorKind::FileTooLarge => Some("raise the limit on the size of files (`ulimit -f`)"),
+        _ => None,
+    }
+}
+
+/// Who has the database open, and what to do about it.
+fn locked_by(pid: Option<u32>, in_this_process: bool) -> String {
+    match pid {
+        Some(pid) if in_this_process => format!(
+            "is already open in this process ({pid}): use that handle, or drop it with all keyspaces and snapshots made from it"
+        ),
+        Some(pid) => format!("is in use by process {pid}: close it there, or wait"),
+        None => "is in use by another process: close it there, or wait".to_owned(),
+    }
 }
 
 /// Why a file of this version is not read.
@@ -153,8 +196,10 @@ impl Error {
         let path = |path: &PathBuf| path.clone();
         match self {
             Error::Io { op, path: p, source } => {
-                // An io::Error cannot be cloned; its kind and text are what callers look at.
-                Error::Io { op, path: path(p), source: io::Error::new(source.kind(), source.to_string()) }
+                // An io::Error cannot be cloned; its number, or its kind and text, are what callers look at.
+                let copy = source.raw_os_error().map(io::Error::from_raw_os_error);
+                let copy = copy.unwrap_or_else(|| io::Error::new(source.kind(), source.to_string()));
+                Error::Io { op, path: path(p), source: copy }
             }
             Error::NoSpace { op, path: p } => Error::NoSpace { op, path: path(p) },
             Error::Corrupt { what, path: p, offset, detail } => {
@@ -165,7 +210,9 @@ impl Error {
             }
             Error::NotFound(p) => Error::NotFound(path(p)),
             Error::UnfinishedRepair(p) => Error::UnfinishedRepair(path(p)),
-            Error::Locked { path: p, pid } => Error::Locked { path: path(p), pid: *pid },
+            Error::Locked { path: p, pid, in_this_process } => {
+                Error::Locked { path: path(p), pid: *pid, in_this_process: *in_this_process }
+            }
             Error::Conflict { keyspace, contended } => {
                 Error::Conflict { keyspace: keyspace.clone(), contended: contended.clone() }
             }
@@ -179,8 +226,57 @@ impl Error {
         }
     }
 
+    /// What the user can do about a refusal of the operating system that is none of damage: too many open files, missing rights, a disk
+    /// that cannot be written. The message ends with it.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Error::Io { source, .. } => remedy(source),
+            _ => None,
+        }
+    }
+
+    /// A lock that somebody holds, or that cannot be taken, as seen by process `own`.
+    pub(crate) fn lock(path: PathBuf, error: LockError, own: u32) -> Self {
+        match error {
+            LockError::Held { path, pid } => Error::Locked { path, pid, in_this_process: pid == Some(own) },
+            LockError::Io(e) => Error::io("lock", path, e),
+        }
+    }
+
     /// Whether bytes on disk were found damaged.
     pub fn is_corrupt(&self) -> bool {
         matches!(self, Error::Corrupt { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn error_3_refusals_say_what_lifts_them_and_not_to_repair() {
+        // EMFILE, ENFILE, EACCES, EPERM, EFBIG, EROFS, ENOSPC.
+        let cases = [
+            (24, "ulimit -n"),
+            (24, "table_bytes"),
+            (23, "the system"),
+            (13, "the right to read and write"),
+            (1, "the right to read and write"),
+            (27, "ulimit -f"),
+            (30, "make the disk writable"),
+            (28, "no space left on the disk to sync /db/x: free some space"),
+        ];
+        for (code, helps) in cases {
+            let error = Error::io("sync", "/db/x", io::Error::from_raw_os_error(code));
+            for error in [error.duplicate(), error] {
+                let text = error.to_string();
+                assert!(text.contains(helps) && !text.contains("repair"), "error.3: {code}: {text}");
+                assert_eq!(error.remedy().is_some(), code != 28, "error.3: {code}");
+            }
+        }
+        // EIO: nothing that its user could lift.
+        let error = Error::io("sync", "/db/x", io::Error::from_raw_os_error(5));
+        assert_eq!(error.remedy(), None);
     }
 }

@@ -443,7 +443,7 @@ fn a_second_open_names_the_holder() {
     let real = tempfile::tempdir().unwrap();
     let db = Db::open(real.path()).unwrap();
     match Db::open(real.path()) {
-        Err(Error::Locked { pid, path }) => {
+        Err(Error::Locked { pid, path, .. }) => {
             assert_eq!(pid, Some(std::process::id()));
             assert!(path.starts_with(real.path()));
         }

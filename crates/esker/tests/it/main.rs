@@ -16,6 +16,7 @@ mod corruption;
 mod damaged_blocks;
 mod dump;
 mod foreign_garbage;
+mod fork;
 mod group_commit;
 mod interface;
 mod kill_then_power_loss;

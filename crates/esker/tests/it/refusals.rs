@@ -237,3 +237,38 @@ fn a_key_that_is_too_long_is_refused_by_a_transaction_that_removed_all_keys() {
     assert!(matches!(transaction.get(&map, &long), Err(Error::KeyTooLong { .. })));
     assert!(matches!(transaction.contains(&map, &long), Err(Error::KeyTooLong { .. })));
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a file of the real file system")]
+fn a_path_that_is_no_directory_is_refused_in_plain_words() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("file");
+    std::fs::write(&file, b"not a database").unwrap();
+    let mut cases = vec![
+        (std::path::PathBuf::new(), "the path of the database is empty"),
+        (file.clone(), "is a file, not a directory"),
+        (file.join("db"), "lies in a file"),
+    ];
+    if cfg!(unix) {
+        cases.push((root.path().join("link"), "is a link that leads nowhere"));
+    }
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(root.path().join("nowhere"), root.path().join("link")).unwrap();
+    for (path, says) in cases {
+        let error = esker::Db::open(&path).unwrap_err();
+        let is_told = matches!(&error, Error::Invalid(text) if text.contains(says));
+        assert!(is_told, "{}: {error}", path.display());
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), b"not a database");
+}
+
+#[test]
+fn a_database_that_this_process_has_open_is_said_to_be_so() {
+    let root = tempfile::tempdir().unwrap();
+    let _db = esker::Db::open(root.path()).unwrap();
+    for refused in [esker::Db::open(root.path()).map(drop), esker::check_offline(root.path()).map(drop)] {
+        let error = refused.unwrap_err();
+        assert!(matches!(&error, Error::Locked { in_this_process: true, .. }), "{error}");
+        assert!(error.to_string().contains("already open in this process"), "{error}");
+    }
+}

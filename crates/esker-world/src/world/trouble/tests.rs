@@ -96,7 +96,11 @@ fn world_4_a_failed_call_is_not_told_as_damage() {
     let failed = |world: &mut World| world.faults.freeze();
     assert!(is_excused(failed, no_space) && is_excused(failed, poisoned));
     assert!(!is_excused(failed, || Error::corrupt("block", "a", 0, "damaged")));
-    assert!(!is_excused(failed, || Error::Locked { path: PathBuf::new(), pid: None }));
+    assert!(!is_excused(failed, || Error::Locked {
+        path: PathBuf::new(),
+        pid: None,
+        in_this_process: false
+    }));
     assert!(!is_excused(|_| {}, no_space));
 }
 

@@ -65,7 +65,7 @@ pub(super) fn check_order(view: &ReadView, dir: &Path, report: &mut CheckReport)
     let runs: Vec<Layer> = runs.collect();
     // What tables say of their numbers is true if nothing was found: then those of one run need not be read again for what memtables hold.
     let newest_in_tables = view.version.tables().map(|(_, table)| table.meta.counts.max_seq).max();
-    if report.problems.is_empty() && oldest(&memtables) > newest_in_tables {
+    if report.is_sound() && oldest(&memtables) > newest_in_tables {
         check_layers(&memtables, dir, report);
         check_layers(&runs, dir, report);
     } else {
@@ -144,7 +144,7 @@ fn check_layers(layers: &[Layer], dir: &Path, report: &mut CheckReport) {
     }
     // A damaged block was reported with its table.
     if let Err(error) = walked
-        && report.problems.is_empty()
+        && report.is_sound()
     {
         report.problem(error);
     }

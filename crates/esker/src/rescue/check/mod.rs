@@ -47,6 +47,11 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
+    /// Whether nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+
     fn problem(&mut self, problem: impl ToString) {
         self.problems.push(problem.to_string());
     }

@@ -69,7 +69,7 @@ fn check(env: &Env, dir: &Path, options: &Options, report: &mut CheckReport) -> 
         report.problem(error);
     }
     note_leftovers(env, dir, &names, id, &state, &kept, report);
-    if report.problems.is_empty() {
+    if report.is_sound() {
         check_content(env, dir, options, &state, report)?;
     }
     Ok(())
