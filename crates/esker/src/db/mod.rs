@@ -9,6 +9,7 @@
 
 mod batch;
 mod builder;
+mod figures;
 mod key_handle;
 mod keyspace;
 mod range;

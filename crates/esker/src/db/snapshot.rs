@@ -11,8 +11,6 @@ use crate::engine::handle::Handle;
 use crate::engine::reads::ReadSource;
 use crate::read::point::{Presence, ValueOf, Want};
 use crate::txn::snapshots::SnapshotGuard;
-use crate::types::key::KeyBuf;
-use crate::types::limits::check_key;
 use crate::types::{Result, Value};
 
 /// The state of all keyspaces at one commit. It pins a sequence number, not files: while it lives, the versions it
@@ -31,7 +29,7 @@ impl std::fmt::Debug for Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(handle: Arc<Handle>) -> Self {
-        let pin = handle.core.published.snapshot();
+        let pin = handle.core.snapshot();
         Snapshot { handle, pin }
     }
 
@@ -45,13 +43,8 @@ impl Snapshot {
     }
 
     pub(crate) fn find<W: Want>(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<W::Out>> {
-        check_key(key)?;
         let keyspace = keyspace.state_in(&self.handle)?;
-        self.handle.core.check_there(keyspace)?;
-        let guard = crate::sync::pin();
-        let view = self.handle.core.view.load(&guard);
-        self.handle.core.read_cost.looked_up(view);
-        view.find::<W>(&KeyBuf::new(keyspace.id, key), self.pin.seq(), &guard)
+        self.handle.core.find_at::<W>(keyspace, key, self.pin.seq())
     }
 
     /// For iterators.

@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use super::admission::Throttle;
 use super::catalog::Catalog;
 use super::dir_lock::DirLock;
+use super::health::Watch;
 use super::install::Tables;
 use super::options::Options;
 use super::signal::Signal;
@@ -61,6 +62,8 @@ pub(crate) struct Core {
     pub(crate) trouble: Mutex<Trouble>,
     pub(crate) read_cost: ReadCost,
     pub(crate) counters: Counters,
+    /// How the work that is tried again has ended.
+    pub(crate) watch: Watch,
     pub(crate) closed: AtomicBool,
     /// Of the directory, for as long as the database is open.
     pub(crate) lock: Arc<DirLock>,

@@ -97,11 +97,12 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     refuse_needed(&env, dir, &state.added, replayed.last_seq)?;
     let manifest_id = first_number(&env, dir, &state)?;
     let published = Published::new(replayed.last_seq, replayed.counts);
-    let view = Arc::new(ViewCell::new(ReadView {
+    let view = ReadView {
         active: replayed.active,
         immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
         version: Arc::new(version),
-    }));
+    };
+    let view = Arc::new(ViewCell::new(view, env.clock.clone()));
     let catalog = load_catalog(&view.get(), &published, dir)?;
 
     // From here on the directory is changed (open.1).
@@ -161,6 +162,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         trouble: Default::default(),
         read_cost: Default::default(),
         counters: Counters::default(),
+        watch: Default::default(),
         closed: Default::default(),
         lock,
         options,
