@@ -12,7 +12,7 @@ mod info;
 mod put;
 mod repair;
 mod scan;
-mod stats;
+pub(crate) mod stats;
 
 use crate::Answer;
 use crate::args::{Args, Command};
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         Command::Import(import) => import::run(args, import),
         Command::Export(export) => export::run(args, export),
         Command::Info => info::run(args),
-        Command::Stats => stats::run(args),
+        Command::Stats(stats) => stats::run(args, stats),
         Command::Check(check) => check::run(args, check),
         Command::Repair(repair) => repair::run(args, repair),
         Command::Dump(dump) => dump::run(args, dump),
