@@ -113,12 +113,15 @@ pub use db::{
 };
 pub use encoding::Compression;
 pub use engine::background::BackgroundStep;
+pub use engine::health::{FailingWork, Health, Work};
+pub use engine::keyspace_stats::KeyspaceStats;
 pub use engine::options::FileSizes;
-pub use engine::stats::Stats;
+pub use engine::stats::{OldestSnapshot, Stats};
 pub use rescue::check::CheckReport;
 pub use rescue::dump::{DumpItem, DumpOptions, DumpValue, dump};
 pub use rescue::repair::{Loss, LostKeys, RepairReport, RepairedKeyspace};
 pub use sstable::TableCompression;
 pub use txn::commit::Durability;
+pub use types::latency::Latency;
 pub use types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use types::{Contended, Error, KeyBounds, KeyspaceId, Result, SeqNo, SharedBytes, Value};

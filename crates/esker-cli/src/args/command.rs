@@ -7,6 +7,7 @@ use clap::{Subcommand, ValueEnum};
 
 use super::Common;
 use crate::bounds::Bounds;
+use crate::commands::stats::StatsArgs;
 use crate::failure::Result;
 use crate::formats::{Column, Delimiter};
 
@@ -134,9 +135,17 @@ Examples:
     /// Print the options in force and the keyspaces with their numbers of entries
     #[command(after_help = "Examples:\n  esker info\n  esker info --json")]
     Info,
-    /// Print the counters of the engine: files, sizes, work done
-    #[command(after_help = "Examples:\n  esker stats\n  esker stats --json")]
-    Stats,
+    /// Print what the engine tells of itself: health, sizes, latencies, work done, keyspaces
+    #[command(after_help = "\
+Counts are since this command has opened the database, which no other process has open then: with
+--watch they show how its background work settles.
+
+Examples:
+  esker stats
+  esker stats --json
+  esker stats --watch                          again every second
+  esker stats --watch 10 --count 6 --json      six JSON objects, ten seconds apart")]
+    Stats(StatsArgs),
     /// Read everything and verify it; exit code 1 if something is wrong
     #[command(after_help = "\
 Checks every checksum and every order, that files, manifest and log agree, that newer runs hold

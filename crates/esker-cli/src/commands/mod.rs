@@ -15,7 +15,7 @@ mod repair;
 mod scan;
 mod shell;
 mod sink;
-mod stats;
+pub(crate) mod stats;
 
 use crate::Answer;
 use crate::args::{Args, Command};
@@ -36,7 +36,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Shell => shell::run(session),
         Command::Keyspaces(keyspaces) => keyspaces::run(session, keyspaces),
         Command::Info => info::run(session),
-        Command::Stats => stats::run(session),
+        Command::Stats(stats) => stats::run(session, stats),
         Command::Check(check) => check::run(session, check),
         Command::Repair(repair) => repair::run(session, repair),
         Command::Dump(dump) => dump::run(session, dump),

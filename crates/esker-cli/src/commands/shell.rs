@@ -173,7 +173,7 @@ impl Shell<'_> {
                 return Ok(answer);
             }
             ShellCommand::Info => return info::run(session),
-            ShellCommand::Stats => return stats::run(session),
+            ShellCommand::Stats(args) => return stats::run(session, &args),
             ShellCommand::Compact => return compact::run(session),
             ShellCommand::Check => return check::run(session, &Check { offline: false }),
             ShellCommand::Begin => self.database.begin()?,

@@ -1,63 +1,97 @@
-//! `esker stats`: the counters of the engine.
+//! `esker stats`: what the engine tells of itself, once or again and again.
+//!
+//! ```text
+//!   Db --Look::take--> Look --figures.rs--> groups for people | JSON | one line with rates
+//! ```
 
-use std::io::Write;
+mod figures;
 
-use serde_json::{Map, Value};
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use esker::{Db, Health, KeyspaceStats, Stats};
 
 use crate::Answer;
 use crate::database::Session;
 use crate::failure::Result;
 use crate::output;
 
-/// Its field in the statistics.
-const BACKGROUND_ERROR: &str = "background_error";
+/// Clears a terminal.
+const CLEAR: &str = "\x1b[H\x1b[2J";
 
-pub(super) fn run(session: &Session<'_>) -> Result<Answer> {
-    let database = session.open()?;
-    let mut stats = database.db.stats();
-    // The one text among the numbers.
-    let error = stats.background_error.take();
-    let mut counters = counters(&stats);
-    if session.common.json {
-        let mut object: Map<String, Value> =
-            counters.into_iter().map(|(name, value)| (name, output::json_figure(&value))).collect();
-        object.insert(BACKGROUND_ERROR.to_owned(), error.into());
-        output::print_json(&object.into())?;
-        return Ok(Answer::Yes);
+/// `esker stats`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatsArgs {
+    /// Look again every so many seconds, and show rates: on a terminal all figures, else a line each time
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
+    watch: Option<Duration>,
+    /// Look so many times, then stop
+    #[arg(long, value_name = "N", requires = "watch")]
+    count: Option<u64>,
+}
+
+fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let positive = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
+    let interval = positive.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    interval.ok_or_else(|| "a number of seconds above 0".to_owned())
+}
+
+/// All that a database tells of itself at one moment.
+pub(crate) struct Look {
+    at: Instant,
+    health: Health,
+    stats: Stats,
+    keyspaces: Vec<KeyspaceStats>,
+}
+
+impl Look {
+    /// Looks now.
+    pub(crate) fn take(db: &Db) -> Self {
+        Look { at: Instant::now(), health: db.health(), stats: db.stats(), keyspaces: db.keyspace_stats() }
     }
-    let error = error.unwrap_or_else(|| "none".to_owned());
-    counters
-        .iter_mut()
-        .filter(|(name, _)| name == BACKGROUND_ERROR)
-        .for_each(|pair| pair.1.clone_from(&error));
-    let mut out = output::stdout();
-    output::write_pairs(&mut out, &counters)?;
-    out.flush()?;
-    Ok(Answer::Yes)
-}
 
-/// Names and values, from the `Debug` form, which has a line for each field: a new counter shows up here by itself.
-fn counters(stats: &impl std::fmt::Debug) -> Vec<(String, String)> {
-    format!("{stats:#?}")
-        .lines()
-        .filter_map(|line| line.trim().strip_suffix(',')?.split_once(": "))
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_field_is_a_counter() {
-        #[derive(Debug)]
-        #[expect(dead_code, reason = "read through Debug")]
-        struct Stats {
-            puts: u64,
-            tables: u64,
+    /// Shows it; after an earlier look, with rates since then.
+    fn print(&self, before: Option<&Look>, how: &How) -> Result<()> {
+        let mut out = output::stdout();
+        match how {
+            How::Json => writeln!(out, "{}", figures::json(self, before))?,
+            How::Groups => figures::write_groups(&mut out, self, before)?,
+            How::Screen => {
+                write!(out, "{CLEAR}")?;
+                figures::write_groups(&mut out, self, before)?;
+            }
+            How::Lines => writeln!(out, "{}", figures::line(self, before))?,
         }
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(counters(&Stats { puts: 7, tables: 1 }), [pair("puts", "7"), pair("tables", "1")]);
+        Ok(out.flush()?)
     }
+}
+
+/// In which form looks are shown.
+enum How {
+    Json,
+    Groups,
+    Screen,
+    Lines,
+}
+
+pub(super) fn run(session: &Session<'_>, stats: &StatsArgs) -> Result<Answer> {
+    let how = match (session.common.json, stats.watch) {
+        (true, _) => How::Json,
+        (false, None) => How::Groups,
+        (false, Some(_)) if io::stdout().is_terminal() => How::Screen,
+        (false, Some(_)) => How::Lines,
+    };
+    let database = session.open()?;
+    let mut before: Option<Look> = None;
+    let mut left = if stats.watch.is_some() { stats.count } else { Some(1) };
+    while left != Some(0) {
+        if let (Some(interval), Some(_)) = (stats.watch, &before) {
+            std::thread::sleep(interval);
+        }
+        let look = Look::take(&database.db);
+        look.print(before.as_ref(), &how)?;
+        before = Some(look);
+        left = left.map(|left| left - 1);
+    }
+    Ok(Answer::Yes)
 }

@@ -323,10 +323,18 @@ fn info_stats_check_compact() {
     assert!(esker.ok("check --json").contains("\"problems\":[]"));
     assert!(esker.ok("stats").lines().count() > 1);
     let stats: serde_json::Value = serde_json::from_str(&esker.ok("stats --json")).unwrap();
-    let figures = stats.as_object().unwrap().iter();
-    let strange: Vec<_> = figures.filter(|(_, value)| !value.is_u64()).collect();
-    assert_eq!(strange, [(&"background_error".to_owned(), &serde_json::Value::Null)], "{stats}");
+    assert_eq!((&stats["health"], &stats["items"]), (&"ok".into(), &50.into()), "{stats}");
+    assert_eq!(stats["background_error"], serde_json::Value::Null);
+    assert_eq!(stats["keyspace_stats"][0]["items"], 50);
+    assert!(stats["keyspace_stats"][0]["table_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{stats}");
     assert!(esker.ok("stats").lines().any(|line| line.split_whitespace().eq(["background_error", "none"])));
+    let lines = esker.ok("stats --watch 0.01 --count 3");
+    let with_rates = lines.lines().filter(|line| line.contains("  gets 0/s")).count();
+    assert_eq!((lines.lines().count(), with_rates), (3, 2), "{lines}");
+    let looks = esker.ok("stats --json --watch 0.01 --count 2");
+    assert!(looks.lines().nth(1).is_some_and(|look| look.contains("\"per_second\":{")), "{looks}");
+    assert!(esker.fails("stats --watch 0").contains("seconds"));
+    assert!(esker.fails("stats --count 2").contains("--watch"));
     assert_eq!(esker.ok("count"), "50\n");
 }
 

@@ -21,6 +21,7 @@ use super::slot::{Pinned, Slot};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::fault::{self, Fault};
 use crate::sync::{Mutex, Pin};
+use crate::types::activity::Activity;
 
 /// What can be cached.
 pub(crate) trait CacheItem: Send + Sync + 'static {
@@ -35,6 +36,8 @@ pub(crate) struct BlockCache<T: CacheItem> {
     budget: Arc<MemoryBudget>,
     /// Relaxed: it orders nothing. Who takes a block out of its slot has seen it put in, and so counts it out after it was counted.
     used: AtomicU64,
+    /// Hits and misses, among others (block_cache.3).
+    activity: Activity,
     clock: Mutex<Clock<T>>,
 }
 
@@ -57,12 +60,19 @@ impl<T: CacheItem> BlockCache<T> {
     /// A cache that takes what the budget's reservations leave.
     pub(crate) fn new(budget: Arc<MemoryBudget>) -> Arc<Self> {
         let clock = Clock { tables: Vec::new(), table: 0, slot: 0 };
-        Arc::new(BlockCache { budget, used: AtomicU64::new(0), clock: Mutex::new(clock) })
+        let (used, activity) = (AtomicU64::new(0), Activity::default());
+        Arc::new(BlockCache { budget, used, activity, clock: Mutex::new(clock) })
     }
 
     /// The budget that the cache lives on.
     pub(crate) fn budget(&self) -> &Arc<MemoryBudget> {
         &self.budget
+    }
+
+    /// What readers, and those of the database that it belongs to, do.
+    #[inline(always)]
+    pub(crate) fn activity(&self) -> &Activity {
+        &self.activity
     }
 
     /// Bytes of cached blocks.
@@ -152,12 +162,21 @@ impl<T: CacheItem> CachedBlocks<T> {
     /// The block, if it is in memory.
     #[inline(always)]
     pub(crate) fn load<'g>(&'g self, block: usize, pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
-        self.slots.0[block].load(pin)
+        let found = self.slots.0[block].load(pin);
+        if found.is_some() {
+            self.cache.activity.hit();
+        }
+        found
     }
 
     /// The block, if it is in memory, without counting as a use.
     pub(crate) fn peek<'g>(&'g self, block: usize, pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
         self.slots.0[block].peek(pin)
+    }
+
+    /// A reader reads a block from its file.
+    pub(crate) fn note_miss(&self) {
+        self.cache.activity.miss();
     }
 
     /// Offers a block that was just read. `hot`: it survives the next passing of the clock's hand.

@@ -10,6 +10,7 @@
 mod batch;
 mod builder;
 mod commit_error;
+mod figures;
 mod key_handle;
 mod keyspace;
 mod range;

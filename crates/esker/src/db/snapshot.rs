@@ -12,8 +12,6 @@ use crate::engine::handle::Handle;
 use crate::engine::reads::ReadSource;
 use crate::read::point::{Presence, ValueOf, Want};
 use crate::txn::snapshots::SnapshotGuard;
-use crate::types::key::KeyBuf;
-use crate::types::limits::check_key;
 use crate::types::{KeyBounds, Result, SeqNo, Value};
 
 /// The state of all keyspaces at one commit. While it lives, the versions it sees are kept; space of everything else is reclaimed as
@@ -34,7 +32,7 @@ impl std::fmt::Debug for Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(handle: Arc<Handle>) -> Self {
-        let pin = handle.core.published.snapshot();
+        let pin = handle.core.snapshot();
         Snapshot { handle, pin }
     }
 
@@ -54,12 +52,7 @@ impl Snapshot {
 
     /// Looks a key up in a keyspace that is there.
     pub(super) fn find<W: Want>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
-        check_key(key)?;
-        let guard = crate::sync::pin();
-        let view = self.handle.core.view.load(&guard);
-        view.check_open()?;
-        self.handle.core.read_cost.looked_up(view);
-        view.find::<W>(&KeyBuf::new(keyspace.id, key), self.pin.seq(), &guard)
+        self.handle.core.find_at::<W>(keyspace, key, self.pin.seq())
     }
 
     /// For iterators over a keyspace that is there.

@@ -24,6 +24,7 @@ use super::trouble::is_more;
 use crate::compaction::pacing::{self, Debt};
 use crate::txn::commit::{CommitRequest, Durability};
 use crate::txn::write_set::WriteSet;
+use crate::types::activity::COMMITS_PER_SAMPLE;
 use crate::types::{Error, Result, SeqNo};
 
 /// Shorter waits are saved up: the system's timers are too coarse for them.
@@ -47,13 +48,18 @@ impl Throttle {
         *self.debt.lock() = debt;
     }
 
+    /// How far compaction is behind.
+    pub(super) fn debt(&self) -> Debt {
+        *self.debt.lock()
+    }
+
     fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
     /// How long the writer of this many bytes waits; none while too little has been saved up.
     fn delay(&self, bytes: u64, amplification: f64) -> Option<Duration> {
-        let debt = *self.debt.lock();
+        let debt = self.debt();
         let delay = pacing::write_delay(&debt, bytes, COMPACTION_BYTES_PER_SECOND, amplification);
         // Taken at once: of writers that come together each waits for its own delay, and one for what is left of others.
         let owed = self.owed_ns.swap(0, Ordering::Relaxed) + delay.as_nanos() as u64;
@@ -76,12 +82,14 @@ impl Core {
     pub(crate) fn submit(&self, request: CommitRequest) -> Result<SeqNo> {
         self.check_open()?;
         self.signal.check_alive()?;
-        if !request.set.is_empty() {
-            self.right_of_way.give_way();
-            self.make_room(request.set.removes_only())?;
-            self.pay_debt(request.set.byte_len() as u64);
+        if request.set.is_empty() {
+            return self.pipeline.commit(request);
         }
-        self.pipeline.commit(request)
+        let (begun, bytes) = (self.begin_commit(request.durability), request.set.byte_len() as u64);
+        self.right_of_way.give_way();
+        self.make_room(request.set.removes_only())?;
+        self.pay_debt(bytes);
+        self.pipeline.commit(request).inspect(|_| self.end_commit(begun, bytes))
     }
 
     /// Waits, or works, until there is room for more writes (admission.1).
@@ -112,7 +120,8 @@ impl Core {
         if sealed > SEALED_MAX {
             add(&self.counters.stalls, 1);
             let has_room = || self.pipeline.sealed_len() <= SEALED_MAX;
-            return match self.signal.wait_until(has_room) {
+            let start = self.env.clock.monotonic();
+            let waited = match self.signal.wait_until(has_room) {
                 Err(Error::NoSpace { .. }) if removes_only && self.may_seal_for_removals() => Ok(()),
                 // engine_background.7
                 Err(Error::NoSpace { .. }) if self.has_space_to_flush() => {
@@ -120,6 +129,8 @@ impl Core {
                 }
                 waited => waited,
             };
+            self.add_stall_time(self.env.clock.monotonic().saturating_sub(start));
+            return waited;
         }
         Ok(())
     }
@@ -147,7 +158,34 @@ impl Core {
         let flushed = self.counters.flush_bytes_written.load(Ordering::Relaxed).max(1) as f64;
         if let Some(delay) = self.throttle.delay(bytes, (written / flushed).clamp(1.0, 10.0)) {
             add(&self.counters.stalls, 1);
+            let start = self.env.clock.monotonic();
             self.env.clock.sleep(delay);
+            self.add_stall_time(self.env.clock.monotonic().saturating_sub(start));
+        }
+    }
+
+    fn add_stall_time(&self, time: Duration) {
+        add(&self.counters.stall_ns, time.as_nanos() as u64);
+    }
+
+    /// When a commit begins that is to be measured, and how many it stands for.
+    fn begin_commit(&self, durability: Durability) -> Option<(Duration, u64)> {
+        let weight = match durability {
+            Durability::Sync => 1,
+            Durability::Buffered | Durability::None if self.cache.activity().commit_begins() => {
+                COMMITS_PER_SAMPLE
+            }
+            Durability::Buffered | Durability::None => return None,
+        };
+        Some((self.env.clock.monotonic(), weight))
+    }
+
+    /// A commit of so many bytes has succeeded.
+    fn end_commit(&self, begun: Option<(Duration, u64)>, bytes: u64) {
+        self.cache.activity().committed(bytes);
+        if let Some((start, weight)) = begun {
+            let time = self.env.clock.monotonic().saturating_sub(start);
+            self.counters.commit_latency.record(time, weight);
         }
     }
 }

@@ -203,6 +203,7 @@ impl Core {
         }
         let is_lack = matches!(flushed, Err(Error::NoSpace { .. }));
         let free = if is_lack { self.free_bytes() } else { None };
+        self.watch.flush.note(flushed, self.env.clock.monotonic());
         self.signal.note(flushed.as_ref().map(drop).map_err(|error| Arc::new(error.duplicate())), free);
     }
 
@@ -217,7 +218,10 @@ impl Core {
     pub(super) fn note_failed_compaction(&self, plan: &Plan, error: &Error) {
         self.count_failed_compaction(error);
         let now = self.env.clock.monotonic();
-        match self.unreadable_input(plan, error) {
+        let unreadable = self.unreadable_input(plan, error);
+        let failed_on = unreadable.map_or_else(|| plan.files(), |file| [file].into());
+        self.watch.compaction_failed(failed_on, error, now);
+        match unreadable {
             Some(file) => {
                 self.trouble.lock().note_unreadable(file, now);
                 self.account_debt();

@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use super::core::Core;
 use super::stats::add;
@@ -100,9 +101,15 @@ impl Core {
             put_off: BTreeSet::new(),
             oldest_horizon: self.published.oldest_horizon(),
         };
-        let plan = match self.trouble.lock().choose(&version, input, now, || self.free_bytes()) {
+        let choice = self.trouble.lock().choose(&version, input, now, || self.free_bytes());
+        let plan = match choice {
             Choice::Plan(plan) => plan,
-            Choice::Nothing => return Ok(CompactionStep::Nothing),
+            Choice::Nothing => {
+                if idle {
+                    self.note_nothing_due(now);
+                }
+                return Ok(CompactionStep::Nothing);
+            }
             Choice::PutOff => return Ok(CompactionStep::PutOff),
         };
         let done = self.merge(plan)?;
@@ -164,8 +171,21 @@ impl Core {
 
     /// Executes a plan; false if it was cancelled because the database closes.
     fn merge(&self, plan: picker::Plan) -> Result<bool> {
-        self.in_this_thread(|| self.execute(&plan))
-            .inspect_err(|error| self.note_failed_compaction(&plan, error))
+        let merged = self.in_this_thread(|| self.execute(&plan));
+        match &merged {
+            // A move leaves its tables in the version.
+            Ok(true) => self.watch.retain_failed(|file| !plan.files().contains(&file)),
+            Ok(false) => {}
+            Err(error) => self.note_failed_compaction(&plan, error),
+        }
+        merged
+    }
+
+    /// Nothing is due although nobody writes: what compactions failed on is no trouble any more, but for what cannot be read, and
+    /// what is only put off.
+    fn note_nothing_due(&self, now: Duration) {
+        let paused = self.trouble.lock().paused(now);
+        self.watch.retain_failed(|file| paused.contains(&file));
     }
 
     fn execute(&self, plan: &picker::Plan) -> Result<bool> {
@@ -224,7 +244,9 @@ impl Core {
     }
 
     pub(super) fn heal_manifest(&self) -> Result<()> {
-        self.tables.heal(&self.env, &self.dir)
+        let healed = self.tables.heal(&self.env, &self.dir);
+        self.watch.manifest.note(&healed, self.env.clock.monotonic());
+        healed
     }
 
     pub(super) fn compaction_context<'a>(

@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 use super::admission::Throttle;
 use super::catalog::Catalog;
 use super::dir_lock::DirLock;
+use super::health::Watch;
 use super::install::Tables;
 use super::options::Options;
 use super::rest::Rest;
@@ -68,6 +69,8 @@ pub(crate) struct Core {
     pub(crate) rest: Rest,
     pub(crate) room: Room,
     pub(crate) counters: Counters,
+    /// How the work that is tried again has ended.
+    pub(crate) watch: Watch,
     /// Shared with all views (view.2).
     pub(crate) closed: Arc<AtomicBool>,
     pub(crate) right_of_way: RightOfWay,

@@ -172,6 +172,7 @@ impl Core {
         let unreadable = {
             let mut trouble = self.trouble.lock();
             trouble.retain(is_there);
+            self.watch.retain_failed(is_there);
             trouble.unreadable()
         };
         let debt = picker::debt(&version, &self.limits(), &unreadable);

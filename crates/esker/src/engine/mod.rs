@@ -5,6 +5,7 @@
 //!                         admission.rs  --> txn (commit pipeline)
 //!                         flush.rs, compact.rs --> install.rs (manifest, view)
 //!                         background.rs  threads that take steps of these
+//!                         stats.rs, keyspace_stats.rs, health.rs: what they all report
 //!   open.rs: from a directory to a Core; handle.rs: who owns it, and how it closes
 //! ```
 
@@ -19,7 +20,9 @@ mod flush;
 #[doc(hidden)]
 pub mod fuzzing;
 pub(crate) mod handle;
+pub(crate) mod health;
 pub(crate) mod install;
+pub(crate) mod keyspace_stats;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod reads;

@@ -120,12 +120,13 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     let manifest_id = first_number(&env, dir, &state)?;
     let published = Published::new(replayed.last_seq, replayed.counts);
     let closed = Arc::<AtomicBool>::default();
-    let view = Arc::new(ViewCell::new(ReadView {
+    let view = ReadView {
         active: replayed.active,
         immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
         version: Arc::new(version),
         closed: closed.clone(),
-    }));
+    };
+    let view = Arc::new(ViewCell::new(view, env.clock.clone()));
     let catalog = load_catalog(&view.get(), &published, dir)?;
 
     // From here on the directory is changed (open.1).
@@ -187,6 +188,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         rest: Default::default(),
         room: Room::new(&options),
         counters: Counters::default(),
+        watch: Default::default(),
         closed,
         right_of_way: Default::default(),
         lock,

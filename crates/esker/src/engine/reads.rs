@@ -50,6 +50,14 @@ impl Core {
     /// Looks one key up in the newest state.
     #[inline]
     pub(crate) fn find_now<W: Want>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
+        if self.cache.activity().get_begins() {
+            return self.measured(|| self.find_newest::<W>(keyspace, key));
+        }
+        self.find_newest::<W>(keyspace, key)
+    }
+
+    #[inline(always)]
+    fn find_newest<W: Want>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
         check_key(key)?;
         let guard = crate::sync::pin();
         let view = self.view.load(&guard);
@@ -58,6 +66,38 @@ impl Core {
         let at = self.published.visible();
         self.check_there(keyspace)?;
         view.find::<W>(&KeyBuf::new(keyspace.id, key), at, &guard)
+    }
+
+    /// Looks one key up at a pinned number.
+    pub(crate) fn find_at<W: Want>(
+        &self,
+        keyspace: &KeyspaceState,
+        key: &[u8],
+        at: SeqNo,
+    ) -> Result<Option<W::Out>> {
+        let find = || {
+            check_key(key)?;
+            let guard = crate::sync::pin();
+            let view = self.view.load(&guard);
+            view.check_open()?;
+            self.read_cost.looked_up(view);
+            view.find::<W>(&KeyBuf::new(keyspace.id, key), at, &guard)
+        };
+        if self.cache.activity().get_begins() { self.measured(find) } else { find() }
+    }
+
+    /// Measures a get.
+    #[cold]
+    fn measured<T>(&self, get: impl FnOnce() -> T) -> T {
+        let start = self.env.clock.monotonic();
+        let got = get();
+        self.counters.get_latency.offer(self.env.clock.monotonic().saturating_sub(start));
+        got
+    }
+
+    /// Pins the newest state.
+    pub(crate) fn snapshot(&self) -> SnapshotGuard {
+        self.published.snapshot(self.env.clock.monotonic())
     }
 
     /// The newest state, for iterators.

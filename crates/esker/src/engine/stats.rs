@@ -1,13 +1,18 @@
 //! Numbers about a running database.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::manifest::version::Level;
-use crate::types::Error;
+use crate::types::latency::{Latency, Recorder};
+use crate::types::{Error, SeqNo};
 
-/// Figures at one moment. Counts of work, and of bytes read and written by it, are since this opening of the database.
+/// Figures at one moment. Counts, and sums of bytes and of time, are since this opening of the database. Taking them waits for no commit and for no
+/// disk; it costs some tens of microseconds, and more with very many keyspaces or tables.
+///
+/// Whether anything is wrong now: [`Db::health`](crate::Db::health). Figures of each keyspace: [`Db::keyspace_stats`](crate::Db::keyspace_stats).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -29,10 +34,41 @@ pub struct Stats {
     pub runs: u64,
     /// Of these, the ones between those that flushes write and the lowest: there are some if the data is beyond the cache.
     pub tier_runs: u64,
+    /// By how many bytes compaction is behind: what it has to merge until writers are not slowed down for it.
+    pub compaction_debt_bytes: u64,
     /// Bytes of blocks in the cache now.
     pub cache_bytes: u64,
+    /// Blocks that were in the cache when a read, or a commit that looked its keys up, wanted them. Compactions do not count.
+    pub cache_hits: u64,
+    /// Blocks that were not, and were read from their files.
+    pub cache_misses: u64,
+    /// Bytes of the log now: of the segments that the next opening would read. Segments of earlier openings count with the lengths of their files.
+    pub log_bytes: u64,
+    /// Bytes written to the log. The zeros that new files are filled with, once before their first use, do not count.
+    pub log_bytes_written: u64,
     /// Snapshots and transactions open now, and the iterators of each.
     pub snapshots: u64,
+    /// The oldest commit that one of these reads at, and so keeps from being forgotten.
+    pub oldest_snapshot: Option<OldestSnapshot>,
+    /// Iterators and cursors alive now. Each keeps the memtables and table files of the moment it was made. What reads them
+    /// for a while in other ways, such as a check, counts, too.
+    pub iterators: u64,
+    /// How long ago the first change of memtables or tables was that an iterator alive now has not seen, since it is older: what it keeps
+    /// is at least as old. None if all are newer than the last change.
+    pub oldest_iterator: Option<Duration>,
+    /// Keys looked up one at a time, by `get` and `contains` of keyspaces, snapshots and transactions.
+    pub gets: u64,
+    /// How long these take; one in 64 is measured.
+    pub get_latency: Latency,
+    /// Commits that wrote something, and succeeded.
+    pub commits: u64,
+    /// Bytes that these wrote: keys, values, and a few bytes for each.
+    pub committed_bytes: u64,
+    /// How long these take, from the call to the acknowledgement, stalls included. All that wait for the disk are measured, and one in 8 of the others,
+    /// which then counts for eight in the quantiles.
+    pub commit_latency: Latency,
+    /// How long syncs of the log take. All are measured.
+    pub sync_latency: Latency,
     /// Flushes done.
     pub flushes: u64,
     /// Merges done, trivial moves included.
@@ -54,18 +90,47 @@ pub struct Stats {
     /// Tables now that a compaction could not read. They are tried again after growing pauses; meanwhile what would be merged
     /// with them stays as it is. [`Db::check`](crate::Db::check) says what is wrong.
     pub tables_unreadable: u64,
-    /// What the last failure of background work was; none if nothing has failed. It stays when later work succeeds.
+    /// What the last failure of background work was; none if nothing has failed. It stays when later work succeeds: [`Db::health`](crate::Db::health)
+    /// tells what fails now.
     pub background_error: Option<String>,
     /// Conflicts of transactions that [`Db::transact`](crate::Db::transact) has run again.
     pub conflicts: u64,
     /// Times a writer waited for a flush or a compaction.
     pub stalls: u64,
+    /// How long they waited, all together. Counted when a wait ends.
+    pub stall_time: Duration,
+    /// Writers that wait for a flush now.
+    pub writers_waiting: u64,
     /// Files of log segments that were no longer needed and were kept to be used again.
     pub log_files_recycled: u64,
     /// Commits replayed from the log when the database was opened.
     pub recovered_commits: u64,
     /// Bytes of a torn log tail that were dropped when the database was opened.
     pub recovered_torn_bytes: u64,
+}
+
+/// The oldest state that a snapshot or a transaction keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OldestSnapshot {
+    /// The number of the commit.
+    pub seqno: u64,
+    /// For how long it has been kept, without a break.
+    pub age: Duration,
+}
+
+impl Stats {
+    /// Bytes that flushes, compactions and the log wrote, for each byte that was committed; none if nothing was.
+    pub fn write_amplification(&self) -> Option<f64> {
+        let written = self.flush_bytes_written + self.compaction_bytes_written + self.log_bytes_written;
+        (self.committed_bytes > 0).then(|| written as f64 / self.committed_bytes as f64)
+    }
+
+    /// The part of blocks that were in the cache when they were wanted, from 0 to 1; none if none was wanted.
+    pub fn cache_hit_ratio(&self) -> Option<f64> {
+        let wanted = self.cache_hits + self.cache_misses;
+        (wanted > 0).then(|| self.cache_hits as f64 / wanted as f64)
+    }
 }
 
 /// The counters behind [`Stats`].
@@ -83,6 +148,9 @@ pub(crate) struct Counters {
     background_error: Mutex<Option<String>>,
     pub(crate) conflicts: AtomicU64,
     pub(crate) stalls: AtomicU64,
+    pub(crate) stall_ns: AtomicU64,
+    pub(crate) get_latency: Recorder,
+    pub(crate) commit_latency: Recorder,
     pub(crate) recovered_commits: AtomicU64,
     pub(crate) recovered_torn_bytes: AtomicU64,
 }
@@ -101,10 +169,18 @@ pub(crate) fn add(counter: &AtomicU64, n: u64) {
 
 impl super::core::Core {
     pub(crate) fn stats(&self) -> Stats {
+        // Before there is one more.
+        let (iterators, oldest_view) = self.view.held();
         let view = self.view.get();
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
         let keyspaces = self.catalog.all();
+        let (activity, log) = (self.cache.activity().sums(), self.wal_pool.meter());
+        let now = self.env.clock.monotonic();
+        let oldest = |(seq, since): (SeqNo, Duration)| OldestSnapshot {
+            seqno: seq.get(),
+            age: now.saturating_sub(since),
+        };
         Stats {
             items: keyspaces.iter().map(|(_, keyspace)| keyspace.counter.now()).sum(),
             seqno: self.published.visible().get(),
@@ -115,8 +191,22 @@ impl super::core::Core {
             table_bytes: view.version.runs().iter().map(|run| run.bytes()).sum(),
             runs: view.version.runs().len() as u64,
             tier_runs: view.version.runs().iter().filter(|run| run.level == Level::TIER).count() as u64,
+            compaction_debt_bytes: self.throttle.debt().bytes_to_merge,
             cache_bytes: self.cache.used_bytes(),
+            cache_hits: activity.hits,
+            cache_misses: activity.misses,
+            log_bytes: log.live(),
+            log_bytes_written: log.written(),
             snapshots: self.published.snapshots_open() as u64,
+            oldest_snapshot: self.published.oldest_pin().map(oldest),
+            iterators,
+            oldest_iterator: oldest_view.map(|since| now.saturating_sub(since)),
+            gets: activity.gets,
+            get_latency: counters.get_latency.latency(),
+            commits: activity.commits,
+            committed_bytes: activity.committed_bytes,
+            commit_latency: counters.commit_latency.latency(),
+            sync_latency: log.syncs.latency(),
             flushes: get(&counters.flushes),
             compactions: get(&counters.compactions),
             moves: get(&counters.moves),
@@ -130,6 +220,8 @@ impl super::core::Core {
             background_error: counters.background_error.lock().clone(),
             conflicts: get(&counters.conflicts),
             stalls: get(&counters.stalls),
+            stall_time: Duration::from_nanos(get(&counters.stall_ns)),
+            writers_waiting: self.signal.waiting() as u64,
             log_files_recycled: self.wal_pool.recycled(),
             recovered_commits: get(&counters.recovered_commits),
             recovered_torn_bytes: get(&counters.recovered_torn_bytes),

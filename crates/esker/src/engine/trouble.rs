@@ -90,6 +90,11 @@ impl Trouble {
         self.unreadable.all()
     }
 
+    /// Tables that could not be read, and those whose compactions could not be written lately.
+    pub(crate) fn paused(&self, now: Duration) -> BTreeSet<FileId> {
+        self.unreadable.all().union(&self.unwritable.now(now)).copied().collect()
+    }
+
     /// What the picker wants most of what can be done now. `free` tells what is free on the disk.
     pub(crate) fn choose(
         &self,

@@ -14,6 +14,7 @@
 pub(crate) mod cost;
 pub(crate) mod cover;
 pub(crate) mod fetch;
+mod held;
 pub(crate) mod merge;
 #[cfg(all(test, loom))]
 mod models;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use esker_env::ManualClock;
 use loom::cell::UnsafeCell;
 
 use super::view_cell::ViewCell;
@@ -106,7 +107,11 @@ struct World {
 impl World {
     fn new() -> Arc<World> {
         let dropped = Arc::default();
-        Arc::new(World { cell: ViewCell::new(View::new(1, &dropped)), epoch: Epoch::default(), dropped })
+        Arc::new(World {
+            cell: ViewCell::new(View::new(1, &dropped), Arc::new(ManualClock::new())),
+            epoch: Epoch::default(),
+            dropped,
+        })
     }
 
     fn update(&self) {

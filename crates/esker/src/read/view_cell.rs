@@ -7,11 +7,16 @@
 //! view_cell.1. A view loaded under a pin stays valid for as long as the pin and the cell last, or an `Arc` of it.
 //! view_cell.2. Each replacement is made of the view that it replaces: of two at a time none is lost.
 //! view_cell.3. A replaced view is freed once, and not before every pin that could have found it has ended.
+//! view_cell.4. Who holds which view costs readers nothing to tell: it is counted by the references that they have anyway.
 #![expect(unsafe_code, reason = "an atomic pointer reclaimed by epochs")]
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
+use esker_env::Clock;
+
+use super::held::Held;
 use super::view::ReadView;
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::fault::{self, Fault};
@@ -21,23 +26,47 @@ use crate::sync::{Mutex, Pin};
 pub struct ViewCell<T = ReadView> {
     /// From `Box::into_raw`, never null. Ordering: replaced with Release after the view is complete; loaded with
     /// Acquire.
-    current: AtomicPtr<Arc<T>>,
-    /// The current view, for whoever makes the next of it; held meanwhile (view_cell.2).
-    replacing: Mutex<Arc<T>>,
+    current: AtomicPtr<Shown<T>>,
+    /// For whoever makes the next view of the current one; held meanwhile (view_cell.2).
+    replacing: Mutex<Replacing<T>>,
+    /// Tells when a view was replaced.
+    clock: Arc<dyn Clock>,
     /// The next update panics, with the view locked.
     #[cfg(test)]
     pub(crate) bursts: std::sync::atomic::AtomicBool,
     _owns: PhantomData<Arc<T>>,
 }
 
+/// A view as readers find it.
+struct Shown<T> {
+    view: Arc<T>,
+    /// Lives as long as this reference to the view, which is no reader's (view_cell.4).
+    _token: Arc<()>,
+}
+
+struct Replacing<T> {
+    current: Arc<T>,
+    held: Held<T>,
+}
+
+impl<T> Shown<T> {
+    /// Shows a view; `held` hears of it.
+    fn new(view: &Arc<T>, held: &mut Held<T>, now: Duration) -> *mut Self {
+        let token = Arc::new(());
+        held.show(view, &token, now);
+        Box::into_raw(Box::new(Shown { view: view.clone(), _token: token }))
+    }
+}
+
 impl<T: Send + Sync + 'static> ViewCell<T> {
     /// Starts with `view`.
-    pub fn new(view: T) -> Self {
-        let view = Arc::new(view);
-        let current = AtomicPtr::new(Box::into_raw(Box::new(view.clone())));
+    pub fn new(view: T, clock: Arc<dyn Clock>) -> Self {
+        let (view, mut held) = (Arc::new(view), Held::default());
+        let current = AtomicPtr::new(Shown::new(&view, &mut held, clock.monotonic()));
         ViewCell {
             current,
-            replacing: Mutex::new(view),
+            replacing: Mutex::new(Replacing { current: view, held }),
+            clock,
             #[cfg(test)]
             bursts: Default::default(),
             _owns: PhantomData,
@@ -50,7 +79,7 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
         let pointer = self.current.load(Ordering::Acquire);
         // SAFETY: the pointer is never null (set in `new`, replaced by non-null ones), and what it points to is
         // freed only after every pin taken before its replacement has ended (view_cell.3), or with the cell, which is borrowed.
-        unsafe { &*pointer }
+        unsafe { &(*pointer).view }
     }
 
     /// The current view, kept alive by the caller.
@@ -72,15 +101,20 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
     pub(super) fn replace<P: Pin>(&self, pin: impl FnOnce() -> P, change: impl FnOnce(&T) -> T) -> P {
         // Before the lock: a pin may free garbage, and with it remove files.
         let pin = pin();
-        let mut current = self.replacing.lock();
-        let view = Arc::new(change(&current));
-        let new = Box::into_raw(Box::new(view.clone()));
+        let mut replacing = self.replacing.lock();
+        let view = Arc::new(change(&replacing.current));
+        let new = Shown::new(&view, &mut replacing.held, self.clock.monotonic());
         let old = self.current.swap(new, fault::ordering(Fault::ViewNotReleased, Ordering::AcqRel));
         // SAFETY: from Box::into_raw, and just taken out, so no new reader can find it; readers that have it hold pins
         // (view_cell.3). T is Send, and borrows nothing.
         unsafe { pin.defer(move || drop(Box::from_raw(old))) };
-        *current = view;
+        replacing.current = view;
         pin
+    }
+
+    /// How many readers hold a view for a while, as iterators do, and when the oldest view that one of them holds was replaced, by the clock.
+    pub fn held(&self) -> (u64, Option<Duration>) {
+        self.replacing.lock().held.count()
     }
 
     /// Frees replaced views that no reader uses any more, and with them memtables and the files of obsolete tables.
@@ -114,6 +148,8 @@ impl<T> Drop for ViewCell<T> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
+
+    use esker_env::ManualClock;
 
     use super::*;
 
@@ -163,7 +199,7 @@ mod tests {
         const WRITERS: u64 = 2;
         let updates = if cfg!(miri) { 30 } else { 5_000 };
         let alive = Arc::new(AtomicUsize::new(0));
-        let cell = ViewCell::new(View::new(0, &alive));
+        let cell = ViewCell::new(View::new(0, &alive), Arc::new(ManualClock::new()));
         std::thread::scope(|scope| {
             for _ in 0..WRITERS {
                 scope.spawn(|| {
@@ -208,7 +244,7 @@ mod tests {
     #[test]
     fn view_cell_2_an_update_that_panics_leaves_the_view_as_it_was() {
         let alive = Arc::new(AtomicUsize::new(0));
-        let cell = ViewCell::new(View::new(0, &alive));
+        let cell = ViewCell::new(View::new(0, &alive), Arc::new(ManualClock::new()));
         let burst = std::panic::AssertUnwindSafe(|| cell.update(|_| panic!("no view")));
         assert!(std::panic::catch_unwind(burst).is_err());
         assert_eq!(cell.get().check(), 0);
@@ -220,7 +256,7 @@ mod tests {
     #[test]
     fn view_cell_3_a_pin_keeps_what_it_found() {
         let alive = Arc::new(AtomicUsize::new(0));
-        let cell = ViewCell::new(View::new(0, &alive));
+        let cell = ViewCell::new(View::new(0, &alive), Arc::new(ManualClock::new()));
         let pin = crate::sync::pin();
         let found = cell.load(&pin);
         cell.update(|old| View::new(old.check() + 1, &alive));

@@ -191,6 +191,16 @@ impl Table {
         TableMeta { file_bytes: self.file_bytes, range: range.clone(), counts, fingerprint }
     }
 
+    /// About how many bytes of its file stand before `key`: right to a block, with index and filter shared out over the blocks.
+    pub(crate) fn bytes_before(&self, key: &[u8]) -> u64 {
+        if !self.properties.range.end.admits(key) {
+            return self.file_bytes;
+        }
+        let (number, end) = (self.index.find(key), self.index.blocks_end());
+        let before = if number < self.index.len() { self.index.extent(number).start } else { end };
+        (u128::from(before) * u128::from(self.file_bytes) / u128::from(end.max(1))) as u64
+    }
+
     /// Its counts and limits.
     pub(crate) fn properties(&self) -> &Properties {
         &self.properties
@@ -319,6 +329,7 @@ impl Table {
 
     #[cold]
     fn load(&self, number: usize, fill: bool, pin: &Guard) -> Result<Arc<Block>> {
+        self.blocks.note_miss();
         let extent = self.index.extent(number);
         let stored = read_stored(&*self.file, &self.path, extent.clone())?;
         let packed = stored::is_packed(&stored);

@@ -23,7 +23,7 @@ use super::counts::count_deltas;
 use super::drop_mark::DropMark;
 use super::memtables::{Active, Memtables, Sealed};
 use super::payload::encode_header;
-use super::poison::Poison;
+use super::poison::{Cause, Poison};
 use super::queue::GroupQueue;
 use super::snapshots::{Published, SnapshotGuard};
 use super::timed_sync::may_take_long;
@@ -82,6 +82,8 @@ impl KeyspaceLife {
 pub struct Pipeline {
     queue: GroupQueue<CommitRequest, Result<SeqNo>>,
     pub(super) state: Mutex<WriteState>,
+    /// What stopped writes (`stopped_by` in poison.rs).
+    pub(super) stopped: Cause,
     /// What was not synced when the commit began that is going on, if that may take long (timed_sync.1).
     pub(super) unsynced: Mutex<Option<SyncHandle>>,
     pub(super) memtables: Memtables,
@@ -113,13 +115,15 @@ impl Pipeline {
         if canary::is_set(Canary::SeqNoReused) {
             last_seq = SeqNo::new(last_seq.get().saturating_sub(1));
         }
+        let poison = Poison::default();
         Pipeline {
             queue: GroupQueue::default(),
+            stopped: poison.shared_cause(),
             state: Mutex::new(WriteState {
                 wal: Some(wal),
                 active: Active::new(active, applier),
                 last_seq,
-                poison: Poison::default(),
+                poison,
             }),
             unsynced: Mutex::new(None),
             memtables: Memtables::new(sealed, memtable_bytes),

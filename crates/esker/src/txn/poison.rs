@@ -5,15 +5,19 @@
 //!     between the first log record of a group and its publishing has the same effect: what it left, uncounted, must not
 //!     become a table. So has one while a memtable is sealed: a segment may be at its end, and the memtable be known to nobody.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use super::commit::Pipeline;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
+
+/// What stopped writes, for those who look without the commit lock.
+pub(super) type Cause = Arc<OnceLock<Arc<Error>>>;
 
 /// Whether writes may go on.
 #[derive(Default)]
 pub(super) struct Poison {
-    cause: Option<Arc<Error>>,
+    cause: Cause,
     /// A commit is in the log and not yet published, or a memtable is being sealed. Seen by others only if its thread has panicked.
     is_halfway: bool,
 }
@@ -31,7 +35,7 @@ impl Poison {
 
     /// What stopped writing, panics left aside.
     pub(super) fn cause(&self) -> Result<()> {
-        self.cause.as_ref().map_or(Ok(()), |cause| Err(Error::Poisoned(cause.clone())))
+        self.cause.get().map_or(Ok(()), |cause| Err(Error::Poisoned(cause.clone())))
     }
 
     /// Refuses after a failure.
@@ -52,6 +56,25 @@ impl Poison {
         if canary::is_set(Canary::PoisonForgotten) {
             return Error::Poisoned(cause);
         }
-        Error::Poisoned(self.cause.get_or_insert(cause).clone())
+        Error::Poisoned(self.cause.get_or_init(|| cause).clone())
+    }
+
+    /// Where the cause will stand.
+    pub(super) fn shared_cause(&self) -> Cause {
+        self.cause.clone()
+    }
+}
+
+impl Pipeline {
+    /// What stopped writes, if anything did. Waits for no commit that goes on.
+    pub fn stopped_by(&self) -> Option<Arc<Error>> {
+        if let Some(cause) = self.stopped.get() {
+            return Some(cause.clone());
+        }
+        // A panic leaves no cause. Who has the lock has found that there was none.
+        match self.state.try_lock()?.poison.check() {
+            Err(Error::Poisoned(cause)) => Some(cause),
+            _ => None,
+        }
     }
 }

@@ -14,6 +14,7 @@
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -32,8 +33,15 @@ pub struct Published {
 
 #[derive(Debug, Default)]
 struct Pins {
-    /// Pinned sequence numbers with the number of guards.
-    pinned: BTreeMap<SeqNo, usize>,
+    /// Pinned sequence numbers.
+    pinned: BTreeMap<SeqNo, Pin>,
+}
+
+#[derive(Debug)]
+struct Pin {
+    guards: usize,
+    /// When the first of them was made, by the clock.
+    since: Duration,
 }
 
 /// The live items of one keyspace, now and at pinned sequence numbers.
@@ -169,11 +177,11 @@ impl Published {
         self.visible.store(seq.get(), Ordering::Release);
     }
 
-    /// Pins the visible sequence number.
-    pub fn snapshot(self: &Arc<Self>) -> SnapshotGuard {
+    /// Pins the visible sequence number, now.
+    pub fn snapshot(self: &Arc<Self>, now: Duration) -> SnapshotGuard {
         let mut pins = self.pins.lock();
         let seq = self.visible();
-        *pins.pinned.entry(seq).or_default() += 1;
+        pins.pinned.entry(seq).or_insert(Pin { guards: 0, since: now }).guards += 1;
         SnapshotGuard { seq, published: self.clone() }
     }
 
@@ -199,12 +207,18 @@ impl Published {
 
     /// How many snapshots are open.
     pub fn snapshots_open(&self) -> usize {
-        self.pins.lock().pinned.values().sum()
+        self.pins.lock().pinned.values().map(|pin| pin.guards).sum()
+    }
+
+    /// The oldest pinned number, and since when it is pinned.
+    pub fn oldest_pin(&self) -> Option<(SeqNo, Duration)> {
+        let pins = self.pins.lock();
+        pins.pinned.first_key_value().map(|(seq, pin)| (*seq, pin.since))
     }
 }
 
 /// Keeps, for each pin, the entry that answers it, and the last.
-fn prune(history: &mut Vec<(SeqNo, u64)>, pinned: &BTreeMap<SeqNo, usize>) {
+fn prune(history: &mut Vec<(SeqNo, u64)>, pinned: &BTreeMap<SeqNo, Pin>) {
     let mut kept = Vec::with_capacity(pinned.len() + 1);
     for (i, &(from, count)) in history.iter().enumerate() {
         let until = history.get(i + 1).map(|next| next.0);
@@ -232,7 +246,9 @@ impl SnapshotGuard {
 
 impl Clone for SnapshotGuard {
     fn clone(&self) -> Self {
-        *self.published.pins.lock().pinned.entry(self.seq).or_default() += 1;
+        let mut pins = self.published.pins.lock();
+        pins.pinned.get_mut(&self.seq).expect("snapshots.2: this guard pins it").guards += 1;
+        drop(pins);
         SnapshotGuard { seq: self.seq, published: self.published.clone() }
     }
 }
@@ -240,9 +256,9 @@ impl Clone for SnapshotGuard {
 impl Drop for SnapshotGuard {
     fn drop(&mut self) {
         let mut pins = self.published.pins.lock();
-        if let Some(guards) = pins.pinned.get_mut(&self.seq) {
-            *guards -= 1;
-            if *guards == 0 {
+        if let Some(pin) = pins.pinned.get_mut(&self.seq) {
+            pin.guards -= 1;
+            if pin.guards == 0 {
                 pins.pinned.remove(&self.seq);
             }
         }
@@ -278,9 +294,13 @@ mod tests {
     #[test]
     fn snapshots_2_horizons_are_pins_and_visible() {
         let published = Published::new(SeqNo::new(5), []);
-        let a = published.snapshot();
+        let at = Duration::from_secs;
+        let a = published.snapshot(at(1));
+        let again = published.snapshot(at(2));
+        assert_eq!(published.oldest_pin(), Some((SeqNo::new(5), at(1))));
+        drop(again);
         published.publish(SeqNo::new(7), &[]);
-        let b = published.snapshot();
+        let b = published.snapshot(at(3));
         let c = b.clone();
         published.publish(SeqNo::new(9), &[]);
         let horizons = || published.horizons().iter().map(|s| s.get()).collect::<Vec<_>>();
@@ -289,8 +309,9 @@ mod tests {
         drop((a, b));
         assert_eq!(horizons(), [7, 9]);
         assert_eq!(published.oldest_horizon(), SeqNo::new(7));
+        assert_eq!(published.oldest_pin(), Some((SeqNo::new(7), at(3))));
         drop(c);
-        assert_eq!(horizons(), [9]);
+        assert_eq!((horizons(), published.oldest_pin()), (vec![9], None));
     }
 
     #[test]
@@ -302,7 +323,7 @@ mod tests {
         let mut pins: Vec<(SnapshotGuard, i64)> = Vec::new();
         for _ in 0..if cfg!(miri) { 200 } else { 5_000 } {
             match rng.u8(0..4) {
-                0 if pins.len() < 20 => pins.push((published.snapshot(), count)),
+                0 if pins.len() < 20 => pins.push((published.snapshot(Duration::ZERO), count)),
                 1 if !pins.is_empty() => drop(pins.swap_remove(rng.usize(..pins.len()))),
                 _ => {
                     seq += rng.u64(1..3);

@@ -1,5 +1,6 @@
 //! The vocabulary of the engine: ids, keys, values, errors. Everything else builds on it; it builds on nothing.
 
+pub(crate) mod activity;
 pub(crate) mod bounds;
 pub mod canary;
 mod conflict;
@@ -10,8 +11,10 @@ mod ids;
 pub(crate) mod key;
 mod key_bounds;
 pub(crate) mod key_range;
+pub(crate) mod latency;
 pub(crate) mod limits;
 pub(crate) mod op;
+pub(crate) mod outcomes;
 pub(crate) mod range_tombstone;
 pub(crate) mod small_copy;
 pub(crate) mod stored;

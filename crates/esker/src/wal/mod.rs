@@ -23,6 +23,7 @@ pub(crate) mod file_name;
 mod format;
 #[doc(hidden)]
 pub mod fuzzing;
+mod meter;
 mod pool;
 mod recovery;
 mod salvage;

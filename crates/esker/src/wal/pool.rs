@@ -30,6 +30,7 @@ use parking_lot::Mutex;
 
 use super::file_name;
 use super::format::{SEGMENT_BYTES_LIMIT, SegmentHeader};
+use super::meter::Meter;
 use super::recovery::remove_if_there;
 use crate::types::{Error, Result};
 
@@ -92,6 +93,7 @@ pub(crate) struct WalPool {
     /// Bytes (pool.8). Relaxed: a size that orders nothing.
     held_back: AtomicU64,
     register: Register,
+    pub(super) meter: Arc<Meter>,
     /// Held over I/O.
     numbers: Mutex<Numbers>,
     state: Mutex<State>,
@@ -171,6 +173,7 @@ impl WalPool {
         let state = State { spares: Vec::new(), next_bytes, wanted: false, next_name: 0, recycled: 0 };
         let numbers = Numbers { next: 0, prepared: None, named_to: 0 };
         Ok(Arc::new(WalPool {
+            meter: Meter::new(env.clock.clone()),
             env,
             dir,
             options,
@@ -218,6 +221,15 @@ impl WalPool {
     /// One step of background work: prepares a file if the writer will need one soon. False if there was nothing to
     /// do. An error hurts nobody: the writer will try for itself.
     pub(crate) fn prepare_step(&self) -> Result<bool> {
+        let prepared = self.try_prepare();
+        // With nothing to do it is as it was.
+        if !matches!(prepared, Ok(false)) {
+            self.meter.note_files(&prepared);
+        }
+        prepared
+    }
+
+    fn try_prepare(&self) -> Result<bool> {
         let wanted = std::mem::take(&mut self.state.lock().wanted);
         let is_ready = |numbers: &Numbers| {
             numbers.prepared.as_ref().is_some_and(|prepared| prepared.number <= numbers.named_to)
@@ -421,6 +433,11 @@ impl WalPool {
         state.spares.push(Spare { path, ..spare.clone() });
         state.recycled += 1;
         Ok(())
+    }
+
+    /// What the log costs.
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     /// Files of obsolete segments that were kept for another use so far.

@@ -15,6 +15,7 @@ use esker_env::File;
 use parking_lot::Mutex;
 
 use super::format::SegmentHeader;
+use super::meter::Meter;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 
@@ -26,6 +27,7 @@ pub(super) struct SegmentFile {
     pub(super) stamp: u64,
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,
+    meter: Arc<Meter>,
     /// How the last sync ended; also the lock of sync.1.
     last_sync: Mutex<LastSync>,
 }
@@ -39,12 +41,18 @@ enum LastSync {
 }
 
 impl SegmentFile {
-    pub(super) fn new(header: SegmentHeader, path: PathBuf, file: Arc<dyn File>) -> SegmentFile {
+    pub(super) fn new(
+        header: SegmentHeader,
+        path: PathBuf,
+        file: Arc<dyn File>,
+        meter: Arc<Meter>,
+    ) -> SegmentFile {
         SegmentFile {
             number: header.number,
             stamp: header.stamp(),
             path,
             file,
+            meter,
             last_sync: Mutex::new(LastSync::Well),
         }
     }
@@ -60,7 +68,8 @@ impl SegmentFile {
             return Err(Error::Poisoned(cause));
         }
         *last_sync = LastSync::Begun;
-        let synced = self.file.sync_data().map_err(|e| Arc::new(Error::io("sync", &self.path, e)));
+        let synced = self.meter.sync(|| self.file.sync_data());
+        let synced = synced.map_err(|e| Arc::new(Error::io("sync", &self.path, e)));
         *last_sync =
             synced.as_ref().map_or_else(|cause| LastSync::Failed(cause.clone()), |()| LastSync::Well);
         synced.map_err(Error::Poisoned)
@@ -162,7 +171,8 @@ mod tests {
         let goes_on = Arc::new(AtomicBool::new(false));
         let file = Arc::new(ReportsOnce { syncs: AtomicU32::new(0), goes_on: goes_on.clone() });
         let header = SegmentHeader { number: 1, ..SegmentHeader::default() };
-        let segment = SegmentFile::new(header, PathBuf::from("1.wal"), file.clone());
+        let meter = Meter::new(Arc::new(esker_env::ManualClock::new()));
+        let segment = SegmentFile::new(header, PathBuf::from("1.wal"), file.clone(), meter);
         std::thread::scope(|scope| {
             let first = scope.spawn(|| segment.sync());
             while file.syncs.load(Ordering::SeqCst) == 0 {

@@ -53,9 +53,11 @@ pub(crate) struct WalWriter {
     /// The number of the next segment to get a name.
     next_segment: u64,
     /// Finished segments of this process, oldest first.
-    finished: VecDeque<(u64, Spare)>,
-    /// Segments of earlier processes, oldest first: deleted when obsolete, never recycled.
-    of_earlier: VecDeque<u64>,
+    finished: VecDeque<Finished>,
+    /// Segments of earlier processes, oldest first: deleted when obsolete, never recycled. With the lengths of their files.
+    of_earlier: VecDeque<(u64, u64)>,
+    /// Bytes of both.
+    complete_bytes: u64,
     /// Of the next record, so many bytes find what they need (wal_writer.3).
     reserved: Option<u64>,
     last_seq: SeqNo,
@@ -73,6 +75,15 @@ struct Active {
     synced: u64,
     /// The pool was told that the next file will be needed.
     spare_wanted: bool,
+}
+
+/// A segment that is complete.
+#[derive(Debug)]
+struct Finished {
+    number: u64,
+    spare: Spare,
+    /// Bytes in use.
+    used: u64,
 }
 
 impl Active {
@@ -99,19 +110,28 @@ impl WalWriter {
             return Err(Error::corrupt("WAL", path, 0, "a segment from the future; recover the log first"));
         }
         pool.begin(first_segment);
-        Ok(WalWriter {
+        let with_length = |number: &u64| {
+            // Only for the statistics.
+            let length = pool.env.fs.file_size(&file_name::segment_path(&pool.dir, *number));
+            (*number, length.unwrap_or(0))
+        };
+        let of_earlier = of_earlier.iter().map(with_length).collect();
+        let mut writer = WalWriter {
             pool,
             active: None,
             ready: VecDeque::new(),
             buffer: Vec::new(),
             next_segment: first_segment,
             finished: VecDeque::new(),
-            of_earlier: of_earlier.iter().copied().collect(),
+            of_earlier,
+            complete_bytes: 0,
             reserved: None,
             last_seq: SeqNo::ZERO,
             poison: None,
             is_guarded: false,
-        })
+        };
+        writer.count_complete();
+        Ok(writer)
     }
 
     /// Adds a record, the parts together, to the buffer. It is with the operating system after
@@ -128,7 +148,23 @@ impl WalWriter {
         // For records that nobody has reserved anything for.
         self.reserve(bytes, LogRoom::HeldBack)?;
         self.reserved = None;
-        self.guard(|writer| writer.append_record(seq, bytes, Parts { parts, skip: 0 }))
+        let appended = self.guard(|writer| writer.append_record(seq, bytes, Parts { parts, skip: 0 }));
+        self.tell_live();
+        appended
+    }
+
+    /// Tells how much of the log is needed.
+    fn tell_live(&self) {
+        let active = self.active.as_ref().map_or(0, |active| active.appended);
+        self.pool.meter.set_live(self.complete_bytes + active);
+    }
+
+    /// Counts the segments that are complete.
+    fn count_complete(&mut self) {
+        let of_earlier = self.of_earlier.iter().map(|(_, bytes)| bytes);
+        let finished = self.finished.iter().map(|finished| &finished.used);
+        self.complete_bytes = of_earlier.chain(finished).sum();
+        self.tell_live();
     }
 
     /// Makes sure that a record of so many bytes finds its files: has those that are missing prepared (wal_writer.3).
@@ -137,11 +173,18 @@ impl WalWriter {
         if self.reserved.is_some_and(|reserved| bytes <= reserved) {
             return Ok(());
         }
-        let kept = self.ready.len();
-        let mut room = self.active.as_ref().and_then(Active::payload_room);
+        let room = self.active.as_ref().and_then(Active::payload_room);
         if room.is_some_and(|room| room >= bytes) {
             return Ok(());
         }
+        let reserved = self.reserve_files(bytes, room, on_disk);
+        self.pool.meter.note_files(&reserved);
+        reserved
+    }
+
+    /// Has files prepared for what the active segment has no room for.
+    fn reserve_files(&mut self, bytes: u64, mut room: Option<u64>, on_disk: LogRoom) -> Result<()> {
+        let kept = self.ready.len();
         let dir = &self.pool.dir;
         self.pool.env.fs.can_sync_dir(dir).map_err(|e| Error::io("open directory", dir, e))?;
         for prepared in &self.ready {
@@ -251,15 +294,16 @@ impl WalWriter {
                 false
             }
         };
-        self.of_earlier.retain(|number| {
+        self.of_earlier.retain(|(number, _)| {
             *number >= segment || !is_released(pool.remove(&file_name::segment_path(&pool.dir, *number)))
         });
-        self.finished.retain(|(number, spare)| {
+        self.finished.retain(|Finished { number, spare, .. }| {
             // sync.1: a sync that has not begun yet could take the report of a failed write-back of the file's next life.
             let is_free = Arc::strong_count(&spare.file) == 1;
             let release = || if is_free { pool.recycle(spare) } else { pool.remove(&spare.path) };
             *number >= segment || !is_released(release())
         });
+        self.count_complete();
         failure.map_or(Ok(()), Err)
     }
 
@@ -383,6 +427,7 @@ impl WalWriter {
             .file
             .write_all_at(&self.buffer, active.written)
             .map_err(|e| Error::io("write", &segment.path, e))?;
+        self.pool.meter.add_written(active.appended - active.written);
         active.written = active.appended;
         self.buffer.clear();
         Ok(())
@@ -411,7 +456,8 @@ impl WalWriter {
         let active = self.active.take().expect("it was there above");
         let SegmentFile { number, path, file, .. } = &*active.segment;
         let spare = Spare { path: path.clone(), file: file.clone(), bytes: active.bytes };
-        self.finished.push_back((*number, spare));
+        self.finished.push_back(Finished { number: *number, spare, used: active.appended });
+        self.count_complete();
         Ok(active.appended)
     }
 
@@ -426,9 +472,11 @@ impl WalWriter {
             env.fs.sync_dir(dir).map_err(|e| Error::io("sync directory", dir, e))?;
         }
         let used = SEGMENT_HEADER_BYTES as u64;
+        let header = self.pool.header_of(number, spare.bytes);
+        let segment = SegmentFile::new(header, path, spare.file, self.pool.meter.clone());
         self.next_segment = number + 1;
         self.active = Some(Active {
-            segment: Arc::new(SegmentFile::new(self.pool.header_of(number, spare.bytes), path, spare.file)),
+            segment: Arc::new(segment),
             bytes: spare.bytes,
             appended: used,
             written: used,

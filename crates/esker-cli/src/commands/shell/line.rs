@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use super::words;
 use crate::args::{Common, Count, Del, Get, Keyspaces, Put, RangeArgs, Scan};
+use crate::commands::stats::StatsArgs;
 use crate::failure::{Failure, Result};
 
 const AFTER_HELP: &str = "\
@@ -88,9 +89,9 @@ pub(super) enum ShellCommand {
     /// Print the options in force and the keyspaces
     #[command(after_help = "Examples:\n  info")]
     Info,
-    /// Print the counters of the engine
-    #[command(after_help = "Examples:\n  stats")]
-    Stats,
+    /// Print what the engine tells of itself
+    #[command(after_help = "Examples:\n  stats\n  stats --watch 2 --count 5")]
+    Stats(StatsArgs),
     /// Merge everything into one run
     #[command(after_help = "Examples:\n  compact")]
     Compact,

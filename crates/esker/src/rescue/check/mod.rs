@@ -75,7 +75,7 @@ impl Core {
                 self.check_manifest(&manifest.path(), manifest.state(), &mut report);
                 self.check_current(&manifest.path(), &mut report);
             }
-            let snapshot = self.published.snapshot();
+            let snapshot = self.snapshot();
             let keyspaces: Vec<_> = self.catalog.all().into_iter().map(|(_, state)| state).collect();
             (manifest.state().clone(), self.view.get(), snapshot, keyspaces)
         };

@@ -1,0 +1,86 @@
+//! Which views are held by readers, told by the references to them.
+//!
+//! ```text
+//!   view_cell --each view that is shown--> Held --references that are not the cell's--> how many, since when
+//! ```
+//!
+//! held.1. A reference is a reader's unless it is the cell's own: one of the current view, and one of each view that is shown, or waits to be freed.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// All views that are alive.
+pub(super) struct Held<T> {
+    /// Oldest first; the last is the current one.
+    views: Vec<View<T>>,
+}
+
+struct View<T> {
+    view: Weak<T>,
+    /// Alive for as long as the cell shows the view, or has not freed it yet.
+    shown: Weak<()>,
+    since: Duration,
+}
+
+impl<T> Default for Held<T> {
+    fn default() -> Self {
+        Held { views: Vec::new() }
+    }
+}
+
+impl<T> Held<T> {
+    /// From now on `view` is the current one. `token` lives as long as the cell's reference for readers.
+    pub(super) fn show(&mut self, view: &Arc<T>, token: &Arc<()>, now: Duration) {
+        self.views.retain(|old| old.view.strong_count() > 0);
+        self.views.push(View { view: Arc::downgrade(view), shown: Arc::downgrade(token), since: now });
+    }
+
+    /// How many references readers have, and when the oldest view was replaced that they have, if that is not the current one.
+    pub(super) fn count(&mut self) -> (u64, Option<Duration>) {
+        let (mut holders, mut oldest) = (0, None);
+        for (n, view) in self.views.iter().enumerate() {
+            let next = self.views.get(n + 1);
+            let own = view.shown.strong_count() + usize::from(next.is_none());
+            let held = view.view.strong_count().saturating_sub(own);
+            holders += held as u64;
+            if held > 0 {
+                oldest = oldest.or(next.map(|next| next.since));
+            }
+        }
+        (holders, oldest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn held_1_readers_are_counted_and_the_cell_is_not() {
+        let at = Duration::from_secs;
+        let mut held = Held::default();
+        let show = |held: &mut Held<u32>, n: u32| {
+            let (view, token) = (Arc::new(n), Arc::new(()));
+            held.show(&view, &token, at(u64::from(n)));
+            (view.clone(), token, view)
+        };
+        let (current, token, reference) = show(&mut held, 1);
+        assert_eq!(held.count(), (0, None), "held.1");
+        let readers = [current.clone(), current.clone()];
+        assert_eq!(held.count(), (2, None), "the view that they hold is the current one");
+        drop(current);
+        let second = show(&mut held, 5);
+        assert_eq!(held.count(), (2, Some(at(5))), "held.1");
+        drop((token, reference));
+        assert_eq!(held.count(), (2, Some(at(5))), "held.1: the cell has freed it");
+        let newer = second.0.clone();
+        drop(second.0);
+        let _third = show(&mut held, 9);
+        assert_eq!((held.count(), held.views.len()), ((3, Some(at(5))), 3));
+        drop(readers);
+        assert_eq!(held.count(), (1, Some(at(9))));
+        drop((newer, second.1, second.2));
+        let _fourth = show(&mut held, 11);
+        assert_eq!(held.views.len(), 2, "those that are gone are forgotten");
+    }
+}

@@ -1,0 +1,221 @@
+//! What threads do, counted by each for itself: no cache line is written by two of them.
+//!
+//! ```text
+//!   thread --index, its own while it lives--> line of a database: gets, cache hits and misses, commits
+//!   stats  --sums all lines
+//! ```
+//!
+//! activity.1. An index below `SHARED` belongs to one living thread. It goes from one to the next under a lock, so who has it adds with a load and
+//!      a store, and nothing is lost.
+//! activity.2. Threads beyond those share the last line, and add atomically.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+/// The index of the line that is everybody's. Below it are as many as a word has bits.
+const SHARED: usize = 64;
+const LINES: usize = SHARED + 1;
+const UNKNOWN: usize = usize::MAX;
+
+/// One get in so many is measured, on average.
+const GETS_PER_SAMPLE: u64 = 64;
+/// One commit in so many is measured, on average, of those that do not wait for the disk.
+pub(crate) const COMMITS_PER_SAMPLE: u64 = 8;
+
+/// The indices that no thread has, as bits.
+static FREE: Mutex<u64> = Mutex::new(u64::MAX);
+
+thread_local! {
+    static INDEX: Cell<usize> = const { Cell::new(UNKNOWN) };
+    static OWNED: Owned = Owned::claim();
+}
+
+/// An index, until the thread ends (activity.1).
+struct Owned(usize);
+
+impl Owned {
+    fn claim() -> Owned {
+        let mut free = FREE.lock();
+        // Without a bit it is `SHARED`.
+        let index = free.trailing_zeros() as usize;
+        *free &= free.wrapping_sub(1);
+        Owned(index)
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // What the thread still does while it ends.
+        INDEX.set(SHARED);
+        if self.0 < SHARED {
+            *FREE.lock() |= 1 << self.0;
+        }
+    }
+}
+
+#[inline(always)]
+fn index() -> usize {
+    match INDEX.get() {
+        UNKNOWN => find_index(),
+        index => index,
+    }
+}
+
+#[cold]
+fn find_index() -> usize {
+    let index = OWNED.try_with(|owned| owned.0).unwrap_or(SHARED);
+    INDEX.set(index);
+    index
+}
+
+/// The counts of one database. Relaxed throughout: they order nothing.
+pub(crate) struct Activity(Box<[Line; LINES]>);
+
+/// One thread's. Aligned to two lines of the cache, which processors fetch together.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line {
+    gets: AtomicU64,
+    /// The count of `gets` at which the next one is measured.
+    next_get: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    commits: AtomicU64,
+    /// The same for commits.
+    next_commit: AtomicU64,
+    committed_bytes: AtomicU64,
+}
+
+/// The sums over all threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    /// Keys looked up one at a time.
+    pub gets: u64,
+    /// Blocks found in the cache.
+    pub hits: u64,
+    /// Blocks read from files, for readers.
+    pub misses: u64,
+    /// Commits that wrote something, and succeeded.
+    pub commits: u64,
+    /// What they wrote.
+    pub committed_bytes: u64,
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        Activity(Box::new(std::array::from_fn(|_| Line::default())))
+    }
+}
+
+/// Adds; returns the sum.
+#[inline(always)]
+fn bump(counter: &AtomicU64, n: u64, index: usize) -> u64 {
+    if index < SHARED {
+        let sum = counter.load(Ordering::Relaxed) + n;
+        counter.store(sum, Ordering::Relaxed);
+        sum
+    } else {
+        counter.fetch_add(n, Ordering::Relaxed) + n
+    }
+}
+
+/// Whether the `count`th is to be measured; chooses the next if so, at a distance that looks random, so that no pattern of the
+/// caller's is in step with it.
+#[inline(always)]
+fn is_due(next: &AtomicU64, count: u64, per_sample: u64) -> bool {
+    let due = count >= next.load(Ordering::Relaxed);
+    if due {
+        let random = count.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        next.store(count + 1 + random % (2 * per_sample - 1), Ordering::Relaxed);
+    }
+    due
+}
+
+impl Activity {
+    /// A get begins; whether it is to be measured.
+    #[inline(always)]
+    pub(crate) fn get_begins(&self) -> bool {
+        let index = index();
+        let line = &self.0[index];
+        let count = bump(&line.gets, 1, index);
+        is_due(&line.next_get, count, GETS_PER_SAMPLE)
+    }
+
+    /// A block was in the cache.
+    #[inline(always)]
+    pub(crate) fn hit(&self) {
+        let index = index();
+        bump(&self.0[index].hits, 1, index);
+    }
+
+    /// A block is read from its file.
+    pub(crate) fn miss(&self) {
+        let index = index();
+        bump(&self.0[index].misses, 1, index);
+    }
+
+    /// A commit begins that does not wait for the disk; whether it is to be measured.
+    pub(crate) fn commit_begins(&self) -> bool {
+        let line = &self.0[index()];
+        is_due(&line.next_commit, line.commits.load(Ordering::Relaxed) + 1, COMMITS_PER_SAMPLE)
+    }
+
+    /// A commit of so many bytes has succeeded.
+    pub(crate) fn committed(&self, bytes: u64) {
+        let index = index();
+        let line = &self.0[index];
+        bump(&line.commits, 1, index);
+        bump(&line.committed_bytes, bytes, index);
+    }
+
+    /// The counts of all threads so far.
+    pub(crate) fn sums(&self) -> Sums {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        self.0.iter().fold(Sums::default(), |sums, line| Sums {
+            gets: sums.gets + get(&line.gets),
+            hits: sums.hits + get(&line.hits),
+            misses: sums.misses + get(&line.misses),
+            commits: sums.commits + get(&line.commits),
+            committed_bytes: sums.committed_bytes + get(&line.committed_bytes),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn activity_1_activity_2_no_count_is_lost_with_more_threads_than_lines() {
+        let (activity, threads, each) = (Activity::default(), 3 * SHARED as u64, 500);
+        // Two rounds: indices go from threads that have ended to new ones.
+        for _ in 0..2 {
+            let barrier = std::sync::Barrier::new(threads as usize);
+            std::thread::scope(|scope| {
+                for _ in 0..threads {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        for _ in 0..each {
+                            activity.get_begins();
+                            activity.hit();
+                            activity.committed(3);
+                        }
+                    });
+                }
+            });
+        }
+        let n = 2 * threads * each;
+        let expected = Sums { gets: n, hits: n, misses: 0, commits: n, committed_bytes: 3 * n };
+        assert_eq!(activity.sums(), expected);
+    }
+
+    #[test]
+    fn about_one_in_so_many_is_measured() {
+        let next = AtomicU64::new(0);
+        let samples = (1..=64_000).filter(|count| is_due(&next, *count, 64)).count();
+        assert!((900..1100).contains(&samples), "{samples}");
+        assert!((1..=64_000).all(|_| !is_due(&next, 1, 64)), "the first only once");
+    }
+}

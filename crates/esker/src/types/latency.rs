@@ -1,0 +1,109 @@
+//! Latencies: how long operations take, as quantiles over a sample of them.
+//!
+//! ```text
+//!   operation --measured?--> Recorder (an HDR histogram of nanoseconds, 2 significant digits) --> Latency
+//! ```
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+
+/// So many significant digits the times have: they are right within one per cent.
+const DIGITS: u8 = 2;
+
+/// How long operations of one kind took since the database was opened, over a sample of them. All times are right within one per cent, and zero
+/// while `samples` is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Latency {
+    /// Operations that were measured.
+    pub samples: u64,
+    /// Half of all operations took at most this long.
+    pub p50: Duration,
+    /// 99 of 100 took at most this long.
+    pub p99: Duration,
+    /// 999 of 1000 took at most this long.
+    pub p99_9: Duration,
+    /// The slowest one that was measured.
+    pub max: Duration,
+}
+
+/// Gathers measured times.
+pub(crate) struct Recorder(Mutex<Samples>);
+
+struct Samples {
+    times: Histogram<u64>,
+    count: u64,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        let times = Histogram::new(DIGITS).expect("a histogram may have two digits");
+        Recorder(Mutex::new(Samples { times, count: 0 }))
+    }
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.latency().fmt(f)
+    }
+}
+
+impl Recorder {
+    /// One operation took this long; it stands for `weight` of them.
+    pub(crate) fn record(&self, time: Duration, weight: u64) {
+        self.0.lock().record(time, weight);
+    }
+
+    /// The same, unless others record at the moment: for those who must not wait.
+    pub(crate) fn offer(&self, time: Duration) {
+        if let Some(mut samples) = self.0.try_lock() {
+            samples.record(time, 1);
+        }
+    }
+
+    /// The quantiles so far.
+    pub(crate) fn latency(&self) -> Latency {
+        let samples = self.0.lock();
+        let at = |quantile| Duration::from_nanos(samples.times.value_at_quantile(quantile));
+        Latency {
+            samples: samples.count,
+            p50: at(0.5),
+            p99: at(0.99),
+            p99_9: at(0.999),
+            max: Duration::from_nanos(samples.times.max()),
+        }
+    }
+}
+
+impl Samples {
+    fn record(&mut self, time: Duration, weight: u64) {
+        // It grows as it needs to, which cannot fail for as many nanoseconds as there are.
+        let _ = self.times.record_n(time.as_nanos() as u64, weight);
+        self.count += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_count_weights_and_are_right_within_a_per_cent() {
+        let recorder = Recorder::default();
+        assert_eq!(recorder.latency(), Latency::default());
+        (1..=990).for_each(|_| recorder.record(Duration::from_micros(10), 1));
+        recorder.record(Duration::from_millis(5), 8);
+        recorder.offer(Duration::from_secs(70));
+        recorder.offer(Duration::from_secs(80));
+        let latency = recorder.latency();
+        assert_eq!(latency.samples, 993);
+        let is_near =
+            |time: Duration, micros: f64| (time.as_nanos() as f64 / micros / 1e3 - 1.0).abs() < 0.01;
+        assert!(is_near(latency.p50, 10.0) && is_near(latency.p99, 10.0), "{latency:?}");
+        // The one of weight 8 is 0.8 % of all.
+        assert!(is_near(latency.p99_9, 70e6) && is_near(latency.max, 80e6), "{latency:?}");
+        assert!(latency.max >= Duration::from_secs(80));
+    }
+}

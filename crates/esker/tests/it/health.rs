@@ -1,0 +1,165 @@
+//! Health: what fails now, and that it clears by itself.
+//!
+//! ```text
+//!   Db, stepped, on a file system that fails on demand, with a clock that moves on demand --> Db::health
+//! ```
+//!
+//! esker_health.1. Health tells of failing work until it succeeds, also where the statistics keep the error.
+//! esker_health.2. After a failed sync or a panic it says so until the database is closed.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::{dir, tiny};
+use esker::{BackgroundStep, Db, Error, FailingWork, Health, Work};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
+
+struct World {
+    db: Db,
+    env: Env,
+    fs: MemFs,
+    faults: FaultFs,
+}
+
+fn world() -> World {
+    let fs = MemFs::new();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let env = Env::simulated(Arc::new(faults.clone()), 1);
+    let db = tiny(env.clone()).stepped().memtable_bytes(1 << 20).open(dir()).unwrap();
+    World { db, env, fs, faults }
+}
+
+impl World {
+    fn put(&self, key: &str, bytes: usize) -> esker::Result<()> {
+        self.db.default_keyspace().put(key, vec![7; bytes]).map(drop)
+    }
+
+    fn fail(&self, op: OpKind, path: &str, action: FaultAction) {
+        self.faults.add(FaultRule::new(&[op], action).on_path(path).forever());
+    }
+
+    /// Work that fails now, and whether for want of space.
+    fn failing(&self) -> (FailingWork, bool) {
+        match self.db.health() {
+            Health::NoSpace(failing) => (failing, true),
+            Health::Retrying(failing) => (failing, false),
+            other => panic!("esker_health.1: {other:?}"),
+        }
+    }
+}
+
+const OTHER: FaultAction = FaultAction::Fail(io::ErrorKind::Other);
+
+#[test]
+fn esker_health_1_flushes_that_fail_and_succeed() {
+    for (action, expected) in [(OTHER, false), (FaultAction::NoSpace, true)] {
+        let world = world();
+        world.put("a", 10).unwrap();
+        assert_eq!(world.db.health(), Health::Ok);
+        world.fail(OpKind::Create, ".sst", action);
+        let error = world.db.flush().unwrap_err();
+        world.env.clock.sleep(Duration::from_secs(5));
+        world.db.flush().unwrap_err();
+        let (failing, is_no_space) = world.failing();
+        let FailingWork { work, since, times, error: text, .. } = failing;
+        assert_eq!((work, since, times), (Work::Flush, Duration::from_secs(5), 2), "esker_health.1");
+        assert_eq!((is_no_space, matches!(error, Error::NoSpace { .. })), (expected, expected));
+        assert_eq!(world.db.stats().background_error.as_ref(), Some(&text));
+        world.faults.clear();
+        world.db.flush().unwrap();
+        assert_eq!(world.db.health(), Health::Ok, "esker_health.1");
+        assert_eq!(world.db.stats().background_error, Some(text), "it stays");
+    }
+}
+
+#[test]
+fn esker_health_1_a_log_without_space() {
+    let world = world();
+    world.put("a", 10).unwrap();
+    world.fs.set_capacity(Some(world.fs.used_bytes()));
+    for times in 1..=2 {
+        let refused = world.put("large", 400_000);
+        assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+        let (failing, is_no_space) = world.failing();
+        assert_eq!((failing.work, failing.times, is_no_space), (Work::Log, times, true), "esker_health.1");
+    }
+    world.put("small", 10).unwrap();
+    assert_eq!(world.failing().0.work, Work::Log, "a commit that needs no file proves nothing");
+    world.fs.set_capacity(None);
+    world.put("large", 400_000).unwrap();
+    assert_eq!(world.db.health(), Health::Ok, "esker_health.1");
+}
+
+#[test]
+fn esker_health_1_compactions_that_fail_and_succeed() {
+    let world = world();
+    for round in 0..3 {
+        ["a", "b"].iter().for_each(|key| world.put(key, 100 + round).unwrap());
+        world.db.flush().unwrap();
+    }
+    world.fail(OpKind::Create, ".sst", OTHER);
+    world.db.compact().unwrap_err();
+    let (failing, _) = world.failing();
+    assert_eq!((failing.work, failing.times), (Work::Compaction, 1), "esker_health.1");
+    // With nothing to flush flushes succeed, and say nothing of compactions.
+    world.db.flush().unwrap();
+    assert_eq!(world.failing().0.work, Work::Compaction);
+    world.faults.clear();
+    world.env.clock.sleep(Duration::from_secs(10));
+    while world.db.step(BackgroundStep::Compact { idle: true }).unwrap() {}
+    assert_eq!(world.db.health(), Health::Ok, "esker_health.1: merged, or no longer wanted");
+}
+
+#[test]
+fn esker_health_1_a_table_that_cannot_be_read_is_trouble_until_it_can() {
+    let world = world();
+    for round in 0..3 {
+        ["a", "b"].iter().for_each(|key| world.put(key, 300 + round).unwrap());
+        world.db.flush().unwrap();
+    }
+    world.db.clone().close().unwrap();
+    let db = tiny(world.env.clone()).stepped().open(dir()).unwrap();
+    let world = World { db, ..world };
+    world.fail(OpKind::Read, ".sst", OTHER);
+    world.db.compact().unwrap_err();
+    assert_eq!(world.failing().0.work, Work::Compaction);
+    // What is passed over is trouble still.
+    while world.db.step(BackgroundStep::Compact { idle: true }).is_ok_and(|done| done) {}
+    assert_eq!(world.failing().0.work, Work::Compaction, "esker_health.1");
+    world.faults.clear();
+    world.db.compact().unwrap();
+    assert_eq!(world.db.health(), Health::Ok, "esker_health.1");
+}
+
+#[test]
+fn esker_health_2_a_failed_sync() {
+    let world = world();
+    world.fail(OpKind::SyncData, ".wal", OTHER);
+    let error = world.put("a", 10).unwrap_err();
+    let Error::Poisoned(cause) = error else { panic!("{error:?}") };
+    let poisoned = Health::Poisoned { cause: cause.to_string() };
+    world.faults.clear();
+    assert_eq!(world.db.health(), poisoned, "esker_health.2");
+    world.put("b", 10).unwrap_err();
+    assert_eq!(world.db.health(), poisoned, "esker_health.2");
+    let other = world.db.clone();
+    other.close().unwrap_err();
+    assert_eq!(world.db.health(), Health::Closed, "esker_health.2");
+}
+
+#[test]
+fn esker_health_2_a_panic_in_a_commit() {
+    let world = world();
+    world.fail(OpKind::Write, ".wal", FaultAction::Panic);
+    catch_unwind(AssertUnwindSafe(|| world.put("a", 10))).unwrap_err();
+    world.faults.clear();
+    let health = world.db.health();
+    assert!(
+        matches!(&health, Health::Poisoned { cause } if cause.contains("panicked")),
+        "esker_health.2: {health:?}"
+    );
+    assert_eq!(world.db.default_keyspace().len().unwrap(), 0);
+}

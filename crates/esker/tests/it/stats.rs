@@ -1,0 +1,209 @@
+//! The statistics: what was done is what they tell.
+//!
+//! esker_stats.1. Each block that a get wants is a hit or a miss.
+//! esker_stats.2. Writers that wait are counted, with the time that they wait.
+//! esker_stats.3. Latencies are gathered of gets, commits and syncs.
+//! esker_stats.4. The figures of keyspaces share out the tables.
+//! esker_stats.5. What pins old states is told with its age.
+//! esker_stats.6. The log's bytes go with its segments.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::{dir, tiny};
+use esker::{Builder, Db, Durability, Latency};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
+
+fn stepped(env: &Env) -> Builder {
+    tiny(env.clone()).stepped().memtable_bytes(1 << 20)
+}
+
+fn simulated() -> Env {
+    Env::simulated(Arc::new(MemFs::new()), 1)
+}
+
+fn fill(db: &Db, keyspace: &str, items: u32, bytes: usize) {
+    let map = db.keyspace(keyspace).unwrap();
+    let mut batch = db.batch();
+    (0..items).for_each(|n| batch.put(&map, n.to_be_bytes(), vec![n as u8; bytes]).unwrap());
+    batch.commit().unwrap();
+}
+
+#[test]
+fn esker_stats_1_hits_and_misses_add_up() {
+    const ITEMS: u32 = 1000;
+    let env = simulated();
+    let db = stepped(&env).open(dir()).unwrap();
+    fill(&db, "default", ITEMS, 50);
+    db.compact().unwrap();
+    db.close().unwrap();
+    let db = stepped(&env).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    let get_all = || {
+        let before = db.stats();
+        (0..ITEMS).for_each(|n| drop(map.get(n.to_be_bytes()).unwrap().unwrap()));
+        let after = db.stats();
+        assert_eq!(after.gets - before.gets, u64::from(ITEMS));
+        (after.cache_hits - before.cache_hits, after.cache_misses - before.cache_misses)
+    };
+    let (hits, misses) = get_all();
+    assert_eq!(hits + misses, u64::from(ITEMS), "esker_stats.1");
+    assert!(misses > 100, "esker_stats.1: there is more than one block: {misses}");
+    assert_eq!(get_all(), (u64::from(ITEMS), 0), "esker_stats.1: all is in the cache");
+    let ratio = 1.0 - misses as f64 / f64::from(2 * ITEMS);
+    assert!(db.stats().cache_hit_ratio().is_some_and(|told| (told - ratio).abs() < 1e-9));
+    let before = db.stats();
+    assert_eq!(map.iter().count(), ITEMS as usize);
+    let walked = db.stats().cache_hits - before.cache_hits;
+    assert!((misses..2 * misses).contains(&walked), "a walk wants each block about once: {walked}");
+}
+
+#[test]
+fn esker_stats_2_stalls_take_time() {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let env = Env::with_fs(Arc::new(faults.clone()));
+    let db = Db::builder().env(env).memory(4 << 20).memtable_bytes(16 << 10).durability(Durability::Buffered);
+    let db = db.open(dir()).unwrap();
+    assert_eq!((db.stats().stalls, db.stats().stall_time), (0, Duration::ZERO));
+    let slow = FaultAction::Delay(Duration::from_millis(20));
+    faults.add(FaultRule::new(&[OpKind::Create], slow).on_path(".sst").forever());
+    let map = db.default_keyspace();
+    let mut n = 0u32;
+    while db.stats().stalls == 0 {
+        map.put(n.to_be_bytes(), [7; 500]).unwrap();
+        n += 1;
+    }
+    let stats = db.stats();
+    assert!(stats.stall_time > Duration::from_micros(100), "esker_stats.2: {:?}", stats.stall_time);
+    assert_eq!(stats.writers_waiting, 0);
+    faults.clear();
+}
+
+fn assert_is_in_order(latency: &Latency) {
+    let Latency { p50, p99, p99_9, max, .. } = *latency;
+    let is_in_order = Duration::ZERO < p50 && p50 <= p99 && p99 <= p99_9 && p99_9 <= max;
+    assert!(is_in_order && latency.samples > 0, "esker_stats.3: {latency:?}");
+}
+
+#[test]
+fn esker_stats_3_latencies_are_gathered() {
+    let db = Db::builder().env(Env::with_fs(Arc::new(MemFs::new()))).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    assert_eq!((db.stats().commit_latency, db.stats().get_latency), (Latency::default(), Latency::default()));
+    for n in 0..200u32 {
+        map.put(n.to_be_bytes(), "1").unwrap();
+    }
+    let stats = db.stats();
+    assert_eq!(
+        (stats.commits, stats.commit_latency.samples),
+        (200, 200),
+        "esker_stats.3: all that are durable"
+    );
+    assert!(stats.sync_latency.samples >= 200, "esker_stats.3");
+    for n in 0..2000u32 {
+        let mut batch = db.batch();
+        batch.put(&map, n.to_be_bytes(), "2").unwrap();
+        batch.commit_with(Durability::None).unwrap();
+        assert!(map.get(n.to_be_bytes()).unwrap().is_some());
+    }
+    let stats = db.stats();
+    assert_eq!((stats.commits, stats.gets), (2200, 2000));
+    assert!(
+        stats.committed_bytes >= 2200 * 5 && stats.committed_bytes < 2200 * 20,
+        "{}",
+        stats.committed_bytes
+    );
+    let unsynced = stats.commit_latency.samples - 200;
+    assert!((150..400).contains(&unsynced), "esker_stats.3: {unsynced} of 2000, one in 8 was to be measured");
+    let gets = stats.get_latency.samples;
+    assert!((15..60).contains(&gets), "esker_stats.3: {gets} of 2000, one in 64 was to be measured");
+    [stats.get_latency, stats.commit_latency, stats.sync_latency].iter().for_each(assert_is_in_order);
+}
+
+#[test]
+fn esker_stats_4_keyspaces_share_out_the_tables() {
+    let db = stepped(&simulated()).open(dir()).unwrap();
+    let sizes = [("default", 0), ("large", 2000), ("little", 10), ("middle", 500)];
+    sizes.iter().for_each(|(name, items)| fill(&db, name, *items, 50));
+    db.flush().unwrap();
+    for _ in 0..2 {
+        let (figures, stats) = (db.keyspace_stats(), db.stats());
+        let told: Vec<_> = figures.iter().map(|f| (&*f.name, f.items as u32)).collect();
+        assert_eq!(told, sizes, "esker_stats.4");
+        let all: u64 = figures.iter().map(|f| f.table_bytes).sum();
+        assert!(
+            all <= stats.table_bytes && all > stats.table_bytes / 10 * 9,
+            "esker_stats.4: {all}, {stats:?}"
+        );
+        let each = |items: u32| stats.table_bytes * u64::from(items) / 2510;
+        for f in &figures {
+            let expected = each(f.items as u32);
+            // A block at each end, and the catalog.
+            assert!(
+                f.table_bytes.abs_diff(expected) < expected / 10 + 2000,
+                "esker_stats.4: {f:?}, {expected}"
+            );
+        }
+        db.compact().unwrap();
+    }
+}
+
+#[test]
+fn esker_stats_5_pins_have_an_age() {
+    let env = simulated();
+    let db = stepped(&env).open(dir()).unwrap();
+    let sleep = |secs| env.clock.sleep(Duration::from_secs(secs));
+    let pins = || {
+        let stats = db.stats();
+        let oldest = stats.oldest_snapshot.map(|oldest| (oldest.seqno, oldest.age.as_secs()));
+        (stats.snapshots, oldest, stats.iterators, stats.oldest_iterator.map(|age| age.as_secs()))
+    };
+    fill(&db, "default", 10, 50);
+    assert_eq!(pins(), (0, None, 0, None));
+    let map = db.default_keyspace();
+    let (snapshot, iterator) = (db.snapshot(), map.iter());
+    let seqno = snapshot.seqno().get();
+    sleep(10);
+    assert_eq!(pins(), (1, Some((seqno, 10)), 1, None), "esker_stats.5: nothing has changed since");
+    db.flush().unwrap();
+    let transaction = db.begin();
+    let cursor = map.cursor().unwrap();
+    sleep(20);
+    assert_eq!(pins(), (2, Some((seqno, 30)), 2, Some(20)), "esker_stats.5");
+    drop((snapshot, iterator));
+    // Both are of the same commit, and it has been kept all the time.
+    assert_eq!(pins(), (1, Some((seqno, 30)), 1, None), "esker_stats.5");
+    drop((transaction, cursor));
+    assert_eq!(pins(), (0, None, 0, None), "esker_stats.5");
+}
+
+#[test]
+fn esker_stats_6_the_log_grows_and_goes() {
+    let env = simulated();
+    let db = stepped(&env).open(dir()).unwrap();
+    fill(&db, "default", 1000, 50);
+    let stats = db.stats();
+    assert!(
+        stats.log_bytes > stats.committed_bytes && stats.log_bytes_written >= stats.committed_bytes,
+        "{stats:?}"
+    );
+    assert!(stats.log_bytes < stats.committed_bytes * 2);
+    assert!(stats.write_amplification().is_some_and(|w| (1.0..1.5).contains(&w)), "esker_stats.6");
+    db.flush().unwrap();
+    let after = db.stats();
+    assert!(after.log_bytes < 1000, "esker_stats.6: {} bytes", after.log_bytes);
+    assert!(after.write_amplification().is_some_and(|w| (1.5..3.0).contains(&w)), "esker_stats.6");
+    fill(&db, "default", 1000, 50);
+    let before = db.stats().log_bytes;
+    db.close().unwrap();
+    let db = stepped(&env).open(dir()).unwrap();
+    let earlier = db.stats();
+    assert!(
+        earlier.log_bytes >= before && earlier.log_bytes < before * 2,
+        "esker_stats.6: {earlier:?}, {before}"
+    );
+    assert_eq!((earlier.log_bytes_written, earlier.commits), (0, 0));
+    db.flush().unwrap();
+    assert!(db.stats().log_bytes < before / 10, "esker_stats.6: obsolete segments are gone");
+}
