@@ -87,7 +87,7 @@ fn sentences(out: &mut String, rows: &[(&Summary, &RowSummary)], all: Counts) {
         out,
         format_args!(
             "<p>Esker leads {led} of {} rows, is within 1.2x of the best other engine in {close}, and is behind in {behind}. \
-             Each row holds it against the best of up to {peers} other engines, with the same data, durability and memory, and every answer verified. \
+             Each row holds it against the best of up to {peers} other engines, which did the same work, and every answer was verified. \
              {unclear} rows are too close to call: the difference is within the spread, or within a factor of {} in fewer than three runs.</p>",
             rows.len(),
             1.0 + FEW_RUNS_MARGIN
