@@ -166,9 +166,11 @@ fn room_1_room_2_who_finds_the_disk_full_can_remove_and_gets_space_by_it() {
         removal.remove(&db, "large", count / 10 * 9).unwrap_or_else(|e| panic!("room.2: {removal:?}: {e}"));
         // More than had been free.
         let mut left = 8 * MIB as usize / value_bytes;
+        let mut rng = fastrand::Rng::with_seed(9);
         let started = Instant::now();
         while left > 0 {
-            let (key, value) = ((count + left as u32).to_be_bytes(), vec![left as u8; value_bytes]);
+            let (key, mut value) = ((count + left as u32).to_be_bytes(), vec![0; value_bytes]);
+            rng.fill(&mut value);
             // The keyspace has to be made anew if it was dropped.
             match db.keyspace("large").and_then(|map| map.put(key, value)) {
                 Ok(()) => left -= 1,
