@@ -125,16 +125,20 @@ impl Core {
             true => vec![self.published.visible()],
             false => self.published.horizons(),
         };
-        // Durable numbers are known only of a log that goes on.
-        let is_poisoned = self.pipeline.poisoned().is_some();
+        let durable_seq = horizons.last().copied();
+        let horizons = Horizons::new(horizons);
         let view = self.view.get();
-        let holding = view.memtables().filter(|memtable| memtable.has_range_tombstones() && !is_poisoned);
-        let memtables: Vec<_> = holding.map(|memtable| memtable.range_tombstones()).collect();
+        let holding = view.memtables().filter(|memtable| memtable.has_range_tombstones());
+        let mut memtables: Vec<_> = holding.map(|memtable| memtable.range_tombstones()).collect();
         let version = view.version.clone();
         drop(view);
-        let durable_seq = horizons.last().copied();
-        let removed =
-            covered(&version, &memtables, |table| table.table.range_tombstones(), &Horizons::new(horizons));
+        let under = |memtables: &[_]| covered(&version, memtables, |t| t.table.range_tombstones(), &horizons);
+        let mut removed = under(&memtables);
+        // A log that has failed cannot be made durable.
+        if !removed.is_empty() && !memtables.is_empty() && self.pipeline.poisoned().is_some() {
+            memtables.clear();
+            removed = under(&memtables);
+        }
         drop(version);
         if removed.is_empty() {
             return Ok(false);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, ManualClock, MemFs, OpKind};
 
 use super::compaction_ns;
-use crate::{Db, Error};
+use crate::{Db, Durability, Error};
 
 /// A database of six runs of 100 KB, of which merging leaves one.
 fn six_runs(clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
@@ -189,6 +189,26 @@ fn what_a_snapshot_held_is_given_back_when_it_is_gone_and_nobody_writes() {
     settle();
     assert!(db.stats().table_bytes < 1000, "nobody needs it");
     assert_eq!(map.first().unwrap(), None);
+}
+
+#[test]
+fn compact_3_covered_3_the_log_is_durable_before_tables_go_for_a_tombstone_in_it() {
+    let disk = MemFs::new();
+    let open = |disk: &MemFs| {
+        let env = Env::simulated(Arc::new(disk.clone()), 1);
+        Db::builder().stepped().durability(Durability::None).env(env).open(Path::new("db")).unwrap()
+    };
+    let db = open(&disk);
+    let map = db.default_keyspace();
+    (0..100_u8).for_each(|key| map.put([key], "1").unwrap());
+    db.compact().unwrap();
+    map.clear().unwrap();
+    map.put("a", "2").unwrap();
+    assert!(db.handle.core.compaction_step(false).unwrap());
+    assert_eq!((db.stats().tables, db.stats().tables_dropped, db.stats().flushes), (0, 1, 1));
+    let left = open(&disk.crash_strict());
+    assert_eq!(left.default_keyspace().len().unwrap(), 1, "compact.3");
+    assert_eq!(left.default_keyspace().get("a").unwrap().as_deref(), Some(&b"2"[..]));
 }
 
 #[test]
