@@ -16,6 +16,9 @@ use crate::types::Result;
 
 /// How to open a database. Everything has a default that suits most: give the memory it may use and be done.
 ///
+/// An open database holds a file descriptor for each table, which is one for each [`table_bytes`](Builder::table_bytes) of data and more while
+/// compaction is behind, and up to some 30 for its log, manifest and lock: the process's limit (`ulimit -n`) has to allow for them.
+///
 /// ```no_run
 /// # fn main() -> esker::Result<()> {
 /// let db = esker::Db::builder().memory(4 << 30).durability(esker::Durability::Buffered).open("data")?;
@@ -135,7 +138,8 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Locked`](crate::Error::Locked) if it is open elsewhere, [`Error::NotFound`](crate::Error::NotFound), [`Error::UnfinishedRepair`](crate::Error::UnfinishedRepair), [`Error::Corrupt`](crate::Error::Corrupt) and
-    /// [`Error::UnsupportedVersion`](crate::Error::UnsupportedVersion) with the file, [`Error::Invalid`](crate::Error::Invalid) for options that make no sense. [`Error::Io`](crate::Error::Io) and
+    /// [`Error::UnsupportedVersion`](crate::Error::UnsupportedVersion) with the file, [`Error::Invalid`](crate::Error::Invalid) for options that make no sense, an empty path, and one that is
+    /// no directory. [`Error::Io`](crate::Error::Io) and
     /// [`Error::NoSpace`](crate::Error::NoSpace): opening reads the log and writes a new manifest and a log segment.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         let options = self.settings.derive()?;

@@ -1,6 +1,5 @@
 //! A child of a fork has its parent's database, and may not change it (handle.3, dir_lock.2). A fork is played: the Env gives the number of
 //! another process.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::io;
 use std::sync::Arc;
