@@ -142,8 +142,11 @@ fn rate(now: &Row, before: Option<(&Row, Duration)>) -> Option<f64> {
     Some(after.saturating_sub(*earlier) as f64 / elapsed.as_secs_f64().max(1e-9))
 }
 
+/// The title of a group, and its rows with their rates.
+type RatedGroup = (&'static str, Vec<(Row, Option<f64>)>);
+
 /// All rows with their rates since the look before.
-fn rated(look: &Look, before: Option<&Look>) -> Vec<(&'static str, Vec<(Row, Option<f64>)>)> {
+fn rated(look: &Look, before: Option<&Look>) -> Vec<RatedGroup> {
     let earlier: Vec<_> = before.into_iter().flat_map(groups).flat_map(|group| group.rows).collect();
     let elapsed = before.map(|before| look.at.saturating_duration_since(before.at));
     let with_rate = |row: Row| {
