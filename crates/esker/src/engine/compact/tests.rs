@@ -200,7 +200,7 @@ fn compact_3_covered_3_the_log_is_durable_before_tables_go_for_a_tombstone_in_it
     };
     let db = open(&disk);
     let map = db.default_keyspace();
-    (0..100_u8).for_each(|key| map.put([key], "1").unwrap());
+    (0..100_u8).for_each(|key| map.put([key], "1").map(drop).unwrap());
     db.compact().unwrap();
     map.clear().unwrap();
     map.put("a", "2").unwrap();
