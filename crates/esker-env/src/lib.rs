@@ -17,6 +17,7 @@ mod fault;
 mod fs;
 mod mem;
 mod pages;
+mod process;
 mod random;
 mod read;
 #[cfg(any(unix, windows))]

@@ -31,7 +31,7 @@ use parking_lot::{Mutex, RwLock};
 use self::inode::Inode;
 use self::names::{InodeRef, Names};
 use self::pages::Pages;
-use crate::threads::process_id;
+use crate::process::process_id;
 use crate::{AlignedBuf, File, FileLock, Fs, LockError, OpenOptions};
 
 /// Longer files are refused: their page table alone would fill this machine's memory.

@@ -4,6 +4,8 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 
+use crate::process::process_id;
+
 /// Starts threads.
 pub trait Threads: Send + Sync + Debug + 'static {
     /// Runs `work` on a new thread of this name.
@@ -12,11 +14,6 @@ pub trait Threads: Send + Sync + Debug + 'static {
     fn process_id(&self) -> u32 {
         process_id()
     }
-}
-
-/// The operating system's number of this process; 0 where there are none, and asking for one would panic.
-pub(crate) fn process_id() -> u32 {
-    if cfg!(target_family = "wasm") { 0 } else { std::process::id() }
 }
 
 /// A running thread.

@@ -214,7 +214,7 @@ impl Db {
     /// # Errors
     /// [`Error::Closed`]; [`Error::Poisoned`] if the log cannot be synced, now or since an earlier failure.
     pub fn sync(&self) -> Result<()> {
-        self.handle.core.check_open()?;
+        self.handle.core.check_ours()?;
         self.handle.core.pipeline.sync()
     }
 

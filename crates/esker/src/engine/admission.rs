@@ -80,7 +80,7 @@ impl Core {
 
     /// Commits. The commit's number; of one that writes nothing, that of the newest commit.
     pub(crate) fn submit(&self, request: CommitRequest) -> Result<SeqNo> {
-        self.check_open()?;
+        self.check_ours()?;
         self.signal.check_alive()?;
         if request.set.is_empty() {
             return self.pipeline.commit(request);

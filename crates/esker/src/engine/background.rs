@@ -71,7 +71,7 @@ pub enum BackgroundStep {
 impl Core {
     /// Does one piece of background work; false if there was none. A sync does not say whether there was.
     pub(crate) fn step(&self, step: BackgroundStep) -> Result<bool> {
-        self.check_open()?;
+        self.check_ours()?;
         match step {
             BackgroundStep::Flush => self.flush_step(),
             BackgroundStep::Compact { idle } => self.compaction_step(idle),

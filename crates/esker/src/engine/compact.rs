@@ -59,7 +59,7 @@ impl CompactionStep {
 impl Core {
     /// Refuses what changes tables when closed, and once a thread has panicked (compact.2).
     pub(super) fn check_able(&self) -> Result<()> {
-        self.check_open()?;
+        self.check_ours()?;
         self.signal.check_alive()
     }
 
@@ -237,7 +237,7 @@ impl Core {
             }
         }
         self.read_cost.reset();
-        self.check_open()?;
+        self.check_ours()?;
         self.wal_pool.trim()
     }
 

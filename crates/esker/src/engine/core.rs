@@ -101,10 +101,17 @@ impl Core {
         self.env.fs.free_bytes(&self.dir).ok().filter(|free| *free < u64::MAX)
     }
 
-    /// Refuses when closed, and in a child of a fork (handle.3).
+    /// Refuses when closed.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { self.check_process() }
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// For what changes the directory: refuses when closed, and in a child of a fork (handle.3).
+    #[inline]
+    pub(crate) fn check_ours(&self) -> Result<()> {
+        self.check_open()?;
+        self.check_process()
     }
 
     /// Refuses in a child of a fork (handle.3).

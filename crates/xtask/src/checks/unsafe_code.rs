@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/esker-cli/src/closed.rs", "runs before main"),
     ("crates/esker-env/src/aligned.rs", "buffers aligned for direct I/O"),
     ("crates/esker-env/src/pages.rs", "memory by the page"),
+    ("crates/esker-env/src/process.rs", "pthread_atfork has no safe wrapper"),
     ("crates/esker-env/src/real/unix.rs", "sync_file_range has no safe wrapper"),
     ("crates/esker/src/cache/block_cache.rs", "a directory that goes takes its blocks out at once"),
     ("crates/esker/src/cache/models.rs", "models of what slot.rs does"),
