@@ -90,6 +90,12 @@ impl World {
         self.disk.refusals() > self.refused_before
     }
 
+    /// Whether the disk has an end and the error says that a put would have left too little of it to removals (room.1).
+    fn is_held_back(&self, error: &Error) -> bool {
+        let is_told = matches!(error, Error::NoSpace { op: "make a WAL segment in", .. });
+        is_told && esker_env::Fs::free_bytes(&self.disk, DIR.as_ref()).is_ok_and(|free| free < u64::MAX)
+    }
+
     /// Whether each problem that a check has found is a call that failed on purpose, or may be what was read wrong.
     pub(super) fn are_explained(&self, problems: &[String]) -> bool {
         if self.faults.fired_after(self.fired_before).iter().any(is_misread) {
@@ -133,7 +139,7 @@ impl World {
         }
         fired.retain(|call| !trifles.contains(&call.kind));
         // A full disk fails a commit before anything of it is written: no reason to refuse those that follow (world.5).
-        let full = self.was_refused() && matches!(error, Error::NoSpace { .. });
+        let full = self.was_refused() && matches!(error, Error::NoSpace { .. }) || self.is_held_back(error);
         let poisoned = matches!(error, Error::Poisoned(_));
         // Nobody hears what a dead process says.
         let anyway = self.is_dead() || full || (poisoned && (self.poisoned || self.panicked));
