@@ -8,7 +8,7 @@ fn main() -> esker::Result<()> {
     assert_eq!(users.get("ann")?.as_deref(), Some(&b"1"[..]));
 
     db.transact(|t| {
-        // reads a snapshot, retries on conflict
+        // reads a snapshot, runs again after a conflict
         let n = t.get(&users, "ann")?.map_or(0, |value| value.len());
         t.put(&users, "bob", n.to_string())
     })?;

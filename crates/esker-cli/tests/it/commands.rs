@@ -278,7 +278,7 @@ fn a_limit_of_open_files_is_told_as_that() {
         for line in ["count", "put a 1", "check", "repair db new"] {
             let (code, said) = run(line, limit);
             let _missing = std::fs::remove_dir_all(esker.path("new"));
-            let is_told = said.contains("raise the limit") && !said.contains("salvages");
+            let is_told = said.contains("ulimit -n") && !said.contains("salvages");
             assert!(code == Some(0) || code == Some(2) && is_told, "{limit}: {line}: {code:?} {said}");
         }
     }

@@ -65,6 +65,7 @@ fn groups(look: &Look) -> Vec<Group> {
             vec![
                 Row("gets", Count(stats.gets), Opening),
                 Row("commits", Count(stats.commits), Opening),
+                Row("conflicts", Count(stats.conflicts), Opening),
                 Row("committed_bytes", Bytes(stats.committed_bytes), Opening),
                 Row("get_latency", Figure::Latency(stats.get_latency), Now),
                 Row("commit_latency", Figure::Latency(stats.commit_latency), Now),
@@ -100,6 +101,7 @@ fn groups(look: &Look) -> Vec<Group> {
                 Row("flush_bytes_written", Bytes(stats.flush_bytes_written), Opening),
                 Row("compactions", Count(stats.compactions), Opening),
                 Row("moves", Count(stats.moves), Opening),
+                Row("tables_dropped", Count(stats.tables_dropped), Opening),
                 Row("compaction_bytes_read", Bytes(stats.compaction_bytes_read), Opening),
                 Row("compaction_bytes_written", Bytes(stats.compaction_bytes_written), Opening),
                 Row("compaction_debt_bytes", Bytes(stats.compaction_debt_bytes), Now),
