@@ -106,11 +106,20 @@ pub fn perform(db: &Db, op: &Op, find: impl Fn(KeyspaceNo) -> Result<Keyspace>, 
         }
         Op::Replace(no, writes, durability) => {
             let name = find(*no)?.name();
-            let mut batch = db.batch();
-            batch.drop_keyspace(&name)?;
-            let new = batch.create_keyspace(&name)?;
-            writes.iter().try_for_each(|change| write(&mut batch, &new, change))?;
-            batch.commit_with(*durability)?;
+            // In either way.
+            if writes.len().is_multiple_of(2) {
+                let mut batch = db.batch();
+                batch.drop_keyspace(&name)?;
+                let new = batch.create_keyspace(&name)?;
+                writes.iter().try_for_each(|change| write(&mut batch, &new, change))?;
+                batch.commit_with(*durability)?;
+            } else {
+                let mut transaction = db.begin();
+                transaction.drop_keyspace(&name)?;
+                let new = transaction.create_keyspace(&name)?;
+                writes.iter().try_for_each(|change| write(&mut transaction, &new, change))?;
+                transaction.commit_with(*durability)?;
+            }
             Ok(())
         }
         Op::Create(new) => db.create_keyspace(&name(*new)).map(drop),

@@ -7,7 +7,7 @@ fn main() -> esker::Result<()> {
     users.put("ann", "1")?; // durable when it returns
     assert_eq!(users.get("ann")?.as_deref(), Some(&b"1"[..]));
 
-    db.transact(|t| {
+    db.transact(|t| -> esker::Result<()> {
         // reads a snapshot, runs again after a conflict
         let n = t.get(&users, "ann")?.map_or(0, |value| value.len());
         t.put(&users, "bob", n.to_string())

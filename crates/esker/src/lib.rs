@@ -93,8 +93,9 @@ pub mod fuzzing {
 /// crate `esker-env`.
 pub mod env {
     pub use esker_env::{
-        Clock, Env, FaultAction, FaultFs, FaultRule, Fs, FsRef, ManualClock, MemFs, OpKind, Random, RealFs,
-        SeededRandom, SystemClock, SystemRandom, SystemThreads, Threads,
+        Clock, Env, FaultAction, FaultFs, FaultRule, File, FileLock, Fs, FsRef, LockError, ManualClock,
+        MemFs, OpKind, OpenOptions, Random, RealFs, SeededRandom, SystemClock, SystemRandom, SystemThreads,
+        ThreadHandle, Threads,
     };
 }
 

@@ -67,7 +67,7 @@ pub trait Reads {
     /// See [`get`](Self::get).
     fn cursor_in(&self, range: impl KeyBounds) -> Result<Cursor>;
 
-    /// The exact number of keys, without counting them.
+    /// The exact number of keys, without counting them. In a transaction each key that it has written is looked up for this.
     ///
     /// # Errors
     /// See [`get`](Self::get).
@@ -78,7 +78,7 @@ pub trait Reads {
     /// # Errors
     /// See [`get`](Self::get).
     fn is_empty(&self) -> Result<bool> {
-        Ok(self.len()? == 0)
+        Ok(self.first()?.is_none())
     }
 
     /// All entries, from either end.
@@ -183,5 +183,8 @@ impl Reads for Keyspace {
     }
     fn len(&self) -> Result<u64> {
         Keyspace::len(self)
+    }
+    fn is_empty(&self) -> Result<bool> {
+        Keyspace::is_empty(self)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
-use super::range::{Cursor, Range};
+use super::range::{Cursor, Keys, Range};
 use super::reads::View;
 use super::writes::{encode_bounds, prefix_bounds};
 use crate::engine::catalog::KeyspaceState;
@@ -125,6 +125,11 @@ impl Snapshot {
     /// All entries, from either end.
     pub fn iter(&self, keyspace: &Keyspace) -> Range {
         self.range(keyspace, ..)
+    }
+
+    /// The keys of a range, from either end.
+    pub fn keys(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Keys {
+        self.range(keyspace, range).keys()
     }
 
     /// A cursor over all entries.

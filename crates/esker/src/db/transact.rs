@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Db;
 use super::transaction::Transaction;
+use crate::engine::right_of_way::Held;
 use crate::engine::stats::add;
 use crate::txn::commit::Durability;
 use crate::types::{Error, Result, SeqNo};
@@ -30,9 +31,9 @@ pub struct Committed<T> {
 }
 
 impl Db {
-    /// Runs `body` in a transaction and commits it; on a conflict, runs it again with a new one, after a short pause. After some conflicts it
-    /// makes sure of progress: other threads' commits wait while `body` runs, a quarter of a second at the most. Keep `body` short, and
-    /// without effects outside of the database.
+    /// Runs `body` in a transaction and commits it; on a conflict, runs it again with a new one, after a short pause. After eight conflicts it
+    /// makes sure of progress: other threads' commits wait while `body` runs. Each waits for a quarter of a second at the most, and twice as
+    /// long after each further conflict. Keep `body` short, and without effects outside of the database.
     ///
     /// The error is any type that [`Error`] converts into. An error from `body` rolls back and is returned: so `body` can give up.
     /// Where nothing else says what type it is, write the closure's: `|t| -> esker::Result<()> { ... }`.
@@ -74,7 +75,7 @@ impl Db {
         mut body: impl FnMut(&mut Transaction) -> Result<T, E>,
     ) -> Result<Committed<T>, E> {
         let core = &self.handle.core;
-        let mut right_of_way = None;
+        let mut right_of_way: Option<Held<'_>> = None;
         let mut attempts = 1;
         loop {
             let mut transaction = Transaction::new(self.handle.clone(), attempts);
@@ -85,8 +86,10 @@ impl Db {
                 Err(failed) => return Err(failed.error.into()),
             }
             add(&core.counters.conflicts, 1);
-            if attempts >= TRIES_BEFORE_RIGHT {
-                right_of_way = right_of_way.or_else(|| core.right_of_way.take());
+            match &right_of_way {
+                Some(held) => held.be_patient(),
+                None if attempts >= TRIES_BEFORE_RIGHT => right_of_way = core.right_of_way.take(),
+                None => {}
             }
             if right_of_way.is_none() {
                 self.back_off(attempts);

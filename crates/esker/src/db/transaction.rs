@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::commit_error::CommitError;
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
-use super::range::{Cursor, Range};
+use super::range::{Cursor, Keys, Range};
 use super::reads::View;
 use super::snapshot::Snapshot;
 use super::updates::ViewMut;
@@ -239,6 +239,11 @@ impl Transaction {
         self.range(keyspace, ..)
     }
 
+    /// The keys of a range, from either end, with the writes made so far.
+    pub fn keys(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Keys {
+        self.range(keyspace, range).keys()
+    }
+
     /// A cursor over all entries, with the writes made so far.
     ///
     /// # Errors
@@ -268,8 +273,8 @@ impl Transaction {
         view.check_open()?;
         let at = self.snapshot.seqno();
         let before = state.counter.at(at);
-        let of_other = |id| self.handle.core.published.counter(id).at(at);
-        let deltas = count_deltas(&self.writes.set, &view, at, of_other)?;
+        let of_whole = |id| if id == state.id { before } else { 0 };
+        let deltas = count_deltas(&self.writes.set, &view, at, of_whole)?;
         let delta = deltas.iter().find(|delta| delta.0 == state.id).map_or(0, |delta| delta.1);
         Ok(before.checked_add_signed(delta).expect("counts.1: no more is removed than was there"))
     }

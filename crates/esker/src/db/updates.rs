@@ -184,7 +184,8 @@ impl Keyspace {
         db.transact(|transaction| body(&mut transaction.keyspace_mut(self)))
     }
 
-    /// Takes the first entry out.
+    /// Takes the first entry out. It is looked for behind the tombstones of those that were taken before, as long as these are in memory:
+    /// thousands in a row take ever longer until a flush and a compaction have removed them.
     ///
     /// # Errors
     /// Those of [`get`](Self::get) and [`remove`](Self::remove).

@@ -96,7 +96,7 @@ pub(crate) struct Writes {
 impl Writes {
     /// The commit of these writes, none of which changes the catalog.
     pub(crate) fn into_request(self, durability: Durability) -> CommitRequest {
-        CommitRequest { set: self.set, durability, since: None, keyspaces: self.keyspaces }
+        CommitRequest { set: self.set, durability, since: None, keyspaces: self.keyspaces, drops: Vec::new() }
     }
 
     /// Commits, and keeps the writes in case that fails. `since`: the snapshot that a transaction has read from.
@@ -107,7 +107,8 @@ impl Writes {
         since: Option<SnapshotGuard>,
     ) -> Result<SeqNo> {
         let (set, keyspaces) = (self.set.clone(), self.keyspaces.clone());
-        core.submit_changing(CommitRequest { set, durability, since, keyspaces }, &self.changes)
+        let drops = self.changes.drop_marks();
+        core.submit_changing(CommitRequest { set, durability, since, keyspaces, drops }, &self.changes)
     }
 
     pub(super) fn create_keyspace(&mut self, catalog: &Catalog, name: &str) -> Result<Arc<KeyspaceState>> {

@@ -75,7 +75,8 @@ impl Core {
     /// Commits writes of encoded keys, of keyspaces that need not be in the catalog.
     pub(crate) fn commit_encoded(&self, set: WriteSet, durability: Durability) -> Result<()> {
         let set = Arc::new(set);
-        self.submit(CommitRequest { set, durability, since: None, keyspaces: Vec::new() }).map(drop)
+        self.submit(CommitRequest { set, durability, since: None, keyspaces: Vec::new(), drops: Vec::new() })
+            .map(drop)
     }
 
     /// Commits. The commit's number; of one that writes nothing, that of the newest commit.

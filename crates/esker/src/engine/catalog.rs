@@ -7,8 +7,8 @@
 //!
 //! catalog.1. Creating, dropping and renaming are parts of commits like any other: atomic, logged, recovered (catalog_changes.rs).
 //! catalog.2. An id is never used again.
-//! catalog.3. A keyspace is marked as being dropped before its drop is committed; commits that come later are refused, so nothing
-//!      is written behind the drop, which may fail.
+//! catalog.3. A keyspace is marked as dropped as its drop is entered in the log; commits behind it are refused, so nothing is written behind
+//!      the drop. One that is refused leaves no mark (drop_mark.2).
 //! catalog.4. To readers a keyspace is there, whole, until its drop is committed, and gone from then on. Who finds it marked, having
 //!      chosen the state to read, asks whether the newest state still has its name: what was chosen is no newer.
 
@@ -36,7 +36,7 @@ const FIRST_ID: u32 = KeyspaceId::DEFAULT.get() + 1;
 pub(crate) struct KeyspaceState {
     pub(crate) id: KeyspaceId,
     name: RwLock<Arc<str>>,
-    /// Commits are refused: it is being dropped, or has been, or has not been created yet.
+    /// Commits are refused: it has been dropped, or has not been created yet.
     pub(super) dropping: DropMark,
     /// It is gone.
     pub(super) dropped: AtomicBool,
@@ -143,13 +143,18 @@ impl Catalog {
     }
 
     fn insert(&self, name: &str, id: KeyspaceId) {
-        let state = self.state(name.into(), id, DropMark::default());
+        let state = Self::state(name.into(), id, DropMark::default(), self.published.counter(id));
         self.names.write().insert(name.into(), state);
     }
 
-    fn state(&self, name: Arc<str>, id: KeyspaceId, dropping: DropMark) -> Arc<KeyspaceState> {
+    fn state(
+        name: Arc<str>,
+        id: KeyspaceId,
+        dropping: DropMark,
+        counter: Arc<Counter>,
+    ) -> Arc<KeyspaceState> {
         let (name, dropped) = (RwLock::new(name), AtomicBool::default());
-        Arc::new(KeyspaceState { id, name, dropping, dropped, counter: self.published.counter(id) })
+        Arc::new(KeyspaceState { id, name, dropping, dropped, counter })
     }
 
     /// The id of the keyspace that is created next.
@@ -196,7 +201,9 @@ impl Catalog {
         let following = |id: u32| id.checked_add(1);
         let id = self.next_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, following);
         let id = id.map_err(|_| Error::Invalid("no keyspace ids left".into()))?;
-        Ok(self.state(name.into(), KeyspaceId::new(id), DropMark::new_set()))
+        // What others count begins with its commit.
+        let counter = Arc::default();
+        Ok(Self::state(name.into(), KeyspaceId::new(id), DropMark::new_set(), counter))
     }
 
     /// Which keyspace has which name from now on, or none.

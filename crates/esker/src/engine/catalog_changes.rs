@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   batch, transaction --create, drop, rename--> Changes (names as the commit leaves them) + entries of the catalog in its write set
-//!   commit: lock the catalog -- as expected? -- ids stored -- marks set -- submit -- names changed
+//!   commit: lock the catalog -- as expected? -- ids stored -- submit (the leader sets the marks of what goes) -- names changed
 //! ```
 //!
 //! catalog_changes.1. The names that a commit changes are as they were when it first looked at them, or it is refused whole.
@@ -20,6 +20,7 @@ use super::catalog::{
 use super::core::Core;
 use crate::txn::commit::{CommitRequest, Durability};
 use crate::txn::drop_mark::DropMark;
+use crate::txn::snapshots::Published;
 use crate::txn::write_set::WriteSet;
 use crate::types::canary::{self, Canary};
 use crate::types::key::{encode_key, keyspace_end};
@@ -53,32 +54,39 @@ impl Changes {
         self.dropped.iter().any(|state| state.id == id)
     }
 
+    /// The marks of the keyspaces that it drops, and has not made itself: those have theirs.
+    pub(crate) fn drop_marks(&self) -> Vec<DropMark> {
+        let is_marked =
+            |state: &&Arc<KeyspaceState>| !self.creates(state.id) && !canary::is_set(Canary::DropNotMarked);
+        self.dropped.iter().filter(is_marked).map(|state| state.dropping.clone()).collect()
+    }
+
     /// The keyspace of this name as the commit sees it.
     pub(crate) fn find(&self, catalog: &Catalog, name: &str) -> Option<Arc<KeyspaceState>> {
         self.names.get(name).cloned().unwrap_or_else(|| catalog.get(name))
     }
 
-    /// The same, for a change of what the name stands for (catalog_changes.1).
-    fn expect(&mut self, catalog: &Catalog, name: &str) -> Option<Arc<KeyspaceState>> {
-        let found = self.find(catalog, name);
-        self.expected.entry(name.into()).or_insert_with(|| found.clone());
-        found
-    }
-
-    fn expect_changeable(&mut self, catalog: &Catalog, name: &str) -> Result<Arc<KeyspaceState>> {
+    /// The keyspace of this name, for a change of what the name stands for.
+    fn find_changeable(&self, catalog: &Catalog, name: &str) -> Result<Arc<KeyspaceState>> {
         if name == DEFAULT_NAME {
             let text = "the keyspace \"default\" can be cleared, not dropped or renamed";
             return Err(Error::Invalid(text.to_owned()));
         }
-        self.expect(catalog, name).ok_or_else(|| Error::KeyspaceNotFound(name.to_owned()))
+        self.find(catalog, name).ok_or_else(|| Error::KeyspaceNotFound(name.to_owned()))
     }
 
-    fn expect_free(&mut self, catalog: &Catalog, name: &str) -> Result<()> {
+    fn check_free(&self, catalog: &Catalog, name: &str) -> Result<()> {
         check_name(name)?;
-        match self.expect(catalog, name) {
+        match self.find(catalog, name) {
             Some(_) => Err(Error::KeyspaceExists(name.to_owned())),
             None => Ok(()),
         }
+    }
+
+    /// Whose name it is from the commit on. `before`: whose it is as the commit sees it (catalog_changes.1).
+    fn set(&mut self, name: &str, before: Option<Arc<KeyspaceState>>, after: Option<Arc<KeyspaceState>>) {
+        self.expected.entry(name.into()).or_insert(before);
+        self.names.insert(name.into(), after);
     }
 
     /// A new keyspace, which only this commit can write (catalog_changes.3).
@@ -88,10 +96,10 @@ impl Changes {
         set: &mut WriteSet,
         name: &str,
     ) -> Result<Arc<KeyspaceState>> {
-        self.expect_free(catalog, name)?;
+        self.check_free(catalog, name)?;
         let state = catalog.reserve(name)?;
         set.put(&name_key(name), &varint(state.id.get()));
-        self.names.insert(name.into(), Some(state.clone()));
+        self.set(name, None, Some(state.clone()));
         self.created.push(state.clone());
         Ok(state)
     }
@@ -103,10 +111,10 @@ impl Changes {
         set: &mut WriteSet,
         name: &str,
     ) -> Result<Arc<KeyspaceState>> {
-        let state = self.expect_changeable(catalog, name)?;
+        let state = self.find_changeable(catalog, name)?;
         set.remove(&name_key(name));
         set.remove_range(&encode_key(state.id, &[]), &keyspace_end(state.id));
-        self.names.insert(name.into(), None);
+        self.set(name, Some(state.clone()), None);
         self.dropped.push(state.clone());
         Ok(state)
     }
@@ -120,32 +128,31 @@ impl Changes {
         to: &str,
     ) -> Result<()> {
         check_name(to)?;
-        let state = self.expect_changeable(catalog, from)?;
-        self.expect_free(catalog, to)?;
+        let state = self.find_changeable(catalog, from)?;
+        self.check_free(catalog, to)?;
         set.remove(&name_key(from));
         set.put(&name_key(to), &varint(state.id.get()));
-        self.names.insert(from.into(), None);
-        self.names.insert(to.into(), Some(state));
+        self.set(from, Some(state.clone()), None);
+        self.set(to, None, Some(state));
         Ok(())
     }
 
     /// catalog_changes.1
     fn check(&self, catalog: &Catalog, is_transaction: bool) -> Result<()> {
         for (name, expected) in &self.expected {
-            let found = catalog.get(name);
-            let is_same = match (expected, &found) {
+            let is_same = match (expected, &catalog.get(name)) {
                 (Some(expected), Some(found)) => Arc::ptr_eq(expected, found),
                 (None, None) => true,
                 _ => false,
             };
             let keyspace = name.to_string();
-            match found {
+            match expected {
                 _ if is_same => {}
                 _ if is_transaction => {
                     return Err(Error::Conflict { keyspace, contended: Contended::Keyspace });
                 }
-                Some(_) => return Err(Error::KeyspaceExists(keyspace)),
-                None => return Err(Error::KeyspaceNotFound(keyspace)),
+                Some(_) => return Err(Error::KeyspaceNotFound(keyspace)),
+                None => return Err(Error::KeyspaceExists(keyspace)),
             }
         }
         Ok(())
@@ -158,16 +165,17 @@ impl Core {
         if changes.is_empty() {
             return self.submit(request);
         }
+        // Before the lock: in a forked child nobody may ever give it back (handle.3).
+        self.check_ours()?;
         let mut stored = self.catalog.lock();
         changes.check(&self.catalog, request.since.is_some())?;
         self.store_id(&mut stored, changes)?;
-        let marks = !canary::is_set(Canary::DropNotMarked);
-        let dropped = changes.dropped.iter().filter(|state| marks && !changes.creates(state.id));
-        let dropped: Vec<_> = dropped.map(|state| state.dropping.clone()).collect();
-        let seq = DropMark::set_for(&dropped, || self.submit(request))?;
+        let counted = Counted::new(&self.published, &changes.created);
+        let seq = self.submit(request)?;
+        std::mem::forget(counted);
         for state in &changes.dropped {
             self.published.forget(state.id);
-            state.dropped.store(marks, Ordering::Release);
+            state.dropped.store(!canary::is_set(Canary::DropNotMarked), Ordering::Release);
         }
         for state in changes.created.iter().filter(|state| !changes.drops(state.id)) {
             state.dropping.clear();
@@ -188,5 +196,24 @@ impl Core {
         self.commit_encoded(set, Durability::None)?;
         stored.set(next);
         Ok(())
+    }
+}
+
+/// New keyspaces are counted from their commit on; if it fails nothing is left of that.
+struct Counted<'a> {
+    published: &'a Published,
+    created: &'a [Arc<KeyspaceState>],
+}
+
+impl<'a> Counted<'a> {
+    fn new(published: &'a Published, created: &'a [Arc<KeyspaceState>]) -> Self {
+        created.iter().for_each(|state| published.count(state.id, &state.counter));
+        Counted { published, created }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.created.iter().for_each(|state| self.published.forget(state.id));
     }
 }

@@ -70,6 +70,8 @@ impl Core {
 
     /// Does the compaction that policy wants most, if there is one and it need not wait.
     pub(crate) fn try_compact(&self, idle: bool) -> Result<CompactionStep> {
+        // Before the turn: in a forked child nobody may ever give it back (handle.3).
+        self.check_ours()?;
         let _turn = self.turns.compact.lock();
         self.check_able()?;
         // install.2
@@ -242,6 +244,7 @@ impl Core {
     }
 
     fn drop_covered_in_turn(&self) -> Result<()> {
+        self.check_ours()?;
         let _turn = self.turns.compact.lock();
         self.check_able()?;
         self.drop_covered().map(drop)

@@ -11,7 +11,7 @@
 //!   background.rs threads         : signal
 //! ```
 //!
-//! Lock order: `turns.compact`, `turns.flush`, then the pipeline's state, then the log pool's numbers, then the manifest (which
+//! Lock order: the right of way, the catalog's changes, `turns.compact`, `turns.flush`, then the pipeline's state, then the log pool's numbers, then the manifest (which
 //! names a log segment before it is put to use), then the view's, then the published state's. No I/O under the last two. Under what the
 //! pipeline has left to sync no other is taken.
 

@@ -28,6 +28,8 @@ const SEGMENTS_MAX: u64 = 32;
 impl Core {
     /// Flushes all sealed memtables, and the one in use if it is full, into one run; false if there are none.
     pub(crate) fn flush_step(&self) -> Result<bool> {
+        // Before the turn: in a forked child nobody may ever give it back (handle.3).
+        self.check_process()?;
         let turn = self.turns.flush.lock();
         self.check_able()?;
         self.in_this_thread(|| {

@@ -6,8 +6,9 @@
 //!
 //! right_of_way.1. While a thread has it, commits of other threads wait, so a transaction that begins then meets only those that had
 //!      entered before.
-//! right_of_way.2. Nobody waits for it longer than [`HOLD_MAX`], so it delays others and stops nobody: not even whoever has it and waits for
-//!      another thread's commit.
+//! right_of_way.2. Nobody waits for it longer than its holder's patience allows, so it delays others and stops nobody: not even a holder that
+//!      waits for another thread's commit. The patience is [`HOLD_MIN`] first and doubles with each further conflict, up to [`HOLD_MAX`]: a
+//!      transaction that takes longer commits in the end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
@@ -15,17 +16,26 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// So long others wait.
-const HOLD_MAX: Duration = Duration::from_millis(250);
+/// So long others wait at first.
+const HOLD_MIN: Duration = Duration::from_millis(250);
+/// So long others wait at the most.
+const HOLD_MAX: Duration = Duration::from_secs(64);
 
 #[derive(Default)]
 pub(crate) struct RightOfWay {
     /// Whether there is a holder. Relaxed: a hint that spares commits the lock; one that misses it commits as if it had come before.
     is_held: AtomicBool,
-    holder: Mutex<Option<ThreadId>>,
+    holder: Mutex<Option<Holder>>,
     given_back: Condvar,
     /// Those who want it come one after the other.
     turn: Mutex<()>,
+}
+
+#[derive(Clone, Copy)]
+struct Holder {
+    thread: ThreadId,
+    /// So long each of the others waits (right_of_way.2).
+    patience: Duration,
 }
 
 /// Has the right of way until it drops. For the thread that has taken it.
@@ -38,11 +48,11 @@ impl RightOfWay {
     /// Takes it for this thread. None: others had it for too long, or this thread has it already.
     pub(crate) fn take(&self) -> Option<Held<'_>> {
         let this = std::thread::current().id();
-        if *self.holder.lock() == Some(this) {
+        if self.holder.lock().is_some_and(|holder| holder.thread == this) {
             return None;
         }
-        let turn = self.turn.try_lock_for(HOLD_MAX)?;
-        *self.holder.lock() = Some(this);
+        let turn = self.turn.try_lock_for(HOLD_MIN)?;
+        *self.holder.lock() = Some(Holder { thread: this, patience: HOLD_MIN });
         self.is_held.store(true, Ordering::Relaxed);
         Some(Held { right: self, _turn: turn })
     }
@@ -59,11 +69,20 @@ impl RightOfWay {
     fn wait(&self) {
         let this = std::thread::current().id();
         let mut holder = self.holder.lock();
-        let first = *holder;
+        let Some(first) = holder.filter(|first| first.thread != this) else { return };
         // right_of_way.2
         let is_in_the_way =
-            |holder: &mut Option<ThreadId>| *holder == first && first.is_some_and(|id| id != this);
-        self.given_back.wait_while_for(&mut holder, is_in_the_way, HOLD_MAX);
+            |holder: &mut Option<Holder>| holder.is_some_and(|holder| holder.thread == first.thread);
+        self.given_back.wait_while_for(&mut holder, is_in_the_way, first.patience);
+    }
+}
+
+impl Held<'_> {
+    /// The holder has conflicted nevertheless: from now on others wait twice as long.
+    pub(crate) fn be_patient(&self) {
+        if let Some(holder) = &mut *self.right.holder.lock() {
+            holder.patience = (holder.patience * 2).min(HOLD_MAX);
+        }
     }
 }
 
@@ -104,8 +123,10 @@ mod tests {
     fn right_of_way_2_nobody_waits_for_ever() {
         let right = RightOfWay::default();
         std::thread::scope(|scope| {
-            let _held = right.take().unwrap();
+            let held = right.take().unwrap();
             scope.spawn(|| right.give_way()).join().unwrap();
+            (0..20).for_each(|_| held.be_patient());
+            assert_eq!(right.holder.lock().unwrap().patience, HOLD_MAX, "right_of_way.2");
             assert!(scope.spawn(|| right.take().is_none()).join().unwrap(), "right_of_way.2");
         });
     }

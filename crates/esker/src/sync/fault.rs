@@ -29,8 +29,6 @@ pub(crate) enum Fault {
     ValueNotKept,
     /// A place for a sequence number is claimed by a load and a store (seqs.2).
     PlaceClaimedTwice,
-    /// A keyspace is marked after its drop was submitted (drop_mark.1).
-    DropMarkedLate,
 }
 
 #[cfg(all(test, not(loom)))]

@@ -57,8 +57,10 @@ pub struct CommitRequest {
     pub durability: Durability,
     /// For a transaction: the snapshot it read from.
     pub since: Option<SnapshotGuard>,
-    /// For each keyspace written: its name and whether it is being dropped.
+    /// For each keyspace written: its name and whether it has been dropped.
     pub keyspaces: Vec<KeyspaceLife>,
+    /// The marks of the keyspaces that it drops.
+    pub drops: Vec<DropMark>,
 }
 
 /// Whether a keyspace can still be written.
@@ -68,7 +70,7 @@ pub struct KeyspaceLife {
     pub id: KeyspaceId,
     /// The name, for the error.
     pub name: Arc<str>,
-    /// Set once it is being dropped, before it is gone. None: this commit creates or drops it itself.
+    /// Set once it has been dropped. None: this commit creates or drops it itself.
     pub dropping: Option<DropMark>,
 }
 
@@ -243,6 +245,8 @@ impl Pipeline {
             return Err(state.poison.stop(error));
         }
         apply(set, seq, &state.active.memtable, &mut state.active.applier);
+        // drop_mark.1
+        request.drops.iter().for_each(DropMark::set);
         state.active.logged_bytes += bytes;
         state.last_seq = seq;
         deltas.extend(own);

@@ -1,70 +1,46 @@
-//! The mark of a keyspace that is being dropped.
+//! The mark of a keyspace that has been dropped, or has not been created yet.
 //!
 //! ```text
-//!   drop:    set the mark -- submit the drop -- failed: take the mark back
-//!   commit:                  submit -- the leader looks at the mark: refused, or written before the drop
+//!   leader: enters a drop in the log and the memtable, sets the mark; meets a commit behind it: refused
+//!   reader: finds the mark set: asks whether the newest state has the keyspace (catalog.4)
 //! ```
 //!
-//! drop_mark.1. The mark is set before the drop is submitted, so that a leader that meets a commit behind the drop finds it set (catalog.3).
-//! drop_mark.2. It is taken back only if the drop has failed or panicked, after that.
+//! drop_mark.1. The leader sets the mark as it enters the drop, so that it refuses every commit behind it (catalog.3), and before the drop is
+//!      visible, so that a reader of a state without the keyspace finds it set.
+//! drop_mark.2. A drop that is refused sets no mark: others go on writing while it is tried.
 
 use std::sync::Arc;
 
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::fault::{self, Fault};
 
 /// Shared by a keyspace and all commits to it.
 ///
-/// Ordering: a commit behind the drop sees the mark by the locks of the queue, through which the drop went before it, and a reader of a
-/// state without the keyspace by the publishing of that state. Relaxed would do; Release and Acquire spare those who look this argument.
+/// Ordering: leaders see it by the locks of the queue, and a reader of a state without the keyspace by the publishing of that state. Relaxed
+/// would do; Release and Acquire spare those who look this argument.
 #[derive(Clone, Debug, Default)]
 pub struct DropMark(Arc<AtomicBool>);
 
 impl DropMark {
-    /// Whether the keyspace is being dropped, or has been.
+    /// One that is set: of a keyspace that has not been created yet.
+    pub fn new_set() -> Self {
+        let mark = Self::default();
+        mark.set();
+        mark
+    }
+
+    /// Whether the keyspace has been dropped, or has not been created yet.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
-    /// One that is set: of a keyspace that has not been created yet.
-    pub fn new_set() -> Self {
-        let mark = Self::default();
-        mark.put(true);
-        mark
+    /// The keyspace goes with the commit that is being entered.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Release);
     }
 
-    /// The keyspace is there now.
+    /// The keyspace has been created.
     pub fn clear(&self) {
-        self.put(false);
-    }
-
-    /// Submits the drop of all of these, with the marks set (drop_mark.1); takes them back if it fails or panics (drop_mark.2).
-    pub fn set_for<T, E>(marks: &[DropMark], drop: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        let put_all = || marks.iter().for_each(|mark| mark.put(true));
-        let is_set_late = fault::is_on(Fault::DropMarkedLate);
-        if !is_set_late {
-            put_all();
-        }
-        let unless_dropped = TakenBack(marks);
-        let done = drop()?;
-        std::mem::forget(unless_dropped);
-        if is_set_late {
-            put_all();
-        }
-        Ok(done)
-    }
-
-    fn put(&self, is_set: bool) {
-        self.0.store(is_set, Ordering::Release);
-    }
-}
-
-/// Takes the marks back when it goes, after an error as after a panic.
-struct TakenBack<'a>(&'a [DropMark]);
-
-impl Drop for TakenBack<'_> {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|mark| mark.put(false));
+        self.0.store(false, Ordering::Release);
     }
 }

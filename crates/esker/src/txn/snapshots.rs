@@ -130,6 +130,11 @@ impl Published {
         self.counters.write().entry(id).or_default().clone()
     }
 
+    /// Counts a new keyspace by this counter.
+    pub fn count(&self, id: KeyspaceId, counter: &Arc<Counter>) {
+        self.counters.write().insert(id, counter.clone());
+    }
+
     /// Forgets the counter of a dropped keyspace.
     pub fn forget(&self, id: KeyspaceId) {
         self.counters.write().remove(&id);

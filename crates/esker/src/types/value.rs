@@ -197,6 +197,18 @@ impl From<&[u8]> for Value {
     }
 }
 
+impl<const N: usize> From<[u8; N]> for Value {
+    fn from(bytes: [u8; N]) -> Self {
+        Value::copy_of(&bytes)
+    }
+}
+
+impl<const N: usize> From<&[u8; N]> for Value {
+    fn from(bytes: &[u8; N]) -> Self {
+        Value::copy_of(bytes)
+    }
+}
+
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Value::copy_of(text.as_bytes())

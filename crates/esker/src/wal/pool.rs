@@ -222,8 +222,9 @@ impl WalPool {
     /// do. An error hurts nobody: the writer will try for itself.
     pub(crate) fn prepare_step(&self) -> Result<bool> {
         let prepared = self.try_prepare();
-        // With nothing to do it is as it was.
-        if !matches!(prepared, Ok(false)) {
+        // With nothing to do it is as it was, and as long as puts are refused a file that is ready mends nothing.
+        let is_mended = matches!(prepared, Ok(true)) && self.has_common_room(0);
+        if prepared.is_err() || is_mended {
             self.meter.note_files(&prepared);
         }
         prepared

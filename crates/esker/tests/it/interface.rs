@@ -345,6 +345,21 @@ fn catalog_changes_1_a_batch_or_transaction_that_others_have_overtaken_changes_n
     batch.rename_keyspace("map", "else").unwrap();
     db.drop_keyspace("map").unwrap();
     assert!(matches!(batch.commit().unwrap_err().error, Error::KeyspaceNotFound(_)));
+    // A keyspace that has the name since is another one.
+    db.create_keyspace("map").unwrap();
+    let mut batch = db.batch();
+    batch.drop_keyspace("map").unwrap();
+    db.drop_keyspace("map").unwrap();
+    db.create_keyspace("map").unwrap();
+    assert!(matches!(batch.commit().unwrap_err().error, Error::KeyspaceNotFound(_)));
+    // A call that fails leaves the batch as it was.
+    let mut batch = db.batch();
+    assert!(matches!(batch.create_keyspace("map"), Err(Error::KeyspaceExists(_))));
+    assert!(matches!(batch.drop_keyspace("nothing"), Err(Error::KeyspaceNotFound(_))));
+    batch.put(&db.default_keyspace(), "b", "2").unwrap();
+    db.drop_keyspace("map").unwrap();
+    batch.commit().unwrap();
+    db.default_keyspace().clear().unwrap();
     // A transaction reads what it creates, and finds it by its name.
     let made = db.transact(|t| {
         let own = t.create_keyspace("own")?;
@@ -358,6 +373,22 @@ fn catalog_changes_1_a_batch_or_transaction_that_others_have_overtaken_changes_n
         (made.unwrap().name(), names(&db)),
         ("final".to_owned(), vec!["default".to_owned(), "final".to_owned()])
     );
+}
+
+#[test]
+fn drop_mark_2_a_drop_that_conflicts_keeps_nobody_from_writing() {
+    let db = Db::builder().durability(Durability::None).open_in_memory().unwrap();
+    let map = db.keyspace("map").unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| (0..20_000_u32).all(|n| map.put(n.to_be_bytes(), "").is_ok()));
+        while !writer.is_finished() {
+            let mut transaction = db.begin();
+            transaction.drop_keyspace("map").unwrap();
+            map.put("in its way", "").unwrap();
+            assert!(matches!(transaction.commit().unwrap_err().error, Error::Conflict { .. }));
+        }
+        assert!(writer.join().unwrap(), "drop_mark.2");
+    });
 }
 
 #[test]
