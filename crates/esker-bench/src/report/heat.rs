@@ -32,7 +32,7 @@ pub(super) fn draw(out: &mut String, summaries: &[Summary], runs: &Runs) {
     push(
         out,
         format_args!(
-            "<h2 id=\"all-rows\">All rows: {lost} lost, {won} won, {neither} neither</h2><p class=\"soft\"><span class=\"w\">Each cell is the distance \
+            "<h2 id=\"all-rows\">All rows: {lost} lost, {won} won, {neither} too close to call</h2><p class=\"soft\"><span class=\"w\">Each cell is the distance \
              from the best of its row: 1.00 is the best, 2.00 takes twice as long or as much.</span> <span class=\"n\">The ratio is Esker's to the best other \
              engine: below 1 Esker is ahead.</span> The rows that Esker loses come first. A row is neither lost nor won if both differ by no more than the \
              spread, or, with fewer than three runs, by no more than a factor of {}. * was not measured in turn with the others.{}</p>\
@@ -188,7 +188,7 @@ mod tests {
             [("esker", Isolation::Snapshot), ("sled", Isolation::Batch), ("lmdb", Isolation::Serializable)];
         let mut page = String::new();
         draw(&mut page, &Summary::all(&records), &runs(&known));
-        assert!(page.contains("1 lost, 0 won, 1 neither"), "{page}");
+        assert!(page.contains("1 lost, 0 won, 1 too close to call"), "{page}");
         assert!(page.find("open after kill") < page.find("open clean"), "bench_heat.1: {page}");
         let heads = page.split("<th").skip(2).map(|head| head.split(['>', '<']).nth(1).unwrap());
         let heads: Vec<&str> = heads.collect();

@@ -138,8 +138,9 @@ fn every_deliberate_fault_is_found() {
     });
 }
 
-/// What the sweeps are not asked for: their workload has no transactions in conflict.
-const NOT_BY_SWEEPS: Canary = Canary::ConflictCheckSkipped;
+/// What the sweeps are not asked for: their workload has no transactions in conflict, and few positions lie between tables that go and the
+/// next sync of the log. Seeds find both.
+const NOT_BY_SWEEPS: [Canary; 2] = [Canary::ConflictCheckSkipped, Canary::CoverNotSynced];
 
 /// The positions that are tried, in this order: what most faults are found by, what alone finds some, and all others, which take
 /// minutes in vain.
@@ -182,7 +183,7 @@ fn sweep(name: &str, sabotage: Sabotage) -> Result<String, String> {
 #[test]
 fn sweeps_find_deliberate_faults_by_themselves() {
     own_process::run(|| {
-        let asked_for = ENGINE.iter().filter(|fault| fault.canary != NOT_BY_SWEEPS);
+        let asked_for = ENGINE.iter().filter(|fault| !NOT_BY_SWEEPS.contains(&fault.canary));
         let engine = asked_for
             .map(|fault| (fault.name, Sabotage { engine: Some(fault.turn_on), ..Sabotage::default() }));
         let disk =

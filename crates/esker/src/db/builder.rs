@@ -199,10 +199,10 @@ pub fn check_offline(dir: impl AsRef<Path>) -> Result<CheckReport> {
 }
 
 /// Salvages what can be read of the damaged database in `source` into a new one in `target`, which must be missing or
-/// empty but for a lock file that nobody holds, and not lie in the source. The source is not changed in any way. On Unix a target
+/// empty (a lock file that nobody holds may be there), and not lie in the source. The source is not changed in any way. On Unix a target
 /// that is made has the source's mode, and its files the mode that all files of the source allow, unless
 /// [`Builder::mode`] says otherwise. The report tells exactly what was lost. If
-/// this fails, what it has made in the target is removed, but for a directory that was made for it. If that fails, too, or the
+/// this fails, what it has made in the target is removed, except a directory that was made for it. If that fails, too, or the
 /// process is killed, the target is refused ([`Error::UnfinishedRepair`](crate::Error::UnfinishedRepair)) until somebody removes it.
 ///
 /// ```no_run

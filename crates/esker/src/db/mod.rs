@@ -112,7 +112,7 @@ impl Db {
     /// The keyspace of this name, created if there is none.
     ///
     /// # Errors
-    /// Those of [`create_keyspace`](Self::create_keyspace), but for [`Error::KeyspaceExists`].
+    /// Those of [`create_keyspace`](Self::create_keyspace), except [`Error::KeyspaceExists`].
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         // Others may create it and drop it again in between, any number of times.
         loop {

@@ -104,8 +104,8 @@ pub struct Range {
     walks: Walks,
 }
 
-/// Keys in key order, from either end. Blocks of tables are read and checked as wholes, values included; what is spared is the making of
-/// [`Value`]s. Made by [`Range::keys`].
+/// Keys in key order, from either end. It reads and checks whole blocks, values included, and makes no [`Value`]s. Made by
+/// [`Range::keys`].
 pub struct Keys {
     walks: Walks,
 }

@@ -181,7 +181,7 @@ fn a_page_has_every_row_and_shows_failures() {
     assert_eq!(page.matches("<rect class").count(), 7);
     assert!(page.contains("<b>500 ms</b>") && page.contains("50.0 ms/op"));
     assert!(page.contains("it broke &lt;here&gt;") && !page.contains("<here>"));
-    assert!(page.contains("2 lost, 1 won, 1 neither"), "a row without a value is lost too");
+    assert!(page.contains("2 lost, 1 won, 1 too close to call"), "a row without a value is lost too");
     assert!(page.contains("Runs: redb 1. "), "how many runs there were is told");
     let end = page.split("<h2 id=\"options\">").nth(1).unwrap();
     assert!(end.contains("not known of redb") && !end.contains("took turns."), "no record has its time");
