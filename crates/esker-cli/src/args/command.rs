@@ -71,8 +71,8 @@ The format follows from the name of the file (.tsv .tab .csv .jsonl .ndjson .jso
   words   each line is a key, the value is empty
 
 Without --value, a table with more columns gives the rest of the line behind the key as the
-value; a JSON object without the field \"value\" is the value itself, as it stands. A field that
-is null counts as missing.
+value. A JSON object without the field of the value is a bad line; with --key and no --value it
+is the value itself, as it stands. A field that is null counts as missing.
 
 Blank lines are skipped; in a word list a blank line is the empty key. Files are UTF-8, with or
 without a byte order mark. Other encodings, and lines that end with CR alone, are refused, and

@@ -3,7 +3,8 @@
 //! jsonl.1. Bytes that are not UTF-8 stand in hex, under `key_hex` and `value_hex`.
 //! jsonl.2. What is no string counts as its JSON text, byte by byte as it stands: digits of a number, order of fields, white
 //!     space within.
-//! jsonl.3. A field that is null is a field that is missing.
+//! jsonl.3. A field that is null is a field that is missing. Without the field of the value an object is a bad line; where the user names
+//!     the field of the key, and none for the value, it is itself the value.
 //! jsonl.4. What a terminal would act on is written as an escape, which is the same JSON (text.3).
 
 use std::collections::BTreeMap;
@@ -27,9 +28,15 @@ type Object<'a> = BTreeMap<String, &'a RawValue>;
 /// Reads JSON lines.
 pub(super) struct JsonlReader {
     source: Source,
+    fields: Fields,
+}
+
+/// Where keys and values stand in an object.
+struct Fields {
     key: String,
-    /// The field of the value, and whether the user asked for it.
-    value: (String, bool),
+    value: String,
+    /// Whether an object without a value is itself the value.
+    is_whole: bool,
 }
 
 /// Where the objects stand: what comes first tells.
@@ -50,8 +57,11 @@ impl JsonlReader {
         };
         Ok(JsonlReader {
             source: Source::Unknown(Some(input)),
-            key: name(&options.key, "key"),
-            value: (name(&options.value, "value"), options.value.is_some()),
+            fields: Fields {
+                key: name(&options.key, "key"),
+                value: name(&options.value, "value"),
+                is_whole: options.key.is_some() && options.value.is_none(),
+            },
         })
     }
 }
@@ -99,7 +109,7 @@ impl RowReader for JsonlReader {
                 // It could not be read.
                 Source::Unknown(_) => return Ok(Step::End),
             };
-            return Ok(match parse(object, &self.key, &self.value, row) {
+            return Ok(match parse(object, &self.fields, row) {
                 Ok(()) => Step::Row,
                 Err(reason) => Step::Bad(reason),
             });
@@ -120,25 +130,26 @@ impl RowReader for JsonlReader {
     }
 }
 
-fn parse(line: &[u8], key: &str, value: &(String, bool), row: &mut Row) -> std::result::Result<(), String> {
+fn parse(line: &[u8], fields: &Fields, row: &mut Row) -> std::result::Result<(), String> {
     row.key.clear();
     row.value.clear();
     let object: Object<'_> = serde_json::from_slice(line).map_err(|e| format!("no JSON object: {e}"))?;
-    if !take(&object, key, &mut row.key)? {
-        return Err(no_field(key));
+    if !take(&object, &fields.key, &mut row.key)? {
+        return Err(no_field(&fields.key, "--key FIELD names another"));
     }
-    let (value, asked) = value;
-    if !take(&object, value, &mut row.value)? {
-        if *asked {
-            return Err(no_field(value));
+    if !take(&object, &fields.value, &mut row.value)? {
+        // jsonl.3
+        if !fields.is_whole {
+            let help = "--value FIELD names another; with --key FIELD alone the whole object is the value";
+            return Err(no_field(&fields.value, help));
         }
         row.value.extend_from_slice(line.trim_ascii());
     }
     Ok(())
 }
 
-fn no_field(name: &str) -> String {
-    format!("the object has no field `{name}`, or it is null")
+fn no_field(name: &str, help: &str) -> String {
+    format!("the object has no field `{name}`, or it is null: {help}")
 }
 
 /// Appends the bytes of a field, or of its `_hex` form; false if there is neither.

@@ -80,16 +80,26 @@ fn arrays_are_imported_however_they_are_laid_out() {
         esker.run(["get", "--bytes", "raw", "1"]).text(),
         "{\n    \"id\": 1,\n    \"name\": \"Ann\"\n  }"
     );
-    esker.write("cut.json", "[{\"key\":\"k\"},");
+    esker.write("cut.json", "[{\"key\":\"k\",\"value\":1},");
     assert!(esker.fails("import cut.json").contains("line 1: the array has no end"));
-    esker.write("one.json", "[{\"key\":\"k\"}]");
-    esker.ok("import one.json");
-    assert_eq!(esker.ok("get k"), "{\"key\":\"k\"}\n");
-    // A null value is a missing one: the object is the value, unless the field was asked for.
-    esker.write("null.jsonl", "{\"key\":\"n\",\"value\":null}\n");
-    esker.ok("import null.jsonl");
-    assert_eq!(esker.ok("get n"), "{\"key\":\"n\",\"value\":null}\n", "jsonl.3");
-    assert!(esker.fails("import null.jsonl --value value").contains("no field `value`"), "jsonl.3");
+}
+
+#[test]
+fn jsonl_3_a_missing_value_is_a_bad_line_and_a_null_one_too() {
+    let esker = Esker::new();
+    for (number, object) in ["{\"key\":\"k\",\"value\":null}", "{\"key\":\"k\"}"].into_iter().enumerate() {
+        esker.write("f.jsonl", object);
+        for options in ["", " --value value", " --key key --value value"] {
+            let said = esker.fails(&format!("import f.jsonl{options}"));
+            assert!(
+                said.contains("f.jsonl:1: the object has no field `value`, or it is null"),
+                "jsonl.3: {said}"
+            );
+            assert!(said.contains("with --key FIELD alone the whole object is the value"), "jsonl.3: {said}");
+        }
+        esker.ok(&format!("import f.jsonl --key key -k whole{number}"));
+        assert_eq!(esker.ok(&format!("get -k whole{number} k")), format!("{object}\n"), "jsonl.3");
+    }
 }
 
 #[test]
