@@ -78,6 +78,10 @@ Blank lines are skipped; in a word list a blank line is the empty key. Files are
 without a byte order mark. Other encodings, and lines that end with CR alone, are refused, and
 the message says how to convert them.
 
+An object that names its `keyspace`, as `export` writes it for several, goes into that one, which is
+created if it is not there. With -k an object of another keyspace is a bad line. With --key or
+--value that field is one as any other.
+
 A bad line stops the import, with its number; the batches before it stay. Importing again
 does no harm.
 
@@ -95,6 +99,9 @@ Examples:
     Import(Import),
     /// Write entries to a file or to standard output, in a form that `import` reads back exactly
     #[command(after_help = "\
+`import` with the same options reads it back: of a word list the keys, of several keyspaces (JSON
+lines alone) without -k.
+
 The format follows from the name of the file, as for `import`; standard output is TSV, or
 JSON lines with --json, unless --format says otherwise. The file appears under its name when it is complete; pipes and devices
 are written as they are.
@@ -103,7 +110,7 @@ Examples:
   esker export all.jsonl
   esker export --format csv --prefix user: > users.csv
   esker export --format words > keys.txt       keys only
-  esker export -k users -k mails all.jsonl     one after the other; each object names its keyspace")]
+  esker export -k users -k mails all.jsonl     JSON lines alone: each object names its keyspace")]
     Export(Export),
     /// Read commands line by line: get, put, scan, transactions and more, with history and completion
     #[command(after_help = "\

@@ -39,6 +39,11 @@ pub(super) fn run(session: &Session<'_>, export: &Export) -> Result<Answer> {
             shown(export.file.display())
         )));
     }
+    if session.common.has_several() && format != FileFormat::Jsonl {
+        return Err(Failure::message(
+            "only JSON lines have a place for the names of several keyspaces: use JSON lines (--format jsonl), or say -k once",
+        ));
+    }
     let bounds = export.range.bounds(&session.common)?;
     let options = WriteOptions {
         form: session.common.bytes,

@@ -11,7 +11,10 @@
 //!     it fails and commits did not wait for the disk, the last of them may be lost: it says that.
 //! import.4. A last line without its end may be a part of one. What is read from a pipe has been cut where its writer failed, so there it is a
 //!     bad line; of a file, which people write without the last end, too, it is told.
-//! import.5. A keyspace that an import has created goes again if the import fails before its first commit.
+//! import.5. A keyspace that an import has created goes again if the import fails before its first commit. One that a row names is
+//!     created in the commit of its first rows.
+
+mod destination;
 
 use std::cell::Cell;
 use std::fs::File;
@@ -22,7 +25,7 @@ use std::rc::Rc;
 use flate2::bufread::MultiGzDecoder;
 use serde_json::json;
 
-use super::sink::Sink;
+use self::destination::Destination;
 use crate::Answer;
 use crate::args::{Durability, Import, YesNo};
 use crate::database::Session;
@@ -73,15 +76,18 @@ pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
     let ended = database.keyspace_or_create(keyspace_name).and_then(|keyspace| {
         let len = || keyspace.len().map_err(|e| database.failure(e));
         let before = len()?;
-        let mut sink = Sink::new(&database, keyspace.clone(), import.batch);
-        let ended = read_rows(import, is_pipe, &mut *reader, &mut sink, &progress, &read);
-        rows = sink.committed;
+        let is_asked = session.common.names_keyspace();
+        let mut into = Destination::new(&database, import.batch, (keyspace_name, &keyspace), is_asked);
+        let ended = read_rows(import, is_pipe, &mut *reader, &mut into, &progress, &read);
+        rows = into.sink.committed;
         if ended.is_err() && is_new && rows == 0 {
             // import.5. Why the import failed matters more than this.
             let _leftover = database.db.drop_keyspace(keyspace_name);
             return ended;
         }
-        new_keys = len()?.saturating_sub(before);
+        if ended.is_ok() {
+            new_keys = len()?.saturating_sub(before) + into.other_new_keys()?;
+        }
         ended
     });
     let closed = database.close();
@@ -108,7 +114,7 @@ fn read_rows(
     import: &Import,
     is_pipe: bool,
     reader: &mut dyn RowReader,
-    sink: &mut Sink<'_>,
+    into: &mut Destination<'_>,
     progress: &Progress,
     read: &Cell<u64>,
 ) -> Result<u64> {
@@ -119,7 +125,7 @@ fn read_rows(
         let step = reader.read(&mut row).map_err(|e| Failure::file("read", file, &e))?;
         let problem = match step {
             Step::Row if reader.is_unended() && is_pipe => Some(UNENDED.to_owned()),
-            Step::Row => sink.add(&row.key, &row.value)?,
+            Step::Row => into.add(reader.keyspace(), &row)?,
             Step::Bad(reason) => Some(reason),
             Step::End => break,
         };
@@ -137,11 +143,11 @@ fn read_rows(
                 _ => {}
             }
         }
-        if sink.rows().is_multiple_of(ROWS_PER_TICK) {
-            progress.set(read.get(), || format!("{} rows", output::count(sink.rows())));
+        if into.sink.rows().is_multiple_of(ROWS_PER_TICK) {
+            progress.set(read.get(), || format!("{} rows", output::count(into.sink.rows())));
         }
     }
-    sink.commit()?;
+    into.sink.commit()?;
     if reader.is_unended() && !is_pipe {
         progress.note(&format!(
             "{}:{}: {UNENDED}; it was imported as it stands",

@@ -101,12 +101,12 @@ fn copy(database: &Database, from: &str, to: &str) -> Result<(u64, f64)> {
         )));
     }
     let progress = Progress::rows(Some(source.len().map_err(failure)?));
-    let mut sink = Sink::new(database, target.clone(), BATCH_ROWS);
+    let mut sink = Sink::new(database, BATCH_ROWS);
     let mut copy_rows = || {
         for entry in source.iter() {
             let (key, value) = entry.map_err(failure)?;
             // What is in a keyspace is not too long for another.
-            if let Some(reason) = sink.add(&key, &value)? {
+            if let Some(reason) = sink.add(&target, &key, &value)? {
                 return Err(Failure::message(reason));
             }
             if sink.rows().is_multiple_of(ROWS_PER_TICK) {

@@ -5,7 +5,9 @@
 //!     space within.
 //! jsonl.3. A field that is null is a field that is missing. Without the field of the value an object is a bad line; where the user names
 //!     the field of the key, and none for the value, it is itself the value.
-//! jsonl.4. What a terminal would act on is written as an escape, which is the same JSON (text.3).
+//! jsonl.4. The field `keyspace` names the keyspace of a row. If the user names a field for key or value, the objects are no export, and
+//!     that field is one as any other.
+//! jsonl.5. What a terminal would act on is written as an escape, which is the same JSON (text.3).
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -22,6 +24,9 @@ use crate::text::{ByteForm, hex, json_shown, push_json, unhex};
 /// A byte of a string takes up to six, as `\u0000`.
 const LINE_BYTES_MAX: u64 = 6 * (KEY_BYTES_MAX as u64 + VALUE_BYTES_MAX as u64) + AROUND_BYTES_MAX;
 
+/// The field of the name of the keyspace.
+const KEYSPACE: &str = "keyspace";
+
 /// The fields of an object, each as its JSON text.
 type Object<'a> = BTreeMap<String, &'a RawValue>;
 
@@ -29,6 +34,8 @@ type Object<'a> = BTreeMap<String, &'a RawValue>;
 pub(super) struct JsonlReader {
     source: Source,
     fields: Fields,
+    /// Of the last row.
+    keyspace: Option<String>,
 }
 
 /// Where keys and values stand in an object.
@@ -37,6 +44,8 @@ struct Fields {
     value: String,
     /// Whether an object without a value is itself the value.
     is_whole: bool,
+    /// Whether an object may name its keyspace (jsonl.4).
+    has_keyspace: bool,
 }
 
 /// Where the objects stand: what comes first tells.
@@ -61,7 +70,9 @@ impl JsonlReader {
                 key: name(&options.key, "key"),
                 value: name(&options.value, "value"),
                 is_whole: options.key.is_some() && options.value.is_none(),
+                has_keyspace: options.key.is_none() && options.value.is_none(),
             },
+            keyspace: None,
         })
     }
 }
@@ -110,7 +121,10 @@ impl RowReader for JsonlReader {
                 Source::Unknown(_) => return Ok(Step::End),
             };
             return Ok(match parse(object, &self.fields, row) {
-                Ok(()) => Step::Row,
+                Ok(keyspace) => {
+                    self.keyspace = keyspace;
+                    Step::Row
+                }
                 Err(reason) => Step::Bad(reason),
             });
         }
@@ -124,13 +138,18 @@ impl RowReader for JsonlReader {
         }
     }
 
+    fn keyspace(&self) -> Option<&str> {
+        self.keyspace.as_deref()
+    }
+
     /// A part of an object is none.
     fn is_unended(&self) -> bool {
         false
     }
 }
 
-fn parse(line: &[u8], fields: &Fields, row: &mut Row) -> std::result::Result<(), String> {
+/// Fills the row; the keyspace that the object names.
+fn parse(line: &[u8], fields: &Fields, row: &mut Row) -> std::result::Result<Option<String>, String> {
     row.key.clear();
     row.value.clear();
     let object: Object<'_> = serde_json::from_slice(line).map_err(|e| format!("no JSON object: {e}"))?;
@@ -145,11 +164,19 @@ fn parse(line: &[u8], fields: &Fields, row: &mut Row) -> std::result::Result<(),
         }
         row.value.extend_from_slice(line.trim_ascii());
     }
-    Ok(())
+    match field(&object, KEYSPACE).filter(|_| fields.has_keyspace) {
+        Some(name) => serde_json::from_str(name.get()).map(Some).map_err(|e| format!("{KEYSPACE}: {e}")),
+        None => Ok(None),
+    }
 }
 
 fn no_field(name: &str, help: &str) -> String {
     format!("the object has no field `{name}`, or it is null: {help}")
+}
+
+/// A field that is there (jsonl.3).
+fn field<'a>(object: &Object<'a>, name: &str) -> Option<&'a RawValue> {
+    object.get(name).copied().filter(|field| field.get() != "null")
 }
 
 /// Appends the bytes of a field, or of its `_hex` form; false if there is neither.
@@ -159,9 +186,7 @@ fn take(object: &Object<'_>, name: &str, into: &mut Vec<u8>) -> std::result::Res
         false => Ok(None::<String>),
     };
     let name_hex = format!("{name}_hex");
-    // jsonl.3
-    let field = |name: &str| object.get(name).filter(|field| field.get() != "null");
-    match (field(name), field(&name_hex)) {
+    match (field(object, name), field(object, &name_hex)) {
         (Some(_), Some(_)) => return Err(format!("both `{name}` and `{name_hex}`: which one?")),
         (Some(field), None) => match string(name, field)? {
             Some(text) => into.extend_from_slice(text.as_bytes()),
@@ -217,7 +242,7 @@ impl<'a> JsonlWriter<'a> {
 impl RowWriter for JsonlWriter<'_> {
     fn begin_keyspace(&mut self, name: &str) {
         let value = serde_json::Value::from(name).to_string();
-        self.keyspace = format!("\"keyspace\":{},", json_shown(value));
+        self.keyspace = format!("\"{KEYSPACE}\":{},", json_shown(value));
     }
 
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<()> {

@@ -5,6 +5,7 @@
 //! ```
 //!
 //! formats.1. What a writer writes, its reader reads back byte by byte; what a format cannot carry is an error, not a change.
+//!      Rows of several keyspaces are for JSON lines alone, whose objects name them.
 //! formats.2. A bad line has a number and a reason, and reading goes on behind it.
 
 mod csv;
@@ -61,6 +62,11 @@ pub(crate) trait RowReader {
 
     /// The line (from 1) on which the last row or bad line started.
     fn line(&self) -> u64;
+
+    /// The keyspace that the last row names, where the format has a place for it.
+    fn keyspace(&self) -> Option<&str> {
+        None
+    }
 
     /// Whether the last row ended with the file, without a line end, and may be a part of one: of a cut file or pipe.
     fn is_unended(&self) -> bool;

@@ -115,7 +115,6 @@ fn several_keyspaces_are_told_apart() {
     assert_eq!(ok("get bob"), "mails\t3\n");
     assert_eq!(ok("scan"), "users\tann\t1\nmails\tann\t2\nmails\tbob\t3\n");
     assert_eq!(ok("scan --keys-only -n 1"), "users\tann\nmails\tann\n");
-    assert_eq!(ok("export"), "ann\t1\nann\t2\nbob\t3\n");
     assert!(ok("export --json").starts_with("{\"keyspace\":\"users\",\"key\":\"ann\",\"value\":\"1\"}\n"));
     assert_eq!(esker.run(["get", "nobody"].into_iter().chain(both)).code, 1);
     assert!(esker.fails("count -k users -k user").contains("no keyspace `user`"));
