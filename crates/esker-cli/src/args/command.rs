@@ -75,8 +75,8 @@ value. A JSON object without the field of the value is a bad line; with --key an
 is the value itself, as it stands. A field that is null counts as missing.
 
 Blank lines are skipped; in a word list a blank line is the empty key. Files are UTF-8, with or
-without a byte order mark. Other encodings, and lines that end with CR alone, are refused, and
-the message says how to convert them.
+without a byte order mark. Other encodings, compressed files except .gz, and lines that end with CR alone, are
+refused, and the message says how to convert them.
 
 An object that names its `keyspace`, as `export` writes it for several, goes into that one, which is
 created if it is not there. With -k an object of another keyspace is a bad line. With --key or

@@ -48,6 +48,9 @@ const ROWS_PER_TICK: u64 = 1_024;
 
 pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
     let keyspace_name = session.common.keyspace()?;
+    if import.format.is_none() {
+        formats::check_compression(&import.file)?;
+    }
     let format = formats::choose(import.format, &import.file)?;
     let read = Rc::new(Cell::new(0));
     let (input, total) = open(&import.file, &read)?;

@@ -152,7 +152,7 @@ impl RowReader for JsonlReader {
 fn parse(line: &[u8], fields: &Fields, row: &mut Row) -> std::result::Result<Option<String>, String> {
     row.key.clear();
     row.value.clear();
-    let object: Object<'_> = serde_json::from_slice(line).map_err(|e| format!("no JSON object: {e}"))?;
+    let object: Object<'_> = serde_json::from_slice(line).map_err(|e| no_object(line, &e))?;
     if !take(&object, &fields.key, &mut row.key)? {
         return Err(no_field(&fields.key, "--key FIELD names another"));
     }
@@ -167,6 +167,18 @@ fn parse(line: &[u8], fields: &Fields, row: &mut Row) -> std::result::Result<Opt
     match field(&object, KEYSPACE).filter(|_| fields.has_keyspace) {
         Some(name) => serde_json::from_str(name.get()).map(Some).map_err(|e| format!("{KEYSPACE}: {e}")),
         None => Ok(None),
+    }
+}
+
+/// The elements of an array are balanced, so an object that is not is cut by the end of its line.
+fn no_object(line: &[u8], error: &serde_json::Error) -> String {
+    match line.trim_ascii_start().first() {
+        Some(b'{') if error.is_eof() => {
+            "no JSON object: the line ends within it; one object a line is needed, or an array of objects \
+             (`jq -c . FILE` writes each on a line of its own)"
+                .to_owned()
+        }
+        _ => format!("no JSON object: {error}"),
     }
 }
 

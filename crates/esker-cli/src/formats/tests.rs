@@ -206,7 +206,7 @@ fn formats_2_bad_lines_are_named_and_skipped() {
         read(FileFormat::Jsonl, json, &DEFAULTS),
         &[
             "a=b",
-            "2: no JSON object",
+            "2: no JSON object: the line ends within it; one object a line is needed",
             "3: no JSON object",
             "4: the object has no field `key`",
             "5: key_hex",

@@ -118,6 +118,14 @@ fn compressed_files_are_imported_with_all_their_members() {
     assert!(esker.fails("import cut.tsv.gz").contains("read cut.tsv.gz: "));
     esker.write("f.tsv", &bytes);
     assert!(esker.fails("import f.tsv").contains("a name that ends in .gz"), "input.2");
+    esker.write("f.csv.zst", b"\x28\xb5\x2f\xfd\x04\0");
+    for line in ["import f.csv.zst", "import f.csv.zst --format csv"] {
+        assert!(
+            esker.fails(line).contains("compressed (zstd): pipe it, `zstd -dc FILE |"),
+            "input.2: {line}"
+        );
+    }
+    assert!(esker.fails("export f.zst").contains("| zstd > f.zst"));
     assert!(esker.fails("export f.tsv.gz").contains("| gzip > f.tsv.gz"));
 }
 
