@@ -9,6 +9,7 @@
 //! import.2. A batch is committed as a whole. What stands behind a bad line is not in the database unless bad lines are skipped.
 //! import.3. However an import ends, it says how many rows are in the database, which is closed then; what fails in that is told, too. If
 //!     it fails and commits did not wait for the disk, the last of them may be lost: it says that.
+//!     It never removes a database that it has created, since others may have opened or filled the directory: it says that it is there.
 //! import.4. A last line without its end may be a part of one. What is read from a pipe has been cut where its writer failed, so there it is a
 //!     bad line; of a file, which people write without the last end, too, it is told.
 //! import.5. A keyspace that an import has created goes again if the import fails before its first commit. One that a row names is
@@ -28,7 +29,7 @@ use serde_json::json;
 use self::destination::Destination;
 use crate::Answer;
 use crate::args::{Durability, Import, YesNo};
-use crate::database::Session;
+use crate::database::{Session, directory};
 use crate::failure::{Failure, Result};
 use crate::formats::{self, ReadOptions, Row, RowReader, Step};
 use crate::output;
@@ -65,6 +66,7 @@ pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
     };
     let mut reader = formats::reader(format, input, &options)
         .map_err(|failure| Failure::message(format!("{}: {failure}", shown(name(&import.file).display()))))?;
+    let was_there = is_there(&directory(session.opening)?);
     let database = session.open_or_create()?;
     let progress = Progress::bytes(total);
     if let Some(names) = reader.assumed_names() {
@@ -99,6 +101,11 @@ pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
     let is_known = closed.is_ok() || session.opening.durability == Durability::Sync;
     match (ended, closed) {
         (Ok(bad), Ok(())) => report(session, rows, new_keys, bad, seconds),
+        (Err(failure), Ok(())) if !was_there && rows == 0 => Err(Failure::message(format!(
+            "{}\n  the import has created the database in {}, which is empty: import again, or remove the directory",
+            stopped(&failure, rows, is_known),
+            shown(directory(session.opening)?.display())
+        ))),
         (Err(failure), Ok(())) => Err(stopped(&failure, rows, is_known)),
         (Err(failure), Err(close)) => Err(Failure::message(format!(
             "{}\n  closing the database: {close}",
@@ -211,6 +218,11 @@ fn open(file: &Path, read: &Rc<Cell<u64>>) -> Result<(Box<dyn BufRead>, Option<u
         return Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(input))), total));
     }
     Ok((input, total))
+}
+
+/// Whether there is something in the directory of the database.
+fn is_there(directory: &Path) -> bool {
+    directory.read_dir().is_ok_and(|mut entries| entries.next().is_some())
 }
 
 fn name(file: &Path) -> &Path {
