@@ -74,6 +74,9 @@ Without --value, a table with more columns gives the rest of the line behind the
 value. A JSON object without the field of the value is a bad line; with --key and no --value it
 is the value itself, as it stands. A field that is null counts as missing.
 
+In CSV a row with more fields than the header names is a bad line; without --value, one with
+fewer, too.
+
 Blank lines are skipped; in a word list a blank line is the empty key. Files are UTF-8, with or
 without a byte order mark. Other encodings, compressed files except .gz, and lines that end with CR alone, are
 refused, and the message says how to convert them.

@@ -66,7 +66,7 @@ fn json_holds_nothing_that_steers_a_terminal() {
     let row = esker.run(["scan", "--json", "-k", hidden, "-k", "default"]);
     let escaped = "a\\u007f\\u009b\\u202e\\u2066\\u200f\\u061c\u{e4}\u{1f980}";
     let expected = format!("{{\"keyspace\":\"{escaped}\",\"key\":\"{escaped}\",\"value\":\"{escaped}\"}}\n");
-    assert_eq!(row.text(), expected, "jsonl.4");
+    assert_eq!(row.text(), expected, "jsonl.5");
     assert!(esker.ok("info --json").contains(escaped), "text.3");
     let row: serde_json::Value = serde_json::from_str(row.text()).unwrap();
     assert_eq!(row["value"], hidden, "it is the same");
