@@ -133,6 +133,11 @@ impl Common {
         }
     }
 
+    /// Whether the user names a keyspace.
+    pub(crate) fn names_keyspace(&self) -> bool {
+        !self.keyspaces.is_empty()
+    }
+
     /// The form of bytes in the terminal.
     pub(crate) fn form(&self) -> ByteForm {
         self.bytes.unwrap_or(ByteForm::Escaped)

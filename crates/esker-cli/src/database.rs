@@ -7,6 +7,7 @@
 //! ```
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -43,14 +44,14 @@ impl<'a> Session<'a> {
     fn open_with(&self, create: bool) -> Result<Handle<'a>> {
         match self.shared {
             Some(database) => Ok(Handle::Shared(database)),
-            None => Ok(Handle::Own(Database::open(self.opening, create)?)),
+            None => Ok(Handle::Own(Box::new(Database::open(self.opening, create)?))),
         }
     }
 }
 
 /// A database for one command.
 pub(crate) enum Handle<'a> {
-    Own(Database),
+    Own(Box<Database>),
     Shared(&'a Database),
 }
 
@@ -81,6 +82,8 @@ pub(crate) struct Database {
     directory: PathBuf,
     /// The shell's, from `begin` to `commit`.
     transaction: RefCell<Option<Transaction>>,
+    /// Names that the transaction has given to keyspaces; it tells which of them are there.
+    given: RefCell<BTreeSet<String>>,
 }
 
 /// Where writes go.
@@ -119,14 +122,16 @@ impl Database {
         let open =
             || Db::builder().create_if_missing(create).durability(opening.durability.into()).open(&directory);
         match when_free(opening.wait, open) {
-            Ok(db) => Ok(Database { db, directory, transaction: RefCell::new(None) }),
+            Ok(db) => {
+                Ok(Database { db, directory, transaction: RefCell::default(), given: RefCell::default() })
+            }
             Err(error) => Err(Failure::Engine(directory, error)),
         }
     }
 
     /// The keyspace, which has to exist.
     pub(crate) fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        self.db.open_keyspace(name).map_err(|error| match error {
+        self.find(name).map_err(|error| match error {
             Error::KeyspaceNotFound(name) => Failure::message(format!(
                 "no keyspace `{}` in {}\n  it has: {}",
                 shown(name),
@@ -137,14 +142,28 @@ impl Database {
         })
     }
 
-    /// The names of all keyspaces.
+    /// The keyspace, for the transaction if there is one.
+    fn find(&self, name: &str) -> esker::Result<Keyspace> {
+        match &*self.transaction.borrow() {
+            Some(transaction) => transaction.open_keyspace(name),
+            None => self.db.open_keyspace(name),
+        }
+    }
+
+    /// The names of all keyspaces, sorted.
     pub(crate) fn names(&self) -> Result<Vec<String>> {
-        self.db.keyspaces().map_err(|error| self.failure(error))
+        let mut names: BTreeSet<String> =
+            self.db.keyspaces().map_err(|error| self.failure(error))?.into_iter().collect();
+        if self.in_transaction() {
+            names.extend(self.given.borrow().iter().cloned());
+            names.retain(|name| self.has_keyspace(name));
+        }
+        Ok(names.into_iter().collect())
     }
 
     /// Whether there is a keyspace of this name.
     pub(crate) fn has_keyspace(&self, name: &str) -> bool {
-        self.db.open_keyspace(name).is_ok()
+        self.find(name).is_ok()
     }
 
     /// The keyspaces that the user names, which have to exist.
@@ -152,12 +171,48 @@ impl Database {
         common.keyspaces().into_iter().map(|name| Ok((name.to_owned(), self.keyspace(name)?))).collect()
     }
 
-    /// The keyspace, created where there is none; a transaction sees only those that were there when it began.
+    /// The keyspace, created where there is none.
     pub(crate) fn keyspace_or_create(&self, name: &str) -> Result<Keyspace> {
         match self.in_transaction() {
-            true => self.keyspace(name),
+            true if self.has_keyspace(name) => self.keyspace(name),
+            true => self.create_keyspace(name),
             false => self.db.keyspace(name).map_err(|error| self.failure(error)),
         }
+    }
+
+    /// A new keyspace: at once, or in the transaction. So are the changes below.
+    pub(crate) fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
+        let created = match &mut *self.transaction.borrow_mut() {
+            Some(transaction) => transaction.create_keyspace(name),
+            None => self.db.create_keyspace(name),
+        };
+        self.given.borrow_mut().insert(name.to_owned());
+        created.map_err(|error| self.failure(error))
+    }
+
+    pub(crate) fn drop_keyspace(&self, name: &str) -> Result<()> {
+        let dropped = match &mut *self.transaction.borrow_mut() {
+            Some(transaction) => transaction.drop_keyspace(name),
+            None => self.db.drop_keyspace(name),
+        };
+        dropped.map_err(|error| self.failure(error))
+    }
+
+    pub(crate) fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
+        let renamed = match &mut *self.transaction.borrow_mut() {
+            Some(transaction) => transaction.rename_keyspace(from, to),
+            None => self.db.rename_keyspace(from, to),
+        };
+        self.given.borrow_mut().insert(to.to_owned());
+        renamed.map_err(|error| self.failure(error))
+    }
+
+    pub(crate) fn clear_keyspace(&self, keyspace: &Keyspace) -> Result<()> {
+        let cleared = match &mut *self.transaction.borrow_mut() {
+            Some(transaction) => transaction.clear(keyspace),
+            None => keyspace.clear().map(drop),
+        };
+        cleared.map_err(|error| self.failure(error))
     }
 
     /// The value of a key.
@@ -241,6 +296,7 @@ impl Database {
             return Err(Failure::message("a transaction is open: `commit` or `rollback` ends it"));
         }
         self.transaction.replace(Some(self.db.begin()));
+        self.given.take();
         Ok(())
     }
 

@@ -71,12 +71,19 @@ The format follows from the name of the file (.tsv .tab .csv .jsonl .ndjson .jso
   words   each line is a key, the value is empty
 
 Without --value, a table with more columns gives the rest of the line behind the key as the
-value; a JSON object without the field \"value\" is the value itself, as it stands. A field that
-is null counts as missing.
+value. A JSON object without the field of the value is a bad line; with --key and no --value it
+is the value itself, as it stands. A field that is null counts as missing.
+
+In CSV a row with more fields than the header names is a bad line; without --value, one with
+fewer, too.
 
 Blank lines are skipped; in a word list a blank line is the empty key. Files are UTF-8, with or
-without a byte order mark. Other encodings, and lines that end with CR alone, are refused, and
-the message says how to convert them.
+without a byte order mark. Other encodings, compressed files except .gz, and lines that end with CR alone, are
+refused, and the message says how to convert them.
+
+An object that names its `keyspace`, as `export` writes it for several, goes into that one, which is
+created if it is not there. With -k an object of another keyspace is a bad line. With --key or
+--value that field is one as any other.
 
 A bad line stops the import, with its number; the batches before it stay. Importing again
 does no harm.
@@ -95,6 +102,9 @@ Examples:
     Import(Import),
     /// Write entries to a file or to standard output, in a form that `import` reads back exactly
     #[command(after_help = "\
+`import` with the same options reads it back: of a word list the keys, of several keyspaces (JSON
+lines alone) without -k.
+
 The format follows from the name of the file, as for `import`; standard output is TSV, or
 JSON lines with --json, unless --format says otherwise. The file appears under its name when it is complete; pipes and devices
 are written as they are.
@@ -103,7 +113,7 @@ Examples:
   esker export all.jsonl
   esker export --format csv --prefix user: > users.csv
   esker export --format words > keys.txt       keys only
-  esker export -k users -k mails all.jsonl     one after the other; each object names its keyspace")]
+  esker export -k users -k mails all.jsonl     JSON lines alone: each object names its keyspace")]
     Export(Export),
     /// Read commands line by line: get, put, scan, transactions and more, with history and completion
     #[command(after_help = "\

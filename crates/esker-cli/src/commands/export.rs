@@ -28,16 +28,21 @@ const ROWS_PER_TICK: u64 = 1_024;
 
 pub(super) fn run(session: &Session<'_>, export: &Export) -> Result<Answer> {
     let is_standard = formats::is_standard(&export.file);
+    if let Some(compressor) = formats::compressor(&export.file) {
+        return Err(Failure::message(format!(
+            "export does not compress; say `esker export --format FORMAT | {compressor} > {}`",
+            shown(export.file.display())
+        )));
+    }
     // On standard output the rows are the answer.
     let format = match export.format {
         None if session.common.json && is_standard => FileFormat::Jsonl,
         asked => formats::choose(asked, &export.file)?,
     };
-    if formats::is_compressed(&export.file) {
-        return Err(Failure::message(format!(
-            "export does not compress; say `esker export --format FORMAT | gzip > {}`",
-            shown(export.file.display())
-        )));
+    if session.common.has_several() && format != FileFormat::Jsonl {
+        return Err(Failure::message(
+            "only JSON lines have a place for the names of several keyspaces: use JSON lines (--format jsonl), or say -k once",
+        ));
     }
     let bounds = export.range.bounds(&session.common)?;
     let options = WriteOptions {

@@ -9,9 +9,13 @@
 //! import.2. A batch is committed as a whole. What stands behind a bad line is not in the database unless bad lines are skipped.
 //! import.3. However an import ends, it says how many rows are in the database, which is closed then; what fails in that is told, too. If
 //!     it fails and commits did not wait for the disk, the last of them may be lost: it says that.
+//!     It never removes a database that it has created, since others may have opened or filled the directory: it says that it is there.
 //! import.4. A last line without its end may be a part of one. What is read from a pipe has been cut where its writer failed, so there it is a
 //!     bad line; of a file, which people write without the last end, too, it is told.
-//! import.5. A keyspace that an import has created goes again if the import fails before its first commit.
+//! import.5. A keyspace that an import has created goes again if the import fails before its first commit. One that a row names is
+//!     created in the commit of its first rows.
+
+mod destination;
 
 use std::cell::Cell;
 use std::fs::File;
@@ -22,10 +26,10 @@ use std::rc::Rc;
 use flate2::bufread::MultiGzDecoder;
 use serde_json::json;
 
-use super::sink::Sink;
+use self::destination::Destination;
 use crate::Answer;
 use crate::args::{Durability, Import, YesNo};
-use crate::database::Session;
+use crate::database::{Session, directory};
 use crate::failure::{Failure, Result};
 use crate::formats::{self, ReadOptions, Row, RowReader, Step};
 use crate::output;
@@ -45,6 +49,9 @@ const ROWS_PER_TICK: u64 = 1_024;
 
 pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
     let keyspace_name = session.common.keyspace()?;
+    if import.format.is_none() {
+        formats::check_compression(&import.file)?;
+    }
     let format = formats::choose(import.format, &import.file)?;
     let read = Rc::new(Cell::new(0));
     let (input, total) = open(&import.file, &read)?;
@@ -59,6 +66,7 @@ pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
     };
     let mut reader = formats::reader(format, input, &options)
         .map_err(|failure| Failure::message(format!("{}: {failure}", shown(name(&import.file).display()))))?;
+    let was_there = is_there(&directory(session.opening)?);
     let database = session.open_or_create()?;
     let progress = Progress::bytes(total);
     if let Some(names) = reader.assumed_names() {
@@ -73,15 +81,18 @@ pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
     let ended = database.keyspace_or_create(keyspace_name).and_then(|keyspace| {
         let len = || keyspace.len().map_err(|e| database.failure(e));
         let before = len()?;
-        let mut sink = Sink::new(&database, keyspace.clone(), import.batch);
-        let ended = read_rows(import, is_pipe, &mut *reader, &mut sink, &progress, &read);
-        rows = sink.committed;
+        let is_asked = session.common.names_keyspace();
+        let mut into = Destination::new(&database, import.batch, (keyspace_name, &keyspace), is_asked);
+        let ended = read_rows(import, is_pipe, &mut *reader, &mut into, &progress, &read);
+        rows = into.sink.committed;
         if ended.is_err() && is_new && rows == 0 {
             // import.5. Why the import failed matters more than this.
             let _leftover = database.db.drop_keyspace(keyspace_name);
             return ended;
         }
-        new_keys = len()?.saturating_sub(before);
+        if ended.is_ok() {
+            new_keys = len()?.saturating_sub(before) + into.other_new_keys()?;
+        }
         ended
     });
     let closed = database.close();
@@ -90,6 +101,11 @@ pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
     let is_known = closed.is_ok() || session.opening.durability == Durability::Sync;
     match (ended, closed) {
         (Ok(bad), Ok(())) => report(session, rows, new_keys, bad, seconds),
+        (Err(failure), Ok(())) if !was_there && rows == 0 => Err(Failure::message(format!(
+            "{}\n  the import has created the database in {}, which is empty: import again, or remove the directory",
+            stopped(&failure, rows, is_known),
+            shown(directory(session.opening)?.display())
+        ))),
         (Err(failure), Ok(())) => Err(stopped(&failure, rows, is_known)),
         (Err(failure), Err(close)) => Err(Failure::message(format!(
             "{}\n  closing the database: {close}",
@@ -108,7 +124,7 @@ fn read_rows(
     import: &Import,
     is_pipe: bool,
     reader: &mut dyn RowReader,
-    sink: &mut Sink<'_>,
+    into: &mut Destination<'_>,
     progress: &Progress,
     read: &Cell<u64>,
 ) -> Result<u64> {
@@ -119,7 +135,7 @@ fn read_rows(
         let step = reader.read(&mut row).map_err(|e| Failure::file("read", file, &e))?;
         let problem = match step {
             Step::Row if reader.is_unended() && is_pipe => Some(UNENDED.to_owned()),
-            Step::Row => sink.add(&row.key, &row.value)?,
+            Step::Row => into.add(reader.keyspace(), &row)?,
             Step::Bad(reason) => Some(reason),
             Step::End => break,
         };
@@ -137,11 +153,11 @@ fn read_rows(
                 _ => {}
             }
         }
-        if sink.rows().is_multiple_of(ROWS_PER_TICK) {
-            progress.set(read.get(), || format!("{} rows", output::count(sink.rows())));
+        if into.sink.rows().is_multiple_of(ROWS_PER_TICK) {
+            progress.set(read.get(), || format!("{} rows", output::count(into.sink.rows())));
         }
     }
-    sink.commit()?;
+    into.sink.commit()?;
     if reader.is_unended() && !is_pipe {
         progress.note(&format!(
             "{}:{}: {UNENDED}; it was imported as it stands",
@@ -202,6 +218,11 @@ fn open(file: &Path, read: &Rc<Cell<u64>>) -> Result<(Box<dyn BufRead>, Option<u
         return Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(input))), total));
     }
     Ok((input, total))
+}
+
+/// Whether there is something in the directory of the database.
+fn is_there(directory: &Path) -> bool {
+    directory.read_dir().is_ok_and(|mut entries| entries.next().is_some())
 }
 
 fn name(file: &Path) -> &Path {

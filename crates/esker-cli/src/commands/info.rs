@@ -5,6 +5,7 @@ use std::io::Write;
 use serde_json::{Map, Value, json};
 
 use crate::Answer;
+use crate::bounds::Bounds;
 use crate::database::Session;
 use crate::failure::Result;
 use crate::output;
@@ -14,8 +15,8 @@ pub(super) fn run(session: &Session<'_>) -> Result<Answer> {
     let database = session.open()?;
     let mut keyspaces = Vec::new();
     for name in database.names()? {
-        let keyspace = database.db.open_keyspace(&name).map_err(|e| database.failure(e))?;
-        keyspaces.push((name, keyspace.len().map_err(|e| database.failure(e))?));
+        let entries = database.count(&database.keyspace(&name)?, &Bounds::default())?;
+        keyspaces.push((name, entries));
     }
     let options = database.db.info();
     if session.common.json {

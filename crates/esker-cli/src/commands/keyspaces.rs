@@ -4,6 +4,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use esker::Keyspace;
 use serde_json::json;
 
 use super::sink::{BATCH_ROWS, Sink};
@@ -21,30 +22,32 @@ const ROWS_PER_TICK: u64 = 1_024;
 
 pub(super) fn run(session: &Session<'_>, keyspaces: &Keyspaces) -> Result<Answer> {
     let database = session.open()?;
-    if !matches!(keyspaces, Keyspaces::List) && database.in_transaction() {
-        return Err(Failure::message("a transaction cannot change keyspaces: `commit` or `rollback` first"));
-    }
-    let failure = |error| database.failure(error);
+    let count = |keyspace: &Keyspace| database.count(keyspace, &Bounds::default());
     match keyspaces {
         Keyspaces::List => return list(session, &database),
-        Keyspaces::Create { name } => drop(database.db.create_keyspace(name).map_err(failure)?),
+        Keyspaces::Create { name } => drop(database.create_keyspace(name)?),
         Keyspaces::Drop { name, yes } => {
-            let keys = database.keyspace(name)?.len().map_err(failure)?;
+            let keys = count(&database.keyspace(name)?)?;
             if !yes && !is_sure("drop", name, keys) {
                 return Ok(Answer::No);
             }
-            database.db.drop_keyspace(name).map_err(failure)?;
+            database.drop_keyspace(name)?;
         }
         Keyspaces::Rename { from, to } => {
             database.keyspace(from)?;
-            database.db.rename_keyspace(from, to).map_err(failure)?;
+            database.rename_keyspace(from, to)?;
         }
         Keyspaces::Clear { name, yes } => {
             let keyspace = database.keyspace(name)?;
-            if !yes && !is_sure("clear", name, keyspace.len().map_err(failure)?) {
+            if !yes && !is_sure("clear", name, count(&keyspace)?) {
                 return Ok(Answer::No);
             }
-            keyspace.clear().map_err(failure)?;
+            database.clear_keyspace(&keyspace)?;
+        }
+        Keyspaces::Copy { .. } if database.in_transaction() => {
+            return Err(Failure::message(
+                "a transaction cannot copy a keyspace: `commit` or `rollback` first",
+            ));
         }
         Keyspaces::Copy { from, to } => {
             let (rows, seconds) = copy(&database, from, to)?;
@@ -101,12 +104,12 @@ fn copy(database: &Database, from: &str, to: &str) -> Result<(u64, f64)> {
         )));
     }
     let progress = Progress::rows(Some(source.len().map_err(failure)?));
-    let mut sink = Sink::new(database, target.clone(), BATCH_ROWS);
+    let mut sink = Sink::new(database, BATCH_ROWS);
     let mut copy_rows = || {
         for entry in source.iter() {
             let (key, value) = entry.map_err(failure)?;
             // What is in a keyspace is not too long for another.
-            if let Some(reason) = sink.add(&key, &value)? {
+            if let Some(reason) = sink.add(&target, &key, &value)? {
                 return Err(Failure::message(reason));
             }
             if sink.rows().is_multiple_of(ROWS_PER_TICK) {

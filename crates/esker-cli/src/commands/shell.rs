@@ -7,6 +7,8 @@
 //!
 //! shell.1. On a terminal a command that fails is told, and the next one is read. A script ends with it: what follows may build on it.
 //! shell.2. A transaction that is open at the end is rolled back, and that is told.
+//! shell.3. The keyspace of the shell is there. If it goes with the transaction that made it, or comes back with the one that dropped or renamed
+//!      it, the one in which that began is the shell's again, and that is told.
 
 mod console;
 mod line;
@@ -30,7 +32,9 @@ pub(super) fn run(session: &Session<'_>) -> Result<Answer> {
     let mut common = session.common.clone();
     common.use_keyspace(common.keyspace()?.to_owned());
     let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
-    let mut shell = Shell { database, opening: session.opening, common, is_terminal };
+    let begun_in = DEFAULT_KEYSPACE.to_owned();
+    let mut shell =
+        Shell { database, opening: session.opening, common, is_terminal, begun_in, has_left: false };
     shell.database.keyspace(shell.common.keyspace()?)?;
     let ended = if is_terminal { shell.talk() } else { shell.read_script() };
     let rolled_back = shell.database.rollback();
@@ -51,6 +55,10 @@ struct Shell<'a> {
     common: Common,
     /// Whether somebody types the lines.
     is_terminal: bool,
+    /// The keyspace of the shell when the last transaction began.
+    begun_in: String,
+    /// Whether the shell has left a keyspace that was dropped or renamed since.
+    has_left: bool,
 }
 
 /// What comes after a line.
@@ -139,6 +147,18 @@ impl Shell<'_> {
                 Keyspaces::Rename { to, .. } => to.clone(),
                 _ => DEFAULT_KEYSPACE.to_owned(),
             });
+            self.has_left = true;
+        }
+        Ok(())
+    }
+
+    /// After a transaction that was not committed (shell.3).
+    fn return_from_what_never_was(&mut self) -> Result<()> {
+        if self.has_left || !self.database.has_keyspace(self.common.keyspace()?) {
+            let is_there = self.database.has_keyspace(&self.begun_in);
+            let name = if is_there { self.begun_in.clone() } else { DEFAULT_KEYSPACE.to_owned() };
+            output::print_message(format_args!("working in the keyspace `{}` again", shown(&name)));
+            self.common.use_keyspace(name);
         }
         Ok(())
     }
@@ -176,20 +196,31 @@ impl Shell<'_> {
             ShellCommand::Stats(args) => return stats::run(session, &args),
             ShellCommand::Compact => return compact::run(session),
             ShellCommand::Check => return check::run(session, &Check { offline: false }),
-            ShellCommand::Begin => self.database.begin()?,
-            ShellCommand::Commit => self.database.commit()?,
-            ShellCommand::Rollback if !self.database.rollback() => {
-                return Err(Failure::message("there is no transaction: `begin` begins one"));
+            ShellCommand::Begin => {
+                self.database.begin()?;
+                self.begun_in = self.common.keyspace()?.to_owned();
+                self.has_left = false;
+            }
+            ShellCommand::Commit => {
+                let was_open = self.database.in_transaction();
+                let committed = self.database.commit();
+                if was_open && committed.is_err() {
+                    self.return_from_what_never_was()?;
+                }
+                committed?;
+            }
+            ShellCommand::Rollback => {
+                if !self.database.rollback() {
+                    return Err(Failure::message("there is no transaction: `begin` begins one"));
+                }
+                self.return_from_what_never_was()?;
             }
             ShellCommand::Use { name } => {
                 self.database.keyspace(&name)?;
                 self.common.use_keyspace(name);
+                self.has_left = false;
             }
-            ShellCommand::Rollback
-            | ShellCommand::Exit
-            | ShellCommand::Prefix { .. }
-            | ShellCommand::First
-            | ShellCommand::Last => {}
+            ShellCommand::Exit | ShellCommand::Prefix { .. } | ShellCommand::First | ShellCommand::Last => {}
         }
         Ok(Answer::Yes)
     }

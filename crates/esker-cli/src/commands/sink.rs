@@ -1,4 +1,4 @@
-//! Rows on their way into a keyspace, batch by batch.
+//! Rows on their way into keyspaces, batch by batch.
 
 use esker::{Error, Keyspace, WriteBatch};
 
@@ -13,29 +13,35 @@ pub(super) const BATCH_ROWS: usize = 10_000;
 /// Collects rows and commits them.
 pub(super) struct Sink<'a> {
     database: &'a Database,
-    keyspace: Keyspace,
     batch: WriteBatch,
+    /// Rows of the batch.
+    batched: u64,
     /// Zero: one batch for all.
     batch_rows_max: usize,
     pub(super) committed: u64,
 }
 
 impl<'a> Sink<'a> {
-    pub(super) fn new(database: &'a Database, keyspace: Keyspace, batch_rows_max: usize) -> Self {
+    pub(super) fn new(database: &'a Database, batch_rows_max: usize) -> Self {
         let batch = database.db.batch();
-        Sink { database, keyspace, batch, batch_rows_max, committed: 0 }
+        Sink { database, batch, batched: 0, batch_rows_max, committed: 0 }
+    }
+
+    /// A new keyspace, which is there once its first rows are committed.
+    pub(super) fn create_keyspace(&mut self, name: &str) -> esker::Result<Keyspace> {
+        self.batch.create_keyspace(name)
     }
 
     /// Adds a row; the reason if the engine cannot take it.
-    pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>> {
-        match self.batch.put(&self.keyspace, key, value) {
-            Ok(()) => {}
+    pub(super) fn add(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<Option<String>> {
+        match self.batch.put(keyspace, key, value) {
+            Ok(()) => self.batched += 1,
             Err(error @ (Error::KeyTooLong { .. } | Error::ValueTooLong { .. })) => {
                 return Ok(Some(error.to_string()));
             }
             Err(error) => return Err(self.database.failure(error)),
         }
-        let is_full = self.batch.len() >= self.batch_rows_max || self.batch.byte_len() >= BATCH_BYTES_MAX;
+        let is_full = self.batched >= self.batch_rows_max as u64 || self.batch.byte_len() >= BATCH_BYTES_MAX;
         if self.batch_rows_max > 0 && is_full {
             self.commit()?;
         }
@@ -44,7 +50,7 @@ impl<'a> Sink<'a> {
 
     pub(super) fn commit(&mut self) -> Result<()> {
         let batch = std::mem::replace(&mut self.batch, self.database.db.batch());
-        let rows = batch.len() as u64;
+        let rows = std::mem::take(&mut self.batched);
         self.database.commit_batch(batch)?;
         self.committed += rows;
         Ok(())
@@ -52,6 +58,6 @@ impl<'a> Sink<'a> {
 
     /// All rows so far.
     pub(super) fn rows(&self) -> u64 {
-        self.committed + self.batch.len() as u64
+        self.committed + self.batched
     }
 }

@@ -3,6 +3,8 @@
 //! csv.1. A row takes no more memory than a legal key and value can need: a quote that nobody closes ends the import, since
 //!      where the next row starts is not known then.
 //! csv.2. The same holds where the file ends inside of quotes: the rows behind the quote would be its text, and the row a cut one.
+//! csv.3. With a header, a row with more fields than names is a bad one; without --value, one with fewer, too, since its value is
+//!      all that follows the key.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -15,6 +17,7 @@ use super::{
     row_bytes_max,
 };
 use crate::failure::{Failure, Result};
+use crate::output::plural;
 use crate::text::ByteForm;
 
 /// The usual delimiter.
@@ -32,6 +35,8 @@ pub(super) struct CsvReader {
     value: Option<usize>,
     delimiter: u8,
     assumed_names: Option<String>,
+    /// How many columns the header names.
+    names: Option<usize>,
     /// The rest of a row, as CSV.
     rest: Vec<u8>,
 }
@@ -55,12 +60,14 @@ impl CsvReader {
         let mut builder = ReaderBuilder::new();
         let mut reader = builder.delimiter(delimiter).has_headers(header).flexible(true).from_reader(input);
         let mut assumed_names = None;
+        let mut names_len = None;
         let (key, value) = if header {
             let names = reader.byte_headers().map_err(header_failure)?.clone();
             if !names.is_empty() && reader.get_ref().ended {
                 return Err(header_failure(open_quote(reader.get_ref().row_line)));
             }
             let names: Vec<&[u8]> = names.iter().collect();
+            names_len = Some(names.len());
             if options.header.is_none() && !names.is_empty() && names != OUR_NAMES.map(str::as_bytes) {
                 let names = names.iter().map(|name| String::from_utf8_lossy(name));
                 assumed_names = Some(names.collect::<Vec<_>>().join(", "));
@@ -79,6 +86,7 @@ impl CsvReader {
             value,
             delimiter,
             assumed_names,
+            names: names_len,
             rest: Vec::new(),
         })
     }
@@ -98,6 +106,11 @@ impl RowReader for CsvReader {
             Err(error) => return Err(error.into()),
         }
         let record = &self.record;
+        if let Some(names) = self.names
+            && (record.len() > names || record.len() < names && self.value.is_none())
+        {
+            return Ok(wrong_width(record.len(), names));
+        }
         let Some(key) = record.get(self.key) else { return Ok(no_column(self.key)) };
         let value = match self.value {
             Some(number) => match record.get(number) {
@@ -129,6 +142,15 @@ impl RowReader for CsvReader {
     fn assumed_names(&self) -> Option<String> {
         self.assumed_names.clone()
     }
+}
+
+/// csv.3.
+fn wrong_width(fields: usize, names: usize) -> Step {
+    Step::Bad(format!(
+        "the row has {}, and the header names {}: is a quote missing? If the first line is no header, say --header no",
+        plural(fields as u64, "field"),
+        plural(names as u64, "column")
+    ))
 }
 
 /// csv.2.
@@ -334,6 +356,22 @@ mod tests {
         let refused = CsvReader::new(Box::new(io::Cursor::new(b"\"k,v\na,1\n".to_vec())), &header);
         let error = refused.err().expect("csv.2: an open header").to_string();
         assert!(error.contains("line 1: the file ends inside of quotes"), "csv.2: {error}");
+    }
+
+    #[test]
+    fn csv_3_rows_have_as_many_fields_as_the_header_names() {
+        let read = |text: &str, value: Option<&str>| {
+            let value = value.map(|name| name.parse().unwrap());
+            let options = ReadOptions { value, ..ReadOptions::default() };
+            let input = Box::new(io::Cursor::new(text.to_owned()));
+            let mut row = Row::default();
+            CsvReader::new(input, &options).unwrap().read(&mut row).unwrap()
+        };
+        assert_eq!(read("a,b\n1,2,3\n", None), wrong_width(3, 2), "csv.3");
+        assert_eq!(read("a,b\n1,2,3\n", Some("b")), wrong_width(3, 2), "csv.3");
+        assert_eq!(read("a,b,c\n1,2\n", None), wrong_width(2, 3), "csv.3");
+        assert_eq!(read("a,b,c\n1,2\n", Some("b")), Step::Row, "csv.3");
+        assert_eq!(read("a,b,c\n1,2,3\n", None), Step::Row, "csv.3");
     }
 
     #[test]

@@ -12,6 +12,7 @@
 
 use std::io::{self, BufRead, Cursor, Read};
 
+use super::compressed::Compression;
 use crate::args::FileFormat;
 use crate::failure::{Failure, Result};
 use crate::text::ByteForm;
@@ -50,11 +51,8 @@ fn refusal(head: &[u8], format: FileFormat) -> Option<String> {
             "the file is {encoding}, and import reads UTF-8: convert it with `iconv -f {encoding} -t UTF-8 FILE > NEW`"
         ));
     }
-    if head.starts_with(b"\x1f\x8b\x08") {
-        return Some(
-            "the file is compressed (gzip): give it a name that ends in .gz, or pipe it, `zcat FILE | esker import`"
-                .to_owned(),
-        );
+    if let Some(compression) = Compression::of_content(head) {
+        return Some(compression.refusal());
     }
     // The reader of CSV ends rows at CR; in JSON it is white space.
     let is_by_lines = matches!(format, FileFormat::Tsv | FileFormat::Words);
@@ -71,8 +69,8 @@ fn wide_encoding(head: &[u8]) -> Option<&'static str> {
     match head {
         [0xFF, 0xFE, 0, 0, ..] | [0, 0, 0xFE, 0xFF, ..] => return Some("UTF-32"),
         [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] => return Some("UTF-16"),
-        // A quote of a CSV file, whose fields may be of any bytes.
-        [b'"', ..] => return None,
+        // A quote of a CSV file, whose fields may be of any bytes. Behind the quote that closes one stands no NUL.
+        [b'"', rest @ ..] if !rest.windows(2).any(|pair| pair == b"\"\0") => return None,
         _ => {}
     }
     let is_nul = |offset: usize| head.iter().skip(offset).step_by(2).all(|byte| *byte == 0);
@@ -143,15 +141,35 @@ mod tests {
             (wide(u16::to_be_bytes, &marked), "-f UTF-16 "),
             (b"\xFF\xFE\0\0a\0\0\0".to_vec(), "-f UTF-32 "),
             (b"\x1f\x8b\x08\0\0".to_vec(), "zcat FILE"),
+            (wide(u16::to_le_bytes, "\"a\",\"b\"\r\n"), "-f UTF-16LE "),
+            (wide(u16::to_le_bytes, "\"a\",b\n"), "-f UTF-16LE "),
+            (b"\x28\xb5\x2f\xfd\x04\n".to_vec(), "zstd -dc FILE"),
+            (b"\xfd7zXZ\0\0".to_vec(), "xz -dc FILE"),
+            (b"BZh91AY&SY\0".to_vec(), "bzip2 -dc FILE"),
+            (b"PK\x03\x04\x14\0".to_vec(), "unzip -p FILE"),
             (b"ann\t1\rbob\t2\r".to_vec(), "CR alone"),
         ];
         for (bytes, expected) in cases {
-            let refused = read(&bytes, FileFormat::Tsv, None).unwrap_err().to_string();
-            assert!(refused.contains(expected), "input.2: {bytes:?}: {refused}");
+            for format in [FileFormat::Tsv, FileFormat::Csv, FileFormat::Jsonl, FileFormat::Words] {
+                let Err(refused) = read(&bytes, format, None) else {
+                    assert_eq!(expected, "CR alone", "input.2: {format:?} {bytes:?}");
+                    continue;
+                };
+                let refused = refused.to_string();
+                assert!(refused.contains(expected), "input.2: {bytes:?}: {refused}");
+            }
             assert_eq!(read(&bytes, FileFormat::Tsv, Some(ByteForm::Raw)).unwrap(), bytes, "input.2");
         }
-        let all_well: [&[u8]; 6] =
-            [b"a\t1\r\nb\rc\t2", b"a\t1\r", b"a\0\0b\t\n", b"\0\0\0\0", b"a\0", b"\"\0x\0\n\0\""];
+        let all_well: [&[u8]; 8] = [
+            b"a\t1\r\nb\rc\t2",
+            b"a\t1\r",
+            b"a\0\0b\t\n",
+            b"\0\0\0\0",
+            b"a\0",
+            b"\"\0x\0\n\0\"",
+            b"BZh\t1\n",
+            b"PK\t1\n",
+        ];
         for bytes in all_well {
             assert_eq!(read(bytes, FileFormat::Tsv, None).unwrap(), bytes, "input.2");
         }

@@ -3,8 +3,11 @@
 //! jsonl.1. Bytes that are not UTF-8 stand in hex, under `key_hex` and `value_hex`.
 //! jsonl.2. What is no string counts as its JSON text, byte by byte as it stands: digits of a number, order of fields, white
 //!     space within.
-//! jsonl.3. A field that is null is a field that is missing.
-//! jsonl.4. What a terminal would act on is written as an escape, which is the same JSON (text.3).
+//! jsonl.3. A field that is null is a field that is missing. Without the field of the value an object is a bad line; where the user names
+//!     the field of the key, and none for the value, it is itself the value.
+//! jsonl.4. The field `keyspace` names the keyspace of a row. If the user names a field for key or value, the objects are no export, and
+//!     that field is one as any other.
+//! jsonl.5. What a terminal would act on is written as an escape, which is the same JSON (text.3).
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -21,15 +24,28 @@ use crate::text::{ByteForm, hex, json_shown, push_json, unhex};
 /// A byte of a string takes up to six, as `\u0000`.
 const LINE_BYTES_MAX: u64 = 6 * (KEY_BYTES_MAX as u64 + VALUE_BYTES_MAX as u64) + AROUND_BYTES_MAX;
 
+/// The field of the name of the keyspace.
+const KEYSPACE: &str = "keyspace";
+
 /// The fields of an object, each as its JSON text.
 type Object<'a> = BTreeMap<String, &'a RawValue>;
 
 /// Reads JSON lines.
 pub(super) struct JsonlReader {
     source: Source,
+    fields: Fields,
+    /// Of the last row.
+    keyspace: Option<String>,
+}
+
+/// Where keys and values stand in an object.
+struct Fields {
     key: String,
-    /// The field of the value, and whether the user asked for it.
-    value: (String, bool),
+    value: String,
+    /// Whether an object without a value is itself the value.
+    is_whole: bool,
+    /// Whether an object may name its keyspace (jsonl.4).
+    has_keyspace: bool,
 }
 
 /// Where the objects stand: what comes first tells.
@@ -50,8 +66,13 @@ impl JsonlReader {
         };
         Ok(JsonlReader {
             source: Source::Unknown(Some(input)),
-            key: name(&options.key, "key"),
-            value: (name(&options.value, "value"), options.value.is_some()),
+            fields: Fields {
+                key: name(&options.key, "key"),
+                value: name(&options.value, "value"),
+                is_whole: options.key.is_some() && options.value.is_none(),
+                has_keyspace: options.key.is_none() && options.value.is_none(),
+            },
+            keyspace: None,
         })
     }
 }
@@ -99,8 +120,11 @@ impl RowReader for JsonlReader {
                 // It could not be read.
                 Source::Unknown(_) => return Ok(Step::End),
             };
-            return Ok(match parse(object, &self.key, &self.value, row) {
-                Ok(()) => Step::Row,
+            return Ok(match parse(object, &self.fields, row) {
+                Ok(keyspace) => {
+                    self.keyspace = keyspace;
+                    Step::Row
+                }
                 Err(reason) => Step::Bad(reason),
             });
         }
@@ -114,31 +138,57 @@ impl RowReader for JsonlReader {
         }
     }
 
+    fn keyspace(&self) -> Option<&str> {
+        self.keyspace.as_deref()
+    }
+
     /// A part of an object is none.
     fn is_unended(&self) -> bool {
         false
     }
 }
 
-fn parse(line: &[u8], key: &str, value: &(String, bool), row: &mut Row) -> std::result::Result<(), String> {
+/// Fills the row; the keyspace that the object names.
+fn parse(line: &[u8], fields: &Fields, row: &mut Row) -> std::result::Result<Option<String>, String> {
     row.key.clear();
     row.value.clear();
-    let object: Object<'_> = serde_json::from_slice(line).map_err(|e| format!("no JSON object: {e}"))?;
-    if !take(&object, key, &mut row.key)? {
-        return Err(no_field(key));
+    let object: Object<'_> = serde_json::from_slice(line).map_err(|e| no_object(line, &e))?;
+    if !take(&object, &fields.key, &mut row.key)? {
+        return Err(no_field(&fields.key, "--key FIELD names another"));
     }
-    let (value, asked) = value;
-    if !take(&object, value, &mut row.value)? {
-        if *asked {
-            return Err(no_field(value));
+    if !take(&object, &fields.value, &mut row.value)? {
+        // jsonl.3
+        if !fields.is_whole {
+            let help = "--value FIELD names another; with --key FIELD alone the whole object is the value";
+            return Err(no_field(&fields.value, help));
         }
         row.value.extend_from_slice(line.trim_ascii());
     }
-    Ok(())
+    match field(&object, KEYSPACE).filter(|_| fields.has_keyspace) {
+        Some(name) => serde_json::from_str(name.get()).map(Some).map_err(|e| format!("{KEYSPACE}: {e}")),
+        None => Ok(None),
+    }
 }
 
-fn no_field(name: &str) -> String {
-    format!("the object has no field `{name}`, or it is null")
+/// The elements of an array are balanced, so an object that is not is cut by the end of its line.
+fn no_object(line: &[u8], error: &serde_json::Error) -> String {
+    match line.trim_ascii_start().first() {
+        Some(b'{') if error.is_eof() => {
+            "no JSON object: the line ends within it; one object a line is needed, or an array of objects \
+             (`jq -c . FILE` writes each on a line of its own)"
+                .to_owned()
+        }
+        _ => format!("no JSON object: {error}"),
+    }
+}
+
+fn no_field(name: &str, help: &str) -> String {
+    format!("the object has no field `{name}`, or it is null: {help}")
+}
+
+/// A field that is there (jsonl.3).
+fn field<'a>(object: &Object<'a>, name: &str) -> Option<&'a RawValue> {
+    object.get(name).copied().filter(|field| field.get() != "null")
 }
 
 /// Appends the bytes of a field, or of its `_hex` form; false if there is neither.
@@ -148,9 +198,7 @@ fn take(object: &Object<'_>, name: &str, into: &mut Vec<u8>) -> std::result::Res
         false => Ok(None::<String>),
     };
     let name_hex = format!("{name}_hex");
-    // jsonl.3
-    let field = |name: &str| object.get(name).filter(|field| field.get() != "null");
-    match (field(name), field(&name_hex)) {
+    match (field(object, name), field(object, &name_hex)) {
         (Some(_), Some(_)) => return Err(format!("both `{name}` and `{name_hex}`: which one?")),
         (Some(field), None) => match string(name, field)? {
             Some(text) => into.extend_from_slice(text.as_bytes()),
@@ -206,7 +254,7 @@ impl<'a> JsonlWriter<'a> {
 impl RowWriter for JsonlWriter<'_> {
     fn begin_keyspace(&mut self, name: &str) {
         let value = serde_json::Value::from(name).to_string();
-        self.keyspace = format!("\"keyspace\":{},", json_shown(value));
+        self.keyspace = format!("\"{KEYSPACE}\":{},", json_shown(value));
     }
 
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<()> {

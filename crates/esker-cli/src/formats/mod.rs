@@ -5,8 +5,10 @@
 //! ```
 //!
 //! formats.1. What a writer writes, its reader reads back byte by byte; what a format cannot carry is an error, not a change.
+//!      Rows of several keyspaces are for JSON lines alone, whose objects name them.
 //! formats.2. A bad line has a number and a reason, and reading goes on behind it.
 
+mod compressed;
 mod csv;
 mod elements;
 mod input;
@@ -24,6 +26,7 @@ use std::str::FromStr;
 
 use esker::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
+use self::compressed::Compression;
 use self::lines::Lines;
 use crate::args::FileFormat;
 use crate::failure::{Failure, Result};
@@ -61,6 +64,11 @@ pub(crate) trait RowReader {
 
     /// The line (from 1) on which the last row or bad line started.
     fn line(&self) -> u64;
+
+    /// The keyspace that the last row names, where the format has a place for it.
+    fn keyspace(&self) -> Option<&str> {
+        None
+    }
 
     /// Whether the last row ended with the file, without a line end, and may be a part of one: of a cut file or pipe.
     fn is_unended(&self) -> bool;
@@ -156,13 +164,28 @@ pub(crate) fn choose(asked: Option<FileFormat>, file: &Path) -> Result<FileForma
     }
 }
 
+/// Refuses the name of a file whose compression import does not unpack.
+pub(crate) fn check_compression(file: &Path) -> Result<()> {
+    match Compression::of_name(file) {
+        Some(compression) if !compression.is_read() => {
+            Err(Failure::message(format!("{}: {}", shown(file.display()), compression.refusal())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The program that compresses as the name of the file says.
+pub(crate) fn compressor(file: &Path) -> Option<&'static str> {
+    Compression::of_name(file).map(Compression::compressor)
+}
+
 fn extension(file: &Path) -> Option<String> {
     file.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase)
 }
 
-/// Whether its name says that the file is compressed.
+/// Whether its name says that the file is compressed as import can read it.
 pub(crate) fn is_compressed(file: &Path) -> bool {
-    extension(file).as_deref() == Some("gz")
+    Compression::of_name(file).is_some_and(Compression::is_read)
 }
 
 /// Whether `file` stands for standard input or output.

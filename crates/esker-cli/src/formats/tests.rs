@@ -198,7 +198,7 @@ fn formats_2_bad_lines_are_named_and_skipped() {
     );
     starts(
         read(FileFormat::Csv, b"k,v\na,b\nc\nd,e\n", &DEFAULTS),
-        &["a=b", "3: there is no column 2", "d=e"],
+        &["a=b", "3: the row has 1 field, and the header names 2 columns", "d=e"],
     );
     starts(read(FileFormat::Words, b"a\n\\\nb", &DEFAULTS), &["a=", "2: key:", "b="]);
     let json = b"{\"key\":\"a\",\"value\":\"b\"}\n{\n[1]\n{\"value\":1}\n{\"key_hex\":\"f\"}\n{\"key\":1,\"key_hex\":\"ff\"}\n";
@@ -206,7 +206,7 @@ fn formats_2_bad_lines_are_named_and_skipped() {
         read(FileFormat::Jsonl, json, &DEFAULTS),
         &[
             "a=b",
-            "2: no JSON object",
+            "2: no JSON object: the line ends within it; one object a line is needed",
             "3: no JSON object",
             "4: the object has no field `key`",
             "5: key_hex",

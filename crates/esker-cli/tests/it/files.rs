@@ -51,6 +51,42 @@ fn pipes_copy_a_keyspace() {
 }
 
 #[test]
+fn import_destination_1_several_keyspaces_come_back_from_json_lines() {
+    let esker = Esker::new();
+    for keyspace in ["a", "b", "default"] {
+        esker.ok(&format!("put -k {keyspace} key of-{keyspace}"));
+    }
+    esker.ok("export -k a -k b -k default all.jsonl");
+    let done = esker.ok("import all.jsonl --db copy --json");
+    assert!(done.contains("\"new_keys\":3,\"rows\":3"), "{done}");
+    assert!(esker.ok("import all.jsonl --db copy --json --batch 1").contains("\"new_keys\":0,\"rows\":3"));
+    for keyspace in ["a", "b", "default"] {
+        assert_eq!(esker.ok(&format!("scan --db copy -k {keyspace}")), format!("key\tof-{keyspace}\n"));
+    }
+    let said = esker.fails("import all.jsonl -k a --batch 1 --db one");
+    assert!(said.contains("all.jsonl:2: the row is of the keyspace `b`, and -k says `a`"), "{said}");
+    assert_eq!(esker.ok("keyspaces list --db one"), "a\t1\ndefault\t0\n", "import_destination.1");
+    esker.ok("import all.jsonl -k merged --key key --db one");
+    assert_eq!(esker.ok("scan -k merged --db one"), "key\tof-default\n");
+    for format in ["tsv", "csv", "words"] {
+        let said = esker.fails(&format!("export -k a -k b f --format {format}"));
+        assert!(said.contains("use JSON lines (--format jsonl)"), "formats.1: {said}");
+    }
+}
+
+#[test]
+fn import_destination_2_a_failed_import_leaves_no_keyspaces_that_rows_name() {
+    let esker = Esker::new();
+    let row = |name: &str| format!("{{\"keyspace\":{name},\"key\":\"k\",\"value\":\"v\"}}\n");
+    esker.write("f.jsonl", [row("\"new\""), row("null"), row("7")].concat());
+    assert!(esker.fails("import f.jsonl").contains("f.jsonl:3: keyspace: "));
+    assert_eq!(esker.ok("keyspaces list"), "default\t0\n", "import_destination.2");
+    esker.write("f.jsonl", [row("\"\""), row("\"new\"")].concat());
+    assert!(esker.ok("import f.jsonl --skip-bad").contains("imported 1 row"));
+    assert_eq!(esker.ok("keyspaces list"), "default\t0\nnew\t1\n", "import_destination.2");
+}
+
+#[test]
 fn export_takes_ranges_and_leaves_no_halves() {
     let esker = Esker::new();
     esker.run_with(b"a\t1\nb\t2\nc\t3\n", ["import"]);

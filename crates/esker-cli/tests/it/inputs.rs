@@ -80,16 +80,26 @@ fn arrays_are_imported_however_they_are_laid_out() {
         esker.run(["get", "--bytes", "raw", "1"]).text(),
         "{\n    \"id\": 1,\n    \"name\": \"Ann\"\n  }"
     );
-    esker.write("cut.json", "[{\"key\":\"k\"},");
+    esker.write("cut.json", "[{\"key\":\"k\",\"value\":1},");
     assert!(esker.fails("import cut.json").contains("line 1: the array has no end"));
-    esker.write("one.json", "[{\"key\":\"k\"}]");
-    esker.ok("import one.json");
-    assert_eq!(esker.ok("get k"), "{\"key\":\"k\"}\n");
-    // A null value is a missing one: the object is the value, unless the field was asked for.
-    esker.write("null.jsonl", "{\"key\":\"n\",\"value\":null}\n");
-    esker.ok("import null.jsonl");
-    assert_eq!(esker.ok("get n"), "{\"key\":\"n\",\"value\":null}\n", "jsonl.3");
-    assert!(esker.fails("import null.jsonl --value value").contains("no field `value`"), "jsonl.3");
+}
+
+#[test]
+fn jsonl_3_a_missing_value_is_a_bad_line_and_a_null_one_too() {
+    let esker = Esker::new();
+    for (number, object) in ["{\"key\":\"k\",\"value\":null}", "{\"key\":\"k\"}"].into_iter().enumerate() {
+        esker.write("f.jsonl", object);
+        for options in ["", " --value value", " --key key --value value"] {
+            let said = esker.fails(&format!("import f.jsonl{options}"));
+            assert!(
+                said.contains("f.jsonl:1: the object has no field `value`, or it is null"),
+                "jsonl.3: {said}"
+            );
+            assert!(said.contains("with --key FIELD alone the whole object is the value"), "jsonl.3: {said}");
+        }
+        esker.ok(&format!("import f.jsonl --key key -k whole{number}"));
+        assert_eq!(esker.ok(&format!("get -k whole{number} k")), format!("{object}\n"), "jsonl.3");
+    }
 }
 
 #[test]
@@ -108,6 +118,14 @@ fn compressed_files_are_imported_with_all_their_members() {
     assert!(esker.fails("import cut.tsv.gz").contains("read cut.tsv.gz: "));
     esker.write("f.tsv", &bytes);
     assert!(esker.fails("import f.tsv").contains("a name that ends in .gz"), "input.2");
+    esker.write("f.csv.zst", b"\x28\xb5\x2f\xfd\x04\0");
+    for line in ["import f.csv.zst", "import f.csv.zst --format csv"] {
+        assert!(
+            esker.fails(line).contains("compressed (zstd): pipe it, `zstd -dc FILE |"),
+            "input.2: {line}"
+        );
+    }
+    assert!(esker.fails("export f.zst").contains("| zstd > f.zst"));
     assert!(esker.fails("export f.tsv.gz").contains("| gzip > f.tsv.gz"));
 }
 
@@ -157,8 +175,15 @@ fn an_import_says_what_it_took_and_what_is_new() {
 #[test]
 fn import_5_a_failed_import_leaves_no_keyspace() {
     let esker = Esker::new();
-    esker.ok("put a 1");
     esker.write("bad.tsv", "word\n");
+    let said = esker.fails("import bad.tsv --db fresh");
+    assert!(
+        said.contains("the import has created the database in fresh, which is empty"),
+        "import.3: {said}"
+    );
+    assert_eq!(esker.ok("count --db fresh"), "0\n", "import.3");
+    assert!(!esker.fails("import bad.tsv --db fresh").contains("has created"), "import.3");
+    esker.ok("put a 1");
     esker.fails("import -k new bad.tsv");
     assert!(esker.fails("count -k new").contains("no keyspace `new`"), "import.5");
     esker.write("half.tsv", "a\t1\nword\n");

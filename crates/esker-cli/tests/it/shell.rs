@@ -74,8 +74,8 @@ fn shell_1_a_script_stops_at_a_failure() {
         ("commit", "line 2: there is no transaction"),
         ("rollback", "line 2: there is no transaction"),
         ("begin\nbegin", "line 3: a transaction is open"),
-        ("begin\nkeyspaces create x", "line 3: a transaction cannot change keyspaces"),
-        ("begin\nput -k new a 1", "line 3: no keyspace `new`"),
+        ("begin\nkeyspaces copy users x", "line 3: a transaction cannot copy a keyspace"),
+        ("begin\nkeyspaces drop users\nput -k users a 1\nkeyspaces create users", "line 5: "),
     ] {
         let outcome = shell(&esker, &format!("put ann 1\n{line}\nput after 1\n"));
         assert!(outcome.code == 2 && outcome.err.contains(said), "shell.1: {line}: {outcome:?}");
@@ -85,6 +85,39 @@ fn shell_1_a_script_stops_at_a_failure() {
     let outcome = shell(&esker, "get nobody\nput after 1\n");
     assert_eq!(outcome.code, 1, "{outcome:?}");
     assert_eq!(esker.ok("get after"), "1\n");
+}
+
+#[test]
+fn shell_3_a_transaction_changes_keyspaces_or_does_not() {
+    let esker = filled();
+    let changes = "begin\nkeyspaces create new\nput -k new a 1\nput -k more a 1\nkeyspaces clear default\nput c 3\n\
+                   keyspaces rename users people\nuse people\nput pear 4\nkeyspaces create short\nkeyspaces drop short\n\
+                   keyspaces\n";
+    let seen = "default\t1\nmore\t1\nnew\t1\npeople\t2\n";
+    let before = esker.ok("keyspaces list");
+    let rolled_back = shell(&esker, &format!("{changes}info\nrollback\nkeyspaces\ncount\n"));
+    assert_eq!(rolled_back.code, 0, "shell.3: {rolled_back:?}");
+    let text = rolled_back.text();
+    assert!(text.starts_with(seen) && text.ends_with(&format!("{before}2\n")), "shell.3: {rolled_back:?}");
+    assert!(rolled_back.err.contains("working in the keyspace `default` again"), "shell.3: {rolled_back:?}");
+    assert_eq!(esker.ok("keyspaces list"), before, "shell.3");
+    for change in ["drop users", "rename users other", "create x\nuse x"] {
+        let outcome = shell(
+            &esker,
+            &format!("use users\nbegin\nkeyspaces {change}\nrollback\nget -k users pear\ncount\n"),
+        );
+        assert_eq!((outcome.code, outcome.text()), (1, "1\n"), "shell.3: {change}: {outcome:?}");
+        assert!(
+            outcome.err.contains("working in the keyspace `users` again"),
+            "shell.3: {change}: {outcome:?}"
+        );
+    }
+    let committed = shell(&esker, &format!("{changes}commit\nkeyspaces\ncount\n"));
+    assert_eq!(
+        (committed.code, committed.text()),
+        (0, &*format!("{seen}{seen}2\n")),
+        "shell.3: {committed:?}"
+    );
 }
 
 #[test]
