@@ -71,7 +71,8 @@ mod tests {
         assert_eq!(ends("a"..), (Included(a.clone()), Unbounded));
         assert_eq!(ends(..b"c"), (Unbounded, Excluded(c.clone())));
         assert_eq!(ends(&a..&c), (Included(a.clone()), Excluded(c.clone())));
-        assert_eq!(ends(&("a".to_owned()..="c".to_owned())), (Included(a.clone()), Included(c.clone())));
+        let owned = "a".to_owned()..="c".to_owned();
+        assert_eq!(ends(&owned), (Included(a.clone()), Included(c.clone())));
         assert_eq!(ends(..=[b'c']), (Unbounded, Included(c.clone())));
         assert_eq!(ends((Excluded("a"), Unbounded)), (Excluded(a), Unbounded));
     }
