@@ -92,9 +92,11 @@ pub mod fuzzing {
 /// The world that a database lives in, for [`Builder::env`]: files, clock, randomness and threads, real or simulated. These are parts of the
 /// crate `esker-env`.
 pub mod env {
+    #[cfg(any(unix, windows))]
+    pub use esker_env::RealFs;
     pub use esker_env::{
         Clock, Env, FaultAction, FaultFs, FaultRule, File, FileLock, Fs, FsRef, LockError, ManualClock,
-        MemFs, OpKind, OpenOptions, Random, RealFs, SeededRandom, SystemClock, SystemRandom, SystemThreads,
+        MemFs, OpKind, OpenOptions, Random, SeededRandom, SystemClock, SystemRandom, SystemThreads,
         ThreadHandle, Threads,
     };
 }
