@@ -105,7 +105,9 @@ pub(crate) struct Sums {
 
 impl Default for Activity {
     fn default() -> Self {
-        Activity(Box::new(std::array::from_fn(|_| Line::default())))
+        // Never on the stack: that of a model's thread has no room for it.
+        let lines: Box<[Line]> = (0..LINES).map(|_| Line::default()).collect();
+        Activity(lines.try_into().unwrap_or_else(|_| unreachable!("there are `LINES`")))
     }
 }
 
