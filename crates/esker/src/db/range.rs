@@ -8,6 +8,8 @@
 //! range.1. All of them own what they read from (a read view and, for snapshots, its pin): `Send + 'static`.
 //! range.2. A walk stands on the entry it gave last and moves when asked for the next, so that taking n entries reads n.
 //! range.3. Front and back never give the same key: the front stops at the back's last key, and the other way round.
+//! range.4. Front and back are walks of one kind. A memtable that was empty for the first may hold entries when the second begins: all of them
+//!      are newer than what is read.
 
 use super::key_handle::Key;
 use crate::engine::reads::ReadSource;
@@ -139,7 +141,11 @@ impl Walks {
     fn start(&mut self) -> Result<Walk> {
         match (&self.source, self.failed.take()) {
             (_, Some(error)) => Err(error),
-            (Some(source), None) => Ok(Walk::new(source, self.bounds.clone())),
+            (Some(source), None) => Ok(match (&self.front, &self.back) {
+                // range.4
+                (Some(Walk::Run(other)), None) | (None, Some(Walk::Run(other))) => Walk::Run(other.again()),
+                _ => Walk::new(source, self.bounds.clone()),
+            }),
             (None, None) => unreachable!("an iterator that failed has ended"),
         }
     }

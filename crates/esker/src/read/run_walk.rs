@@ -49,6 +49,11 @@ impl RunWalk {
         RunWalk { run: run.clone(), tables, at, bounds, prefix_len, here: None }
     }
 
+    /// Another walk over the same, which stands nowhere yet.
+    pub fn again(&self) -> Self {
+        Self::new(&self.run, self.at, self.bounds.clone())
+    }
+
     /// Whether the walk stands on a key.
     #[inline]
     pub fn valid(&self) -> bool {

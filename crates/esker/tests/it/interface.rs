@@ -376,6 +376,23 @@ fn catalog_changes_1_a_batch_or_transaction_that_others_have_overtaken_changes_n
 }
 
 #[test]
+fn range_4_an_iterator_turns_after_a_commit_into_a_memtable_that_was_empty() {
+    let db = db();
+    let map = db.default_keyspace();
+    (0..9_u8).for_each(|n| map.put([n], "").map(drop).unwrap());
+    db.compact().unwrap();
+    for turns in [false, true] {
+        let mut range = map.range([0]..=[8]);
+        let ends = |range: &mut esker::Range, back: bool| if back { range.next_back() } else { range.next() };
+        let first = ends(&mut range, turns).unwrap().unwrap().0;
+        map.put([99], "new").unwrap();
+        let last = ends(&mut range, !turns).unwrap().unwrap().0;
+        assert_eq!((first[0].min(last[0]), first[0].max(last[0]), range.count()), (0, 8, 7), "range.4");
+        db.compact().unwrap();
+    }
+}
+
+#[test]
 fn drop_mark_2_a_drop_that_conflicts_keeps_nobody_from_writing() {
     let db = Db::builder().durability(Durability::None).open_in_memory().unwrap();
     let map = db.keyspace("map").unwrap();
