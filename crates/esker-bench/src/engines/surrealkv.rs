@@ -1,4 +1,4 @@
-//! SurrealKV, set up as its authors' benchmark (crud-bench) sets it up, but for its log, whose files are made beforehand.
+//! SurrealKV, set up as its authors' benchmark (crud-bench) sets it up. Exception: the files of its log are made beforehand.
 //!
 //!   Store::write -> one transaction that only writes, Transaction::commit on a tokio runtime (one append and one fdatasync of its log)
 //!   Reader       -> one read-only transaction; a get copies the value, a walk lends it

@@ -5,10 +5,10 @@
 //!   a pipe or a file ---->'                                   `-----> a pipe or a file
 //! ```
 //!
-//! shell.1. On a terminal a command that fails is told, and the next one is read. A script ends with it: what follows may build on it.
-//! shell.2. A transaction that is open at the end is rolled back, and that is told.
+//! shell.1. On a terminal the shell reports a command that fails and reads the next one. A script ends with it: what follows may build on it.
+//! shell.2. A transaction that is open at the end is rolled back; the shell says so.
 //! shell.3. The keyspace of the shell is there. If it goes with the transaction that made it, or comes back with the one that dropped or renamed
-//!      it, the one in which that began is the shell's again, and that is told.
+//!      it, the shell returns to the keyspace in which that began, and says so.
 
 mod console;
 mod line;

@@ -5,7 +5,7 @@ use esker::{Error, Keyspace, WriteBatch};
 use crate::database::Database;
 use crate::failure::Result;
 
-/// A batch is committed when it holds so many bytes, whatever its number of rows.
+/// A batch of this many bytes is committed, whatever its number of rows.
 const BATCH_BYTES_MAX: usize = 32 << 20;
 /// Rows of a batch, where the user does not say.
 pub(super) const BATCH_ROWS: usize = 10_000;
