@@ -67,7 +67,7 @@ pub(crate) fn shown(text: impl Display) -> String {
 
 /// Appends the text as a JSON string, which holds nothing that a terminal would act on.
 pub(crate) fn push_json(text: &str, into: &mut Vec<u8>) -> io::Result<()> {
-    // Control characters of ASCII, but for the last, are escaped in any JSON.
+    // Every JSON writer escapes the control characters of ASCII, except DEL.
     match text.bytes().any(|byte| byte >= 0x7f) {
         true => into.extend_from_slice(json_shown(serde_json::to_string(text)?).as_bytes()),
         false => serde_json::to_writer(into, text)?,

@@ -23,7 +23,7 @@ use crate::text::shown;
 
 /// So much is collected before it is written to a file.
 const BUFFER_BYTES: usize = 256 << 10;
-/// The progress bar moves after so many rows.
+/// Rows between two moves of the progress bar.
 const ROWS_PER_TICK: u64 = 1_024;
 
 pub(super) fn run(session: &Session<'_>, export: &Export) -> Result<Answer> {

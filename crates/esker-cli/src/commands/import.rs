@@ -44,7 +44,7 @@ const LAST_UNKNOWN: &str = "; how many of the last ones are on disk is not known
 const UNENDED: &str = "the last line has no end: the input may have been cut in the middle of it";
 /// So much is read at once.
 const BUFFER_BYTES: usize = 256 << 10;
-/// The progress bar moves after so many rows.
+/// Rows between two moves of the progress bar.
 const ROWS_PER_TICK: u64 = 1_024;
 
 pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {

@@ -17,7 +17,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::text::{json_shown, shown};
 
-/// The progress bar moves after so many rows.
+/// Rows between two moves of the progress bar.
 const ROWS_PER_TICK: u64 = 1_024;
 
 pub(super) fn run(session: &Session<'_>, keyspaces: &Keyspaces) -> Result<Answer> {

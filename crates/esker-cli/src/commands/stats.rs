@@ -22,10 +22,10 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// `esker stats`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatsArgs {
-    /// Look again every so many seconds, and show rates: on a terminal all figures, else a line each time
+    /// Show the figures again after each interval, with rates; without a terminal, one line each time
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
     watch: Option<Duration>,
-    /// Look so many times, then stop
+    /// Stop after N looks
     #[arg(long, value_name = "N", requires = "watch")]
     count: Option<u64>,
 }

@@ -29,7 +29,7 @@ pub(super) fn text(
     form: Option<ByteForm>,
 ) -> Result<Box<dyn BufRead>> {
     let mut head = Vec::new();
-    // An error comes again where the rows are read, and is told there.
+    // The reader of the rows meets the same error, and reports it.
     let failed = (&mut input).take(HEAD_BYTES_MAX).read_until(b'\n', &mut head).err();
     if form != Some(ByteForm::Raw)
         && let Some(refusal) = refusal(&head, format)

@@ -260,7 +260,7 @@ fn messages_that_cannot_be_written_are_no_panic() {
     assert_eq!(esker.ok("count"), "2\n");
 }
 
-/// Where the limit is too low for a database, the limit is what is told; nothing is damaged.
+/// A limit that is too low for a database is reported as that, not as damage.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_limit_of_open_files_is_told_as_that() {

@@ -187,7 +187,7 @@ impl Core {
         merged
     }
 
-    /// Nothing is due although nobody writes: what compactions failed on is no trouble any more, but for what cannot be read, and
+    /// Nothing is due although nobody writes: what compactions failed on is no trouble any more, except what cannot be read, and
     /// what is only put off.
     fn note_nothing_due(&self, now: Duration) {
         let paused = self.trouble.lock().paused(now);

@@ -342,7 +342,7 @@ fn whole_page() -> String {
     page(&Summary::all(&records), &runs(all_engines()))
 }
 
-/// The width of the window and what is wrong with the layout there, as a script of this test sees it. Each line of a table has to show so many cells.
+/// The width of the window and the faults of the layout there, found by a script of this test. It expects this number of cells in each line of a table.
 fn layout(browser: &Path, page: &str, width: u32, cells: usize) -> String {
     const SCRIPT: &str = "<script>(function(){var root=document.documentElement,wrong=[],right=root.clientWidth;
 var head=document.querySelector('.heat th.home').getBoundingClientRect();
