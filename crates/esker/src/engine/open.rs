@@ -41,7 +41,7 @@ use super::stats::{Counters, add};
 use super::unfinished;
 use super::unnamed::refuse_needed;
 use crate::cache::{BudgetKind, MemoryBudget};
-use crate::manifest::edit::VersionEdit;
+use crate::manifest::edit::{Adopted, VersionEdit};
 use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, manifest_name, table_path};
 use crate::manifest::log::ManifestLog;
 use crate::manifest::version::{Level, RunId, Version};
@@ -156,7 +156,10 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         options.wal_options(database_id),
         tables.register_segments(),
     )?;
-    let wal = WalWriter::create(wal_pool.clone(), log.next_segment, &of_earlier)?;
+    let mut wal = WalWriter::create(wal_pool.clone(), log.next_segment, &of_earlier)?;
+    for adopted in &replayed.unlogged {
+        wal.append(adopted.seq, &[&payload::encode_header(&adopted.deltas)])?;
+    }
     let torn_bytes = log.trimmed_bytes;
     remove_leftovers(&env, dir, &view.get().version, manifest_id)?;
     options.save(&env, dir)?;
@@ -310,7 +313,7 @@ fn open_tables(env: &Env, dir: &Path, state: &VersionEdit, cache: &Arc<BlockCach
             let detail = "the manifest names it, but it is missing: restore a backup or run `esker repair`";
             return Err(Error::corrupt("table", &path, 0, detail));
         }
-        let table = Table::open(env, &path, cache)?;
+        let table = Table::open_at(env, &path, cache, added.meta.base_seq)?;
         // Sequence numbers are given out once: of two tables that hold the same keys, only one is the right one.
         if table.meta() != added.meta {
             let detail = "it is not the table that the manifest describes, but perhaps another one's copy: restore a \
@@ -358,17 +361,20 @@ struct Replayed {
     last_seq: SeqNo,
     commits: u64,
     log: Recovered,
+    /// Adopted commits of which the log says nothing.
+    unlogged: Vec<Adopted>,
 }
 
 fn replay(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Replayed> {
-    replay_with(options, state, |extent, on_record| wal::recover(env, dir, extent, on_record))
+    replay_with(dir, options, state, |extent, on_record| wal::recover(env, dir, extent, on_record))
 }
 
 /// What a reader of the database would see, found out without changing anything. Files that nothing names are not looked at.
 pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Look> {
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let version = open_tables(env, dir, state, &cache)?;
-    let replayed = replay_with(options, state, |extent, on_record| wal::verify(env, dir, extent, on_record))?;
+    let replayed =
+        replay_with(dir, options, state, |extent, on_record| wal::verify(env, dir, extent, on_record))?;
     let view = ReadView {
         active: replayed.active,
         immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
@@ -387,6 +393,7 @@ pub(crate) struct Look {
 
 /// Replays the log; `recover` reads it.
 fn replay_with(
+    dir: &Path,
     options: &Options,
     state: &VersionEdit,
     recover: impl FnOnce(
@@ -405,6 +412,7 @@ fn replay_with(
         last_seq: flushed,
         commits: 0,
         log: Recovered::default(),
+        unlogged: Vec::new(),
     };
     out.log = recover(extent, &mut |seq, record| {
         if seq <= flushed {
@@ -434,6 +442,25 @@ fn replay_with(
         out.commits += 1;
         Ok(())
     })?;
+    // adoption.3: what the log does not tell of them.
+    let is_next = |last: SeqNo, adopted: &&Adopted| adopted.seq == last.next();
+    while let Some(adopted) = state.adopted.iter().find(|adopted| is_next(out.last_seq, adopted)) {
+        for &(id, delta) in &adopted.deltas {
+            let count = out.counts.entry(id).or_default();
+            let changed = count.checked_add_signed(delta);
+            *count = changed.ok_or_else(|| {
+                let detail = format!("commit {}: keyspace {id} would count below zero", adopted.seq);
+                Error::corrupt("manifest", dir.join(CURRENT), 0, detail)
+            })?;
+        }
+        out.last_seq = adopted.seq;
+        out.unlogged.push(adopted.clone());
+    }
+    if let Some(lost) = state.adopted.iter().find(|adopted| adopted.seq > out.last_seq) {
+        let detail =
+            format!("commit {} was adopted behind commit {}, which is not there", lost.seq, out.last_seq);
+        return Err(Error::corrupt("manifest", dir.join(CURRENT), 0, detail));
+    }
     Ok(out)
 }
 

@@ -3,8 +3,10 @@
 //! Bytes: docs/formats/manifest.md
 //!
 //! edit.1. A field that is absent keeps its earlier value; lists add to what is there.
+//! edit.2. Of an adopted commit (engine/adoption.rs) the log has no more than its number and what it changed of the counts, and that perhaps not
+//!      durably. The manifest says the same for as long as its counts are older.
 
-use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
+use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint, unzigzag, zigzag};
 use crate::manifest::version::{Level, RunId};
 use crate::sstable::{Counts, Fingerprint, TableMeta};
 use crate::types::key_range::{End, KeyRange};
@@ -22,6 +24,15 @@ pub struct AddedTable {
     pub run: RunId,
     /// What it holds.
     pub meta: TableMeta,
+}
+
+/// A commit whose writes were adopted as tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// Its number.
+    pub seq: SeqNo,
+    /// How it changed the live counts.
+    pub deltas: Vec<(KeyspaceId, i64)>,
 }
 
 /// The change.
@@ -48,6 +59,8 @@ pub struct VersionEdit {
     pub removed: Vec<FileId>,
     /// Tables that join it.
     pub added: Vec<AddedTable>,
+    /// Commits whose tables join it, by number (edit.2).
+    pub adopted: Vec<Adopted>,
 }
 
 const TAG_NEXT_FILE: u64 = 1;
@@ -60,6 +73,8 @@ const TAG_DATABASE_ID: u64 = 7;
 const TAG_COUNTS: u64 = 8;
 const TAG_REMOVED: u64 = 9;
 const TAG_ADDED: u64 = 10;
+const TAG_ADDED_AT: u64 = 11;
+const TAG_ADOPTED: u64 = 12;
 
 impl VersionEdit {
     /// The bytes of one manifest record.
@@ -91,8 +106,23 @@ impl VersionEdit {
             put_varint(&mut out, file.get());
         }
         for table in &self.added {
-            put_varint(&mut out, TAG_ADDED);
+            match table.meta.base_seq {
+                SeqNo::ZERO => put_varint(&mut out, TAG_ADDED),
+                base => {
+                    put_varint(&mut out, TAG_ADDED_AT);
+                    put_varint(&mut out, base.get());
+                }
+            }
             encode_table(&mut out, table);
+        }
+        for Adopted { seq, deltas } in &self.adopted {
+            put_varint(&mut out, TAG_ADOPTED);
+            put_varint(&mut out, seq.get());
+            put_varint(&mut out, deltas.len() as u64);
+            for (keyspace, delta) in deltas {
+                put_varint(&mut out, u64::from(keyspace.get()));
+                put_varint(&mut out, zigzag(*delta));
+            }
         }
         out
     }
@@ -112,7 +142,12 @@ impl VersionEdit {
                 TAG_DATABASE_ID => edit.database_id = Some(number_of_32_bits(&mut reader)?),
                 TAG_COUNTS => edit.counts = Some(decode_counts(&mut reader)?),
                 TAG_REMOVED => edit.removed.push(FileId::new(reader.varint()?)),
-                TAG_ADDED => edit.added.push(decode_table(&mut reader)?),
+                TAG_ADDED => edit.added.push(decode_table(&mut reader, SeqNo::ZERO)?),
+                TAG_ADDED_AT => {
+                    let base = seq(&mut reader)?;
+                    edit.added.push(decode_table(&mut reader, base)?);
+                }
+                TAG_ADOPTED => edit.adopted.push(decode_adopted(&mut reader)?),
                 other => return Err(reader.error(format!("unknown field {other} of a version edit"))),
             }
         }
@@ -124,10 +159,26 @@ impl VersionEdit {
         LogExtent {
             from: self.wal_from.unwrap_or(1),
             named_to: self.wal_named,
-            // What is in tables may have left the log.
-            durable_to: self.durable_seq.filter(|durable| Some(*durable) > self.flushed_seq),
+            durable_to: self.durable_in_log(),
             database_id: self.database_id,
         }
+    }
+
+    /// The newest commit that tables may hold.
+    pub(crate) fn newest_in_tables(&self) -> SeqNo {
+        let adopted = self.adopted.iter().map(|adopted| adopted.seq).max();
+        adopted.max(self.flushed_seq).unwrap_or_default()
+    }
+
+    /// The newest commit that is known to be durable and in the log.
+    fn durable_in_log(&self) -> Option<SeqNo> {
+        let mut durable = self.durable_seq?;
+        // edit.2
+        while self.adopted.iter().any(|adopted| adopted.seq == durable) {
+            durable = durable.before()?;
+        }
+        // What is in tables may have left the log.
+        Some(durable).filter(|durable| Some(*durable) > self.flushed_seq)
     }
 
     /// Takes over what a later edit says (edit.1), so that many edits become one.
@@ -143,6 +194,7 @@ impl VersionEdit {
             counts,
             removed,
             added,
+            adopted,
         } = later;
         self.next_file = next_file.or(self.next_file);
         self.next_run = next_run.or(self.next_run);
@@ -159,6 +211,9 @@ impl VersionEdit {
             }
         }
         self.added.extend(added);
+        self.adopted.extend(adopted);
+        // edit.2
+        self.adopted.retain(|adopted| Some(adopted.seq) > self.flushed_seq);
     }
 }
 
@@ -184,6 +239,16 @@ fn decode_counts(reader: &mut ByteReader<'_>) -> Decoded<Vec<(KeyspaceId, u64)>>
     Ok(counts)
 }
 
+fn decode_adopted(reader: &mut ByteReader<'_>) -> Decoded<Adopted> {
+    let commit = seq(reader)?;
+    let mut deltas = Vec::new();
+    for _ in 0..reader.varint()? {
+        let keyspace = KeyspaceId::new(number_of_32_bits(reader)?);
+        deltas.push((keyspace, unzigzag(reader.varint()?)));
+    }
+    Ok(Adopted { seq: commit, deltas })
+}
+
 fn encode_table(out: &mut Vec<u8>, table: &AddedTable) {
     let AddedTable { file, level, run, meta } = table;
     put_varint(out, file.get());
@@ -197,7 +262,7 @@ fn encode_table(out: &mut Vec<u8>, table: &AddedTable) {
     put_varint(out, meta.fingerprint.get().into());
 }
 
-fn decode_table(reader: &mut ByteReader<'_>) -> Decoded<AddedTable> {
+fn decode_table(reader: &mut ByteReader<'_>, base_seq: SeqNo) -> Decoded<AddedTable> {
     let file = FileId::new(reader.varint()?);
     let level = reader.u8()?;
     let level = Level::from_u8(level).ok_or_else(|| reader.error(format!("no level {level}")))?;
@@ -217,7 +282,7 @@ fn decode_table(reader: &mut ByteReader<'_>) -> Decoded<AddedTable> {
     }
     let range = KeyRange { start, end };
     let fingerprint = Fingerprint::new(number_of_32_bits(reader)?);
-    let meta = TableMeta { file_bytes, range, counts, fingerprint };
+    let meta = TableMeta { file_bytes, range, counts, fingerprint, base_seq };
     Ok(AddedTable { file, level, run, meta })
 }
 
@@ -240,6 +305,7 @@ mod tests {
                 max_seq: SeqNo::new(9),
             },
             fingerprint: Fingerprint::new(5),
+            base_seq: SeqNo::ZERO,
         };
         VersionEdit {
             next_file: Some(FileId::new(8)),
@@ -251,7 +317,16 @@ mod tests {
             database_id: Some(u32::MAX),
             counts: Some(vec![(KeyspaceId::DEFAULT, 42)]),
             removed: vec![FileId::new(2)],
-            added: vec![AddedTable { file: FileId::new(7), level: Level::BASE, run: RunId(1), meta }],
+            added: vec![
+                AddedTable { file: FileId::new(7), level: Level::BASE, run: RunId(1), meta: meta.clone() },
+                AddedTable {
+                    file: FileId::new(6),
+                    level: Level::L0,
+                    run: RunId(3),
+                    meta: meta.based(SeqNo::new(303)),
+                },
+            ],
+            adopted: vec![Adopted { seq: SeqNo::new(303), deltas: vec![(KeyspaceId::DEFAULT, -2)] }],
         }
     }
 
@@ -259,8 +334,9 @@ mod tests {
     fn golden_bytes() {
         let hex: String = sample().encode().iter().map(|b| format!("{b:02x}")).collect();
         let table = "0a 07 07 01 e807 0a08020164a0060309 020161 00 020171 05";
+        let adopted = "0b af02 06 00 03 e807 0a08020164a006af02af02 020161 00 020171 05 0c af02 01 01 03";
         let fields = "0108 0204 0306 04ac02 05ad02 06ae02 07ffffffff0f 0801012a 0902";
-        assert_eq!(hex, [fields, table].concat().replace(' ', ""));
+        assert_eq!(hex, [fields, table, adopted].concat().replace(' ', ""));
     }
 
     #[test]

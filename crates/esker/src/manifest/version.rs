@@ -313,6 +313,7 @@ mod tests {
             range,
             counts: Counts::default(),
             fingerprint: Fingerprint::default(),
+            base_seq: SeqNo::ZERO,
         };
         AddedTable { file: FileId::new(file), level, run: RunId(run), meta }
     }

@@ -122,7 +122,7 @@ impl RunWalk {
         self.here = None;
         let table = self.run.first_from(key).max(self.tables.start);
         let Some(open) = self.table(table) else { return Ok(()) };
-        match BlockPlace::of_key(open, key, &self.bounds)? {
+        match BlockPlace::of_key(open, key, &self.bounds, self.at)? {
             Some(place) => {
                 let entry = place.rank(key).max(place.inside().start);
                 place.prefetch(entry);
@@ -142,7 +142,7 @@ impl RunWalk {
             return Ok(());
         };
         let Some(open) = self.table(table) else { return Ok(()) };
-        match BlockPlace::of_key(open, key, &self.bounds)? {
+        match BlockPlace::of_key(open, key, &self.bounds, self.at)? {
             Some(place) => {
                 let end = place.rank(key).min(place.inside().end);
                 self.settle_backward(table, place, end)
@@ -154,7 +154,7 @@ impl RunWalk {
     /// From the first key inside the bounds of a table, or of one behind it.
     fn begin_at(&mut self, mut table: usize) -> Result<()> {
         while let Some(open) = self.table(table) {
-            if let Some(place) = BlockPlace::first(open, &self.bounds)? {
+            if let Some(place) = BlockPlace::first(open, &self.bounds, self.at)? {
                 let first = place.inside().start;
                 place.prefetch(first);
                 return self.settle_forward(table, place, first);
@@ -167,7 +167,7 @@ impl RunWalk {
     /// From the last key inside the bounds of a table, or of one before it.
     fn end_at(&mut self, mut table: usize) -> Result<()> {
         while let Some(open) = self.table(table) {
-            if let Some(place) = BlockPlace::last(open, &self.bounds)? {
+            if let Some(place) = BlockPlace::last(open, &self.bounds, self.at)? {
                 let end = place.inside().end;
                 return self.settle_backward(table, place, end);
             }

@@ -90,7 +90,8 @@ impl Table {
             if !block.head_fits(i) {
                 return Err(self.unsound(number, "a head is not its key's"));
             }
-            let entry = EntryRef { key: &key, seq: block.seq(i), kind: block.kind(i), value: block.value(i) };
+            let seq = self.seq_of(block, i);
+            let entry = EntryRef { key: &key, seq, kind: block.kind(i), value: block.value(i) };
             self.check_entry(tally, number, i == 0, &entry)?;
         }
         // The order inside is proven above.
@@ -183,7 +184,7 @@ impl Table {
             }
         }
         let counted = (counts.ended(self.range_tombstones().fragments().len() as u64), tally.blocks);
-        let stated = (properties.counts, properties.blocks);
+        let stated = (self.meta().counts, properties.blocks);
         if counted != stated {
             let detail = format!("counted {counted:?}, but the properties say {stated:?}");
             return Err(self.unsound_as_a_whole(&detail));

@@ -109,7 +109,7 @@ impl TableCursor {
         loop {
             let block = self.block();
             while entry < block.count() {
-                if block.seq(entry) <= self.at {
+                if self.table.seq_of(block, entry) <= self.at {
                     self.stand_on(entry);
                     return Ok(());
                 }
@@ -132,7 +132,7 @@ impl TableCursor {
             let block = self.block();
             while entry > 0 {
                 entry -= 1;
-                if block.seq(entry) <= self.at {
+                if self.table.seq_of(block, entry) <= self.at {
                     found = Some((self.number(), entry));
                 }
                 let key_ends = entry > 0 && !block.same_key_as_next(entry - 1);
@@ -275,7 +275,7 @@ impl SourceCursor for TableCursor {
     #[inline(always)]
     fn seq(&self) -> SeqNo {
         assert!(self.valid, "sequence number of a cursor that stands on no key");
-        self.block().seq(self.entry)
+        self.table.seq_of(self.block(), self.entry)
     }
 
     #[inline(always)]

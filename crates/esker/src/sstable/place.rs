@@ -24,24 +24,26 @@ pub(crate) struct BlockPlace {
     block: Arc<Block>,
     inside: Range<usize>,
     is_settled: bool,
+    /// What the walk sees up to.
+    at: SeqNo,
 }
 
 impl BlockPlace {
     /// The block of a table that may hold `key`, or the first one above it.
-    pub(crate) fn of_key(table: &Arc<Table>, key: &[u8], bounds: &Bounds) -> Result<Option<Self>> {
-        Self::enter(table, table.index().find(key), bounds)
+    pub(crate) fn of_key(table: &Arc<Table>, key: &[u8], bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
+        Self::enter(table, table.index().find(key), bounds, at)
     }
 
     /// The first block of a table with anything inside the bounds, or one before it.
-    pub(crate) fn first(table: &Arc<Table>, bounds: &Bounds) -> Result<Option<Self>> {
+    pub(crate) fn first(table: &Arc<Table>, bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
         match &bounds.lower {
-            Bound::Included(key) | Bound::Excluded(key) => Self::of_key(table, key, bounds),
-            Bound::Unbounded => Self::enter(table, 0, bounds),
+            Bound::Included(key) | Bound::Excluded(key) => Self::of_key(table, key, bounds, at),
+            Bound::Unbounded => Self::enter(table, 0, bounds, at),
         }
     }
 
     /// The last block of a table with anything inside the bounds, or one behind it.
-    pub(crate) fn last(table: &Arc<Table>, bounds: &Bounds) -> Result<Option<Self>> {
+    pub(crate) fn last(table: &Arc<Table>, bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
         let index = table.index();
         let mut last = match &bounds.upper {
             Bound::Included(key) | Bound::Excluded(key) => index.find(key).min(index.len().saturating_sub(1)),
@@ -51,11 +53,11 @@ impl BlockPlace {
         while last + 1 < index.len() && index.continues(last + 1) {
             last += 1;
         }
-        Self::enter(table, last, bounds)
+        Self::enter(table, last, bounds, at)
     }
 
     /// Block `number`; none if there is none.
-    fn enter(table: &Arc<Table>, number: usize, bounds: &Bounds) -> Result<Option<Self>> {
+    fn enter(table: &Arc<Table>, number: usize, bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
         if number >= table.index().len() {
             return Ok(None);
         }
@@ -83,13 +85,14 @@ impl BlockPlace {
             Bound::Unbounded => block.count(),
         };
         // An older version of the key before the block may be its first entry.
-        let is_settled = block.all_visible() && !table.index().continues(number);
+        let is_settled = block.all_visible() && table.base_seq() <= at && !table.index().continues(number);
         Ok(Some(BlockPlace {
             table: table.clone(),
             number,
             block,
             inside: start..end.max(start),
             is_settled,
+            at,
         }))
     }
 
@@ -100,12 +103,14 @@ impl BlockPlace {
 
     /// The block behind this one.
     pub(crate) fn next(&self, bounds: &Bounds) -> Result<Option<Self>> {
-        Self::enter(&self.table, self.number + 1, bounds)
+        Self::enter(&self.table, self.number + 1, bounds, self.at)
     }
 
     /// The block before this one.
     pub(crate) fn prev(&self, bounds: &Bounds) -> Result<Option<Self>> {
-        self.number.checked_sub(1).map_or(Ok(None), |number| Self::enter(&self.table, number, bounds))
+        self.number
+            .checked_sub(1)
+            .map_or(Ok(None), |number| Self::enter(&self.table, number, bounds, self.at))
     }
 
     /// The number of the block in its table.
@@ -129,7 +134,7 @@ impl BlockPlace {
         self.inside.end < self.block.count()
     }
 
-    /// Whether each entry is the only version of its key, and live.
+    /// Whether each entry is the only version of its key, live, and seen by the walk.
     #[inline(always)]
     pub(crate) fn is_settled(&self) -> bool {
         self.is_settled
@@ -152,7 +157,7 @@ impl BlockPlace {
 
     /// The sequence number of entry `i`.
     pub(crate) fn seq(&self, i: usize) -> SeqNo {
-        self.block.seq(i)
+        self.table.seq_of(&self.block, i)
     }
 
     /// What entry `i` says about its key.

@@ -101,7 +101,8 @@ impl TableScan {
     pub(crate) fn current(&self) -> EntryRef<'_> {
         let block = self.block.as_ref().expect("the scan stands on an entry");
         let entry = self.next_entry.checked_sub(1).expect("the scan stands on an entry");
-        EntryRef { key: &self.key, seq: block.seq(entry), kind: block.kind(entry), value: block.value(entry) }
+        let seq = self.table.seq_of(block, entry);
+        EntryRef { key: &self.key, seq, kind: block.kind(entry), value: block.value(entry) }
     }
 
     /// Takes up the next block; false after the last.

@@ -10,6 +10,8 @@
 //! table.2. A hit reads two cold places: the block's heads, and the entry.
 //! table.3. The versions of a key may continue in the next block; `Index::continues` says so, and searches follow.
 //! table.4. The file of a table marked obsolete is given to be removed when its last user is gone.
+//! table.5. The entries and range tombstones of an adopted table (engine/adoption.rs) have the sequence number 0 in the file, and are all of one
+//!      commit, which the manifest names: its base.
 //!
 //! Bytes: docs/formats/sstable.md
 
@@ -56,6 +58,8 @@ pub(crate) struct Table {
     tombstones: RangeTombstones,
     properties: Properties,
     newest_commit: SeqNo,
+    /// Zero, but for an adopted table (table.5).
+    base_seq: SeqNo,
     salt: Salt,
     file_bytes: u64,
     obsolete: OnceLock<Remover>,
@@ -103,13 +107,14 @@ impl BlockUse<'_> {
 pub(crate) struct Found<'g> {
     block: BlockUse<'g>,
     entry: usize,
+    seq: SeqNo,
 }
 
 impl Found<'_> {
     /// The commit that wrote it.
     #[inline(always)]
     pub(crate) fn seq(&self) -> SeqNo {
-        self.block.seq(self.entry)
+        self.seq
     }
 
     /// What it says about its key.
@@ -134,6 +139,16 @@ impl Found<'_> {
 impl Table {
     /// Opens a table and verifies everything but its data blocks, which are verified when they are read.
     pub(crate) fn open(env: &Env, path: &Path, cache: &Arc<BlockCache>) -> Result<Arc<Table>> {
+        Self::open_at(env, path, cache, SeqNo::ZERO)
+    }
+
+    /// Opens a table of this base (table.5).
+    pub(crate) fn open_at(
+        env: &Env,
+        path: &Path,
+        cache: &Arc<BlockCache>,
+        base_seq: SeqNo,
+    ) -> Result<Arc<Table>> {
         let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
         let file_bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
         let footer = read_footer(&*file, path, file_bytes)?;
@@ -157,16 +172,17 @@ impl Table {
             + filter.as_ref().map_or(0, BlockedBloom::size_bytes)
             + index.len() * 2 * size_of::<usize>();
         let memory = cache.budget().reserve(BudgetKind::Table, resident as u64);
-        let newest_commit = footer.newest_commit.max(properties.counts.max_seq);
+        let newest_commit = footer.newest_commit.max(properties.counts.max_seq).max(base_seq);
         Ok(Arc::new(Table {
             path: path.to_owned(),
             file,
             index,
             filter,
             blocks,
-            tombstones,
+            tombstones: tombstones.based(base_seq),
             properties,
             newest_commit,
+            base_seq,
             salt: footer.salt,
             file_bytes,
             obsolete: OnceLock::new(),
@@ -188,7 +204,26 @@ impl Table {
     pub(crate) fn meta(&self) -> TableMeta {
         let Properties { counts, range, fingerprint, .. } = &self.properties;
         let (counts, fingerprint) = (*counts, *fingerprint);
-        TableMeta { file_bytes: self.file_bytes, range: range.clone(), counts, fingerprint }
+        let meta = TableMeta {
+            file_bytes: self.file_bytes,
+            range: range.clone(),
+            counts,
+            fingerprint,
+            base_seq: SeqNo::ZERO,
+        };
+        meta.based(self.base_seq)
+    }
+
+    /// The commit that all of it is of, if it was adopted; else zero (table.5).
+    #[inline(always)]
+    pub(crate) fn base_seq(&self) -> SeqNo {
+        self.base_seq
+    }
+
+    /// The sequence number of an entry of one of its blocks.
+    #[inline(always)]
+    pub(super) fn seq_of(&self, block: &Block, entry: usize) -> SeqNo {
+        block.seq(entry).max(self.base_seq)
     }
 
     /// About how many bytes of its file stand before `key`: right to a block, with index and filter shared out over the blocks.
@@ -295,7 +330,11 @@ impl Table {
         if !found {
             return Ok(None);
         }
-        while block.seq(i) > at {
+        loop {
+            let seq = self.seq_of(&block, i);
+            if seq <= at {
+                return Ok(Some(Found { block, entry: i, seq }));
+            }
             if i + 1 < block.count() {
                 if !block.same_key_as_next(i) {
                     return Ok(None);
@@ -309,7 +348,6 @@ impl Table {
                 (block, i) = (self.block(number, true, pin)?, 0);
             }
         }
-        Ok(Some(Found { block, entry: i }))
     }
 
     /// A data block, from memory or from the file.

@@ -52,6 +52,21 @@ pub(crate) struct TableMeta {
     pub counts: Counts,
     /// What tells it from others that look the same otherwise.
     pub fingerprint: Fingerprint,
+    /// The commit that all of it is of, if it was adopted; else zero (table.5 in sstable/table.rs).
+    pub base_seq: SeqNo,
+}
+
+impl TableMeta {
+    /// The same table, adopted by this commit; zero: as it is.
+    pub(crate) fn based(self, base_seq: SeqNo) -> Self {
+        match base_seq {
+            SeqNo::ZERO => self,
+            base => {
+                let counts = Counts { min_seq: base, max_seq: base, ..self.counts };
+                TableMeta { counts, base_seq: base, ..self }
+            }
+        }
+    }
 }
 
 /// Writes one table.
@@ -376,7 +391,13 @@ impl TableWriter {
         let file_bytes = finished.map_err(|e| Error::io("finish", &self.path, e))?;
         assert!(file_bytes == footer.properties.end + FOOTER_BYTES as u64, "footer.1");
         let p = self.properties;
-        let meta = TableMeta { file_bytes, range: p.range, counts: p.counts, fingerprint: p.fingerprint };
+        let meta = TableMeta {
+            file_bytes,
+            range: p.range,
+            counts: p.counts,
+            fingerprint: p.fingerprint,
+            base_seq: SeqNo::ZERO,
+        };
         Ok((meta, self.warm.map(|warm| warm.blocks).unwrap_or_default()))
     }
 

@@ -126,6 +126,15 @@ impl RangeTombstones {
         RangeTombstones { chunks: chunks_of(fragments).collect(), len, size_bytes }
     }
 
+    /// The same ranges, removed by this commit alone; zero: as they are.
+    pub fn based(self, seq: SeqNo) -> Self {
+        if seq == SeqNo::ZERO || self.is_empty() {
+            return self;
+        }
+        let based = |fragment: &Fragment| Fragment { seqs: Seqs::one(seq), ..fragment.clone() };
+        Self::from_sorted(self.fragments().map(based).collect())
+    }
+
     /// Adds a tombstone that is not older than any (range_tombstone.3). An empty range adds nothing.
     ///
     /// # Panics

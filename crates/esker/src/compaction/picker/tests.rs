@@ -38,6 +38,7 @@ fn parse_table(text: &str, level: Level, run: RunId) -> AddedTable {
     let meta = TableMeta {
         file_bytes: mib * MIB,
         fingerprint: Fingerprint::default(),
+        base_seq: SeqNo::ZERO,
         range: KeyRange { start: start.into(), end: End::Included(end.into()) },
         counts: Counts {
             entries: mib * 1000,

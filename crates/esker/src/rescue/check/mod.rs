@@ -83,7 +83,7 @@ impl Core {
         tables::check_state(&state, Some(known), &self.dir, &mut report);
         let flushed = state.flushed_seq.unwrap_or_default();
         for (_, live) in view.version.tables() {
-            tables::check_table(&live.table, &live.meta, flushed, &mut report);
+            tables::check_table(&live.table, &live.meta, state.newest_in_tables(), &mut report);
         }
         content::check_order(&view, &self.dir, &mut report);
         log::check_named(&self.env, &self.dir, || self.tables.manifest().state().log_extent(), &mut report)?;

@@ -54,12 +54,13 @@ fn check(env: &Env, dir: &Path, options: &Options, report: &mut CheckReport) -> 
             report.problem(Error::corrupt("table", &path, 0, "the manifest names it, but it is missing"));
             continue;
         }
-        match Table::open(env, &path, &cache) {
-            Ok(table) => tables::check_table(&table, &added.meta, flushed, report),
+        match Table::open_at(env, &path, &cache, added.meta.base_seq) {
+            Ok(table) => tables::check_table(&table, &added.meta, state.newest_in_tables(), report),
             Err(error) => list_damage(env, &path, error, report),
         }
     }
-    let known = log::check_all(env, dir, state.log_extent(), flushed, report)?;
+    let in_log = log::check_all(env, dir, state.log_extent(), flushed, report)?;
+    let known = in_log.max(state.newest_in_tables());
     if let Err(error) = first_number(env, dir, &state) {
         report.problem(error);
     }

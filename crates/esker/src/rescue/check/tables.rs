@@ -34,7 +34,7 @@ pub(super) fn check_state(
         if state.next_run.is_some_and(|next| added.run >= next) {
             wrong("the number of its run has not been given out yet");
         }
-        if added.meta.counts.max_seq > state.flushed_seq.unwrap_or_default() {
+        if added.meta.counts.max_seq > state.newest_in_tables() {
             wrong("it holds commits that were not flushed yet");
         }
         if added.meta.counts.min_seq > added.meta.counts.max_seq {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{DumpValue, Output, text};
-use crate::manifest::edit::{AddedTable, VersionEdit};
+use crate::manifest::edit::{AddedTable, Adopted, VersionEdit};
 use crate::manifest::salvage::{self, ManifestPiece};
 use crate::types::key_range::End;
 use crate::types::{FileId, Result, SeqNo};
@@ -31,6 +31,7 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
         counts,
         removed,
         added,
+        adopted,
     } = edit;
     let mut fields: Vec<(&'static str, DumpValue)> = Vec::new();
     let numbers = [
@@ -53,6 +54,11 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
     for file in removed {
         out.item(offset, "removed", vec![("file", file.get().into())]);
     }
+    for Adopted { seq, deltas } in adopted {
+        let keys = deltas.iter().map(|delta| delta.1).sum::<i64>();
+        let fields = vec![("seq", seq.get().into()), ("keys_added", keys.to_string().into())];
+        out.item(offset, "adopted", fields);
+    }
     for AddedTable { file, level, run, meta } in added {
         let fields = vec![
             ("file", file.get().into()),
@@ -64,6 +70,7 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
             ("range_tombstones", meta.counts.range_tombstones.into()),
             ("min_seq", meta.counts.min_seq.get().into()),
             ("max_seq", meta.counts.max_seq.get().into()),
+            ("base_seq", meta.base_seq.get().into()),
             ("first", meta.range.start.as_slice().into()),
             ("last", meta.range.end.key().into()),
             ("last_is", if matches!(meta.range.end, End::Included(_)) { "in" } else { "out" }.into()),
