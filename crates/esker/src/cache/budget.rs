@@ -21,9 +21,11 @@ pub(crate) enum BudgetKind {
     Memtable,
     /// Indexes, directories and filters of open tables.
     Table,
+    /// Writes of large transactions that have not been committed.
+    Transaction,
 }
 
-const KINDS: usize = 2;
+const KINDS: usize = 3;
 
 /// A shared budget. The counters are statistics that steer eviction: they order nothing, so they are relaxed.
 #[derive(Debug)]

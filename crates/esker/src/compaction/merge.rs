@@ -2,24 +2,23 @@
 //!
 //! ```text
 //!   memtable  --MemtableScan-.
+//!   piece     --PieceScan----+
 //!   run       --TableScan, table after table--> MergeScan --> EntryRef, EntryRef, ...
 //! ```
 //!
 //! compaction_merge.1. Entries come by key ascending, then sequence number descending, then newest source first.
 //! compaction_merge.2. Nothing is copied: an entry borrows from the source that it comes from.
 //!
-//! Sources are few, and neighbouring entries mostly come from the same one. So the merge keeps the leader and the
-//! runner-up: while the leader's next entry still comes before the runner-up's, that is one comparison, and none with a
-//! single source; else all sources are looked through.
+//! The sources stand in a heap. Neighbouring entries mostly come from the same one: while its next entry still comes before those of the
+//! others, that is a comparison or two, and none with a single source.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::memtable::MemtableScan;
+use crate::memtable::{MemtableScan, PieceScan};
 use crate::sstable::{Table, TableScan};
-use crate::types::Result;
 use crate::types::entry::EntryRef;
 use crate::types::key::head8;
+use crate::types::{Result, SeqNo};
 
 /// The tables of one run, in key order, one after the other.
 pub(crate) struct RunScan {
@@ -47,20 +46,28 @@ impl RunScan {
 pub(crate) enum Source {
     /// A memtable.
     Memtable(MemtableScan),
-    /// A run.
-    Run(RunScan),
+    /// Sorted writes of a transaction.
+    Piece(PieceScan),
+    /// A run, and the number to give its entries; zero: their own.
+    Run(RunScan, SeqNo),
 }
 
 impl Source {
     /// The tables of a run, in key order.
     pub(crate) fn run(tables: Vec<Arc<Table>>) -> Self {
-        Source::Run(RunScan { tables: tables.into_iter(), scan: None })
+        Self::run_as(tables, SeqNo::ZERO)
+    }
+
+    /// The same, with entries of number zero under this one.
+    pub(crate) fn run_as(tables: Vec<Arc<Table>>, seq: SeqNo) -> Self {
+        Source::Run(RunScan { tables: tables.into_iter(), scan: None }, seq)
     }
 
     fn advance(&mut self) -> Result<bool> {
         match self {
             Source::Memtable(scan) => Ok(scan.next().is_some()),
-            Source::Run(run) => run.advance(),
+            Source::Piece(scan) => Ok(scan.advance()),
+            Source::Run(run, _) => run.advance(),
         }
     }
 
@@ -69,7 +76,8 @@ impl Source {
     fn key(&self) -> &[u8] {
         match self {
             Source::Memtable(scan) => scan.current().key,
-            Source::Run(run) => run.scan.as_ref().expect("advance found an entry").key(),
+            Source::Piece(scan) => scan.key(),
+            Source::Run(run, _) => run.scan.as_ref().expect("advance found an entry").key(),
         }
     }
 
@@ -77,91 +85,92 @@ impl Source {
     fn current(&self) -> EntryRef<'_> {
         match self {
             Source::Memtable(scan) => scan.current(),
-            Source::Run(run) => run.scan.as_ref().expect("advance found an entry").current(),
+            Source::Piece(scan) => scan.current(),
+            Source::Run(run, seq) => {
+                let entry = run.scan.as_ref().expect("advance found an entry").current();
+                EntryRef { seq: entry.seq.max(*seq), ..entry }
+            }
         }
     }
 }
 
 /// A source that stands on an entry.
+#[derive(Clone, Copy)]
 struct Standing {
-    source: Source,
     /// `head8` of the entry's key.
     head: u64,
     /// Place among the sources, 0 is the newest.
     rank: usize,
 }
 
-impl Standing {
-    fn order(&self, other: &Standing) -> Ordering {
-        let newer_first = || other.source.current().seq.cmp(&self.source.current().seq);
-        let by_key = || self.source.key().cmp(other.source.key());
-        self.head.cmp(&other.head).then_with(by_key).then_with(newer_first).then(self.rank.cmp(&other.rank))
-    }
-
-    /// Moves on; false at the end.
-    fn advance(&mut self) -> Result<bool> {
-        let found = self.source.advance()?;
-        if found {
-            self.head = head8(self.source.key());
-        }
-        Ok(found)
-    }
-}
-
 /// The merge.
 pub(crate) struct MergeScan {
-    /// Those that have entries left.
-    standing: Vec<Standing>,
-    leader: usize,
-    runner_up: Option<usize>,
+    /// Newest first.
+    sources: Vec<Source>,
+    /// Those that have entries left, as a binary heap: each comes before the two that follow it at twice its place.
+    heap: Vec<Standing>,
     started: bool,
 }
 
 impl MergeScan {
     /// A merge of these sources, newest first, before its first entry.
     pub(crate) fn new(sources: impl IntoIterator<Item = Source>) -> Result<Self> {
-        let mut standing = Vec::new();
-        for (rank, source) in sources.into_iter().enumerate() {
-            let mut one = Standing { source, head: 0, rank };
-            if one.advance()? {
-                standing.push(one);
+        let mut merge =
+            MergeScan { sources: sources.into_iter().collect(), heap: Vec::new(), started: false };
+        for (rank, source) in merge.sources.iter_mut().enumerate() {
+            if source.advance()? {
+                merge.heap.push(Standing { head: head8(source.key()), rank });
             }
         }
-        let mut merge = MergeScan { standing, leader: 0, runner_up: None, started: false };
-        merge.find_leaders();
+        for at in (0..merge.heap.len() / 2).rev() {
+            merge.sift_down(at);
+        }
         Ok(merge)
     }
 
     /// The next entry; none after the last. Not an `Iterator`, since an entry borrows the scan.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<EntryRef<'_>>> {
-        if std::mem::replace(&mut self.started, true) && !self.standing.is_empty() {
-            if !self.standing[self.leader].advance()? {
-                self.standing.swap_remove(self.leader);
-                self.find_leaders();
-            } else if let Some(runner_up) = self.runner_up
-                && self.standing[self.leader].order(&self.standing[runner_up]).is_gt()
-            {
-                self.find_leaders();
+        if std::mem::replace(&mut self.started, true)
+            && let Some(first) = self.heap.first_mut()
+        {
+            let source = &mut self.sources[first.rank];
+            if source.advance()? {
+                first.head = head8(source.key());
+            } else {
+                self.heap.swap_remove(0);
             }
+            self.sift_down(0);
         }
-        Ok(self.standing.get(self.leader).map(|one| one.source.current()))
+        Ok(self.heap.first().map(|first| self.sources[first.rank].current()))
     }
 
     /// Which source the entry that `next` returned comes from, counted from the newest.
     pub(crate) fn rank(&self) -> usize {
-        self.standing[self.leader].rank
+        self.heap[0].rank
     }
 
-    fn find_leaders(&mut self) {
-        (self.leader, self.runner_up) = (0, None);
-        for i in 1..self.standing.len() {
-            let one = &self.standing[i];
-            if one.order(&self.standing[self.leader]).is_lt() {
-                (self.leader, self.runner_up) = (i, Some(self.leader));
-            } else if self.runner_up.is_none_or(|second| one.order(&self.standing[second]).is_lt()) {
-                self.runner_up = Some(i);
+    /// Whether the entry of one source comes before that of another.
+    #[inline]
+    fn is_before(&self, a: Standing, b: Standing) -> bool {
+        let (x, y) = (&self.sources[a.rank], &self.sources[b.rank]);
+        let order = a.head.cmp(&b.head).then_with(|| x.key().cmp(y.key()));
+        order.then_with(|| y.current().seq.cmp(&x.current().seq)).then(a.rank.cmp(&b.rank)).is_lt()
+    }
+
+    /// Moves a source that may have fallen behind to its place in the heap.
+    #[inline]
+    fn sift_down(&mut self, mut at: usize) {
+        while 2 * at + 1 < self.heap.len() {
+            let mut first = 2 * at + 1;
+            if first + 1 < self.heap.len() && self.is_before(self.heap[first + 1], self.heap[first]) {
+                first += 1;
             }
+            if !self.is_before(self.heap[first], self.heap[at]) {
+                return;
+            }
+            self.heap.swap(at, first);
+            at = first;
         }
     }
 }
@@ -170,7 +179,6 @@ impl MergeScan {
 mod tests {
     use super::*;
     use crate::memtable::Memtable;
-    use crate::types::SeqNo;
     use crate::types::op::Kind;
 
     fn memtable(words: &[(&str, u64)]) -> Source {

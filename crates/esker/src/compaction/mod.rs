@@ -19,3 +19,4 @@ mod output;
 pub(crate) mod pacing;
 pub(crate) mod partition;
 pub(crate) mod picker;
+pub(crate) mod private;

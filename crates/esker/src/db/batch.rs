@@ -28,7 +28,9 @@ impl WriteBatch {
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped, [`Invalid`](crate::Error::Invalid) if it is one
     /// of another database. The batch stays as it was then.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.writes.put(keyspace.state_in(&self.handle)?, key.as_ref(), value.as_ref())
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.make_room(&self.handle.core)?;
+        self.writes.put(state, key.as_ref(), value.as_ref())
     }
 
     /// Removes a key.
@@ -36,7 +38,9 @@ impl WriteBatch {
     /// # Errors
     /// Those of [`put`](Self::put), except for the value's.
     pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
-        self.writes.remove(keyspace.state_in(&self.handle)?, key.as_ref())
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.make_room(&self.handle.core)?;
+        self.writes.remove(state, key.as_ref())
     }
 
     /// Removes all keys of a range, except those that the batch puts later.
@@ -95,17 +99,17 @@ impl WriteBatch {
     /// The number of puts and removals made, repeated ones included, apart from those that a later range removal
     /// cancelled.
     pub fn len(&self) -> usize {
-        self.writes.set.op_count()
+        self.writes.op_count()
     }
 
     /// Whether there is nothing to commit.
     pub fn is_empty(&self) -> bool {
-        self.writes.set.is_empty()
+        self.writes.is_empty()
     }
 
     /// The bytes that the commit will log.
     pub fn byte_len(&self) -> usize {
-        self.writes.set.byte_len()
+        self.writes.byte_len()
     }
 
     /// Makes the writes durable and visible, all or none. The number is that of the commit.

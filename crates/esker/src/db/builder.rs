@@ -102,6 +102,12 @@ impl Builder {
         self.settings.block_bytes = bytes;
         self
     }
+    /// How many bytes of the writes of one large transaction or batch stay in memory, within the budget; what is more goes to tables that
+    /// nobody sees before it is committed. Default a quarter of the memory.
+    pub fn transaction_memory(mut self, bytes: u64) -> Self {
+        self.settings.transaction_memory = Some(bytes);
+        self
+    }
     /// Size at which compactions begin a new table, in bytes, at most 1 TiB. Default 64 MiB.
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.settings.table_bytes = bytes;

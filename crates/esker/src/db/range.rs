@@ -17,7 +17,7 @@ use crate::read::run_walk::RunWalk;
 use crate::read::source::{Nothing, Source};
 use crate::read::view::ReadView;
 use crate::read::visible::VisibleCursor;
-use crate::txn::write_set_cursor::WriteSetCursor;
+use crate::txn::own::OwnCursor;
 use crate::types::bounds::Bounds;
 use crate::types::key::{decode_key, encode_key};
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
@@ -30,7 +30,7 @@ enum Walk {
     /// Over any sources.
     Plain(VisibleCursor<Source<Nothing>>),
     /// With a transaction's writes on top.
-    Own(VisibleCursor<Source<WriteSetCursor>>),
+    Own(VisibleCursor<Source<OwnCursor>>),
 }
 
 macro_rules! walk {
@@ -46,22 +46,15 @@ macro_rules! walk {
 impl Walk {
     fn new(source: &ReadSource, bounds: Bounds) -> Self {
         let ReadSource { view, at, own, .. } = source;
-        let Some(set) = own else {
+        let Some(own) = own else {
             return match view.only_run(&bounds) {
                 Some(run) => Walk::Run(RunWalk::new(run, *at, bounds)),
                 None => Walk::Plain(view.live(*at, bounds)),
             };
         };
-        // The transaction's own range removals hide everything below them, at any sequence number.
-        let own = |(start, end): &(Vec<u8>, Vec<u8>)| RangeTombstone {
-            start: start.clone(),
-            end: end.clone(),
-            seq: SeqNo::MAX,
-        };
-        let removals: Vec<_> = set.ranges().iter().map(own).collect();
         // At the largest number, where the transaction's own are seen, and of the view's those that it could see before.
-        let tombstones = own_tombstones(view, *at, removals);
-        let sources = view.sources(*at, &bounds, Some(WriteSetCursor::new(set.clone())));
+        let tombstones = own_tombstones(view, *at, own.removals());
+        let sources = view.sources(*at, &bounds, own.cursors(&bounds));
         Walk::Own(VisibleCursor::new(sources, tombstones, SeqNo::MAX, bounds))
     }
 

@@ -15,13 +15,9 @@ use crate::engine::handle::Handle;
 use crate::engine::reads::ReadSource;
 use crate::read::point::{Presence, ValueOf, Want};
 use crate::txn::commit::Durability;
-use crate::txn::counts::count_deltas;
-use crate::txn::write_set::Own;
 use crate::types::bounds::Bounds;
 use crate::types::key::KeyBuf;
 use crate::types::limits::check_key;
-use crate::types::op::Kind;
-use crate::types::stored::Stored;
 use crate::types::{Error, KeyBounds, Result, SeqNo, Value};
 
 /// A transaction under snapshot isolation. It reads the state of the moment it began, with its own writes on top, and
@@ -71,7 +67,9 @@ impl Transaction {
     /// # Errors
     /// Those of [`WriteBatch::put`](crate::WriteBatch::put).
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.writes.put(keyspace.state_in(&self.handle)?, key.as_ref(), value.as_ref())
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.make_room(&self.handle.core)?;
+        self.writes.put(state, key.as_ref(), value.as_ref())
     }
 
     /// Removes a key.
@@ -79,7 +77,9 @@ impl Transaction {
     /// # Errors
     /// Those of [`WriteBatch::remove`](crate::WriteBatch::remove).
     pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
-        self.writes.remove(keyspace.state_in(&self.handle)?, key.as_ref())
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.make_room(&self.handle.core)?;
+        self.writes.remove(state, key.as_ref())
     }
 
     /// Removes all keys of a range. It conflicts with every later commit that has written into the range, another removal of it included.
@@ -161,14 +161,11 @@ impl Transaction {
         check_key(key)?;
         let state = keyspace.state_in(&self.handle)?;
         self.check_there(state)?;
-        if !self.writes.set.is_empty() {
-            match self.writes.set.get(&KeyBuf::new(state.id, key)) {
-                Own::Put(value) => {
-                    self.handle.core.check_open()?;
-                    return W::of_memtable(Stored::new(Kind::Put, value)).map(Some);
-                }
-                Own::Removed => return self.handle.core.check_open().map(|()| None),
-                Own::Untouched => {}
+        if !self.writes.is_empty() {
+            let own = self.writes.find::<W>(&KeyBuf::new(state.id, key))?;
+            if let Some(own) = own {
+                self.handle.core.check_open()?;
+                return Ok(own);
             }
         }
         self.snapshot.find::<W>(state, key)
@@ -216,7 +213,7 @@ impl Transaction {
 
     fn source_of(&self, keyspace: &Keyspace) -> Result<ReadSource> {
         self.check_there(keyspace.state_in(&self.handle)?)?;
-        let own = (!self.writes.set.is_empty()).then(|| self.writes.set.clone());
+        let own = (!self.writes.is_empty()).then(|| self.writes.own());
         Ok(ReadSource { own, ..self.snapshot.source()? })
     }
 
@@ -274,7 +271,7 @@ impl Transaction {
         let at = self.snapshot.seqno();
         let before = state.counter.at(at);
         let of_whole = |id| if id == state.id { before } else { 0 };
-        let deltas = count_deltas(&self.writes.set, &view, at, of_whole)?;
+        let deltas = self.writes.count_deltas(&self.handle.core, &view, at, of_whole)?;
         let delta = deltas.iter().find(|delta| delta.0 == state.id).map_or(0, |delta| delta.1);
         Ok(before.checked_add_signed(delta).expect("counts.1: no more is removed than was there"))
     }
@@ -313,6 +310,6 @@ impl Transaction {
 
 impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Transaction(@{}, {} writes)", self.snapshot.seqno(), self.writes.set.op_count())
+        write!(f, "Transaction(@{}, {} writes)", self.snapshot.seqno(), self.writes.op_count())
     }
 }

@@ -15,12 +15,20 @@ use std::sync::Arc;
 use crate::engine::catalog::{Catalog, KeyspaceState};
 use crate::engine::catalog_changes::Changes;
 use crate::engine::core::Core;
+use crate::read::point::Want;
+use crate::read::view::ReadView;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
+use crate::txn::counts::count_deltas;
+use crate::txn::layers::Layers;
+use crate::txn::own::OwnWrites;
+use crate::txn::private::PrivateWrites;
 use crate::txn::snapshots::SnapshotGuard;
-use crate::txn::write_set::WriteSet;
+use crate::txn::write_set::{CountDeltas, Own, WriteSet};
 use crate::types::bounds::Bounds;
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::limits::{check_key, check_value};
+use crate::types::op::Kind;
+use crate::types::stored::Stored;
 use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo};
 
 /// So many keyspaces of a commit are no longer looked through for each write to another one than the last, but looked up.
@@ -83,6 +91,8 @@ fn removal(bounds: Bounds) -> (Vec<u8>, Vec<u8>) {
 #[derive(Clone, Default)]
 pub(crate) struct Writes {
     pub(crate) set: Arc<WriteSet>,
+    /// What it held before it was too large.
+    pub(crate) layers: Layers,
     /// Each once.
     keyspaces: Vec<KeyspaceLife>,
     /// The ids of `keyspaces`, if they are more than a few.
@@ -96,7 +106,8 @@ pub(crate) struct Writes {
 impl Writes {
     /// The commit of these writes, none of which changes the catalog.
     pub(crate) fn into_request(self, durability: Durability) -> CommitRequest {
-        CommitRequest { set: self.set, durability, since: None, keyspaces: self.keyspaces, drops: Vec::new() }
+        let Writes { set, layers, keyspaces, .. } = self;
+        CommitRequest { set, layers, durability, since: None, keyspaces, drops: Vec::new() }
     }
 
     /// Commits, and keeps the writes in case that fails. `since`: the snapshot that a transaction has read from.
@@ -106,9 +117,73 @@ impl Writes {
         durability: Durability,
         since: Option<SnapshotGuard>,
     ) -> Result<SeqNo> {
-        let (set, keyspaces) = (self.set.clone(), self.keyspaces.clone());
+        let (set, layers, keyspaces) = (self.set.clone(), self.layers.clone(), self.keyspaces.clone());
         let drops = self.changes.drop_marks();
-        core.submit_changing(CommitRequest { set, durability, since, keyspaces, drops }, &self.changes)
+        core.submit_changing(
+            CommitRequest { set, layers, durability, since, keyspaces, drops },
+            &self.changes,
+        )
+    }
+
+    /// Whether there is nothing to commit.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.layers.is_empty()
+    }
+
+    /// Puts and removals made, as far as they are still told apart.
+    pub(crate) fn op_count(&self) -> usize {
+        self.set.op_count() + self.layers.op_count()
+    }
+
+    /// Bytes of keys and values, and what the log adds to them.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.set.byte_len() + self.layers.byte_len()
+    }
+
+    /// What they say of an encoded key: `None`, nothing; `Some(None)`, it is removed.
+    pub(super) fn find<W: Want>(&self, key: &[u8]) -> Result<Option<Option<W::Out>>> {
+        match self.set.get(key) {
+            Own::Put(value) => W::of_memtable(Stored::new(Kind::Put, value)).map(|value| Some(Some(value))),
+            Own::Removed => Ok(Some(None)),
+            Own::Untouched => self.layers.find::<W>(key, &crate::sync::pin()),
+        }
+    }
+
+    /// The writes so far, for walks.
+    pub(super) fn own(&self) -> OwnWrites {
+        OwnWrites { set: self.set.clone(), layers: self.layers.clone() }
+    }
+
+    /// How they change the live counts of `at`. `count` answers the live count of a whole keyspace.
+    pub(super) fn count_deltas(
+        &self,
+        core: &Core,
+        view: &ReadView,
+        at: SeqNo,
+        count: impl Fn(KeyspaceId) -> u64,
+    ) -> Result<CountDeltas> {
+        if self.layers.is_empty() {
+            return count_deltas(&self.set, view, at, count);
+        }
+        let mut layers = self.layers.clone();
+        core.push_piece(&self.set, &mut layers);
+        let writes = PrivateWrites::new(&layers);
+        writes.map_or(Ok(CountDeltas::new()), |writes| writes.count_deltas(view, at, count))
+    }
+
+    /// Before a write to a transaction or batch: makes a layer of what there is if that is large (engine/adoption.rs).
+    pub(super) fn make_room(&mut self, core: &Core) -> Result<()> {
+        let bytes = self.set.memory_bytes() as u64;
+        let (small, large) = (core.options.piece_bytes(), core.options.adoption_bytes());
+        if bytes < small || (bytes < large && self.layers.is_empty()) {
+            return Ok(());
+        }
+        core.pack(&self.set, &mut self.layers)?;
+        match Arc::get_mut(&mut self.set) {
+            Some(set) => set.clear(),
+            None => self.set = Arc::default(),
+        }
+        Ok(())
     }
 
     pub(super) fn create_keyspace(&mut self, catalog: &Catalog, name: &str) -> Result<Arc<KeyspaceState>> {

@@ -23,6 +23,7 @@ use super::stats::add;
 use super::trouble::is_more;
 use crate::compaction::pacing::{self, Debt};
 use crate::txn::commit::{CommitRequest, Durability};
+use crate::txn::layers::Layers;
 use crate::txn::write_set::WriteSet;
 use crate::types::activity::COMMITS_PER_SAMPLE;
 use crate::types::{Error, Result, SeqNo};
@@ -75,22 +76,27 @@ impl Core {
     /// Commits writes of encoded keys, of keyspaces that need not be in the catalog.
     pub(crate) fn commit_encoded(&self, set: WriteSet, durability: Durability) -> Result<()> {
         let set = Arc::new(set);
-        self.submit(CommitRequest { set, durability, since: None, keyspaces: Vec::new(), drops: Vec::new() })
-            .map(drop)
+        let (layers, keyspaces, drops) = (Layers::default(), Vec::new(), Vec::new());
+        self.submit(CommitRequest { set, layers, durability, since: None, keyspaces, drops }).map(drop)
     }
 
     /// Commits. The commit's number; of one that writes nothing, that of the newest commit.
     pub(crate) fn submit(&self, request: CommitRequest) -> Result<SeqNo> {
         self.check_ours()?;
         self.signal.check_alive()?;
-        if request.set.is_empty() {
+        if request.is_empty() {
             return self.pipeline.commit(request);
         }
-        let (begun, bytes) = (self.begin_commit(request.durability), request.set.byte_len() as u64);
+        let bytes = (request.set.byte_len() + request.layers.byte_len()) as u64;
+        let begun = self.begin_commit(request.durability);
         self.right_of_way.give_way();
-        self.make_room(request.set.removes_only())?;
+        self.make_room(request.layers.is_empty() && request.set.removes_only())?;
         self.pay_debt(bytes);
-        self.pipeline.commit(request).inspect(|_| self.end_commit(begun, bytes))
+        let done = match request.layers.is_empty() {
+            true => self.pipeline.commit(request),
+            false => self.adopt(&request),
+        };
+        done.inspect(|_| self.end_commit(begun, bytes))
     }
 
     /// Waits, or works, until there is room for more writes (admission.1).

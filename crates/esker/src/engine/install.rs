@@ -103,9 +103,20 @@ impl Core {
     /// Makes an edit durable, then visible to readers. `flushed` are the memtables that the added tables replace.
     pub(crate) fn install(
         &self,
+        edit: VersionEdit,
+        opened: HashMap<FileId, Arc<Table>>,
+        flushed: &[Arc<Memtable>],
+    ) -> Result<()> {
+        self.install_or(edit, opened, flushed, |files| self.tables.disowned.lock().extend(files))
+    }
+
+    /// The same; `disown` hears of the new tables if nobody knows whether the manifest names them.
+    pub(super) fn install_or(
+        &self,
         mut edit: VersionEdit,
         opened: HashMap<FileId, Arc<Table>>,
         flushed: &[Arc<Memtable>],
+        disown: impl FnOnce(Vec<FileId>),
     ) -> Result<()> {
         let view = self.view.get();
         let is_offered = |m: &Arc<Memtable>| view.immutables.iter().any(|i| Arc::ptr_eq(i, m));
@@ -123,7 +134,7 @@ impl Core {
         if let Err(error) = manifest.append(edit.clone(), || self.tables.new_file()) {
             // In the order of their numbers, so that a simulation repeats itself.
             files.sort_unstable();
-            self.tables.disowned.lock().extend(files);
+            disown(files);
             return Err(error);
         }
         self.view.update(|old| {

@@ -10,6 +10,7 @@
 //! ```
 
 pub(crate) mod admission;
+mod adoption;
 pub(crate) mod background;
 pub(crate) mod catalog;
 pub(crate) mod catalog_changes;

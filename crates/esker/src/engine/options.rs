@@ -24,6 +24,8 @@ use crate::wal::WalOptions;
 const MIB: u64 = 1 << 20;
 /// Larger sizes are mistakes, and would make sums of them overflow.
 const MEMTABLE_BYTES_MAX: u64 = 16 << 30;
+/// Transactions that are larger than this become tables, whatever the memtables' size.
+const ADOPTION_BYTES_MAX: u64 = 16 * MIB;
 const TABLE_BYTES_MAX: u64 = 1 << 40;
 /// Sealed memtables that may wait for their flush before writers wait.
 pub(crate) const SEALED_MAX: usize = 2;
@@ -85,6 +87,8 @@ pub(crate) struct Settings {
     pub(crate) lock_timeout: Duration,
     pub(crate) background: Background,
     pub(crate) memtable_bytes: Option<usize>,
+    /// How much of one transaction stays in memory; none: a quarter of it all.
+    pub(crate) transaction_memory: Option<u64>,
     pub(crate) block_bytes: usize,
     pub(crate) table_bytes: u64,
     pub(crate) replay_bytes: u64,
@@ -107,6 +111,7 @@ impl Default for Settings {
             lock_timeout: Duration::ZERO,
             background: if cfg!(target_family = "wasm") { Background::Writers } else { Background::Threads },
             memtable_bytes: None,
+            transaction_memory: None,
             block_bytes: 8 << 10,
             table_bytes: 64 * MIB,
             replay_bytes: 4 * MIB,
@@ -193,6 +198,18 @@ impl Options {
         // Segments are whole sectors.
         (self.memtable_bytes as u64 / 4).next_multiple_of(512).clamp(4 << 10, 16 * MIB)
     }
+    /// A transaction of so many bytes becomes tables, not entries of log and memtable.
+    pub(crate) fn adoption_bytes(&self) -> u64 {
+        (self.memtable_bytes as u64 / 4).min(ADOPTION_BYTES_MAX)
+    }
+    /// Pieces of such a transaction are of this size.
+    pub(crate) fn piece_bytes(&self) -> u64 {
+        (self.adoption_bytes() / 4).max(1)
+    }
+    /// So many bytes of its writes stay in memory; what is more goes to tables at once.
+    pub(crate) fn transaction_bytes(&self) -> u64 {
+        self.given.transaction_memory.unwrap_or(self.given.memory / 4)
+    }
     /// How the log lays out its files.
     pub(crate) fn wal_options(&self, database_id: u32) -> WalOptions {
         let FileSizes { first_segment, bulk_segment, .. } = self.given.file_sizes;
@@ -245,6 +262,7 @@ impl Options {
             pair("durability", format!("{:?}", self.given.durability).to_lowercase()),
             pair("compression", format!("{:?}", self.given.compression).to_lowercase()),
             pair("memtable_bytes", self.memtable_bytes.to_string()),
+            pair("transaction_bytes", self.transaction_bytes().to_string()),
             pair("cache_bytes", self.cache_bytes().to_string()),
             pair("block_bytes", self.given.block_bytes.to_string()),
             pair("table_bytes", self.given.table_bytes.to_string()),

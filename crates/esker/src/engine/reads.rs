@@ -11,8 +11,8 @@ use super::catalog::{KeyspaceState, name_key, varint};
 use super::core::Core;
 use crate::read::point::{LOOKUPS_PER_PIN, ValueOf, Want};
 use crate::read::view::ReadView;
+use crate::txn::own::OwnWrites;
 use crate::txn::snapshots::SnapshotGuard;
-use crate::txn::write_set::WriteSet;
 use crate::types::key::KeyBuf;
 use crate::types::limits::check_key;
 use crate::types::{Result, SeqNo, Value};
@@ -25,7 +25,7 @@ pub(crate) struct ReadSource {
     /// Keeps a snapshot's versions alive for views loaded later.
     pub(crate) _pin: Option<SnapshotGuard>,
     /// A transaction's own writes, on top.
-    pub(crate) own: Option<Arc<WriteSet>>,
+    pub(crate) own: Option<OwnWrites>,
 }
 
 impl Core {

@@ -73,6 +73,8 @@ pub struct Stats {
     pub flushes: u64,
     /// Merges done, trivial moves included.
     pub compactions: u64,
+    /// Large transactions whose writes were adopted as tables.
+    pub adoptions: u64,
     /// Of these, the ones that only moved tables to a lower run.
     pub moves: u64,
     /// Tables that went without being read, since range removals hide all that they hold.
@@ -138,6 +140,7 @@ impl Stats {
 pub(crate) struct Counters {
     pub(crate) flushes: AtomicU64,
     pub(crate) compactions: AtomicU64,
+    pub(crate) adoptions: AtomicU64,
     pub(crate) moves: AtomicU64,
     pub(crate) tables_dropped: AtomicU64,
     pub(crate) flush_bytes_written: AtomicU64,
@@ -209,6 +212,7 @@ impl super::core::Core {
             sync_latency: log.syncs.latency(),
             flushes: get(&counters.flushes),
             compactions: get(&counters.compactions),
+            adoptions: get(&counters.adoptions),
             moves: get(&counters.moves),
             tables_dropped: get(&counters.tables_dropped),
             flush_bytes_written: get(&counters.flush_bytes_written),

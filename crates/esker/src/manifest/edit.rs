@@ -356,7 +356,7 @@ mod tests {
         let bytes = sample().encode();
         assert_eq!(VersionEdit::decode(&bytes), Ok(sample()));
         assert_eq!(VersionEdit::decode(&[]), Ok(VersionEdit::default()));
-        let fields_end = [2, 4, 6, 9, 12, 15, 21, 25, 27];
+        let fields_end = [2, 4, 6, 9, 12, 15, 21, 25, 27, 50, 75];
         for len in 1..bytes.len() {
             assert_eq!(VersionEdit::decode(&bytes[..len]).is_ok(), fields_end.contains(&len), "{len}");
         }
@@ -374,7 +374,7 @@ mod tests {
         };
         all.merge(later);
         assert_eq!(all.removed, [FileId::new(2), FileId::new(3)]);
-        assert_eq!((all.added.len(), all.wal_from, all.next_run), (0, Some(9), Some(RunId(4))));
+        assert_eq!((all.added.len(), all.wal_from, all.next_run), (1, Some(9), Some(RunId(4))));
         for named in [12, 11] {
             all.merge(VersionEdit { wal_named: Some(named), ..VersionEdit::default() });
             all.merge(VersionEdit::default());

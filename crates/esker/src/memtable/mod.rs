@@ -15,13 +15,14 @@
 //! memtable.4. Memory is given back as a whole, when the last owner (memtable, applier, cursor, scan) is gone.
 //!
 //! The files, in reading order: `permutation`, `arena`, `record`, `node`, `tree` (how readers and the applier work
-//! together), `writer`, `position`, `cursor`, `scan`, `filter`. There is no file format here: tables have one.
+//! together), `writer`, `position`, `cursor`, `scan`, `filter`. `piece` holds sorted writes of one transaction, which never change. There is no file format here: tables have one.
 
 mod arena;
 mod cursor;
 mod filter;
 mod node;
 mod permutation;
+mod piece;
 mod position;
 mod record;
 mod scan;
@@ -39,6 +40,7 @@ use parking_lot::{Mutex, RwLock};
 
 pub(crate) use self::cursor::MemtableCursor;
 use self::filter::{Filter, FilterWriter};
+pub(crate) use self::piece::{Piece, PieceCursor, PieceScan};
 use self::position::Position;
 pub(crate) use self::scan::MemtableScan;
 use self::tree::Tree;

@@ -48,12 +48,11 @@ impl ReadView {
     }
 
     /// Cursors over all sources that may hold something inside the bounds, newest first, each with the newest sequence number
-    /// that it may hold (unknown, so the maximum, for the active memtable). `top` stands before all of them.
-    pub fn sources<X>(&self, at: SeqNo, bounds: &Bounds, top: Option<X>) -> Vec<(Source<X>, SeqNo)> {
-        let mut sources = Vec::with_capacity(2 + self.immutables.len() + self.version.runs().len());
-        if let Some(top) = top {
-            sources.push((Source::Top(top), SeqNo::MAX));
-        }
+    /// that it may hold (unknown, so the maximum, for the active memtable). `tops` stand before all of them.
+    pub fn sources<X>(&self, at: SeqNo, bounds: &Bounds, tops: Vec<X>) -> Vec<(Source<X>, SeqNo)> {
+        let memtables = 1 + self.immutables.len();
+        let mut sources = Vec::with_capacity(tops.len() + memtables + self.version.runs().len());
+        sources.extend(tops.into_iter().map(|top| (Source::Top(top), SeqNo::MAX)));
         for memtable in self.memtables() {
             if !memtable.is_empty() {
                 sources.push((Source::Memtable(memtable.cursor(at)), SeqNo::MAX));

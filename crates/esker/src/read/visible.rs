@@ -36,7 +36,7 @@ pub struct VisibleCursor<C> {
 impl ReadView {
     /// A walk over the live keys inside the bounds, as of `at`.
     pub fn live(&self, at: SeqNo, bounds: Bounds) -> VisibleCursor<Source<Nothing>> {
-        let sources = self.sources(at, &bounds, None);
+        let sources = self.sources(at, &bounds, Vec::new());
         VisibleCursor::new(sources, self.tombstones(Vec::new()), at, bounds)
     }
 }

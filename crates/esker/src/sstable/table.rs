@@ -18,9 +18,11 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use esker_env::{Env, File, OpenOptions, PageBuf, read_range_into};
+use parking_lot::Mutex;
 
 use super::block::Block;
 use super::cursor::TableCursor;
@@ -58,11 +60,13 @@ pub(crate) struct Table {
     tombstones: RangeTombstones,
     properties: Properties,
     newest_commit: SeqNo,
-    /// Zero, but for an adopted table (table.5).
-    base_seq: SeqNo,
+    /// Zero, but for an adopted table (table.5). Set before anybody finds the table in a version. Relaxed: what makes it found orders it.
+    base_seq: AtomicU64,
+    /// The range tombstones of that base, if there are any.
+    based_tombstones: OnceLock<RangeTombstones>,
     salt: Salt,
     file_bytes: u64,
-    obsolete: OnceLock<Remover>,
+    obsolete: Mutex<Option<Remover>>,
     _memory: Reservation,
 }
 
@@ -182,10 +186,11 @@ impl Table {
             tombstones: tombstones.based(base_seq),
             properties,
             newest_commit,
-            base_seq,
+            base_seq: AtomicU64::new(base_seq.get()),
+            based_tombstones: OnceLock::new(),
             salt: footer.salt,
             file_bytes,
-            obsolete: OnceLock::new(),
+            obsolete: Mutex::new(None),
             _memory: memory,
         }))
     }
@@ -211,19 +216,28 @@ impl Table {
             fingerprint,
             base_seq: SeqNo::ZERO,
         };
-        meta.based(self.base_seq)
+        meta.based(self.base_seq())
     }
 
     /// The commit that all of it is of, if it was adopted; else zero (table.5).
     #[inline(always)]
     pub(crate) fn base_seq(&self) -> SeqNo {
-        self.base_seq
+        SeqNo::new(self.base_seq.load(Ordering::Relaxed))
+    }
+
+    /// Gives a table that has none its base (table.5), before it joins a version.
+    pub(crate) fn set_base(&self, seq: SeqNo) {
+        assert!(self.base_seq() == SeqNo::ZERO, "table.5: a table is adopted once");
+        if !self.tombstones.is_empty() {
+            let _ = self.based_tombstones.set(self.tombstones.clone().based(seq));
+        }
+        self.base_seq.store(seq.get(), Ordering::Relaxed);
     }
 
     /// The sequence number of an entry of one of its blocks.
     #[inline(always)]
     pub(super) fn seq_of(&self, block: &Block, entry: usize) -> SeqNo {
-        block.seq(entry).max(self.base_seq)
+        block.seq(entry).max(self.base_seq())
     }
 
     /// About how many bytes of its file stand before `key`: right to a block, with index and filter shared out over the blocks.
@@ -243,18 +257,25 @@ impl Table {
 
     /// The newest commit that went into it, also if nothing tells of it any more: its number was forgotten, or it was left out.
     pub(crate) fn newest_commit(&self) -> SeqNo {
-        self.newest_commit
+        self.newest_commit.max(self.base_seq())
     }
 
     /// Its range tombstones.
     pub(crate) fn range_tombstones(&self) -> &RangeTombstones {
-        &self.tombstones
+        if self.tombstones.is_empty() {
+            return &self.tombstones;
+        }
+        self.based_tombstones.get().unwrap_or(&self.tombstones)
     }
 
     /// The file is to be removed when the last user of the table is gone (table.4).
     pub(crate) fn mark_obsolete(&self, remover: Remover) {
-        // Who was first is as good.
-        let _ = self.obsolete.set(remover);
+        *self.obsolete.lock() = Some(remover);
+    }
+
+    /// The file stays, whatever was said before.
+    pub(crate) fn keep_file(&self) {
+        self.obsolete.lock().take();
     }
 
     /// About how many bytes of its blocks hold keys from `start` up to `end`, blocks at the ends left out.
@@ -418,7 +439,7 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        if let Some(remove) = self.obsolete.take() {
+        if let Some(remove) = self.obsolete.get_mut().take() {
             // A panic of the file system's ends here: tables are freed wherever epochs end, in the middle of others' reads and commits.
             let _ = catch_unwind(AssertUnwindSafe(|| remove(&self.path)));
         }

@@ -21,6 +21,7 @@ use super::apply::apply;
 use super::conflict::find_conflict;
 use super::counts::count_deltas;
 use super::drop_mark::DropMark;
+use super::layers::Layers;
 use super::memtables::{Active, Memtables, Sealed};
 use super::payload::encode_header;
 use super::poison::{Cause, Poison};
@@ -53,6 +54,8 @@ pub enum Durability {
 pub struct CommitRequest {
     /// What to write.
     pub set: Arc<WriteSet>,
+    /// What to write besides, of a large transaction: older than what is in the set.
+    pub(crate) layers: Layers,
     /// When to acknowledge.
     pub durability: Durability,
     /// For a transaction: the snapshot it read from.
@@ -61,6 +64,21 @@ pub struct CommitRequest {
     pub keyspaces: Vec<KeyspaceLife>,
     /// The marks of the keyspaces that it drops.
     pub drops: Vec<DropMark>,
+}
+
+impl CommitRequest {
+    /// Whether there is nothing to write.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.layers.is_empty()
+    }
+
+    /// Refuses it if a keyspace that it writes has been dropped. Under the commit lock.
+    pub(super) fn check_keyspaces(&self) -> Result<()> {
+        match self.keyspaces.iter().find(|keyspace| keyspace.is_dropping()) {
+            Some(gone) => Err(Error::KeyspaceNotFound(gone.name.to_string())),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Whether a keyspace can still be written.
@@ -209,9 +227,7 @@ impl Pipeline {
         deltas: &mut CountDeltas,
     ) -> Result<SeqNo> {
         state.poison.cause()?;
-        if let Some(gone) = request.keyspaces.iter().find(|k| k.is_dropping()) {
-            return Err(Error::KeyspaceNotFound(gone.name.to_string()));
-        }
+        request.check_keyspaces()?;
         let set = &request.set;
         let view = self.view.get();
         if let Some(snapshot) = &request.since
@@ -255,7 +271,7 @@ impl Pipeline {
 
     /// Refuses a commit that would remove more than there is (payload.1): a range of a table is not what was written. Logged, it would make
     /// the log unreadable.
-    fn check_counts(
+    pub(super) fn check_counts(
         &self,
         state: &mut WriteState,
         own: &CountDeltas,

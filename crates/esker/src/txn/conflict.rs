@@ -15,39 +15,39 @@ use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Contended, Error, KeyspaceId, Result, SeqNo};
 
 /// What a transaction writes that later commits have written, too: an encoded key, or the ends of a range.
-pub struct Conflict<'a> {
-    start: &'a [u8],
-    end: Option<&'a [u8]>,
+pub struct Conflict {
+    pub(super) start: Vec<u8>,
+    pub(super) end: Option<Vec<u8>>,
 }
 
 /// The first conflict of a transaction that began at `since` with later commits (conflict.1).
-pub fn find_conflict<'a>(set: &'a WriteSet, since: SeqNo, view: &ReadView) -> Result<Option<Conflict<'a>>> {
+pub fn find_conflict(set: &WriteSet, since: SeqNo, view: &ReadView) -> Result<Option<Conflict>> {
     if view.newest_possible() <= since {
         return Ok(None);
     }
     for entry in set.entries(SeqNo::MAX) {
         if view.newest_write(entry.key, since)?.is_some() {
-            return Ok(Some(Conflict { start: entry.key, end: None }));
+            return Ok(Some(Conflict { start: entry.key.to_vec(), end: None }));
         }
     }
     for (start, end) in set.ranges() {
         let range = KeyRange { start: start.clone(), end: End::Excluded(end.clone()) };
         if range_written(&range, since, view)? {
-            return Ok(Some(Conflict { start, end: Some(end) }));
+            return Ok(Some(Conflict { start: start.clone(), end: Some(end.clone()) }));
         }
     }
     Ok(None)
 }
 
-impl Conflict<'_> {
+impl Conflict {
     /// For the user, who knows the keyspaces by these names.
     pub fn into_error(self, keyspaces: &[KeyspaceLife]) -> Error {
-        let (id, start) = decode_key(self.start).expect("a write set holds encoded keys");
+        let (id, start) = decode_key(&self.start).expect("a write set holds encoded keys");
         if id == KeyspaceId::CATALOG {
             let keyspace = String::from_utf8_lossy(start.get(1..).unwrap_or_default()).into_owned();
             return Error::Conflict { keyspace, contended: Contended::Keyspace };
         }
-        let contended = match self.end.map(decode_key) {
+        let contended = match self.end.as_deref().map(decode_key) {
             None => Contended::Key(start.to_vec()),
             Some(end) => {
                 let end = end.filter(|end| end.0 == id).map(|end| end.1.to_vec());
@@ -61,7 +61,7 @@ impl Conflict<'_> {
 }
 
 /// Whether anything in `range` was written after `since`.
-fn range_written(range: &KeyRange, since: SeqNo, view: &ReadView) -> Result<bool> {
+pub(super) fn range_written(range: &KeyRange, since: SeqNo, view: &ReadView) -> Result<bool> {
     let newer = |tombstones: &RangeTombstones| tombstones.clipped(range).max_seq() > since;
     let inside = |entry: &EntryRef<'_>| range.end.admits(entry.key);
     for memtable in view.memtables() {

@@ -22,14 +22,7 @@ pub fn count_deltas(
     count: impl Fn(KeyspaceId) -> u64,
 ) -> Result<CountDeltas> {
     let mut deltas = Deltas::default();
-    // Ranges of one commit may overlap: each key counts once.
-    for (start, end) in disjoint(set.ranges()) {
-        for (keyspace, start, end) in per_keyspace(&start, &end) {
-            let whole = start == encode_key(keyspace, &[]) && end == keyspace_end(keyspace);
-            let live = if whole { count(keyspace) } else { live_in(view, at, start, end)? };
-            deltas.add(keyspace, -(live as i64));
-        }
-    }
+    live_in_ranges(set.ranges(), view, at, count, &mut deltas)?;
     let mut guard = crate::sync::pin();
     for (n, entry) in set.entries(SeqNo::MAX).enumerate() {
         if n.is_multiple_of(LOOKUPS_PER_PIN) {
@@ -46,12 +39,31 @@ pub fn count_deltas(
     Ok(deltas.sums())
 }
 
+/// What removing these ranges takes from the counts.
+pub(super) fn live_in_ranges(
+    ranges: &[(Vec<u8>, Vec<u8>)],
+    view: &ReadView,
+    at: SeqNo,
+    count: impl Fn(KeyspaceId) -> u64,
+    deltas: &mut Deltas,
+) -> Result<()> {
+    // Ranges of one commit may overlap: each key counts once.
+    for (start, end) in disjoint(ranges) {
+        for (keyspace, start, end) in per_keyspace(&start, &end) {
+            let whole = start == encode_key(keyspace, &[]) && end == keyspace_end(keyspace);
+            let live = if whole { count(keyspace) } else { live_in(view, at, start, end)? };
+            deltas.add(keyspace, -(live as i64));
+        }
+    }
+    Ok(())
+}
+
 /// Changes as they are found: those of ranges by keyspace, then those of keys by keyspace.
 #[derive(Default)]
-struct Deltas(CountDeltas);
+pub(super) struct Deltas(CountDeltas);
 
 impl Deltas {
-    fn add(&mut self, keyspace: KeyspaceId, change: i64) {
+    pub(super) fn add(&mut self, keyspace: KeyspaceId, change: i64) {
         match self.0.last_mut() {
             Some(last) if last.0 == keyspace => last.1 += change,
             _ => self.0.push((keyspace, change)),
@@ -59,7 +71,7 @@ impl Deltas {
     }
 
     /// One change per keyspace, by keyspace, without those that are zero.
-    fn sums(self) -> CountDeltas {
+    pub(super) fn sums(self) -> CountDeltas {
         let mut sums = self.0;
         sums.sort_by_key(|d| d.0);
         sums.dedup_by(|next, sum| {

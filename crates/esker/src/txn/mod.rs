@@ -4,16 +4,21 @@
 //!   WriteSet --Pipeline::commit--> group: conflicts? counts? --> WAL --> memtable --> sync --> Published
 //! ```
 
+pub(crate) mod adopt;
 pub(crate) mod apply;
 pub(crate) mod commit;
 pub(crate) mod conflict;
 pub(crate) mod counts;
 pub(crate) mod drop_mark;
+mod join;
+pub(crate) mod layers;
 pub(crate) mod memtables;
 #[cfg(all(test, loom))]
 mod models;
+pub(crate) mod own;
 pub(crate) mod payload;
 mod poison;
+pub(crate) mod private;
 pub(crate) mod queue;
 pub(crate) mod snapshots;
 mod timed_sync;

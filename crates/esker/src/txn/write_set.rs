@@ -145,6 +145,26 @@ impl WriteSet {
         self.order().len()
     }
 
+    /// Bytes of memory that its ops take.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.len() + self.ops.len() * size_of::<Op>()
+    }
+
+    /// Forgets all writes, and keeps the memory for others.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.header_len = 0;
+        self.ops.clear();
+        self.live = 0;
+        self.ranges.clear();
+        self.has_refused = false;
+        self.has_puts = false;
+        self.sorted.take();
+        let index = self.index.get_mut();
+        index.upto = 0;
+        index.last.clear();
+    }
+
     /// Bytes of the encoded ops.
     pub fn byte_len(&self) -> usize {
         self.bytes.len() - self.header_len

@@ -42,6 +42,8 @@ pub enum Canary {
     CoveredTableDroppedEarly,
     /// Tables go because of a range tombstone that only the log has, and it not durably (covered.3).
     CoverNotSynced,
+    /// Tables are adopted under a memtable that holds older versions of their keys (adoption.1).
+    AdoptedUnderMemtable,
     /// After opening, the last sequence number is given out again (commit.2).
     SeqNoReused,
     /// The filters do not take every key (bloom.1).
@@ -67,7 +69,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 23] = [
+    pub const ALL: [Canary; 24] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -81,6 +83,7 @@ impl Canary {
         Canary::SnapshotIgnored,
         Canary::CoveredTableDroppedEarly,
         Canary::CoverNotSynced,
+        Canary::AdoptedUnderMemtable,
         Canary::SeqNoReused,
         Canary::FilterForgets,
         Canary::ConflictCheckSkipped,

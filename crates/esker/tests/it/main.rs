@@ -21,6 +21,7 @@ mod group_commit;
 mod health;
 mod interface;
 mod kill_then_power_loss;
+mod large_transactions;
 mod limits;
 mod memory_budget;
 mod moved_directory;

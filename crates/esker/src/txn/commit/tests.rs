@@ -352,8 +352,8 @@ fn memtables_3_a_log_much_longer_than_its_memtable_is_not_kept() {
         let stats = db.stats();
         stats.flushes + stats.memtables_sealed
     };
-    assert_eq!(sealed(10, 100, 1), 3, "memtables.3: after 300 kB each, in memtables of 3 kB");
-    assert_eq!(sealed(2, 100, 1), 0);
+    assert_eq!(sealed(100, 10, 1), 3, "memtables.3: after 300 kB each, in memtables of 3 kB");
+    assert_eq!(sealed(20, 10, 1), 0);
     assert_eq!(sealed(50, 1, 50), 0, "a log as long as its memtable");
 }
 

@@ -1,0 +1,99 @@
+//! Private tables: writes of a transaction, sorted into a run that nobody else sees until it is adopted.
+//!
+//! ```text
+//!   layers, newest first: pieces, runs --MergeScan--> Judge --> Output: entries and range removals of number 0
+//! ```
+//!
+//! private.1. Of each key the newest layer's op stays; a range removal hides what older layers hold. Removals stay: they are for
+//!      what has been committed.
+//! private.2. As for any output: the tables and their names are durable when this returns, and after an error no file of it is left.
+
+use super::execute::{Built, CompactionStats, Context};
+use super::judge::{Horizons, Judge, Verdict};
+use super::merge::{MergeScan, Source};
+use super::output::{Output, Shape, Written};
+use crate::manifest::version::{Level, RunId};
+use crate::types::entry::EntryRef;
+use crate::types::key::decode_key;
+use crate::types::range_tombstone::{Fragment, RangeTombstones, Seqs};
+use crate::types::{KeyspaceId, Result, SeqNo};
+
+/// A run of private tables.
+pub(crate) struct PrivateBuilt {
+    /// Its tables.
+    pub built: Built,
+    /// How many of its entries are live, per keyspace.
+    pub puts: Vec<(KeyspaceId, i64)>,
+}
+
+/// Writes layers, newest first, as one run. Each layer's entries and range removals have a number of its own, larger for newer layers.
+pub(crate) fn write_private(
+    context: &Context<'_>,
+    layers: impl IntoIterator<Item = Source>,
+    removed: RangeTombstones,
+) -> Result<PrivateBuilt> {
+    // Nobody reads between two layers, and what has been committed lies below.
+    let mut judge = Judge::new(Horizons::new(vec![SeqNo::MAX]), removed, false);
+    let shape = Shape {
+        level: Level::L0,
+        run: RunId(0),
+        table_bytes: context.table_bytes,
+        fences: Vec::new(),
+        newest_commit: SeqNo::ZERO,
+    };
+    let mut output = Output::new(context, shape, &unnumbered(&judge.surviving_tombstones()));
+    let written = write_to(layers, &mut judge, &mut output);
+    if written.is_err() {
+        output.discard();
+    }
+    written
+}
+
+fn write_to(
+    layers: impl IntoIterator<Item = Source>,
+    judge: &mut Judge,
+    output: &mut Output<'_>,
+) -> Result<PrivateBuilt> {
+    let (mut stats, mut puts) = (CompactionStats::default(), Puts::default());
+    let mut scan = MergeScan::new(layers)?;
+    while let Some(entry) = scan.next()? {
+        match judge.judge(entry, &mut stats) {
+            Verdict::Drop => {}
+            Verdict::Keep | Verdict::Replace(_) => {
+                puts.add(&entry);
+                output.add(EntryRef { seq: SeqNo::ZERO, ..entry })?;
+            }
+        }
+    }
+    let Written { added, opened } = output.finish()?;
+    let built = Built { added, opened, ..Built::default() };
+    Ok(PrivateBuilt { built, puts: puts.per_keyspace })
+}
+
+/// The same ranges, of number 0.
+fn unnumbered(removed: &RangeTombstones) -> RangeTombstones {
+    let unnumbered = |fragment: &Fragment| Fragment { seqs: Seqs::one(SeqNo::ZERO), ..fragment.clone() };
+    RangeTombstones::from_sorted(removed.fragments().map(unnumbered).collect())
+}
+
+/// Counts live entries, which come in key order.
+#[derive(Default)]
+struct Puts {
+    per_keyspace: Vec<(KeyspaceId, i64)>,
+    /// How the keys of the last keyspace begin.
+    prefix: Vec<u8>,
+}
+
+impl Puts {
+    #[inline]
+    fn add(&mut self, entry: &EntryRef<'_>) {
+        if self.prefix.is_empty() || !entry.key.starts_with(&self.prefix) {
+            let (keyspace, user_key) = decode_key(entry.key).expect("writes have encoded keys");
+            self.prefix = entry.key[..entry.key.len() - user_key.len()].to_vec();
+            self.per_keyspace.push((keyspace, 0));
+        }
+        if let Some(last) = self.per_keyspace.last_mut() {
+            last.1 += i64::from(entry.kind.is_live());
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Large transactions: their writes become private tables while they are made, which the commit adopts.
+//!
+//! ```text
+//!   write set --pack--> piece --spill--> private run         while the transaction is filled, in its owner's thread
+//!   commit: spill the rest, count, look for conflicts --Pipeline::adopt (txn/adopt.rs)--> one edit of the manifest
+//! ```
+//!
+//! adoption.1. Adopted tables lie below the memtables. So nothing that a memtable holds may be an older version of what is in them (view.1): what
+//!      is in the way is flushed first, while others go on committing. Whoever writes the same keys meanwhile has it tried again; after
+//!      some tries others wait.
+//! adoption.2. Counts and conflicts are found outside of the commit lock, as of a pinned number. Under the lock only what is newer is looked at.
+//! adoption.3. Nothing is left of a transaction that is dropped or fails: its tables go with the last user of its layers (layers.2). After a crash
+//!      they are files that the manifest does not name.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::core::Core;
+use super::stats::add;
+use crate::cache::BudgetKind;
+use crate::compaction::private::{PrivateBuilt, write_private};
+use crate::manifest::edit::{AddedTable, Adopted, VersionEdit};
+use crate::manifest::file_name::table_path;
+use crate::manifest::version::{Level, LiveTable, Run, RunId, Version};
+use crate::memtable::Piece;
+use crate::read::view::ReadView;
+use crate::sstable::Table;
+use crate::txn::adopt::NotNamed;
+use crate::txn::commit::CommitRequest;
+use crate::txn::layers::{Layer, Layers, PrivateRun};
+use crate::txn::private::PrivateWrites;
+use crate::txn::write_set::{CountDeltas, WriteSet};
+use crate::types::canary::{self, Canary};
+use crate::types::{Result, SeqNo};
+
+/// So many private runs of about the same size are merged into one.
+const FAN_IN: usize = 8;
+/// After so many tries others wait (adoption.1).
+const TRIES_BEFORE_RIGHT: u32 = 3;
+
+impl Core {
+    /// Makes a write set the newest layer.
+    pub(crate) fn pack(&self, set: &WriteSet, layers: &mut Layers) -> Result<()> {
+        if layers.memory_bytes() >= self.options.transaction_bytes() {
+            self.spill(layers)?;
+        }
+        self.push_piece(set, layers);
+        Ok(())
+    }
+
+    /// The same, in memory whatever there is already.
+    pub(crate) fn push_piece(&self, set: &WriteSet, layers: &mut Layers) {
+        let (count, byte_len) = (set.key_count(), set.byte_len());
+        let memory =
+            self.cache.budget().reserve(BudgetKind::Transaction, Piece::memory_bytes_of(count, byte_len));
+        self.cache.shrink(&crate::cache::pin());
+        let piece = Piece::new(set.entries(SeqNo::ZERO), (count, byte_len), set.ranges().to_vec(), memory);
+        layers.push(Layer::Piece(Arc::new(piece)));
+    }
+
+    /// Makes a private run of the pieces.
+    fn spill(&self, layers: &mut Layers) -> Result<()> {
+        let first = layers.first_piece();
+        if first == layers.all().len() {
+            return Ok(());
+        }
+        self.merge_layers(layers, first, 0)?;
+        while let Some((first, tier)) = layers.crowd(FAN_IN) {
+            self.merge_layers(layers, first, tier + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Makes one private run of all layers from this one on.
+    fn merge_layers(&self, layers: &mut Layers, first: usize, tier: u32) -> Result<()> {
+        self.check_able()?;
+        let (sources, removed) = layers.to_merge(first);
+        let new_file = || self.tables.new_file();
+        let never = AtomicBool::new(false);
+        let context = self.compaction_context(&new_file, &never);
+        let PrivateBuilt { built, puts } = write_private(&context, sources, removed)?;
+        let remover = self.lock.remover(self.env.fs.clone());
+        let mut tables = Vec::new();
+        for AddedTable { file, meta, .. } in built.added {
+            let table = built.opened[&file].clone();
+            table.mark_obsolete(remover.clone());
+            tables.push(Arc::new(LiveTable { file, meta, table }));
+        }
+        if tables.is_empty() {
+            layers.truncate(first);
+            return Ok(());
+        }
+        let run = Arc::new(Run::new(Level::L0, RunId(0), tables));
+        layers.replace_from(first, PrivateRun { run, puts, tier });
+        Ok(())
+    }
+
+    /// Commits a large transaction.
+    pub(super) fn adopt(&self, request: &CommitRequest) -> Result<SeqNo> {
+        let mut layers = request.layers.clone();
+        if !request.set.is_empty() {
+            self.pack(&request.set, &mut layers)?;
+        }
+        self.spill(&mut layers)?;
+        if layers.removes_across() {
+            self.merge_layers(&mut layers, 0, 0)?;
+        }
+        let Some(writes) = PrivateWrites::new(&layers) else { return Ok(self.published.visible()) };
+        let mut right_of_way = None;
+        for tries in 0_u32.. {
+            if let Some(seq) = self.try_to_adopt(request, &layers, &writes)? {
+                add(&self.counters.adoptions, 1);
+                self.signal.wake();
+                return Ok(seq);
+            }
+            match &right_of_way {
+                None if tries >= TRIES_BEFORE_RIGHT => right_of_way = self.right_of_way.take(),
+                None => {}
+                Some(held) => held.be_patient(),
+            }
+        }
+        unreachable!("the tries have no end")
+    }
+
+    /// Commits, unless somebody else has just written the same keys.
+    fn try_to_adopt(
+        &self,
+        request: &CommitRequest,
+        layers: &Layers,
+        writes: &PrivateWrites<'_>,
+    ) -> Result<Option<SeqNo>> {
+        // The number first: the view has all commits up to it.
+        let pin = self.snapshot();
+        let view = self.view.get();
+        if let Some(since) = &request.since
+            && !canary::is_set(Canary::ConflictCheckSkipped)
+            && let Some(conflict) = writes.find_conflict(since.seq(), &view)?
+        {
+            return Err(conflict.into_error(&request.keyspaces));
+        }
+        // adoption.1
+        if !self.is_below(writes, &view)? {
+            drop((pin, view));
+            self.flush_all()?;
+            return Ok(None);
+        }
+        let count = |id| self.published.counter(id).at(pin.seq());
+        let deltas = writes.count_deltas(&view, pin.seq(), count)?;
+        drop(view);
+        self.heal_manifest()?;
+        // Who compacts may be making tables that reach over a gap of the base.
+        let is_quiet = self.turns.compact.try_lock();
+        let is_clear = |view: &ReadView| Ok(writes.find_conflict(pin.seq(), view)?.is_none());
+        let name = |seq| self.name_adopted(layers, seq, &deltas, is_quiet.is_some());
+        self.pipeline.adopt(request, &deltas, is_clear, name)
+    }
+
+    /// Whether no memtable holds older versions of these writes.
+    fn is_below(&self, writes: &PrivateWrites<'_>, view: &ReadView) -> Result<bool> {
+        for memtable in view.memtables() {
+            if writes.lies_under(memtable)? && !canary::is_set(Canary::AdoptedUnderMemtable) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Has the manifest, and then the view, name the tables of all layers as those of commit `seq`. Under the commit lock.
+    fn name_adopted(
+        &self,
+        layers: &Layers,
+        seq: SeqNo,
+        deltas: &CountDeltas,
+        may_join_base: bool,
+    ) -> std::result::Result<(), NotNamed> {
+        let version = self.version();
+        let runs: Vec<_> = layers.runs().collect();
+        let place = match &runs[..] {
+            [only] if may_join_base && overlaps_nothing(&only.run, &version) => {
+                let base = version.base().map_or_else(|| self.tables.new_run(), |base| base.id);
+                Some((Level::BASE, base))
+            }
+            _ => None,
+        };
+        let mut edit = VersionEdit {
+            durable_seq: seq.before(),
+            adopted: vec![Adopted { seq, deltas: deltas.clone() }],
+            ..VersionEdit::default()
+        };
+        let mut opened = HashMap::new();
+        for private in &runs {
+            let (level, run) = place.unwrap_or_else(|| (Level::L0, self.tables.new_run()));
+            for live in private.run.tables() {
+                let table = self.without_base(live).map_err(NotNamed::Undone)?;
+                table.set_base(seq);
+                let meta = live.meta.clone().based(seq);
+                edit.added.push(AddedTable { file: live.file, level, run, meta });
+                opened.insert(live.file, table);
+            }
+        }
+        // layers.2. The tables of failed tries are the same files.
+        let kept: Vec<_> = opened.values().cloned().collect();
+        let of_layers = || runs.iter().flat_map(|private| private.run.tables()).map(|live| &live.table);
+        kept.iter().chain(of_layers()).for_each(|table| table.keep_file());
+        let Err(error) = self.install_or(edit, opened, &[], |_| {}) else { return Ok(()) };
+        match self.heal_manifest() {
+            Ok(()) => {
+                let remover = self.lock.remover(self.env.fs.clone());
+                of_layers().for_each(|table| table.mark_obsolete(remover.clone()));
+                Err(NotNamed::Undone(error))
+            }
+            Err(_) => Err(NotNamed::Unknown(error)),
+        }
+    }
+
+    /// The table, opened anew if a try to adopt it has failed.
+    fn without_base(&self, live: &LiveTable) -> Result<Arc<Table>> {
+        match live.table.base_seq() {
+            SeqNo::ZERO => Ok(live.table.clone()),
+            _ => Table::open(&self.env, &table_path(&self.dir, live.file), &self.cache),
+        }
+    }
+}
+
+/// Whether no table of a version shares a key with one of a run.
+fn overlaps_nothing(run: &Run, version: &Version) -> bool {
+    let is_apart = |range| version.runs().iter().all(|other| other.overlapping(range).is_empty());
+    run.tables().iter().all(|live| is_apart(&live.meta.range))
+}

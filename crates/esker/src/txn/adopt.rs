@@ -1,0 +1,82 @@
+//! The commit of a large transaction: its private tables join the version, at one sequence number.
+//!
+//! ```text
+//!   engine/adoption.rs: counts, conflicts --adopt--> commit lock: nothing new in the way? log synced --> manifest names the tables
+//!                                                    --> the commit's number in the log --> Published
+//! ```
+//!
+//! adopt.1. The commit is durable and whole with the one edit of the manifest that names all its tables.
+//! adopt.2. Commits before it are durable before it is: the log is synced first.
+//! adopt.3. The log gets a record of the commit without writes, so that its numbers have no gap. That is not durable yet: if it is lost, the
+//!      next opening knows of the commit by the manifest, and writes the record again.
+
+use super::commit::{CommitRequest, Pipeline};
+use super::drop_mark::DropMark;
+use super::payload::encode_header;
+use super::write_set::CountDeltas;
+use crate::read::view::ReadView;
+use crate::types::canary::{self, Canary};
+use crate::types::{Error, Result, SeqNo};
+use crate::wal::{LogRoom, WalWriter};
+
+/// How an edit of the manifest failed.
+pub(crate) enum NotNamed {
+    /// The tables are not named, for certain: others may commit.
+    Undone(Error),
+    /// Nobody knows whether they are.
+    Unknown(Error),
+}
+
+impl Pipeline {
+    /// Commits a transaction whose tables are written. `is_clear` says, of the view under the commit lock, whether `deltas` still hold and nothing
+    /// lies above the tables; `None`: it said no. `name` makes the edit, in the manifest and in the view.
+    pub(crate) fn adopt(
+        &self,
+        request: &CommitRequest,
+        deltas: &CountDeltas,
+        is_clear: impl FnOnce(&ReadView) -> Result<bool>,
+        name: impl FnOnce(SeqNo) -> std::result::Result<(), NotNamed>,
+    ) -> Result<Option<SeqNo>> {
+        let mut state = self.state.lock();
+        state.poison.check()?;
+        request.check_keyspaces()?;
+        if !is_clear(&self.view.get())? {
+            return Ok(None);
+        }
+        let count = |id| self.published.counter(id).now();
+        self.check_counts(&mut state, deltas, count)?;
+        let header = encode_header(deltas);
+        state.wal()?.reserve(header.len() as u64, LogRoom::HeldBack)?;
+        let seq = state.last_seq.next();
+        // From here on a panic leaves a commit that nobody has published (poison.1).
+        state.poison.begin();
+        let synced = match canary::is_set(Canary::WalSyncSkipped) {
+            true => Ok(()),
+            false => state.wal().and_then(WalWriter::sync),
+        };
+        if let Err(error) = synced {
+            state.poison.settle();
+            return Err(state.poison.stop(error));
+        }
+        match name(seq) {
+            Ok(()) => {}
+            Err(NotNamed::Undone(error)) => {
+                state.poison.settle();
+                return Err(error);
+            }
+            Err(NotNamed::Unknown(error)) => {
+                state.poison.settle();
+                return Err(state.poison.stop(error));
+            }
+        }
+        // adopt.3. The commit stands; a log that fails now refuses those that follow.
+        if let Err(error) = state.wal().and_then(|wal| wal.append(seq, &[&header])) {
+            state.poison.stop(error);
+        }
+        request.drops.iter().for_each(DropMark::set);
+        state.last_seq = seq;
+        self.published.publish(seq, deltas);
+        state.poison.settle();
+        Ok(Some(seq))
+    }
+}

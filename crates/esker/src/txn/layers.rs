@@ -1,0 +1,343 @@
+//! The older writes of a large transaction: sorted layers under the write set that takes its next ones.
+//!
+//! ```text
+//!   write set --full--> piece, piece, piece ... --beyond the transaction's memory--> private run (tables)
+//!   read: write set, then the layers, newest first, then what has been committed
+//!   commit: all pieces become a run, and the runs are adopted (engine/adoption.rs)
+//! ```
+//!
+//! layers.1. For any key, a layer holds newer writes than the layers before it. Its range removals hide what those hold, and nothing of its own.
+//! layers.2. Private tables that are not adopted are removed when the last user of their layer is gone.
+
+use std::sync::Arc;
+
+use crate::compaction::merge::Source;
+use crate::encoding::hash::key_hash;
+use crate::manifest::version::Run;
+use crate::memtable::{Piece, PieceCursor, PieceScan};
+use crate::read::point::Want;
+use crate::read::run_cursor::RunCursor;
+use crate::types::bounds::Bounds;
+use crate::types::cursor::SourceCursor;
+use crate::types::key_range::KeyRange;
+use crate::types::op::Kind;
+use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
+use crate::types::stored::Stored;
+use crate::types::{KeyspaceId, Result, SeqNo, Value};
+use crossbeam_epoch::Guard;
+
+/// A run of private tables.
+pub(crate) struct PrivateRun {
+    /// Its tables.
+    pub(crate) run: Arc<Run>,
+    /// How many of its entries are live, per keyspace, ascending.
+    pub(crate) puts: Vec<(KeyspaceId, i64)>,
+    /// How often its entries have been merged.
+    pub(crate) tier: u32,
+}
+
+impl PrivateRun {
+    /// Its range removals. The numbers mean nothing.
+    pub(crate) fn removed(&self) -> RangeTombstones {
+        RangeTombstones::union(self.run.tables().iter().map(|live| live.table.range_tombstones()))
+    }
+
+    /// Whether no key of one can be in the other, and neither removes in the other.
+    fn is_apart(&self, other: &PrivateRun) -> bool {
+        let tables = self.run.tables().iter();
+        tables.map(|live| other.run.overlapping(&live.meta.range)).all(<[_]>::is_empty)
+    }
+}
+
+/// A layer of writes.
+#[derive(Clone)]
+pub(crate) enum Layer {
+    /// In memory.
+    Piece(Arc<Piece>),
+    /// In tables.
+    Run(Arc<PrivateRun>),
+}
+
+/// The layers, oldest first.
+#[derive(Clone, Default)]
+pub(crate) struct Layers {
+    all: Vec<Layer>,
+}
+
+impl Layers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(crate) fn all(&self) -> &[Layer] {
+        &self.all
+    }
+
+    /// Adds the newest one.
+    pub(crate) fn push(&mut self, layer: Layer) {
+        self.all.push(layer);
+    }
+
+    /// Removes the layers from this one on.
+    pub(crate) fn truncate(&mut self, first: usize) {
+        self.all.truncate(first);
+    }
+
+    /// Replaces the layers from this one on by a run. It joins the run before it if they lie apart, as they do where keys come in order.
+    pub(crate) fn replace_from(&mut self, first: usize, mut run: PrivateRun) {
+        self.all.truncate(first);
+        if let Some(Layer::Run(last)) = self.all.last()
+            && last.is_apart(&run)
+        {
+            let tables = [last.run.tables(), run.run.tables()].concat();
+            let mut puts = last.puts.clone();
+            for (keyspace, count) in run.puts {
+                match puts.iter_mut().find(|of| of.0 == keyspace) {
+                    Some(of) => of.1 += count,
+                    None => puts.push((keyspace, count)),
+                }
+            }
+            run = PrivateRun {
+                run: Arc::new(Run::new(run.run.level, run.run.id, tables)),
+                puts,
+                tier: last.tier.max(run.tier),
+            };
+            self.all.pop();
+        }
+        self.all.push(Layer::Run(Arc::new(run)));
+    }
+
+    /// The runs, oldest first.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &Arc<PrivateRun>> {
+        self.all.iter().filter_map(|layer| match layer {
+            Layer::Run(run) => Some(run),
+            Layer::Piece(_) => None,
+        })
+    }
+
+    /// The first of the newest layers, if they are so many runs of one tier, and the tier.
+    pub(crate) fn crowd(&self, fan_in: usize) -> Option<(usize, u32)> {
+        let first = self.all.len().checked_sub(fan_in)?;
+        let tier_of = |layer: &Layer| match layer {
+            Layer::Run(run) => Some(run.tier),
+            Layer::Piece(_) => None,
+        };
+        let tier = tier_of(&self.all[first])?;
+        self.all[first..].iter().all(|layer| tier_of(layer) == Some(tier)).then_some((first, tier))
+    }
+
+    /// Whether a run removes ranges and is not the oldest: it may hide what older ones hold, and all become one commit.
+    pub(crate) fn removes_across(&self) -> bool {
+        self.runs().skip(1).any(|private| private.run.has_range_tombstones())
+    }
+
+    /// The number of the first of the newest layers that are pieces.
+    pub(crate) fn first_piece(&self) -> usize {
+        self.all.iter().rposition(|layer| matches!(layer, Layer::Run(_))).map_or(0, |last| last + 1)
+    }
+
+    /// Bytes of memory that pieces take.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let pieces = self.all.iter().map(|layer| match layer {
+            Layer::Piece(piece) => piece.memory_bytes(),
+            Layer::Run(_) => 0,
+        });
+        pieces.sum()
+    }
+
+    /// Keys that the layers write, those of several layers counted several times.
+    pub(crate) fn op_count(&self) -> usize {
+        let of_layer = |layer: &Layer| match layer {
+            Layer::Piece(piece) => piece.len(),
+            Layer::Run(private) => {
+                private.run.tables().iter().map(|live| live.meta.counts.entries as usize).sum()
+            }
+        };
+        self.all.iter().map(of_layer).sum()
+    }
+
+    /// Bytes of keys and values.
+    pub(crate) fn byte_len(&self) -> usize {
+        let of_layer = |layer: &Layer| match layer {
+            Layer::Piece(piece) => piece.byte_len(),
+            Layer::Run(private) => {
+                let counts = private.run.tables().iter().map(|live| live.meta.counts);
+                counts.map(|counts| (counts.key_bytes + counts.value_bytes) as usize).sum()
+            }
+        };
+        self.all.iter().map(of_layer).sum()
+    }
+
+    /// The number that a layer's writes have for readers: newer than any commit, and older than the write set's.
+    fn number(&self, layer: usize) -> SeqNo {
+        SeqNo::new(SeqNo::MAX.get() - (self.all.len() - layer) as u64)
+    }
+
+    /// What the layers say of a key: `None`, nothing; `Some(None)`, it is removed.
+    pub(crate) fn find<W: Want>(&self, key: &[u8], guard: &Guard) -> Result<Option<Option<W::Out>>> {
+        let hash = key_hash(key);
+        for layer in self.all.iter().rev() {
+            match layer {
+                Layer::Piece(piece) => {
+                    if let Some(entry) = piece.get(key) {
+                        let live = entry.kind.is_live();
+                        let found = live.then(|| W::of_memtable(Stored::new(entry.kind, entry.value)));
+                        return found.transpose().map(Some);
+                    }
+                    let holds = |(start, end): &(Vec<u8>, Vec<u8>)| **start <= *key && *key < **end;
+                    if piece.ranges().iter().any(holds) {
+                        return Ok(Some(None));
+                    }
+                }
+                Layer::Run(private) => {
+                    let Some(at) = private.run.find(key) else { continue };
+                    let table = &private.run.tables()[at].table;
+                    if let Some(found) = table.get(key, hash, SeqNo::MAX, true, guard)? {
+                        let found = found.kind().is_live().then(|| W::of_table(found));
+                        return found.transpose().map(Some);
+                    }
+                    if table.range_tombstones().fragment_of(key).is_some() {
+                        return Ok(Some(None));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// From the first key to the last one, removed ranges included; none if nothing is written.
+    pub(crate) fn range(&self) -> Option<KeyRange> {
+        let of_layer = |layer: &Layer| match layer {
+            Layer::Piece(piece) => piece.range(),
+            Layer::Run(private) => union(private.run.tables().iter().map(|live| live.meta.range.clone())),
+        };
+        union(self.all.iter().filter_map(of_layer))
+    }
+
+    /// Cursors over the layers, newest first.
+    pub(crate) fn cursors(&self, bounds: &Bounds) -> Vec<LayerCursor> {
+        let cursor = |(at, layer): (usize, &Layer)| {
+            let seq = self.number(at);
+            match layer {
+                Layer::Piece(piece) => Some(LayerCursor::Piece(PieceCursor::new(piece.clone(), seq))),
+                Layer::Run(private) => {
+                    let cursor = RunCursor::new(&private.run, SeqNo::MAX, bounds)?;
+                    Some(LayerCursor::Run(cursor, seq))
+                }
+            }
+        };
+        self.all.iter().enumerate().rev().filter_map(cursor).collect()
+    }
+
+    /// The range removals of the layers, under the numbers that readers see.
+    pub(crate) fn removals(&self) -> Vec<RangeTombstone> {
+        self.removals_from(0, |layer| self.number(layer))
+    }
+
+    /// The range removals of the layers from `first` on, under numbers of their own.
+    fn removals_from(&self, first: usize, number: impl Fn(usize) -> SeqNo) -> Vec<RangeTombstone> {
+        let mut removals = Vec::new();
+        for (at, layer) in self.all.iter().enumerate().skip(first) {
+            let seq = number(at);
+            match layer {
+                Layer::Piece(piece) => {
+                    removals.extend(piece.ranges().iter().map(|(start, end)| RangeTombstone {
+                        start: start.clone(),
+                        end: end.clone(),
+                        seq,
+                    }))
+                }
+                Layer::Run(private) => {
+                    removals
+                        .extend(private.removed().iter().map(|removal| RangeTombstone { seq, ..removal }));
+                }
+            }
+        }
+        removals
+    }
+
+    /// What a merge of the layers from `first` on needs: sources, newest first, and all their range removals.
+    pub(crate) fn to_merge(&self, first: usize) -> (Vec<Source>, RangeTombstones) {
+        let number = |at: usize| SeqNo::new(1 + at as u64);
+        let source = |(at, layer): (usize, &Layer)| match layer {
+            Layer::Piece(piece) => Source::Piece(PieceScan::new(piece.clone(), number(at))),
+            Layer::Run(private) => {
+                let tables = private.run.tables().iter().map(|live| live.table.clone()).collect();
+                Source::run_as(tables, number(at))
+            }
+        };
+        let sources = self.all.iter().enumerate().skip(first).rev().map(source).collect();
+        (sources, RangeTombstones::new(self.removals_from(first, number)))
+    }
+}
+
+/// The range from the start of the first to the end of the last.
+fn union(ranges: impl Iterator<Item = KeyRange>) -> Option<KeyRange> {
+    ranges.reduce(|mut all, range| {
+        all.extend(&range);
+        all
+    })
+}
+
+/// A position in a layer.
+pub(crate) enum LayerCursor {
+    /// Of a piece.
+    Piece(PieceCursor),
+    /// Of a private run, and its layer's number.
+    Run(RunCursor, SeqNo),
+}
+
+macro_rules! delegate {
+    ($self:ident, $c:ident => $call:expr) => {
+        match $self {
+            LayerCursor::Piece($c) => $call,
+            LayerCursor::Run($c, _) => $call,
+        }
+    };
+}
+
+impl SourceCursor for LayerCursor {
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        delegate!(self, c => c.seek(key))
+    }
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        delegate!(self, c => c.seek_before(key))
+    }
+    fn seek_first(&mut self) -> Result<()> {
+        delegate!(self, c => c.seek_first())
+    }
+    fn seek_last(&mut self) -> Result<()> {
+        delegate!(self, c => c.seek_last())
+    }
+    fn next(&mut self) -> Result<()> {
+        delegate!(self, c => c.next())
+    }
+    fn prev(&mut self) -> Result<()> {
+        delegate!(self, c => c.prev())
+    }
+    fn valid(&self) -> bool {
+        delegate!(self, c => c.valid())
+    }
+    fn key(&self) -> &[u8] {
+        delegate!(self, c => c.key())
+    }
+    fn seq(&self) -> SeqNo {
+        match self {
+            LayerCursor::Piece(cursor) => cursor.seq(),
+            LayerCursor::Run(_, seq) => *seq,
+        }
+    }
+    fn kind(&self) -> Kind {
+        delegate!(self, c => c.kind())
+    }
+    fn stored(&self) -> Stored<&[u8]> {
+        delegate!(self, c => c.stored())
+    }
+    fn share(&self) -> Stored<Value> {
+        delegate!(self, c => c.share())
+    }
+    fn older(&mut self) -> Result<bool> {
+        // layers.1: the newest of each layer is all that it says.
+        Ok(false)
+    }
+}

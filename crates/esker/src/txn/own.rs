@@ -1,0 +1,103 @@
+//! A transaction's own writes, as its reads see them on top of everything else.
+//!
+//! ```text
+//!   write set, layers (newest first) --cursors--> read/visible.rs, above the view's sources
+//! ```
+
+use std::sync::Arc;
+
+use super::layers::{LayerCursor, Layers};
+use super::write_set::WriteSet;
+use super::write_set_cursor::WriteSetCursor;
+use crate::types::bounds::Bounds;
+use crate::types::cursor::SourceCursor;
+use crate::types::op::Kind;
+use crate::types::range_tombstone::RangeTombstone;
+use crate::types::stored::Stored;
+use crate::types::{Result, SeqNo, Value};
+
+/// The writes at one moment.
+#[derive(Clone)]
+pub(crate) struct OwnWrites {
+    /// The newest.
+    pub(crate) set: Arc<WriteSet>,
+    /// Those before it.
+    pub(crate) layers: Layers,
+}
+
+impl OwnWrites {
+    /// Cursors over them, newest first.
+    pub(crate) fn cursors(&self, bounds: &Bounds) -> Vec<OwnCursor> {
+        let set = (!self.set.is_empty()).then(|| OwnCursor::Set(WriteSetCursor::new(self.set.clone())));
+        set.into_iter().chain(self.layers.cursors(bounds).into_iter().map(OwnCursor::Layer)).collect()
+    }
+
+    /// Their range removals, under numbers larger than any commit's: they hide everything below them.
+    pub(crate) fn removals(&self) -> Vec<RangeTombstone> {
+        let own = |(start, end): &(Vec<u8>, Vec<u8>)| RangeTombstone {
+            start: start.clone(),
+            end: end.clone(),
+            seq: SeqNo::MAX,
+        };
+        self.set.ranges().iter().map(own).chain(self.layers.removals()).collect()
+    }
+}
+
+/// A position in a transaction's writes.
+pub(crate) enum OwnCursor {
+    /// In the write set.
+    Set(WriteSetCursor),
+    /// In a layer.
+    Layer(LayerCursor),
+}
+
+macro_rules! delegate {
+    ($self:ident, $c:ident => $call:expr) => {
+        match $self {
+            OwnCursor::Set($c) => $call,
+            OwnCursor::Layer($c) => $call,
+        }
+    };
+}
+
+impl SourceCursor for OwnCursor {
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        delegate!(self, c => c.seek(key))
+    }
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        delegate!(self, c => c.seek_before(key))
+    }
+    fn seek_first(&mut self) -> Result<()> {
+        delegate!(self, c => c.seek_first())
+    }
+    fn seek_last(&mut self) -> Result<()> {
+        delegate!(self, c => c.seek_last())
+    }
+    fn next(&mut self) -> Result<()> {
+        delegate!(self, c => c.next())
+    }
+    fn prev(&mut self) -> Result<()> {
+        delegate!(self, c => c.prev())
+    }
+    fn valid(&self) -> bool {
+        delegate!(self, c => c.valid())
+    }
+    fn key(&self) -> &[u8] {
+        delegate!(self, c => c.key())
+    }
+    fn seq(&self) -> SeqNo {
+        delegate!(self, c => c.seq())
+    }
+    fn kind(&self) -> Kind {
+        delegate!(self, c => c.kind())
+    }
+    fn stored(&self) -> Stored<&[u8]> {
+        delegate!(self, c => c.stored())
+    }
+    fn share(&self) -> Stored<Value> {
+        delegate!(self, c => c.share())
+    }
+    fn older(&mut self) -> Result<bool> {
+        delegate!(self, c => c.older())
+    }
+}

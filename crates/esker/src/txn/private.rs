@@ -1,0 +1,186 @@
+//! A large transaction against what is committed: counts, conflicts, and what lies above the tables that it is to become.
+//!
+//! ```text
+//!   layers       --meet--> live keys of a view      : change of the live counts
+//!                --meet--> versions newer than ...  : conflicts
+//!                --meet--> memtables                : adopted tables would lie below older versions
+//! ```
+//!
+//! private_writes.1. What is asked of a view is asked by walks over it and the runs together, not key by key.
+
+use std::ops::Bound;
+
+use super::conflict::{Conflict, range_written};
+use super::counts::{Deltas, live_in_ranges};
+use super::join::{Live, meet};
+use super::layers::{Layer, LayerCursor, Layers};
+use super::write_set::CountDeltas;
+use crate::memtable::Memtable;
+use crate::read::merge::MergeCursor;
+use crate::read::view::ReadView;
+use crate::read::visible::VisibleCursor;
+use crate::types::bounds::Bounds;
+use crate::types::canary::{self, Canary};
+use crate::types::cursor::SourceCursor;
+use crate::types::key::decode_key;
+use crate::types::key_range::{End, KeyRange};
+use crate::types::range_tombstone::RangeTombstones;
+use crate::types::{KeyspaceId, Result, SeqNo};
+
+/// The writes of a transaction, all of them in layers.
+pub(crate) struct PrivateWrites<'a> {
+    layers: &'a Layers,
+    /// All range removals, under the layers' numbers.
+    removed: RangeTombstones,
+    /// From the first key to the last one, removed ranges included.
+    range: KeyRange,
+}
+
+impl<'a> PrivateWrites<'a> {
+    /// Of these layers; none if they write nothing.
+    pub(crate) fn new(layers: &'a Layers) -> Option<Self> {
+        let removed = RangeTombstones::new(layers.removals());
+        Some(PrivateWrites { removed, range: layers.range()?, layers })
+    }
+
+    fn bounds(&self) -> Bounds {
+        let upper = match &self.range.end {
+            End::Included(key) => Bound::Included(key.clone()),
+            End::Excluded(key) => Bound::Excluded(key.clone()),
+        };
+        Bounds { lower: Bound::Included(self.range.start.clone()), upper }
+    }
+
+    /// A walk over all keys that are put or removed, on the first of them.
+    fn walk(&self) -> Result<MergeCursor<LayerCursor>> {
+        let mut walk = MergeCursor::new(self.layers.cursors(&self.bounds()));
+        walk.seek_first()?;
+        Ok(walk)
+    }
+
+    /// How the writes change the live counts of `at`. `count` answers the live count of a whole keyspace.
+    pub(crate) fn count_deltas(
+        &self,
+        view: &ReadView,
+        at: SeqNo,
+        count: impl Fn(KeyspaceId) -> u64,
+    ) -> Result<CountDeltas> {
+        let mut deltas = Deltas::default();
+        let ranges = self.removed.iter().map(|removal| (removal.start, removal.end));
+        live_in_ranges(&ranges.collect::<Vec<_>>(), view, at, count, &mut deltas)?;
+        self.count_puts(&mut deltas)?;
+        let mut live = Live(view.live(at, self.bounds()));
+        live.0.seek_first()?;
+        let mut walk = self.walk()?;
+        while meet(&mut walk, &mut live)? {
+            let key = SourceCursor::key(&walk);
+            if self.removed.fragment_of(key).is_none() && !canary::is_set(Canary::CountNotUpdated) {
+                deltas.add(keyspace_of(key), -1);
+            }
+            SourceCursor::next(&mut walk)?;
+            live.0.next()?;
+        }
+        Ok(deltas.sums())
+    }
+
+    fn count_puts(&self, deltas: &mut Deltas) -> Result<()> {
+        if let [Layer::Run(only)] = self.layers.all() {
+            only.puts.iter().for_each(|&(keyspace, puts)| deltas.add(keyspace, puts));
+            return Ok(());
+        }
+        let sources = self.layers.cursors(&self.bounds()).into_iter().map(|cursor| (cursor, SeqNo::MAX));
+        let mut puts = VisibleCursor::new(sources.collect(), self.removed.clone(), SeqNo::MAX, self.bounds());
+        puts.seek_first()?;
+        while puts.valid() {
+            deltas.add(keyspace_of(puts.key()), 1);
+            puts.next()?;
+        }
+        Ok(())
+    }
+
+    /// The first conflict with commits later than `since` (conflict.1 in conflict.rs).
+    pub(crate) fn find_conflict(&self, since: SeqNo, view: &ReadView) -> Result<Option<Conflict>> {
+        if view.newest_possible() <= since {
+            return Ok(None);
+        }
+        for memtable in view.memtables().filter(|memtable| memtable.max_seq() > Some(since)) {
+            let tombstones = memtable.range_tombstones();
+            if let Some(conflict) = self.removed_since(since, &tombstones)? {
+                return Ok(Some(conflict));
+            }
+            if let Some(conflict) = self.written_since(since, memtable.cursor(SeqNo::MAX))? {
+                return Ok(Some(conflict));
+            }
+        }
+        for table in view.tables_newer(&self.range, since) {
+            if let Some(conflict) = self.removed_since(since, table.range_tombstones())? {
+                return Ok(Some(conflict));
+            }
+            if let Some(conflict) = self.written_since(since, table.cursor(SeqNo::MAX, false))? {
+                return Ok(Some(conflict));
+            }
+        }
+        for removal in self.removed.fragments() {
+            let (start, end) = (removal.start.to_vec(), removal.end.to_vec());
+            let range = KeyRange { start: start.clone(), end: End::Excluded(end.clone()) };
+            if range_written(&range, since, view)? {
+                return Ok(Some(Conflict { start, end: Some(end) }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A key of these writes that a source has a version of that is newer than `since`.
+    fn written_since(&self, since: SeqNo, mut source: impl SourceCursor) -> Result<Option<Conflict>> {
+        let mut walk = self.walk()?;
+        source.seek(&self.range.start)?;
+        while meet(&mut walk, &mut source)? {
+            if source.seq() > since {
+                return Ok(Some(Conflict { start: source.key().to_vec(), end: None }));
+            }
+            SourceCursor::next(&mut walk)?;
+            SourceCursor::next(&mut source)?;
+        }
+        Ok(None)
+    }
+
+    /// A key of these writes that a range tombstone newer than `since` covers.
+    fn removed_since(&self, since: SeqNo, tombstones: &RangeTombstones) -> Result<Option<Conflict>> {
+        let newer: Vec<_> = tombstones.iter().filter(|removal| removal.seq > since).collect();
+        if newer.is_empty() {
+            return Ok(None);
+        }
+        let mut walk = self.walk()?;
+        for removal in newer {
+            SourceCursor::seek(&mut walk, &removal.start)?;
+            if SourceCursor::valid(&walk) && SourceCursor::key(&walk) < &removal.end[..] {
+                return Ok(Some(Conflict { start: SourceCursor::key(&walk).to_vec(), end: None }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a memtable holds a key that these writes put or remove, be it in a range: below it, they would not be found (view.1).
+    pub(crate) fn lies_under(&self, memtable: &Memtable) -> Result<bool> {
+        if memtable.is_empty() {
+            return Ok(false);
+        }
+        let mut walk = self.walk()?;
+        let mut keys = memtable.cursor(SeqNo::MAX);
+        keys.seek(&self.range.start)?;
+        if meet(&mut walk, &mut keys)? {
+            return Ok(true);
+        }
+        for removal in self.removed.fragments() {
+            keys.seek(&removal.start)?;
+            if SourceCursor::valid(&keys) && *SourceCursor::key(&keys) < *removal.end {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn keyspace_of(key: &[u8]) -> KeyspaceId {
+    decode_key(key).expect("writes have encoded keys").0
+}

@@ -1,0 +1,278 @@
+//! Transactions that become tables: they read their own writes, conflict, count, and are all there or not at all, whatever happens.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use esker::env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
+use esker::{Builder, Contended, Db, Error, Keyspace, Reads, Transaction};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Transactions of 2 KB are large, and keep 4 KB in memory.
+fn small() -> Builder {
+    Db::builder().memtable_bytes(8 << 10).transaction_memory(4 << 10).table_bytes(3 << 10).block_bytes(256)
+}
+
+fn open(fs: &MemFs) -> Db {
+    small().stepped().env(Env::simulated(Arc::new(fs.clone()), 1)).open("db").unwrap()
+}
+
+fn content(state: &impl Reads) -> Map {
+    state.iter().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
+}
+
+fn tables_of(fs: &MemFs) -> usize {
+    let names = Env::simulated(Arc::new(fs.clone()), 1).fs.list_dir("db".as_ref()).unwrap();
+    names.iter().filter(|name| name.ends_with(".sst")).count()
+}
+
+fn key(n: u16) -> Vec<u8> {
+    format!("key {n:03}").into_bytes()
+}
+
+/// All reads of a transaction agree with the map.
+fn check_reads(t: &Transaction, map: &Keyspace, expected: &Map, rng: &mut fastrand::Rng) {
+    let (a, b) = (key(rng.u16(..300)), key(rng.u16(..300)));
+    assert_eq!(t.get(map, &a).unwrap().as_deref(), expected.get(&a).map(Vec::as_slice));
+    assert_eq!(t.contains(map, &b).unwrap(), expected.contains_key(&b));
+    assert_eq!(t.len(map).unwrap(), expected.len() as u64, "counts.1");
+    let bounds = (Bound::Included(a.clone().min(b.clone())), Bound::Excluded(a.max(b)));
+    let wanted: Vec<_> = expected.range(bounds.clone()).map(|(k, v)| (k.clone(), v.clone())).collect();
+    let pair =
+        |entry: esker::Result<(esker::Key, esker::Value)>| entry.map(|(k, v)| (k.to_vec(), v.to_vec()));
+    let forward: Vec<_> = t.range(map, bounds.clone()).map(|e| pair(e).unwrap()).collect();
+    let mut backward: Vec<_> = t.range(map, bounds).rev().map(|e| pair(e).unwrap()).collect();
+    backward.reverse();
+    assert_eq!((&forward, &backward), (&wanted, &wanted), "layers.1");
+}
+
+#[test]
+fn layers_1_large_transactions_read_their_own_writes_and_leave_what_a_map_would_hold() {
+    let mut adopted = 0;
+    for seed in 0..40 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let fs = MemFs::new();
+        let mut db = open(&fs);
+        let mut committed = Map::new();
+        for _ in 0..12 {
+            let map = db.default_keyspace();
+            for _ in 0..rng.usize(..20) {
+                let (k, v) = (key(rng.u16(..300)), vec![b's'; rng.usize(..40)]);
+                map.put(&k, &v).unwrap();
+                committed.insert(k, v);
+            }
+            let mut t = db.begin();
+            let mut own = committed.clone();
+            for _ in 0..rng.usize(..400) {
+                let k = key(rng.u16(..300));
+                match rng.u8(..40) {
+                    0 => {
+                        let end = key(rng.u16(..300));
+                        t.remove_range(&map, k.clone()..end.clone()).unwrap();
+                        own.retain(|key, _| *key < k || *key >= end);
+                    }
+                    1 => check_reads(&t, &map, &own, &mut rng),
+                    2..8 => {
+                        t.remove(&map, &k).unwrap();
+                        own.remove(&k);
+                    }
+                    _ => {
+                        let v = vec![rng.u8(..); rng.usize(..60)];
+                        t.put(&map, &k, &v).unwrap();
+                        own.insert(k, v);
+                    }
+                }
+            }
+            check_reads(&t, &map, &own, &mut rng);
+            let (before, walk) = (db.snapshot(), t.iter(&map));
+            if rng.bool() {
+                t.commit().unwrap();
+                assert_eq!(content(&before.keyspace(&map)), committed, "a snapshot stays as it was");
+                committed = own.clone();
+            } else {
+                drop(t);
+            }
+            // An iterator outlives its transaction.
+            assert_eq!(walk.count(), own.len());
+            assert_eq!(content(&map), committed, "seed {seed}");
+            assert_eq!(map.len().unwrap(), committed.len() as u64, "counts.1: seed {seed}");
+            adopted += db.stats().adoptions;
+            match rng.u8(..6) {
+                0 => db.compact().unwrap(),
+                1 => db.flush().unwrap(),
+                2 => {
+                    db.close().unwrap();
+                    db = open(&fs);
+                }
+                _ => while rng.bool() && db.step(esker::BackgroundStep::Compact { idle: false }).unwrap() {},
+            }
+            let problems = db.check().unwrap().problems;
+            assert!(problems.is_empty(), "seed {seed}: {problems:?}");
+        }
+    }
+    assert!(adopted > 100, "{adopted}");
+}
+
+/// A transaction of 200 puts.
+fn fill(t: &mut Transaction, map: &Keyspace, byte: u8) -> esker::Result<()> {
+    (0..200).try_for_each(|n| t.put(map, key(n), vec![byte; 40]))
+}
+
+#[test]
+fn layers_2_nothing_is_left_of_a_large_transaction_that_is_dropped_or_conflicts() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let map = db.default_keyspace();
+    let mut t = db.begin();
+    fill(&mut t, &map, 1).unwrap();
+    assert!(tables_of(&fs) > 1, "its writes are in tables");
+    map.put("key 100", "other").unwrap();
+    let failed = t.commit().unwrap_err();
+    let Error::Conflict { contended: Contended::Key(contended), .. } = &failed.error else {
+        panic!("{failed:?}")
+    };
+    assert_eq!(contended, b"key 100", "conflict.1");
+    drop(failed);
+    let mut t = db.begin();
+    fill(&mut t, &map, 1).unwrap();
+    t.remove_range(&map, "x".."z").unwrap();
+    map.put("y", "other").unwrap();
+    let failed = t.commit().unwrap_err();
+    assert!(matches!(failed.error, Error::Conflict { contended: Contended::Range { .. }, .. }), "{failed:?}");
+    drop(failed);
+    db.flush().unwrap();
+    assert_eq!((tables_of(&fs), map.len().unwrap()), (1, 2));
+}
+
+#[test]
+fn adoption_1_a_large_batch_is_newer_than_what_memtables_hold_and_older_than_what_follows() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let map = db.default_keyspace();
+    map.put("key 007", "old").unwrap();
+    map.put("other", "old").unwrap();
+    let mut batch = db.batch();
+    (0..200).for_each(|n| batch.put(&map, key(n), vec![2; 40]).unwrap());
+    batch.remove(&map, "other").unwrap();
+    let number = batch.commit().unwrap();
+    assert_eq!(db.snapshot().seqno(), number, "one number");
+    map.put("key 008", "new").unwrap();
+    let check = |map: &Keyspace| {
+        assert_eq!(map.get("key 007").unwrap().unwrap(), vec![2; 40]);
+        assert_eq!(map.get("key 008").unwrap().unwrap(), "new");
+        assert_eq!((map.get("other").unwrap(), map.len().unwrap()), (None, 200));
+    };
+    check(&map);
+    let db = {
+        drop((map, db));
+        open(&fs.kill())
+    };
+    check(&db.default_keyspace());
+}
+
+#[test]
+fn adopt_1_adopt_2_a_large_transaction_is_there_as_a_whole_or_not_at_all_after_a_crash_at_any_call() {
+    let (mut whole, mut nothing) = (0, 0);
+    for n in 1.. {
+        let fs = MemFs::new();
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let env = Env::simulated(Arc::new(faults.clone()), 1);
+        let db = small().stepped().env(env).open("db").unwrap();
+        let map = db.default_keyspace();
+        map.put("before", "1").unwrap();
+        map.put_with("key 050", "unsynced", esker::Durability::None).unwrap();
+        let mut t = db.begin();
+        let dies = FaultAction::Fail(std::io::ErrorKind::Other);
+        faults.add(FaultRule::new(&OpKind::CHANGES, dies).nth(n).forever());
+        let done = fill(&mut t, &map, 3).and_then(|()| t.commit().map_err(|failed| failed.error));
+        let after = done.is_ok().then(|| map.put("after", "2").is_ok());
+        std::mem::forget(db);
+        for left in [fs.crash_strict(), fs.crash(n), fs.kill()] {
+            let db = open(&left);
+            let map = db.default_keyspace();
+            let found =
+                (0..200).filter(|n| map.get(key(*n)).unwrap().is_some_and(|v| v == vec![3; 40])).count();
+            assert!(found == 0 || found == 200, "adopt.1: {found} of 200 after call {n}");
+            assert!(found == 200 || done.is_err(), "adopt.1: committed, and lost after call {n}");
+            assert_eq!(map.get("before").unwrap().unwrap(), "1");
+            if found == 0 {
+                nothing += 1;
+            } else {
+                whole += 1;
+                assert!(after != Some(true) || map.contains("after").unwrap(), "call {n}");
+            }
+            let keys = content(&map).len() as u64;
+            assert_eq!(map.len().unwrap(), keys, "counts.1: call {n}");
+            // adopt.3: what follows is numbered behind it.
+            map.put("later", "1").unwrap();
+            let map = {
+                drop((map, db));
+                open(&left.kill()).default_keyspace()
+            };
+            assert_eq!(map.len().unwrap(), keys + 1, "adopt.3: call {n}");
+        }
+        if done.is_ok() && after == Some(true) {
+            break;
+        }
+    }
+    assert!(whole > 5 && nothing > 20, "{whole} {nothing}");
+}
+
+#[test]
+fn adopt_1_a_commit_whose_edit_fails_can_be_tried_again() {
+    let fs = MemFs::new();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let db = small().stepped().env(Env::simulated(Arc::new(faults.clone()), 1)).open("db").unwrap();
+    let map = db.default_keyspace();
+    let mut t = db.begin();
+    fill(&mut t, &map, 4).unwrap();
+    t.remove_range(&map, "a".."b").unwrap();
+    let fails = FaultAction::Fail(std::io::ErrorKind::Other);
+    faults.add(FaultRule::new(&[OpKind::SyncData], fails).on_path("MANIFEST"));
+    let failed = t.commit().unwrap_err();
+    assert_eq!(map.len().unwrap(), 0);
+    map.put("abc", "between").unwrap();
+    map.remove("abc").unwrap();
+    assert_eq!(faults.fired(), 1);
+    let failed = failed.given_back.commit().unwrap_err();
+    assert!(matches!(failed.error, Error::Conflict { .. }), "{failed:?}");
+    drop(failed);
+    let mut batch = db.batch();
+    (0..200).for_each(|n| batch.put(&map, key(n), vec![2; 40]).unwrap());
+    faults.clear();
+    faults.add(FaultRule::new(&[OpKind::SyncData], fails).on_path("MANIFEST"));
+    let failed = batch.commit().unwrap_err();
+    failed.given_back.commit().unwrap();
+    assert_eq!(map.len().unwrap(), 200);
+    drop((map, db));
+    let db = open(&fs.kill());
+    assert_eq!(db.default_keyspace().len().unwrap(), 200);
+    assert!(db.check().unwrap().problems.is_empty());
+}
+
+#[test]
+fn ranges_that_a_later_layer_removes_stay_removed() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let map = db.default_keyspace();
+    for n in 0..50 {
+        map.put(key(n), "committed").unwrap();
+    }
+    let mut t = db.begin();
+    fill(&mut t, &map, 5).unwrap();
+    t.remove_range(&map, key(10)..key(150)).unwrap();
+    t.put(&map, key(20), "again").unwrap();
+    fill_with(&mut t, &map, 300..500);
+    assert_eq!(t.len(&map).unwrap(), 10 + 1 + 50 + 200);
+    t.commit().unwrap();
+    assert_eq!(map.len().unwrap(), 261);
+    assert_eq!(map.get(key(20)).unwrap().unwrap(), "again");
+    assert_eq!((map.get(key(30)).unwrap(), map.iter().count()), (None, 261));
+}
+
+fn fill_with(t: &mut Transaction, map: &Keyspace, keys: std::ops::Range<u16>) {
+    keys.for_each(|n| t.put(map, key(n), vec![6; 40]).unwrap());
+}
