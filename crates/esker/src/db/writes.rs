@@ -166,7 +166,7 @@ impl Writes {
             return count_deltas(&self.set, view, at, count);
         }
         let mut layers = self.layers.clone();
-        core.push_piece(&self.set, &mut layers);
+        core.push_piece(self.set.clone(), &mut layers);
         let writes = PrivateWrites::new(&layers);
         writes.map_or(Ok(CountDeltas::new()), |writes| writes.count_deltas(view, at, count))
     }
@@ -178,11 +178,9 @@ impl Writes {
         if bytes < small || (bytes < large && self.layers.is_empty()) {
             return Ok(());
         }
-        core.pack(&self.set, &mut self.layers)?;
-        match Arc::get_mut(&mut self.set) {
-            Some(set) => set.clear(),
-            None => self.set = Arc::default(),
-        }
+        core.make_room_for_piece(&mut self.layers)?;
+        let fresh = Arc::new(self.layers.spares.take());
+        core.push_piece(std::mem::replace(&mut self.set, fresh), &mut self.layers);
         Ok(())
     }
 

@@ -17,46 +17,54 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::core::Core;
+use super::options::Background;
 use super::stats::add;
-use crate::cache::BudgetKind;
 use crate::compaction::private::{PrivateBuilt, write_private};
 use crate::manifest::edit::{AddedTable, Adopted, VersionEdit};
 use crate::manifest::file_name::table_path;
 use crate::manifest::version::{Level, LiveTable, Run, RunId, Version};
-use crate::memtable::Piece;
 use crate::read::view::ReadView;
 use crate::sstable::Table;
 use crate::txn::adopt::NotNamed;
 use crate::txn::commit::CommitRequest;
-use crate::txn::layers::{Layer, Layers, PrivateRun};
+use crate::txn::layers::{Layer, Layers, Part, PrivateRun, sum};
+use crate::txn::packing::Packing;
 use crate::txn::private::PrivateWrites;
 use crate::txn::write_set::{CountDeltas, WriteSet};
 use crate::types::canary::{self, Canary};
-use crate::types::{Result, SeqNo};
+use crate::types::{KeyspaceId, Result, SeqNo};
 
 /// So many private runs of about the same size are merged into one.
 const FAN_IN: usize = 8;
 /// After so many tries others wait (adoption.1).
 const TRIES_BEFORE_RIGHT: u32 = 3;
 
+/// More threads than these do not write one transaction.
+const PARTS_MAX: usize = 4;
+
+/// Tables, and how many of their entries are live.
+type WrittenPart = (Vec<Arc<LiveTable>>, Vec<(KeyspaceId, i64)>);
+
 impl Core {
-    /// Makes a write set the newest layer.
-    pub(crate) fn pack(&self, set: &WriteSet, layers: &mut Layers) -> Result<()> {
-        if layers.memory_bytes() >= self.options.transaction_bytes() {
-            self.spill(layers)?;
-        }
-        self.push_piece(set, layers);
-        Ok(())
+    /// Has pieces become tables if they take as much memory as they may.
+    pub(crate) fn make_room_for_piece(&self, layers: &mut Layers) -> Result<()> {
+        if layers.memory_bytes() < self.options.transaction_bytes() { Ok(()) } else { self.spill(layers) }
     }
 
-    /// The same, in memory whatever there is already.
-    pub(crate) fn push_piece(&self, set: &WriteSet, layers: &mut Layers) {
-        let (count, byte_len) = (set.key_count(), set.byte_len());
-        let memory =
-            self.cache.budget().reserve(BudgetKind::Transaction, Piece::memory_bytes_of(count, byte_len));
+    /// Makes a write set the newest layer.
+    pub(crate) fn push_piece(&self, set: Arc<WriteSet>, layers: &mut Layers) {
+        let piece = Arc::new(Packing::new(set, layers.spares.clone(), self.cache.budget()));
         self.cache.shrink(&crate::cache::pin());
-        let piece = Piece::new(set.entries(SeqNo::ZERO), (count, byte_len), set.ranges().to_vec(), memory);
-        layers.push(Layer::Piece(Arc::new(piece)));
+        if let Some(Layer::Piece(last)) = layers.all().last() {
+            // No more than one thread runs for a transaction.
+            last.get();
+        }
+        if self.options.background() == Background::Threads {
+            let piece = piece.clone();
+            // Without a thread, whoever needs the piece makes it.
+            let _ = self.env.threads.spawn("esker-sort", Box::new(move || drop(piece.get().clone())));
+        }
+        layers.push(Layer::Piece(piece));
     }
 
     /// Makes a private run of the pieces.
@@ -75,17 +83,11 @@ impl Core {
     /// Makes one private run of all layers from this one on.
     fn merge_layers(&self, layers: &mut Layers, first: usize, tier: u32) -> Result<()> {
         self.check_able()?;
-        let (sources, removed) = layers.to_merge(first);
-        let new_file = || self.tables.new_file();
-        let never = AtomicBool::new(false);
-        let context = self.compaction_context(&new_file, &never);
-        let PrivateBuilt { built, puts } = write_private(&context, sources, removed)?;
-        let remover = self.lock.remover(self.env.fs.clone());
-        let mut tables = Vec::new();
-        for AddedTable { file, meta, .. } in built.added {
-            let table = built.opened[&file].clone();
-            table.mark_obsolete(remover.clone());
-            tables.push(Arc::new(LiveTable { file, meta, table }));
+        let (mut tables, mut puts) = (Vec::new(), Vec::new());
+        for part in self.write_parts(layers, first) {
+            let (more, more_puts) = part?;
+            tables.extend(more);
+            puts = sum(&puts, more_puts);
         }
         if tables.is_empty() {
             layers.truncate(first);
@@ -96,11 +98,51 @@ impl Core {
         Ok(())
     }
 
+    /// Writes the layers from this one on, in parts by as many threads as the machine has processors. All parts have ended when this returns.
+    fn write_parts(&self, layers: &Layers, first: usize) -> Vec<Result<WrittenPart>> {
+        let threads = match self.options.background() {
+            Background::Threads => std::thread::available_parallelism().map_or(1, usize::from),
+            Background::Writers | Background::Steps => 1,
+        };
+        let cuts = layers.cuts(first, threads.min(PARTS_MAX));
+        let ends = cuts.iter().map(|cut| Some(&**cut)).chain([None]);
+        let parts: Vec<Part<'_>> =
+            [None].into_iter().chain(cuts.iter().map(|cut| Some(&**cut))).zip(ends).collect();
+        let Some((last, others)) = parts.split_last() else { return Vec::new() };
+        std::thread::scope(|scope| {
+            let start = |&part| scope.spawn(move || self.write_part(layers, first, part));
+            let started: Vec<_> = others.iter().map(start).collect();
+            let last = self.write_part(layers, first, *last);
+            let joined = started.into_iter().map(|part| match part.join() {
+                Ok(written) => written,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            joined.chain([last]).collect()
+        })
+    }
+
+    /// Writes what is inside a range.
+    fn write_part(&self, layers: &Layers, first: usize, part: Part<'_>) -> Result<WrittenPart> {
+        let (sources, removed) = layers.to_merge(first, part);
+        let new_file = || self.tables.new_file();
+        let never = AtomicBool::new(false);
+        let context = self.compaction_context(&new_file, &never);
+        let PrivateBuilt { built, puts } = write_private(&context, sources, removed)?;
+        let remover = self.lock.remover(self.env.fs.clone());
+        let live = |AddedTable { file, meta, .. }| {
+            let table = built.opened[&file].clone();
+            // layers.2
+            table.mark_obsolete(remover.clone());
+            Arc::new(LiveTable { file, meta, table })
+        };
+        Ok((built.added.into_iter().map(live).collect(), puts))
+    }
+
     /// Commits a large transaction.
     pub(super) fn adopt(&self, request: &CommitRequest) -> Result<SeqNo> {
         let mut layers = request.layers.clone();
         if !request.set.is_empty() {
-            self.pack(&request.set, &mut layers)?;
+            self.push_piece(request.set.clone(), &mut layers);
         }
         self.spill(&mut layers)?;
         if layers.removes_across() {

@@ -9,7 +9,6 @@
 
 use std::sync::Arc;
 
-use crate::cache::Reservation;
 use crate::types::cursor::SourceCursor;
 use crate::types::entry::EntryRef;
 use crate::types::key::head8;
@@ -23,7 +22,6 @@ pub(crate) struct Piece {
     bytes: Vec<u8>,
     ops: Vec<Op>,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
-    _memory: Reservation,
 }
 
 /// Where a key begins, behind which its value stands.
@@ -40,7 +38,6 @@ impl Piece {
         entries: impl Iterator<Item = EntryRef<'e>>,
         (count, byte_len): (usize, usize),
         ranges: Vec<(Vec<u8>, Vec<u8>)>,
-        memory: Reservation,
     ) -> Self {
         let (mut bytes, mut ops) = (Vec::with_capacity(byte_len), Vec::with_capacity(count));
         for entry in entries {
@@ -48,22 +45,12 @@ impl Piece {
             bytes.extend_from_slice(entry.key);
             bytes.extend_from_slice(entry.value);
         }
-        Piece { bytes, ops, ranges, _memory: memory }
+        Piece { bytes, ops, ranges }
     }
 
     /// Bytes of memory that a piece takes with so many ops of so many bytes.
     pub(crate) fn memory_bytes_of(count: usize, byte_len: usize) -> u64 {
         (byte_len + count * size_of::<Op>()) as u64
-    }
-
-    /// Bytes of memory in use.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        Self::memory_bytes_of(self.ops.capacity(), self.bytes.capacity())
-    }
-
-    /// Bytes of keys and values.
-    pub(crate) fn byte_len(&self) -> usize {
-        self.bytes.len()
     }
 
     /// The number of keys that it has ops for.
@@ -119,6 +106,13 @@ impl Piece {
         low
     }
 
+    /// The keys that cut it into so many parts of equal length.
+    pub(crate) fn cuts(&self, parts: usize) -> impl Iterator<Item = &[u8]> {
+        let at = move |part: usize| (self.len() * part / parts).min(self.len().saturating_sub(1));
+        let parts = if self.len() == 0 { 0 } else { parts };
+        (1..parts).map(move |part| self.key(at(part)))
+    }
+
     /// The op of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Option<EntryRef<'_>> {
         let at = self.rank(key);
@@ -126,25 +120,28 @@ impl Piece {
     }
 }
 
-/// All ops in order.
+/// Ops in order.
 pub(crate) struct PieceScan {
     piece: Arc<Piece>,
     seq: SeqNo,
     /// The op behind the one at hand.
     next: usize,
+    end: usize,
 }
 
 impl PieceScan {
-    /// Before the first op. Entries have this number.
-    pub(crate) fn new(piece: Arc<Piece>, seq: SeqNo) -> Self {
-        PieceScan { piece, seq, next: 0 }
+    /// Before the first op whose key is not below `start`, if there is one; up to the last one below `end`. Entries have this number.
+    pub(crate) fn new(piece: Arc<Piece>, seq: SeqNo, start: Option<&[u8]>, end: Option<&[u8]>) -> Self {
+        let next = start.map_or(0, |start| piece.rank(start));
+        let end = end.map_or(piece.len(), |end| piece.rank(end));
+        PieceScan { piece, seq, next, end }
     }
 
     /// Moves on; false after the last.
     #[inline]
     pub(crate) fn advance(&mut self) -> bool {
         self.next += 1;
-        self.next <= self.piece.len()
+        self.next <= self.end
     }
 
     #[inline]

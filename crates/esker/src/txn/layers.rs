@@ -11,10 +11,11 @@
 
 use std::sync::Arc;
 
+use super::packing::{Packing, Spares};
 use crate::compaction::merge::Source;
 use crate::encoding::hash::key_hash;
 use crate::manifest::version::Run;
-use crate::memtable::{Piece, PieceCursor, PieceScan};
+use crate::memtable::{PieceCursor, PieceScan};
 use crate::read::point::Want;
 use crate::read::run_cursor::RunCursor;
 use crate::types::bounds::Bounds;
@@ -25,6 +26,12 @@ use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::types::stored::Stored;
 use crate::types::{KeyspaceId, Result, SeqNo, Value};
 use crossbeam_epoch::Guard;
+
+/// So many keys of each piece are looked at to cut all of them.
+const SAMPLES: usize = 64;
+
+/// The first key inside, and the first behind; none: all that there are.
+pub(crate) type Part<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
 /// A run of private tables.
 pub(crate) struct PrivateRun {
@@ -53,7 +60,7 @@ impl PrivateRun {
 #[derive(Clone)]
 pub(crate) enum Layer {
     /// In memory.
-    Piece(Arc<Piece>),
+    Piece(Arc<Packing>),
     /// In tables.
     Run(Arc<PrivateRun>),
 }
@@ -62,6 +69,8 @@ pub(crate) enum Layer {
 #[derive(Clone, Default)]
 pub(crate) struct Layers {
     all: Vec<Layer>,
+    /// Memory for the writes to come.
+    pub(crate) spares: Spares,
 }
 
 impl Layers {
@@ -90,13 +99,7 @@ impl Layers {
             && last.is_apart(&run)
         {
             let tables = [last.run.tables(), run.run.tables()].concat();
-            let mut puts = last.puts.clone();
-            for (keyspace, count) in run.puts {
-                match puts.iter_mut().find(|of| of.0 == keyspace) {
-                    Some(of) => of.1 += count,
-                    None => puts.push((keyspace, count)),
-                }
-            }
+            let puts = sum(&last.puts, run.puts);
             run = PrivateRun {
                 run: Arc::new(Run::new(run.run.level, run.run.id, tables)),
                 puts,
@@ -148,7 +151,7 @@ impl Layers {
     /// Keys that the layers write, those of several layers counted several times.
     pub(crate) fn op_count(&self) -> usize {
         let of_layer = |layer: &Layer| match layer {
-            Layer::Piece(piece) => piece.len(),
+            Layer::Piece(piece) => piece.op_count(),
             Layer::Run(private) => {
                 private.run.tables().iter().map(|live| live.meta.counts.entries as usize).sum()
             }
@@ -179,6 +182,7 @@ impl Layers {
         for layer in self.all.iter().rev() {
             match layer {
                 Layer::Piece(piece) => {
+                    let piece = piece.get();
                     if let Some(entry) = piece.get(key) {
                         let live = entry.kind.is_live();
                         let found = live.then(|| W::of_memtable(Stored::new(entry.kind, entry.value)));
@@ -208,7 +212,7 @@ impl Layers {
     /// From the first key to the last one, removed ranges included; none if nothing is written.
     pub(crate) fn range(&self) -> Option<KeyRange> {
         let of_layer = |layer: &Layer| match layer {
-            Layer::Piece(piece) => piece.range(),
+            Layer::Piece(piece) => piece.get().range(),
             Layer::Run(private) => union(private.run.tables().iter().map(|live| live.meta.range.clone())),
         };
         union(self.all.iter().filter_map(of_layer))
@@ -219,7 +223,7 @@ impl Layers {
         let cursor = |(at, layer): (usize, &Layer)| {
             let seq = self.number(at);
             match layer {
-                Layer::Piece(piece) => Some(LayerCursor::Piece(PieceCursor::new(piece.clone(), seq))),
+                Layer::Piece(piece) => Some(LayerCursor::Piece(PieceCursor::new(piece.get().clone(), seq))),
                 Layer::Run(private) => {
                     let cursor = RunCursor::new(&private.run, SeqNo::MAX, bounds)?;
                     Some(LayerCursor::Run(cursor, seq))
@@ -241,7 +245,7 @@ impl Layers {
             let seq = number(at);
             match layer {
                 Layer::Piece(piece) => {
-                    removals.extend(piece.ranges().iter().map(|(start, end)| RangeTombstone {
+                    removals.extend(piece.get().ranges().iter().map(|(start, end)| RangeTombstone {
                         start: start.clone(),
                         end: end.clone(),
                         seq,
@@ -256,19 +260,58 @@ impl Layers {
         removals
     }
 
-    /// What a merge of the layers from `first` on needs: sources, newest first, and all their range removals.
-    pub(crate) fn to_merge(&self, first: usize) -> (Vec<Source>, RangeTombstones) {
+    /// The keys that cut the layers from `first` on into about so many equal parts, if all of them are pieces.
+    pub(crate) fn cuts(&self, first: usize, parts: usize) -> Vec<Vec<u8>> {
+        let mut sample = Vec::new();
+        for layer in &self.all[first..] {
+            match layer {
+                Layer::Piece(piece) => sample.extend(piece.get().cuts(SAMPLES)),
+                Layer::Run(_) => return Vec::new(),
+            }
+        }
+        sample.sort_unstable();
+        let mut cuts: Vec<_> =
+            (1..parts).filter_map(|part| sample.get(sample.len() * part / parts)).collect();
+        cuts.dedup();
+        cuts.into_iter().map(|cut| cut.to_vec()).collect()
+    }
+
+    /// What a merge of the layers from `first` on needs: sources, newest first, and all their range removals. Of pieces, only what is inside the
+    /// range.
+    pub(crate) fn to_merge(&self, first: usize, range: Part<'_>) -> (Vec<Source>, RangeTombstones) {
         let number = |at: usize| SeqNo::new(1 + at as u64);
+        let (start, end) = range;
         let source = |(at, layer): (usize, &Layer)| match layer {
-            Layer::Piece(piece) => Source::Piece(PieceScan::new(piece.clone(), number(at))),
+            Layer::Piece(piece) => Source::Piece(PieceScan::new(piece.get().clone(), number(at), start, end)),
             Layer::Run(private) => {
                 let tables = private.run.tables().iter().map(|live| live.table.clone()).collect();
                 Source::run_as(tables, number(at))
             }
         };
         let sources = self.all.iter().enumerate().skip(first).rev().map(source).collect();
-        (sources, RangeTombstones::new(self.removals_from(first, number)))
+        let mut removals = self.removals_from(first, number);
+        for removal in &mut removals {
+            if start.is_some_and(|start| *removal.start < *start) {
+                removal.start = start.unwrap_or_default().to_vec();
+            }
+            if end.is_some_and(|end| *removal.end > *end) {
+                removal.end = end.unwrap_or_default().to_vec();
+            }
+        }
+        (sources, RangeTombstones::new(removals))
     }
+}
+
+/// The sum of counts per keyspace.
+pub(crate) fn sum(a: &[(KeyspaceId, i64)], b: Vec<(KeyspaceId, i64)>) -> Vec<(KeyspaceId, i64)> {
+    let mut sum = a.to_vec();
+    for (keyspace, count) in b {
+        match sum.iter_mut().find(|of| of.0 == keyspace) {
+            Some(of) => of.1 += count,
+            None => sum.push((keyspace, count)),
+        }
+    }
+    sum
 }
 
 /// The range from the start of the first to the end of the last.

@@ -16,6 +16,7 @@ pub(crate) mod memtables;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod own;
+pub(crate) mod packing;
 pub(crate) mod payload;
 mod poison;
 pub(crate) mod private;

@@ -1,0 +1,73 @@
+//! What large transactions cost: loads, removals, and small integers, each in one transaction.
+//!
+//! `cargo run --release -p esker --example large_transaction [-- ITEMS VALUE_BYTES DIRECTORY MEMORY_MIB]`
+
+use std::time::Instant;
+
+use esker::{Db, Keyspace, Result};
+
+/// Runs one transaction; prints what filling and committing it took, in ns an item.
+fn transaction(
+    db: &Db,
+    name: &str,
+    items: u64,
+    mut body: impl FnMut(&mut esker::Transaction, u64) -> Result<()>,
+) -> Result<()> {
+    let begun = Instant::now();
+    let mut t = db.begin();
+    (0..items).try_for_each(|n| body(&mut t, n))?;
+    let filled = begun.elapsed();
+    t.commit().map_err(|failed| failed.error)?;
+    let whole = begun.elapsed();
+    let each = |time: std::time::Duration| time.as_nanos() / u128::from(items.max(1));
+    println!(
+        "{name:<24} fill {:>6} commit {:>6} whole {:>6} ns an item, {:.3} s",
+        each(filled),
+        each(whole - filled),
+        each(whole),
+        whole.as_secs_f64()
+    );
+    Ok(())
+}
+
+/// A key in no order: each `n` another.
+fn key(n: u64) -> [u8; 24] {
+    let mut key = [0; 24];
+    for (part, salt) in key.chunks_exact_mut(8).zip(1_u64..) {
+        let mixed = (n + salt).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        part.copy_from_slice(&(mixed ^ mixed >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9).to_be_bytes());
+    }
+    key
+}
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |default: u64| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (items, value_bytes) = (number(1_000_000), number(150));
+    let dir = arguments.next();
+    let memory = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(1024_u64) << 20;
+    let kept = tempfile::tempdir().map_err(|e| esker::Error::Invalid(e.to_string()))?;
+    let dir = dir.map_or_else(|| kept.path().join("db"), Into::into);
+    let db = Db::builder().memory(memory).open(&dir)?;
+    let map = db.default_keyspace();
+    let mut value = vec![0; value_bytes as usize];
+    let mut random = fastrand::Rng::with_seed(1);
+    transaction(&db, "load, no order", items, |t, n| {
+        random.fill(&mut value);
+        t.put(&map, key(n), &value)
+    })?;
+    transaction(&db, "remove every second", items / 2, |t, n| t.remove(&map, key(2 * n)))?;
+    let ordered: Keyspace = db.create_keyspace("ordered")?;
+    transaction(&db, "load in order", items, |t, n| {
+        random.fill(&mut value);
+        t.put(&ordered, n.to_be_bytes(), &value)
+    })?;
+    let integers = db.create_keyspace("integers")?;
+    transaction(&db, "integers, no order", items, |t, _| {
+        t.put(&integers, random.u32(..).to_be_bytes(), random.u64(..).to_be_bytes())
+    })?;
+    if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
+        status.lines().filter(|line| line.starts_with("VmHWM")).for_each(|line| println!("{line}"));
+    }
+    Ok(())
+}
