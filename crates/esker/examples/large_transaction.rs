@@ -1,6 +1,7 @@
 //! What large transactions cost: loads, removals, and small integers, each in one transaction.
 //!
-//! `cargo run --release -p esker --example large_transaction [-- ITEMS VALUE_BYTES DIRECTORY MEMORY_MIB]`
+//! `cargo run --release -p esker --example large_transaction [-- ITEMS VALUE_BYTES DIRECTORY MEMORY_MIB STEPS]`; of 4 steps, only the first
+//! `STEPS` are taken.
 
 use std::time::Instant;
 
@@ -46,26 +47,31 @@ fn main() -> Result<()> {
     let (items, value_bytes) = (number(1_000_000), number(150));
     let dir = arguments.next();
     let memory = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(1024_u64) << 20;
+    let steps = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(4);
     let kept = tempfile::tempdir().map_err(|e| esker::Error::Invalid(e.to_string()))?;
     let dir = dir.map_or_else(|| kept.path().join("db"), Into::into);
     let db = Db::builder().memory(memory).open(&dir)?;
     let map = db.default_keyspace();
     let mut value = vec![0; value_bytes as usize];
     let mut random = fastrand::Rng::with_seed(1);
-    transaction(&db, "load, no order", items, |t, n| {
-        random.fill(&mut value);
-        t.put(&map, key(n), &value)
-    })?;
-    transaction(&db, "remove every second", items / 2, |t, n| t.remove(&map, key(2 * n)))?;
     let ordered: Keyspace = db.create_keyspace("ordered")?;
-    transaction(&db, "load in order", items, |t, n| {
-        random.fill(&mut value);
-        t.put(&ordered, n.to_be_bytes(), &value)
-    })?;
     let integers = db.create_keyspace("integers")?;
-    transaction(&db, "integers, no order", items, |t, _| {
-        t.put(&integers, random.u32(..).to_be_bytes(), random.u64(..).to_be_bytes())
-    })?;
+    for step in 0..steps {
+        match step {
+            0 => transaction(&db, "load, no order", items, |t, n| {
+                random.fill(&mut value);
+                t.put(&map, key(n), &value)
+            })?,
+            1 => transaction(&db, "remove every second", items / 2, |t, n| t.remove(&map, key(2 * n)))?,
+            2 => transaction(&db, "load in order", items, |t, n| {
+                random.fill(&mut value);
+                t.put(&ordered, n.to_be_bytes(), &value)
+            })?,
+            _ => transaction(&db, "integers, no order", items, |t, _| {
+                t.put(&integers, random.u32(..).to_be_bytes(), random.u64(..).to_be_bytes())
+            })?,
+        }
+    }
     if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
         status.lines().filter(|line| line.starts_with("VmHWM")).for_each(|line| println!("{line}"));
     }

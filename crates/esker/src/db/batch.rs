@@ -97,7 +97,7 @@ impl WriteBatch {
     }
 
     /// The number of puts and removals made, repeated ones included, apart from those that a later range removal
-    /// cancelled.
+    /// cancelled. Of a large batch (see [`Builder::transaction_memory`](crate::Builder::transaction_memory)), as far as it still tells them apart.
     pub fn len(&self) -> usize {
         self.writes.op_count()
     }
@@ -107,7 +107,7 @@ impl WriteBatch {
         self.writes.is_empty()
     }
 
-    /// The bytes that the commit will log.
+    /// The bytes of its writes: keys, values, and a few for each. The commit logs them, unless they are many.
     pub fn byte_len(&self) -> usize {
         self.writes.byte_len()
     }

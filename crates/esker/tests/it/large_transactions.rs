@@ -276,3 +276,80 @@ fn ranges_that_a_later_layer_removes_stay_removed() {
 fn fill_with(t: &mut Transaction, map: &Keyspace, keys: std::ops::Range<u16>) {
     keys.for_each(|n| t.put(map, key(n), vec![6; 40]).unwrap());
 }
+
+#[test]
+fn transactions_that_several_threads_sort_and_write_hold_what_one_would_write() {
+    for seed in 0..6 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let env = Env::simulated(Arc::new(MemFs::new()), seed);
+        let db = small().memtable_bytes(64 << 10).transaction_memory(40 << 10).env(env).open("db").unwrap();
+        let map = db.default_keyspace();
+        let mut t = db.begin();
+        let mut expected = Map::new();
+        for n in 0..3000_u32 {
+            let key = rng.u16(..2000).to_be_bytes().to_vec();
+            match rng.u16(..400) {
+                0 => {
+                    let end = rng.u16(..2000).to_be_bytes().to_vec();
+                    t.remove_range(&map, key.clone()..end.clone()).unwrap();
+                    expected.retain(|k, _| *k < key || *k >= end);
+                }
+                1..100 => {
+                    t.remove(&map, &key).unwrap();
+                    expected.remove(&key);
+                }
+                _ => {
+                    let value = n.to_be_bytes().repeat(12);
+                    t.put(&map, &key, &value).unwrap();
+                    expected.insert(key, value);
+                }
+            }
+        }
+        assert_eq!(t.len(&map).unwrap(), expected.len() as u64, "counts.1: seed {seed}");
+        t.commit().unwrap();
+        assert_eq!(
+            (content(&map), map.len().unwrap()),
+            (expected.clone(), expected.len() as u64),
+            "seed {seed}"
+        );
+        assert_eq!(db.stats().adoptions, 1);
+        db.compact().unwrap();
+        assert_eq!(content(&map), expected, "seed {seed}");
+        assert!(db.check().unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn adoption_1_others_commit_meanwhile_and_nothing_is_lost() {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let db = small().env(env).open("db").unwrap();
+    let map = db.default_keyspace();
+    let writers: u64 = 2;
+    let each = 3000;
+    std::thread::scope(|scope| {
+        for writer in 0..writers {
+            let (db, map) = (&db, &map);
+            scope.spawn(move || {
+                for n in 0..each {
+                    let key = [b"other ".as_slice(), &[writer as u8], &(n as u32).to_be_bytes()].concat();
+                    map.put_with(key, "x", esker::Durability::None).unwrap();
+                    // One that the batches write, too.
+                    map.put_with("key 005", "theirs", esker::Durability::None).unwrap();
+                    drop(db.snapshot());
+                }
+            });
+        }
+        scope.spawn(|| {
+            for round in 0..30_u8 {
+                let mut batch = db.batch();
+                (0..100).for_each(|n| batch.put(&map, key(n), [round; 40]).unwrap());
+                batch.commit().unwrap();
+                assert_eq!(map.get(key(6)).unwrap().unwrap(), [round; 40]);
+            }
+        });
+    });
+    assert_eq!(map.len().unwrap(), writers * each + 100);
+    assert_eq!(map.iter().count() as u64, writers * each + 100, "counts.1");
+    assert!(db.stats().adoptions >= 30);
+    assert!(db.check().unwrap().problems.is_empty());
+}

@@ -99,6 +99,7 @@ fn groups(look: &Look) -> Vec<Group> {
             vec![
                 Row("flushes", Count(stats.flushes), Opening),
                 Row("flush_bytes_written", Bytes(stats.flush_bytes_written), Opening),
+                Row("adoptions", Count(stats.adoptions), Opening),
                 Row("compactions", Count(stats.compactions), Opening),
                 Row("moves", Count(stats.moves), Opening),
                 Row("tables_dropped", Count(stats.tables_dropped), Opening),
