@@ -332,11 +332,21 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let hex: String = sample().encode().iter().map(|b| format!("{b:02x}")).collect();
+        let added = sample().added[..1].to_vec();
+        let edit = VersionEdit { added, adopted: Vec::new(), ..sample() };
+        let hex: String = edit.encode().iter().map(|b| format!("{b:02x}")).collect();
         let table = "0a 07 07 01 e807 0a08020164a0060309 020161 00 020171 05";
-        let adopted = "0b af02 06 00 03 e807 0a08020164a006af02af02 020161 00 020171 05 0c af02 01 01 03";
         let fields = "0108 0204 0306 04ac02 05ad02 06ae02 07ffffffff0f 0801012a 0902";
-        assert_eq!(hex, [fields, table, adopted].concat().replace(' ', ""));
+        assert_eq!(hex, [fields, table].concat().replace(' ', ""));
+    }
+
+    #[test]
+    fn golden_bytes_of_an_adopted_commit() {
+        let VersionEdit { added, adopted, .. } = sample();
+        let edit = VersionEdit { added: added[1..].to_vec(), adopted, ..VersionEdit::default() };
+        let hex: String = edit.encode().iter().map(|b| format!("{b:02x}")).collect();
+        let table = "0b af02 06 00 03 e807 0a08020164a006af02af02 020161 00 020171 05";
+        assert_eq!(hex, [table, "0c af02 01 01 03"].concat().replace(' ', ""));
     }
 
     #[test]
@@ -356,7 +366,7 @@ mod tests {
         let bytes = sample().encode();
         assert_eq!(VersionEdit::decode(&bytes), Ok(sample()));
         assert_eq!(VersionEdit::decode(&[]), Ok(VersionEdit::default()));
-        let fields_end = [2, 4, 6, 9, 12, 15, 21, 25, 27, 50, 75];
+        let fields_end = [2, 4, 6, 9, 12, 15, 21, 25, 27, 50, 77];
         for len in 1..bytes.len() {
             assert_eq!(VersionEdit::decode(&bytes[..len]).is_ok(), fields_end.contains(&len), "{len}");
         }
