@@ -112,6 +112,7 @@ pub(crate) fn flush(
         table_bytes: even_share(bytes, context.table_bytes),
         fences: fences.to_vec(),
         newest_commit: memtables.iter().filter_map(|m| m.max_seq()).max().unwrap_or_default(),
+        keep_warm: true,
     };
     let judge = Judge::new(Horizons::new(snapshots), tombstones, bottommost);
     let sources = memtables.iter().map(|m| Source::Memtable(m.scan()));
@@ -157,6 +158,7 @@ pub(crate) fn compact(
         table_bytes: even_share(bytes, context.table_bytes),
         fences,
         newest_commit: inputs.iter().flatten().map(|t| t.table.newest_commit()).max().unwrap_or_default(),
+        keep_warm: true,
     };
     let sources = inputs.iter().map(|run| Source::run(run.iter().map(|t| t.table.clone()).collect()));
     let built = write(context, sources, judge, shape)?;

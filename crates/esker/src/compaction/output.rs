@@ -43,6 +43,8 @@ pub(crate) struct Shape {
     pub fences: Vec<Vec<u8>>,
     /// The newest commit that goes in. Every table says so (compaction_output.4).
     pub newest_commit: SeqNo,
+    /// Whether the blocks go into the cache, as far as it has room.
+    pub keep_warm: bool,
 }
 
 /// The tables that were written.
@@ -144,7 +146,9 @@ impl<'a> Output<'a> {
                     self.made.pop();
                 }
             })?;
-            writer.keep_warm(self.context.cache);
+            if self.shape.keep_warm {
+                writer.keep_warm(self.context.cache);
+            }
             writer.note_commit(self.shape.newest_commit);
             writer.limit_index(self.index_room);
             self.writer = Some((file, writer));
@@ -222,6 +226,7 @@ mod tests {
                 table_bytes: u64::MAX,
                 fences: Vec::new(),
                 newest_commit: SeqNo::new(9),
+                keep_warm: true,
             };
             let mut output = Output::new(&context, shape, &RangeTombstones::default());
             output.index_room = index_room;

@@ -27,10 +27,12 @@ pub(crate) struct PrivateBuilt {
 }
 
 /// Writes layers, newest first, as one run. Each layer's entries and range removals have a number of its own, larger for newer layers.
+/// `keep_warm`: readers will soon want them.
 pub(crate) fn write_private(
     context: &Context<'_>,
     layers: impl IntoIterator<Item = Source>,
     removed: RangeTombstones,
+    keep_warm: bool,
 ) -> Result<PrivateBuilt> {
     // Nobody reads between two layers, and what has been committed lies below.
     let mut judge = Judge::new(Horizons::new(vec![SeqNo::MAX]), removed, false);
@@ -40,6 +42,7 @@ pub(crate) fn write_private(
         table_bytes: context.table_bytes,
         fences: Vec::new(),
         newest_commit: SeqNo::ZERO,
+        keep_warm,
     };
     let mut output = Output::new(context, shape, &unnumbered(&judge.surviving_tombstones()));
     let written = write_to(layers, &mut judge, &mut output);

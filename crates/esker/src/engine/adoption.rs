@@ -35,7 +35,7 @@ use crate::types::canary::{self, Canary};
 use crate::types::{KeyspaceId, Result, SeqNo};
 
 /// So many private runs of about the same size are merged into one.
-const FAN_IN: usize = 8;
+const FAN_IN: usize = 16;
 /// After so many tries others wait (adoption.1).
 const TRIES_BEFORE_RIGHT: u32 = 3;
 
@@ -127,7 +127,9 @@ impl Core {
         let new_file = || self.tables.new_file();
         let never = AtomicBool::new(false);
         let context = self.compaction_context(&new_file, &never);
-        let PrivateBuilt { built, puts } = write_private(&context, sources, removed)?;
+        // Of one that is larger than its part of the memory, nothing stays in the cache.
+        let keep_warm = first == 0 && layers.memory_bytes() < self.options.transaction_bytes();
+        let PrivateBuilt { built, puts } = write_private(&context, sources, removed, keep_warm)?;
         let remover = self.lock.remover(self.env.fs.clone());
         let live = |AddedTable { file, meta, .. }| {
             let table = built.opened[&file].clone();

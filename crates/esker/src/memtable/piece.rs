@@ -9,6 +9,8 @@
 
 use std::sync::Arc;
 
+use esker_env::PageBuf;
+
 use crate::types::cursor::SourceCursor;
 use crate::types::entry::EntryRef;
 use crate::types::key::head8;
@@ -19,7 +21,9 @@ use crate::types::{Result, SeqNo, Value};
 
 /// Sorted writes.
 pub(crate) struct Piece {
-    bytes: Vec<u8>,
+    bytes: PageBuf,
+    /// Those in use.
+    byte_len: usize,
     ops: Vec<Op>,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
 }
@@ -33,19 +37,22 @@ struct Op {
 }
 
 impl Piece {
-    /// A piece of these entries, which are `count` and take `bytes`, keys and values; and of range removals (piece.1).
+    /// A piece of these entries, which are at most `count` and take at most `byte_len` bytes, keys and values; and of range removals (piece.1).
     pub(crate) fn new<'e>(
         entries: impl Iterator<Item = EntryRef<'e>>,
         (count, byte_len): (usize, usize),
         ranges: Vec<(Vec<u8>, Vec<u8>)>,
     ) -> Self {
-        let (mut bytes, mut ops) = (Vec::with_capacity(byte_len), Vec::with_capacity(count));
+        let (mut bytes, mut ops) = (PageBuf::new(byte_len), Vec::with_capacity(count));
+        let mut at = 0;
         for entry in entries {
-            ops.push(Op { start: bytes.len(), key_len: entry.key.len() as u32, kind: entry.kind });
-            bytes.extend_from_slice(entry.key);
-            bytes.extend_from_slice(entry.value);
+            ops.push(Op { start: at, key_len: entry.key.len() as u32, kind: entry.kind });
+            for part in [entry.key, entry.value] {
+                bytes[at..at + part.len()].copy_from_slice(part);
+                at += part.len();
+            }
         }
-        Piece { bytes, ops, ranges }
+        Piece { bytes, byte_len: at, ops, ranges }
     }
 
     /// Bytes of memory that a piece takes with so many ops of so many bytes.
@@ -89,7 +96,7 @@ impl Piece {
     #[inline]
     fn entry(&self, i: usize, seq: SeqNo) -> EntryRef<'_> {
         let op = &self.ops[i];
-        let end = self.ops.get(i + 1).map_or(self.bytes.len(), |next| next.start);
+        let end = self.ops.get(i + 1).map_or(self.byte_len, |next| next.start);
         let (key, value) = self.bytes[op.start..end].split_at(op.key_len as usize);
         EntryRef { key, seq, kind: op.kind, value }
     }
