@@ -18,7 +18,7 @@ use esker_env::Env;
 
 use super::judge::{Dropped, Horizons, Judge, Verdict, Why};
 use super::merge::{MergeScan, Source};
-use super::output::{Output, Shape, Written};
+use super::output::{Output, Place, Shape, Written};
 use super::partition::{fences, fences_for};
 use super::picker::{OutputRun, Plan, PlanKind};
 use crate::manifest::edit::AddedTable;
@@ -47,9 +47,23 @@ pub(crate) struct Context<'a> {
     /// Tables are cut at this size.
     pub table_bytes: u64,
     /// Gives a new file id.
-    pub new_file: &'a dyn Fn() -> FileId,
+    pub new_file: &'a (dyn Fn() -> FileId + Sync),
     /// Once true the work ends early, without result. Relaxed: it protects nothing.
     pub cancel: &'a AtomicBool,
+}
+
+impl<'a> Context<'a> {
+    /// What its tables are made with.
+    pub(super) fn place(&self) -> Place<'a> {
+        Place {
+            env: self.env.clone(),
+            dir: self.dir.to_path_buf(),
+            cache: self.cache.clone(),
+            keeps_warm: true,
+            options: self.options.clone(),
+            new_file: Box::new(self.new_file),
+        }
+    }
 }
 
 /// What went in and came out.
@@ -190,7 +204,7 @@ fn write(
     mut judge: Judge,
     shape: Shape,
 ) -> Result<Option<Built>> {
-    let mut output = Output::new(context, shape, &judge.surviving_tombstones());
+    let mut output = Output::new(context.place(), shape, &judge.surviving_tombstones());
     match write_to(context, sources, &mut judge, &mut output) {
         Ok(Some(built)) => Ok(Some(built)),
         failed => {

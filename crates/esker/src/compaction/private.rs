@@ -34,19 +34,18 @@ pub(crate) fn write_private(
 ) -> Result<PrivateBuilt> {
     // Nobody reads between two layers, and what has been committed lies below.
     let mut judge = Judge::new(Horizons::new(vec![SeqNo::MAX]), removed, false);
-    let shape = Shape {
-        level: Level::L0,
-        run: RunId(0),
-        table_bytes: context.table_bytes,
-        fences: Vec::new(),
-        newest_commit: SeqNo::ZERO,
-    };
-    let mut output = Output::new(context, shape, &unnumbered(&judge.surviving_tombstones()));
+    let shape = private_shape(context.table_bytes);
+    let mut output = Output::new(context.place(), shape, &unnumbered(&judge.surviving_tombstones()));
     let written = write_to(layers, &mut judge, &mut output);
     if written.is_err() {
         output.discard();
     }
     written
+}
+
+/// Tables of this size, until they are adopted in no level.
+pub(crate) fn private_shape(table_bytes: u64) -> Shape {
+    Shape { level: Level::L0, run: RunId(0), table_bytes, fences: Vec::new(), newest_commit: SeqNo::ZERO }
 }
 
 fn write_to(
