@@ -1,4 +1,4 @@
-//! What large transactions cost: loads, removals, and small integers, each in one transaction.
+//! What large transactions cost: loads, removals, and small integers, each in one transaction. And what an ingest costs beside `sstable::Writer`.
 //!
 //! `cargo run --release -p esker --example large_transaction [-- ITEMS VALUE_BYTES DIRECTORY MEMORY_MIB STEPS]`; of 4 steps, only the first
 //! `STEPS` are taken.
@@ -31,6 +31,51 @@ fn transaction(
     Ok(())
 }
 
+/// What a load of sorted pairs takes, in ns an item: without a database, and by an ingest, in turns.
+fn sorted_loads(db: &Db, file: &std::path::Path, items: u64, value_bytes: usize) -> Result<()> {
+    let mut value = vec![0; value_bytes];
+    let sorted_key = |n: u64| {
+        let mut key = [0; 24];
+        key[16..].copy_from_slice(&n.to_be_bytes());
+        key
+    };
+    for round in 0..5 {
+        let keyspace = db.create_keyspace(&format!("sorted {round}"))?;
+        let mut random = fastrand::Rng::with_seed(round);
+        let begun = Instant::now();
+        let mut writer = esker::sstable::Writer::create(file)?;
+        for n in 0..items {
+            random.fill(&mut value);
+            writer.put(&sorted_key(n), &value)?;
+        }
+        writer.finish()?;
+        let alone = begun.elapsed();
+        let begun = Instant::now();
+        let mut ingest = keyspace.ingest();
+        for n in 0..items {
+            random.fill(&mut value);
+            ingest.put(sorted_key(n), &value)?;
+        }
+        ingest.commit()?;
+        let pairs = begun.elapsed();
+        let begun = Instant::now();
+        let mut ingest = db.create_keyspace(&format!("table {round}"))?.ingest();
+        ingest.table(file)?;
+        ingest.commit()?;
+        let table = begun.elapsed();
+        let each = |time: std::time::Duration| time.as_nanos() / u128::from(items.max(1));
+        println!(
+            "sorted: sstable::Writer {:>5}, ingest of pairs {:>5}, of that table {:>5} ns an item; pairs {:.2}x",
+            each(alone),
+            each(pairs),
+            each(table),
+            pairs.as_secs_f64() / alone.as_secs_f64()
+        );
+        std::fs::remove_file(file).map_err(|e| esker::Error::Invalid(e.to_string()))?;
+    }
+    Ok(())
+}
+
 /// A key in no order: each `n` another.
 fn key(n: u64) -> [u8; 24] {
     let mut key = [0; 24];
@@ -51,6 +96,8 @@ fn main() -> Result<()> {
     let kept = tempfile::tempdir().map_err(|e| esker::Error::Invalid(e.to_string()))?;
     let dir = dir.map_or_else(|| kept.path().join("db"), Into::into);
     let db = Db::builder().memory(memory).open(&dir)?;
+    let file = dir.with_extension("sst");
+    sorted_loads(&db, &file, items, value_bytes as usize)?;
     let map = db.default_keyspace();
     let mut value = vec![0; value_bytes as usize];
     let mut random = fastrand::Rng::with_seed(1);

@@ -111,8 +111,8 @@ pub use sync::settle_garbage;
 pub use types::canary;
 
 pub use db::{
-    Builder, CommitError, Committed, Cursor, Db, Key, Keys, Keyspace, Range, Reads, Snapshot, Transaction,
-    View, ViewMut, WriteBatch, check_offline, repair,
+    Builder, CommitError, Committed, Cursor, Db, Ingest, Key, Keys, Keyspace, Range, Reads, Snapshot,
+    Transaction, View, ViewMut, WriteBatch, check_offline, repair,
 };
 pub use encoding::Compression;
 pub use engine::background::BackgroundStep;

@@ -88,6 +88,10 @@ created if it is not there. With -k an object of another keyspace is a bad line.
 A bad line stops the import, with its number; the batches before it stay. Importing again
 does no harm.
 
+With --sorted the keys ascend, byte by byte, each once, as `LC_ALL=C sort` and `export` write them.
+A key that does not ascend stops the import, also with --skip-bad, and nothing is imported. All
+rows go into one keyspace, in one commit.
+
 Examples:
   esker import words.txt
   esker import --format words - < words
@@ -95,6 +99,7 @@ Examples:
   esker import table.tsv --key 2 --value 5 --skip-bad
   esker import UnicodeData.txt --format tsv --delimiter ';' --value 2
   esker import words.txt.gz
+  LC_ALL=C sort -u big.txt | esker import --sorted --format words
   esker import events.jsonl --key id           each whole line becomes the value of its id
   esker import --durability none big.tsv       batches wait for nothing, the end for the disk
   esker -d a export | esker -d b import        copy a keyspace (in a script with `set -o pipefail`:
@@ -396,6 +401,9 @@ pub(crate) struct Import {
     /// Rows per commit; 0 commits all of them at once, or none
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(crate) batch: usize,
+    /// The rows are sorted by key, each key once: load them faster, all in one commit, or none
+    #[arg(long, conflicts_with = "batch")]
+    pub(crate) sorted: bool,
 }
 
 #[derive(Debug, clap::Args)]

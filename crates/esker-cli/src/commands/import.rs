@@ -1,7 +1,7 @@
 //! `esker import`: read entries from a file.
 //!
 //! ```text
-//!   file --count bytes--> gunzip --> RowReader --rows--> batch --full--> commit
+//!   file --count bytes--> gunzip --> RowReader --rows--> batch --full--> commit     (--sorted: one ingest)
 //!              `-> progress bar       `-bad line--> stop, or report and go on
 //! ```
 //!
@@ -26,7 +26,7 @@ use std::rc::Rc;
 use flate2::bufread::MultiGzDecoder;
 use serde_json::json;
 
-use self::destination::Destination;
+use self::destination::{Destination, Refusal};
 use crate::Answer;
 use crate::args::{Durability, Import, YesNo};
 use crate::database::{Session, directory};
@@ -82,9 +82,9 @@ pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
         let len = || keyspace.len().map_err(|e| database.failure(e));
         let before = len()?;
         let is_asked = session.common.names_keyspace();
-        let mut into = Destination::new(&database, import.batch, (keyspace_name, &keyspace), is_asked);
+        let mut into = Destination::new(&database, import, (keyspace_name, &keyspace), is_asked);
         let ended = read_rows(import, is_pipe, &mut *reader, &mut into, &progress, &read);
-        rows = into.sink.committed;
+        rows = into.committed();
         if ended.is_err() && is_new && rows == 0 {
             // import.5. Why the import failed matters more than this.
             let _leftover = database.db.drop_keyspace(keyspace_name);
@@ -134,13 +134,21 @@ fn read_rows(
     loop {
         let step = reader.read(&mut row).map_err(|e| Failure::file("read", file, &e))?;
         let problem = match step {
-            Step::Row if reader.is_unended() && is_pipe => Some(UNENDED.to_owned()),
+            Step::Row if reader.is_unended() && is_pipe => Some(Refusal::Bad(UNENDED.to_owned())),
             Step::Row => into.add(reader.keyspace(), &row)?,
-            Step::Bad(reason) => Some(reason),
+            Step::Bad(reason) => Some(Refusal::Bad(reason)),
             Step::End => break,
         };
-        if let Some(reason) = problem {
-            let line = format!("{}:{}: {}", shown(file.display()), reader.line(), shown(reason));
+        let place = || format!("{}:{}", shown(file.display()), reader.line());
+        if let Some(Refusal::Unsorted(reason)) = &problem {
+            return Err(Failure::message(format!(
+                "{}: {}\n  sort the file by its keys (`LC_ALL=C sort` for lines that begin with them), or leave out --sorted",
+                place(),
+                shown(reason)
+            )));
+        }
+        if let Some(Refusal::Bad(reason)) = problem {
+            let line = format!("{}: {}", place(), shown(reason));
             if !import.skip_bad {
                 return Err(Failure::message(format!(
                     "{line}\n  correct the line and import again, or leave such lines out with --skip-bad"
@@ -153,11 +161,11 @@ fn read_rows(
                 _ => {}
             }
         }
-        if into.sink.rows().is_multiple_of(ROWS_PER_TICK) {
-            progress.set(read.get(), || format!("{} rows", output::count(into.sink.rows())));
+        if into.rows().is_multiple_of(ROWS_PER_TICK) {
+            progress.set(read.get(), || format!("{} rows", output::count(into.rows())));
         }
     }
-    into.sink.commit()?;
+    into.commit()?;
     if reader.is_unended() && !is_pipe {
         progress.note(&format!(
             "{}:{}: {UNENDED}; it was imported as it stands",

@@ -336,6 +336,31 @@ fn word_lists_and_foreign_tables() {
 }
 
 #[test]
+fn import_destination_3_sorted_rows_are_imported_at_once_and_unsorted_ones_not_at_all() {
+    let esker = Esker::new();
+    esker.ok("put apple old");
+    esker.write("sorted.tsv", "ant\t1\napple\t2\nbee\t3\n");
+    assert!(esker.ok("import sorted.tsv --sorted").starts_with("imported 3 rows, 2 new keys, in "));
+    assert_eq!(esker.ok("scan"), "ant\t1\napple\t2\nbee\t3\n");
+    esker.ok("export all.jsonl");
+    assert!(esker.ok("import all.jsonl --sorted -k copy").starts_with("imported 3 rows, 3 new keys, in "));
+
+    for (rows, line) in [("b\t1\n\nbad\na\t2\nc\t3\n", 4), ("a\t1\na\t2\n", 2)] {
+        esker.write("unsorted.tsv", rows);
+        let message = esker.fails("import unsorted.tsv --sorted --skip-bad -k none");
+        let place = format!("unsorted.tsv:{line}: the keys of an ingest ascend");
+        assert!(message.contains(&place) && message.contains("LC_ALL=C sort"), "{message}");
+        assert!(message.contains("0 rows of the batches before"), "{message}");
+        assert!(esker.fails("count -k none").contains("no keyspace `none`"), "import.5");
+    }
+    esker.write("mixed.tsv", "b\t1\nbad\nc\t3\n");
+    assert!(esker.ok("import mixed.tsv --sorted --skip-bad -k some").contains("imported 2 rows"));
+    esker.write("other.jsonl", r#"{"key":"a","value":"1","keyspace":"other"}"#.to_owned() + "\n");
+    assert!(esker.fails("import other.jsonl --sorted").contains("with --sorted all rows go into `default`"));
+    assert!(esker.fails("import sorted.tsv --sorted --batch 5").contains("cannot be used with"));
+}
+
+#[test]
 fn bad_lines_stop_or_are_skipped() {
     let esker = Esker::new();
     esker.write("bad.tsv", "a\t1\nb\t2\nword\nc\t\\q\nd\t4\n");

@@ -18,7 +18,7 @@ use esker_env::Env;
 
 use super::judge::{Dropped, Horizons, Judge, Verdict, Why};
 use super::merge::{MergeScan, Source};
-use super::output::{Output, Shape, Written};
+use super::output::{Output, Place, Shape, Written};
 use super::partition::{fences, fences_for};
 use super::picker::{OutputRun, Plan, PlanKind};
 use crate::manifest::edit::AddedTable;
@@ -47,9 +47,23 @@ pub(crate) struct Context<'a> {
     /// Tables are cut at this size.
     pub table_bytes: u64,
     /// Gives a new file id.
-    pub new_file: &'a dyn Fn() -> FileId,
+    pub new_file: &'a (dyn Fn() -> FileId + Sync),
     /// Once true the work ends early, without result. Relaxed: it protects nothing.
     pub cancel: &'a AtomicBool,
+}
+
+impl<'a> Context<'a> {
+    /// What its tables are made with.
+    pub(super) fn place(&self) -> Place<'a> {
+        Place {
+            env: self.env.clone(),
+            dir: self.dir.to_path_buf(),
+            cache: self.cache.clone(),
+            keeps_warm: true,
+            options: self.options.clone(),
+            new_file: Box::new(self.new_file),
+        }
+    }
 }
 
 /// What went in and came out.
@@ -112,7 +126,6 @@ pub(crate) fn flush(
         table_bytes: even_share(bytes, context.table_bytes),
         fences: fences.to_vec(),
         newest_commit: memtables.iter().filter_map(|m| m.max_seq()).max().unwrap_or_default(),
-        keep_warm: true,
     };
     let judge = Judge::new(Horizons::new(snapshots), tombstones, bottommost);
     let sources = memtables.iter().map(|m| Source::Memtable(m.scan()));
@@ -158,7 +171,6 @@ pub(crate) fn compact(
         table_bytes: even_share(bytes, context.table_bytes),
         fences,
         newest_commit: inputs.iter().flatten().map(|t| t.table.newest_commit()).max().unwrap_or_default(),
-        keep_warm: true,
     };
     let sources = inputs.iter().map(|run| Source::run(run.iter().map(|t| t.table.clone()).collect()));
     let built = write(context, sources, judge, shape)?;
@@ -192,7 +204,7 @@ fn write(
     mut judge: Judge,
     shape: Shape,
 ) -> Result<Option<Built>> {
-    let mut output = Output::new(context, shape, &judge.surviving_tombstones());
+    let mut output = Output::new(context.place(), shape, &judge.surviving_tombstones());
     match write_to(context, sources, &mut judge, &mut output) {
         Ok(Some(built)) => Ok(Some(built)),
         failed => {

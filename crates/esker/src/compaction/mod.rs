@@ -15,7 +15,7 @@ pub(crate) mod covered;
 pub(crate) mod execute;
 pub(crate) mod judge;
 pub(crate) mod merge;
-mod output;
+pub(crate) mod output;
 pub(crate) mod pacing;
 pub(crate) mod partition;
 pub(crate) mod picker;

@@ -18,17 +18,35 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::execute::Context;
+use esker_env::Env;
+
 use crate::manifest::edit::AddedTable;
 use crate::manifest::file_name::table_path;
 use crate::manifest::version::{Level, RunId};
-use crate::sstable::{IndexRoom, Table, TableWriter};
+use crate::sstable::{BlockCache, IndexRoom, Table, TableOptions, TableWriter};
 use crate::types::canary::{self, Canary};
 use crate::types::entry::EntryRef;
 use crate::types::range_tombstone::{Fragment, RangeTombstones, SharedKey};
 use crate::types::{Error, FileId, Result, SeqNo};
+
+/// What tables are made with.
+pub(crate) struct Place<'a> {
+    /// Files.
+    pub env: Env,
+    /// The database's directory.
+    pub dir: PathBuf,
+    /// The tables' blocks in memory.
+    pub cache: Arc<BlockCache>,
+    /// Whether the blocks of new tables are in it from the start, while it has room.
+    pub keeps_warm: bool,
+    /// How tables are written.
+    pub options: TableOptions,
+    /// Gives a new file id.
+    pub new_file: Box<dyn Fn() -> FileId + Send + Sync + 'a>,
+}
 
 /// Where an output goes and how it is cut.
 #[derive(Clone, Debug)]
@@ -43,8 +61,6 @@ pub(crate) struct Shape {
     pub fences: Vec<Vec<u8>>,
     /// The newest commit that goes in. Every table says so (compaction_output.4).
     pub newest_commit: SeqNo,
-    /// Whether the blocks go into the cache, as far as it has room.
-    pub keep_warm: bool,
 }
 
 /// The tables that were written.
@@ -58,7 +74,7 @@ pub(crate) struct Written {
 
 /// Writes one run.
 pub(crate) struct Output<'a> {
-    context: &'a Context<'a>,
+    place: Place<'a>,
     shape: Shape,
     /// Index of the first fence that lies ahead.
     fence: usize,
@@ -75,9 +91,9 @@ pub(crate) struct Output<'a> {
 
 impl<'a> Output<'a> {
     /// An output without tables yet. `tombstones` are those to keep.
-    pub(crate) fn new(context: &'a Context<'a>, shape: Shape, tombstones: &RangeTombstones) -> Self {
+    pub(crate) fn new(place: Place<'a>, shape: Shape, tombstones: &RangeTombstones) -> Self {
         Output {
-            context,
+            place,
             shape,
             fence: 0,
             tombstones: tombstones.fragments().cloned().collect(),
@@ -117,8 +133,8 @@ impl<'a> Output<'a> {
         }
         self.cut(None)?;
         if !self.made.is_empty() {
-            let dir = self.context.dir;
-            let synced = self.context.env.fs.sync_dir(dir).map_err(|e| Error::io("sync", dir, e));
+            let dir = &self.place.dir;
+            let synced = self.place.env.fs.sync_dir(dir).map_err(|e| Error::io("sync", dir, e));
             if !canary::is_set(Canary::TableNameFailureIgnored) {
                 synced?;
             }
@@ -127,27 +143,31 @@ impl<'a> Output<'a> {
     }
 
     /// Removes every file made (compaction_output.3). What cannot be removed is garbage that the next open collects.
-    pub(crate) fn discard(mut self) {
+    pub(crate) fn discard(self) {
+        let fs = self.place.env.fs.clone();
+        self.discard_by(&|path| drop(fs.remove_file(path)));
+    }
+
+    /// The same by somebody who knows whether files may still be removed.
+    pub(crate) fn discard_by(mut self, remove: &(dyn Fn(&Path) + Send + Sync)) {
         self.writer = None;
         self.written = Written::default();
-        for &file in &self.made {
-            let _ = self.context.env.fs.remove_file(&table_path(self.context.dir, file));
-        }
+        self.made.iter().for_each(|&file| remove(&table_path(&self.place.dir, file)));
     }
 
     fn writer(&mut self) -> Result<&mut TableWriter> {
         if self.writer.is_none() {
-            let file = (self.context.new_file)();
+            let file = (self.place.new_file)();
             self.made.push(file);
-            let path = table_path(self.context.dir, file);
-            let created = TableWriter::create(self.context.env, &path, self.context.options.clone());
+            let path = table_path(&self.place.dir, file);
+            let created = TableWriter::create(&self.place.env, &path, self.place.options.clone());
             let mut writer = created.inspect_err(|error| {
                 if matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::AlreadyExists) {
                     self.made.pop();
                 }
             })?;
-            if self.shape.keep_warm {
-                writer.keep_warm(self.context.cache);
+            if self.place.keeps_warm {
+                writer.keep_warm(&self.place.cache);
             }
             writer.note_commit(self.shape.newest_commit);
             writer.limit_index(self.index_room);
@@ -178,7 +198,7 @@ impl<'a> Output<'a> {
             self.writer()?.add_fragment(fragment);
         }
         let Some((file, writer)) = self.writer.take() else { return Ok(()) };
-        let (meta, table) = writer.finish_open(None, self.context.cache)?;
+        let (meta, table) = writer.finish_open(None, &self.place.cache)?;
         if let Some(before) = self.written.added.last() {
             assert!(!before.meta.range.overlaps(&meta.range), "compaction_output.1");
         }
@@ -190,30 +210,27 @@ impl<'a> Output<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicU64, Ordering};
 
-    use esker_env::{Env, MemFs};
+    use esker_env::MemFs;
 
     use super::*;
     use crate::cache::MemoryBudget;
-    use crate::sstable::{BlockCache, TableOptions};
     use crate::types::op::Kind;
 
     #[test]
     fn compaction_output_5_a_table_ends_before_its_index_is_full() {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
         let cache = BlockCache::new(MemoryBudget::new(1 << 20));
-        let (files, cancel) = (AtomicU64::new(1), AtomicBool::new(false));
+        let files = AtomicU64::new(1);
         let new_file = || FileId::new(files.fetch_add(1, Ordering::Relaxed));
-        let context = Context {
-            env: &env,
-            dir: Path::new(""),
-            cache: &cache,
+        let place = || Place {
+            env: env.clone(),
+            dir: PathBuf::new(),
+            cache: cache.clone(),
+            keeps_warm: true,
             options: TableOptions { block_bytes: 1, ..TableOptions::default() },
-            table_bytes: u64::MAX,
-            new_file: &new_file,
-            cancel: &cancel,
+            new_file: Box::new(new_file),
         };
         // Every entry is a block; no index of a table holds those of all keys.
         for index_room in [
@@ -226,9 +243,8 @@ mod tests {
                 table_bytes: u64::MAX,
                 fences: Vec::new(),
                 newest_commit: SeqNo::new(9),
-                keep_warm: true,
             };
-            let mut output = Output::new(&context, shape, &RangeTombstones::default());
+            let mut output = Output::new(place(), shape, &RangeTombstones::default());
             output.index_room = index_room;
             for key in 0..100_u32 {
                 let key = key.to_be_bytes();

@@ -11,7 +11,7 @@
 use super::execute::{Built, CompactionStats, Context};
 use super::judge::{Horizons, Judge, Verdict};
 use super::merge::{MergeScan, Source};
-use super::output::{Output, Shape, Written};
+use super::output::{Output, Place, Shape, Written};
 use crate::manifest::version::{Level, RunId};
 use crate::types::entry::EntryRef;
 use crate::types::key::decode_key;
@@ -36,20 +36,19 @@ pub(crate) fn write_private(
 ) -> Result<PrivateBuilt> {
     // Nobody reads between two layers, and what has been committed lies below.
     let mut judge = Judge::new(Horizons::new(vec![SeqNo::MAX]), removed, false);
-    let shape = Shape {
-        level: Level::L0,
-        run: RunId(0),
-        table_bytes: context.table_bytes,
-        fences: Vec::new(),
-        newest_commit: SeqNo::ZERO,
-        keep_warm,
-    };
-    let mut output = Output::new(context, shape, &unnumbered(&judge.surviving_tombstones()));
+    let shape = private_shape(context.table_bytes);
+    let place = Place { keeps_warm: keep_warm, ..context.place() };
+    let mut output = Output::new(place, shape, &unnumbered(&judge.surviving_tombstones()));
     let written = write_to(layers, &mut judge, &mut output);
     if written.is_err() {
         output.discard();
     }
     written
+}
+
+/// Tables of this size, until they are adopted in no level.
+pub(crate) fn private_shape(table_bytes: u64) -> Shape {
+    Shape { level: Level::L0, run: RunId(0), table_bytes, fences: Vec::new(), newest_commit: SeqNo::ZERO }
 }
 
 fn write_to(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::ingest::Ingest;
 use super::key_handle::Key;
 use super::range::{Cursor, Keys, Range};
 use super::writes::{Writes, encode_bounds, prefix_bounds};
@@ -130,6 +131,11 @@ impl Keyspace {
         writes.remove_range(&self.state, bounds)?;
         let core = self.core();
         core.submit(writes.into_request(core.options.durability()))
+    }
+
+    /// Takes sorted pairs and finished tables, and puts them all in one commit. The fastest way to load much.
+    pub fn ingest(&self) -> Ingest {
+        Ingest::new(self.clone())
     }
 
     /// The value of a key.

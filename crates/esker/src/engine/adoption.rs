@@ -19,6 +19,7 @@ use std::sync::atomic::AtomicBool;
 use super::core::Core;
 use super::options::Background;
 use super::stats::add;
+use crate::compaction::output::Written;
 use crate::compaction::private::{PrivateBuilt, write_private};
 use crate::manifest::edit::{AddedTable, Adopted, VersionEdit};
 use crate::manifest::file_name::table_path;
@@ -130,14 +131,18 @@ impl Core {
         // Of one that is larger than its part of the memory, nothing stays in the cache.
         let keep_warm = first == 0 && layers.memory_bytes() < self.options.transaction_bytes();
         let PrivateBuilt { built, puts } = write_private(&context, sources, removed, keep_warm)?;
+        Ok((self.private_tables(Written { added: built.added, opened: built.opened }), puts))
+    }
+
+    /// Tables that go with their last user, until they are adopted (layers.2).
+    pub(super) fn private_tables(&self, written: Written) -> Vec<Arc<LiveTable>> {
         let remover = self.lock.remover(self.env.fs.clone());
         let live = |AddedTable { file, meta, .. }| {
-            let table = built.opened[&file].clone();
-            // layers.2
+            let table = written.opened[&file].clone();
             table.mark_obsolete(remover.clone());
             Arc::new(LiveTable { file, meta, table })
         };
-        Ok((built.added.into_iter().map(live).collect(), puts))
+        written.added.into_iter().map(live).collect()
     }
 
     /// Commits a large transaction.

@@ -258,7 +258,7 @@ impl Core {
 
     pub(super) fn compaction_context<'a>(
         &'a self,
-        new_file: &'a dyn Fn() -> FileId,
+        new_file: &'a (dyn Fn() -> FileId + Sync),
         cancel: &'a AtomicBool,
     ) -> Context<'a> {
         Context {

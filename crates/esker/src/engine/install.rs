@@ -70,6 +70,12 @@ impl Tables {
         FileId::new(self.next_file.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Gives numbers for new files, as long as anybody wants.
+    pub(super) fn file_numbers(&self) -> impl Fn() -> FileId + Send + Sync + 'static {
+        let next_file = self.next_file.clone();
+        move || FileId::new(next_file.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// A number for a new run, larger than all before.
     pub(crate) fn new_run(&self) -> RunId {
         RunId(self.next_run.fetch_add(1, Ordering::Relaxed))

@@ -22,6 +22,7 @@ mod flush;
 pub mod fuzzing;
 pub(crate) mod handle;
 pub(crate) mod health;
+pub(crate) mod ingest;
 pub(crate) mod install;
 pub(crate) mod keyspace_stats;
 pub(crate) mod open;

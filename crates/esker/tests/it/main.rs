@@ -19,6 +19,7 @@ mod foreign_garbage;
 mod fork;
 mod group_commit;
 mod health;
+mod ingest;
 mod interface;
 mod kill_then_power_loss;
 mod large_transactions;

@@ -6,11 +6,13 @@
 //!
 //! import_destination.1. Without -k a row goes into the keyspace that it names, or into the default one; with -k a row of another one is a bad line.
 //! import_destination.2. A keyspace that a row names is created in the commit of its first rows: a failed import leaves none without rows.
+//! import_destination.3. Sorted rows are one commit, of one keyspace. A row that is out of order ends the import: left out, it might be one of many.
 
 use std::collections::BTreeMap;
 
-use esker::{Error, Keyspace};
+use esker::{Error, Ingest, Keyspace};
 
+use crate::args::Import;
 use crate::commands::sink::Sink;
 use crate::database::Database;
 use crate::failure::Result;
@@ -18,7 +20,11 @@ use crate::formats::Row;
 
 /// Where rows go.
 pub(super) struct Destination<'a> {
-    pub(super) sink: Sink<'a>,
+    sink: Sink<'a>,
+    /// In the place of the sink, for sorted rows.
+    sorted: Option<Ingest>,
+    /// Sorted rows that are committed.
+    committed: u64,
     database: &'a Database,
     /// Name and handle of the keyspace of rows that name none.
     keyspace: (&'a str, &'a Keyspace),
@@ -26,6 +32,14 @@ pub(super) struct Destination<'a> {
     is_asked: bool,
     /// Those that rows name.
     others: BTreeMap<String, Other>,
+}
+
+/// Why a row is not taken.
+pub(super) enum Refusal {
+    /// It can be left out.
+    Bad(String),
+    /// import_destination.3
+    Unsorted(String),
 }
 
 struct Other {
@@ -37,21 +51,59 @@ struct Other {
 impl<'a> Destination<'a> {
     pub(super) fn new(
         database: &'a Database,
-        batch_rows_max: usize,
+        import: &Import,
         keyspace: (&'a str, &'a Keyspace),
         is_asked: bool,
     ) -> Self {
-        let sink = Sink::new(database, batch_rows_max);
-        Destination { sink, database, keyspace, is_asked, others: BTreeMap::new() }
+        let sink = Sink::new(database, import.batch);
+        let sorted = import.sorted.then(|| keyspace.1.ingest());
+        Destination { sink, sorted, committed: 0, database, keyspace, is_asked, others: BTreeMap::new() }
+    }
+
+    /// Rows so far.
+    pub(super) fn rows(&self) -> u64 {
+        self.sink.rows() + self.committed + self.sorted.as_ref().map_or(0, Ingest::len)
+    }
+
+    /// Rows that are committed.
+    pub(super) fn committed(&self) -> u64 {
+        self.sink.committed + self.committed
+    }
+
+    /// Commits the last rows.
+    pub(super) fn commit(&mut self) -> Result<()> {
+        if let Some(sorted) = self.sorted.take() {
+            let rows = sorted.len();
+            sorted.commit().map_err(|failed| self.database.failure(failed.error))?;
+            self.committed = rows;
+        }
+        self.sink.commit()
     }
 
     /// Adds a row of the keyspace of this name, if it has one; the reason if it is a bad one.
-    pub(super) fn add(&mut self, keyspace: Option<&str>, row: &Row) -> Result<Option<String>> {
-        let database = self.database;
+    pub(super) fn add(&mut self, keyspace: Option<&str>, row: &Row) -> Result<Option<Refusal>> {
         let (own, handle) = self.keyspace;
-        let Some(name) = keyspace.filter(|name| *name != own) else {
-            return self.sink.add(handle, &row.key, &row.value);
-        };
+        match (keyspace.filter(|name| *name != own), &mut self.sorted) {
+            (None, None) => Ok(self.sink.add(handle, &row.key, &row.value)?.map(Refusal::Bad)),
+            (None, Some(sorted)) => match sorted.put(&row.key, &row.value) {
+                Ok(()) => Ok(None),
+                Err(error @ (Error::KeyTooLong { .. } | Error::ValueTooLong { .. })) => {
+                    Ok(Some(Refusal::Bad(error.to_string())))
+                }
+                // import_destination.3
+                Err(Error::Invalid(reason)) => Ok(Some(Refusal::Unsorted(reason))),
+                Err(error) => Err(self.database.failure(error)),
+            },
+            (Some(name), Some(_)) => Ok(Some(Refusal::Bad(format!(
+                "the row is of the keyspace `{name}`, and with --sorted all rows go into `{own}`: leave out --sorted, or say \
+                 --key key, which makes `keyspace` a field as any other"
+            )))),
+            (Some(name), None) => Ok(self.add_to_other(name, row)?.map(Refusal::Bad)),
+        }
+    }
+
+    fn add_to_other(&mut self, name: &str, row: &Row) -> Result<Option<String>> {
+        let (database, own) = (self.database, self.keyspace.0);
         // import_destination.1
         if self.is_asked {
             return Ok(Some(format!(

@@ -84,7 +84,8 @@ impl World {
     }
 
     fn with_context<R>(&self, work: impl FnOnce(&Context<'_>) -> R) -> R {
-        let new_file = || FileId::new(self.next_id());
+        let next_id = &self.next_id;
+        let new_file = || FileId::new(next_id.fetch_add(1, Ordering::Relaxed));
         work(&Context {
             env: &self.env,
             dir: &self.dir,
