@@ -57,6 +57,10 @@ fn dump_commit(out: &mut Output<'_>, path: &Path, offset: u64, bytes: &[u8]) {
         ];
         out.item(offset, "count", fields);
     }
+    if set.is_empty() {
+        let fields = vec![("writes", DumpValue::Text("in tables that the manifest names".to_owned()))];
+        out.item(offset, "adopted", fields);
+    }
     for (start, end) in set.ranges() {
         let fields = vec![("from", start.as_slice().into()), ("to", end.as_slice().into())];
         out.item(offset, "remove range", fields);

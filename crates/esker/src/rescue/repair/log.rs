@@ -10,6 +10,8 @@
 //!      counted, and is no loss.
 //! repair_log.4. Segments that recovery misses are told of, also where a manifest names none and only later ones are there.
 //! repair_log.5. The log is read twice, to see whether recovery takes it as it is and to take its commits. One that only the first reading met is lost.
+//! repair_log.6. Of a commit without ops the writes are in tables that it adopted. One of which the manifest does not say so is told as a loss; and without
+//!      a whole manifest no commit before it is done again: it may be older than what those tables hold.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -63,6 +65,14 @@ pub(super) fn salvage(
                 last = Some(seq);
                 last_at = Some((path.to_path_buf(), offset));
                 match payload::decode(payload) {
+                    Ok((_, set)) if set.is_empty() => {
+                        if !sources.adopted.contains(&seq) {
+                            let detail = format!(
+                                "of commit {seq} the writes are in tables, and the manifest that names them is lost"
+                            );
+                            report.losses.push(gap(seq.get()..=seq.get(), detail, path, offset));
+                        }
+                    }
                     Ok((_, set)) => {
                         report.commits += 1;
                         target.apply(set)?;
@@ -105,7 +115,8 @@ fn first_to_do_again(env: &Env, dir: &Path, sources: &Sources, flushed: SeqNo) -
     wal::salvage(env, dir, sources.log, &mut |piece| {
         if let LogPiece::Commit { seq, payload, .. } = piece {
             row = match row.filter(|(_, last)| seq == last.next()) {
-                _ if payload::decode(payload).is_err() => None,
+                // repair_log.6
+                _ if payload::decode(payload).map_or(true, |(_, set)| set.is_empty()) => None,
                 Some((first, _)) => Some((first, seq)),
                 None => Some((seq, seq)),
             };

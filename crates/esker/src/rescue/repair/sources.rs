@@ -15,6 +15,8 @@
 //!      only the one in force named may be gone without a trace.
 //! sources.6. A table that has lost its footer counts for sources.3 like a finished one if its properties are left: it proves the newest commit that
 //!      they state, or, where they have forgotten the numbers, that there was one.
+//! sources.7. Entries of an adopted table have no number of their own (table.5 in sstable/table.rs): it is the manifest's to say. Where that is lost, it
+//!      is told as a loss: what the table holds may be newer than what is taken, or never have been committed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -43,12 +45,16 @@ pub(super) struct Sources {
     pub complete: bool,
     /// What a whole manifest describes: for sources.2.
     pub described: Vec<AddedTable>,
+    /// The commits of which a manifest says that they were adopted.
+    pub adopted: BTreeSet<SeqNo>,
 }
 
 /// A table to read.
 pub(super) struct TableSource {
     pub file: FileId,
     pub path: PathBuf,
+    /// What a manifest says of the file of this name, be it whole or not.
+    pub named: Option<AddedTable>,
 }
 
 /// Looks what is there.
@@ -79,7 +85,7 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
             ..LogExtent::default()
         },
     };
-    let VersionEdit { flushed_seq, added, .. } = state;
+    let VersionEdit { flushed_seq, added, adopted, .. } = state;
     let mut files: BTreeSet<FileId> = added.iter().map(|table| table.file).collect();
     if complete {
         let orphans: Vec<_> = on_disk.difference(&files).map(ToString::to_string).collect();
@@ -98,12 +104,15 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
         report.lose(error, meta.map_or(0, |meta| meta.file_bytes), keys);
     }
     let tables = files.iter().filter(|id| on_disk.contains(id));
-    let tables = tables.map(|&file| TableSource { file, path: table_path(dir, file) }).collect();
+    let named = |file| added.iter().find(|table| table.file == file).cloned();
+    let source = |&file| TableSource { file, path: table_path(dir, file), named: named(file) };
+    let tables = tables.map(source).collect();
     Ok(Sources {
         tables,
         log,
         flushed: flushed_seq.unwrap_or_default(),
         complete,
+        adopted: adopted.iter().map(|adopted| adopted.seq).collect(),
         described: if complete { added } else { Vec::new() },
     })
 }

@@ -11,6 +11,7 @@
 //!      may be another one.
 //! tables.4. A table whose parts are sound and do not add up to its fingerprint is told of as a whole: some are of another database's table.
 //! tables.5. A table is opened twice, to be looked at and to be read. What only the second look finds damaged is told, too.
+//! tables.6. What an adopted table holds is of the commit that the manifest names (sources.7). Without that it counts as older than all else.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,7 +22,7 @@ use super::report::{LostKeys, RepairReport};
 use super::sources::{Sources, TableSource};
 use super::target::Target;
 use crate::manifest::edit::AddedTable;
-use crate::sstable::{LostContent, SalvageScan, SalvageTable, TableDamage};
+use crate::sstable::{LostContent, SalvageScan, SalvageTable, TableDamage, TableMeta};
 use crate::types::entry::EntryRef;
 use crate::types::key_range::KeyRange;
 use crate::types::range_tombstone::RangeTombstones;
@@ -33,6 +34,8 @@ struct Waiting<'s> {
     lower_bound: Vec<u8>,
     /// What the manifest says of it.
     described: Option<&'s AddedTable>,
+    /// The commit that all of it is of (tables.6), or zero.
+    base: SeqNo,
     /// What the first look found damaged (tables.5).
     told: Vec<Told>,
 }
@@ -116,8 +119,9 @@ pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairRep
         out.newest_commit = out.newest_commit.max(table.newest_commit().max(numbered).unwrap_or_default());
         let told = tell_new(&table, described, &[], report);
         let covered = described.map(|added| &added.meta.range);
-        out.tombstones.push(within(&table.tombstones, covered));
-        out.waiting.push(Waiting { source, lower_bound: table.lower_bound(), described, told });
+        let base = base_of(&table, source, described, report);
+        out.tombstones.push(within(&table.tombstones, covered).based(base));
+        out.waiting.push(Waiting { source, lower_bound: table.lower_bound(), described, base, told });
         report.tables += 1;
     }
     // A missing file was reported when it was missed.
@@ -135,12 +139,41 @@ pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairRep
 /// foreign one.
 fn describe<'s>(table: &SalvageTable, file: FileId, described: &'s [AddedTable]) -> Option<&'s AddedTable> {
     let own = described.iter().find(|added| added.file == file);
-    let Some(p) = &table.properties else { return own };
-    let is = |added: &&AddedTable| {
-        let meta = &added.meta;
-        (p.counts, &p.range, p.fingerprint) == (meta.counts, &meta.range, meta.fingerprint)
-    };
+    if table.properties.is_none() {
+        return own;
+    }
+    let is = |added: &&AddedTable| is_as_stated(table, &added.meta);
     own.filter(is).or_else(|| described.iter().find(is))
+}
+
+/// Whether a table says of itself what the manifest says of it.
+fn is_as_stated(table: &SalvageTable, meta: &TableMeta) -> bool {
+    table.properties.as_ref().is_some_and(|p| {
+        let (range, fingerprint) = (p.range.clone(), p.fingerprint);
+        let stated = TableMeta { range, fingerprint, counts: p.counts, ..meta.clone() };
+        stated.based(meta.base_seq) == *meta
+    })
+}
+
+/// The commit that all of a table is of, or zero (tables.6).
+fn base_of(
+    table: &SalvageTable,
+    source: &TableSource,
+    described: Option<&AddedTable>,
+    report: &mut RepairReport,
+) -> SeqNo {
+    let is_it = |added: &&AddedTable| table.properties.is_none() || is_as_stated(table, &added.meta);
+    if let Some(added) = described.or(source.named.as_ref().filter(is_it)) {
+        return added.meta.base_seq;
+    }
+    // Every flush and merge says what went in.
+    if table.newest_commit() == Some(SeqNo::ZERO) {
+        let detail = "a large transaction or an ingest has made it, and the manifest that says when it was committed, or whether, cannot \
+                      be read: what other tables or the log have of its keys is taken instead, and may be older";
+        let range = table.properties.as_ref().map(|properties| &properties.range);
+        report.lose(Error::corrupt("table", &source.path, 0, detail), 0, LostKeys::of_table(range));
+    }
+    SeqNo::ZERO
 }
 
 /// The range tombstones, cut to what the table covers (tables.3).
@@ -214,9 +247,12 @@ struct Merge<'s> {
     env: &'s Env,
     waiting: Vec<Waiting<'s>>,
     /// The scans that the heap knows by their place, each with the range of its table; none once at the end.
-    open: Vec<Option<(SalvageScan, Option<&'s KeyRange>)>>,
+    open: Vec<Option<Opened<'s>>>,
     heap: BinaryHeap<Reverse<Place>>,
 }
+
+/// A scan, the range of its table, and its base.
+type Opened<'s> = (SalvageScan, Option<&'s KeyRange>, SeqNo);
 
 /// Key, then newest version, then newest file; and the scan.
 type Place = (Vec<u8>, Reverse<SeqNo>, Reverse<FileId>, usize);
@@ -247,7 +283,7 @@ impl Merge<'_> {
             if at == self.open.len() {
                 self.open.push(None);
             }
-            self.open[at] = Some((scan, range));
+            self.open[at] = Some((scan, range, next.base));
             self.push_next(at, next.source.file, report);
         }
         Ok(self.heap.peek().map(|Reverse((key, Reverse(seq), _, at))| (key.clone(), *seq, *at)))
@@ -261,12 +297,17 @@ impl Merge<'_> {
     }
 
     fn push_next(&mut self, at: usize, file: FileId, report: &mut RepairReport) {
-        let (scan, range) = self.open[at].as_mut().expect("an open scan");
+        let (scan, range, base) = self.open[at].as_mut().expect("an open scan");
         while scan.advance() {
             let entry = scan.entry();
             // tables.3
             if range.is_none_or(|range| range.contains(entry.key)) {
-                self.heap.push(Reverse((entry.key.to_vec(), Reverse(entry.seq), Reverse(file), at)));
+                self.heap.push(Reverse((
+                    entry.key.to_vec(),
+                    Reverse(entry.seq.max(*base)),
+                    Reverse(file),
+                    at,
+                )));
                 report.entries += 1;
                 return;
             }
@@ -289,6 +330,6 @@ impl Merge<'_> {
     }
 
     fn path(&self, at: usize) -> std::path::PathBuf {
-        self.open[at].as_ref().map(|(scan, _)| scan.path().to_path_buf()).unwrap_or_default()
+        self.open[at].as_ref().map(|(scan, ..)| scan.path().to_path_buf()).unwrap_or_default()
     }
 }

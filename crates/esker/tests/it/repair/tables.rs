@@ -284,3 +284,63 @@ fn tables_4_a_block_of_another_databases_table_of_the_same_name_is_told() {
         assert!(loss.keys.may_hold(id, &key), "tables.4: {key:?}: {report:#?}");
     }
 }
+
+/// A database with an old value of each key in tables and in the log, and a new one in tables that a large batch became.
+fn with_adopted(fs: &MemFs) {
+    let db = adopting(fs).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    (0..200_u16).for_each(|n| drop(map.put(n.to_be_bytes(), "old").unwrap()));
+    map.put("removed", "old").unwrap();
+    let mut batch = db.batch();
+    (0..200_u16).for_each(|n| batch.put(&map, n.to_be_bytes(), [b'n'; 40]).unwrap());
+    batch.remove_range(&map, "r".."s").unwrap();
+    batch.commit().unwrap();
+    map.put("later", "1").unwrap();
+    assert_eq!(db.stats().adoptions, 1);
+    db.close().unwrap();
+}
+
+fn adopting(fs: &MemFs) -> esker::Builder {
+    simulated(Arc::new(fs.clone())).stepped().memtable_bytes(8 << 10).table_bytes(3 << 10)
+}
+
+#[test]
+fn tables_6_what_an_adopted_table_holds_is_of_the_commit_that_the_manifest_names() {
+    let fs = MemFs::new();
+    with_adopted(&fs);
+    let report = adopting(&fs).repair(dir(), target()).unwrap();
+    assert!(report.losses.is_empty(), "esker_repair.4: {report:#?}");
+    let found = dump_sound(&adopting(&fs).open(target()).unwrap()).unwrap();
+    let map = &found["default"];
+    assert_eq!(map.len(), 201);
+    for n in 0..200_u16 {
+        assert_eq!(map[&n.to_be_bytes()[..]], [b'n'; 40], "tables.6: {n}");
+    }
+}
+
+#[test]
+fn tables_6_without_a_manifest_an_older_value_does_not_pass_for_the_newest() {
+    let fs = MemFs::new();
+    with_adopted(&fs);
+    let names = fs.list_dir(dir()).unwrap().into_iter();
+    names
+        .filter(|name| name == "CURRENT" || name.starts_with("MANIFEST"))
+        .for_each(|name| fs.remove_file(&path(&name)).unwrap());
+    let report = adopting(&fs).repair(dir(), target()).unwrap();
+    let found = dump_sound(&adopting(&fs).open(target()).unwrap()).unwrap();
+    let of_tables = |key: &[u8]| {
+        let is_named = |loss: &esker::Loss| {
+            loss.detail.contains("a large transaction or an ingest")
+                && loss.keys.may_hold(KeyspaceId::DEFAULT, key)
+        };
+        report.losses.iter().any(is_named)
+    };
+    for n in 0..200_u16 {
+        let key = n.to_be_bytes();
+        let is_new = found["default"].get(&key[..]).is_some_and(|value| value == &[b'n'; 40]);
+        assert!(is_new || of_tables(&key), "tables.6: {n}: {report:#?}");
+    }
+    assert!(of_tables(b"removed"), "the range removal, too: {report:#?}");
+    let is_of_log = |loss: &esker::Loss| loss.detail.contains("the manifest that names them is lost");
+    assert!(report.losses.iter().any(is_of_log) || report.losses.len() > 1, "{report:#?}");
+}
