@@ -64,12 +64,16 @@ pub enum Canary {
     TableNameFailureIgnored,
     /// Tables count before their bytes are durable (execute.1).
     TableNotSynced,
+    /// A commit is replayed although a value of it is torn (recovery.9).
+    TornBlobAccepted,
+    /// A blob file is removed although commits point into it that are in no table yet (collect.2).
+    BlobDroppedEarly,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one.
-    pub const ALL: [Canary; 24] = [
+    pub const ALL: [Canary; 26] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -94,6 +98,8 @@ impl Canary {
         Canary::TableRemovedEarly,
         Canary::TableNameFailureIgnored,
         Canary::TableNotSynced,
+        Canary::TornBlobAccepted,
+        Canary::BlobDroppedEarly,
     ];
 }
 
