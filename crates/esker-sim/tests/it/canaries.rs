@@ -68,8 +68,6 @@ const ENGINE: &[Fault] = engine! {
     TableRemovedEarly: "a merge removes tables that the manifest still names",
     TableNameFailureIgnored: "tables count although the sync of their names has failed",
     TableNotSynced: "tables count before their bytes are synced",
-    TornBlobAccepted: "a commit is replayed although a value of it is torn",
-    BlobDroppedEarly: "a blob file goes although commits in no table point into it",
 };
 
 const DISK: &[(BrokenSync, &str, &str)] = &[

@@ -85,7 +85,10 @@ impl BlobFile {
         let blob = Self::of(file, path, id, len);
         let bytes = blob.bytes_at(0, HEADER_BYTES)?;
         let version = ByteReader::new(&bytes[8..]).u32().unwrap_or_default();
-        if bytes[..8] == MAGIC && version != FORMAT_VERSION && crc32c(&bytes[..28]).to_le_bytes() == bytes[28..] {
+        if bytes[..8] == MAGIC
+            && version != FORMAT_VERSION
+            && crc32c(&bytes[..28]).to_le_bytes() == bytes[28..]
+        {
             let path = path.to_owned();
             let supported = FORMAT_VERSION;
             return Err(Error::UnsupportedVersion { what: "blob file", path, found: version, supported });
@@ -185,7 +188,6 @@ impl BlobFile {
         }
         Ok(())
     }
-
 
     /// Bytes of it, not checked.
     pub(crate) fn bytes_at(&self, offset: u64, len: u64) -> Result<Vec<u8>> {

@@ -33,7 +33,10 @@ impl BlobSource {
         match &self.moves {
             None => Ok(pointer.offset),
             Some(moves) => moves.find(pointer.offset).ok_or_else(|| {
-                let detail = format!("the value that was at offset {} of {} is not in it", pointer.offset, pointer.file);
+                let detail = format!(
+                    "the value that was at offset {} of {} is not in it",
+                    pointer.offset, pointer.file
+                );
                 Error::corrupt("blob map", self.file.path(), 0, detail)
             }),
         }

@@ -113,7 +113,7 @@ impl Builder {
         self.settings.table_bytes = bytes;
         self
     }
-    /// Values of at least so many bytes go to blob files, each written once, and merges move pointers to them; 0: of no length. Default 0.
+    /// Values of at least so many bytes go to blob files, each written once, and merges move pointers to them; 0: no values do. Default 0.
     /// Values of transactions and batches that are so large that they become tables stay in tables.
     pub fn blobs_over(mut self, bytes: usize) -> Self {
         self.settings.blobs_over = (bytes > 0).then_some(bytes);

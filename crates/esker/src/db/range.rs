@@ -294,7 +294,14 @@ pub struct Cursor {
 
 impl Cursor {
     pub(crate) fn new(source: ReadSource, keyspace: KeyspaceId, bounds: Bounds) -> Self {
-        Cursor { walk: Walk::new(&source, bounds), key: Vec::new(), keyspace, is_new: true, fetched: OnceLock::new(), source }
+        Cursor {
+            walk: Walk::new(&source, bounds),
+            key: Vec::new(),
+            keyspace,
+            is_new: true,
+            fetched: OnceLock::new(),
+            source,
+        }
     }
 
     /// After a move: whether it stands on a key.

@@ -123,3 +123,46 @@ pub(super) fn new_blob_file(env: Env, dir: PathBuf, tables: &Tables, view: Arc<V
         Ok(file)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use esker_env::{MemFs, OpenOptions};
+
+    use super::*;
+    use crate::{BackgroundStep, Db, Durability};
+
+    fn open(fs: &MemFs) -> Db {
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        Db::builder().stepped().blobs_over(64).env(env).open("db").unwrap()
+    }
+
+    /// Opens what a process left that was killed, with this canary on; whether both values are as they were, or not there.
+    fn both_are_well(fs: &MemFs, canary: Option<Canary>) -> (bool, bool) {
+        let db = open(fs);
+        let map = db.default_keyspace();
+        map.put("a", [1; 100]).unwrap();
+        map.put_with("b", [2; 100], Durability::Buffered).unwrap();
+        canary::set(canary);
+        db.step(BackgroundStep::Compact { idle: false }).unwrap();
+        let left = fs.kill();
+        if canary != Some(Canary::BlobDroppedEarly) {
+            let env = Env::simulated(Arc::new(left.clone()), 1);
+            let names = env.fs.list_dir("db".as_ref()).unwrap();
+            let blob = names.iter().find(|name| name.ends_with(".blob")).unwrap();
+            let file = env.fs.open(&Path::new("db").join(blob), OpenOptions::write()).unwrap();
+            file.write_all_at(&[0; 50], 32 + 150).unwrap();
+        }
+        let db = open(&left);
+        canary::set(None);
+        let map = db.default_keyspace();
+        let is_well = |key| matches!(map.get(key), Ok(Some(value)) if value.len() == 100);
+        (is_well("a"), is_well("b") || matches!(map.get("b"), Ok(None)))
+    }
+
+    #[test]
+    fn recovery_9_collect_2_a_torn_value_ends_the_log_and_no_file_goes_that_the_log_needs() {
+        assert_eq!(both_are_well(&MemFs::new(), None), (true, true), "recovery.9");
+        assert_eq!(both_are_well(&MemFs::new(), Some(Canary::TornBlobAccepted)), (true, false));
+        assert_eq!(both_are_well(&MemFs::new(), Some(Canary::BlobDroppedEarly)), (false, false));
+    }
+}

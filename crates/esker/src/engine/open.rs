@@ -300,7 +300,8 @@ fn new_state(first: u64) -> VersionEdit {
 /// Whether a file of this name shows that there is a database. A new one writes CURRENT before its first log segment or table: a manifest
 /// alone is one that was never finished.
 pub(crate) fn is_data(name: &str) -> bool {
-    matches!(file_name::parse(name), FileKind::Table(_) | FileKind::Blob(_)) || wal::file_name::parse_segment(name).is_some()
+    matches!(file_name::parse(name), FileKind::Table(_) | FileKind::Blob(_))
+        || wal::file_name::parse_segment(name).is_some()
 }
 
 /// A new database is no more durable than the name of its directory, which its owner may have made just now (open.7).
@@ -376,7 +377,13 @@ struct Replayed {
     unlogged: Vec<Adopted>,
 }
 
-fn replay(env: &Env, dir: &Path, options: &Options, state: &VersionEdit, blobs: &BlobSet) -> Result<Replayed> {
+fn replay(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    state: &VersionEdit,
+    blobs: &BlobSet,
+) -> Result<Replayed> {
     let extent = state.log_extent();
     let flushed = state.flushed_seq.unwrap_or_default();
     let ends_before = check_tail(env, dir, extent, flushed, blobs, Tail::Store)?;

@@ -331,6 +331,7 @@ fn decode_table(reader: &mut ByteReader<'_>, base_seq: SeqNo) -> Decoded<AddedTa
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blob::BlobPointer;
 
     fn sample() -> VersionEdit {
         let meta = TableMeta {
@@ -370,8 +371,7 @@ mod tests {
                 },
             ],
             adopted: vec![Adopted { seq: SeqNo::new(303), deltas: vec![(KeyspaceId::DEFAULT, -2)] }],
-            blobs: vec![(FileId::new(4), FileId::new(5))],
-            blobs_removed: vec![FileId::new(3)],
+            ..VersionEdit::default()
         }
     }
 
@@ -381,8 +381,25 @@ mod tests {
         let table = "0a 07 07 01 e807 0a08020164a0060309 020161 00 020171 05";
         let adopted = "0b af02 06 00 03 e807 0a08020164a006af02af02 020161 00 020171 05 0c af02 01 01 03";
         let fields = "0108 0204 0306 04ac02 05ad02 06ae02 07ffffffff0f 0801012a 0902";
-        let blobs = "14 04 05 15 03";
-        assert_eq!(hex, [fields, table, adopted, blobs].concat().replace(' ', ""));
+        assert_eq!(hex, [fields, table, adopted].concat().replace(' ', ""));
+    }
+
+    #[test]
+    fn golden_bytes_of_blob_files() {
+        let mut edit = VersionEdit {
+            blobs: vec![(FileId::new(4), FileId::new(5))],
+            blobs_removed: vec![FileId::new(3)],
+            added: sample().added,
+            ..VersionEdit::default()
+        };
+        edit.added.truncate(1);
+        edit.added[0].meta.blobs.add(&BlobPointer::new(FileId::new(4), 32, b"abc"));
+        let bytes = edit.encode();
+        let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        let expected =
+            "0a 07 07 01 e807 0a08020164a0060309 020161 00 020171 05 16 01 04 01 03 14 04 05 15 03";
+        assert_eq!(hex, expected.replace(' ', ""));
+        assert_eq!(VersionEdit::decode(&bytes), Ok(edit));
     }
 
     #[test]
@@ -402,7 +419,7 @@ mod tests {
         let bytes = sample().encode();
         assert_eq!(VersionEdit::decode(&bytes), Ok(sample()));
         assert_eq!(VersionEdit::decode(&[]), Ok(VersionEdit::default()));
-        let fields_end = [2, 4, 6, 9, 12, 15, 21, 25, 27, 50, 75, 81, 84];
+        let fields_end = [2, 4, 6, 9, 12, 15, 21, 25, 27, 50, 75];
         for len in 1..bytes.len() {
             assert_eq!(VersionEdit::decode(&bytes[..len]).is_ok(), fields_end.contains(&len), "{len}");
         }

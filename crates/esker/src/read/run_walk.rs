@@ -395,8 +395,10 @@ mod tests {
                 let bounds = random_bounds(&mut rng);
                 let Some(run) = view.only_run(&bounds) else { continue };
                 with_versions += u32::from(run.max_seq() > SeqNo::ZERO);
-                let (mut walk, mut model) =
-                    (RunWalk::new(run, at, bounds.clone(), view.version.blobs()), view.live(at, bounds.clone()));
+                let (mut walk, mut model) = (
+                    RunWalk::new(run, at, bounds.clone(), view.version.blobs()),
+                    view.live(at, bounds.clone()),
+                );
                 for _ in 0..40 {
                     let key =
                         encode_key(KeyspaceId::DEFAULT, &[rng.u8(..52), rng.u8(..3)][..rng.usize(1..3)]);

@@ -56,7 +56,14 @@ impl<C: SourceCursor> VisibleCursor<C> {
                 newest.push(seq);
             }
         }
-        VisibleCursor { merged: MergeCursor::new(cursors), newest, cover, bounds, blobs: BlobSet::default(), valid: false }
+        VisibleCursor {
+            merged: MergeCursor::new(cursors),
+            newest,
+            cover,
+            bounds,
+            blobs: BlobSet::default(),
+            valid: false,
+        }
     }
 
     /// The same, for sources whose values may be in these blob files.

@@ -224,7 +224,8 @@ impl TableWriter {
 
     #[inline(never)]
     fn add_reference(&mut self, entry: &EntryRef<'_>) -> Result<()> {
-        let pointer = BlobPointer::decode(entry.value).map_err(|e| e.in_file("blob pointer", &self.path, 0))?;
+        let pointer =
+            BlobPointer::decode(entry.value).map_err(|e| e.in_file("blob pointer", &self.path, 0))?;
         self.properties.blobs.add(&pointer);
         Ok(())
     }

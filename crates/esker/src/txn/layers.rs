@@ -186,7 +186,9 @@ impl Layers {
                     let piece = piece.get();
                     if let Some(entry) = piece.get(key) {
                         let live = entry.kind.is_live();
-                        let found = live.then(|| W::of_memtable(Stored::new(entry.kind, entry.value), &BlobSet::default()));
+                        let found = live.then(|| {
+                            W::of_memtable(Stored::new(entry.kind, entry.value), &BlobSet::default())
+                        });
                         return found.transpose().map(Some);
                     }
                     let holds = |(start, end): &(Vec<u8>, Vec<u8>)| **start <= *key && *key < **end;

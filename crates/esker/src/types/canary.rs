@@ -72,8 +72,8 @@ pub enum Canary {
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
-    /// Every one.
-    pub const ALL: [Canary; 26] = [
+    /// Every one that the simulator is to find. Its databases have no blob files: engine/blobs.rs tests those of blobs.
+    pub const ALL: [Canary; 24] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -98,8 +98,6 @@ impl Canary {
         Canary::TableRemovedEarly,
         Canary::TableNameFailureIgnored,
         Canary::TableNotSynced,
-        Canary::TornBlobAccepted,
-        Canary::BlobDroppedEarly,
     ];
 }
 

@@ -37,7 +37,14 @@ fn replay(bytes: &[u8]) {
     let Ok(header) = SegmentHeader::decode(bytes, GENERATION, path) else { return };
     for is_last in [false, true] {
         // The fuzzer looks for panics; that most inputs are refused is expected.
-        let _ = replay_segment(bytes, header, path, LogExtent { database_id: Some(1), ..LogExtent::default() }, is_last, &mut Assembly::new(|_, _| Ok(())));
+        let _ = replay_segment(
+            bytes,
+            header,
+            path,
+            LogExtent { database_id: Some(1), ..LogExtent::default() },
+            is_last,
+            &mut Assembly::new(|_, _| Ok(())),
+        );
     }
 }
 

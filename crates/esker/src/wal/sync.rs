@@ -97,7 +97,8 @@ impl SegmentFile {
             return Err(Error::Poisoned(cause));
         }
         *last_sync = LastSync::Begun;
-        let sync_log = || self.meter.sync(|| self.file.sync_data()).map_err(|e| Error::io("sync", &self.path, e));
+        let sync_log =
+            || self.meter.sync(|| self.file.sync_data()).map_err(|e| Error::io("sync", &self.path, e));
         // sync.3
         let synced = self.first.call().and_then(|()| sync_log()).map_err(|error| match error {
             Error::Poisoned(cause) => cause,

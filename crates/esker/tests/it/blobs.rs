@@ -84,7 +84,8 @@ fn blob_1_blob_2_values_in_blob_files_are_read_in_every_way_and_their_garbage_is
             _ => {}
         }
         collected += u32::from(blob_bytes(&fs) < bytes);
-        let seen: Map = snapshot.iter(&map).map(|e| e.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
+        let seen: Map =
+            snapshot.iter(&map).map(|e| e.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
         assert_eq!(seen, before, "collect.1: what a snapshot sees stays");
         drop(snapshot);
         check_reads(&db, &expected);
@@ -97,13 +98,17 @@ fn blob_1_blob_2_values_in_blob_files_are_read_in_every_way_and_their_garbage_is
     }
     assert!(collected > 3, "{collected}");
     db.compact().unwrap();
+    // What nobody holds any more is removed at the latest by the next opening.
+    db.close().unwrap();
+    db = open(&fs);
+    check_reads(&db, &expected);
     let live: usize = expected.values().map(Vec::len).filter(|len| *len >= 64).sum();
     assert!(blob_bytes(&fs) < 2 * live as u64 + 4096, "{} bytes for {live}", blob_bytes(&fs));
 }
 
 #[test]
 fn recovery_9_no_commit_is_there_without_its_values_and_none_that_was_synced_is_lost_after_a_crash_at_any_call()
-{
+ {
     for n in 1.. {
         let fs = MemFs::new();
         let faults = FaultFs::new(Arc::new(fs.clone()));
@@ -164,4 +169,33 @@ fn txn_blobs_4_a_value_that_cannot_be_written_refuses_its_commit_and_no_other() 
     fs.clear();
     map.put("c", value(3, 100)).unwrap();
     check_reads(&db, &[("a", 1), ("c", 3)].map(|(k, n)| (k.into(), value(n, 100))).into());
+}
+
+#[test]
+fn repair_blobs_1_repair_copies_values_out_of_blob_files_and_tells_which_are_lost() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let map = db.default_keyspace();
+    let mut expected = Map::new();
+    for n in 0..40_u8 {
+        map.put([n], value(n.into(), 100)).unwrap();
+        expected.insert(vec![n], value(n.into(), 100));
+        if n == 30 {
+            db.compact().unwrap();
+        }
+    }
+    drop(map);
+    db.close().unwrap();
+    let env = Env::simulated(Arc::new(fs.clone()), 1);
+    let repair = |target: &str| Db::builder().stepped().env(env.clone()).repair("db", target).unwrap();
+    assert!(repair("whole").losses.is_empty());
+    let repaired = Db::builder().stepped().env(env.clone()).open("whole").unwrap();
+    assert_eq!(content(&repaired.default_keyspace()), expected);
+    let names = env.fs.list_dir("db".as_ref()).unwrap();
+    let blob = names.iter().filter(|name| name.ends_with(".blob")).min().unwrap();
+    let file = env.fs.open(&std::path::Path::new("db").join(blob), esker::env::OpenOptions::write()).unwrap();
+    file.write_all_at(&[1, 2, 3], 32 + 150).unwrap();
+    assert_eq!(repair("damaged").losses.len(), 1);
+    let repaired = Db::builder().stepped().env(env).open("damaged").unwrap();
+    assert_eq!(repaired.default_keyspace().len().unwrap(), 39);
 }

@@ -356,7 +356,7 @@ fn execute(version: &Version<()>, plan: &Plan, oldest_horizon: SeqNo, next: &mut
             let max_seq = files.iter().map(|f| metas[f].counts.max_seq).max().unwrap_or_default();
             let is_settled = plan.bottommost && max_seq <= oldest_horizon;
             let meta = TableMeta {
-        blobs: Default::default(),
+                blobs: Default::default(),
                 file_bytes: sum(|meta| meta.file_bytes),
                 range: plan.range.clone(),
                 counts: Counts {

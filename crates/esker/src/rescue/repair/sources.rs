@@ -21,7 +21,9 @@ use std::path::{Path, PathBuf};
 
 use esker_env::Env;
 
+use super::blobs;
 use super::report::{LostKeys, RepairReport};
+use crate::blob::BlobSet;
 use crate::engine::unnamed;
 use crate::manifest::edit::{AddedTable, VersionEdit};
 use crate::manifest::file_name::{CURRENT, FileKind, manifest_name, parse, table_path};
@@ -43,6 +45,8 @@ pub(super) struct Sources {
     pub complete: bool,
     /// What a whole manifest describes: for sources.2.
     pub described: Vec<AddedTable>,
+    /// Where values are that are not in tables.
+    pub blobs: BlobSet,
 }
 
 /// A table to read.
@@ -79,6 +83,7 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
             ..LogExtent::default()
         },
     };
+    let blobs = blobs::find(env, dir, &names, &state.blobs);
     let VersionEdit { flushed_seq, added, .. } = state;
     let mut files: BTreeSet<FileId> = added.iter().map(|table| table.file).collect();
     if complete {
@@ -105,6 +110,7 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
         flushed: flushed_seq.unwrap_or_default(),
         complete,
         described: if complete { added } else { Vec::new() },
+        blobs,
     })
 }
 
