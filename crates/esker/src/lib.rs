@@ -63,6 +63,7 @@
 pub mod recordio;
 pub mod sstable;
 
+mod blob;
 mod cache;
 mod compaction;
 mod db;
@@ -80,6 +81,7 @@ mod wal;
 /// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See docs/testing.md.
 #[doc(hidden)]
 pub mod fuzzing {
+    pub use crate::blob::fuzzing as blob;
     pub use crate::encoding::fuzzing as encoding;
     pub use crate::engine::fuzzing as engine;
     pub use crate::manifest::fuzzing as manifest;

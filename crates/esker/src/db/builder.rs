@@ -113,6 +113,12 @@ impl Builder {
         self.settings.table_bytes = bytes;
         self
     }
+    /// Values of at least so many bytes go to blob files, each written once, and merges move pointers to them; 0: no values do. Default 0.
+    /// Values of transactions and batches that are so large that they become tables stay in tables.
+    pub fn blobs_over(mut self, bytes: usize) -> Self {
+        self.settings.blobs_over = (bytes > 0).then_some(bytes);
+        self
+    }
     /// How much in memtables `close` leaves in the log for the next opening to replay, in bytes; what is more is flushed, and so is
     /// what is in more than 32 files of the log. Default 4 MiB.
     pub fn replay_bytes(mut self, bytes: u64) -> Self {

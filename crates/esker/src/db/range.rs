@@ -11,6 +11,8 @@
 //! range.4. Front and back are walks of one kind. A memtable that was empty for the first may hold entries when the second begins: all of them
 //!      are newer than what is read.
 
+use std::sync::OnceLock;
+
 use super::key_handle::Key;
 use crate::engine::reads::ReadSource;
 use crate::read::run_walk::RunWalk;
@@ -48,14 +50,15 @@ impl Walk {
         let ReadSource { view, at, own, .. } = source;
         let Some(own) = own else {
             return match view.only_run(&bounds) {
-                Some(run) => Walk::Run(RunWalk::new(run, *at, bounds)),
+                Some(run) => Walk::Run(RunWalk::new(run, *at, bounds, view.version.blobs())),
                 None => Walk::Plain(view.live(*at, bounds)),
             };
         };
         // At the largest number, where the transaction's own are seen, and of the view's those that it could see before.
         let tombstones = own_tombstones(view, *at, own.removals());
         let sources = view.sources(*at, &bounds, own.cursors(&bounds));
-        Walk::Own(VisibleCursor::new(sources, tombstones, SeqNo::MAX, bounds))
+        let walk = VisibleCursor::new(sources, tombstones, SeqNo::MAX, bounds);
+        Walk::Own(walk.with_blobs(view.version.blobs()))
     }
 
     fn valid(&self) -> bool {
@@ -284,18 +287,28 @@ pub struct Cursor {
     keyspace: KeyspaceId,
     /// It has not moved yet.
     is_new: bool,
+    /// The value, if it has been fetched from a blob file.
+    fetched: OnceLock<Value>,
     source: ReadSource,
 }
 
 impl Cursor {
     pub(crate) fn new(source: ReadSource, keyspace: KeyspaceId, bounds: Bounds) -> Self {
-        Cursor { walk: Walk::new(&source, bounds), key: Vec::new(), keyspace, is_new: true, source }
+        Cursor {
+            walk: Walk::new(&source, bounds),
+            key: Vec::new(),
+            keyspace,
+            is_new: true,
+            fetched: OnceLock::new(),
+            source,
+        }
     }
 
     /// After a move: whether it stands on a key.
     #[inline]
     fn moved(&mut self, moved: Result<()>) -> Result<bool> {
         self.is_new = false;
+        self.fetched.take();
         moved?;
         self.source.view.check_open()?;
         if let Walk::Run(walk) = &self.walk
@@ -418,7 +431,16 @@ impl Cursor {
     /// # Panics
     /// If the cursor is not valid.
     pub fn value(&self) -> Result<&[u8]> {
-        walk!(&self.walk, c => c.value_bytes())
+        if let Some(value) = walk!(&self.walk, c => c.value_bytes()) {
+            return Ok(value);
+        }
+        match self.fetched.get() {
+            Some(value) => Ok(value),
+            None => {
+                let value = self.value_handle()?;
+                Ok(self.fetched.get_or_init(|| value))
+            }
+        }
     }
 
     /// The value as a handle that outlives the cursor.

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crate::blob::BlobSet;
 use crate::engine::catalog::{Catalog, KeyspaceState};
 use crate::engine::catalog_changes::Changes;
 use crate::engine::core::Core;
@@ -143,7 +144,10 @@ impl Writes {
     /// What they say of an encoded key: `None`, nothing; `Some(None)`, it is removed.
     pub(super) fn find<W: Want>(&self, key: &[u8]) -> Result<Option<Option<W::Out>>> {
         match self.set.get(key) {
-            Own::Put(value) => W::of_memtable(Stored::new(Kind::Put, value)).map(|value| Some(Some(value))),
+            Own::Put(value) => {
+                let stored = Stored::new(Kind::Put, value);
+                W::of_memtable(stored, &BlobSet::default()).map(|value| Some(Some(value)))
+            }
             Own::Removed => Ok(Some(None)),
             Own::Untouched => self.layers.find::<W>(key, &crate::sync::pin()),
         }

@@ -4,6 +4,7 @@
 //!   compaction_step: covered.rs --tables that nobody sees--> log synced --install--> removed unread
 //!                    rest.rs --idle, a flush frees much--> flush
 //!                    trouble.rs, picker --Plan--> compaction::execute --install--> input tables removed
+//!                    collect.rs --nothing to merge--> blob files collected
 //! ```
 //!
 //! compact.1. A failed step leaves the version as it was.
@@ -107,6 +108,10 @@ impl Core {
         let plan = match choice {
             Choice::Plan(plan) => plan,
             Choice::Nothing => {
+                let collected = self.in_this_thread(|| self.collect_blobs(idle));
+                if collected.inspect_err(|error| self.count_failed_compaction(error))? {
+                    return Ok(CompactionStep::Done);
+                }
                 if idle {
                     self.note_nothing_due(now);
                 }
@@ -225,6 +230,7 @@ impl Core {
     pub(crate) fn compact_all(&self) -> Result<()> {
         // First, since it may be what makes room for the flush.
         self.drop_covered_in_turn()?;
+        self.pipeline.close_blob_file()?;
         self.flush_all()?;
         let _turn = self.turns.compact.lock();
         self.check_able()?;
@@ -237,6 +243,9 @@ impl Core {
             if !self.merge(plan)? {
                 return Err(Error::Closed);
             }
+        }
+        while self.collect_blobs(true)? {
+            self.check_able()?;
         }
         self.read_cost.reset();
         self.check_ours()?;

@@ -40,6 +40,27 @@ pub(crate) struct Tables {
     disowned: Mutex<Vec<FileId>>,
 }
 
+/// The manifest, and the numbers of files.
+pub(super) struct SharedTables {
+    manifest: Arc<Mutex<ManifestLog>>,
+    next_file: Arc<AtomicU64>,
+}
+
+impl SharedTables {
+    pub(super) fn manifest(&self) -> MutexGuard<'_, ManifestLog> {
+        self.manifest.lock()
+    }
+
+    pub(super) fn new_file(&self) -> FileId {
+        FileId::new(self.next_file.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// No file has this number or a larger one yet.
+    pub(super) fn next_file(&self) -> FileId {
+        FileId::new(self.next_file.load(Ordering::Relaxed))
+    }
+}
+
 impl Tables {
     /// For a manifest just written; files and runs get numbers from these on.
     pub(super) fn new(manifest: ManifestLog, next_file: FileId, next_run: RunId) -> Self {
@@ -58,6 +79,11 @@ impl Tables {
             let edit = VersionEdit { wal_named: Some(segment), ..VersionEdit::default() };
             manifest.lock().append(edit, || FileId::new(next_file.fetch_add(1, Ordering::Relaxed)))
         })
+    }
+
+    /// The same manifest and numbers, for those who outlive a borrow.
+    pub(super) fn shared(&self) -> SharedTables {
+        SharedTables { manifest: self.manifest.clone(), next_file: self.next_file.clone() }
     }
 
     /// The manifest. Whoever holds it keeps edits away.
@@ -82,7 +108,7 @@ impl Tables {
     }
 
     /// Has an edit say which numbers are given out.
-    fn number(&self, edit: &mut VersionEdit) {
+    pub(super) fn number(&self, edit: &mut VersionEdit) {
         edit.next_file = Some(FileId::new(self.next_file.load(Ordering::Relaxed)));
         edit.next_run = Some(RunId(self.next_run.load(Ordering::Relaxed)));
     }

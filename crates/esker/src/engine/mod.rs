@@ -12,8 +12,10 @@
 pub(crate) mod admission;
 mod adoption;
 pub(crate) mod background;
+mod blobs;
 pub(crate) mod catalog;
 pub(crate) mod catalog_changes;
+mod collect;
 mod compact;
 pub(crate) mod core;
 mod dir_lock;

@@ -30,6 +30,7 @@ use std::time::Duration;
 use esker_env::{Env, FileLock};
 use parking_lot::Mutex;
 
+use super::blobs::{Tail, check_tail, new_blob_file, open_blobs};
 use super::catalog::Catalog;
 use super::core::Core;
 use super::dir_lock::DirLock;
@@ -40,6 +41,7 @@ use super::room::Room;
 use super::stats::{Counters, add};
 use super::unfinished;
 use super::unnamed::refuse_needed;
+use crate::blob::BlobSet;
 use crate::cache::{BudgetKind, MemoryBudget};
 use crate::manifest::edit::{Adopted, VersionEdit};
 use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, manifest_name, table_path};
@@ -49,6 +51,7 @@ use crate::memtable::{Applier, Memtable};
 use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
 use crate::sstable::{BlockCache, Table};
+use crate::txn::blobs::Blobs;
 use crate::txn::commit::Pipeline;
 use crate::txn::memtables::Sealed;
 use crate::txn::snapshots::Published;
@@ -115,7 +118,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     let state = read_manifest(&env, &options, dir)?;
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let version = open_tables(&env, dir, &state, &cache)?;
-    let replayed = replay(&env, dir, &options, &state)?;
+    let replayed = replay(&env, dir, &options, &state, version.blobs())?;
     refuse_needed(&env, dir, &state.added, replayed.last_seq)?;
     let manifest_id = first_number(&env, dir, &state)?;
     let published = Published::new(replayed.last_seq, replayed.counts);
@@ -150,11 +153,16 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     let mut of_earlier = wal::remove_obsolete(&env, dir, wal_from)?;
     of_earlier.extend(&log.segments);
     wal::remove_unused(&env, dir)?;
+    let new_blob_file = new_blob_file(env.clone(), dir.to_path_buf(), &tables, view.clone());
+    let blobs = Blobs::new(options.blobs_over(), options.blob_file_bytes(), new_blob_file);
+    for (_, source) in view.get().version.blobs().iter() {
+        source.file.note_commit(replayed.last_seq);
+    }
     let wal_pool = WalPool::new(
         env.clone(),
         dir.to_path_buf(),
         options.wal_options(database_id),
-        tables.register_segments(),
+        tables.register_segments().syncing_first(blobs.sync_first()),
     )?;
     let mut wal = WalWriter::create(wal_pool.clone(), log.next_segment, &of_earlier)?;
     for adopted in &replayed.unlogged {
@@ -171,6 +179,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         replayed.applier,
         replayed.sealed,
         options.memtable_bytes,
+        blobs,
     );
     let core = Arc::new(Core {
         env,
@@ -291,7 +300,8 @@ fn new_state(first: u64) -> VersionEdit {
 /// Whether a file of this name shows that there is a database. A new one writes CURRENT before its first log segment or table: a manifest
 /// alone is one that was never finished.
 pub(crate) fn is_data(name: &str) -> bool {
-    matches!(file_name::parse(name), FileKind::Table(_)) || wal::file_name::parse_segment(name).is_some()
+    matches!(file_name::parse(name), FileKind::Table(_) | FileKind::Blob(_))
+        || wal::file_name::parse_segment(name).is_some()
 }
 
 /// A new database is no more durable than the name of its directory, which its owner may have made just now (open.7).
@@ -322,7 +332,9 @@ fn open_tables(env: &Env, dir: &Path, state: &VersionEdit, cache: &Arc<BlockCach
         }
         opened.insert(added.file, table);
     }
-    Ok(Version::empty().apply(&VersionEdit { added: state.added.clone(), ..VersionEdit::default() }, opened))
+    let version = Version::empty().with_blobs(open_blobs(env, dir, state)?);
+    let added = VersionEdit { added: state.added.clone(), ..VersionEdit::default() };
+    Ok(version.apply(&added, opened))
 }
 
 /// What a version asserts, as a typed error: the manifest may be damaged in a way that its checksums missed.
@@ -365,16 +377,32 @@ struct Replayed {
     unlogged: Vec<Adopted>,
 }
 
-fn replay(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Replayed> {
-    replay_with(dir, options, state, |extent, on_record| wal::recover(env, dir, extent, on_record))
+fn replay(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    state: &VersionEdit,
+    blobs: &BlobSet,
+) -> Result<Replayed> {
+    let extent = state.log_extent();
+    let flushed = state.flushed_seq.unwrap_or_default();
+    let ends_before = check_tail(env, dir, extent, flushed, blobs, Tail::Store)?;
+    let extent = LogExtent { ends_before, ..extent };
+    replay_with(dir, options, state, extent, |extent, on_record| wal::recover(env, dir, extent, on_record))
 }
 
 /// What a reader of the database would see, found out without changing anything. Files that nothing names are not looked at.
 pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Look> {
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let version = open_tables(env, dir, state, &cache)?;
-    let replayed =
-        replay_with(dir, options, state, |extent, on_record| wal::verify(env, dir, extent, on_record))?;
+    let extent = state.log_extent();
+    let flushed = state.flushed_seq.unwrap_or_default();
+    let ends_before = check_tail(env, dir, extent, flushed, version.blobs(), Tail::Look)?;
+    let extent = LogExtent { ends_before, ..extent };
+    let verify = |extent, on_record: &mut dyn FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>| {
+        wal::verify(env, dir, extent, on_record)
+    };
+    let replayed = replay_with(dir, options, state, extent, verify)?;
     let view = ReadView {
         active: replayed.active,
         immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
@@ -396,13 +424,13 @@ fn replay_with(
     dir: &Path,
     options: &Options,
     state: &VersionEdit,
+    extent: LogExtent,
     recover: impl FnOnce(
         LogExtent,
         &mut dyn FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>,
     ) -> Result<Recovered>,
 ) -> Result<Replayed> {
     let flushed = state.flushed_seq.unwrap_or_default();
-    let extent = state.log_extent();
     let active = Arc::new(Memtable::new(options.memtable_bytes));
     let mut out = Replayed {
         applier: active.applier(),
@@ -473,7 +501,7 @@ pub(crate) fn first_number(env: &Env, dir: &Path, state: &VersionEdit) -> Result
         return Err(Error::corrupt("manifest", dir.join(CURRENT), 0, detail));
     }
     let files = list(env, dir)?.into_iter().filter_map(|name| match file_name::parse(&name) {
-        FileKind::Manifest(id) | FileKind::Table(id) => Some((id, name)),
+        FileKind::Manifest(id) | FileKind::Table(id) | FileKind::Blob(id) => Some((id, name)),
         FileKind::Temporary | FileKind::Other => None,
     });
     match files.max() {
@@ -495,6 +523,7 @@ fn remove_leftovers(env: &Env, dir: &Path, version: &Version, manifest: FileId) 
         let needed = match file_name::parse(&name) {
             FileKind::Manifest(id) => id == manifest && name == manifest_name(id),
             FileKind::Table(id) => version.tables().any(|(_, t)| t.file == id),
+            FileKind::Blob(id) => version.blobs().iter().any(|(_, source)| source.file.id() == id),
             FileKind::Temporary => false,
             FileKind::Other => true,
         };
@@ -516,7 +545,7 @@ fn load_catalog(view: &ReadView, published: &Arc<Published>, dir: &Path) -> Resu
     let mut entries = Vec::new();
     while cursor.valid() {
         let (_, user_key) = decode_key(cursor.key()).expect("keyspace 0 holds encoded keys");
-        entries.push(Ok((user_key.to_vec(), cursor.value_bytes()?.to_vec())));
+        entries.push(Ok((user_key.to_vec(), cursor.value()?.to_vec())));
         cursor.next()?;
     }
     Catalog::load(published, entries.into_iter(), |detail| Error::corrupt("keyspace catalog", dir, 0, detail))

@@ -95,6 +95,8 @@ pub(crate) struct Settings {
     pub(crate) miniature: Option<u64>,
     pub(crate) file_sizes: FileSizes,
     pub(crate) first_number: u64,
+    /// Values of so many bytes go to blob files; none: no values do.
+    pub(crate) blobs_over: Option<usize>,
     /// None: files have what their directory allows.
     pub(crate) modes: Option<Modes>,
 }
@@ -118,6 +120,7 @@ impl Default for Settings {
             miniature: None,
             file_sizes: FileSizes::default(),
             first_number: 1,
+            blobs_over: None,
             modes: None,
         }
     }
@@ -227,6 +230,16 @@ impl Options {
     pub(crate) fn first_number(&self) -> u64 {
         self.given.first_number
     }
+    /// Values of so many bytes go to blob files; none: no values do.
+    pub(crate) fn blobs_over(&self) -> Option<usize> {
+        self.given.blobs_over
+    }
+
+    /// A blob file of this size is full: a few memtables' worth of log, so that one is settled soon after it is full.
+    pub(crate) fn blob_file_bytes(&self) -> u64 {
+        (4 * self.memtable_bytes as u64).clamp(4 << 10, 256 * MIB)
+    }
+
     /// A smaller manifest is not replaced.
     pub(crate) fn manifest_bytes_min(&self) -> u64 {
         self.given.file_sizes.manifest_min
@@ -266,6 +279,7 @@ impl Options {
             pair("cache_bytes", self.cache_bytes().to_string()),
             pair("block_bytes", self.given.block_bytes.to_string()),
             pair("table_bytes", self.given.table_bytes.to_string()),
+            pair("blobs_over", self.given.blobs_over.map_or("none".to_owned(), |over| over.to_string())),
             pair("replay_bytes", self.given.replay_bytes.to_string()),
             pair("wal_segment_bytes", self.wal_segment_bytes().to_string()),
         ]

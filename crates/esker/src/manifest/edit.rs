@@ -6,6 +6,7 @@
 //! edit.2. Of an adopted commit (engine/adoption.rs) the log has no more than its number and what it changed of the counts, and that perhaps not
 //!      durably. The manifest says the same for as long as its counts are older.
 
+use crate::blob::BlobReferences;
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint, unzigzag, zigzag};
 use crate::manifest::version::{Level, RunId};
 use crate::sstable::{Counts, Fingerprint, TableMeta};
@@ -61,6 +62,11 @@ pub struct VersionEdit {
     pub added: Vec<AddedTable>,
     /// Commits whose tables join it, by number (edit.2).
     pub adopted: Vec<Adopted>,
+    /// Blob files that join it: the number that pointers name, and the file that holds the values (blob.1 in blob/mod.rs). A later one
+    /// takes the place of an earlier one.
+    pub blobs: Vec<(FileId, FileId)>,
+    /// Blob files that leave it, by the number that pointers name.
+    pub blobs_removed: Vec<FileId>,
 }
 
 const TAG_NEXT_FILE: u64 = 1;
@@ -75,6 +81,9 @@ const TAG_REMOVED: u64 = 9;
 const TAG_ADDED: u64 = 10;
 const TAG_ADDED_AT: u64 = 11;
 const TAG_ADOPTED: u64 = 12;
+const TAG_BLOB: u64 = 20;
+const TAG_BLOB_REMOVED: u64 = 21;
+const TAG_REFERENCES: u64 = 22;
 
 impl VersionEdit {
     /// The bytes of one manifest record.
@@ -114,6 +123,10 @@ impl VersionEdit {
                 }
             }
             encode_table(&mut out, table);
+            if !table.meta.blobs.is_empty() {
+                put_varint(&mut out, TAG_REFERENCES);
+                table.meta.blobs.encode(&mut out);
+            }
         }
         for Adopted { seq, deltas } in &self.adopted {
             put_varint(&mut out, TAG_ADOPTED);
@@ -123,6 +136,12 @@ impl VersionEdit {
                 put_varint(&mut out, u64::from(keyspace.get()));
                 put_varint(&mut out, zigzag(*delta));
             }
+        }
+        for (named, file) in &self.blobs {
+            [TAG_BLOB, named.get(), file.get()].into_iter().for_each(|n| put_varint(&mut out, n));
+        }
+        for named in &self.blobs_removed {
+            [TAG_BLOB_REMOVED, named.get()].into_iter().for_each(|n| put_varint(&mut out, n));
         }
         out
     }
@@ -148,6 +167,15 @@ impl VersionEdit {
                     edit.added.push(decode_table(&mut reader, base)?);
                 }
                 TAG_ADOPTED => edit.adopted.push(decode_adopted(&mut reader)?),
+                TAG_BLOB => {
+                    let named = FileId::new(reader.varint()?);
+                    edit.blobs.push((named, FileId::new(reader.varint()?)));
+                }
+                TAG_BLOB_REMOVED => edit.blobs_removed.push(FileId::new(reader.varint()?)),
+                TAG_REFERENCES => match edit.added.last_mut() {
+                    Some(table) => table.meta.blobs = BlobReferences::decode(&mut reader)?,
+                    None => return Err(reader.error("references of no table")),
+                },
                 other => return Err(reader.error(format!("unknown field {other} of a version edit"))),
             }
         }
@@ -161,6 +189,7 @@ impl VersionEdit {
             named_to: self.wal_named,
             durable_to: self.durable_in_log(),
             database_id: self.database_id,
+            ends_before: None,
         }
     }
 
@@ -195,6 +224,8 @@ impl VersionEdit {
             removed,
             added,
             adopted,
+            blobs,
+            blobs_removed,
         } = later;
         self.next_file = next_file.or(self.next_file);
         self.next_run = next_run.or(self.next_run);
@@ -211,6 +242,16 @@ impl VersionEdit {
             }
         }
         self.added.extend(added);
+        for named in blobs_removed {
+            match self.blobs.iter().position(|blob| blob.0 == named) {
+                Some(at) => drop(self.blobs.remove(at)),
+                None => self.blobs_removed.push(named),
+            }
+        }
+        for blob in blobs {
+            self.blobs.retain(|earlier| earlier.0 != blob.0);
+            self.blobs.push(blob);
+        }
         self.adopted.extend(adopted);
         // edit.2
         self.adopted.retain(|adopted| Some(adopted.seq) > self.flushed_seq);
@@ -282,13 +323,15 @@ fn decode_table(reader: &mut ByteReader<'_>, base_seq: SeqNo) -> Decoded<AddedTa
     }
     let range = KeyRange { start, end };
     let fingerprint = Fingerprint::new(number_of_32_bits(reader)?);
-    let meta = TableMeta { file_bytes, range, counts, fingerprint, base_seq };
+    let blobs = BlobReferences::default();
+    let meta = TableMeta { file_bytes, range, counts, fingerprint, base_seq, blobs };
     Ok(AddedTable { file, level, run, meta })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blob::BlobPointer;
 
     fn sample() -> VersionEdit {
         let meta = TableMeta {
@@ -306,6 +349,7 @@ mod tests {
             },
             fingerprint: Fingerprint::new(5),
             base_seq: SeqNo::ZERO,
+            blobs: BlobReferences::default(),
         };
         VersionEdit {
             next_file: Some(FileId::new(8)),
@@ -327,6 +371,7 @@ mod tests {
                 },
             ],
             adopted: vec![Adopted { seq: SeqNo::new(303), deltas: vec![(KeyspaceId::DEFAULT, -2)] }],
+            ..VersionEdit::default()
         }
     }
 
@@ -347,6 +392,24 @@ mod tests {
         let hex: String = edit.encode().iter().map(|b| format!("{b:02x}")).collect();
         let table = "0b af02 06 00 03 e807 0a08020164a006af02af02 020161 00 020171 05";
         assert_eq!(hex, [table, "0c af02 01 01 03"].concat().replace(' ', ""));
+    }
+
+    #[test]
+    fn golden_bytes_of_blob_files() {
+        let mut edit = VersionEdit {
+            blobs: vec![(FileId::new(4), FileId::new(5))],
+            blobs_removed: vec![FileId::new(3)],
+            added: sample().added,
+            ..VersionEdit::default()
+        };
+        edit.added.truncate(1);
+        edit.added[0].meta.blobs.add(&BlobPointer::new(FileId::new(4), 32, b"abc"));
+        let bytes = edit.encode();
+        let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        let expected =
+            "0a 07 07 01 e807 0a08020164a0060309 020161 00 020171 05 16 01 04 01 03 14 04 05 15 03";
+        assert_eq!(hex, expected.replace(' ', ""));
+        assert_eq!(VersionEdit::decode(&bytes), Ok(edit));
     }
 
     #[test]

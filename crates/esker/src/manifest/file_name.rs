@@ -1,7 +1,7 @@
 //! The names of the files in a database directory.
 //!
 //! ```text
-//!   LOCK  CURRENT  OPTIONS  MANIFEST-000001  000002.wal  000003.sst  REPAIRING
+//!   LOCK  CURRENT  OPTIONS  MANIFEST-000001  000002.wal  000003.sst  000004.blob  REPAIRING
 //! ```
 //!
 //! file_name.1. A name that this module does not know is never touched.
@@ -47,6 +47,8 @@ pub enum FileKind {
     Manifest(FileId),
     /// `n.sst`.
     Table(FileId),
+    /// `n.blob`.
+    Blob(FileId),
     /// Left behind by an interrupted replacement; safe to remove.
     Temporary,
     /// The log's, a fixed name, or not ours.
@@ -58,11 +60,13 @@ pub fn parse(name: &str) -> FileKind {
     if name == CURRENT_TMP || name == OPTIONS_TMP {
         return FileKind::Temporary;
     }
-    let digits = name.strip_prefix("MANIFEST-").or(name.strip_suffix(".sst")).unwrap_or("");
+    let digits = name.strip_prefix("MANIFEST-").or(name.strip_suffix(".sst")).or(name.strip_suffix(".blob"));
+    let digits = digits.unwrap_or("");
     match digits.parse().map(FileId::new) {
         Ok(id) if id.get() > FILE_ID_MAX => FileKind::Other,
         Ok(id) if name == manifest_name(id) => FileKind::Manifest(id),
         Ok(id) if name == table_name(id) => FileKind::Table(id),
+        Ok(id) if name == blob_name(id) => FileKind::Blob(id),
         _ => FileKind::Other,
     }
 }
@@ -75,6 +79,16 @@ pub fn manifest_name(id: FileId) -> String {
 /// The path of a table.
 pub fn table_path(dir: &Path, id: FileId) -> PathBuf {
     dir.join(table_name(id))
+}
+
+/// The path of a blob file.
+pub fn blob_path(dir: &Path, id: FileId) -> PathBuf {
+    dir.join(blob_name(id))
+}
+
+/// `n.blob`.
+fn blob_name(id: FileId) -> String {
+    format!("{:06}.blob", id.get())
 }
 
 /// `n.sst`.

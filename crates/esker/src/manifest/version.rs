@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::edit::{AddedTable, VersionEdit};
+use crate::blob::BlobSet;
 use crate::sstable::{Table, TableMeta};
 use crate::types::key::head8;
 use crate::types::key_range::{End, KeyRange};
@@ -222,18 +223,30 @@ impl<T> Run<T> {
 /// All runs, newest first.
 pub struct Version<T = Arc<Table>> {
     runs: Vec<Arc<Run<T>>>,
+    blobs: BlobSet,
 }
 
 impl<T> Version<T> {
     /// No tables.
     pub fn empty() -> Self {
-        Version { runs: Vec::new() }
+        Version { runs: Vec::new(), blobs: BlobSet::default() }
     }
 
     /// The runs, newest first (version.1).
     #[inline]
     pub fn runs(&self) -> &[Arc<Run<T>>] {
         &self.runs
+    }
+
+    /// The blob files.
+    #[inline]
+    pub(crate) fn blobs(&self) -> &BlobSet {
+        &self.blobs
+    }
+
+    /// The same tables, and these blob files.
+    pub(crate) fn with_blobs(&self, blobs: BlobSet) -> Self {
+        Version { runs: self.runs.clone(), blobs }
     }
 
     /// All tables with their runs.
@@ -246,7 +259,7 @@ impl<T> Version<T> {
         self.runs.last().filter(|r| r.level == Level::BASE)
     }
 
-    /// The version after an edit. `opened` holds the handle of each table that the edit adds and this version
+    /// The version after an edit of tables. `opened` holds the handle of each table that the edit adds and this version
     /// does not have yet (a trivial move removes and adds the same file).
     ///
     /// # Panics
@@ -282,7 +295,7 @@ impl<T> Version<T> {
         runs.sort_by(|a, b| a.level.cmp(&b.level).then(b.id.cmp(&a.id)));
         let bases = runs.iter().filter(|r| r.level == Level::BASE).count();
         assert!(bases <= 1, "version.3: one base run");
-        Version { runs }
+        Version { runs, blobs: self.blobs.clone() }
     }
 }
 
@@ -309,6 +322,7 @@ mod tests {
     fn added(file: u64, level: Level, run: u64, start: &str, end: &str) -> AddedTable {
         let range = KeyRange { start: start.into(), end: End::Included(end.into()) };
         let meta = TableMeta {
+            blobs: Default::default(),
             file_bytes: 0,
             range,
             counts: Counts::default(),

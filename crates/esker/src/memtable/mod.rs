@@ -45,6 +45,7 @@ use self::position::Position;
 pub(crate) use self::scan::MemtableScan;
 use self::tree::Tree;
 use self::writer::TreeWriter;
+use crate::blob::BlobFile;
 use crate::encoding::hash::key_hash;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::types::SeqNo;
@@ -58,6 +59,8 @@ pub(crate) struct Memtable {
     /// Until the applier takes it.
     filter_writer: Mutex<Option<FilterWriter>>,
     range_tombstones: RwLock<Arc<RangeTombstones>>,
+    /// The blob files that it may be the only one to know (blob_set.1 in blob/set.rs).
+    blobs: Mutex<Vec<Arc<BlobFile>>>,
     /// Release store after the set is replaced, acquire load: who sees true finds the tombstones.
     has_range_tombstones: AtomicBool,
     /// The rest are statistics, stored by the applier alone. Relaxed: they protect nothing.
@@ -83,6 +86,7 @@ impl Memtable {
             tree: Arc::new(Tree::new()),
             filter,
             filter_writer: Mutex::new(Some(filter_writer)),
+            blobs: Mutex::default(),
             range_tombstones: RwLock::default(),
             has_range_tombstones: AtomicBool::new(false),
             range_tombstone_bytes: AtomicUsize::new(0),
@@ -102,6 +106,14 @@ impl Memtable {
         Applier {
             tree,
             filter: self.filter_writer.lock().take().expect("memtable.1: one applier per memtable"),
+        }
+    }
+
+    /// Keeps a blob file open that its entries are about to reference.
+    pub(crate) fn keep(&self, file: &Arc<BlobFile>) {
+        let mut blobs = self.blobs.lock();
+        if !blobs.last().is_some_and(|last| Arc::ptr_eq(last, file)) {
+            blobs.push(file.clone());
         }
     }
 

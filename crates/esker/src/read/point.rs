@@ -14,6 +14,7 @@ use crossbeam_epoch::Guard;
 use super::fetch;
 use super::resolve::{Answer, Resolver};
 use super::view::ReadView;
+use crate::blob::BlobSet;
 use crate::encoding::hash::key_hash;
 use crate::sstable::Found;
 use crate::types::stored::Stored;
@@ -29,9 +30,9 @@ pub trait Want {
     /// Whether the key is likely absent, so that it pays to ask filters before blocks that are in memory.
     const EXPECTS_NONE: bool;
     /// Makes it of a live version in a memtable.
-    fn of_memtable(stored: Stored<&[u8]>) -> Result<Self::Out>;
+    fn of_memtable(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<Self::Out>;
     /// Makes it of a live version in a table.
-    fn of_table(found: Found<'_>) -> Result<Self::Out>;
+    fn of_table(found: Found<'_>, blobs: &BlobSet) -> Result<Self::Out>;
 }
 
 /// Its value.
@@ -43,12 +44,12 @@ impl Want for ValueOf {
     type Out = Value;
     const EXPECTS_NONE: bool = false;
     #[inline]
-    fn of_memtable(stored: Stored<&[u8]>) -> Result<Value> {
-        fetch::copy(stored)
+    fn of_memtable(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<Value> {
+        fetch::copy(stored, blobs)
     }
     #[inline(always)]
-    fn of_table(found: Found<'_>) -> Result<Value> {
-        fetch::value(found.share())
+    fn of_table(found: Found<'_>, blobs: &BlobSet) -> Result<Value> {
+        fetch::value(found.share(), blobs)
     }
 }
 
@@ -56,11 +57,11 @@ impl Want for Presence {
     type Out = ();
     const EXPECTS_NONE: bool = true;
     #[inline]
-    fn of_memtable(_: Stored<&[u8]>) -> Result<()> {
+    fn of_memtable(_: Stored<&[u8]>, _: &BlobSet) -> Result<()> {
         Ok(())
     }
     #[inline]
-    fn of_table(_: Found<'_>) -> Result<()> {
+    fn of_table(_: Found<'_>, _: &BlobSet) -> Result<()> {
         Ok(())
     }
 }
@@ -81,7 +82,10 @@ impl ReadView {
             let mut below = at;
             while let Some(entry) = memtable.get(key, below) {
                 match resolver.feed(entry.seq, entry.kind) {
-                    Answer::Live => return W::of_memtable(Stored::new(entry.kind, entry.value)).map(Some),
+                    Answer::Live => {
+                        let stored = Stored::new(entry.kind, entry.value);
+                        return W::of_memtable(stored, self.version.blobs()).map(Some);
+                    }
                     Answer::Gone => return Ok(None),
                     Answer::Older => {}
                 }
@@ -103,7 +107,7 @@ impl ReadView {
                 let Some(found) = found else { break };
                 let seq = found.seq();
                 match resolver.feed(seq, found.kind()) {
-                    Answer::Live => return W::of_table(found).map(Some),
+                    Answer::Live => return W::of_table(found, self.version.blobs()).map(Some),
                     Answer::Gone => return Ok(None),
                     Answer::Older => {}
                 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use super::fetch;
 use super::resolve::{Answer, Resolver};
+use crate::blob::BlobSet;
 use crate::manifest::version::Run;
 use crate::sstable::{BlockPlace, Table};
 use crate::types::bounds::Bounds;
@@ -28,6 +29,8 @@ pub struct RunWalk {
     bounds: Bounds,
     /// Bytes of the keyspace's prefix.
     prefix_len: usize,
+    /// None: the run has no values in blob files.
+    blobs: Option<BlobSet>,
     here: Option<Here>,
 }
 
@@ -40,18 +43,19 @@ struct Here {
 
 impl RunWalk {
     /// A walk as of `at`, inside these bounds, which lie in one keyspace. Nowhere until it is moved.
-    pub fn new(run: &Arc<Run>, at: SeqNo, bounds: Bounds) -> Self {
+    pub fn new(run: &Arc<Run>, at: SeqNo, bounds: Bounds, blobs: &BlobSet) -> Self {
         let tables = run.within(&bounds.lower, &bounds.upper);
         let prefix_len = match &bounds.lower {
             Bound::Included(key) | Bound::Excluded(key) => key::prefix_len(key),
             Bound::Unbounded => 0,
         };
-        RunWalk { run: run.clone(), tables, at, bounds, prefix_len, here: None }
+        let blobs = (!blobs.is_empty()).then(|| blobs.clone());
+        RunWalk { run: run.clone(), tables, at, bounds, prefix_len, blobs, here: None }
     }
 
     /// Another walk over the same, which stands nowhere yet.
     pub fn again(&self) -> Self {
-        Self::new(&self.run, self.at, self.bounds.clone())
+        Self::new(&self.run, self.at, self.bounds.clone(), &self.blobs.clone().unwrap_or_default())
     }
 
     /// Whether the walk stands on a key.
@@ -88,12 +92,15 @@ impl RunWalk {
     #[inline]
     pub fn value(&self) -> Result<Value> {
         let here = self.here();
-        fetch::value(here.place.share(here.entry))
+        match (here.place.share(here.entry), &self.blobs) {
+            (stored, Some(blobs)) => fetch::value(stored, blobs),
+            (stored, None) => Ok(stored.beside()),
+        }
     }
 
-    /// The bytes of the value.
+    /// The bytes of the value; none if they are in a blob file.
     #[inline]
-    pub fn value_bytes(&self) -> Result<&[u8]> {
+    pub fn value_bytes(&self) -> Option<&[u8]> {
         let here = self.here();
         fetch::bytes(here.place.stored(here.entry))
     }
@@ -388,8 +395,10 @@ mod tests {
                 let bounds = random_bounds(&mut rng);
                 let Some(run) = view.only_run(&bounds) else { continue };
                 with_versions += u32::from(run.max_seq() > SeqNo::ZERO);
-                let (mut walk, mut model) =
-                    (RunWalk::new(run, at, bounds.clone()), view.live(at, bounds.clone()));
+                let (mut walk, mut model) = (
+                    RunWalk::new(run, at, bounds.clone(), view.version.blobs()),
+                    view.live(at, bounds.clone()),
+                );
                 for _ in 0..40 {
                     let key =
                         encode_key(KeyspaceId::DEFAULT, &[rng.u8(..52), rng.u8(..3)][..rng.usize(1..3)]);

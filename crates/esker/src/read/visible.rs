@@ -18,6 +18,7 @@ use super::merge::MergeCursor;
 use super::resolve::{Answer, Resolver};
 use super::source::{Nothing, Source};
 use super::view::ReadView;
+use crate::blob::BlobSet;
 use crate::types::bounds::Bounds;
 use crate::types::cursor::SourceCursor;
 use crate::types::{Result, SeqNo, Value};
@@ -29,6 +30,7 @@ pub struct VisibleCursor<C> {
     newest: Vec<SeqNo>,
     cover: Cover,
     bounds: Bounds,
+    blobs: BlobSet,
     /// Whether the compaction stands on a live key inside the bounds.
     valid: bool,
 }
@@ -37,7 +39,7 @@ impl ReadView {
     /// A walk over the live keys inside the bounds, as of `at`.
     pub fn live(&self, at: SeqNo, bounds: Bounds) -> VisibleCursor<Source<Nothing>> {
         let sources = self.sources(at, &bounds, Vec::new());
-        VisibleCursor::new(sources, self.tombstones(Vec::new()), at, bounds)
+        VisibleCursor::new(sources, self.tombstones(Vec::new()), at, bounds).with_blobs(self.version.blobs())
     }
 }
 
@@ -54,7 +56,19 @@ impl<C: SourceCursor> VisibleCursor<C> {
                 newest.push(seq);
             }
         }
-        VisibleCursor { merged: MergeCursor::new(cursors), newest, cover, bounds, valid: false }
+        VisibleCursor {
+            merged: MergeCursor::new(cursors),
+            newest,
+            cover,
+            bounds,
+            blobs: BlobSet::default(),
+            valid: false,
+        }
+    }
+
+    /// The same, for sources whose values may be in these blob files.
+    pub fn with_blobs(self, blobs: &BlobSet) -> Self {
+        VisibleCursor { blobs: blobs.clone(), ..self }
     }
 
     #[inline]
@@ -205,9 +219,9 @@ impl<C: SourceCursor> VisibleCursor<C> {
         self.merged.key()
     }
 
-    /// The bytes of the value.
+    /// The bytes of the value; none if they are in a blob file.
     #[inline]
-    pub fn value_bytes(&self) -> Result<&[u8]> {
+    pub fn value_bytes(&self) -> Option<&[u8]> {
         assert!(self.valid, "value of a cursor that is not valid");
         fetch::bytes(self.merged.stored())
     }
@@ -216,7 +230,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
     #[inline]
     pub fn value(&self) -> Result<Value> {
         assert!(self.valid, "value of a cursor that is not valid");
-        fetch::value(self.merged.share())
+        fetch::value(self.merged.share(), &self.blobs)
     }
 }
 

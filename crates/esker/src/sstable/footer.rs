@@ -6,8 +6,8 @@
 //!
 //! footer.1. The parts lie back to back in this order, and the footer ends the file: a file that was cut, or has bytes
 //!      added, is refused.
-//! footer.2. A flag says that the table has something in it that a reader must know. This build knows none: it writes 0, and refuses a
-//!      table with any.
+//! footer.2. A flag says that the table has something in it that a reader must know. This build knows that of blobs, and refuses a
+//!      table with any other.
 //!
 //! Bytes: docs/formats/sstable.md
 
@@ -29,7 +29,7 @@ const VERSION_AT: usize = 64;
 
 /// Flag: some entries expire. Reserved (footer.2).
 const HAS_EXPIRY: u32 = 1;
-/// Flag: values of some entries are in blob files. Reserved (footer.2).
+/// Flag: values of some entries are in blob files.
 const HAS_BLOBS: u32 = 2;
 /// Flag: some entries may or may not add a key to the live count. Reserved (footer.2).
 const HAS_UNRESOLVED_COUNTS: u32 = 4;
@@ -45,6 +45,8 @@ pub(super) struct Footer {
     pub salt: Salt,
     /// The newest commit that went into the table, under whatever number, or as what was left out.
     pub newest_commit: SeqNo,
+    /// Whether values of some entries are in blob files.
+    pub has_blobs: bool,
 }
 
 /// Why a footer was not read.
@@ -73,9 +75,6 @@ impl FooterError {
             FooterError::Flags(flags) if with(HAS_EXPIRY, flags) => {
                 Ok(("table with entries that expire", FORMAT_VERSION))
             }
-            FooterError::Flags(flags) if with(HAS_BLOBS, flags) => {
-                Ok(("table with values in blob files", FORMAT_VERSION))
-            }
             FooterError::Flags(flags) if with(HAS_UNRESOLVED_COUNTS, flags) => {
                 Ok(("table with unresolved counts", FORMAT_VERSION))
             }
@@ -93,7 +92,8 @@ impl Footer {
         }
         out.extend_from_slice(&self.salt.get().to_le_bytes());
         out.extend_from_slice(&self.newest_commit.get().to_le_bytes());
-        // The flags (footer.2), and 8 bytes without use.
+        out.extend_from_slice(&if self.has_blobs { HAS_BLOBS } else { 0 }.to_le_bytes());
+        // 8 bytes without use.
         out.resize(VERSION_AT, 0);
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         out.extend_from_slice(&crc32c(&out).to_le_bytes());
@@ -133,7 +133,7 @@ impl Footer {
             return Err(DecodeError::new(44, "a newest commit of more than 56 bits").into());
         };
         let flags = reader.u32()?;
-        if flags != 0 {
+        if flags & !HAS_BLOBS != 0 {
             return Err(FooterError::Flags(flags));
         }
         if reader.rest().iter().any(|byte| *byte != 0) {
@@ -143,7 +143,8 @@ impl Footer {
             let detail = format!("the parts end at {} in a file of {file_len} bytes", properties.end);
             return Err(DecodeError::new(0, detail).into());
         }
-        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit })
+        let has_blobs = flags & HAS_BLOBS != 0;
+        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit, has_blobs })
     }
 }
 
@@ -159,6 +160,7 @@ mod tests {
             properties: 200..260,
             salt: Salt::new(0x0102_0304),
             newest_commit: SeqNo::MAX,
+            has_blobs: false,
         }
     }
 
@@ -196,11 +198,12 @@ mod tests {
 
     #[test]
     fn footer_2_a_table_with_flags_is_not_read() {
-        for bit in 0..32 {
+        for bit in (0..32).filter(|bit| 1 << bit != HAS_BLOBS) {
             let unread = with(52, &(1_u32 << bit).to_le_bytes()).unwrap_err().unread();
             let (what, found) = unread.expect("footer.2: it is not damaged");
             assert!(what.starts_with("table") && found == FORMAT_VERSION, "footer.2: {what}");
         }
+        assert!(with(52, &HAS_BLOBS.to_le_bytes()).unwrap().has_blobs);
         assert!(matches!(with(63, &[1]), Err(FooterError::Damaged(_))));
     }
 

@@ -4,6 +4,7 @@
 
 use super::counts::Counts;
 use super::stored::Fingerprint;
+use crate::blob::BlobReferences;
 use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::types::SeqNo;
@@ -27,6 +28,8 @@ pub(crate) struct Properties {
     pub blocks: u64,
     /// Of all parts before this one.
     pub fingerprint: Fingerprint,
+    /// What its values are in blob files. Stored if there are any (footer.2).
+    pub blobs: BlobReferences,
 }
 
 /// The range that holds no key.
@@ -43,6 +46,9 @@ impl Properties {
         out.push(u8::from(matches!(self.range.end, End::Included(_))));
         put_string(out, self.range.end.key());
         out.extend_from_slice(&self.fingerprint.get().to_le_bytes());
+        if !self.blobs.is_empty() {
+            self.blobs.encode(out);
+        }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Decoded<Properties> {
@@ -62,8 +68,12 @@ impl Properties {
             _ => return Err(reader.error(format!("{included} where 0 or 1 is expected"))),
         };
         let fingerprint = Fingerprint::new(reader.u32()?);
+        let blobs = match reader.is_empty() {
+            true => BlobReferences::default(),
+            false => BlobReferences::decode(&mut reader)?,
+        };
         reader.finish()?;
-        Ok(Properties { counts, range: KeyRange { start, end }, compression, blocks, fingerprint })
+        Ok(Properties { counts, range: KeyRange { start, end }, compression, blocks, fingerprint, blobs })
     }
 }
 
@@ -145,6 +155,7 @@ mod tests {
             compression: Compression::Lz4,
             blocks: 7,
             fingerprint: Fingerprint::new(8),
+            blobs: BlobReferences::default(),
         };
         let mut bytes = Vec::new();
         properties.encode(&mut bytes);

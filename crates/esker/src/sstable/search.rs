@@ -409,6 +409,7 @@ mod tests {
     #[test]
     fn search_5_all_is_found_only_if_the_properties_count_as_much() {
         let properties = |blocks, range_tombstones| Properties {
+            blobs: Default::default(),
             counts: Counts { entries: 3, keys: 3, range_tombstones, ..Counts::default() },
             range: KeyRange { start: b"a".to_vec(), end: End::Included(b"b".to_vec()) },
             compression: Compression::None,

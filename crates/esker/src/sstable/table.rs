@@ -158,6 +158,10 @@ impl Table {
         let footer = read_footer(&*file, path, file_bytes)?;
         let part = Parts { file: &*file, path, salt: footer.salt };
         let properties = part.read("properties", &footer.properties, Properties::decode)?;
+        if footer.has_blobs == properties.blobs.is_empty() {
+            let detail = "the footer and the properties differ about values in blob files";
+            return Err(Error::corrupt("properties", path, footer.properties.start, detail));
+        }
         let index = part.read("index", &footer.index, Index::decode)?;
         if index.blocks_end() != footer.tombstones.start || index.len() as u64 != properties.blocks {
             let detail = format!("{} blocks that end at {}", index.len(), index.blocks_end());
@@ -207,7 +211,7 @@ impl Table {
 
     /// What the manifest must say of it.
     pub(crate) fn meta(&self) -> TableMeta {
-        let Properties { counts, range, fingerprint, .. } = &self.properties;
+        let Properties { counts, range, fingerprint, blobs, .. } = &self.properties;
         let (counts, fingerprint) = (*counts, *fingerprint);
         let meta = TableMeta {
             file_bytes: self.file_bytes,
@@ -215,6 +219,7 @@ impl Table {
             counts,
             fingerprint,
             base_seq: SeqNo::ZERO,
+            blobs: blobs.clone(),
         };
         meta.based(self.base_seq())
     }

@@ -23,6 +23,7 @@ use super::options::{TableCompression, TableOptions};
 use super::properties::{Properties, empty_range, encode_tombstones};
 use super::stored::{COMPRESSED_BYTES_MAX, Fingerprint, Salt, pack, trailer};
 use super::{BlockCache, Counts, Table};
+use crate::blob::{BlobPointer, BlobReferences};
 use crate::encoding::Compression;
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::hash::key_hash;
@@ -54,6 +55,8 @@ pub(crate) struct TableMeta {
     pub fingerprint: Fingerprint,
     /// The commit that all of it is of, if it was adopted; else zero (table.5 in sstable/table.rs).
     pub base_seq: SeqNo,
+    /// What its values are in blob files.
+    pub blobs: BlobReferences,
 }
 
 impl TableMeta {
@@ -149,6 +152,7 @@ impl TableWriter {
                 compression: Compression::None,
                 blocks: 0,
                 fingerprint: Fingerprint::default(),
+                blobs: BlobReferences::default(),
             },
             fingerprint: Fingerprint::default(),
             newest_commit: SeqNo::ZERO,
@@ -205,6 +209,9 @@ impl TableWriter {
                 self.hashes.push(key_hash(entry.key));
             }
         }
+        if entry.kind.needs_fetch() {
+            self.add_reference(&entry)?;
+        }
         self.builder.add(&entry);
         if new_key {
             self.last_key.clear();
@@ -212,6 +219,14 @@ impl TableWriter {
         }
         self.last_seq = entry.seq;
         self.properties.counts.add(&entry, new_key);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn add_reference(&mut self, entry: &EntryRef<'_>) -> Result<()> {
+        let pointer =
+            BlobPointer::decode(entry.value).map_err(|e| e.in_file("blob pointer", &self.path, 0))?;
+        self.properties.blobs.add(&pointer);
         Ok(())
     }
 
@@ -397,6 +412,7 @@ impl TableWriter {
             counts: p.counts,
             fingerprint: p.fingerprint,
             base_seq: SeqNo::ZERO,
+            blobs: p.blobs,
         };
         Ok((meta, self.warm.map(|warm| warm.blocks).unwrap_or_default()))
     }
@@ -452,7 +468,8 @@ impl TableWriter {
         let properties = self.write_part(&payload, Compression::None)?;
         let newest_commit = self.newest_commit.max(self.properties.counts.max_seq);
         let salt = self.salt;
-        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit })
+        let has_blobs = !self.properties.blobs.is_empty();
+        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit, has_blobs })
     }
 
     /// Gives up: removes the file.

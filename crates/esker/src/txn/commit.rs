@@ -18,6 +18,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::apply::apply;
+use super::blobs::{Blobs, is_fatal};
 use super::conflict::find_conflict;
 use super::counts::count_deltas;
 use super::drop_mark::DropMark;
@@ -118,6 +119,7 @@ pub struct WriteState {
     pub(super) active: Active,
     pub(super) last_seq: SeqNo,
     pub(super) poison: Poison,
+    pub(super) blobs: Blobs,
 }
 
 impl Pipeline {
@@ -129,6 +131,7 @@ impl Pipeline {
         applier: Applier,
         sealed: Vec<Sealed>,
         memtable_bytes: usize,
+        blobs: Blobs,
     ) -> Self {
         let active = view.get().active.clone();
         let mut last_seq = published.visible();
@@ -144,6 +147,7 @@ impl Pipeline {
                 active: Active::new(active, applier),
                 last_seq,
                 poison,
+                blobs,
             }),
             unsynced: Mutex::new(None),
             memtables: Memtables::new(sealed, memtable_bytes),
@@ -228,7 +232,7 @@ impl Pipeline {
     ) -> Result<SeqNo> {
         state.poison.cause()?;
         request.check_keyspaces()?;
-        let set = &request.set;
+        let set = &*request.set;
         let view = self.view.get();
         if let Some(snapshot) = &request.since
             && !canary::is_set(Canary::ConflictCheckSkipped)
@@ -240,16 +244,24 @@ impl Pipeline {
         let count = |id| self.published.counter(id).now().saturating_add_signed(pending(id));
         let own = count_deltas(set, &view, SeqNo::MAX, count)?;
         self.check_counts(state, &own, count)?;
+        let diverted = state.blobs.divert(set);
+        let diverted = diverted.map_err(|e| if is_fatal(&e) { state.poison.stop(e) } else { e })?;
+        let entering = diverted.as_ref().map_or(set, |diverted| &diverted.set);
         let header = encode_header(&own);
-        let bytes = (header.len() + set.byte_len()) as u64;
+        let bytes = (header.len() + entering.byte_len()) as u64;
         let room = if set.removes_only() { LogRoom::HeldBack } else { LogRoom::Common };
         state.wal()?.reserve(bytes, room)?;
+        if let Some(diverted) = &diverted {
+            // txn_blobs.4
+            state.blobs.write(set, diverted)?;
+            state.active.memtable.keep(&diverted.file);
+        }
         let seq = state.last_seq.next();
         state.poison.begin();
         let mut log = || {
             let wal = state.wal()?;
-            wal.append(seq, &[&header, set.payload()])?;
-            if set.byte_len() >= OVERLAP_BYTES && request.durability == Durability::Sync {
+            wal.append(seq, &[&header, entering.payload()])?;
+            if entering.byte_len() >= OVERLAP_BYTES && request.durability == Durability::Sync {
                 wal.write()?;
                 wal.start_writeback();
             }
@@ -260,10 +272,14 @@ impl Pipeline {
             state.poison.settle();
             return Err(state.poison.stop(error));
         }
-        apply(set, seq, &state.active.memtable, &mut state.active.applier);
+        apply(entering, seq, &state.active.memtable, &mut state.active.applier);
         // drop_mark.1
         request.drops.iter().for_each(DropMark::set);
         state.active.logged_bytes += bytes;
+        if let Some(diverted) = &diverted {
+            diverted.file.note_commit(seq);
+            state.active.logged_bytes += diverted.bytes;
+        }
         state.last_seq = seq;
         deltas.extend(own);
         Ok(seq)

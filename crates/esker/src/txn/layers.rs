@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use super::packing::{Packing, Spares};
+use crate::blob::BlobSet;
 use crate::compaction::merge::Source;
 use crate::encoding::hash::key_hash;
 use crate::manifest::version::Run;
@@ -185,7 +186,9 @@ impl Layers {
                     let piece = piece.get();
                     if let Some(entry) = piece.get(key) {
                         let live = entry.kind.is_live();
-                        let found = live.then(|| W::of_memtable(Stored::new(entry.kind, entry.value)));
+                        let found = live.then(|| {
+                            W::of_memtable(Stored::new(entry.kind, entry.value), &BlobSet::default())
+                        });
                         return found.transpose().map(Some);
                     }
                     let holds = |(start, end): &(Vec<u8>, Vec<u8>)| **start <= *key && *key < **end;
@@ -197,7 +200,7 @@ impl Layers {
                     let Some(at) = private.run.find(key) else { continue };
                     let table = &private.run.tables()[at].table;
                     if let Some(found) = table.get(key, hash, SeqNo::MAX, true, guard)? {
-                        let found = found.kind().is_live().then(|| W::of_table(found));
+                        let found = found.kind().is_live().then(|| W::of_table(found, &BlobSet::default()));
                         return found.transpose().map(Some);
                     }
                     if table.range_tombstones().fragment_of(key).is_some() {

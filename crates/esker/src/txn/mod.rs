@@ -6,6 +6,7 @@
 
 pub(crate) mod adopt;
 pub(crate) mod apply;
+pub(crate) mod blobs;
 pub(crate) mod commit;
 pub(crate) mod conflict;
 pub(crate) mod counts;

@@ -21,6 +21,7 @@ use std::sync::OnceLock;
 use hashbrown::HashTable;
 use parking_lot::Mutex;
 
+use crate::blob::BlobPointer;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_string, put_varint};
 use crate::encoding::hash::key_hash;
 use crate::read::resolve::{Answer, Resolver};
@@ -66,6 +67,8 @@ pub struct WriteSet {
     /// Decoding refuses an op (write_set.5).
     has_refused: bool,
     has_puts: bool,
+    /// Bytes of the longest value that was put.
+    largest_value: usize,
     sorted: OnceLock<Vec<u32>>,
     index: Mutex<Index>,
 }
@@ -98,6 +101,7 @@ impl Clone for WriteSet {
             ranges: self.ranges.clone(),
             has_refused: self.has_refused,
             has_puts: self.has_puts,
+            largest_value: self.largest_value,
             sorted: self.sorted.clone(),
             index: Mutex::new(self.index.lock().clone()),
         }
@@ -159,6 +163,7 @@ impl WriteSet {
         self.ranges.clear();
         self.has_refused = false;
         self.has_puts = false;
+        self.largest_value = 0;
         self.sorted.take();
         let index = self.index.get_mut();
         index.upto = 0;
@@ -175,8 +180,19 @@ impl WriteSet {
         &self.bytes[self.header_len..]
     }
 
+    /// Bytes of the longest value that was put.
+    pub fn largest_value(&self) -> usize {
+        self.largest_value
+    }
+
+    /// Sets an encoded key to a value in a blob file.
+    pub fn put_blob(&mut self, key: &[u8], pointer: &[u8]) {
+        self.push(Kind::PutBlob, key, pointer);
+    }
+
     /// Sets an encoded key to a value.
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.largest_value = self.largest_value.max(value.len());
         self.push(Kind::Put, key, value);
     }
 
@@ -343,6 +359,9 @@ impl WriteSet {
                 }
             } else if kind.has_value() {
                 let value = reader.string()?;
+                if kind.needs_fetch() {
+                    BlobPointer::decode(value)?;
+                }
                 let value_start = header_len + reader.position() - value.len();
                 set.note(kind, (first_start, first), (value_start, value));
             } else {

@@ -64,11 +64,15 @@ pub enum Canary {
     TableNameFailureIgnored,
     /// Tables count before their bytes are durable (execute.1).
     TableNotSynced,
+    /// A commit is replayed although a value of it is torn (recovery.9).
+    TornBlobAccepted,
+    /// A blob file is removed although commits point into it that are in no table yet (collect.2).
+    BlobDroppedEarly,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
-    /// Every one.
+    /// Every one that the simulator is to find. Its databases have no blob files: engine/blobs.rs tests those of blobs.
     pub const ALL: [Canary; 24] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,

@@ -5,7 +5,7 @@
 //! | 0 | remove | |
 //! | 1 | put | |
 //! | 2 | remove a range | in the log; tables store these apart, as range tombstones |
-//! | 3 | put, the value in a blob file | reserved |
+//! | 3 | put, the value in a blob file | |
 //! | 4 | merge operand | reserved |
 //! | 128 | added to another: the version expires | reserved |
 //!
@@ -24,6 +24,8 @@ pub enum Kind {
     Put = 1,
     /// All keys of a range are gone.
     RemoveRange = 2,
+    /// The key has a value that is in a blob file. Beside the key stands where.
+    PutBlob = 3,
 }
 
 impl Kind {
@@ -34,6 +36,7 @@ impl Kind {
             0 => Some(Kind::Remove),
             1 => Some(Kind::Put),
             2 => Some(Kind::RemoveRange),
+            3 => Some(Kind::PutBlob),
             _ => None,
         }
     }
@@ -47,25 +50,25 @@ impl Kind {
     /// Whether it answers for its key alone, whatever older versions say.
     #[inline(always)]
     pub const fn ends_search(self) -> bool {
-        matches!(self, Kind::Remove | Kind::Put)
+        !matches!(self, Kind::RemoveRange)
     }
 
     /// Whether the key has a value once this version answers.
     #[inline(always)]
     pub const fn is_live(self) -> bool {
-        matches!(self, Kind::Put)
+        matches!(self, Kind::Put | Kind::PutBlob)
     }
 
     /// Whether bytes of a value stand beside the key.
     #[inline(always)]
     pub const fn has_value(self) -> bool {
-        matches!(self, Kind::Put)
+        matches!(self, Kind::Put | Kind::PutBlob)
     }
 
     /// Whether those bytes say where the value is, instead of being it.
     #[inline(always)]
     pub const fn needs_fetch(self) -> bool {
-        false
+        matches!(self, Kind::PutBlob)
     }
 }
 
@@ -76,7 +79,7 @@ mod tests {
     #[test]
     fn op_1_the_numbers_stay() {
         let known: Vec<_> = (0..=u8::MAX).filter_map(|n| Some((n, Kind::from_u8(n)?))).collect();
-        assert_eq!(known, [(0, Kind::Remove), (1, Kind::Put), (2, Kind::RemoveRange)]);
+        assert_eq!(known, [(0, Kind::Remove), (1, Kind::Put), (2, Kind::RemoveRange), (3, Kind::PutBlob)]);
         assert!(known.iter().all(|(n, kind)| *kind as u8 == *n));
     }
 }

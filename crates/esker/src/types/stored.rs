@@ -11,20 +11,22 @@ use super::op::Kind;
 pub enum Stored<T> {
     /// The bytes of the value.
     Inline(T),
+    /// Where the value is in a blob file.
+    Blob(T),
 }
 
 impl<T> Stored<T> {
     /// What stands beside a key of this kind.
     #[inline(always)]
-    pub fn new(_kind: Kind, beside: T) -> Self {
-        Stored::Inline(beside)
+    pub fn new(kind: Kind, beside: T) -> Self {
+        if kind.needs_fetch() { Stored::Blob(beside) } else { Stored::Inline(beside) }
     }
 
     /// The bytes that stand beside the key.
     #[inline(always)]
     pub fn beside(self) -> T {
         match self {
-            Stored::Inline(beside) => beside,
+            Stored::Inline(beside) | Stored::Blob(beside) => beside,
         }
     }
 }

@@ -37,7 +37,14 @@ fn replay(bytes: &[u8]) {
     let Ok(header) = SegmentHeader::decode(bytes, GENERATION, path) else { return };
     for is_last in [false, true] {
         // The fuzzer looks for panics; that most inputs are refused is expected.
-        let _ = replay_segment(bytes, header, path, Some(1), is_last, &mut Assembly::new(|_, _| Ok(())));
+        let _ = replay_segment(
+            bytes,
+            header,
+            path,
+            LogExtent { database_id: Some(1), ..LogExtent::default() },
+            is_last,
+            &mut Assembly::new(|_, _| Ok(())),
+        );
     }
 }
 
@@ -96,6 +103,7 @@ fn read_log(choices: u8, segments: &[Vec<u8>]) {
         named_to,
         durable_to: (choices >> 7 == 1).then_some(SeqNo::new(3)),
         database_id: (choices >> 6 & 1 == 1).then_some(1),
+        ends_before: None,
     };
 
     let mut replayed = Commits::new();

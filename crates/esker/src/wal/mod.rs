@@ -36,8 +36,8 @@ mod writer;
 pub(crate) use format::SegmentHeader;
 pub(crate) use pool::{LogRoom, Register, WalOptions, WalPool};
 pub(crate) use recovery::{
-    CUT, LogExtent, Recovered, holds_records, recover, remove_obsolete, remove_unused, verify,
+    CUT, LogExtent, Recovered, first_torn, holds_records, recover, remove_obsolete, remove_unused, verify,
 };
 pub(crate) use salvage::{LogPiece, SegmentPiece, lacks_segments, salvage, segments, walk_segment_file};
-pub(crate) use sync::{SyncHandle, SyncOutcome};
+pub(crate) use sync::{SyncFirst, SyncHandle, SyncOutcome};
 pub(crate) use writer::WalWriter;

@@ -27,6 +27,8 @@
 //!     replayed, or could have been, so nobody recycles its file: it keeps its name, and its records are valid under its own number
 //!     only (wal.4), so no copy of them in a recycled file is one either. Spares and prepared files do have to go: their names, and the
 //!     numbers of the latter, are given out again.
+//! recovery.9. A record that points to what is not whole, and that is not known to be durable, ends the log as a torn one does: what it points to
+//!      was to be synced before it (sync.3 in sync.rs), so neither it nor any record behind it was acknowledged as durable.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,6 +75,8 @@ pub(crate) struct LogExtent {
     pub durable_to: Option<SeqNo>,
     /// The database's number for itself, if it has one.
     pub database_id: Option<u32>,
+    /// The log ends before this commit, which [`first_torn`] has found.
+    pub ends_before: Option<SeqNo>,
 }
 
 /// What is wrong with a last segment that [`SegmentHeader::is_cut`].
@@ -286,7 +290,7 @@ fn read_log(
         let is_last = i + 1 == segments.len();
         let header = SegmentHeader::decode(&bytes, number, &path)?;
         stamps.insert(number, header.stamp());
-        let replayed = replay_segment(&bytes, header, &path, extent.database_id, is_last, &mut assembly)?;
+        let replayed = replay_segment(&bytes, header, &path, extent, is_last, &mut assembly)?;
         if let Some(offset) = replayed {
             cut_at = Some((number, offset));
             bytes.truncate(offset);
@@ -341,12 +345,12 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String
     bytes: &[u8],
     segment_header: SegmentHeader,
     path: &Path,
-    database_id: Option<u32>,
+    extent: LogExtent,
     is_last: bool,
     assembly: &mut Assembly<F>,
 ) -> Result<Option<usize>> {
     let segment = SegmentBytes { bytes, stamp: segment_header.stamp() };
-    if segment_header.is_foreign(database_id) {
+    if segment_header.is_foreign(extent.database_id) {
         let detail = format!("the segment is of the log of another database; {ADVICE}");
         return Err(Error::corrupt("WAL segment header", path, 0, detail));
     }
@@ -358,6 +362,12 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String
     loop {
         match segment.at(offset) {
             Found::End => return Ok(None),
+            // recovery.9
+            Found::Record { header, .. } if is_last && extent.ends_before == Some(header.seq) => {
+                let end = segment.evidence(offset, Some(header)).remains_end;
+                assembly.recovered.trimmed_bytes += (end - offset) as u64;
+                return Ok(Some(offset));
+            }
             Found::Record { header, payload, next } => {
                 assembly
                     .add(header, payload, (segment_header.number, offset))
@@ -383,6 +393,50 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String
             }
         }
     }
+}
+
+/// The first commit of the log's end that is not known to be durable and of which `is_whole` says no: what it points to is not there.
+/// Such a commit ends the log, as a torn record does (recovery.9). Refuses if a later record proves that it was durable.
+pub(crate) fn first_torn(
+    env: &Env,
+    dir: &Path,
+    extent: LogExtent,
+    mut is_whole: impl FnMut(SeqNo, &[u8]) -> Result<bool>,
+) -> Result<Option<SeqNo>> {
+    let files = LogFiles::list(env, dir, extent.from)?;
+    let Some(&number) = files.segments.last() else { return Ok(None) };
+    let path = file_name::segment_path(dir, number);
+    let bytes = read_segment(env, &path)?;
+    // What is wrong with it is found by who replays it.
+    let Ok(header) = SegmentHeader::decode(&bytes, number, &path) else { return Ok(None) };
+    let segment = SegmentBytes { bytes: &bytes, stamp: header.stamp() };
+    let (mut offset, mut durable_to) = (SEGMENT_HEADER_BYTES, 0);
+    loop {
+        match segment.at(offset) {
+            Found::End => return Ok(None),
+            Found::Record { header, next, .. } => {
+                durable_to = durable_to.max(header.synced_to as usize);
+                offset = next;
+            }
+            Found::Invalid { .. } => break,
+        }
+    }
+    offset = SEGMENT_HEADER_BYTES;
+    while let Found::Record { header, payload, next } = segment.at(offset) {
+        // One that began in an earlier segment was made durable with that, as far as it goes for what it points to.
+        if next > durable_to && header.kind == Kind::Full && !is_whole(header.seq, payload)? {
+            if let Some(proof) = segment.evidence(offset, Some(header)).proof_of_damage {
+                let detail = format!(
+                    "a blob of the commit is damaged, but the record at offset {proof} was written after it was synced; \
+                     acknowledged commits are damaged: {ADVICE}"
+                );
+                return Err(Error::corrupt("WAL record", path, offset as u64, detail));
+            }
+            return Ok(Some(header.seq));
+        }
+        offset = next;
+    }
+    Ok(None)
 }
 
 /// Finishes the log at the cut, durably (recovery.3).

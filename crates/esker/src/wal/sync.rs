@@ -7,6 +7,7 @@
 //! sync.1. Syncs of one segment take turns. The operating system reports a failed write-back once per open file: if two
 //!     ran at once, one could take the report and the other acknowledge lost records.
 //! sync.2. After a failed sync every later one fails, without asking the system again (wal.6). One that a panic ended may have failed.
+//! sync.3. What the records point to is durable before they are known to be: it is synced first, and a failure of that is one of the log.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +20,27 @@ use super::meter::Meter;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 
+/// What is to be synced before the log is, each time (sync.3).
+#[derive(Clone, Default)]
+pub(crate) struct SyncFirst(Option<Arc<dyn Fn() -> Result<()> + Send + Sync>>);
+
+impl SyncFirst {
+    /// This.
+    pub(crate) fn new(sync: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
+        SyncFirst(Some(Arc::new(sync)))
+    }
+
+    fn call(&self) -> Result<()> {
+        self.0.as_ref().map_or(Ok(()), |sync| sync())
+    }
+}
+
+impl std::fmt::Debug for SyncFirst {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SyncFirst({})", self.0.is_some())
+    }
+}
+
 /// The file of a segment that is being written.
 #[derive(Debug)]
 pub(super) struct SegmentFile {
@@ -28,6 +50,7 @@ pub(super) struct SegmentFile {
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,
     meter: Arc<Meter>,
+    first: SyncFirst,
     /// How the last sync ended; also the lock of sync.1.
     last_sync: Mutex<LastSync>,
 }
@@ -53,8 +76,14 @@ impl SegmentFile {
             path,
             file,
             meter,
+            first: SyncFirst::default(),
             last_sync: Mutex::new(LastSync::Well),
         }
+    }
+
+    /// The same, synced after something else.
+    pub(super) fn after(self, first: SyncFirst) -> SegmentFile {
+        SegmentFile { first, ..self }
     }
 
     pub(super) fn sync(&self) -> Result<()> {
@@ -68,8 +97,13 @@ impl SegmentFile {
             return Err(Error::Poisoned(cause));
         }
         *last_sync = LastSync::Begun;
-        let synced = self.meter.sync(|| self.file.sync_data());
-        let synced = synced.map_err(|e| Arc::new(Error::io("sync", &self.path, e)));
+        let sync_log =
+            || self.meter.sync(|| self.file.sync_data()).map_err(|e| Error::io("sync", &self.path, e));
+        // sync.3
+        let synced = self.first.call().and_then(|()| sync_log()).map_err(|error| match error {
+            Error::Poisoned(cause) => cause,
+            error => Arc::new(error),
+        });
         *last_sync =
             synced.as_ref().map_or_else(|cause| LastSync::Failed(cause.clone()), |()| LastSync::Well);
         synced.map_err(Error::Poisoned)

@@ -8,6 +8,7 @@ mod memory;
 mod own_process;
 
 mod background;
+mod blobs;
 mod check;
 mod close;
 mod compatibility;

@@ -19,7 +19,7 @@ const STEPS: &[&[&str]] = &[
     &["sync"],
     &["types"],
     &["encoding"],
-    &["recordio", "cache"],
+    &["recordio", "cache", "blob"],
     &["wal", "memtable", "sstable"],
     &["manifest"],
     &["read"],

@@ -36,6 +36,7 @@ fn parse_table(text: &str, level: Level, run: RunId) -> AddedTable {
     let size = rest.trim_end_matches(['!', '~', '-']);
     let mib = if size.is_empty() { 64 } else { size.parse().unwrap() };
     let meta = TableMeta {
+        blobs: Default::default(),
         file_bytes: mib * MIB,
         fingerprint: Fingerprint::default(),
         base_seq: SeqNo::ZERO,
@@ -355,6 +356,7 @@ fn execute(version: &Version<()>, plan: &Plan, oldest_horizon: SeqNo, next: &mut
             let max_seq = files.iter().map(|f| metas[f].counts.max_seq).max().unwrap_or_default();
             let is_settled = plan.bottommost && max_seq <= oldest_horizon;
             let meta = TableMeta {
+                blobs: Default::default(),
                 file_bytes: sum(|meta| meta.file_bytes),
                 range: plan.range.clone(),
                 counts: Counts {

@@ -262,7 +262,10 @@ fn walk(view: &ReadView, at: SeqNo, mut each: impl FnMut(KeyspaceId, &[u8], &[u8
     cursor.seek_first()?;
     while cursor.valid() {
         match decode_key(cursor.key()) {
-            Some((id, key)) => each(id, key, cursor.value_bytes()?),
+            Some((id, key)) => match cursor.value_bytes() {
+                Some(value) => each(id, key, value),
+                None => each(id, key, &cursor.value()?),
+            },
             None => each(KeyspaceId::new(u32::MAX), cursor.key(), &[]),
         }
         cursor.next()?;

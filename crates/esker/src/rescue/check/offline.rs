@@ -165,9 +165,12 @@ fn note_leftovers(
     let next = state.next_file.unwrap_or(FileId::new(1));
     for name in names {
         let left_over = match parse(name) {
-            FileKind::Manifest(id) | FileKind::Table(id) if is_too_far(id, next) => false,
+            FileKind::Manifest(id) | FileKind::Table(id) | FileKind::Blob(id) if is_too_far(id, next) => {
+                false
+            }
             FileKind::Manifest(id) => id != manifest,
             FileKind::Table(id) => !kept.contains(&id),
+            FileKind::Blob(id) => !state.blobs.iter().any(|(_, file)| *file == id),
             FileKind::Temporary => true,
             FileKind::Other => {
                 wal::file_name::is_spare(name)

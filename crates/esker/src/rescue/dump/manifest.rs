@@ -32,6 +32,8 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
         removed,
         added,
         adopted,
+        blobs,
+        blobs_removed,
     } = edit;
     let mut fields: Vec<(&'static str, DumpValue)> = Vec::new();
     let numbers = [
@@ -53,6 +55,12 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
     }
     for file in removed {
         out.item(offset, "removed", vec![("file", file.get().into())]);
+    }
+    for (named, file) in blobs {
+        out.item(offset, "blob_file", vec![("named", named.get().into()), ("file", file.get().into())]);
+    }
+    for named in blobs_removed {
+        out.item(offset, "blob_file_removed", vec![("named", named.get().into())]);
     }
     for Adopted { seq, deltas } in adopted {
         let keys = deltas.iter().map(|delta| delta.1).sum::<i64>();

@@ -18,6 +18,7 @@ use std::path::Path;
 
 use esker_env::Env;
 
+use super::blobs;
 use super::report::{Loss, LostKeys, RepairReport};
 use super::sources::Sources;
 use super::target::Target;
@@ -73,10 +74,13 @@ pub(super) fn salvage(
                             report.losses.push(gap(seq.get()..=seq.get(), detail, path, offset));
                         }
                     }
-                    Ok((_, set)) => {
-                        report.commits += 1;
-                        target.apply(set)?;
-                    }
+                    Ok((_, set)) => match blobs::fetched(set, &target.blobs) {
+                        Ok(set) => {
+                            report.commits += 1;
+                            target.apply(set)?;
+                        }
+                        Err(error) => report.lose(error, payload.len() as u64, LostKeys::Any),
+                    },
                     Err(e) => {
                         let detail = format!("at byte {} of its payload: {}", e.offset, e.detail);
                         let error = Error::corrupt("commit", path, offset, detail);

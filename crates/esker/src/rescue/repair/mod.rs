@@ -20,6 +20,7 @@
 //!      commit.
 //! rescue_repair.6. A report of a database that may stay is not lost: it is told before the last step, which may fail without being undone (target_dir.4).
 
+mod blobs;
 mod log;
 mod report;
 mod sources;
@@ -59,6 +60,7 @@ pub(crate) fn repair(
     let dir = TargetDir::claim(&settings.env, target, modes)?;
     let fill = || {
         let mut out = Target::create(settings, &dir)?;
+        out.blobs = sources.blobs.clone();
         tables::salvage(&env, survey, &mut out, &mut report)?;
         log::salvage(&env, source, &sources, &mut out, &mut report)?;
         let closed = out.finish(&mut report)?;

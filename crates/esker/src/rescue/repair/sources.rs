@@ -23,7 +23,9 @@ use std::path::{Path, PathBuf};
 
 use esker_env::Env;
 
+use super::blobs;
 use super::report::{LostKeys, RepairReport};
+use crate::blob::BlobSet;
 use crate::engine::unnamed;
 use crate::manifest::edit::{AddedTable, VersionEdit};
 use crate::manifest::file_name::{CURRENT, FileKind, manifest_name, parse, table_path};
@@ -47,6 +49,8 @@ pub(super) struct Sources {
     pub described: Vec<AddedTable>,
     /// The commits of which a manifest says that they were adopted.
     pub adopted: BTreeSet<SeqNo>,
+    /// Where values are that are not in tables.
+    pub blobs: BlobSet,
 }
 
 /// A table to read.
@@ -85,6 +89,7 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
             ..LogExtent::default()
         },
     };
+    let blobs = blobs::find(env, dir, &names, &state.blobs);
     let VersionEdit { flushed_seq, added, adopted, .. } = state;
     let mut files: BTreeSet<FileId> = added.iter().map(|table| table.file).collect();
     if complete {
@@ -114,6 +119,7 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
         complete,
         adopted: adopted.iter().map(|adopted| adopted.seq).collect(),
         described: if complete { added } else { Vec::new() },
+        blobs,
     })
 }
 

@@ -61,7 +61,12 @@ pub(super) fn salvage(
         if last.as_ref().is_none_or(|last| *last < key) {
             let entry = merge.entry(at);
             let is_hidden = seq < tombstones.cover(&key, SeqNo::MAX);
-            if entry.kind.is_live() && !is_hidden {
+            if entry.kind.needs_fetch() && !is_hidden {
+                match target.blobs.read(entry.value) {
+                    Ok(value) => target.put(&key, &value, report)?,
+                    Err(error) => report.lose(error, 0, LostKeys::between(Some(&key), Some(&key))),
+                }
+            } else if entry.kind.is_live() && !is_hidden {
                 target.put(&key, entry.value, report)?;
             }
             last = Some(key);

@@ -16,6 +16,7 @@ use esker_env::{Env, FileLock};
 use super::report::{LostKeys, RepairReport, RepairedKeyspace};
 use super::target_dir::TargetDir;
 use crate::KEY_BYTES_MAX;
+use crate::blob::BlobSet;
 use crate::encoding::bytes::ByteReader;
 use crate::engine::catalog;
 use crate::engine::handle::Handle;
@@ -41,6 +42,8 @@ pub(super) struct Target {
     catalog: BTreeMap<Vec<u8>, Vec<u8>>,
     /// The newest commit of which some table proves that it was flushed.
     pub newest_flushed: SeqNo,
+    /// Where the source has values that are not in tables.
+    pub blobs: BlobSet,
 }
 
 impl Target {
@@ -56,6 +59,7 @@ impl Target {
             batch: WriteSet::new(),
             catalog: BTreeMap::new(),
             newest_flushed: SeqNo::ZERO,
+            blobs: BlobSet::default(),
         })
     }
 

@@ -33,7 +33,7 @@ fn three_records(closed: bool) -> (MemFs, Env) {
 
 fn look(env: &Env, durable_to: Option<u64>, database_id: Option<u32>) -> Result<Recovered> {
     let durable_to = durable_to.map(SeqNo::new);
-    let extent = LogExtent { from: 1, named_to: None, durable_to, database_id };
+    let extent = LogExtent { from: 1, durable_to, database_id, ..LogExtent::default() };
     verify(env, Path::new(DIR), extent, |_, _| Ok(()))
 }
 

@@ -1,0 +1,42 @@
+//! Blob files: large values, each written once, beside the tables that point to them.
+//!
+//! ```text
+//!   commit --value--> BlobFile            pointer --> log, memtable, tables
+//!   read   --pointer--> BlobSet: which file, and where in it --> BlobFile --bytes, checked--> Value
+//! ```
+//!
+//! blob.1. A pointer names a file by the number that it had when the value was written. A collection moves the values to another file; the
+//!      set knows it under the old number, and pointers stay as they are.
+//! blob.2. A value is checked against its pointer's checksum whenever it is read.
+//!
+//! Bytes: docs/formats/blob.md
+
+mod file;
+mod moves;
+mod pointer;
+mod references;
+mod set;
+
+pub(crate) use file::BlobFile;
+pub(crate) use moves::Moves;
+pub(crate) use pointer::BlobPointer;
+pub(crate) use references::BlobReferences;
+pub(crate) use set::{BlobSet, BlobSource};
+
+/// Entry points for fuzzing: decoders of this module on arbitrary bytes.
+#[doc(hidden)]
+pub mod fuzzing {
+    use super::{BlobPointer, Moves};
+
+    /// A pointer, and the map of a collected file: what decodes must encode to what decodes to the same.
+    pub fn blob_parts(bytes: &[u8]) {
+        if let Ok(pointer) = BlobPointer::decode(bytes) {
+            let mut out = Vec::new();
+            pointer.encode(&mut out);
+            assert_eq!(BlobPointer::decode(&out), Ok(pointer));
+        }
+        if let Ok(moves) = Moves::decode(bytes) {
+            assert_eq!(Moves::decode(&moves.encode()), Ok(moves));
+        }
+    }
+}

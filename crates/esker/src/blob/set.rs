@@ -1,0 +1,140 @@
+//! The blob files of a version: from a pointer to the value.
+//!
+//! blob_set.1. A set knows every file that a table of its version references. A memtable may be newer than the view that it is in, and so may
+//!      reference a newer file: those are found among the recent ones, which memtables keep.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use esker_env::{Env, OpenOptions};
+use parking_lot::RwLock;
+
+use super::{BlobFile, BlobPointer, Moves};
+use crate::types::{Error, FileId, Result, Value};
+
+/// What holds the values that pointers name by one number (blob.1).
+#[derive(Clone, Debug)]
+pub(crate) struct BlobSource {
+    /// The file.
+    pub file: Arc<BlobFile>,
+    /// If it is not the one that they were written to.
+    pub moves: Option<Arc<Moves>>,
+}
+
+impl BlobSource {
+    /// A file, as the one that pointers name by this number.
+    pub(crate) fn new(named: FileId, file: Arc<BlobFile>) -> Result<BlobSource> {
+        let moves = if file.id() == named { None } else { Some(Arc::new(file.moves()?)) };
+        Ok(BlobSource { file, moves })
+    }
+
+    /// Where the value is in the file.
+    fn offset(&self, pointer: &BlobPointer) -> Result<u64> {
+        match &self.moves {
+            None => Ok(pointer.offset),
+            Some(moves) => moves.find(pointer.offset).ok_or_else(|| {
+                let detail = format!(
+                    "the value that was at offset {} of {} is not in it",
+                    pointer.offset, pointer.file
+                );
+                Error::corrupt("blob map", self.file.path(), 0, detail)
+            }),
+        }
+    }
+
+    /// The value, checked (blob.2).
+    pub(crate) fn read(&self, pointer: &BlobPointer) -> Result<Vec<u8>> {
+        let offset = self.offset(pointer)?;
+        let bytes = self.file.bytes_at(offset, u64::from(pointer.len))?;
+        if pointer.is_of(&bytes) {
+            return Ok(bytes);
+        }
+        Err(Error::corrupt("blob", self.file.path(), offset, "the checksum does not fit the value"))
+    }
+
+    /// Makes values durable that may have been read from memory alone. They are written once more, the same bytes to the same place: the
+    /// system may count the pages of a sync that failed as clean (recovery.4 of wal/recovery.rs).
+    pub(crate) fn store_again(&self, env: &Env, pointers: &[BlobPointer]) -> Result<()> {
+        let path = self.file.path();
+        let io = |e| Error::io("make durable", path, e);
+        let file = env.fs.open(path, OpenOptions::write()).map_err(io)?;
+        for pointer in pointers {
+            let bytes = self.read(pointer)?;
+            file.write_all_at(&bytes, self.offset(pointer)?).map_err(io)?;
+        }
+        file.sync_data().map_err(io)
+    }
+}
+
+/// Files that memtables may reference, and versions may not know.
+type Recent = RwLock<Vec<(FileId, Weak<BlobFile>)>>;
+
+/// The files, by the numbers that pointers name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BlobSet(Option<Arc<Files>>);
+
+#[derive(Clone, Debug, Default)]
+struct Files {
+    named: BTreeMap<FileId, BlobSource>,
+    recent: Arc<Recent>,
+}
+
+impl BlobSet {
+    /// A set of these, which takes note of recent ones.
+    pub(crate) fn new(named: BTreeMap<FileId, BlobSource>) -> Self {
+        BlobSet(Some(Arc::new(Files { named, recent: Arc::default() })))
+    }
+
+    /// Whether it has no files.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.as_ref().is_none_or(|files| files.named.is_empty())
+    }
+
+    /// Its files.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (FileId, &BlobSource)> {
+        self.0.iter().flat_map(|files| &files.named).map(|(&named, source)| (named, source))
+    }
+
+    /// The set without some and with others.
+    pub(crate) fn changed(&self, removed: &[FileId], added: Vec<(FileId, BlobSource)>) -> Self {
+        if removed.is_empty() && added.is_empty() {
+            return self.clone();
+        }
+        let mut files = self.0.as_deref().cloned().unwrap_or_default();
+        removed.iter().for_each(|named| drop(files.named.remove(named)));
+        files.named.extend(added);
+        BlobSet(Some(Arc::new(files)))
+    }
+
+    /// From now on commits write to this file (blob_set.1).
+    pub(crate) fn note_recent(&self, file: &Arc<BlobFile>) {
+        let Some(files) = &self.0 else { return };
+        let mut recent = files.recent.write();
+        recent.retain(|(_, file)| file.strong_count() > 0);
+        recent.push((file.id(), Arc::downgrade(file)));
+    }
+
+    /// What holds the values of this number.
+    pub(crate) fn find(&self, named: FileId) -> Option<BlobSource> {
+        let files = self.0.as_ref()?;
+        if let Some(source) = files.named.get(&named) {
+            return Some(source.clone());
+        }
+        let recent = files.recent.read();
+        let file = recent.iter().find(|(id, _)| *id == named)?.1.upgrade()?;
+        Some(BlobSource { file, moves: None })
+    }
+
+    /// The value that this pointer names.
+    #[cold]
+    pub(crate) fn read(&self, pointer: &[u8]) -> Result<Value> {
+        let pointer = BlobPointer::decode(pointer).map_err(|e| e.in_file("blob pointer", "".as_ref(), 0))?;
+        match self.find(pointer.file) {
+            Some(source) => source.read(&pointer).map(Value::from),
+            None => {
+                let detail = format!("a key points to blob file {}, which is not there", pointer.file);
+                Err(Error::corrupt("blob pointer", "", pointer.offset, detail))
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Garbage in blob files: found by what tables reference, collected file by file.
+//!
+//! ```text
+//!   version --references of all tables--> live bytes per file --the one with most garbage-->
+//!       its tables scanned in key order --values that they reference--> new file, with a map --install--> old file removed
+//! ```
+//!
+//! collect.1. What a table of the version references is copied, whoever may see it: merges alone decide what that is.
+//! collect.2. Only settled files are collected: nothing is written to them any more, and all commits that point into them are in tables. Those
+//!      tables may leave the version meanwhile, by turns of others only, or for tables that reference less.
+//! collect.3. No table is touched: the new file stands in for the old one (blob.1 in blob/mod.rs). The map and the values are durable before the
+//!      manifest names the file.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::core::Core;
+use crate::blob::{BlobFile, BlobPointer, BlobSource, Moves};
+use crate::compaction::merge::{MergeScan, Source};
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::file_name::blob_path;
+use crate::manifest::version::{Run, Version};
+use crate::read::view::ReadView;
+use crate::types::canary::{self, Canary};
+use crate::types::{Error, FileId, Result, SeqNo};
+
+/// Blob files may take this many percent of what is live in them.
+const AMPLIFICATION_PERCENT_MAX: u64 = 150;
+/// An idle database ends the file in use, and flushes what points to it, from so many bytes on and if it is a quarter of all.
+const IDLE_BYTES_MIN: u64 = 1 << 20;
+const IDLE_PART: u64 = 4;
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+enum Choice {
+    /// Files that nothing references.
+    Remove(Vec<FileId>),
+    /// The file with most garbage.
+    Collect(FileId),
+    /// Too much is in files that are not settled.
+    Settle,
+    Nothing,
+}
+
+impl Core {
+    /// Collects a blob file, or removes what nothing references; false if there is nothing to do. For the holder of the turn.
+    pub(super) fn collect_blobs(&self, idle: bool) -> Result<bool> {
+        // Together, so that the version has the tables of all that was flushed.
+        let manifest = self.tables.manifest();
+        let flushed = manifest.state().flushed_seq.unwrap_or_default();
+        let version = self.version();
+        drop(manifest);
+        if version.blobs().is_empty() {
+            return Ok(false);
+        }
+        match choose(&version, flushed, idle) {
+            Choice::Nothing => Ok(false),
+            Choice::Settle => {
+                self.pipeline.close_blob_file()?;
+                self.pipeline.seal()?;
+                self.flush_step()?;
+                Ok(true)
+            }
+            Choice::Remove(files) => {
+                self.heal_manifest()?;
+                self.install_blobs(files, Vec::new())?;
+                Ok(true)
+            }
+            Choice::Collect(file) => {
+                self.heal_manifest()?;
+                self.collect(&version, file)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Copies what is live in a file to another that stands in for it (collect.1, collect.3).
+    fn collect(&self, version: &Version, named: FileId) -> Result<()> {
+        let Some(old) = version.blobs().find(named) else { return Ok(()) };
+        let id = self.tables.new_file();
+        let path = blob_path(&self.dir, id);
+        let file = BlobFile::create(&self.env, &path, id)?;
+        let copied = copy_live(version, named, &old, &file).and_then(|()| {
+            file.sync()?;
+            self.env.fs.sync_dir(&self.dir).map_err(|e| Error::io("sync directory", &self.dir, e))?;
+            BlobSource::new(named, file.clone())
+        });
+        file.close();
+        match copied {
+            Ok(source) => self.install_blobs(Vec::new(), vec![(named, source)]),
+            Err(error) => {
+                let _ = self.env.fs.remove_file(&path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Has blob files leave the version, and others join it, durably.
+    fn install_blobs(&self, removed: Vec<FileId>, added: Vec<(FileId, BlobSource)>) -> Result<()> {
+        let mut manifest = self.tables.manifest();
+        let before = self.version();
+        let replaced = added.iter().map(|(named, _)| *named).chain(removed.iter().copied());
+        let gone: Vec<_> = replaced.filter_map(|named| before.blobs().find(named)).collect();
+        let mut edit = VersionEdit {
+            blobs: added.iter().map(|(named, source)| (*named, source.file.id())).collect(),
+            blobs_removed: removed.clone(),
+            ..VersionEdit::default()
+        };
+        self.tables.number(&mut edit);
+        let version = Arc::new(before.with_blobs(before.blobs().changed(&removed, added)));
+        drop(before);
+        // If that fails the manifest may name the new file: it stays until the next opening.
+        manifest.append(edit, || self.tables.new_file())?;
+        self.view.update(|old| ReadView {
+            active: old.active.clone(),
+            immutables: old.immutables.clone(),
+            version,
+            closed: old.closed.clone(),
+        });
+        drop(manifest);
+        for source in gone {
+            source.file.mark_obsolete(self.lock.remover(self.env.fs.clone()));
+        }
+        self.view.reclaim();
+        Ok(())
+    }
+}
+
+/// What is to be done about the blob files of a version, if all commits up to `flushed` are in its tables.
+fn choose(version: &Version, flushed: SeqNo, idle: bool) -> Choice {
+    let mut live: BTreeMap<FileId, u64> = BTreeMap::new();
+    for (_, table) in version.tables() {
+        for (file, _, bytes) in table.meta.blobs.iter() {
+            *live.entry(file).or_default() += bytes;
+        }
+    }
+    let (mut all, mut all_live, mut unsettled) = (0, 0, 0);
+    let (mut unreferenced, mut most) = (Vec::new(), None);
+    for (named, source) in version.blobs().iter() {
+        let bytes = source.file.len();
+        if !source.file.is_settled(flushed) && !canary::is_set(Canary::BlobDroppedEarly) {
+            unsettled += bytes;
+            continue;
+        }
+        let live = live.get(&named).copied().unwrap_or(0);
+        if live == 0 {
+            unreferenced.push(named);
+        }
+        (all, all_live) = (all + bytes, all_live + live);
+        most = most.max(Some((bytes.saturating_sub(live), named)));
+    }
+    let too_much = all > all_live / 100 * AMPLIFICATION_PERCENT_MAX + all_live % 100;
+    match most {
+        _ if !unreferenced.is_empty() => Choice::Remove(unreferenced),
+        Some((garbage, named)) if too_much && garbage > 0 => Choice::Collect(named),
+        _ if idle && unsettled >= IDLE_BYTES_MIN && unsettled >= (all + unsettled) / IDLE_PART => {
+            Choice::Settle
+        }
+        _ => Choice::Nothing,
+    }
+}
+
+/// Copies the values that tables reference in a file, in key order, and appends the map.
+fn copy_live(version: &Version, named: FileId, old: &BlobSource, to: &BlobFile) -> Result<()> {
+    let references = |run: &Arc<Run>| -> Vec<_> {
+        let tables = run.tables().iter().filter(|table| table.meta.blobs.has(named));
+        tables.map(|table| table.table.clone()).collect()
+    };
+    let runs = version.runs().iter().map(references).filter(|tables| !tables.is_empty());
+    let mut scan = MergeScan::new(runs.map(Source::run))?;
+    let mut moves = BTreeMap::new();
+    while let Some(entry) = scan.next()? {
+        if !entry.kind.needs_fetch() {
+            continue;
+        }
+        let pointer =
+            BlobPointer::decode(entry.value).map_err(|e| e.in_file("blob pointer", to.path(), 0))?;
+        if pointer.file == named && !moves.contains_key(&pointer.offset) {
+            moves.insert(pointer.offset, to.append(&old.read(&pointer)?)?);
+        }
+    }
+    to.append(&Moves::new(moves.into_iter().collect()).encode())?;
+    Ok(())
+}

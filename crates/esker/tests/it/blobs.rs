@@ -1,0 +1,201 @@
+//! Values in blob files: read in every way, kept over crashes, collected, and never seen torn.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use esker::env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
+use esker::{BackgroundStep, Builder, Db, Durability, Error, Reads};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Values of 64 bytes are large.
+fn small() -> Builder {
+    Db::builder().memtable_bytes(4 << 10).table_bytes(4 << 10).block_bytes(256).blobs_over(64)
+}
+
+fn open_at(env: Env) -> esker::Result<Db> {
+    small().stepped().env(env).open("db")
+}
+
+fn open(fs: &MemFs) -> Db {
+    open_at(Env::simulated(Arc::new(fs.clone()), 1)).unwrap()
+}
+
+fn content(state: &impl Reads) -> Map {
+    state.iter().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
+}
+
+fn blob_bytes(fs: &MemFs) -> u64 {
+    let env = Env::simulated(Arc::new(fs.clone()), 1);
+    let names = env.fs.list_dir("db".as_ref()).unwrap();
+    let blobs = names.iter().filter(|name| name.ends_with(".blob"));
+    blobs.map(|name| env.fs.file_size(&std::path::Path::new("db").join(name)).unwrap()).sum()
+}
+
+fn value(n: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (n * 31 + i * 7) as u8).collect()
+}
+
+fn check_reads(db: &Db, expected: &Map) {
+    let map = db.default_keyspace();
+    assert_eq!(content(&map), *expected);
+    for (key, value) in expected {
+        assert_eq!(map.get(key).unwrap().as_deref(), Some(&value[..]));
+    }
+    let mut cursor = map.cursor().unwrap();
+    for (key, value) in expected.iter().rev() {
+        assert!(cursor.prev().unwrap());
+        assert_eq!(cursor.peek().unwrap(), Some((&key[..], &value[..])));
+    }
+    assert_eq!(map.len().unwrap(), expected.len() as u64);
+    let report = db.check().unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+#[test]
+fn blob_1_blob_2_values_in_blob_files_are_read_in_every_way_and_their_garbage_is_collected() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let fs = MemFs::new();
+    let mut db = open(&fs);
+    let mut expected = Map::new();
+    let mut collected = 0;
+    for round in 0..60 {
+        let map = db.default_keyspace();
+        let snapshot = db.snapshot();
+        let before = expected.clone();
+        for n in 0..20 {
+            let key = format!("{:02}", rng.u8(..40)).into_bytes();
+            if rng.u8(..5) == 0 {
+                map.remove(&key).unwrap();
+                expected.remove(&key);
+            } else {
+                let value = value(round * 100 + n, rng.usize(..400));
+                map.put_with(&key, &value, Durability::None).unwrap();
+                expected.insert(key, value);
+            }
+        }
+        let bytes = blob_bytes(&fs);
+        match rng.u8(..4) {
+            0 => db.flush().unwrap(),
+            1 => db.compact().unwrap(),
+            2 => while db.step(BackgroundStep::Compact { idle: true }).unwrap() {},
+            _ => {}
+        }
+        collected += u32::from(blob_bytes(&fs) < bytes);
+        let seen: Map =
+            snapshot.iter(&map).map(|e| e.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
+        assert_eq!(seen, before, "collect.1: what a snapshot sees stays");
+        drop(snapshot);
+        check_reads(&db, &expected);
+        if rng.u8(..6) == 0 {
+            drop(map);
+            db.close().unwrap();
+            db = open(&fs);
+            check_reads(&db, &expected);
+        }
+    }
+    assert!(collected > 3, "{collected}");
+    db.compact().unwrap();
+    // What nobody holds any more is removed at the latest by the next opening.
+    db.close().unwrap();
+    db = open(&fs);
+    check_reads(&db, &expected);
+    let live: usize = expected.values().map(Vec::len).filter(|len| *len >= 64).sum();
+    assert!(blob_bytes(&fs) < 2 * live as u64 + 4096, "{} bytes for {live}", blob_bytes(&fs));
+}
+
+#[test]
+fn recovery_9_no_commit_is_there_without_its_values_and_none_that_was_synced_is_lost_after_a_crash_at_any_call()
+ {
+    for n in 1.. {
+        let fs = MemFs::new();
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let mut acknowledged = Map::new();
+        let mut begun = acknowledged.clone();
+        let done = (|| -> esker::Result<()> {
+            let db = open_at(Env::simulated(Arc::new(faults.clone()), 1))?;
+            let map = db.default_keyspace();
+            let dies = FaultAction::Fail(std::io::ErrorKind::Other);
+            faults.add(FaultRule::new(&OpKind::CHANGES, dies).nth(n).forever());
+            for i in 0..24_u64 {
+                let key = vec![b'a' + (i % 7) as u8];
+                let value = value(i, 40 + 37 * (i as usize % 9));
+                begun.insert(key.clone(), value.clone());
+                let durability = if i % 3 == 2 { Durability::Sync } else { Durability::Buffered };
+                map.put_with(&key, &value, durability)?;
+                if durability == Durability::Sync {
+                    acknowledged = begun.clone();
+                }
+                if i % 11 == 10 {
+                    db.compact()?;
+                    acknowledged = begun.clone();
+                }
+            }
+            db.close()
+        })();
+        for left in [fs.crash_strict(), fs.crash(n), fs.crash(n + 1000), fs.kill()] {
+            let db = open(&left);
+            let found = content(&db.default_keyspace());
+            // Some prefix of the commits, all synced ones included.
+            let mut states = vec![Map::new()];
+            for i in 0..24_u64 {
+                let mut next = states[i as usize].clone();
+                next.insert(vec![b'a' + (i % 7) as u8], value(i, 40 + 37 * (i as usize % 9)));
+                states.push(next);
+            }
+            let at = states.iter().rposition(|state| *state == found);
+            let synced = states.iter().rposition(|state| *state == acknowledged);
+            assert!(at.is_some() && at >= synced, "call {n}: {at:?}, synced {synced:?}");
+            let report = db.check().unwrap();
+            assert!(report.problems.is_empty(), "call {n}: {:?}", report.problems);
+        }
+        if done.is_ok() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn txn_blobs_4_a_value_that_cannot_be_written_refuses_its_commit_and_no_other() {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let db = open_at(Env::simulated(Arc::new(fs.clone()), 1)).unwrap();
+    let map = db.default_keyspace();
+    map.put("a", value(1, 100)).unwrap();
+    let failure = FaultAction::Fail(std::io::ErrorKind::StorageFull);
+    fs.add(FaultRule::new(&[OpKind::Write], failure).on_path(".blob").forever());
+    assert!(matches!(map.put("b", value(2, 100)), Err(Error::NoSpace { .. })));
+    fs.clear();
+    map.put("c", value(3, 100)).unwrap();
+    check_reads(&db, &[("a", 1), ("c", 3)].map(|(k, n)| (k.into(), value(n, 100))).into());
+}
+
+#[test]
+fn repair_blobs_1_repair_copies_values_out_of_blob_files_and_tells_which_are_lost() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let map = db.default_keyspace();
+    let mut expected = Map::new();
+    for n in 0..40_u8 {
+        map.put([n], value(n.into(), 100)).unwrap();
+        expected.insert(vec![n], value(n.into(), 100));
+        if n == 30 {
+            db.compact().unwrap();
+        }
+    }
+    drop(map);
+    db.close().unwrap();
+    let env = Env::simulated(Arc::new(fs.clone()), 1);
+    let repair = |target: &str| Db::builder().stepped().env(env.clone()).repair("db", target).unwrap();
+    assert!(repair("whole").losses.is_empty());
+    let repaired = Db::builder().stepped().env(env.clone()).open("whole").unwrap();
+    assert_eq!(content(&repaired.default_keyspace()), expected);
+    let names = env.fs.list_dir("db".as_ref()).unwrap();
+    let blob = names.iter().filter(|name| name.ends_with(".blob")).min().unwrap();
+    let file = env.fs.open(&std::path::Path::new("db").join(blob), esker::env::OpenOptions::write()).unwrap();
+    file.write_all_at(&[1, 2, 3], 32 + 150).unwrap();
+    assert_eq!(repair("damaged").losses.len(), 1);
+    let repaired = Db::builder().stepped().env(env).open("damaged").unwrap();
+    assert_eq!(repaired.default_keyspace().len().unwrap(), 39);
+}
