@@ -222,6 +222,8 @@ pub struct Opening {
     pub file_sizes: FileSizes,
     /// Size of a memtable; log segments are a quarter of it, 4 KiB at the least.
     pub memtable_bytes: usize,
+    /// How much of a large transaction stays in memory; none: as for users.
+    pub transaction_memory: Option<u64>,
     /// Size of a block.
     pub block_bytes: usize,
     /// Size of a table.

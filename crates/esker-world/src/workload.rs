@@ -37,6 +37,7 @@ pub fn opening(way: Way) -> Opening {
         miniature: beyond.then_some(0),
         file_sizes: if beyond { small } else { FileSizes::default() },
         memtable_bytes: 4096,
+        transaction_memory: Some(1024),
         block_bytes: if plain || beyond { 128 } else { 512 },
         table_bytes: 1024,
         compression: if way == Way::Compressed { TableCompression::Auto } else { TableCompression::None },

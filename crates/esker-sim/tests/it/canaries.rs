@@ -58,6 +58,7 @@ const ENGINE: &[Fault] = engine! {
     SnapshotIgnored: "versions that a snapshot needs are collected",
     CoveredTableDroppedEarly: "tables under a range tombstone go although a snapshot sees them",
     CoverNotSynced: "tables go because of a range tombstone that is not synced",
+    AdoptedUnderMemtable: "tables are adopted below older versions of their keys",
     SeqNoReused: "the last sequence number is given out again after opening",
     FilterForgets: "filters do not take every key",
     ConflictCheckSkipped: "transactions commit without a look at others",

@@ -69,6 +69,7 @@ figures! {
         turns: "held cursors whose first step after other operations turned round",
         tiered: "runs in which several tier runs were there at once: data beyond the cache",
         tier_merges: "operations that made tier runs more or fewer: merges into them and out of them",
+        adopted: "large commits that became tables",
         wide: "runs in which a sorted run had several tables",
         moved: "runs in which tables moved to a lower run without being written",
         recycled: "runs in which the file of a log segment was kept for another",
@@ -104,6 +105,8 @@ pub struct World {
     opening: Option<Opening>,
     /// Tier runs after the last operation.
     tier_runs: u64,
+    /// Large commits of the present process.
+    adoptions: u64,
     /// The files that the present process found.
     inherited: Vec<String>,
     /// What `CURRENT` held when it was last looked at.
@@ -159,6 +162,7 @@ impl World {
             durability: Durability::Sync,
             opening: None,
             tier_runs: 0,
+            adoptions: 0,
             inherited: Vec::new(),
             current: Vec::new(),
             poisoned: false,
@@ -279,6 +283,8 @@ impl World {
         let Some(stats) = self.db.as_ref().map(Db::stats) else { return };
         let tally = &mut self.tally;
         let tier_runs = std::mem::replace(&mut self.tier_runs, stats.tier_runs);
+        let adoptions = std::mem::replace(&mut self.adoptions, stats.adoptions);
+        tally.adopted += stats.adoptions.saturating_sub(adoptions);
         tally.tier_merges += u64::from(tier_runs != stats.tier_runs);
         let sightings = [
             (&mut tally.tiered, stats.tier_runs > 1),

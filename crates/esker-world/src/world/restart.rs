@@ -299,6 +299,10 @@ pub fn builder(env: Env, opening: Opening) -> Builder {
         Some(cache_bytes) => builder.miniature(cache_bytes),
         None => builder,
     };
+    let builder = match opening.transaction_memory {
+        Some(bytes) => builder.transaction_memory(bytes),
+        None => builder,
+    };
     if opening.stepped { builder.stepped() } else { builder }
 }
 
