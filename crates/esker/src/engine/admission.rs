@@ -96,6 +96,9 @@ impl Core {
             true => self.pipeline.commit(request),
             false => self.adopt(&request),
         };
+        if self.wal_pool.take_wish() {
+            self.signal.wake_log();
+        }
         done.inspect(|_| self.end_commit(begun, bytes))
     }
 

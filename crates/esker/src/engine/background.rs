@@ -1,7 +1,8 @@
 //! Background work as steps, and the threads that loop on them.
 //!
 //! ```text
-//!   flush thread: sealed memtables -> L0 runs; log segments ahead of need
+//!   flush thread: sealed memtables -> L0 runs
+//!   log thread: log segments ahead of need, also while a flush goes on
 //!   compaction thread: whatever the picker says
 //!   sync thread:  what was committed without waiting for the disk goes there
 //!   no threads (simulation, tests): `Core::step` does one piece of either
@@ -41,6 +42,8 @@ use crate::types::{Error, FileId, Result, SeqNo};
 
 /// So long after a `Buffered` or `None` commit it is on its way to the disk.
 const SYNC_EVERY: Duration = Duration::from_millis(100);
+/// How often the log thread looks whether the log keeps more files than it needs.
+const LOG_TICK: Duration = Duration::from_secs(1);
 /// Without commits for so long the database is idle (engine_background.9).
 const IDLE_AFTER: Duration = Duration::from_millis(100);
 /// The longest pause after repeated failures.
@@ -89,13 +92,19 @@ impl Core {
             self.signal.answer(asked);
             self.account_memtables();
             self.view.reclaim();
-            // The writer makes a segment itself if none is ready.
-            self.note_error(self.wal_pool.prepare_step());
             // Longer than the last time (engine_background.1): writers wake the threads with each commit while there is anything to flush.
             pause = if is_failed { (pause * 2).min(PAUSE_MAX) } else { TICK };
             if is_failed {
                 self.signal.pause_flushing(pause);
             }
+        }
+    }
+
+    fn log_loop(&self) {
+        let mut seen = 0;
+        while self.signal.wait_for_log_work(&mut seen, LOG_TICK) {
+            // The writer makes a segment itself if none is ready.
+            self.note_error(self.wal_pool.prepare_step());
         }
     }
 
@@ -146,8 +155,9 @@ impl Core {
 
     /// Starts the threads (engine_background.5).
     pub(crate) fn start_threads(self: &Arc<Self>) -> Result<Vec<ThreadHandle>> {
-        let loops: [(_, Loop); 3] = [
+        let loops: [(_, Loop); 4] = [
             ("esker-flush", Core::flush_loop),
+            ("esker-log", Core::log_loop),
             ("esker-compact", Core::compaction_loop),
             ("esker-sync", Core::sync_loop),
         ];

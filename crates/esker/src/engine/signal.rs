@@ -19,6 +19,7 @@ pub(crate) struct Signal {
     pub(super) state: Mutex<SignalState>,
     work: Condvar,
     flush_work: Condvar,
+    log_work: Condvar,
     progress: Condvar,
     stopped: Condvar,
     /// The same as `SignalState::stop`, for work that looks without a lock. Relaxed: it orders nothing.
@@ -34,6 +35,8 @@ pub(super) struct SignalState {
     wakes: u64,
     /// Counts these and those of `wake_flush`.
     flush_wakes: u64,
+    /// Counts calls of `wake_log`.
+    log_wakes: u64,
     /// Writers that wait for room (engine_background.9).
     waiting: usize,
     /// Counts finished steps and failures.
@@ -64,12 +67,19 @@ impl Signal {
         self.flush_work.notify_all();
     }
 
+    /// The log wants files.
+    pub(crate) fn wake_log(&self) {
+        self.state.lock().log_wakes += 1;
+        self.log_work.notify_all();
+    }
+
     /// End all loops.
     pub(crate) fn stop(&self) {
         self.stop_flag.store(true, Ordering::Relaxed);
         self.state.lock().stop = true;
         self.work.notify_all();
         self.flush_work.notify_all();
+        self.log_work.notify_all();
         self.progress.notify_all();
         self.stopped.notify_all();
     }
@@ -85,18 +95,29 @@ impl Signal {
 
     /// Waits for `wake`, a tick at the most; false when it is time to end.
     pub(super) fn wait_for_work(&self, seen: &mut u64) -> bool {
-        self.wait_for_wake(&self.work, |state| state.wakes, seen)
+        self.wait_for_wake(&self.work, |state| state.wakes, seen, TICK)
     }
 
     /// The same for `wake_flush`.
     pub(super) fn wait_for_flush_work(&self, seen: &mut u64) -> bool {
-        self.wait_for_wake(&self.flush_work, |state| state.flush_wakes, seen)
+        self.wait_for_wake(&self.flush_work, |state| state.flush_wakes, seen, TICK)
     }
 
-    fn wait_for_wake(&self, woken: &Condvar, wakes: impl Fn(&SignalState) -> u64, seen: &mut u64) -> bool {
+    /// The same for `wake_log`, this long at the most.
+    pub(super) fn wait_for_log_work(&self, seen: &mut u64, timeout: Duration) -> bool {
+        self.wait_for_wake(&self.log_work, |state| state.log_wakes, seen, timeout)
+    }
+
+    fn wait_for_wake(
+        &self,
+        woken: &Condvar,
+        wakes: impl Fn(&SignalState) -> u64,
+        seen: &mut u64,
+        timeout: Duration,
+    ) -> bool {
         let mut state = self.state.lock();
         if !state.stop && wakes(&state) == *seen {
-            woken.wait_for(&mut state, TICK);
+            woken.wait_for(&mut state, timeout);
         }
         *seen = wakes(&state);
         !state.stop

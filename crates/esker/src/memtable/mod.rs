@@ -52,6 +52,9 @@ use crate::types::SeqNo;
 use crate::types::entry::EntryRef;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 
+/// The leaf of the entry that follows so many later is asked for.
+const INSERTS_AHEAD: usize = 4;
+
 /// See the module's documentation.
 pub(crate) struct Memtable {
     tree: Arc<Tree>,
@@ -132,6 +135,24 @@ impl Memtable {
             self.removals.store(self.removals() + 1, Ordering::Relaxed);
         }
         self.note_seq(entry.seq);
+    }
+
+    /// Inserts versions in ascending order of their keys.
+    ///
+    /// # Panics
+    /// As `insert`.
+    pub(crate) fn insert_all<'e>(
+        &self,
+        applier: &mut Applier,
+        entries: impl Iterator<Item = EntryRef<'e>> + Clone,
+    ) {
+        let mut ahead = entries.clone().skip(INSERTS_AHEAD);
+        for entry in entries {
+            if let Some(later) = ahead.next() {
+                applier.tree.prefetch(later.key);
+            }
+            self.insert(applier, entry);
+        }
     }
 
     /// Adds a range tombstone. Costs time in proportion to the fragments that it covers, and a little for the others

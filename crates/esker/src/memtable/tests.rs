@@ -236,6 +236,26 @@ fn sorted_batches_between_random_keys() {
     });
 }
 
+/// Batches with many keys for each leaf, and with many leaves for each key, as commits insert them.
+#[test]
+fn memtable_writer_3_sorted_batches_find_their_leaves_however_dense() {
+    let mut rng = Rng::with_seed(7);
+    let mut pair = Pair::new();
+    let most = scaled(20_000) as u32;
+    for step in [50_u32, 1, 7, 400, 2, 1000] {
+        pair.seq += 1;
+        let first = rng.u32(0..step);
+        let keys: Vec<_> = (first..most).step_by(step as usize).map(u32::to_be_bytes).collect();
+        let seq = SeqNo::new(pair.seq);
+        let entries = keys.iter().map(|key| EntryRef { key, seq, kind: Kind::Put, value: key });
+        pair.memtable.insert_all(&mut pair.applier, entries);
+        for key in keys {
+            pair.model.insert((key.to_vec(), Reverse(pair.seq)), (Kind::Put, key.to_vec()));
+        }
+    }
+    pair.check(&mut rng);
+}
+
 #[test]
 fn the_longest_keys() {
     let mut rng = Rng::with_seed(9);

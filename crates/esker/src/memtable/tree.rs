@@ -93,6 +93,28 @@ impl Tree {
         found.then(|| leaf.record(permutation.slot(rank)))
     }
 
+    /// Asks the processor for the leaf whose keys may include `key`, and does not wait for it.
+    #[inline]
+    pub(super) fn prefetch(&self, key: &[u8]) {
+        let mut at = self.root();
+        loop {
+            // SAFETY: `at` is the root or a child, loaded with acquire: a complete node in the arena, valid for the borrow of `self`.
+            let node: &Node = unsafe { &*at };
+            if node.level() == 0 {
+                return;
+            }
+            // SAFETY: nodes of other levels are inner nodes; `at` was made from the node's whole allocation.
+            let inner: &Inner = unsafe { &*at.cast::<Inner>() };
+            let permutation = node.permutation();
+            // A child that a split replaces just now is the wrong one: no harm.
+            at = inner.child(permutation, covering(inner, permutation, key));
+            prefetch_node(at);
+            if node.level() == 1 {
+                return;
+            }
+        }
+    }
+
     /// The leaf whose keys may include `key`.
     #[inline]
     pub(super) fn place_of(&self, key: &[u8]) -> Place<'_> {

@@ -27,6 +27,9 @@ use crate::types::key::{common_prefix_len, head8};
 /// So many ascending keys in a row count as a sorted batch. In random order, 1 key of 720 follows such a run.
 const ASCENDING_MIN: u32 = 5;
 
+/// After a look at the fence that was in vain, so many inserts do without.
+const LOOKS_SPARED: u32 = 16;
+
 /// The one writer of a tree.
 pub(super) struct TreeWriter {
     tree: Arc<Tree>,
@@ -45,6 +48,10 @@ struct Finger {
     last: *const Record,
     /// Length of the run of ascending keys that ends with the last insert.
     ascending: u32,
+    /// An insert found its leaf by the finger since the last descent.
+    has_paid: bool,
+    /// So many inserts do without the finger: their batch is sparse beside the tree.
+    spared: u32,
 }
 
 /// A step of the path: see `tree::Step`.
@@ -70,12 +77,22 @@ impl TreeWriter {
             high: ptr::null(),
             last: ptr::null(),
             ascending: 0,
+            has_paid: false,
+            spared: 0,
         };
         TreeWriter { tree, bump, finger }
     }
 
     pub(super) fn writes_to(&self, tree: &Arc<Tree>) -> bool {
         Arc::ptr_eq(&self.tree, tree)
+    }
+
+    /// Asks the processor for the leaf of a key that is inserted soon, where the finger does not lead there.
+    #[inline]
+    pub(super) fn prefetch(&self, key: &[u8]) {
+        if self.finger.spared > 0 {
+            self.tree.prefetch(key);
+        }
     }
 
     /// Inserts a version. `before_new_key` runs before a key that the tree did not have becomes reachable.
@@ -121,13 +138,17 @@ impl Finger {
         let ascends = record_at(tree, self.last).is_some_and(|last| last.key() < key);
         self.ascending = if ascends { self.ascending.saturating_add(1) } else { 0 };
         // The fence may be far from the processor: look at it only if the finger is likely right.
-        if self.in_run() && !self.leaf.is_null() {
+        self.spared = self.spared.saturating_sub(1);
+        if self.in_run() && !self.leaf.is_null() && self.spared == 0 {
             // The last key was in the leaf and this one is larger: only the upper fence is left to check.
             if record_at(tree, self.high).is_none_or(|high| key < high.key()) {
+                self.has_paid = true;
                 // SAFETY: the leaf is in the arena of this tree (memtable_writer.3), complete, and all that changes in it is atomic.
                 return unsafe { &*self.leaf };
             }
+            self.spared = if self.has_paid { 0 } else { LOOKS_SPARED };
         }
+        self.has_paid = false;
         self.path.clear();
         let path = &mut self.path;
         let place = tree.path_to(key, |step| {

@@ -16,6 +16,7 @@ use super::resolve::{Answer, Resolver};
 use super::view::ReadView;
 use crate::blob::BlobSet;
 use crate::encoding::hash::key_hash;
+use crate::manifest::version::Run;
 use crate::sstable::Found;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
@@ -70,7 +71,27 @@ impl ReadView {
     /// Looks an encoded key up as of `at`.
     #[inline]
     pub fn find<W: Want>(&self, key: &[u8], at: SeqNo, guard: &Guard) -> Result<Option<W::Out>> {
-        let hash = key_hash(key);
+        self.find_hashed::<W>(key, key_hash(key), at, guard)
+    }
+
+    /// False if no source holds a version of this key, as far as all their filters know. Asks them one after the other without waiting for an
+    /// answer: so the cache misses of several keys overlap.
+    #[inline]
+    pub fn may_contain(&self, key: &[u8], hash: u64) -> bool {
+        let in_memtables = self.memtables().fold(false, |may, memtable| may | memtable.may_contain(hash));
+        let may_hold = |run: &Run| run.find(key).is_some_and(|i| run.tables()[i].table.may_contain(hash));
+        self.version.runs().iter().fold(in_memtables, |may, run| may | may_hold(run))
+    }
+
+    /// Looks an encoded key up whose hash is known.
+    #[inline]
+    pub fn find_hashed<W: Want>(
+        &self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        guard: &Guard,
+    ) -> Result<Option<W::Out>> {
         let mut resolver = Resolver::default();
         for memtable in self.memtables() {
             if memtable.has_range_tombstones() {

@@ -13,7 +13,5 @@ pub fn apply(set: &WriteSet, seq: SeqNo, memtable: &Memtable, applier: &mut Appl
         let tombstone = RangeTombstone { start: start.clone(), end: end.clone(), seq };
         memtable.add_range_tombstone(applier, tombstone);
     }
-    for entry in set.entries(seq) {
-        memtable.insert(applier, entry);
-    }
+    memtable.insert_all(applier, set.entries(seq));
 }

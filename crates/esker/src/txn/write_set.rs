@@ -332,7 +332,7 @@ impl WriteSet {
     }
 
     /// The live ops in key order, as entries of commit `seq`.
-    pub fn entries(&self, seq: SeqNo) -> impl Iterator<Item = EntryRef<'_>> {
+    pub fn entries(&self, seq: SeqNo) -> impl Iterator<Item = EntryRef<'_>> + Clone {
         self.order().iter().map(move |&i| {
             let op = &self.ops[i as usize];
             EntryRef { key: self.key_of(op), seq, kind: op.kind, value: self.value_of(op) }

@@ -1,4 +1,4 @@
-//! Files for segments to come: filled with zeros ahead of their use, or recycled from obsolete segments.
+//! Files for segments to come: filled with zeros ahead of their use, only reserved for large commits, or recycled from obsolete segments.
 //!
 //! ```text
 //!   background --prepare_step--> spares <--recycle-- WalWriter::release_below
@@ -7,9 +7,11 @@
 //! ```
 //!
 //! pool.1. Every block of a spare has been written and synced, so that a record overwrites blocks that the file system
-//!     knows already: a sync then flushes data only (figures in docs/formats/wal.md).
+//!     knows already: a sync then flushes data only (figures in docs/formats/wal.md). Exception: where syncs are few beside what is
+//!     written, new files are only reserved: writing all twice costs more. They are recycled only if they were written whole.
 //! pool.2. Spares have temporary names: recovery deletes them, and prepared files.
-//! pool.3. The pool keeps at most [`SPARES_MAX`] spares, and one prepared file.
+//! pool.3. The pool keeps one prepared file, and as many spares as segments were taken lately: [`SPARES_MIN`] at rest, [`SPARES_MAX`] at
+//!     the most. Beyond `SPARES_MIN` they take no more than a part of what is held back (pool.8).
 //! pool.4. A segment is named in the manifest when its prepared file is durable, and before it is put to use. So each
 //!     segment that is named is there, under one of its two names, or it was lost.
 //! pool.5. A prepared file is deleted only after the manifest has stopped to name it. If it fails to, it may have stopped all the same:
@@ -23,7 +25,8 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use esker_env::{Env, File, OpenOptions};
 use parking_lot::Mutex;
@@ -35,8 +38,14 @@ use super::recovery::remove_if_there;
 use super::sync::SyncFirst;
 use crate::types::{Error, Result};
 
-/// Spares, beyond which obsolete segments are deleted (pool.3).
-const SPARES_MAX: usize = 2;
+/// So many spares are kept at any time, and at the most (pool.3).
+const SPARES_MIN: usize = 2;
+const SPARES_MAX: usize = 8;
+/// So many are made ahead, not counting the prepared file, if segments are taken often.
+const SPARES_AHEAD: usize = 2;
+/// Segments are taken often if so many were, none of them so long after the one before.
+const OFTEN: usize = 4;
+const REST_AFTER: Duration = Duration::from_secs(2);
 /// Zeros are written in pieces of this size.
 const ZEROS_CHUNK: usize = 256 << 10;
 /// The smallest and the unit of all segment sizes.
@@ -103,6 +112,8 @@ pub(crate) struct WalPool {
     /// Held over I/O.
     numbers: Mutex<Numbers>,
     state: Mutex<State>,
+    /// The writer has asked for a file since [`take_wish`](Self::take_wish) was called last. Relaxed: a hint.
+    has_wish: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -119,20 +130,25 @@ struct State {
     spares: Vec<Spare>,
     /// The size of the next file to make.
     next_bytes: u64,
-    /// The writer will need a file soon.
-    wanted: bool,
+    /// The writer will need a file soon, for records of this kind.
+    wanted: Option<Use>,
+    /// Segments taken lately, up to [`SPARES_MAX`], and when the last one was.
+    taken: usize,
+    last_taken: Duration,
     /// The number in the next spare's name.
     next_name: u64,
     /// Files of obsolete segments that became spares.
     recycled: u64,
 }
 
-/// A file whose blocks are all written (pool.1).
+/// A file for a segment.
 #[derive(Clone, Debug)]
 pub(super) struct Spare {
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,
     pub(super) bytes: u64,
+    /// All its blocks are written (pool.1).
+    pub(super) is_written: bool,
 }
 
 /// A file that will become a segment: its header is written, durably.
@@ -143,10 +159,12 @@ pub(super) struct Prepared {
 }
 
 /// How much of a record a file is for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     /// For records as they come.
     Ordinary,
+    /// The same, with few syncs; this record needs so many bytes.
+    Large(u64),
     /// For one that will fill it whole, of so many bytes at the least.
     Bulk(u64),
 }
@@ -181,7 +199,15 @@ impl WalPool {
         let first = options.first_segment_bytes;
         assert!(first > 0 && first.is_multiple_of(SEGMENT_BYTES_UNIT), "a first segment of {first} bytes");
         let next_bytes = first.min(max);
-        let state = State { spares: Vec::new(), next_bytes, wanted: false, next_name: 0, recycled: 0 };
+        let state = State {
+            spares: Vec::new(),
+            next_bytes,
+            wanted: None,
+            taken: 0,
+            last_taken: Duration::ZERO,
+            next_name: 0,
+            recycled: 0,
+        };
         let numbers = Numbers { next: 0, prepared: None, named_to: 0 };
         Ok(Arc::new(WalPool {
             meter: Meter::new(env.clock.clone()),
@@ -192,6 +218,7 @@ impl WalPool {
             register,
             numbers: Mutex::new(numbers),
             state: Mutex::new(state),
+            has_wish: AtomicBool::new(false),
         }))
     }
 
@@ -242,37 +269,82 @@ impl WalPool {
     }
 
     fn try_prepare(&self) -> Result<bool> {
-        let wanted = std::mem::take(&mut self.state.lock().wanted);
+        let wanted = self.state.lock().wanted.take();
         let is_ready = |numbers: &Numbers| {
             numbers.prepared.as_ref().is_some_and(|prepared| prepared.number <= numbers.named_to)
         };
-        if !wanted || is_ready(&self.numbers.lock()) {
-            return Ok(false);
-        }
-        let missing = {
-            let state = self.state.lock();
-            state.spares.is_empty().then_some(self.allowed_bytes(state.next_bytes))
-        };
-        if missing.is_some_and(|bytes| !self.has_common_room(bytes)) {
-            return Ok(false);
+        let Some(purpose) = wanted else { return self.shrink().map(|()| false) };
+        let is_often = self.state.lock().taken >= OFTEN;
+        let ahead = if is_often { SPARES_AHEAD } else { 0 };
+        if is_ready(&self.numbers.lock()) {
+            return self.make_ahead(purpose, ahead);
         }
         // The long part, without the lock: a writer that cannot wait makes its own.
-        if let Some(bytes) = missing {
-            let spare = self.make(bytes)?;
-            self.state.lock().spares.push(spare);
+        let is_made = self.make_ahead(purpose, 1)?;
+        if self.state.lock().spares.is_empty() {
+            return Ok(is_made);
         }
         let mut numbers = self.numbers.lock();
         if is_ready(&numbers) {
-            return Ok(missing.is_some());
+            return Ok(is_made);
         }
-        self.get_ready(&mut numbers, Use::Ordinary).map(|()| true)
+        self.get_ready(&mut numbers, purpose)?;
+        drop(numbers);
+        self.make_ahead(purpose, ahead).map(|_| true)
+    }
+
+    /// Makes spares until there are so many. False if there was nothing to do, or the disk has too little room (pool.8).
+    fn make_ahead(&self, purpose: Use, spares: usize) -> Result<bool> {
+        let mut is_made = false;
+        loop {
+            let (have, bytes) = {
+                let state = self.state.lock();
+                (state.spares.len(), self.allowed_bytes(state.next_bytes))
+            };
+            if have >= spares || !self.has_common_room(bytes) {
+                return Ok(is_made);
+            }
+            let spare = if purpose == Use::Ordinary { self.make(bytes)? } else { self.reserve(bytes)? };
+            self.state.lock().spares.push(spare);
+            is_made = true;
+        }
+    }
+
+    /// How many spares are kept (pool.3).
+    fn spares_max(&self, state: &State) -> usize {
+        let bytes_max = match self.held_back.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            held_back => held_back / 3 * 2,
+        };
+        let lately = state.taken.min((bytes_max / self.segment_bytes_max()) as usize);
+        lately.clamp(SPARES_MIN, SPARES_MAX)
+    }
+
+    /// Deletes spares beyond those that are kept at rest, if there is rest (pool.3).
+    fn shrink(&self) -> Result<()> {
+        let now = self.env.clock.monotonic();
+        let beyond = {
+            let mut state = self.state.lock();
+            if now.saturating_sub(state.last_taken) < REST_AFTER {
+                return Ok(());
+            }
+            state.taken = 0;
+            let kept = state.spares.len().min(SPARES_MIN);
+            state.spares.split_off(kept)
+        };
+        self.remove_all(beyond)
+    }
+
+    /// Whether the writer has asked for a file since the last call.
+    pub(crate) fn take_wish(&self) -> bool {
+        self.has_wish.load(Ordering::Relaxed) && self.has_wish.swap(false, Ordering::Relaxed)
     }
 
     /// Whether [`prepare_step`](Self::prepare_step) has something to do.
     #[cfg(test)]
     pub(crate) fn spare_wanted(&self) -> bool {
         let prepared = self.numbers.lock().prepared.is_some();
-        self.state.lock().wanted && !prepared
+        self.state.lock().wanted.is_some() && !prepared
     }
 
     /// Deletes all files that wait for their use.
@@ -298,8 +370,9 @@ impl WalPool {
         self.remove_all(unused.map(|prepared| prepared.spare))
     }
 
-    pub(super) fn want_spare(&self) {
-        self.state.lock().wanted = true;
+    pub(super) fn want_spare(&self, purpose: Use) {
+        self.state.lock().wanted = Some(purpose);
+        self.has_wish.store(true, Ordering::Relaxed);
     }
 
     /// The size that segments grow to.
@@ -320,6 +393,10 @@ impl WalPool {
             return Err(Error::NoSpace { op: "make a WAL segment in", path: self.dir.clone() });
         }
         self.get_ready(&mut numbers, purpose)?;
+        let mut state = self.state.lock();
+        let now = self.env.clock.monotonic();
+        let lately = if now.saturating_sub(state.last_taken) < REST_AFTER { state.taken } else { 0 };
+        (state.taken, state.last_taken) = ((lately + 1).min(SPARES_MAX), now);
         Ok(numbers.prepared.take().expect("it is ready"))
     }
 
@@ -329,17 +406,24 @@ impl WalPool {
         match purpose {
             _ if numbers.prepared.is_some() => 0,
             Use::Bulk(bytes) => bytes,
-            Use::Ordinary if state.spares.is_empty() => self.allowed_bytes(state.next_bytes),
-            Use::Ordinary => 0,
+            _ if !state.spares.is_empty() => 0,
+            Use::Ordinary => self.allowed_bytes(state.next_bytes),
+            Use::Large(bytes) => self.large_bytes(&state, bytes),
         }
+    }
+
+    /// The size of a file that is made for a large record which needs so many bytes more.
+    fn large_bytes(&self, state: &State, bytes: u64) -> u64 {
+        let due = bytes.next_multiple_of(SEGMENT_BYTES_UNIT).min(self.segment_bytes_max());
+        self.allowed_bytes(due.max(state.next_bytes))
     }
 
     /// Sees to it that a file is prepared and named (pool.4). A failed one is tried again by the next call.
     fn get_ready(&self, numbers: &mut Numbers, purpose: Use) -> Result<()> {
         if numbers.prepared.is_none() {
             let spare = match purpose {
-                Use::Ordinary => self.take_spare()?,
-                Use::Bulk(bytes) => self.make_for_bulk(bytes)?,
+                Use::Ordinary | Use::Large(_) => self.take_spare(purpose)?,
+                Use::Bulk(bytes) => self.reserve(bytes)?,
             };
             let number = numbers.next;
             numbers.prepared = Some(self.prepare(spare, number)?);
@@ -391,22 +475,27 @@ impl WalPool {
     }
 
     /// A spare, made now if there is none.
-    fn take_spare(&self) -> Result<Spare> {
+    fn take_spare(&self, purpose: Use) -> Result<Spare> {
         let (ready, bytes) = {
             let mut state = self.state.lock();
-            (state.spares.pop(), self.allowed_bytes(state.next_bytes))
+            let bytes = match purpose {
+                Use::Large(bytes) => self.large_bytes(&state, bytes),
+                _ => self.allowed_bytes(state.next_bytes),
+            };
+            (state.spares.pop(), bytes)
         };
-        let spare = match ready {
-            Some(spare) => spare,
-            None => self.make(bytes)?,
+        let spare = match (ready, purpose) {
+            (Some(spare), _) => spare,
+            (None, Use::Ordinary) => self.make(bytes)?,
+            (None, _) => self.reserve(bytes)?,
         };
         self.state.lock().next_bytes = (bytes * 2).min(self.segment_bytes_max());
         Ok(spare)
     }
 
-    /// A file for a record that will fill it whole, of `bytes` at the least: its blocks are reserved, not written, because
-    /// the record itself writes them. Writing zeros first would double the work of a bulk load.
-    fn make_for_bulk(&self, bytes: u64) -> Result<Spare> {
+    /// A file for large records, of `bytes` at the least: its blocks are reserved, not written, because
+    /// the records themselves write them. Writing zeros first would double the work of a load.
+    fn reserve(&self, bytes: u64) -> Result<Spare> {
         let bytes = bytes.next_multiple_of(SEGMENT_BYTES_UNIT);
         let path = file_name::spare_path(&self.dir, self.state.lock().take_name());
         let reserve = || {
@@ -415,13 +504,11 @@ impl WalPool {
             file.sync_data()?;
             Ok(file)
         };
-        reserve().map(|file| Spare { path: path.clone(), file, bytes }).or_else(|e: std::io::Error| {
+        let reserved = |file| Spare { path: path.clone(), file, bytes, is_written: false };
+        reserve().map(reserved).or_else(|e: std::io::Error| {
             let _ = self.env.fs.remove_file(&path);
-            if e.kind() == std::io::ErrorKind::Unsupported {
-                self.make(bytes)
-            } else {
-                Err(Error::io("make a WAL segment", &path, e))
-            }
+            // pool.7, as in `make`.
+            if lacks_space(&e) { Err(Error::io("make a WAL segment", &path, e)) } else { self.make(bytes) }
         })
     }
 
@@ -431,7 +518,7 @@ impl WalPool {
             let mut state = self.state.lock();
             let due = self.allowed_bytes(state.next_bytes);
             let fits = (due..=self.segment_bytes_max()).contains(&spare.bytes);
-            let keep = state.spares.len() < SPARES_MAX && fits;
+            let keep = spare.is_written && fits && state.spares.len() < self.spares_max(&state);
             keep.then(|| state.take_name())
         };
         let Some(name) = name else { return self.remove(&spare.path) };
@@ -489,7 +576,7 @@ impl WalPool {
             Ok(file)
         };
         match fill() {
-            Ok(file) => Ok(Spare { path, file, bytes }),
+            Ok(file) => Ok(Spare { path, file, bytes, is_written: true }),
             Err(e) => {
                 // A full disk should get its space back; the error that matters is the first.
                 let _ = self.env.fs.remove_file(&path);

@@ -9,10 +9,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind, OpenOptions, read_range};
+use esker_env::{
+    Env, FaultAction, FaultFs, FaultRule, FsRef, ManualClock, MemFs, OpKind, OpenOptions, read_range,
+};
 
 use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
+use super::pool::Use;
 use super::recovery::{Recovered, verify};
 use super::{LogExtent, LogRoom, Register, WalOptions, WalPool, WalWriter, file_name, recover};
 use crate::types::{Error, Result, SeqNo};
@@ -437,7 +441,7 @@ fn pool_8_what_is_held_back_is_for_those_who_may_use_it() {
     pool.hold_back(2 * SEGMENT);
     log.reserve(100, LogRoom::Common).unwrap();
     append(&mut log, 1, 6000).unwrap();
-    pool.want_spare();
+    pool.want_spare(Use::Ordinary);
     assert!(!pool.prepare_step().unwrap(), "pool.8: none is made ahead");
     assert!(is_refused(log.reserve(6000, LogRoom::Common)), "pool.8");
     log.reserve(6000, LogRoom::HeldBack).unwrap();
@@ -582,11 +586,71 @@ fn pool_3_the_pool_prepares_ahead_recycles_and_stays_small() {
     assert!(current > 9 && !names(&env).iter().any(|name| file_name::is_spare(name)));
     log.release_below(current).unwrap();
     let spares = names(&env);
-    assert!(spares.len() == 2 && spares.iter().all(|name| file_name::is_spare(name)), "{spares:?}");
+    assert!(spares.len() == 8 && spares.iter().all(|name| file_name::is_spare(name)), "{spares:?}");
     append(&mut log, 3, 10).unwrap();
-    assert_eq!(names(&env).len(), 2, "a spare became segment {current}");
+    assert_eq!(names(&env).len(), 8, "a spare became segment {current}");
     pool.trim().unwrap();
     assert_eq!(names(&env), [file_name::segment_file_name(current)]);
+}
+
+#[test]
+fn pool_3_a_busy_log_keeps_more_spares_than_one_at_rest() {
+    let clock = Arc::new(ManualClock::new());
+    let env = Env { clock: clock.clone(), ..mem().1 };
+    let pool = pool(&env, 1024);
+    let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
+    for n in 1..12 {
+        append(&mut log, n, 800).unwrap();
+    }
+    let spares = || names(&env).iter().filter(|name| file_name::is_spare(name)).count();
+    let current = log.rotate().unwrap();
+    log.release_below(current).unwrap();
+    assert_eq!(spares(), 8, "pool.3");
+    // A record that is begun wants the next file, and another one ahead of need.
+    pool.trim().unwrap();
+    append(&mut log, 12, 800).unwrap();
+    assert!(pool.prepare_step().unwrap() && spares() == 2, "{:?}", names(&env));
+    let current = log.rotate().unwrap();
+    for n in 13..24 {
+        append(&mut log, n, 800).unwrap();
+    }
+    log.release_below(current + 9).unwrap();
+    assert!(spares() > 2, "{:?}", names(&env));
+    clock.advance(Duration::from_secs(3));
+    pool.prepare_step().unwrap();
+    pool.prepare_step().unwrap();
+    assert_eq!(spares(), 2, "pool.3");
+    // What is held back leaves no room for more.
+    pool.hold_back(4 << 10);
+    for n in 24..40 {
+        append(&mut log, n, 800).unwrap();
+    }
+    let current = log.rotate().unwrap();
+    log.release_below(current).unwrap();
+    assert_eq!(spares(), 2, "pool.3");
+}
+
+#[test]
+fn pool_1_segments_of_large_records_are_not_filled_and_recycled_only_if_written_whole() {
+    const SEGMENT: u64 = 2 << 20;
+    for is_whole in [false, true] {
+        let fs = MemFs::new();
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let env = env_on(Arc::new(faults.clone()) as FsRef);
+        env.fs.create_dir_all(Path::new(DIR)).unwrap();
+        let options =
+            WalOptions { segment_bytes_max: SEGMENT, first_segment_bytes: SEGMENT, ..WalOptions::default() };
+        let mut log = WalWriter::create(pool_with(&env, options, &Named::default()), 1, &[]).unwrap();
+        let second = if is_whole { (1 << 20) - 200 } else { 1000 };
+        append(&mut log, 1, 1 << 20).unwrap();
+        append(&mut log, 2, second).unwrap();
+        log.sync().unwrap();
+        assert!(faults.count(OpKind::Write) <= 4, "pool.1: {} writes", faults.count(OpKind::Write));
+        expect(&env_on(Arc::new(fs.crash_strict()) as FsRef), &[(1, 1 << 20), (2, second)]);
+        let next = log.rotate().unwrap();
+        log.release_below(next).unwrap();
+        assert_eq!(names(&env).len(), usize::from(is_whole), "pool.1: {:?}", names(&env));
+    }
 }
 
 #[test]
@@ -792,7 +856,7 @@ fn wal_writer_3_what_was_reserved_stays_named_when_a_file_behind_it_cannot_be_gi
     append(&mut log, 1, 100).unwrap();
     // As a commit does, with a compaction's end in between.
     log.reserve(100 << 10, LogRoom::Common).unwrap();
-    pool.want_spare();
+    pool.want_spare(Use::Ordinary);
     assert!(pool.prepare_step().unwrap());
     is_full.store(true, Ordering::Relaxed);
     assert!(matches!(pool.trim(), Err(Error::NoSpace { .. })));
@@ -884,7 +948,7 @@ fn pool_6_what_is_gone_is_released() {
                 let next = log.current_segment();
                 log.release_below(next).unwrap();
                 let left = names(&env);
-                let spares = if replays { 0 } else { 2 };
+                let spares = if replays { 0 } else { 8 };
                 assert!(
                     left.iter().all(|name| file_name::is_spare(name)) && left.len() <= spares,
                     "{n}: {left:?}"
@@ -937,7 +1001,7 @@ fn pool_6_a_pool_that_cannot_remove_a_file_removes_the_others() {
     append(&mut log, 1, 9000).unwrap();
     let current = log.rotate().unwrap();
     log.release_below(current).unwrap();
-    assert_eq!(names(&env).len(), 2);
+    assert_eq!(names(&env).len(), 8);
     faults.add(FaultRule::new(&[OpKind::Remove], FaultAction::Fail(io::ErrorKind::Other)));
     assert!(matches!(pool.trim(), Err(Error::Io { .. })));
     assert_eq!(names(&env).len(), 1);

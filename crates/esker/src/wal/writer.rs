@@ -37,6 +37,10 @@ const ROOM_MIN: u64 = (2 * RECORD_HEADER_BYTES + ALIGN) as u64;
 
 /// Records that miss less room than this, or than a segment for larger ones has, get ordinary segments.
 const BULK_BYTES_MIN: u64 = 1 << 20;
+/// Where a record, or what each sync makes durable, has this size and more, new files for segments are not filled with zeros (pool.1).
+const LARGE_BYTES: u64 = 1 << 20;
+/// Segments of which less than this is unused were written whole, for the file system.
+const BLOCK_BYTES: u64 = 4096;
 /// What such a segment holds besides: its header, the record's, `End`, padding.
 const BULK_OVERHEAD_BYTES: u64 = SEGMENT_HEADER_BYTES as u64 + ROOM_MIN;
 
@@ -70,9 +74,13 @@ pub(crate) struct WalWriter {
 struct Active {
     segment: Arc<SegmentFile>,
     bytes: u64,
+    /// All its blocks were written before (pool.1).
+    was_written: bool,
     appended: u64,
     written: u64,
     synced: u64,
+    /// Syncs so far.
+    syncs: u64,
     /// The pool was told that the next file will be needed.
     spare_wanted: bool,
 }
@@ -90,6 +98,11 @@ impl Active {
     /// Payload that one record can have here; `None` if none can start.
     fn payload_room(&self) -> Option<u64> {
         payload_room(self.bytes - self.appended)
+    }
+
+    /// Whether its syncs make much durable at once.
+    fn has_large_syncs(&self) -> bool {
+        self.appended / (self.syncs + 1) >= LARGE_BYTES
     }
 }
 
@@ -191,10 +204,13 @@ impl WalWriter {
             room = Some(room.unwrap_or(0) + spare_room(&prepared.spare));
         }
         let bulk_max = self.pool.bulk_segment_bytes();
+        let is_large = bytes >= LARGE_BYTES || self.active.as_ref().is_some_and(Active::has_large_syncs);
         while room.is_none_or(|room| room < bytes) {
             let missing = bytes - room.unwrap_or(0);
             let purpose = if missing > self.pool.segment_bytes_max().max(BULK_BYTES_MIN.min(bulk_max)) {
                 Use::Bulk(missing.min(bulk_max) + BULK_OVERHEAD_BYTES)
+            } else if is_large {
+                Use::Large(missing + BULK_OVERHEAD_BYTES)
             } else {
                 Use::Ordinary
             };
@@ -249,6 +265,7 @@ impl WalWriter {
             outcome.result?;
             if let Some(active) = writer.active.as_mut().filter(|a| a.segment.number == outcome.segment) {
                 active.synced = active.synced.max(outcome.written);
+                active.syncs += 1;
             }
             Ok(())
         })
@@ -382,7 +399,9 @@ impl WalWriter {
         let active = self.active.as_mut().expect("the record is in it");
         if !active.spare_wanted && active.appended > active.bytes / 2 {
             active.spare_wanted = true;
-            self.pool.want_spare();
+            let is_large = bytes >= LARGE_BYTES || active.has_large_syncs();
+            let purpose = if is_large { Use::Large(0) } else { Use::Ordinary };
+            self.pool.want_spare(purpose);
         }
         Ok(())
     }
@@ -438,6 +457,7 @@ impl WalWriter {
         if let Some(active) = self.active.as_mut().filter(|active| active.synced < active.written) {
             active.segment.sync()?;
             active.synced = active.written;
+            active.syncs += 1;
         }
         Ok(())
     }
@@ -455,7 +475,8 @@ impl WalWriter {
         }
         let active = self.active.take().expect("it was there above");
         let SegmentFile { number, path, file, .. } = &*active.segment;
-        let spare = Spare { path: path.clone(), file: file.clone(), bytes: active.bytes };
+        let is_written = active.was_written || active.bytes - active.appended < BLOCK_BYTES;
+        let spare = Spare { path: path.clone(), file: file.clone(), bytes: active.bytes, is_written };
         self.finished.push_back(Finished { number: *number, spare, used: active.appended });
         self.count_complete();
         Ok(active.appended)
@@ -479,9 +500,11 @@ impl WalWriter {
         self.active = Some(Active {
             segment: Arc::new(segment),
             bytes: spare.bytes,
+            was_written: spare.is_written,
             appended: used,
             written: used,
             synced: used,
+            syncs: 0,
             spare_wanted: false,
         });
         Ok(())
