@@ -399,9 +399,7 @@ pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
     let flushed = state.flushed_seq.unwrap_or_default();
     let ends_before = check_tail(env, dir, extent, flushed, version.blobs(), Tail::Look)?;
     let extent = LogExtent { ends_before, ..extent };
-    let verify = |extent, on_record: &mut dyn FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>| {
-        wal::verify(env, dir, extent, on_record)
-    };
+    let verify = |extent, on_record: OnRecord<'_>| wal::verify(env, dir, extent, on_record);
     let replayed = replay_with(dir, options, state, extent, verify)?;
     let view = ReadView {
         active: replayed.active,
@@ -419,16 +417,16 @@ pub(crate) struct Look {
     pub(crate) last_seq: SeqNo,
 }
 
+/// Takes a commit of the log.
+type OnRecord<'a> = &'a mut dyn FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>;
+
 /// Replays the log; `recover` reads it.
 fn replay_with(
     dir: &Path,
     options: &Options,
     state: &VersionEdit,
     extent: LogExtent,
-    recover: impl FnOnce(
-        LogExtent,
-        &mut dyn FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>,
-    ) -> Result<Recovered>,
+    recover: impl FnOnce(LogExtent, OnRecord<'_>) -> Result<Recovered>,
 ) -> Result<Replayed> {
     let flushed = state.flushed_seq.unwrap_or_default();
     let active = Arc::new(Memtable::new(options.memtable_bytes));
