@@ -289,7 +289,9 @@ fn tables_4_a_block_of_another_databases_table_of_the_same_name_is_told() {
 fn with_adopted(fs: &MemFs) {
     let db = adopting(fs).open(dir()).unwrap();
     let map = db.default_keyspace();
-    (0..200_u16).for_each(|n| drop(map.put(n.to_be_bytes(), "old").unwrap()));
+    for n in 0..200_u16 {
+        map.put(n.to_be_bytes(), "old").unwrap();
+    }
     map.put("removed", "old").unwrap();
     let mut batch = db.batch();
     (0..200_u16).for_each(|n| batch.put(&map, n.to_be_bytes(), [b'n'; 40]).unwrap());
