@@ -217,10 +217,16 @@ fn may_show_as(call: &Fired, error: &Error) -> bool {
 }
 
 /// Whether the call writes, syncs, cuts or names a segment that is in use: what of it has reached the disk is unknown then. Or looks whether the
-/// directory is still the database's, as is done before each change of a name. No failure of another file, nor of a read, stops the log.
+/// directory is still the database's, as is done before each change of a name. Or it is of the manifest, as it names the tables of a large
+/// commit: whether that is there is unknown then. No failure of another file, nor of a read, stops the log.
 fn stops_log(call: &Fired) -> bool {
     let kinds = [OpKind::Write, OpKind::SyncData, OpKind::SetLen, OpKind::Rename, OpKind::SyncDir];
     let is_look = call.kind == OpKind::Stat && call.path.file_name().is_some_and(|name| name == "LOCK");
+    let name = call.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_manifest = name.starts_with("MANIFEST") || name.starts_with("CURRENT");
+    let names = [OpKind::Create, OpKind::Allocate, OpKind::Open, OpKind::Remove];
     is_look
+        || call.kind == OpKind::SyncDir
+        || (is_manifest && (kinds.contains(&call.kind) || names.contains(&call.kind)))
         || (kinds.contains(&call.kind) && call.path.extension().is_some_and(|extension| extension == "wal"))
 }

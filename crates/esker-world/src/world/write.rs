@@ -161,10 +161,13 @@ impl World {
     pub(super) fn transaction_write(&mut self, slot: usize, no: KeyspaceNo, write: &Write) {
         let (id, keyspace) = self.pick(no);
         let Some(mut transaction) = self.transactions[slot].take() else { return };
-        perform::write(&mut transaction.db, &keyspace, write).expect("write in a transaction");
-        transaction.state.write(id, write);
-        transaction.footprint.add(id, write);
-        transaction.writes.push((id, *write));
+        // A large transaction writes tables: what fails then is not in it.
+        let outcome = attempt(|| perform::write(&mut transaction.db, &keyspace, write));
+        if self.excused(outcome).is_some() {
+            transaction.state.write(id, write);
+            transaction.footprint.add(id, write);
+            transaction.writes.push((id, *write));
+        }
         self.transactions[slot] = Some(transaction);
     }
 

@@ -69,9 +69,11 @@ impl Pipeline {
                 return Err(state.poison.stop(error));
             }
         }
-        // adopt.3. The commit stands; a log that fails now refuses those that follow.
+        // adopt.3
         if let Err(error) = state.wal().and_then(|wal| wal.append(seq, &[&header])) {
-            state.poison.stop(error);
+            // Whether it is there shows the next opening, as after any failure of the log.
+            state.poison.settle();
+            return Err(state.poison.stop(error));
         }
         request.drops.iter().for_each(DropMark::set);
         state.last_seq = seq;

@@ -160,10 +160,13 @@ impl<'a> PrivateWrites<'a> {
         Ok(None)
     }
 
-    /// Whether a memtable holds a key that these writes put or remove, be it in a range: below it, they would not be found (view.1).
+    /// Whether a memtable holds or removes a key that these writes put or remove, be it in a range: they belong above it (view.1).
     pub(crate) fn lies_under(&self, memtable: &Memtable) -> Result<bool> {
         if memtable.is_empty() {
             return Ok(false);
+        }
+        if self.removed_since(SeqNo::ZERO, &memtable.range_tombstones())?.is_some() {
+            return Ok(true);
         }
         let mut walk = self.walk()?;
         let mut keys = memtable.cursor(SeqNo::MAX);
