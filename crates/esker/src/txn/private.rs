@@ -24,7 +24,7 @@ use crate::types::canary::{self, Canary};
 use crate::types::cursor::SourceCursor;
 use crate::types::key::decode_key;
 use crate::types::key_range::{End, KeyRange};
-use crate::types::range_tombstone::RangeTombstones;
+use crate::types::range_tombstone::{Fragment, RangeTombstones};
 use crate::types::{KeyspaceId, Result, SeqNo};
 
 /// The writes of a transaction, all of them in layers.
@@ -165,7 +165,12 @@ impl<'a> PrivateWrites<'a> {
         if memtable.is_empty() {
             return Ok(false);
         }
-        if self.removed_since(SeqNo::ZERO, &memtable.range_tombstones())?.is_some() {
+        let tombstones = memtable.range_tombstones();
+        let removes = |removal: &Fragment| {
+            let end = End::Excluded(removal.end.to_vec());
+            !self.removed.clipped(&KeyRange { start: removal.start.to_vec(), end }).is_empty()
+        };
+        if tombstones.fragments().any(removes) || self.removed_since(SeqNo::ZERO, &tombstones)?.is_some() {
             return Ok(true);
         }
         let mut walk = self.walk()?;

@@ -132,7 +132,7 @@ fn has_lost_its_end(
     on_disk: &BTreeSet<FileId>,
     report: &mut RepairReport,
 ) -> Result<bool> {
-    let (mut known, extent) = (state.flushed_seq.unwrap_or_default(), state.log_extent());
+    let (mut known, extent) = (state.newest_in_tables(), state.log_extent());
     // Behind an unfinished commit nothing counts, even if it can be read (repair_log.3): it does not stand for what a table holds.
     let end = wal::verify(env, dir, extent, |_, _| Ok(())).map_or(SeqNo::MAX, |recovered| recovered.last_seq);
     wal::salvage(env, dir, extent, &mut |piece| {
