@@ -27,7 +27,11 @@ fn seeds_agree_with_the_model() {
     assert!(total.inspected > 50 && total.long_ids > 1 && total.refused > 5, "{total:?}");
     assert!(total.while_opening > 100 && total.faults > 300 && total.reopenings > 100, "{total:?}");
     assert!(
-        total.grown > 50 && total.bulky > 20 && total.unreserved > 1 && total.rewritten > 20,
+        total.grown > 50
+            && total.adopted > 500
+            && total.bulky > 5
+            && total.unreserved > 1
+            && total.rewritten > 20,
         "{total:?}"
     );
     assert!(total.turns > 100 && total.scattered > 4 && total.large > 1, "{total:?}");

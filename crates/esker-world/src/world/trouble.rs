@@ -226,7 +226,7 @@ fn stops_log(call: &Fired) -> bool {
     let is_manifest = name.starts_with("MANIFEST") || name.starts_with("CURRENT");
     let names = [OpKind::Create, OpKind::Allocate, OpKind::Open, OpKind::Remove];
     is_look
-        || call.kind == OpKind::SyncDir
+        || (call.kind == OpKind::SyncDir && call.path.extension().is_none())
         || (is_manifest && (kinds.contains(&call.kind) || names.contains(&call.kind)))
         || (kinds.contains(&call.kind) && call.path.extension().is_some_and(|extension| extension == "wal"))
 }
