@@ -11,6 +11,7 @@
 //! handle.3. A child of a fork changes nothing: it has the parent's files, log position and lock, but not its threads, and locks that those held are
 //!      never free. So it is refused before it takes any, and neither closes nor gives back anything when its handles drop.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -85,6 +86,7 @@ impl Drop for Handle {
             return;
         }
         // Nobody is left to tell; what was acknowledged is in the log either way.
-        let _ = self.close();
+        // A panic here, while another one unwinds, would end the process.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.close()));
     }
 }
