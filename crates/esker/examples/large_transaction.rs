@@ -2,6 +2,7 @@
 //!
 //! `cargo run --release -p esker --example large_transaction [-- ITEMS VALUE_BYTES DIRECTORY MEMORY_MIB STEPS]`; of 4 steps, only the first
 //! `STEPS` are taken.
+#![expect(clippy::disallowed_methods, reason = "measures real time, on real files")]
 
 use std::time::Instant;
 
