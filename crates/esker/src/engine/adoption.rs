@@ -179,6 +179,7 @@ impl Core {
         layers: &Layers,
         writes: &PrivateWrites<'_>,
     ) -> Result<Option<SeqNo>> {
+        request.check_keyspaces()?;
         // The number first: the view has all commits up to it.
         let pin = self.snapshot();
         let view = self.view.get();

@@ -73,8 +73,8 @@ impl CommitRequest {
         self.set.is_empty() && self.layers.is_empty()
     }
 
-    /// Refuses it if a keyspace that it writes has been dropped. Under the commit lock.
-    pub(super) fn check_keyspaces(&self) -> Result<()> {
+    /// Refuses it if a keyspace that it writes has been dropped. For certain only under the commit lock.
+    pub(crate) fn check_keyspaces(&self) -> Result<()> {
         match self.keyspaces.iter().find(|keyspace| keyspace.is_dropping()) {
             Some(gone) => Err(Error::KeyspaceNotFound(gone.name.to_string())),
             None => Ok(()),
