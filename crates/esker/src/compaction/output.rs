@@ -148,7 +148,7 @@ impl<'a> Output<'a> {
         self.discard_by(&|path| drop(fs.remove_file(path)));
     }
 
-    /// The same by somebody who knows whether files may still be removed.
+    /// Removes every file made by `remove`, which checks that the directory is still locked.
     pub(crate) fn discard_by(mut self, remove: &(dyn Fn(&Path) + Send + Sync)) {
         self.writer = None;
         self.written = Written::default();

@@ -113,7 +113,8 @@ impl Builder {
         self.settings.table_bytes = bytes;
         self
     }
-    /// Values of at least so many bytes go to blob files, each written once, and merges move pointers to them; 0: no values do. Default 0.
+    /// The smallest value, in bytes, that is stored in a blob file. Tables and merges then carry a pointer to it. 0, the default, turns blob
+    /// files off.
     /// Values of transactions and batches that are so large that they become tables stay in tables.
     pub fn blobs_over(mut self, bytes: usize) -> Self {
         self.settings.blobs_over = (bytes > 0).then_some(bytes);

@@ -37,7 +37,7 @@ use crate::types::{KeyspaceId, Result, SeqNo};
 
 /// So many private runs of about the same size are merged into one.
 const FAN_IN: usize = 16;
-/// After so many tries others wait (adoption.1).
+/// After this number of tries other commits wait (adoption.1).
 const TRIES_BEFORE_RIGHT: u32 = 3;
 
 /// More threads than these do not write one transaction.
@@ -62,7 +62,7 @@ impl Core {
         }
         if self.options.background() == Background::Threads {
             let piece = piece.clone();
-            // Without a thread, whoever needs the piece makes it.
+            // If no thread starts, the first reader of the piece packs it.
             let _ = self.env.threads.spawn("esker-sort", Box::new(move || drop(piece.get().clone())));
         }
         layers.push(Layer::Piece(piece));

@@ -5,7 +5,7 @@
 //!       its tables scanned in key order --values that they reference--> new file, with a map --install--> old file removed
 //! ```
 //!
-//! collect.1. What a table of the version references is copied, whoever may see it: merges alone decide what that is.
+//! collect.1. Every value that a table of the version references is copied. Only merges drop references.
 //! collect.2. Only settled files are collected: nothing is written to them any more, and all commits that point into them are in tables. Those
 //!      tables may leave the version meanwhile, by turns of others only, or for tables that reference less.
 //! collect.3. No table is touched: the new file stands in for the old one (blob.1 in blob/mod.rs). The map and the values are durable before the
@@ -26,7 +26,7 @@ use crate::types::{Error, FileId, Result, SeqNo};
 
 /// Blob files may take this many percent of what is live in them.
 const AMPLIFICATION_PERCENT_MAX: u64 = 150;
-/// An idle database ends the file in use, and flushes what points to it, from so many bytes on and if it is a quarter of all.
+/// An idle database closes the file in use and flushes the commits that point to it, if the file has this size and is a quarter of all.
 const IDLE_BYTES_MIN: u64 = 1 << 20;
 const IDLE_PART: u64 = 4;
 

@@ -95,7 +95,7 @@ pub(crate) struct Settings {
     pub(crate) miniature: Option<u64>,
     pub(crate) file_sizes: FileSizes,
     pub(crate) first_number: u64,
-    /// Values of so many bytes go to blob files; none: no values do.
+    /// The smallest value, in bytes, that is stored in a blob file; none: blob files are off.
     pub(crate) blobs_over: Option<usize>,
     /// None: files have what their directory allows.
     pub(crate) modes: Option<Modes>,
@@ -201,7 +201,7 @@ impl Options {
         // Segments are whole sectors.
         (self.memtable_bytes as u64 / 4).next_multiple_of(512).clamp(4 << 10, 16 * MIB)
     }
-    /// A transaction of so many bytes becomes tables, not entries of log and memtable.
+    /// The size, in bytes, from which on a transaction is adopted as tables.
     pub(crate) fn adoption_bytes(&self) -> u64 {
         (self.memtable_bytes as u64 / 4).min(ADOPTION_BYTES_MAX)
     }
@@ -230,7 +230,7 @@ impl Options {
     pub(crate) fn first_number(&self) -> u64 {
         self.given.first_number
     }
-    /// Values of so many bytes go to blob files; none: no values do.
+    /// The smallest value, in bytes, that is stored in a blob file; none: blob files are off.
     pub(crate) fn blobs_over(&self) -> Option<usize> {
         self.given.blobs_over
     }
