@@ -1,6 +1,6 @@
 //! What large transactions cost: loads, removals, and small integers, each in one transaction. And what an ingest costs beside `sstable::Writer`.
 //!
-//! `cargo run --release -p esker --example large_transaction [-- ITEMS VALUE_BYTES DIRECTORY MEMORY_MIB STEPS]`; of 4 steps, only the first
+//! `cargo run --release -p esker --example large_transaction [-- ITEMS VALUE_BYTES DIRECTORY MEMORY_MIB STEPS]`; of 5 steps, only the first
 //! `STEPS` are taken.
 #![expect(clippy::disallowed_methods, reason = "measures real time, on real files")]
 
@@ -93,12 +93,11 @@ fn main() -> Result<()> {
     let (items, value_bytes) = (number(1_000_000), number(150));
     let dir = arguments.next();
     let memory = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(1024_u64) << 20;
-    let steps = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(4);
+    let steps = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(5);
     let kept = tempfile::tempdir().map_err(|e| esker::Error::Invalid(e.to_string()))?;
     let dir = dir.map_or_else(|| kept.path().join("db"), Into::into);
     let db = Db::builder().memory(memory).open(&dir)?;
     let file = dir.with_extension("sst");
-    sorted_loads(&db, &file, items, value_bytes as usize)?;
     let map = db.default_keyspace();
     let mut value = vec![0; value_bytes as usize];
     let mut random = fastrand::Rng::with_seed(1);
@@ -115,9 +114,10 @@ fn main() -> Result<()> {
                 random.fill(&mut value);
                 t.put(&ordered, n.to_be_bytes(), &value)
             })?,
-            _ => transaction(&db, "integers, no order", items, |t, _| {
+            3 => transaction(&db, "integers, no order", items, |t, _| {
                 t.put(&integers, random.u32(..).to_be_bytes(), random.u64(..).to_be_bytes())
             })?,
+            _ => sorted_loads(&db, &file, items, value_bytes as usize)?,
         }
     }
     if let Ok(status) = std::fs::read_to_string("/proc/self/status") {

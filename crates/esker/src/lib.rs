@@ -57,8 +57,7 @@
 //! `bytes`: `Bytes::from` a [`Value`] or a [`Key`].
 //!
 //! # Limits
-//! Keys have up to [`KEY_BYTES_MAX`] bytes, values up to [`VALUE_BYTES_MAX`]. Transactions and batches are in memory, beside the
-//! budget, until they commit, and then until their memtable has been flushed. Write skew is possible. One process has a database open at a time.
+//! Keys have up to [`KEY_BYTES_MAX`] bytes, values up to [`VALUE_BYTES_MAX`]. Values may come from readers and be read in parts. Write skew is possible. One process has a database open at a time.
 
 pub mod recordio;
 pub mod sstable;
@@ -122,6 +121,7 @@ pub use engine::health::{FailingWork, Health, Work};
 pub use engine::keyspace_stats::KeyspaceStats;
 pub use engine::options::FileSizes;
 pub use engine::stats::{OldestSnapshot, Stats};
+pub use read::value_reader::ValueReader;
 pub use rescue::check::CheckReport;
 pub use rescue::dump::{DumpItem, DumpOptions, DumpValue, dump};
 pub use rescue::repair::{Loss, LostKeys, RepairReport, RepairedKeyspace};

@@ -1,20 +1,23 @@
-//! One blob file: a header, then values back to back.
+//! One blob file: a header, then values.
 //!
 //! ```text
-//!   header | value | value | ... [ map, of a collected file (moves.rs) ]
+//!   header | value | value | (left out) | value ... [ map, of a collected file (moves.rs) ]
+//!            `---------- leases: whoever writes values has a part of the file for himself
 //! ```
 //!
-//! blob_file.1. One thread appends. What lies before `written` is with the operating system, and never changes.
+//! blob_file.1. A part of the file belongs to one writer, who takes a lease of it. What was written once does not change, except that zeros
+//!      behind it become values.
 //! blob_file.2. Syncs take turns, and after a failed one every later one fails without asking the system again: it reports a failed
 //!      write-back once.
 //! blob_file.3. A file that is marked obsolete is removed when its last user is gone.
+//! blob_file.4. While there is a lease, values may be in the file that no table and no commit points to yet.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use esker_env::{Env, File, OpenOptions, read_range};
+use esker_env::{AlignedBuf, Env, File, OpenOptions, read_range};
 use parking_lot::Mutex;
 
 use super::moves::{Moves, TAIL_BYTES};
@@ -36,12 +39,20 @@ pub(crate) struct BlobFile {
     id: FileId,
     path: PathBuf,
     file: Arc<dyn File>,
-    /// Where the next value goes. Release store after the bytes are written, acquire load by readers.
-    written: AtomicU64,
-    /// The newest commit that points into it, as far as this process knows. Relaxed: `is_closed` orders it.
+    /// The same one for writes past the page cache, opened when they begin; none: there is no such.
+    direct: OnceLock<Option<Arc<dyn File>>>,
+    /// Where the next lease begins. Under the lock of who gives leases; relaxed loads elsewhere: a size.
+    end: AtomicU64,
+    /// Bytes that leases took and did not use. Relaxed: for the statistics.
+    unused: AtomicU64,
+    /// Leases (blob_file.4). Release decrements, acquire loads: what they wrote has its commit by then.
+    leases: AtomicUsize,
+    /// The newest commit that points into it, as far as this process knows. Relaxed: the leases order it.
     newest_commit: AtomicU64,
-    /// Nothing is written to it any more. Release store by who wrote, acquire load.
+    /// There will be no more leases. Release store by who gave them, acquire load.
     is_closed: AtomicBool,
+    /// Writes that have ended. Release increments, acquire loads by syncs.
+    writes: AtomicU64,
     progress: Mutex<Progress>,
     obsolete: Mutex<Option<Remover>>,
 }
@@ -49,9 +60,34 @@ pub(crate) struct BlobFile {
 /// How far it is synced; also the lock of blob_file.2.
 #[derive(Default)]
 struct Progress {
+    /// Writes that are durable.
     synced: u64,
     /// A sync has begun and not ended well: its error, if it is known.
     failed: Option<Option<Arc<Error>>>,
+}
+
+/// A part of a file for one writer, and the right that the file stays (blob_file.4).
+#[derive(Debug)]
+pub(crate) struct Lease(Arc<BlobFile>);
+
+impl Lease {
+    /// The file.
+    pub(crate) fn file(&self) -> &Arc<BlobFile> {
+        &self.0
+    }
+}
+
+impl Clone for Lease {
+    fn clone(&self) -> Self {
+        self.0.leases.fetch_add(1, Ordering::Relaxed);
+        Lease(self.0.clone())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.leases.fetch_sub(1, Ordering::Release);
+    }
 }
 
 fn header(id: FileId) -> Vec<u8> {
@@ -70,7 +106,7 @@ impl BlobFile {
     pub(crate) fn create(env: &Env, path: &Path, id: FileId) -> Result<Arc<BlobFile>> {
         let options = OpenOptions::create_new();
         let file = env.fs.open(path, options).map_err(|e| Error::io("create", path, e))?;
-        let blob = Self::of(file, path, id, 0);
+        let blob = Self::of(file, path, id, 0, false);
         let begun = blob.append(&header(id)).and_then(|_| blob.sync());
         begun.inspect_err(|_| {
             let _ = env.fs.remove_file(path);
@@ -82,7 +118,7 @@ impl BlobFile {
     pub(crate) fn open(env: &Env, path: &Path, id: FileId) -> Result<Arc<BlobFile>> {
         let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
         let len = file.len().map_err(|e| Error::io("measure", path, e))?;
-        let blob = Self::of(file, path, id, len);
+        let blob = Self::of(file, path, id, len, true);
         let bytes = blob.bytes_at(0, HEADER_BYTES)?;
         let version = ByteReader::new(&bytes[8..]).u32().unwrap_or_default();
         if bytes[..8] == MAGIC
@@ -99,15 +135,19 @@ impl BlobFile {
         Ok(blob)
     }
 
-    fn of(file: Arc<dyn File>, path: &Path, id: FileId, len: u64) -> Arc<BlobFile> {
+    fn of(file: Arc<dyn File>, path: &Path, id: FileId, len: u64, is_closed: bool) -> Arc<BlobFile> {
         Arc::new(BlobFile {
             id,
             path: path.to_owned(),
             file,
-            written: AtomicU64::new(len),
+            direct: OnceLock::new(),
+            end: AtomicU64::new(len),
+            unused: AtomicU64::new(0),
+            leases: AtomicUsize::new(0),
             newest_commit: AtomicU64::new(0),
-            is_closed: AtomicBool::new(len > 0),
-            progress: Mutex::new(Progress { synced: len, failed: None }),
+            is_closed: AtomicBool::new(is_closed),
+            writes: AtomicU64::new(0),
+            progress: Mutex::default(),
             obsolete: Mutex::default(),
         })
     }
@@ -122,14 +162,40 @@ impl BlobFile {
         &self.path
     }
 
-    /// Its length so far; where the next value goes.
+    /// Where the next lease begins.
     pub(crate) fn len(&self) -> u64 {
-        self.written.load(Ordering::Acquire)
+        self.end.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing was written to it.
+    /// Bytes that were written to it, or will be by those who have leases.
+    pub(crate) fn used(&self) -> u64 {
+        self.len().saturating_sub(self.unused.load(Ordering::Relaxed))
+    }
+
+    /// Whether nothing was leased of it.
     pub(crate) fn is_fresh(&self) -> bool {
         self.len() <= HEADER_BYTES
+    }
+
+    /// A lease of so many bytes, and where they begin; `alone`: on blocks of their own, for direct writes. One caller at a time.
+    pub(super) fn lease(self: &Arc<Self>, bytes: u64, alone: bool) -> (Lease, u64) {
+        self.leases.fetch_add(1, Ordering::Relaxed);
+        let block = AlignedBuf::ALIGN as u64;
+        let end = self.len();
+        let at = if alone { end.next_multiple_of(block) } else { end };
+        let new_end = if alone { at + bytes.next_multiple_of(block) } else { at + bytes };
+        self.unused.fetch_add(at - end, Ordering::Relaxed);
+        self.end.store(new_end, Ordering::Relaxed);
+        (Lease(self.clone()), at)
+    }
+
+    /// The rest of a lease is not needed. One caller at a time, and none that takes a lease.
+    pub(super) fn give_back(&self, from: u64, to: u64) {
+        if self.len() == to {
+            self.end.store(from, Ordering::Relaxed);
+        } else {
+            self.unused.fetch_add(to - from, Ordering::Relaxed);
+        }
     }
 
     /// A commit points into it.
@@ -137,50 +203,80 @@ impl BlobFile {
         self.newest_commit.fetch_max(seq.get(), Ordering::Relaxed);
     }
 
-    /// Nothing more will be written to it.
+    /// There will be no more leases.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
     }
 
-    /// Whether only tables reference it, once all commits up to `flushed` are in tables.
-    pub(crate) fn is_settled(&self, flushed: SeqNo) -> bool {
-        self.is_closed.load(Ordering::Acquire) && self.newest_commit.load(Ordering::Relaxed) <= flushed.get()
+    /// Whether there will be no more leases.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Hands bytes to the operating system; returns where they end. They count once [`set_written`](Self::set_written) says so.
-    pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> Result<u64> {
+    /// Whether there is no lease: whatever was written to it has its commit.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.leases.load(Ordering::Acquire) == 0
+    }
+
+    /// The newest commit that points into it.
+    pub(crate) fn newest_commit(&self) -> SeqNo {
+        SeqNo::new(self.newest_commit.load(Ordering::Relaxed))
+    }
+
+    /// Whether something was written that is not durable yet.
+    pub(super) fn is_dirty(&self) -> bool {
+        let progress = self.progress.lock();
+        progress.failed.is_some() || progress.synced < self.writes.load(Ordering::Acquire)
+    }
+
+    /// Hands bytes of a lease to the operating system.
+    pub(super) fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
         if !bytes.is_empty() {
             self.file.write_all_at(bytes, at).map_err(|e| Error::io("write", &self.path, e))?;
+            self.writes.fetch_add(1, Ordering::Release);
         }
-        Ok(at + bytes.len() as u64)
+        Ok(())
     }
 
-    /// What lies before this counts (blob_file.1).
-    pub(crate) fn set_written(&self, end: u64) {
-        self.written.store(end, Ordering::Release);
+    /// Hands whole blocks of a lease to the device, past the page cache where that is possible. `blocks` begin at an address, and the place at
+    /// an offset, that direct writes take.
+    pub(super) fn write_direct(&self, env: &Env, at: u64, blocks: &[u8]) -> Result<()> {
+        let options = OpenOptions::write().direct();
+        let open = || env.fs.open(&self.path, options).ok().filter(|file| file.is_direct());
+        match self.direct.get_or_init(open) {
+            Some(direct) => direct.write_all_at(blocks, at).map_err(|e| Error::io("write", &self.path, e))?,
+            None => {
+                self.file.write_all_at(blocks, at).map_err(|e| Error::io("write", &self.path, e))?;
+                // A hint: the sync that follows says whether it worked.
+                let _ = self.file.start_writeback(at, blocks.len() as u64);
+            }
+        }
+        self.writes.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
-    /// Writes bytes behind all others; returns where they begin.
+    /// Writes bytes behind all others; returns where they begin. For one who has the file for himself.
     pub(crate) fn append(&self, bytes: &[u8]) -> Result<u64> {
         let at = self.len();
-        self.set_written(self.write(at, bytes)?);
+        self.write(at, bytes)?;
+        self.end.store(at + bytes.len() as u64, Ordering::Relaxed);
         Ok(at)
     }
 
-    /// Makes all bytes so far durable (blob_file.2).
+    /// Makes all that was written so far durable (blob_file.2).
     pub(crate) fn sync(&self) -> Result<()> {
         let mut progress = self.progress.lock();
         if let Some(failed) = &progress.failed {
             let unknown = || Arc::new(Error::Invalid("a thread panicked while it synced a blob file".into()));
             return Err(Error::Poisoned(failed.clone().unwrap_or_else(unknown)));
         }
-        let written = self.len();
-        if written == progress.synced {
+        let writes = self.writes.load(Ordering::Acquire);
+        if writes == progress.synced {
             return Ok(());
         }
         progress.failed = Some(None);
         match self.file.sync_data().map_err(|e| Arc::new(Error::io("sync", &self.path, e))) {
-            Ok(()) => *progress = Progress { synced: written, failed: None },
+            Ok(()) => *progress = Progress { synced: writes, failed: None },
             Err(cause) => {
                 progress.failed = Some(Some(cause.clone()));
                 return Err(Error::Poisoned(cause));

@@ -1,8 +1,9 @@
 //! Blob files: large values, each written once, beside the tables that point to them.
 //!
 //! ```text
-//!   commit --value--> BlobFile            pointer --> log, memtable, tables
-//!   read   --pointer--> BlobSet: which file, and where in it --> BlobFile --bytes, checked--> Value
+//!   value --> stored.rs: compressed, in chunks --> BlobWriter, or the commit itself --> BlobFile       pointer --> log, memtable, tables
+//!                                                  `-- BlobStore: the file in use, leases of it
+//!   read --pointer--> BlobSet: which file, and where in it --> BlobFile --bytes, checked--> Value
 //! ```
 //!
 //! blob.1. A pointer names a file by the number that it had when the value was written. A collection moves the values to another file; the
@@ -16,12 +17,18 @@ mod moves;
 mod pointer;
 mod references;
 mod set;
+mod store;
+mod stored;
+mod writer;
 
-pub(crate) use file::BlobFile;
+pub(crate) use file::{BlobFile, Lease};
 pub(crate) use moves::Moves;
 pub(crate) use pointer::BlobPointer;
 pub(crate) use references::BlobReferences;
 pub(crate) use set::{BlobSet, BlobSource};
+pub(crate) use store::{BlobStore, NewBlobFile, StoreOptions};
+pub(crate) use stored::{Squeeze, StoredValue, put_value, stored_bytes_max};
+pub(crate) use writer::BlobWriter;
 
 /// Entry points for fuzzing: decoders of this module on arbitrary bytes.
 #[doc(hidden)]

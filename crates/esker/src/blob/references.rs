@@ -22,7 +22,7 @@ impl BlobReferences {
     pub(crate) fn add(&mut self, pointer: &BlobPointer) {
         let (values, bytes) = self.0.entry(pointer.file).or_default();
         *values += 1;
-        *bytes += u64::from(pointer.len);
+        *bytes += pointer.stored;
     }
 
     /// All of them: file, values, bytes.

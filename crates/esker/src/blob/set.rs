@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use esker_env::{Env, OpenOptions};
 use parking_lot::RwLock;
 
+use super::stored::StoredValue;
 use super::{BlobFile, BlobPointer, Moves};
 use crate::types::{Error, FileId, Result, Value};
 
@@ -29,7 +30,7 @@ impl BlobSource {
     }
 
     /// Where the value is in the file.
-    fn offset(&self, pointer: &BlobPointer) -> Result<u64> {
+    pub(super) fn offset(&self, pointer: &BlobPointer) -> Result<u64> {
         match &self.moves {
             None => Ok(pointer.offset),
             Some(moves) => moves.find(pointer.offset).ok_or_else(|| {
@@ -42,14 +43,21 @@ impl BlobSource {
         }
     }
 
-    /// The value, checked (blob.2).
-    pub(crate) fn read(&self, pointer: &BlobPointer) -> Result<Vec<u8>> {
-        let offset = self.offset(pointer)?;
-        let bytes = self.file.bytes_at(offset, u64::from(pointer.len))?;
-        if pointer.is_of(&bytes) {
-            return Ok(bytes);
-        }
-        Err(Error::corrupt("blob", self.file.path(), offset, "the checksum does not fit the value"))
+    /// The value, to read whole or in parts, checked (blob.2).
+    pub(crate) fn open(&self, pointer: &BlobPointer) -> Result<StoredValue> {
+        StoredValue::open(self.clone(), *pointer)
+    }
+
+    /// Looks whether the value is whole.
+    pub(crate) fn check(&self, pointer: &BlobPointer) -> Result<()> {
+        self.open(pointer)?.copy(|_, _| Ok(()))
+    }
+
+    /// Appends the value to another file, as it is stored; returns where it begins there.
+    pub(crate) fn copy(&self, pointer: &BlobPointer, to: &BlobFile) -> Result<u64> {
+        let begins = to.len();
+        self.open(pointer)?.copy(|_, bytes| to.append(bytes).map(drop))?;
+        Ok(begins)
     }
 
     /// Makes values durable that may have been read from memory alone. They are written once more, the same bytes to the same place: the
@@ -59,8 +67,7 @@ impl BlobSource {
         let io = |e| Error::io("make durable", path, e);
         let file = env.fs.open(path, OpenOptions::write()).map_err(io)?;
         for pointer in pointers {
-            let bytes = self.read(pointer)?;
-            file.write_all_at(&bytes, self.offset(pointer)?).map_err(io)?;
+            self.open(pointer)?.copy(|at, bytes| file.write_all_at(bytes, at).map_err(io))?;
         }
         file.sync_data().map_err(io)
     }
@@ -128,9 +135,14 @@ impl BlobSet {
     /// The value that this pointer names.
     #[cold]
     pub(crate) fn read(&self, pointer: &[u8]) -> Result<Value> {
+        self.open(pointer)?.read().map(Value::from)
+    }
+
+    /// The value that this pointer names, to read in parts.
+    pub(crate) fn open(&self, pointer: &[u8]) -> Result<StoredValue> {
         let pointer = BlobPointer::decode(pointer).map_err(|e| e.in_file("blob pointer", "".as_ref(), 0))?;
         match self.find(pointer.file) {
-            Some(source) => source.read(&pointer).map(Value::from),
+            Some(source) => source.open(&pointer),
             None => {
                 let detail = format!("a key points to blob file {}, which is not there", pointer.file);
                 Err(Error::corrupt("blob pointer", "", pointer.offset, detail))

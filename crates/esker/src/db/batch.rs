@@ -1,5 +1,6 @@
 //! A batch: several writes as one commit, without reading.
 
+use std::io::Read;
 use std::sync::Arc;
 
 use super::commit_error::CommitError;
@@ -30,7 +31,25 @@ impl WriteBatch {
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let state = keyspace.state_in(&self.handle)?;
         self.writes.make_room(&self.handle.core)?;
-        self.writes.put(state, key.as_ref(), value.as_ref())
+        self.writes.put(&self.handle.core, state, key.as_ref(), value.as_ref())
+    }
+
+    /// Sets a key to a value of `len` bytes that comes from a reader. If it goes to a blob file ([`Builder::blobs_over`](crate::Builder::blobs_over)),
+    /// it is written as it comes, in little memory; otherwise it is gathered in memory.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put); [`Io`](crate::Error::Io) if the reader fails or ends early, which leaves the batch as it was;
+    /// [`NoSpace`](crate::Error::NoSpace) and `Io` if the value cannot be written, after which the batch cannot be committed.
+    pub fn put_from(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: &mut impl Read,
+        len: u64,
+    ) -> Result<()> {
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.make_room(&self.handle.core)?;
+        self.writes.put_from(&self.handle.core, state, key.as_ref(), value, len)
     }
 
     /// Removes a key.

@@ -113,11 +113,17 @@ impl Builder {
         self.settings.table_bytes = bytes;
         self
     }
-    /// The smallest value, in bytes, that is stored in a blob file. Tables and merges then carry a pointer to it. 0, the default, turns blob
-    /// files off.
-    /// Values of transactions and batches that are so large that they become tables stay in tables.
+    /// The smallest value, in bytes, that is stored in a blob file: written once, while tables and merges carry a pointer to it. Default 4096; 0
+    /// keeps all values in tables. Values that are there stay where they are.
     pub fn blobs_over(mut self, bytes: usize) -> Self {
         self.settings.blobs_over = (bytes > 0).then_some(bytes);
+        self
+    }
+    /// How many bytes the database may take on the disk for each live byte, from 1.1 to 100; default 1.5. Blob files are collected when they take
+    /// more, and runs of tables merged that may hide garbage. More is taken for a while by writes that compactions are behind, and for as long
+    /// as snapshots see what was overwritten. [`Stats::space_amplification`](crate::Stats::space_amplification) tells what it is.
+    pub fn space_amplification_max(mut self, ratio: f64) -> Self {
+        self.settings.amplification_percent_max = (ratio * 100.0) as u64;
         self
     }
     /// How much in memtables `close` leaves in the log for the next opening to replay, in bytes; what is more is flushed, and so is

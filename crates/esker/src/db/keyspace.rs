@@ -1,5 +1,6 @@
 //! A keyspace: a named, ordered map.
 
+use std::io::Read;
 use std::sync::Arc;
 
 use super::ingest::Ingest;
@@ -10,6 +11,7 @@ use crate::engine::catalog::KeyspaceState;
 use crate::engine::core::Core;
 use crate::engine::handle::Handle;
 use crate::read::point::{Presence, ValueOf};
+use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::commit::Durability;
 use crate::types::bounds::Bounds;
 use crate::types::{Error, KeyBounds, Result, SeqNo, Value};
@@ -79,8 +81,19 @@ impl Keyspace {
         durability: Durability,
     ) -> Result<SeqNo> {
         let mut writes = Writes::default();
-        writes.put(&self.state, key.as_ref(), value.as_ref())?;
-        self.core().submit(writes.into_request(durability))
+        writes.put(self.core(), &self.state, key.as_ref(), value.as_ref())?;
+        self.core().submit(writes.into_request(durability)?)
+    }
+
+    /// Sets a key to a value of `len` bytes that comes from a reader: see [`WriteBatch::put_from`](crate::WriteBatch::put_from). The number is that of
+    /// the commit.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put), and [`Io`](crate::Error::Io) if the reader fails or ends early.
+    pub fn put_from(&self, key: impl AsRef<[u8]>, value: &mut impl Read, len: u64) -> Result<SeqNo> {
+        let mut writes = Writes::default();
+        writes.put_from(self.core(), &self.state, key.as_ref(), value, len)?;
+        self.core().submit(writes.into_request(self.core().options.durability())?)
     }
 
     /// Removes a key. A key that is not there is no error. The number is that of the commit.
@@ -98,7 +111,7 @@ impl Keyspace {
     pub fn remove_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<SeqNo> {
         let mut writes = Writes::default();
         writes.remove(&self.state, key.as_ref())?;
-        self.core().submit(writes.into_request(durability))
+        self.core().submit(writes.into_request(durability)?)
     }
 
     /// Removes all keys of a range, in one commit. What is stored is one range tombstone; the live keys are walked
@@ -130,7 +143,17 @@ impl Keyspace {
         let mut writes = Writes::default();
         writes.remove_range(&self.state, bounds)?;
         let core = self.core();
-        core.submit(writes.into_request(core.options.durability()))
+        core.submit(writes.into_request(core.options.durability())?)
+    }
+
+    /// The smallest value, in bytes, that this keyspace stores in a blob file from now on, in place of
+    /// [`Builder::blobs_over`](crate::Builder::blobs_over); 0: it keeps all values in tables. This is kept in the database. Values that are there
+    /// stay where they are.
+    ///
+    /// # Errors
+    /// Those of [`remove`](Self::remove).
+    pub fn set_blobs_over(&self, bytes: usize) -> Result<()> {
+        self.core().set_blobs_over(&self.state, (bytes > 0).then_some(bytes))
     }
 
     /// Takes sorted pairs and finished tables, and puts them all in one commit. The fastest way to load much.
@@ -146,6 +169,14 @@ impl Keyspace {
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.core().find_now::<ValueOf>(&self.state, key.as_ref())
+    }
+
+    /// The value of a key, to read in parts: see [`Reads::reader`](crate::Reads::reader).
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        self.core().find_now::<ReaderOf>(&self.state, key.as_ref())
     }
 
     /// Whether a key is there.

@@ -11,6 +11,7 @@ use super::keyspace::Keyspace;
 use super::range::{Cursor, Keys, Range};
 use super::snapshot::Snapshot;
 use super::transaction::Transaction;
+use crate::read::value_reader::ValueReader;
 use crate::types::{KeyBounds, Result, Value};
 
 /// The reads of one keyspace. Write functions that read over `&impl Reads`, and call them with a [`Keyspace`], or with the view of one
@@ -42,6 +43,12 @@ pub trait Reads {
     /// [`Closed`](crate::Error::Closed); [`Invalid`](crate::Error::Invalid) for a view of a keyspace of another database. All methods here
     /// have these errors.
     fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>>;
+
+    /// The value of a key, to read in parts: for values that are not to be in memory as a whole.
+    ///
+    /// # Errors
+    /// See [`get`](Self::get).
+    fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>>;
 
     /// Whether a key is there.
     ///
@@ -130,6 +137,10 @@ macro_rules! reads_by {
                 let $view = self;
                 $state.get($keyspace, key)
             }
+            fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+                let $view = self;
+                $state.reader($keyspace, key)
+            }
             fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
                 let $view = self;
                 $state.contains($keyspace, key)
@@ -165,6 +176,9 @@ reads_by!(super::updates::ViewMut<'_>, |view| (&*view.transaction, view.keyspace
 impl Reads for Keyspace {
     fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         Keyspace::get(self, key)
+    }
+    fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        Keyspace::reader(self, key)
     }
     fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Keyspace::contains(self, key)

@@ -11,6 +11,7 @@ use crate::engine::catalog::KeyspaceState;
 use crate::engine::handle::Handle;
 use crate::engine::reads::ReadSource;
 use crate::read::point::{Presence, ValueOf, Want};
+use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::snapshots::SnapshotGuard;
 use crate::types::{KeyBounds, Result, SeqNo, Value};
 
@@ -78,6 +79,14 @@ impl Snapshot {
     /// See there.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.find::<ValueOf>(self.check(keyspace)?, key.as_ref())
+    }
+
+    /// See [`Reads::reader`](crate::Reads::reader).
+    ///
+    /// # Errors
+    /// See there.
+    pub fn reader(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        self.find::<ReaderOf>(self.check(keyspace)?, key.as_ref())
     }
 
     /// See [`Reads::contains`](crate::Reads::contains).

@@ -1,5 +1,6 @@
 //! Optimistic transactions: read from a snapshot, gather writes, check for conflicts at commit.
 
+use std::io::Read;
 use std::sync::Arc;
 
 use super::commit_error::CommitError;
@@ -14,6 +15,7 @@ use crate::engine::catalog::KeyspaceState;
 use crate::engine::handle::Handle;
 use crate::engine::reads::ReadSource;
 use crate::read::point::{Presence, ValueOf, Want};
+use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::commit::Durability;
 use crate::types::bounds::Bounds;
 use crate::types::key::KeyBuf;
@@ -69,7 +71,23 @@ impl Transaction {
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let state = keyspace.state_in(&self.handle)?;
         self.writes.make_room(&self.handle.core)?;
-        self.writes.put(state, key.as_ref(), value.as_ref())
+        self.writes.put(&self.handle.core, state, key.as_ref(), value.as_ref())
+    }
+
+    /// Sets a key to a value that comes from a reader: see [`WriteBatch::put_from`](crate::WriteBatch::put_from).
+    ///
+    /// # Errors
+    /// See there.
+    pub fn put_from(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: &mut impl Read,
+        len: u64,
+    ) -> Result<()> {
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.make_room(&self.handle.core)?;
+        self.writes.put_from(&self.handle.core, state, key.as_ref(), value, len)
     }
 
     /// Removes a key.
@@ -162,7 +180,7 @@ impl Transaction {
         let state = keyspace.state_in(&self.handle)?;
         self.check_there(state)?;
         if !self.writes.is_empty() {
-            let own = self.writes.find::<W>(&KeyBuf::new(state.id, key))?;
+            let own = self.writes.find::<W>(&self.handle.core, &KeyBuf::new(state.id, key))?;
             if let Some(own) = own {
                 self.handle.core.check_open()?;
                 return Ok(own);
@@ -177,6 +195,14 @@ impl Transaction {
     /// See there.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.find::<ValueOf>(keyspace, key.as_ref())
+    }
+
+    /// See [`Reads::reader`](crate::Reads::reader).
+    ///
+    /// # Errors
+    /// See there.
+    pub fn reader(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        self.find::<ReaderOf>(keyspace, key.as_ref())
     }
 
     /// See [`Reads::contains`](crate::Reads::contains).
@@ -213,7 +239,7 @@ impl Transaction {
 
     fn source_of(&self, keyspace: &Keyspace) -> Result<ReadSource> {
         self.check_there(keyspace.state_in(&self.handle)?)?;
-        let own = (!self.writes.is_empty()).then(|| self.writes.own());
+        let own = if self.writes.is_empty() { None } else { Some(self.writes.own()?) };
         Ok(ReadSource { own, ..self.snapshot.source()? })
     }
 

@@ -9,15 +9,19 @@
 //! writes.2. A commit takes no more puts and removals than a write set can number.
 
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::blob::BlobSet;
+use parking_lot::Mutex;
+
+use crate::blob::{BlobPointer, BlobWriter};
 use crate::engine::catalog::{Catalog, KeyspaceState};
 use crate::engine::catalog_changes::Changes;
 use crate::engine::core::Core;
 use crate::read::point::Want;
 use crate::read::view::ReadView;
+use crate::txn::blobs::BlobUse;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
 use crate::txn::counts::count_deltas;
 use crate::txn::layers::Layers;
@@ -26,11 +30,13 @@ use crate::txn::private::PrivateWrites;
 use crate::txn::snapshots::SnapshotGuard;
 use crate::txn::write_set::{CountDeltas, Own, WriteSet};
 use crate::types::bounds::Bounds;
-use crate::types::key::{decode_key, encode_key, keyspace_end};
-use crate::types::limits::{check_key, check_value};
-use crate::types::op::Kind;
+use crate::types::key::{KeyBuf, decode_key, encode_key, keyspace_end};
+use crate::types::limits::{VALUE_BYTES_MAX, check_key, check_value};
 use crate::types::stored::Stored;
 use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo};
+
+/// A commit keeps so many bytes of large values; what is more is written at once.
+const LARGE_BYTES_MAX: usize = 256 << 10;
 
 /// So many keyspaces of a commit are no longer looked through for each write to another one than the last, but looked up.
 const LOOKED_UP_KEYSPACES_MIN: usize = 8;
@@ -102,13 +108,18 @@ pub(crate) struct Writes {
     last: Option<KeyspaceId>,
     /// The keyspaces that it creates, drops and renames.
     pub(super) changes: Changes,
+    /// Bytes of the large values in the set.
+    large_bytes: usize,
+    /// Where those that came later are.
+    blobs: Option<Arc<Mutex<BlobWriter>>>,
 }
 
 impl Writes {
     /// The commit of these writes, none of which changes the catalog.
-    pub(crate) fn into_request(self, durability: Durability) -> CommitRequest {
+    pub(crate) fn into_request(self, durability: Durability) -> Result<CommitRequest> {
+        let blobs = self.blob_use()?;
         let Writes { set, layers, keyspaces, .. } = self;
-        CommitRequest { set, layers, durability, since: None, keyspaces, drops: Vec::new() }
+        Ok(CommitRequest { set, layers, blobs, durability, since: None, keyspaces, drops: Vec::new() })
     }
 
     /// Commits, and keeps the writes in case that fails. `since`: the snapshot that a transaction has read from.
@@ -119,11 +130,22 @@ impl Writes {
         since: Option<SnapshotGuard>,
     ) -> Result<SeqNo> {
         let (set, layers, keyspaces) = (self.set.clone(), self.layers.clone(), self.keyspaces.clone());
-        let drops = self.changes.drop_marks();
+        let (blobs, drops) = (self.blob_use()?, self.changes.drop_marks());
         core.submit_changing(
-            CommitRequest { set, layers, durability, since, keyspaces, drops },
+            CommitRequest { set, layers, blobs, durability, since, keyspaces, drops },
             &self.changes,
         )
+    }
+
+    /// What is in blob files, and can be read there and pointed to from now on.
+    fn blob_use(&self) -> Result<BlobUse> {
+        let mut used = BlobUse::default();
+        if let Some(writer) = &self.blobs {
+            let mut writer = writer.lock();
+            writer.flush()?;
+            used.extend(writer.leases(), writer.bytes());
+        }
+        Ok(used)
     }
 
     /// Whether there is nothing to commit.
@@ -142,20 +164,26 @@ impl Writes {
     }
 
     /// What they say of an encoded key: `None`, nothing; `Some(None)`, it is removed.
-    pub(super) fn find<W: Want>(&self, key: &[u8]) -> Result<Option<Option<W::Out>>> {
-        match self.set.get(key) {
-            Own::Put(value) => {
-                let stored = Stored::new(Kind::Put, value);
-                W::of_memtable(stored, &BlobSet::default()).map(|value| Some(Some(value)))
-            }
-            Own::Removed => Ok(Some(None)),
-            Own::Untouched => self.layers.find::<W>(key, &crate::sync::pin()),
+    pub(super) fn find<W: Want>(&self, core: &Core, key: &[u8]) -> Result<Option<Option<W::Out>>> {
+        let own = self.set.get(key);
+        if own == Own::Removed {
+            return Ok(Some(None));
+        }
+        if !matches!(own, Own::Put(Stored::Inline(_))) {
+            self.blob_use()?;
+        }
+        let guard = crate::sync::pin();
+        let blobs = core.view.load(&guard).version.blobs();
+        match own {
+            Own::Put(stored) => W::of_memtable(stored, blobs).map(|value| Some(Some(value))),
+            Own::Removed | Own::Untouched => self.layers.find::<W>(key, blobs, &guard),
         }
     }
 
     /// The writes so far, for walks.
-    pub(super) fn own(&self) -> OwnWrites {
-        OwnWrites { set: self.set.clone(), layers: self.layers.clone() }
+    pub(super) fn own(&self) -> Result<OwnWrites> {
+        self.blob_use()?;
+        Ok(OwnWrites { set: self.set.clone(), layers: self.layers.clone() })
     }
 
     /// How they change the live counts of `at`. `count` answers the live count of a whole keyspace.
@@ -240,17 +268,71 @@ impl Writes {
         self.last = Some(id);
     }
 
-    pub(crate) fn put(&mut self, keyspace: &KeyspaceState, key: &[u8], value: &[u8]) -> Result<()> {
+    pub(crate) fn put(
+        &mut self,
+        core: &Core,
+        keyspace: &KeyspaceState,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
         check_key(key)?;
         check_value(value)?;
-        let encoded = crate::types::key::KeyBuf::new(keyspace.id, key);
+        if core.blobs.takes(keyspace.id, value.len()) {
+            if self.large_bytes + value.len() > LARGE_BYTES_MAX {
+                return self.put_blob(core, keyspace, key, |blobs| blobs.put(value));
+            }
+            self.large_bytes += value.len();
+        }
+        let encoded = KeyBuf::new(keyspace.id, key);
         self.touch(keyspace)?.put(&encoded, value);
+        Ok(())
+    }
+
+    /// Sets a key to a value of `len` bytes that a reader gives.
+    pub(super) fn put_from(
+        &mut self,
+        core: &Core,
+        keyspace: &KeyspaceState,
+        key: &[u8],
+        reader: &mut impl Read,
+        len: u64,
+    ) -> Result<()> {
+        check_key(key)?;
+        let len = usize::try_from(len).ok().filter(|len| *len <= VALUE_BYTES_MAX);
+        let len = len.ok_or(Error::ValueTooLong { len: usize::MAX })?;
+        let mut next = |bytes: &mut [u8]| {
+            reader.read_exact(bytes).map_err(|e| Error::io("read the value from its reader for", "", e))
+        };
+        if len > LARGE_BYTES_MAX && core.blobs.takes(keyspace.id, len) {
+            return self.put_blob(core, keyspace, key, |blobs| blobs.put_from(len, next));
+        }
+        let mut value = vec![0; len];
+        next(&mut value)?;
+        self.put(core, keyspace, key, &value)
+    }
+
+    /// Sets a key to a value that is written to a blob file now.
+    #[cold]
+    fn put_blob(
+        &mut self,
+        core: &Core,
+        keyspace: &KeyspaceState,
+        key: &[u8],
+        write: impl FnOnce(&mut BlobWriter) -> Result<BlobPointer>,
+    ) -> Result<()> {
+        self.touch(keyspace)?;
+        core.check_able()?;
+        let writer = self.blobs.get_or_insert_with(|| Arc::new(Mutex::new(BlobWriter::new(&core.blobs))));
+        let pointer = write(&mut writer.lock())?;
+        let mut encoded = Vec::new();
+        pointer.encode(&mut encoded);
+        self.touch(keyspace)?.put_blob(&KeyBuf::new(keyspace.id, key), &encoded);
         Ok(())
     }
 
     pub(crate) fn remove(&mut self, keyspace: &KeyspaceState, key: &[u8]) -> Result<()> {
         check_key(key)?;
-        let encoded = crate::types::key::KeyBuf::new(keyspace.id, key);
+        let encoded = KeyBuf::new(keyspace.id, key);
         self.touch(keyspace)?.remove(&encoded);
         Ok(())
     }
@@ -292,16 +374,16 @@ mod tests {
             rng.shuffle(&mut order);
             let mut writes = Writes::default();
             for (key, &n) in order.iter().enumerate() {
-                writes.put(&maps[n].state, &key.to_be_bytes(), b"").unwrap();
+                writes.put(&db.handle.core, &maps[n].state, &key.to_be_bytes(), b"").unwrap();
             }
             let mut noted: Vec<_> = writes.keyspaces.iter().map(|life| life.id).collect();
             noted.sort_unstable();
             assert_eq!(noted, maps.iter().map(|map| map.state.id).collect::<Vec<_>>(), "each once");
-            db.handle.core.submit(writes.clone().into_request(Durability::Sync)).unwrap();
+            db.handle.core.submit(writes.clone().into_request(Durability::Sync).unwrap()).unwrap();
             assert!(maps.iter().all(|map| map.len().unwrap() == 4), "counts.1");
             let dropped = name(rng.usize(..count));
             db.drop_keyspace(&dropped).unwrap();
-            let refused = db.handle.core.submit(writes.into_request(Durability::Sync));
+            let refused = db.handle.core.submit(writes.into_request(Durability::Sync).unwrap());
             let is_named = matches!(&refused, Err(Error::KeyspaceNotFound(gone)) if *gone == dropped);
             assert!(is_named, "catalog.3: {refused:?}");
         }

@@ -22,6 +22,7 @@ use super::room::SEALED_FOR_REMOVALS;
 use super::stats::add;
 use super::trouble::is_more;
 use crate::compaction::pacing::{self, Debt};
+use crate::txn::blobs::{self, BlobUse};
 use crate::txn::commit::{CommitRequest, Durability};
 use crate::txn::layers::Layers;
 use crate::txn::write_set::WriteSet;
@@ -77,21 +78,26 @@ impl Core {
     pub(crate) fn commit_encoded(&self, set: WriteSet, durability: Durability) -> Result<()> {
         let set = Arc::new(set);
         let (layers, keyspaces, drops) = (Layers::default(), Vec::new(), Vec::new());
-        self.submit(CommitRequest { set, layers, durability, since: None, keyspaces, drops }).map(drop)
+        let blobs = BlobUse::default();
+        self.submit(CommitRequest { set, layers, blobs, durability, since: None, keyspaces, drops }).map(drop)
     }
 
     /// Commits. The commit's number; of one that writes nothing, that of the newest commit.
-    pub(crate) fn submit(&self, request: CommitRequest) -> Result<SeqNo> {
+    pub(crate) fn submit(&self, mut request: CommitRequest) -> Result<SeqNo> {
         self.check_ours()?;
         self.signal.check_alive()?;
         if request.is_empty() {
             return self.pipeline.commit(request);
         }
-        let bytes = (request.set.byte_len() + request.layers.byte_len()) as u64;
+        let bytes = (request.set.byte_len() + request.layers.byte_len()) as u64 + request.blobs.bytes;
         let begun = self.begin_commit(request.durability);
         self.right_of_way.give_way();
         self.make_room(request.layers.is_empty() && request.set.removes_only())?;
         self.pay_debt(bytes);
+        if let Some((set, used)) = blobs::divert(&self.blobs, &request.set)? {
+            request.set = Arc::new(set);
+            request.blobs.extend(&used.leases, used.bytes);
+        }
         let done = match request.layers.is_empty() {
             true => self.pipeline.commit(request),
             false => self.adopt(&request),

@@ -155,6 +155,9 @@ impl Core {
         if layers.removes_across() {
             self.merge_layers(&mut layers, 0, 0)?;
         }
+        for lease in &request.blobs.leases {
+            lease.file().sync()?;
+        }
         let Some(writes) = PrivateWrites::new(&layers) else { return Ok(self.published.visible()) };
         let mut right_of_way = None;
         for tries in 0_u32.. {

@@ -16,12 +16,11 @@ use std::sync::Arc;
 use esker_env::Env;
 
 use super::install::Tables;
-use crate::blob::{BlobFile, BlobPointer, BlobSet, BlobSource};
+use crate::blob::{BlobFile, BlobPointer, BlobSet, BlobSource, NewBlobFile};
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::blob_path;
 use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
-use crate::txn::blobs::NewBlobFile;
 use crate::txn::payload;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, FileId, Result, SeqNo};
@@ -76,8 +75,8 @@ pub(super) fn check_tail(
                 let detail = format!("commit {seq} points to it, but the manifest does not name it");
                 return Err(Error::corrupt("blob file", blob_path(dir, pointer.file), 0, detail));
             };
-            match source.read(&pointer) {
-                Ok(_) => pointers.push(pointer),
+            match source.check(&pointer) {
+                Ok(()) => pointers.push(pointer),
                 Err(Error::Corrupt { .. }) => return Ok(false),
                 Err(error) => return Err(error),
             }
@@ -95,7 +94,7 @@ pub(super) fn check_tail(
     Ok(torn)
 }
 
-/// How commits get a new blob file (txn_blobs.3 of txn/blobs.rs).
+/// How commits get a new blob file (blob_store.1 of blob/store.rs).
 pub(super) fn new_blob_file(env: Env, dir: PathBuf, tables: &Tables, view: Arc<ViewCell>) -> NewBlobFile {
     let shared = tables.shared();
     Box::new(move || {
@@ -133,7 +132,13 @@ mod tests {
 
     fn open(fs: &MemFs) -> Db {
         let env = Env::simulated(Arc::new(fs.clone()), 1);
-        Db::builder().stepped().blobs_over(64).env(env).open("db").unwrap()
+        Db::builder()
+            .stepped()
+            .blobs_over(64)
+            .compression(crate::TableCompression::None)
+            .env(env)
+            .open("db")
+            .unwrap()
     }
 
     /// Opens what a process left that was killed, with this canary on; whether both values are as they were, or not there.

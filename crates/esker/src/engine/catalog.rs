@@ -3,6 +3,7 @@
 //! ```text
 //!   keyspace 0:  "n" + name --> id (varint)        the catalog, stored like any other data
 //!                "i"        --> next id (varint)
+//!                "o" + id   --> options (keyspace_options.rs)
 //! ```
 //!
 //! catalog.1. Creating, dropping and renaming are parts of commits like any other: atomic, logged, recovered (catalog_changes.rs).
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use super::keyspace_options::{KeyspaceOptions, options_of};
 use crate::encoding::bytes::{ByteReader, put_varint};
 use crate::txn::commit::KeyspaceLife;
 use crate::txn::drop_mark::DropMark;
@@ -82,6 +84,8 @@ pub(crate) struct Catalog {
     next_id: AtomicU32,
     /// Held by whoever creates, drops or renames.
     changes: Mutex<StoredId>,
+    /// Keyspaces that have options of their own stored (keyspace_options.rs).
+    with_options: Mutex<BTreeSet<KeyspaceId>>,
     published: Arc<Published>,
 }
 
@@ -109,6 +113,7 @@ impl Catalog {
             names: RwLock::default(),
             next_id: AtomicU32::new(FIRST_ID),
             changes: Mutex::new(StoredId(FIRST_ID)),
+            with_options: Mutex::default(),
             published: published.clone(),
         };
         catalog.insert(DEFAULT_NAME, KeyspaceId::DEFAULT);
@@ -117,6 +122,11 @@ impl Catalog {
         for entry in entries {
             let (key, value) = entry?;
             let shown = || key.escape_ascii().to_string();
+            if options_of(&key).is_some() {
+                KeyspaceOptions::decode(&value)
+                    .map_err(|e| corrupt(format!("{:?}: {}", shown(), e.detail)))?;
+                continue;
+            }
             let id = ByteReader::new(&value).varint().ok().and_then(|id| u32::try_from(id).ok());
             let id = id.ok_or_else(|| corrupt(format!("no id under {:?}", shown())))?;
             match name_of(&key) {
@@ -155,6 +165,16 @@ impl Catalog {
     ) -> Arc<KeyspaceState> {
         let (name, dropped) = (RwLock::new(name), AtomicBool::default());
         Arc::new(KeyspaceState { id, name, dropping, dropped, counter })
+    }
+
+    /// A keyspace has options of its own stored.
+    pub(super) fn note_options(&self, id: KeyspaceId) {
+        self.with_options.lock().insert(id);
+    }
+
+    /// Whether a keyspace has options of its own stored.
+    pub(super) fn has_options(&self, id: KeyspaceId) -> bool {
+        self.with_options.lock().contains(&id)
     }
 
     /// The id of the keyspace that is created next.

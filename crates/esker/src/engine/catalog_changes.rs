@@ -18,6 +18,7 @@ use super::catalog::{
     Catalog, DEFAULT_NAME, KeyspaceState, NEXT_ID_KEY, StoredId, check_name, name_key, varint,
 };
 use super::core::Core;
+use super::keyspace_options::options_key;
 use crate::txn::commit::{CommitRequest, Durability};
 use crate::txn::drop_mark::DropMark;
 use crate::txn::snapshots::Published;
@@ -114,6 +115,9 @@ impl Changes {
         let state = self.find_changeable(catalog, name)?;
         set.remove(&name_key(name));
         set.remove_range(&encode_key(state.id, &[]), &keyspace_end(state.id));
+        if catalog.has_options(state.id) {
+            set.remove(&options_key(state.id));
+        }
         self.set(name, Some(state.clone()), None);
         self.dropped.push(state.clone());
         Ok(state)

@@ -14,7 +14,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::amplification::{Space, is_over};
 use super::core::Core;
+use super::stats::add;
 use crate::blob::{BlobFile, BlobPointer, BlobSource, Moves};
 use crate::compaction::merge::{MergeScan, Source};
 use crate::manifest::edit::VersionEdit;
@@ -24,8 +26,8 @@ use crate::read::view::ReadView;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, FileId, Result, SeqNo};
 
-/// Blob files may take this many percent of what is live in them.
-const AMPLIFICATION_PERCENT_MAX: u64 = 150;
+/// Less garbage than this part of all is not collected for the tables' sake.
+const GARBAGE_PART: u64 = 8;
 /// An idle database closes the file in use and flushes the commits that point to it, if the file has this size and is a quarter of all.
 const IDLE_BYTES_MIN: u64 = 1 << 20;
 const IDLE_PART: u64 = 4;
@@ -45,6 +47,8 @@ enum Choice {
 impl Core {
     /// Collects a blob file, or removes what nothing references; false if there is nothing to do. For the holder of the turn.
     pub(super) fn collect_blobs(&self, idle: bool) -> Result<bool> {
+        // Before the version is chosen: whoever wrote to these has his commit in it, or in a memtable (collect.2).
+        let quiet = self.quiet_blob_files();
         // Together, so that the version has the tables of all that was flushed.
         let manifest = self.tables.manifest();
         let flushed = manifest.state().flushed_seq.unwrap_or_default();
@@ -53,16 +57,17 @@ impl Core {
         if version.blobs().is_empty() {
             return Ok(false);
         }
-        match choose(&version, flushed, idle) {
+        match choose(&version, &quiet, flushed, (self.options.amplification_percent_max(), idle)) {
             Choice::Nothing => Ok(false),
             Choice::Settle => {
-                self.pipeline.close_blob_file()?;
+                self.blobs.close_current();
                 self.pipeline.seal()?;
                 self.flush_step()?;
                 Ok(true)
             }
             Choice::Remove(files) => {
                 self.heal_manifest()?;
+                add(&self.counters.collections, files.len() as u64);
                 self.install_blobs(files, Vec::new())?;
                 Ok(true)
             }
@@ -72,6 +77,17 @@ impl Core {
                 Ok(true)
             }
         }
+    }
+
+    /// Files that nobody writes to, and whether that stays so.
+    fn quiet_blob_files(&self) -> BTreeMap<FileId, bool> {
+        let version = self.version();
+        let quiet = version.blobs().iter().filter_map(|(named, source)| {
+            // In this order: of a file that is closed there are no new leases.
+            let is_closed = source.file.is_closed();
+            source.file.is_quiet().then_some((named, is_closed))
+        });
+        quiet.collect()
     }
 
     /// Copies what is live in a file to another that stands in for it (collect.1, collect.3).
@@ -87,7 +103,11 @@ impl Core {
         });
         file.close();
         match copied {
-            Ok(source) => self.install_blobs(Vec::new(), vec![(named, source)]),
+            Ok(source) => {
+                add(&self.counters.collections, 1);
+                add(&self.counters.collection_bytes_written, file.len());
+                self.install_blobs(Vec::new(), vec![(named, source)])
+            }
             Err(error) => {
                 let _ = self.env.fs.remove_file(&path);
                 Err(error)
@@ -127,32 +147,36 @@ impl Core {
 }
 
 /// What is to be done about the blob files of a version, if all commits up to `flushed` are in its tables.
-fn choose(version: &Version, flushed: SeqNo, idle: bool) -> Choice {
-    let mut live: BTreeMap<FileId, u64> = BTreeMap::new();
-    for (_, table) in version.tables() {
-        for (file, _, bytes) in table.meta.blobs.iter() {
-            *live.entry(file).or_default() += bytes;
-        }
-    }
+fn choose(
+    version: &Version,
+    quiet: &BTreeMap<FileId, bool>,
+    flushed: SeqNo,
+    (percent_max, idle): (u64, bool),
+) -> Choice {
+    let space = Space::of(version);
     let (mut all, mut all_live, mut unsettled) = (0, 0, 0);
     let (mut unreferenced, mut most) = (Vec::new(), None);
     for (named, source) in version.blobs().iter() {
-        let bytes = source.file.len();
-        if !source.file.is_settled(flushed) && !canary::is_set(Canary::BlobDroppedEarly) {
+        let bytes = source.file.used();
+        let Some(&is_closed) = quiet.get(&named) else { continue };
+        let is_settled = is_closed && source.file.newest_commit() <= flushed;
+        if !is_settled && !canary::is_set(Canary::BlobDroppedEarly) {
             unsettled += bytes;
             continue;
         }
-        let live = live.get(&named).copied().unwrap_or(0);
+        let live = space.live.get(&named).copied().unwrap_or(0);
         if live == 0 {
             unreferenced.push(named);
         }
         (all, all_live) = (all + bytes, all_live + live);
         most = most.max(Some((bytes.saturating_sub(live), named)));
     }
-    let too_much = all > all_live / 100 * AMPLIFICATION_PERCENT_MAX + all_live % 100;
+    let too_much = is_over(all, all_live, percent_max);
+    let too_much_of_both = is_over(all + space.tables, all_live + space.base, percent_max);
     match most {
         _ if !unreferenced.is_empty() => Choice::Remove(unreferenced),
         Some((garbage, named)) if too_much && garbage > 0 => Choice::Collect(named),
+        Some((garbage, named)) if too_much_of_both && garbage > all / GARBAGE_PART => Choice::Collect(named),
         _ if idle && unsettled >= IDLE_BYTES_MIN && unsettled >= (all + unsettled) / IDLE_PART => {
             Choice::Settle
         }
@@ -176,7 +200,7 @@ fn copy_live(version: &Version, named: FileId, old: &BlobSource, to: &BlobFile) 
         let pointer =
             BlobPointer::decode(entry.value).map_err(|e| e.in_file("blob pointer", to.path(), 0))?;
         if pointer.file == named && !moves.contains_key(&pointer.offset) {
-            moves.insert(pointer.offset, to.append(&old.read(&pointer)?)?);
+            moves.insert(pointer.offset, old.copy(&pointer, to)?);
         }
     }
     to.append(&Moves::new(moves.into_iter().collect()).encode())?;

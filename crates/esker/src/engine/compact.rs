@@ -17,6 +17,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use super::amplification::Space;
 use super::core::Core;
 use super::stats::add;
 use super::trouble::Choice;
@@ -59,7 +60,7 @@ impl CompactionStep {
 
 impl Core {
     /// Refuses what changes tables when closed, and once a thread has panicked (compact.2).
-    pub(super) fn check_able(&self) -> Result<()> {
+    pub(crate) fn check_able(&self) -> Result<()> {
         self.check_ours()?;
         self.signal.check_alive()
     }
@@ -95,9 +96,10 @@ impl Core {
             return self.flush_step().map(CompactionStep::done);
         }
         let now = self.env.clock.monotonic();
+        let needs_merge = Space::of(&version).needs_merge(self.options.amplification_percent_max());
         let input = PickInput {
             limits: self.limits(),
-            idle,
+            idle: idle || needs_merge,
             wasted_seek_ns: lost_ns,
             bytes_per_second: COMPACTION_BYTES_PER_SECOND,
             skip: BTreeSet::new(),
@@ -230,7 +232,7 @@ impl Core {
     pub(crate) fn compact_all(&self) -> Result<()> {
         // First, since it may be what makes room for the flush.
         self.drop_covered_in_turn()?;
-        self.pipeline.close_blob_file()?;
+        self.blobs.close_current();
         self.flush_all()?;
         let _turn = self.turns.compact.lock();
         self.check_able()?;

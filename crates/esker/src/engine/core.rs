@@ -11,7 +11,7 @@
 //!   background.rs threads         : signal
 //! ```
 //!
-//! Lock order: the right of way, the catalog's changes, `turns.compact`, `turns.flush`, then the pipeline's state, then the log pool's numbers, then the manifest (which
+//! Lock order: the right of way, the catalog's changes, `turns.compact`, `turns.flush`, then the pipeline's state, then the log pool's numbers, then the blob file in use, then the manifest (which
 //! names a log segment before it is put to use), then the view's, then the published state's. No I/O under the last two. Under what the
 //! pipeline has left to sync no other is taken.
 
@@ -34,6 +34,7 @@ use super::room::Room;
 use super::signal::Signal;
 use super::stats::Counters;
 use super::trouble::Trouble;
+use crate::blob::BlobStore;
 use crate::cache::Reservation;
 use crate::manifest::version::Version;
 use crate::read::cost::ReadCost;
@@ -54,6 +55,8 @@ pub(crate) struct Core {
     /// Up to which commit, and how many live keys there are.
     pub(crate) published: Arc<Published>,
     pub(crate) pipeline: Pipeline,
+    /// Where large values go.
+    pub(crate) blobs: Arc<BlobStore>,
     pub(crate) catalog: Catalog,
     pub(crate) tables: Tables,
     pub(crate) cache: Arc<BlockCache>,
@@ -94,6 +97,11 @@ impl Core {
     /// Bytes of all tables.
     pub(crate) fn table_bytes(&self) -> u64 {
         self.version().runs().iter().map(|run| run.bytes()).sum()
+    }
+
+    /// Bytes of all blob files.
+    pub(crate) fn blob_bytes(&self) -> u64 {
+        self.version().blobs().iter().map(|(_, source)| source.file.used()).sum()
     }
 
     /// What is free on the disk, if that can be found out.

@@ -65,6 +65,8 @@ pub enum Work {
     Flush,
     /// A new manifest, after one that could not be written. Flushes and compactions wait for it.
     Manifest,
+    /// New files and room for large values. Commits of those fail.
+    Blobs,
     /// Merging tables. Reads take longer, and later commits.
     Compaction,
 }
@@ -75,6 +77,7 @@ impl fmt::Display for Work {
             Work::Log => "log",
             Work::Flush => "flush",
             Work::Manifest => "manifest",
+            Work::Blobs => "blobs",
             Work::Compaction => "compaction",
         })
     }
@@ -169,6 +172,7 @@ impl Core {
             (Work::Log, &self.wal_pool.meter().files),
             (Work::Flush, &self.watch.flush),
             (Work::Manifest, &self.watch.manifest),
+            (Work::Blobs, &self.blobs.outcomes),
             (Work::Compaction, &self.watch.compaction),
         ];
         judge(Observed {

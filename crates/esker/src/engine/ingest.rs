@@ -13,10 +13,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::core::Core;
+use crate::blob::BlobWriter;
 use crate::compaction::output::{Output, Place};
 use crate::compaction::private::private_shape;
 use crate::manifest::version::{Level, Run, RunId};
 use crate::sstable::Table;
+use crate::txn::blobs::BlobUse;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
 use crate::txn::layers::{Layers, PrivateRun};
 use crate::txn::write_set::WriteSet;
@@ -38,6 +40,8 @@ pub(crate) struct SortedPairs {
     unfinished: u64,
     /// What is finished.
     layers: Layers,
+    /// Where the large values are.
+    blobs: Option<BlobWriter>,
     /// The last key, encoded.
     last: Vec<u8>,
     /// Of the keyspace's prefix in it.
@@ -57,6 +61,7 @@ impl SortedPairs {
             output: None,
             unfinished: 0,
             layers: Layers::default(),
+            blobs: None,
             prefix_len: last.len(),
             last,
             pairs: 0,
@@ -77,8 +82,7 @@ impl SortedPairs {
         self.check_order(key)?;
         self.last.truncate(self.prefix_len);
         self.last.extend_from_slice(key);
-        let entry = EntryRef { key: &self.last, seq: SeqNo::ZERO, kind: Kind::Put, value };
-        let added = self.output.get_or_insert_with(|| begin_output(&self.core)).add(entry);
+        let added = self.add(value);
         if added.is_err() {
             self.fail();
             return added;
@@ -86,6 +90,32 @@ impl SortedPairs {
         self.unfinished += 1;
         self.pairs += 1;
         Ok(())
+    }
+
+    /// Adds the last key with this value.
+    #[inline]
+    fn add(&mut self, value: &[u8]) -> Result<()> {
+        let mut pointer = Vec::new();
+        let (kind, value) = match self.core.blobs.takes(self.keyspace, value.len()) {
+            true => {
+                let writer = self.blobs.get_or_insert_with(|| BlobWriter::new(&self.core.blobs));
+                writer.put(value)?.encode(&mut pointer);
+                (Kind::PutBlob, &*pointer)
+            }
+            false => (Kind::Put, value),
+        };
+        let entry = EntryRef { key: &self.last, seq: SeqNo::ZERO, kind, value };
+        self.output.get_or_insert_with(|| begin_output(&self.core)).add(entry)
+    }
+
+    /// What is in blob files.
+    fn blobs_used(&mut self) -> Result<BlobUse> {
+        let mut used = BlobUse::default();
+        if let Some(writer) = &mut self.blobs {
+            writer.flush()?;
+            used.extend(writer.leases(), writer.bytes());
+        }
+        Ok(used)
     }
 
     /// Adds all pairs of a table that has no database.
@@ -121,9 +151,11 @@ impl SortedPairs {
     pub(crate) fn commit(&mut self, durability: Durability, life: KeyspaceLife) -> Result<SeqNo> {
         self.check()?;
         self.finish()?;
+        let blobs = self.blobs_used()?;
         self.core.submit(CommitRequest {
             set: Arc::new(WriteSet::new()),
             layers: self.layers.clone(),
+            blobs,
             durability,
             since: None,
             keyspaces: vec![life],

@@ -11,6 +11,7 @@
 
 pub(crate) mod admission;
 mod adoption;
+mod amplification;
 pub(crate) mod background;
 mod blobs;
 pub(crate) mod catalog;
@@ -26,6 +27,7 @@ pub(crate) mod handle;
 pub(crate) mod health;
 pub(crate) mod ingest;
 pub(crate) mod install;
+pub(crate) mod keyspace_options;
 pub(crate) mod keyspace_stats;
 pub(crate) mod open;
 pub(crate) mod options;

@@ -36,12 +36,13 @@ use super::core::Core;
 use super::dir_lock::DirLock;
 use super::handle::Handle;
 use super::install::Tables;
+use super::keyspace_options::{KeyspaceOptions, options_of};
 use super::options::{Background, Modes, Options};
 use super::room::Room;
 use super::stats::{Counters, add};
 use super::unfinished;
 use super::unnamed::refuse_needed;
-use crate::blob::BlobSet;
+use crate::blob::{BlobSet, BlobStore};
 use crate::cache::{BudgetKind, MemoryBudget};
 use crate::manifest::edit::{Adopted, VersionEdit};
 use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, manifest_name, table_path};
@@ -51,7 +52,7 @@ use crate::memtable::{Applier, Memtable};
 use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
 use crate::sstable::{BlockCache, Table};
-use crate::txn::blobs::Blobs;
+use crate::txn::blobs::sync_beside;
 use crate::txn::commit::Pipeline;
 use crate::txn::memtables::Sealed;
 use crate::txn::snapshots::Published;
@@ -130,7 +131,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         closed: closed.clone(),
     };
     let view = Arc::new(ViewCell::new(view, env.clock.clone()));
-    let catalog = load_catalog(&view.get(), &published, dir)?;
+    let (catalog, keyspace_options) = load_catalog(&view.get(), &published, dir)?;
 
     // From here on the directory is changed (open.1).
     let state = VersionEdit { next_file: Some(manifest_id.next()), ..state };
@@ -154,7 +155,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     of_earlier.extend(&log.segments);
     wal::remove_unused(&env, dir)?;
     let new_blob_file = new_blob_file(env.clone(), dir.to_path_buf(), &tables, view.clone());
-    let blobs = Blobs::new(options.blobs_over(), options.blob_file_bytes(), new_blob_file);
+    let blobs = BlobStore::new(env.clone(), options.blob_store(), cache.budget().clone(), new_blob_file);
     for (_, source) in view.get().version.blobs().iter() {
         source.file.note_commit(replayed.last_seq);
     }
@@ -162,7 +163,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         env.clone(),
         dir.to_path_buf(),
         options.wal_options(database_id),
-        tables.register_segments().syncing_first(blobs.sync_first()),
+        tables.register_segments().syncing_beside(sync_beside(blobs.clone(), options.has_threads())),
     )?;
     let mut wal = WalWriter::create(wal_pool.clone(), log.next_segment, &of_earlier)?;
     for adopted in &replayed.unlogged {
@@ -179,7 +180,6 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         replayed.applier,
         replayed.sealed,
         options.memtable_bytes,
-        blobs,
     );
     let core = Arc::new(Core {
         env,
@@ -187,6 +187,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         view,
         published,
         pipeline,
+        blobs,
         catalog,
         tables,
         memtable_memory: Mutex::new(cache.budget().reserve(BudgetKind::Memtable, 0)),
@@ -206,6 +207,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         lock,
         options,
     });
+    keyspace_options.into_iter().for_each(|(id, options)| core.take_options(id, options));
     add(&core.counters.recovered_commits, replayed.commits);
     core.counters.recovered_torn_bytes.store(torn_bytes, Ordering::Relaxed);
     core.account_room();
@@ -532,7 +534,11 @@ fn remove_leftovers(env: &Env, dir: &Path, version: &Version, manifest: FileId) 
     Ok(())
 }
 
-fn load_catalog(view: &ReadView, published: &Arc<Published>, dir: &Path) -> Result<Catalog> {
+fn load_catalog(
+    view: &ReadView,
+    published: &Arc<Published>,
+    dir: &Path,
+) -> Result<(Catalog, Vec<(KeyspaceId, KeyspaceOptions)>)> {
     let bounds = Bounds {
         lower: std::ops::Bound::Included(encode_key(KeyspaceId::CATALOG, &[])),
         upper: std::ops::Bound::Excluded(keyspace_end(KeyspaceId::CATALOG)),
@@ -546,7 +552,12 @@ fn load_catalog(view: &ReadView, published: &Arc<Published>, dir: &Path) -> Resu
         entries.push(Ok((user_key.to_vec(), cursor.value()?.to_vec())));
         cursor.next()?;
     }
-    Catalog::load(published, entries.into_iter(), |detail| Error::corrupt("keyspace catalog", dir, 0, detail))
+    let options = entries.iter().flatten().filter_map(|(key, value): &(Vec<u8>, Vec<u8>)| {
+        Some((options_of(key)?, KeyspaceOptions::decode(value).ok()?))
+    });
+    let options = options.collect();
+    let corrupt = |detail| Error::corrupt("keyspace catalog", dir, 0, detail);
+    Ok((Catalog::load(published, entries.into_iter(), corrupt)?, options))
 }
 
 #[cfg(test)]

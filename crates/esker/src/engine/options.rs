@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use esker_env::Env;
 
+use crate::blob::StoreOptions;
 use crate::compaction::picker::Limits;
 use crate::encoding::checksum::crc32c;
 use crate::manifest::file_name::{OPTIONS, OPTIONS_TMP};
@@ -97,6 +98,8 @@ pub(crate) struct Settings {
     pub(crate) first_number: u64,
     /// The smallest value, in bytes, that is stored in a blob file; none: blob files are off.
     pub(crate) blobs_over: Option<usize>,
+    /// Blob files may take so many percent of what is live in them.
+    pub(crate) amplification_percent_max: u64,
     /// None: files have what their directory allows.
     pub(crate) modes: Option<Modes>,
 }
@@ -120,7 +123,8 @@ impl Default for Settings {
             miniature: None,
             file_sizes: FileSizes::default(),
             first_number: 1,
-            blobs_over: None,
+            blobs_over: Some(4 << 10),
+            amplification_percent_max: 150,
             modes: None,
         }
     }
@@ -146,6 +150,9 @@ impl Settings {
             return invalid("table_bytes: at most 1 TiB");
         }
         let memtable_bytes = self.memtable_bytes.unwrap_or((self.memory / 8).min(64 * MIB) as usize);
+        if !(110..=10_000).contains(&self.amplification_percent_max) {
+            return invalid("space_amplification_max: 1.1 to 100");
+        }
         if memtable_bytes == 0 {
             return invalid("memtable_bytes: more than nothing is needed");
         }
@@ -230,9 +237,25 @@ impl Options {
     pub(crate) fn first_number(&self) -> u64 {
         self.given.first_number
     }
-    /// The smallest value, in bytes, that is stored in a blob file; none: blob files are off.
-    pub(crate) fn blobs_over(&self) -> Option<usize> {
-        self.given.blobs_over
+    /// How blob files are written.
+    pub(crate) fn blob_store(&self) -> StoreOptions {
+        StoreOptions {
+            over: self.given.blobs_over,
+            file_bytes_max: self.blob_file_bytes(),
+            buffer_bytes: (self.given.memory / 64).clamp(16 << 10, 4 * MIB) as usize,
+            compress: self.given.compression != TableCompression::None,
+            threads: self.has_threads(),
+        }
+    }
+
+    /// Blob files may take so many percent of what is live in them.
+    pub(crate) fn amplification_percent_max(&self) -> u64 {
+        self.given.amplification_percent_max
+    }
+
+    /// Whether there is work in threads of its own.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.given.background == Background::Threads
     }
 
     /// A blob file of this size is full: a few memtables' worth of log, so that one is settled soon after it is full.
@@ -280,6 +303,10 @@ impl Options {
             pair("block_bytes", self.given.block_bytes.to_string()),
             pair("table_bytes", self.given.table_bytes.to_string()),
             pair("blobs_over", self.given.blobs_over.map_or("none".to_owned(), |over| over.to_string())),
+            pair(
+                "space_amplification_max",
+                format!("{:.2}", self.given.amplification_percent_max as f64 / 100.0),
+            ),
             pair("replay_bytes", self.given.replay_bytes.to_string()),
             pair("wal_segment_bytes", self.wal_segment_bytes().to_string()),
         ]

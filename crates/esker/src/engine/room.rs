@@ -75,10 +75,17 @@ impl Core {
     /// Shares the disk anew, after it was opened or tables have come or gone.
     pub(super) fn account_room(&self) {
         let usual = self.options.limits(0).table_bytes;
-        let shares = shares(self.free_bytes(), self.table_bytes(), self.options.memtable_bytes as u64, usual);
+        let shares = shares(
+            self.free_bytes(),
+            self.table_bytes() + self.blob_bytes(),
+            self.options.memtable_bytes as u64,
+            usual,
+        );
         self.room.held_back.store(shares.held_back, Ordering::Relaxed);
         self.room.table_bytes.store(shares.table_bytes, Ordering::Relaxed);
         self.wal_pool.hold_back(shares.held_back);
+        // A file can be collected into what is held back.
+        self.blobs.hold_back(shares.held_back, (shares.held_back / 2).max(TABLE_BYTES_MIN));
         self.pipeline.limit_memtables(shares.memtable_bytes as usize);
     }
 

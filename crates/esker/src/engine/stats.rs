@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::amplification::Space;
 use crate::manifest::version::Level;
 use crate::types::latency::{Latency, Recorder};
 use crate::types::{Error, SeqNo};
@@ -73,6 +74,20 @@ pub struct Stats {
     pub flushes: u64,
     /// Merges done, trivial moves included.
     pub compactions: u64,
+    /// Bytes of the tables of the base run; of all tables if there is none.
+    pub base_bytes: u64,
+    /// Blob files: large values.
+    pub blob_files: u64,
+    /// Their bytes.
+    pub blob_bytes: u64,
+    /// Bytes of the values in them that tables reference. What is in memtables is not among them yet.
+    pub blob_live_bytes: u64,
+    /// Blob files whose live values were copied to another one, or that had none.
+    pub collections: u64,
+    /// Bytes of values that collections copied.
+    pub collection_bytes_written: u64,
+    /// Bytes of values that commits wrote to blob files.
+    pub blob_bytes_written: u64,
     /// Large transactions whose writes were adopted as tables.
     pub adoptions: u64,
     /// Of these, the ones that only moved tables to a lower run.
@@ -124,8 +139,17 @@ pub struct OldestSnapshot {
 impl Stats {
     /// Bytes that flushes, compactions and the log wrote, for each byte that was committed; none if nothing was.
     pub fn write_amplification(&self) -> Option<f64> {
-        let written = self.flush_bytes_written + self.compaction_bytes_written + self.log_bytes_written;
+        let blobs = self.blob_bytes_written + self.collection_bytes_written;
+        let tables = self.flush_bytes_written + self.compaction_bytes_written;
+        let written = blobs + tables + self.log_bytes_written;
         (self.committed_bytes > 0).then(|| written as f64 / self.committed_bytes as f64)
+    }
+
+    /// Bytes of tables and blob files for each live byte; none without data. As live count the values in blob files that tables reference, and of
+    /// tables the base run, into which all others are merged.
+    pub fn space_amplification(&self) -> Option<f64> {
+        let live = self.base_bytes + self.blob_live_bytes;
+        (live > 0).then(|| (self.table_bytes + self.blob_bytes) as f64 / live as f64)
     }
 
     /// The part of blocks that were in the cache when they were wanted, from 0 to 1; none if none was wanted.
@@ -141,6 +165,8 @@ pub(crate) struct Counters {
     pub(crate) flushes: AtomicU64,
     pub(crate) compactions: AtomicU64,
     pub(crate) adoptions: AtomicU64,
+    pub(crate) collections: AtomicU64,
+    pub(crate) collection_bytes_written: AtomicU64,
     pub(crate) moves: AtomicU64,
     pub(crate) tables_dropped: AtomicU64,
     pub(crate) flush_bytes_written: AtomicU64,
@@ -178,6 +204,7 @@ impl super::core::Core {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
         let keyspaces = self.catalog.all();
+        let space = Space::of(&view.version);
         let (activity, log) = (self.cache.activity().sums(), self.wal_pool.meter());
         let now = self.env.clock.monotonic();
         let oldest = |(seq, since): (SeqNo, Duration)| OldestSnapshot {
@@ -191,7 +218,7 @@ impl super::core::Core {
             memtable_bytes: view.memtables().map(|m| m.bytes_used() as u64).sum(),
             memtables_sealed: view.immutables.len() as u64,
             tables: view.version.tables().count() as u64,
-            table_bytes: view.version.runs().iter().map(|run| run.bytes()).sum(),
+            table_bytes: space.tables,
             runs: view.version.runs().len() as u64,
             tier_runs: view.version.runs().iter().filter(|run| run.level == Level::TIER).count() as u64,
             compaction_debt_bytes: self.throttle.debt().bytes_to_merge,
@@ -212,6 +239,13 @@ impl super::core::Core {
             sync_latency: log.syncs.latency(),
             flushes: get(&counters.flushes),
             compactions: get(&counters.compactions),
+            base_bytes: space.base,
+            blob_files: view.version.blobs().iter().count() as u64,
+            blob_bytes: space.blobs,
+            blob_live_bytes: space.live_blobs(),
+            collections: get(&counters.collections),
+            collection_bytes_written: get(&counters.collection_bytes_written),
+            blob_bytes_written: self.blobs.written_bytes(),
             adoptions: get(&counters.adoptions),
             moves: get(&counters.moves),
             tables_dropped: get(&counters.tables_dropped),

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::apply::apply;
-use super::blobs::{Blobs, is_fatal};
+use super::blobs::BlobUse;
 use super::conflict::find_conflict;
 use super::counts::count_deltas;
 use super::drop_mark::DropMark;
@@ -39,6 +39,9 @@ use crate::wal::{LogRoom, SyncHandle, WalWriter};
 /// A commit of this many bytes starts its WAL write before it goes into the memtable, so that both overlap.
 const OVERLAP_BYTES: usize = 32 << 10;
 
+/// So many bytes of values in blob files count as one byte of log.
+const BLOB_BYTES_PART: u64 = 4;
+
 /// When a commit may be acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
@@ -57,6 +60,8 @@ pub struct CommitRequest {
     pub set: Arc<WriteSet>,
     /// What to write besides, of a large transaction: older than what is in the set.
     pub(crate) layers: Layers,
+    /// What values of both are in blob files.
+    pub(crate) blobs: BlobUse,
     /// When to acknowledge.
     pub durability: Durability,
     /// For a transaction: the snapshot it read from.
@@ -119,7 +124,6 @@ pub struct WriteState {
     pub(super) active: Active,
     pub(super) last_seq: SeqNo,
     pub(super) poison: Poison,
-    pub(super) blobs: Blobs,
 }
 
 impl Pipeline {
@@ -131,7 +135,6 @@ impl Pipeline {
         applier: Applier,
         sealed: Vec<Sealed>,
         memtable_bytes: usize,
-        blobs: Blobs,
     ) -> Self {
         let active = view.get().active.clone();
         let mut last_seq = published.visible();
@@ -147,7 +150,6 @@ impl Pipeline {
                 active: Active::new(active, applier),
                 last_seq,
                 poison,
-                blobs,
             }),
             unsynced: Mutex::new(None),
             memtables: Memtables::new(sealed, memtable_bytes),
@@ -244,24 +246,18 @@ impl Pipeline {
         let count = |id| self.published.counter(id).now().saturating_add_signed(pending(id));
         let own = count_deltas(set, &view, SeqNo::MAX, count)?;
         self.check_counts(state, &own, count)?;
-        let diverted = state.blobs.divert(set);
-        let diverted = diverted.map_err(|e| if is_fatal(&e) { state.poison.stop(e) } else { e })?;
-        let entering = diverted.as_ref().map_or(set, |diverted| &diverted.set);
         let header = encode_header(&own);
-        let bytes = (header.len() + entering.byte_len()) as u64;
+        let bytes = (header.len() + set.byte_len()) as u64;
         let room = if set.removes_only() { LogRoom::HeldBack } else { LogRoom::Common };
         state.wal()?.reserve(bytes, room)?;
-        if let Some(diverted) = &diverted {
-            // txn_blobs.4
-            state.blobs.write(set, diverted)?;
-            state.active.memtable.keep(&diverted.file);
-        }
+        let blobs = &request.blobs;
+        blobs.leases.iter().for_each(|lease| state.active.memtable.keep(lease.file()));
         let seq = state.last_seq.next();
         state.poison.begin();
         let mut log = || {
             let wal = state.wal()?;
-            wal.append(seq, &[&header, entering.payload()])?;
-            if entering.byte_len() >= OVERLAP_BYTES && request.durability == Durability::Sync {
+            wal.append(seq, &[&header, set.payload()])?;
+            if set.byte_len() >= OVERLAP_BYTES && request.durability == Durability::Sync {
                 wal.write()?;
                 wal.start_writeback();
             }
@@ -272,14 +268,12 @@ impl Pipeline {
             state.poison.settle();
             return Err(state.poison.stop(error));
         }
-        apply(entering, seq, &state.active.memtable, &mut state.active.applier);
+        apply(set, seq, &state.active.memtable, &mut state.active.applier);
         // drop_mark.1
         request.drops.iter().for_each(DropMark::set);
-        state.active.logged_bytes += bytes;
-        if let Some(diverted) = &diverted {
-            diverted.file.note_commit(seq);
-            state.active.logged_bytes += diverted.bytes;
-        }
+        // So that no more of them are to be looked at when the database opens.
+        state.active.logged_bytes += bytes + blobs.bytes / BLOB_BYTES_PART;
+        blobs.leases.iter().for_each(|lease| lease.file().note_commit(seq));
         state.last_seq = seq;
         deltas.extend(own);
         Ok(seq)

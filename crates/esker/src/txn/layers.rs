@@ -178,7 +178,12 @@ impl Layers {
     }
 
     /// What the layers say of a key: `None`, nothing; `Some(None)`, it is removed.
-    pub(crate) fn find<W: Want>(&self, key: &[u8], guard: &Guard) -> Result<Option<Option<W::Out>>> {
+    pub(crate) fn find<W: Want>(
+        &self,
+        key: &[u8],
+        blobs: &BlobSet,
+        guard: &Guard,
+    ) -> Result<Option<Option<W::Out>>> {
         let hash = key_hash(key);
         for layer in self.all.iter().rev() {
             match layer {
@@ -186,9 +191,8 @@ impl Layers {
                     let piece = piece.get();
                     if let Some(entry) = piece.get(key) {
                         let live = entry.kind.is_live();
-                        let found = live.then(|| {
-                            W::of_memtable(Stored::new(entry.kind, entry.value), &BlobSet::default())
-                        });
+                        let stored = Stored::new(entry.kind, entry.value);
+                        let found = live.then(|| W::of_memtable(stored, blobs));
                         return found.transpose().map(Some);
                     }
                     let holds = |(start, end): &(Vec<u8>, Vec<u8>)| **start <= *key && *key < **end;
@@ -200,7 +204,7 @@ impl Layers {
                     let Some(at) = private.run.find(key) else { continue };
                     let table = &private.run.tables()[at].table;
                     if let Some(found) = table.get(key, hash, SeqNo::MAX, true, guard)? {
-                        let found = found.kind().is_live().then(|| W::of_table(found, &BlobSet::default()));
+                        let found = found.kind().is_live().then(|| W::of_table(found, blobs));
                         return found.transpose().map(Some);
                     }
                     if table.range_tombstones().fragment_of(key).is_some() {

@@ -29,6 +29,7 @@ use crate::types::entry::EntryRef;
 use crate::types::key::head8;
 use crate::types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::types::op::Kind;
+use crate::types::stored::Stored;
 use crate::types::{KeyspaceId, SeqNo, key};
 
 /// A range that begins after a key begins at that key and a zero byte.
@@ -84,7 +85,7 @@ struct Index {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Own<'a> {
     /// It has this value.
-    Put(&'a [u8]),
+    Put(Stored<&'a [u8]>),
     /// It is removed, alone or in a range.
     Removed,
     /// Nothing.
@@ -192,7 +193,6 @@ impl WriteSet {
 
     /// Sets an encoded key to a value.
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        self.largest_value = self.largest_value.max(value.len());
         self.push(Kind::Put, key, value);
     }
 
@@ -228,8 +228,12 @@ impl WriteSet {
         self.sorted.take();
     }
 
-    fn push(&mut self, kind: Kind, key: &[u8], value: &[u8]) {
+    /// Writes an encoded key: a put with what stands beside it, or a removal.
+    pub(super) fn push(&mut self, kind: Kind, key: &[u8], value: &[u8]) {
         self.has_refused |= !is_key(key, KEY_BYTES_MAX) || value.len() > VALUE_BYTES_MAX;
+        if !kind.needs_fetch() {
+            self.largest_value = self.largest_value.max(value.len());
+        }
         self.bytes.reserve(key.len() + value.len() + 12);
         self.bytes.push(kind as u8);
         put_varint(&mut self.bytes, key.len() as u64);
@@ -287,7 +291,7 @@ impl WriteSet {
     pub fn get(&self, key: &[u8]) -> Own<'_> {
         let op = self.find(key).map(|i| &self.ops[i]).filter(|op| op.live);
         match op.map(|op| (Resolver::default().feed(SeqNo::MAX, op.kind), op)) {
-            Some((Answer::Live, op)) => Own::Put(self.value_of(op)),
+            Some((Answer::Live, op)) => Own::Put(Stored::new(op.kind, self.value_of(op))),
             Some((Answer::Gone, _)) => Own::Removed,
             Some((Answer::Older, _)) => unreachable!("write_set.1: each op answers for its key alone"),
             None if self.in_removed_range(key) => Own::Removed,
@@ -426,7 +430,7 @@ mod tests {
     fn check(set: &WriteSet, model: &BTreeMap<Vec<u8>, Option<Vec<u8>>>, removed: &[(u8, u8)]) {
         for n in 0..20 {
             let expected = match model.get(&k(n)) {
-                Some(Some(value)) => Own::Put(value),
+                Some(Some(value)) => Own::Put(Stored::Inline(value)),
                 Some(None) => Own::Removed,
                 None if removed.iter().any(|&(s, e)| s <= n && n < e) => Own::Removed,
                 None => Own::Untouched,

@@ -39,5 +39,5 @@ pub(crate) use recovery::{
     CUT, LogExtent, Recovered, first_torn, holds_records, recover, remove_obsolete, remove_unused, verify,
 };
 pub(crate) use salvage::{LogPiece, SegmentPiece, lacks_segments, salvage, segments, walk_segment_file};
-pub(crate) use sync::{SyncFirst, SyncHandle, SyncOutcome};
+pub(crate) use sync::{SyncBeside, SyncHandle, SyncOutcome, SyncWork};
 pub(crate) use writer::WalWriter;

@@ -35,7 +35,7 @@ use super::file_name;
 use super::format::{SEGMENT_BYTES_LIMIT, SegmentHeader};
 use super::meter::Meter;
 use super::recovery::remove_if_there;
-use super::sync::SyncFirst;
+use super::sync::SyncBeside;
 use crate::types::{Error, Result};
 
 /// So many spares are kept at any time, and at the most (pool.3).
@@ -79,17 +79,17 @@ impl Default for WalOptions {
 
 /// Where the log says which segment is the newest that may be in use, durably: the manifest (pool.4). A smaller number than
 /// before takes back what was said of prepared files (pool.5).
-pub(crate) struct Register(Box<dyn Fn(u64) -> Result<()> + Send + Sync>, SyncFirst);
+pub(crate) struct Register(Box<dyn Fn(u64) -> Result<()> + Send + Sync>, SyncBeside);
 
 impl Register {
     /// Calls `name`, perhaps while the commit lock is held. If it fails, it is not known what the manifest says.
     pub(crate) fn new(name: impl Fn(u64) -> Result<()> + Send + Sync + 'static) -> Register {
-        Register(Box::new(name), SyncFirst::default())
+        Register(Box::new(name), SyncBeside::default())
     }
 
-    /// The same; each sync of the log syncs something else first (sync.3).
-    pub(crate) fn syncing_first(self, first: SyncFirst) -> Register {
-        Register(self.0, first)
+    /// The same; each sync of the log syncs something else too (sync.3).
+    pub(crate) fn syncing_beside(self, beside: SyncBeside) -> Register {
+        Register(self.0, beside)
     }
 }
 
@@ -180,7 +180,7 @@ pub(crate) enum LogRoom {
 
 impl WalPool {
     /// What is to be synced before the log.
-    pub(super) fn sync_first(&self) -> SyncFirst {
+    pub(super) fn sync_beside(&self) -> SyncBeside {
         self.register.1.clone()
     }
 

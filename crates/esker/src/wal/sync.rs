@@ -7,7 +7,7 @@
 //! sync.1. Syncs of one segment take turns. The operating system reports a failed write-back once per open file: if two
 //!     ran at once, one could take the report and the other acknowledge lost records.
 //! sync.2. After a failed sync every later one fails, without asking the system again (wal.6). One that a panic ended may have failed.
-//! sync.3. What the records point to is durable before they are known to be: it is synced first, and a failure of that is one of the log.
+//! sync.3. What the records point to is durable before they are known to be: it is synced with them, and a failure of that is one of the log.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,24 +20,44 @@ use super::meter::Meter;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 
-/// What is to be synced before the log is, each time (sync.3).
-#[derive(Clone, Default)]
-pub(crate) struct SyncFirst(Option<Arc<dyn Fn() -> Result<()> + Send + Sync>>);
+/// Syncs something else.
+pub(crate) type SyncWork = Box<dyn FnOnce() -> Result<()> + Send>;
+type Begin = dyn Fn() -> Option<SyncWork> + Send + Sync;
 
-impl SyncFirst {
-    /// This.
-    pub(crate) fn new(sync: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
-        SyncFirst(Some(Arc::new(sync)))
+/// What is to be synced whenever the log is, at the same time (sync.3).
+#[derive(Clone, Default)]
+pub(crate) struct SyncBeside {
+    /// What there is to do, if there is anything.
+    begin: Option<Arc<Begin>>,
+    threads: bool,
+}
+
+impl SyncBeside {
+    /// This; without threads it is synced first.
+    pub(crate) fn new(begin: impl Fn() -> Option<SyncWork> + Send + Sync + 'static, threads: bool) -> Self {
+        SyncBeside { begin: Some(Arc::new(begin)), threads }
     }
 
-    fn call(&self) -> Result<()> {
-        self.0.as_ref().map_or(Ok(()), |sync| sync())
+    /// Syncs both.
+    fn sync(&self, sync_log: impl FnOnce() -> Result<()>) -> Result<()> {
+        let Some(work) = self.begin.as_ref().and_then(|begin| begin()) else { return sync_log() };
+        if !self.threads {
+            return work().and_then(|()| sync_log());
+        }
+        std::thread::scope(|scope| {
+            let beside = scope.spawn(work);
+            let synced = sync_log();
+            match beside.join() {
+                Ok(done) => done.and(synced),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
     }
 }
 
-impl std::fmt::Debug for SyncFirst {
+impl std::fmt::Debug for SyncBeside {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SyncFirst({})", self.0.is_some())
+        write!(f, "SyncBeside({})", self.begin.is_some())
     }
 }
 
@@ -50,7 +70,7 @@ pub(super) struct SegmentFile {
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,
     meter: Arc<Meter>,
-    first: SyncFirst,
+    beside: SyncBeside,
     /// How the last sync ended; also the lock of sync.1.
     last_sync: Mutex<LastSync>,
 }
@@ -76,14 +96,14 @@ impl SegmentFile {
             path,
             file,
             meter,
-            first: SyncFirst::default(),
+            beside: SyncBeside::default(),
             last_sync: Mutex::new(LastSync::Well),
         }
     }
 
-    /// The same, synced after something else.
-    pub(super) fn after(self, first: SyncFirst) -> SegmentFile {
-        SegmentFile { first, ..self }
+    /// The same, synced together with something else.
+    pub(super) fn together_with(self, beside: SyncBeside) -> SegmentFile {
+        SegmentFile { beside, ..self }
     }
 
     pub(super) fn sync(&self) -> Result<()> {
@@ -100,7 +120,7 @@ impl SegmentFile {
         let sync_log =
             || self.meter.sync(|| self.file.sync_data()).map_err(|e| Error::io("sync", &self.path, e));
         // sync.3
-        let synced = self.first.call().and_then(|()| sync_log()).map_err(|error| match error {
+        let synced = self.beside.sync(sync_log).map_err(|error| match error {
             Error::Poisoned(cause) => cause,
             error => Arc::new(error),
         });

@@ -495,7 +495,7 @@ impl WalWriter {
         let used = SEGMENT_HEADER_BYTES as u64;
         let header = self.pool.header_of(number, spare.bytes);
         let segment = SegmentFile::new(header, path, spare.file, self.pool.meter.clone());
-        let segment = segment.after(self.pool.sync_first());
+        let segment = segment.together_with(self.pool.sync_beside());
         self.next_segment = number + 1;
         self.active = Some(Active {
             segment: Arc::new(segment),

@@ -82,7 +82,13 @@ impl Fs for Hooked {
 }
 
 fn small(env: Env) -> Builder {
-    Db::builder().env(env).memory(4 << 20).memtable_bytes(16 << 10).block_bytes(512).table_bytes(16 << 10)
+    Db::builder()
+        .env(env)
+        .memory(4 << 20)
+        .memtable_bytes(16 << 10)
+        .blobs_over(0)
+        .block_bytes(512)
+        .table_bytes(16 << 10)
 }
 
 /// With a hook before tables are made.

@@ -40,14 +40,14 @@ fn value(n: u64, len: usize) -> Vec<u8> {
 
 fn check_reads(db: &Db, expected: &Map) {
     let map = db.default_keyspace();
-    assert_eq!(content(&map), *expected);
+    assert!(content(&map) == *expected, "a walk");
     for (key, value) in expected {
-        assert_eq!(map.get(key).unwrap().as_deref(), Some(&value[..]));
+        assert!(map.get(key).unwrap().as_deref() == Some(&value[..]), "get {key:?}");
     }
     let mut cursor = map.cursor().unwrap();
     for (key, value) in expected.iter().rev() {
         assert!(cursor.prev().unwrap());
-        assert_eq!(cursor.peek().unwrap(), Some((&key[..], &value[..])));
+        assert!(cursor.peek().unwrap() == Some((&key[..], &value[..])), "a cursor on {key:?}");
     }
     assert_eq!(map.len().unwrap(), expected.len() as u64);
     let report = db.check().unwrap();
@@ -198,4 +198,94 @@ fn repair_blobs_1_repair_copies_values_out_of_blob_files_and_tells_which_are_los
     assert_eq!(repair("damaged").losses.len(), 1);
     let repaired = Db::builder().stepped().env(env).open("damaged").unwrap();
     assert_eq!(repaired.default_keyspace().len().unwrap(), 39);
+}
+
+/// Bytes that do not compress, or do.
+fn long(seed: u64, len: usize) -> Vec<u8> {
+    if seed.is_multiple_of(3) {
+        return value(seed, len);
+    }
+    let mut rng = fastrand::Rng::with_seed(seed);
+    std::iter::repeat_with(|| rng.u8(..)).take(len).collect()
+}
+
+#[test]
+fn blob_writer_1_transactions_of_long_values_read_what_they_wrote_and_leave_nothing_when_dropped() {
+    let mut fs = MemFs::new();
+    let open = |fs: &MemFs| {
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        Db::builder().stepped().memory(8 << 20).env(env).open("db").unwrap()
+    };
+    let mut db = open(&fs);
+    let lens = [0, 1, 4095, 4096, 70_000, 256 << 10, (256 << 10) + 1, 600_000, 3_000_000];
+    let mut expected = Map::new();
+    for round in 0..4_u64 {
+        let map = db.default_keyspace();
+        let mut t = db.begin();
+        for (n, len) in (0_u64..).zip(lens) {
+            let (key, value) = (vec![n as u8], long(round * 100 + n, len));
+            match (n + round) % 2 {
+                0 => t.put(&map, &key, &value).unwrap(),
+                _ => t.put_from(&map, &key, &mut &*value, len as u64).unwrap(),
+            }
+            assert!(t.get(&map, &key).unwrap().as_deref() == Some(&*value), "its own write");
+            if round % 2 == 1 {
+                expected.insert(key, value);
+            }
+        }
+        // A reader that ends early changes nothing.
+        let short = t.put_from(&map, [0], &mut &*long(1, 500_000), 500_001);
+        assert!(matches!(short, Err(Error::Io { .. })), "{short:?}");
+        if round % 2 == 1 {
+            assert!(content(&t.keyspace(&map)) == expected, "a walk over its own writes");
+            t.commit().unwrap();
+        } else {
+            drop(t);
+        }
+        check_reads(&db, &expected);
+        if round == 2 {
+            drop(map);
+            fs = fs.crash_strict();
+            db = open(&fs);
+            check_reads(&db, &expected);
+        }
+    }
+    db.compact().unwrap();
+    // What nobody holds any more is removed at the latest by the next opening.
+    db.close().unwrap();
+    db = open(&fs);
+    check_reads(&db, &expected);
+    let stored: usize = expected.values().map(Vec::len).sum();
+    assert!(blob_bytes(&fs) < stored as u64 * 3 / 2, "{} of {stored}", blob_bytes(&fs));
+    for (key, value) in &expected {
+        let mut reader = db.default_keyspace().reader(key).unwrap().unwrap();
+        assert_eq!(reader.len(), value.len() as u64);
+        for start in (0..value.len()).step_by(100_001) {
+            let end = (start + 300_000).min(value.len());
+            let read = reader.read_range(start as u64..start as u64 + 300_000).unwrap();
+            assert!(read == value[start..end], "{key:?} from {start}");
+        }
+    }
+}
+
+#[test]
+fn stored_1_a_damaged_chunk_fails_alone() {
+    let fs = MemFs::new();
+    let env = Env::simulated(Arc::new(fs.clone()), 1);
+    let db = Db::builder().stepped().env(env.clone()).open("db").unwrap();
+    let map = db.default_keyspace();
+    let value = long(1, 1_000_000);
+    map.put("a", &value).unwrap();
+    let names = env.fs.list_dir("db".as_ref()).unwrap();
+    let name = names.iter().find(|name| name.ends_with(".blob")).unwrap();
+    let file = env.fs.open(&std::path::Path::new("db").join(name), esker::env::OpenOptions::write()).unwrap();
+    // The value begins on the second block.
+    file.write_all_at(&[!value[600_000]], 4096 + 600_000).unwrap();
+    let mut reader = map.reader("a").unwrap().unwrap();
+    assert!(reader.read_range(0..500_000).unwrap() == value[..500_000]);
+    assert!(reader.read_range(800_000..1_000_000).unwrap() == value[800_000..]);
+    let damaged =
+        |offset: u64| move |e: Error| matches!(e, Error::Corrupt { offset: at, .. } if at == offset);
+    assert!(reader.read_range(600_000..600_001).is_err_and(damaged(4096 + 2 * (256 << 10))));
+    assert!(map.get("a").is_err_and(damaged(4096 + 2 * (256 << 10))));
 }

@@ -37,7 +37,7 @@ const SEEDS: u64 = 16;
 
 /// Large enough that nothing but commits syncs the log.
 fn builder(fs: FsRef) -> Builder {
-    Db::builder().memory(8 << 20).background(false).env(Env::with_fs(fs))
+    Db::builder().memory(8 << 20).background(false).blobs_over(0).env(Env::with_fs(fs))
 }
 
 /// A database with a segment of the log in use.

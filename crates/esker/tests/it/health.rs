@@ -25,10 +25,15 @@ struct World {
 }
 
 fn world() -> World {
+    world_with(0)
+}
+
+/// Values of so many bytes go to blob files.
+fn world_with(blobs_over: usize) -> World {
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
-    let db = tiny(env.clone()).stepped().memtable_bytes(1 << 20).open(dir()).unwrap();
+    let db = tiny(env.clone()).stepped().memtable_bytes(1 << 20).blobs_over(blobs_over).open(dir()).unwrap();
     World { db, env, fs, faults }
 }
 
@@ -90,6 +95,22 @@ fn esker_health_1_a_log_without_space() {
     assert_eq!(world.failing().0.work, Work::Log, "a commit that needs no file proves nothing");
     world.fs.set_capacity(None);
     world.put("large", 400_000).unwrap();
+    assert_eq!(world.db.health(), Health::Ok, "esker_health.1");
+}
+
+#[test]
+fn esker_health_1_large_values_without_space() {
+    let world = world_with(4096);
+    world.put("a", 5000).unwrap();
+    world.fs.set_capacity(Some(world.fs.used_bytes()));
+    // Nothing of it compresses.
+    let large: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(40_000).collect();
+    let put = || world.db.default_keyspace().put("large", &large).map(drop);
+    assert!(matches!(put(), Err(Error::NoSpace { .. })));
+    let (failing, is_no_space) = world.failing();
+    assert_eq!((failing.work, is_no_space), (Work::Blobs, true), "esker_health.1");
+    world.fs.set_capacity(None);
+    put().unwrap();
     assert_eq!(world.db.health(), Health::Ok, "esker_health.1");
 }
 

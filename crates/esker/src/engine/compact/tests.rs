@@ -21,7 +21,8 @@ fn some_runs(runs: usize, clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
     let disk = MemFs::new();
     let faults = FaultFs::new(Arc::new(disk.clone()));
     let env = Env { clock, ..Env::simulated(Arc::new(faults.clone()), 1) };
-    let db = Db::builder().stepped().table_bytes(1 << 20).env(env).open(Path::new("db")).unwrap();
+    let db =
+        Db::builder().stepped().table_bytes(1 << 20).blobs_over(0).env(env).open(Path::new("db")).unwrap();
     let map = db.default_keyspace();
     let mut bytes = fastrand::Rng::with_seed(1);
     for _ in 0..runs {
@@ -66,7 +67,13 @@ fn engine_background_2_after_a_panic_between_the_manifest_and_the_view_nothing_i
         drop(map);
         db.close().unwrap();
         let env = Env::simulated(Arc::new(disk.crash_strict()), 1);
-        let db = Db::builder().stepped().table_bytes(1 << 20).env(env).open(Path::new("db")).unwrap();
+        let db = Db::builder()
+            .stepped()
+            .table_bytes(1 << 20)
+            .blobs_over(0)
+            .env(env)
+            .open(Path::new("db"))
+            .unwrap();
         let map = db.default_keyspace();
         assert_eq!((map.len().unwrap(), map.iter().count()), (20, 20));
         assert_eq!(map.get([7]).unwrap().as_deref(), Some(&b"last"[..]));
@@ -100,7 +107,7 @@ fn where_the_disk_has_no_space_for_all_memtables_the_oldest_is_flushed_alone() {
     let disk = MemFs::new();
     let open = |disk: &MemFs| {
         let env = Env::simulated(Arc::new(disk.clone()), 1);
-        Db::builder().stepped().memtable_bytes(64 << 10).env(env).open(Path::new("db")).unwrap()
+        Db::builder().stepped().memtable_bytes(64 << 10).blobs_over(0).env(env).open(Path::new("db")).unwrap()
     };
     let db = open(&disk);
     let (map, core) = (db.default_keyspace(), &db.handle.core);
@@ -321,7 +328,8 @@ fn trouble_4_what_other_merges_find_is_no_reason_to_fill_a_full_disk_again() {
 fn trouble_4_what_waits_for_room_does_not_keep_others_that_fit_from_being_merged() {
     let disk = MemFs::new();
     let env = Env::simulated(Arc::new(disk.clone()), 1);
-    let db = Db::builder().stepped().table_bytes(512 << 10).env(env).open(Path::new("db")).unwrap();
+    let db =
+        Db::builder().stepped().table_bytes(512 << 10).blobs_over(0).env(env).open(Path::new("db")).unwrap();
     let map = db.default_keyspace();
     let mut bytes = fastrand::Rng::with_seed(1);
     let mut put = |key: u8, len| {

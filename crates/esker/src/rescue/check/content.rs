@@ -10,6 +10,7 @@ use super::CheckReport;
 use crate::compaction::merge::{MergeScan, Source};
 use crate::encoding::bytes::ByteReader;
 use crate::engine::catalog;
+use crate::engine::keyspace_options::{KeyspaceOptions, options_of};
 use crate::manifest::version::Run;
 use crate::memtable::Memtable;
 use crate::read::view::ReadView;
@@ -205,6 +206,9 @@ pub(super) fn check_counts(
     let walked = walk(view, at, |id, key, value| {
         if id != KeyspaceId::CATALOG {
             *counts.entry(id).or_default() += 1;
+            return;
+        }
+        if options_of(key).is_some() && KeyspaceOptions::decode(value).is_ok() {
             return;
         }
         let id = ByteReader::new(value).varint().ok().and_then(|id| u32::try_from(id).ok());

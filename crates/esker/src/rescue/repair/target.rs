@@ -20,6 +20,7 @@ use crate::blob::BlobSet;
 use crate::encoding::bytes::ByteReader;
 use crate::engine::catalog;
 use crate::engine::handle::Handle;
+use crate::engine::keyspace_options::{KeyspaceOptions, options_key, options_of};
 use crate::engine::open::open_locked;
 use crate::engine::options::Settings;
 use crate::txn::commit::Durability;
@@ -138,7 +139,12 @@ impl Target {
         let mut names: BTreeMap<String, KeyspaceId> = BTreeMap::new();
         let mut ids: BTreeSet<KeyspaceId> = BTreeSet::from([KeyspaceId::CATALOG, KeyspaceId::DEFAULT]);
         let mut next_id = KeyspaceId::DEFAULT.get() + 1;
+        let mut options = BTreeMap::new();
         for (key, value) in &self.catalog {
+            if let (Some(id), Ok(_)) = (options_of(key), KeyspaceOptions::decode(value)) {
+                options.insert(id, value);
+                continue;
+            }
             let mut reader = ByteReader::new(value);
             let id = reader.varint().ok().filter(|_| reader.is_empty()).and_then(|id| u32::try_from(id).ok());
             match (catalog::name_of(key), id) {
@@ -181,8 +187,14 @@ impl Target {
             report.lose(Error::corrupt("keyspace catalog", &self.dir, 0, detail), 0, LostKeys::Names);
             names.insert(name, id);
         }
+        if let Some(value) = options.get(&KeyspaceId::DEFAULT) {
+            set.put(&options_key(KeyspaceId::DEFAULT), value);
+        }
         for (name, id) in &names {
             set.put(&catalog::name_key(name), &catalog::varint(id.get()));
+            if let Some(value) = options.get(id) {
+                set.put(&options_key(*id), value);
+            }
         }
         set.put(&encode_key(KeyspaceId::CATALOG, catalog::NEXT_ID_KEY), &catalog::varint(next_id));
         names.insert(catalog::DEFAULT_NAME.to_owned(), KeyspaceId::DEFAULT);

@@ -1,0 +1,253 @@
+//! The blob file in use, and who may write to which part of it.
+//!
+//! ```text
+//!   commit, BlobWriter --lease--> file in use --full--> closed; the next one is made, and named by the manifest
+//!   each that was written to --> dirty --sync, beside each sync of the log--> durable
+//! ```
+//!
+//! blob_store.1. A file is named by a durable edit of the manifest before anything points to it.
+//! blob_store.2. Whoever has written to a file says so before a record points to it. So what is dirty when the log is synced has all values that the
+//!      log's records point to and that are not durable (wal/sync.rs).
+//! blob_store.3. Values of commits that fail, and of transactions that are dropped, stay as garbage.
+//! blob_store.4. What is free on the disk and held back for removals, flush and merge (room.1 in engine/room.rs), values do not take.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use esker_env::{AlignedBuf, Env};
+use parking_lot::{Mutex, RwLock};
+
+use super::file::{BlobFile, Lease};
+use crate::cache::MemoryBudget;
+use crate::types::outcomes::Outcomes;
+use crate::types::{Error, KeyspaceId, Result};
+
+/// Makes a blob file and has the manifest and the view name it (blob_store.1).
+pub(crate) type NewBlobFile = Box<dyn Fn() -> Result<Arc<BlobFile>> + Send + Sync>;
+
+/// What is free is asked for again after leases of so many bytes, or of this part of what is free.
+const CREDIT_BYTES_MAX: u64 = 1 << 20;
+const CREDIT_PART: u64 = 16;
+
+/// Buffers that are kept for the next writer.
+const SPARES_MAX: usize = 4;
+
+/// How blob files are written.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreOptions {
+    /// Values of so many bytes and more go to blob files; none: no values do.
+    pub over: Option<usize>,
+    /// A file of this size is full.
+    pub file_bytes_max: u64,
+    /// Bytes that a writer gathers before it writes.
+    pub buffer_bytes: usize,
+    /// Values are compressed where that pays.
+    pub compress: bool,
+    /// There may be threads.
+    pub threads: bool,
+}
+
+/// The file in use.
+#[derive(Default)]
+struct Current {
+    file: Option<Arc<BlobFile>>,
+    /// So many bytes may be leased before what is free is asked for again.
+    credit: u64,
+}
+
+/// See the module's text.
+pub(crate) struct BlobStore {
+    pub(super) env: Env,
+    pub(super) options: StoreOptions,
+    pub(super) budget: Arc<MemoryBudget>,
+    new_file: NewBlobFile,
+    /// Held while the next one is made.
+    current: Mutex<Current>,
+    /// What leases leave free on the disk, in bytes (blob_store.4). Relaxed: sizes that order nothing.
+    held_back: AtomicU64,
+    file_bytes_max: AtomicU64,
+    /// Files that may hold what is not durable.
+    dirty: Mutex<Vec<Arc<BlobFile>>>,
+    spares: Mutex<Vec<AlignedBuf>>,
+    /// Bytes that commits wrote. Relaxed: for the statistics.
+    written_bytes: AtomicU64,
+    /// How it went to find room.
+    pub(crate) outcomes: Outcomes,
+    /// Keyspaces with a limit of their own.
+    limits: RwLock<BTreeMap<KeyspaceId, Option<usize>>>,
+    /// The smallest of all limits; `usize::MAX` if there is none. Relaxed: a hint.
+    smallest: AtomicUsize,
+}
+
+impl BlobStore {
+    /// No file yet.
+    pub(crate) fn new(
+        env: Env,
+        options: StoreOptions,
+        budget: Arc<MemoryBudget>,
+        new_file: NewBlobFile,
+    ) -> Arc<BlobStore> {
+        let smallest = AtomicUsize::new(options.over.unwrap_or(usize::MAX));
+        let file_bytes_max = AtomicU64::new(options.file_bytes_max);
+        Arc::new(BlobStore {
+            env,
+            options,
+            budget,
+            new_file,
+            current: Mutex::default(),
+            held_back: AtomicU64::new(0),
+            file_bytes_max,
+            dirty: Mutex::default(),
+            spares: Mutex::default(),
+            written_bytes: AtomicU64::new(0),
+            outcomes: Outcomes::default(),
+            limits: RwLock::default(),
+            smallest,
+        })
+    }
+
+    /// Whether values are compressed where that pays.
+    pub(crate) fn compresses(&self) -> bool {
+        self.options.compress
+    }
+
+    /// Whether a value of so many bytes may go to a blob file in some keyspace.
+    #[inline]
+    pub(crate) fn may_take(&self, len: usize) -> bool {
+        len >= self.smallest.load(Ordering::Relaxed)
+    }
+
+    /// Whether a value of so many bytes of this keyspace goes to a blob file.
+    pub(crate) fn takes(&self, keyspace: KeyspaceId, len: usize) -> bool {
+        self.may_take(len)
+            && keyspace != KeyspaceId::CATALOG
+            && self.limit(keyspace).is_some_and(|limit| len >= limit)
+    }
+
+    /// The smallest value of a keyspace that goes to a blob file, in bytes; none: none does.
+    pub(crate) fn limit(&self, keyspace: KeyspaceId) -> Option<usize> {
+        self.limits.read().get(&keyspace).copied().unwrap_or(self.options.over)
+    }
+
+    /// Gives a keyspace a limit of its own; none: takes it away.
+    pub(crate) fn set_limit(&self, keyspace: KeyspaceId, limit: Option<Option<usize>>) {
+        let mut limits = self.limits.write();
+        match limit {
+            Some(limit) => drop(limits.insert(keyspace, limit)),
+            None => drop(limits.remove(&keyspace)),
+        }
+        let all = limits.values().chain([&self.options.over]);
+        let smallest = all.flatten().min().copied().unwrap_or(usize::MAX);
+        self.smallest.store(smallest, Ordering::Relaxed);
+    }
+
+    /// A part of the file in use, of so many bytes; `alone`: on blocks of its own.
+    pub(crate) fn lease(&self, bytes: u64, alone: bool) -> Result<(Lease, u64)> {
+        self.try_lease(bytes, alone)
+            .inspect_err(|error| self.outcomes.failed(error, self.env.clock.monotonic()))
+    }
+
+    /// So a write has ended.
+    pub(super) fn note(&self, written: Result<()>) -> Result<()> {
+        self.outcomes.note(&written, self.env.clock.monotonic());
+        written
+    }
+
+    fn try_lease(&self, bytes: u64, alone: bool) -> Result<(Lease, u64)> {
+        let mut current = self.current.lock();
+        let file_bytes_max = self.file_bytes_max.load(Ordering::Relaxed);
+        let has_room = |file: &Arc<BlobFile>| file.is_fresh() || file.len() + bytes <= file_bytes_max;
+        let file = match current.file.take_if(|file| !has_room(file)) {
+            None if current.file.is_some() => current.file.clone(),
+            full => {
+                full.inspect(|file| file.close());
+                None
+            }
+        };
+        let file = file.map_or_else(|| (self.new_file)(), Ok)?;
+        current.file = Some(file.clone());
+        self.check_room(&mut current.credit, &file, bytes)?;
+        Ok(file.lease(bytes, alone))
+    }
+
+    /// blob_store.4
+    fn check_room(&self, credit: &mut u64, file: &BlobFile, bytes: u64) -> Result<()> {
+        let held_back = self.held_back.load(Ordering::Relaxed);
+        if held_back > 0 && *credit < bytes {
+            let dir = file.path().parent().unwrap_or(file.path());
+            let free = self.env.fs.free_bytes(dir).unwrap_or(u64::MAX).saturating_sub(held_back);
+            if free < bytes {
+                *credit = 0;
+                return Err(Error::NoSpace { op: "write", path: file.path().to_path_buf() });
+            }
+            *credit = bytes + (free / CREDIT_PART).min(CREDIT_BYTES_MAX);
+        }
+        *credit = credit.saturating_sub(bytes);
+        Ok(())
+    }
+
+    /// From now on so many bytes are left free, and a file of so many is full.
+    pub(crate) fn hold_back(&self, bytes: u64, file_bytes_max: u64) {
+        self.held_back.store(bytes, Ordering::Relaxed);
+        self.file_bytes_max.store(file_bytes_max.min(self.options.file_bytes_max), Ordering::Relaxed);
+    }
+
+    /// A part of a lease is not needed.
+    pub(super) fn give_back(&self, file: &BlobFile, from: u64, to: u64) {
+        let _current = self.current.lock();
+        file.give_back(from, to);
+    }
+
+    /// Ends the file in use, so that it can be collected once its commits are in tables.
+    pub(crate) fn close_current(&self) {
+        if let Some(file) = self.current.lock().file.take() {
+            file.close();
+        }
+    }
+
+    /// Writes the bytes of a lease through the page cache.
+    pub(crate) fn write(&self, file: &Arc<BlobFile>, at: u64, bytes: &[u8]) -> Result<()> {
+        self.note(file.write(at, bytes))?;
+        self.count(bytes.len() as u64);
+        self.note_dirty(file);
+        Ok(())
+    }
+
+    /// So many bytes were written.
+    pub(super) fn count(&self, bytes: u64) {
+        self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that commits wrote.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Something was written that a record is about to point to (blob_store.2).
+    pub(super) fn note_dirty(&self, file: &Arc<BlobFile>) {
+        let mut dirty = self.dirty.lock();
+        if !dirty.iter().any(|other| Arc::ptr_eq(other, file)) {
+            dirty.push(file.clone());
+        }
+    }
+
+    /// Files with something to sync.
+    pub(crate) fn dirty(&self) -> Vec<Arc<BlobFile>> {
+        let mut dirty = self.dirty.lock();
+        dirty.retain(|file| file.is_dirty());
+        dirty.clone()
+    }
+
+    pub(super) fn take_buffer(&self) -> AlignedBuf {
+        let spare = self.spares.lock().pop();
+        spare.unwrap_or_else(|| AlignedBuf::zeroed(self.options.buffer_bytes))
+    }
+
+    pub(super) fn give_buffer(&self, buffer: AlignedBuf) {
+        let mut spares = self.spares.lock();
+        if spares.len() < SPARES_MAX {
+            spares.push(buffer);
+        }
+    }
+}

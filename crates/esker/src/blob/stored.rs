@@ -1,0 +1,279 @@
+//! How a value stands in a blob file: as it is, compressed if that pays, or in chunks if it is long.
+//!
+//! ```text
+//!   up to 256 KiB:  value                                              the pointer has its checksum
+//!   longer:         chunk | chunk | ... | table: length, checksum each  the pointer has that of the table
+//! ```
+//!
+//! stored.1. Whatever is read is checked first: a part of a long value costs the chunks that it lies in, and the table.
+//! stored.2. A chunk is compressed if a sample of it, and then the chunk, lose an eighth of their bytes. So it never takes more than it holds.
+
+use super::pointer::{BlobPointer, Form};
+use super::set::BlobSource;
+use crate::encoding::bytes::{ByteReader, DecodeError};
+use crate::encoding::checksum::crc32c;
+use crate::encoding::compression::Compression;
+use crate::types::{Error, FileId, Result};
+
+/// Bytes of a value in a chunk; the last one may have fewer.
+pub(crate) const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes of a chunk in the table.
+const ROW_BYTES: usize = 8;
+/// In a chunk's length: it is compressed.
+const COMPRESSED: u32 = 1 << 31;
+/// Bytes that are compressed to see whether it pays.
+const SAMPLE_BYTES: usize = 2 << 10;
+
+/// Takes the bytes of stored values, one after another.
+pub(crate) trait Sink {
+    /// Takes some more.
+    fn take(&mut self, bytes: &[u8]) -> Result<()>;
+}
+
+impl Sink for Vec<u8> {
+    fn take(&mut self, bytes: &[u8]) -> Result<()> {
+        self.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// The most bytes that a value of so many takes.
+pub(crate) fn stored_bytes_max(len: usize) -> u64 {
+    let chunks = if len <= CHUNK_BYTES { 0 } else { len.div_ceil(CHUNK_BYTES) };
+    len as u64 + (chunks * ROW_BYTES) as u64
+}
+
+/// Compresses chunks where that pays (stored.2).
+#[derive(Debug, Default)]
+pub(crate) struct Squeeze {
+    is_on: bool,
+    out: Vec<u8>,
+}
+
+impl Squeeze {
+    /// One that tries, or leaves all as it is.
+    pub(crate) fn new(is_on: bool) -> Self {
+        Squeeze { is_on, out: Vec::new() }
+    }
+
+    fn pays(&mut self, bytes: &[u8]) -> bool {
+        self.out.clear();
+        Compression::Lz4.compress(bytes, &mut self.out).is_ok() && self.out.len() < bytes.len() / 8 * 7
+    }
+
+    /// The chunk compressed, if that pays.
+    fn squeeze(&mut self, chunk: &[u8]) -> Option<&[u8]> {
+        let sample = &chunk[..chunk.len().min(SAMPLE_BYTES)];
+        let pays = self.is_on && self.pays(sample) && (sample.len() == chunk.len() || self.pays(chunk));
+        pays.then_some(&self.out)
+    }
+}
+
+/// Writes one value, given in chunks of [`CHUNK_BYTES`], the last of which may be shorter.
+pub(crate) struct ValueEncoder {
+    form: Form,
+    len: u64,
+    stored: u64,
+    crc: u32,
+    /// None: the value is one chunk.
+    table: Option<Vec<u8>>,
+}
+
+impl ValueEncoder {
+    /// For a value of so many bytes.
+    pub(crate) fn new(len: usize) -> Self {
+        let table = (len > CHUNK_BYTES).then(Vec::new);
+        ValueEncoder { form: Form::Plain, len: 0, stored: 0, crc: 0, table }
+    }
+
+    /// Writes the next chunk.
+    pub(crate) fn chunk(&mut self, chunk: &[u8], squeeze: &mut Squeeze, sink: &mut impl Sink) -> Result<()> {
+        debug_assert!(chunk.len() <= CHUNK_BYTES && self.len.is_multiple_of(CHUNK_BYTES as u64));
+        let squeezed = squeeze.squeeze(chunk);
+        let (bytes, flag) = squeezed.map_or((chunk, 0), |bytes| (bytes, COMPRESSED));
+        let crc = crc32c(bytes);
+        sink.take(bytes)?;
+        match &mut self.table {
+            Some(table) => {
+                table.extend_from_slice(&(bytes.len() as u32 | flag).to_le_bytes());
+                table.extend_from_slice(&crc.to_le_bytes());
+            }
+            None => {
+                self.form = if flag == 0 { Form::Plain } else { Form::Lz4 };
+                self.crc = crc;
+            }
+        }
+        self.len += chunk.len() as u64;
+        self.stored += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Ends the value, whose first byte went to this place.
+    pub(crate) fn finish(mut self, file: FileId, offset: u64, sink: &mut impl Sink) -> Result<BlobPointer> {
+        if let Some(table) = &self.table {
+            sink.take(table)?;
+            self.stored += table.len() as u64;
+            (self.form, self.crc) = (Form::Chunks, crc32c(table));
+        } else if self.len == 0 {
+            self.crc = crc32c(&[]);
+        }
+        let len = u32::try_from(self.len).expect("values have 32-bit lengths");
+        Ok(BlobPointer { form: self.form, file, offset, len, stored: self.stored, crc: self.crc })
+    }
+}
+
+/// Writes a whole value.
+pub(crate) fn put_value(
+    value: &[u8],
+    (file, offset): (FileId, u64),
+    squeeze: &mut Squeeze,
+    sink: &mut impl Sink,
+) -> Result<BlobPointer> {
+    let mut encoder = ValueEncoder::new(value.len());
+    for chunk in value.chunks(CHUNK_BYTES) {
+        encoder.chunk(chunk, squeeze, sink)?;
+    }
+    encoder.finish(file, offset, sink)
+}
+
+/// A chunk: where it is from the value's first byte on, and what the table says of it.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    start: u64,
+    stored: u32,
+    is_compressed: bool,
+    crc: u32,
+    len: usize,
+}
+
+/// A stored value, to read whole or in parts.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredValue {
+    source: BlobSource,
+    pointer: BlobPointer,
+    /// Where it is in the source's file.
+    offset: u64,
+    rows: Vec<Row>,
+}
+
+impl StoredValue {
+    /// The value that a pointer names in this source.
+    pub(super) fn open(source: BlobSource, pointer: BlobPointer) -> Result<StoredValue> {
+        let offset = source.offset(&pointer)?;
+        let mut value = StoredValue { source, pointer, offset, rows: Vec::new() };
+        value.rows = value.rows_of(&value.table()?)?;
+        Ok(value)
+    }
+
+    /// Bytes of the value.
+    pub(crate) fn len(&self) -> u64 {
+        u64::from(self.pointer.len)
+    }
+
+    fn corrupt(&self, at: u64, detail: &str) -> Error {
+        Error::corrupt("blob", self.source.file.path(), self.offset + at, detail)
+    }
+
+    /// Where the table begins, from the value's first byte on.
+    fn table_start(&self) -> Result<u64> {
+        let bytes = (self.pointer.len as usize).div_ceil(CHUNK_BYTES) * ROW_BYTES;
+        let start = self.pointer.stored.checked_sub(bytes as u64);
+        start.ok_or_else(|| self.corrupt(0, "the pointer names fewer bytes than the value's table has"))
+    }
+
+    /// The table, checked; of a value that is one chunk, nothing.
+    fn table(&self) -> Result<Vec<u8>> {
+        if self.pointer.form != Form::Chunks {
+            return Ok(Vec::new());
+        }
+        let start = self.table_start()?;
+        let table = self.source.file.bytes_at(self.offset + start, self.pointer.stored - start)?;
+        match crc32c(&table) == self.pointer.crc {
+            true => Ok(table),
+            false => Err(self.corrupt(start, "the checksum does not fit the table of the value's chunks")),
+        }
+    }
+
+    fn rows_of(&self, table: &[u8]) -> Result<Vec<Row>> {
+        let BlobPointer { form, len, stored, crc, .. } = self.pointer;
+        if form != Form::Chunks {
+            let stored =
+                u32::try_from(stored).map_err(|_| self.corrupt(0, "a chunk of more than 32 bits"))?;
+            return Ok(vec![Row {
+                start: 0,
+                stored,
+                is_compressed: form == Form::Lz4,
+                crc,
+                len: len as usize,
+            }]);
+        }
+        let (mut rows, mut start, mut left) = (Vec::new(), 0, len as usize);
+        let mut reader = ByteReader::new(table);
+        while left > 0 {
+            let wrong = |e: DecodeError| e.in_file("blob", self.source.file.path(), self.offset);
+            let (length, crc) = (reader.u32().map_err(wrong)?, reader.u32().map_err(wrong)?);
+            let (stored, is_compressed) = (length & !COMPRESSED, length & COMPRESSED != 0);
+            let len = left.min(CHUNK_BYTES);
+            rows.push(Row { start, stored, is_compressed, crc, len });
+            start += u64::from(stored);
+            left -= len;
+        }
+        if start != self.table_start()? {
+            return Err(self.corrupt(start, "the chunks of the value are not as long as their table says"));
+        }
+        Ok(rows)
+    }
+
+    /// The bytes of a chunk as they stand in the file, checked (stored.1).
+    fn stored_chunk(&self, row: &Row) -> Result<Vec<u8>> {
+        let bytes = self.source.file.bytes_at(self.offset + row.start, u64::from(row.stored))?;
+        match crc32c(&bytes) == row.crc {
+            true => Ok(bytes),
+            false => Err(self.corrupt(row.start, "the checksum does not fit the value")),
+        }
+    }
+
+    fn plain_chunk(&self, row: &Row) -> Result<Vec<u8>> {
+        let bytes = self.stored_chunk(row)?;
+        if !row.is_compressed {
+            return match bytes.len() == row.len {
+                true => Ok(bytes),
+                false => Err(self.corrupt(row.start, "a chunk has another length than its value")),
+            };
+        }
+        let plain = Compression::Lz4.decompress(&bytes, row.len);
+        plain.map_err(|e| e.in_file("blob", self.source.file.path(), self.offset + row.start))
+    }
+
+    /// The chunk with this byte of the value, and where it begins.
+    pub(crate) fn chunk_at(&self, at: u64) -> Result<(u64, Vec<u8>)> {
+        let n = (at / CHUNK_BYTES as u64) as usize;
+        match self.rows.get(n) {
+            Some(row) => Ok((n as u64 * CHUNK_BYTES as u64, self.plain_chunk(row)?)),
+            None => Ok((at, Vec::new())),
+        }
+    }
+
+    /// All of it.
+    pub(crate) fn read(&self) -> Result<Vec<u8>> {
+        if let [only] = &self.rows[..] {
+            return self.plain_chunk(only);
+        }
+        let mut value = Vec::with_capacity(self.pointer.len as usize);
+        for row in &self.rows {
+            value.extend_from_slice(&self.plain_chunk(row)?);
+        }
+        Ok(value)
+    }
+
+    /// Its bytes as they stand in the file, checked, piece by piece: offset in the file, bytes.
+    pub(super) fn copy(&self, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        for row in &self.rows {
+            take(self.offset + row.start, &self.stored_chunk(row)?)?;
+        }
+        if self.pointer.form == Form::Chunks {
+            take(self.offset + self.table_start()?, &self.table()?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,295 @@
+//! Writes large values of one transaction, as they come, to leases of blob files.
+//!
+//! ```text
+//!   value --stored.rs--> buffer --full--> written past the page cache by a thread, while the other buffer is filled
+//!                                 `-- flush: all that was given is with the device
+//! ```
+//!
+//! blob_writer.1. A value stands whole in one lease. Leases of a writer begin on blocks of their own, and grow with what it writes.
+//! blob_writer.2. What readers are to see, or a commit is to point to, has been flushed.
+//! blob_writer.3. What could not be written is kept, and tried again before anything else. If it is lost, by a panic for one, nothing of the
+//!      writer's can be committed.
+
+use std::sync::Arc;
+
+use esker_env::{AlignedBuf, ThreadHandle};
+use parking_lot::Mutex;
+
+use super::file::{BlobFile, Lease};
+use super::pointer::BlobPointer;
+use super::store::BlobStore;
+use super::stored::{CHUNK_BYTES, Sink, Squeeze, ValueEncoder, put_value, stored_bytes_max};
+use crate::cache::{BudgetKind, Reservation};
+use crate::types::{Error, FileId, Result};
+
+/// The sizes of leases.
+const LEASE_BYTES: std::ops::Range<u64> = 256 << 10..16 << 20;
+
+/// See the module's text.
+pub(crate) struct BlobWriter {
+    squeeze: Squeeze,
+    out: Output,
+}
+
+impl BlobWriter {
+    /// Nothing written yet.
+    pub(crate) fn new(store: &Arc<BlobStore>) -> BlobWriter {
+        let squeeze = Squeeze::new(store.options.compress);
+        BlobWriter { squeeze, out: Output::new(store.clone()) }
+    }
+
+    /// Writes a value; returns where it is.
+    pub(crate) fn put(&mut self, value: &[u8]) -> Result<BlobPointer> {
+        let BlobWriter { squeeze, out } = self;
+        let place = out.begin(stored_bytes_max(value.len()))?;
+        put_value(value, place, squeeze, out)
+    }
+
+    /// Writes a value of `len` bytes that `next` fills in, chunk by chunk, all of each; returns where it is.
+    pub(crate) fn put_from(
+        &mut self,
+        len: usize,
+        mut next: impl FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<BlobPointer> {
+        let BlobWriter { squeeze, out } = self;
+        let mut chunk = vec![0; len.min(CHUNK_BYTES)];
+        let (file, offset) = out.begin(stored_bytes_max(len))?;
+        let mut encoder = ValueEncoder::new(len);
+        let mut left = len;
+        while left > 0 {
+            let bytes = &mut chunk[..left.min(CHUNK_BYTES)];
+            // After a failure the next value begins behind what there is of this one.
+            next(bytes)?;
+            encoder.chunk(bytes, squeeze, out)?;
+            left -= bytes.len();
+        }
+        encoder.finish(file, offset, out)
+    }
+
+    /// Everything given so far is with the device when this returns (blob_writer.2).
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.out.flush()
+    }
+
+    /// The files that it wrote to, each once.
+    pub(crate) fn leases(&self) -> &[Lease] {
+        &self.out.leases
+    }
+
+    /// Bytes that it wrote.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.out.total
+    }
+}
+
+/// The part of a file that is being written.
+struct Extent {
+    lease: Lease,
+    /// Where the buffer's first byte belongs.
+    base: u64,
+    end: u64,
+}
+
+/// A full buffer, and where its bytes belong.
+struct Full {
+    file: Arc<BlobFile>,
+    at: u64,
+    buffer: AlignedBuf,
+}
+
+/// One on its way to the device.
+struct Flight {
+    thread: ThreadHandle,
+    landed: Arc<Mutex<Option<(Full, Result<()>)>>>,
+}
+
+/// The bytes of all values, one after another.
+struct Output {
+    store: Arc<BlobStore>,
+    leases: Vec<Lease>,
+    extent: Option<Extent>,
+    buffer: Option<AlignedBuf>,
+    filled: usize,
+    /// Of these, written already: zeros follow them there.
+    written: usize,
+    flight: Option<Flight>,
+    /// What could not be written, and will be tried again.
+    unwritten: Option<Full>,
+    total: u64,
+    /// Bytes were lost on their way (blob_writer.3).
+    has_lost: bool,
+    memory: Reservation,
+}
+
+impl Sink for Output {
+    fn take(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.total += bytes.len() as u64;
+        self.store.count(bytes.len() as u64);
+        while !bytes.is_empty() {
+            if self.buffer.as_ref().is_some_and(|buffer| self.filled == buffer.len()) {
+                self.launch()?;
+            }
+            let (filled, buffer) = (self.filled, self.buffer());
+            let n = bytes.len().min(buffer.len() - filled);
+            buffer[filled..filled + n].copy_from_slice(&bytes[..n]);
+            self.filled += n;
+            bytes = &bytes[n..];
+        }
+        Ok(())
+    }
+}
+
+impl Output {
+    fn new(store: Arc<BlobStore>) -> Output {
+        let memory = store.budget.reserve(BudgetKind::Transaction, 0);
+        Output {
+            store,
+            leases: Vec::new(),
+            extent: None,
+            buffer: None,
+            filled: 0,
+            written: 0,
+            flight: None,
+            unwritten: None,
+            total: 0,
+            has_lost: false,
+            memory,
+        }
+    }
+
+    fn buffer(&mut self) -> &mut AlignedBuf {
+        let buffer = self.buffer.get_or_insert_with(|| self.store.take_buffer());
+        self.memory.resize(2 * buffer.len() as u64);
+        buffer
+    }
+
+    /// Makes room for a value of so many bytes, all in one lease (blob_writer.1); says where it will begin.
+    fn begin(&mut self, bytes: u64) -> Result<(FileId, u64)> {
+        self.check()?;
+        if let Some(extent) = &self.extent {
+            let at = extent.base + self.filled as u64;
+            if at + bytes <= extent.end {
+                return Ok((extent.lease.file().id(), at));
+            }
+            self.end_extent()?;
+        }
+        let wanted = bytes.max(self.total.clamp(LEASE_BYTES.start, LEASE_BYTES.end));
+        let (lease, base) = self.store.lease(wanted.next_multiple_of(AlignedBuf::ALIGN as u64), true)?;
+        let id = lease.file().id();
+        if self.leases.iter().all(|other| other.file().id() != id) {
+            self.leases.push(lease.clone());
+        }
+        self.extent =
+            Some(Extent { end: base + wanted.next_multiple_of(AlignedBuf::ALIGN as u64), lease, base });
+        Ok((id, base))
+    }
+
+    /// Writes what is left, and gives back what is not needed.
+    fn end_extent(&mut self) -> Result<()> {
+        self.flush()?;
+        if let Some(Extent { lease, base, end }) = self.extent.take() {
+            let used = (base + self.filled as u64).next_multiple_of(AlignedBuf::ALIGN as u64);
+            self.store.give_back(lease.file(), used, end);
+        }
+        (self.filled, self.written) = (0, 0);
+        Ok(())
+    }
+
+    /// Sends the buffer, which is full, to the device.
+    fn launch(&mut self) -> Result<()> {
+        self.land()?;
+        let (Some(extent), Some(buffer)) = (&mut self.extent, self.buffer.take()) else { return Ok(()) };
+        let full = Full { file: extent.lease.file().clone(), at: extent.base, buffer };
+        extent.base += full.buffer.len() as u64;
+        (self.filled, self.written) = (0, 0);
+        if !self.store.options.threads {
+            self.unwritten = Some(full);
+            return self.land();
+        }
+        let landed = Arc::new(Mutex::new(None));
+        let (slot, env) = (landed.clone(), self.store.env.clone());
+        let write = move || {
+            let written = full.file.write_direct(&env, full.at, &full.buffer);
+            *slot.lock() = Some((full, written));
+        };
+        match self.store.env.threads.spawn("esker-blob", Box::new(write)) {
+            Ok(thread) => {
+                self.flight = Some(Flight { thread, landed });
+                Ok(())
+            }
+            Err(e) => {
+                self.has_lost = true;
+                Err(Error::io("start a thread for", "", e))
+            }
+        }
+    }
+
+    /// Returns when all full buffers have been written.
+    fn land(&mut self) -> Result<()> {
+        if let Some(Flight { thread, landed }) = self.flight.take() {
+            let ended = thread.join();
+            match landed.lock().take() {
+                Some((full, Ok(()))) => self.store.give_buffer(full.buffer),
+                Some((full, failed)) => {
+                    self.unwritten = Some(full);
+                    return self.store.note(failed);
+                }
+                None => {
+                    self.has_lost = true;
+                    let text = ended.err().unwrap_or_default();
+                    return Err(Error::Invalid(format!(
+                        "a thread panicked while it wrote a blob file: {text}"
+                    )));
+                }
+            }
+        }
+        if let Some(full) = &self.unwritten {
+            self.store.note(full.file.write_direct(&self.store.env, full.at, &full.buffer))?;
+        }
+        if let Some(full) = self.unwritten.take() {
+            self.store.give_buffer(full.buffer);
+        }
+        Ok(())
+    }
+
+    /// blob_writer.3
+    fn check(&self) -> Result<()> {
+        if !self.has_lost {
+            return Ok(());
+        }
+        let text = "values of this transaction could not be written: nothing of it can be committed, begin another one";
+        Err(Error::Invalid(text.to_owned()))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.check()?;
+        self.land()?;
+        if let (Some(extent), Some(buffer)) = (&self.extent, &mut self.buffer)
+            && self.written < self.filled
+        {
+            let blocks = self.filled.next_multiple_of(AlignedBuf::ALIGN);
+            buffer[self.filled..blocks].fill(0);
+            let from = self.written / AlignedBuf::ALIGN * AlignedBuf::ALIGN;
+            let at = extent.base + from as u64;
+            let written = extent.lease.file().write_direct(&self.store.env, at, &buffer[from..blocks]);
+            self.store.note(written)?;
+            self.written = self.filled;
+        }
+        // blob_store.2
+        self.leases.iter().for_each(|lease| self.store.note_dirty(lease.file()));
+        Ok(())
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if self.land().is_ok() && !self.has_lost {
+            // What was not flushed nobody wants.
+            self.written = self.filled;
+            let _ = self.end_extent();
+        }
+        if let Some(buffer) = self.buffer.take() {
+            self.store.give_buffer(buffer);
+        }
+    }
+}

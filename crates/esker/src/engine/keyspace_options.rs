@@ -1,0 +1,90 @@
+//! Options of single keyspaces, kept in the catalog.
+//!
+//! ```text
+//!   keyspace 0:  "o" + id (varint) --> option (varint), value (varint), ...
+//! ```
+//!
+//! keyspace_options.1. They are set by a commit of their own, and go with the drop of the keyspace. Those of a keyspace that is not there mean nothing.
+//! keyspace_options.2. An option that this build does not know is refused: what is written without it might be wrong.
+
+use std::sync::Arc;
+
+use super::catalog::KeyspaceState;
+use super::core::Core;
+use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
+use crate::txn::commit::Durability;
+use crate::txn::write_set::WriteSet;
+use crate::types::key::encode_key;
+use crate::types::{KeyspaceId, Result};
+
+const PREFIX: u8 = b'o';
+/// The smallest value, in bytes, that goes to a blob file; 0: none does.
+const BLOBS_OVER: u64 = 1;
+
+/// The options of one keyspace that differ from the database's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeyspaceOptions {
+    /// The smallest value, in bytes, that goes to a blob file, or none does.
+    pub(crate) blobs_over: Option<Option<usize>>,
+}
+
+impl KeyspaceOptions {
+    fn encode(self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if let Some(over) = self.blobs_over {
+            [BLOBS_OVER, over.unwrap_or(0) as u64].into_iter().for_each(|n| put_varint(&mut out, n));
+        }
+        out
+    }
+
+    /// The inverse of `encode` (keyspace_options.2).
+    pub(crate) fn decode(bytes: &[u8]) -> Decoded<Self> {
+        let mut options = KeyspaceOptions::default();
+        let mut reader = ByteReader::new(bytes);
+        while !reader.is_empty() {
+            match reader.varint()? {
+                BLOBS_OVER => {
+                    let over = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
+                    options.blobs_over = Some((over > 0).then_some(over));
+                }
+                other => return Err(reader.error(format!("option {other} of a keyspace is unknown"))),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// The encoded key of a keyspace's options.
+pub(crate) fn options_key(id: KeyspaceId) -> Vec<u8> {
+    let mut key = vec![PREFIX];
+    put_varint(&mut key, u64::from(id.get()));
+    encode_key(KeyspaceId::CATALOG, &key)
+}
+
+/// The keyspace whose options have this user key; `None` if it is no options'.
+pub(crate) fn options_of(key: &[u8]) -> Option<KeyspaceId> {
+    let mut reader = ByteReader::new(key.strip_prefix(&[PREFIX])?);
+    let id = reader.varint().ok().filter(|_| reader.is_empty())?;
+    u32::try_from(id).ok().map(KeyspaceId::new)
+}
+
+impl Core {
+    /// Values of so many bytes and more of a keyspace go to blob files from now on; none: none do.
+    pub(crate) fn set_blobs_over(&self, keyspace: &Arc<KeyspaceState>, over: Option<usize>) -> Result<()> {
+        self.check_ours()?;
+        let _catalog = self.catalog.lock();
+        keyspace.check_alive()?;
+        let options = KeyspaceOptions { blobs_over: Some(over) };
+        let mut set = WriteSet::new();
+        set.put(&options_key(keyspace.id), &options.encode());
+        self.commit_encoded(set, Durability::Sync)?;
+        self.take_options(keyspace.id, options);
+        Ok(())
+    }
+
+    /// These options are in the catalog.
+    pub(super) fn take_options(&self, id: KeyspaceId, options: KeyspaceOptions) {
+        self.catalog.note_options(id);
+        self.blobs.set_limit(id, options.blobs_over);
+    }
+}

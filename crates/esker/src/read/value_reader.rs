@@ -1,0 +1,154 @@
+//! A value read in parts: as long as it may be, in the memory of a chunk.
+//!
+//! ```text
+//!   Stored::Inline --> all of it is there        Stored::Blob --> chunk by chunk, each checked (blob/stored.rs)
+//! ```
+
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+
+use super::point::Want;
+use crate::blob::{BlobSet, StoredValue};
+use crate::sstable::Found;
+use crate::types::stored::Stored;
+use crate::types::{Error, Result, Value};
+
+/// A value to read in parts, with [`Read`] and [`Seek`]. Made by [`Reads::reader`](crate::Reads::reader). It stays as it was then, whatever is
+/// written meanwhile, and takes about 256 KiB of memory.
+///
+/// ```
+/// # use std::io::{Read, Seek, SeekFrom};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let db = esker::Db::in_memory()?;
+/// let films = db.keyspace("films")?;
+/// films.put_from("heat", &mut std::io::repeat(7), 5_000_000)?;
+/// let mut film = films.reader("heat")?.ok_or("no such film")?;
+/// film.seek(SeekFrom::End(-10))?;
+/// let mut end = Vec::new();
+/// film.read_to_end(&mut end)?;
+/// assert_eq!(end, [7; 10]);
+/// assert_eq!(film.read_range(1_000_000..1_000_003)?, [7; 3]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ValueReader {
+    value: Whole,
+    at: u64,
+    /// The chunk read last, and where it begins.
+    chunk: (u64, Vec<u8>),
+}
+
+#[derive(Debug)]
+enum Whole {
+    Here(Value),
+    Blob(StoredValue),
+}
+
+impl ValueReader {
+    fn new(value: Whole) -> Self {
+        ValueReader { value, at: 0, chunk: (0, Vec::new()) }
+    }
+
+    /// Bytes of the value.
+    pub fn len(&self) -> u64 {
+        match &self.value {
+            Whole::Here(value) => value.len() as u64,
+            Whole::Blob(blob) => blob.len(),
+        }
+    }
+
+    /// Whether the value is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of a range, cut at the value's end.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::Error::Corrupt) if they are damaged, [`Io`](crate::Error::Io) if they cannot be read.
+    pub fn read_range(&mut self, range: Range<u64>) -> Result<Vec<u8>> {
+        let end = range.end.min(self.len());
+        let mut at = range.start.min(end);
+        let mut bytes = Vec::with_capacity((end - at) as usize);
+        while at < end {
+            let more = self.bytes_from(at)?;
+            let more = &more[..more.len().min((end - at) as usize)];
+            bytes.extend_from_slice(more);
+            at += more.len() as u64;
+        }
+        Ok(bytes)
+    }
+
+    /// Some bytes from there on; none behind the end.
+    fn bytes_from(&mut self, at: u64) -> Result<&[u8]> {
+        if at >= self.len() {
+            return Ok(&[]);
+        }
+        match &self.value {
+            Whole::Here(value) => Ok(&value[at as usize..]),
+            Whole::Blob(blob) => {
+                let (start, bytes) = &self.chunk;
+                if !(*start..start + bytes.len() as u64).contains(&at) {
+                    self.chunk = blob.chunk_at(at)?;
+                }
+                Ok(&self.chunk.1[(at - self.chunk.0) as usize..])
+            }
+        }
+    }
+}
+
+fn io_error(error: Error) -> io::Error {
+    let kind = match &error {
+        Error::Corrupt { .. } => io::ErrorKind::InvalidData,
+        Error::Io { source, .. } => source.kind(),
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}
+
+impl Read for ValueReader {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.bytes_from(self.at).map_err(io_error)?;
+        let n = bytes.len().min(buf.len());
+        buf[..n].copy_from_slice(&bytes[..n]);
+        self.at += n as u64;
+        Ok(n)
+    }
+}
+
+impl Seek for ValueReader {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => self.len().checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        let before =
+            || io::Error::new(io::ErrorKind::InvalidInput, "a position before the value's first byte");
+        self.at = at.ok_or_else(before)?;
+        Ok(self.at)
+    }
+}
+
+/// The value of a key, to read in parts.
+pub(crate) struct ReaderOf;
+
+impl Want for ReaderOf {
+    type Out = ValueReader;
+    const EXPECTS_NONE: bool = false;
+    fn of_memtable(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<ValueReader> {
+        let value = match stored {
+            Stored::Inline(bytes) => Whole::Here(Value::copy_of(bytes)),
+            Stored::Blob(pointer) => Whole::Blob(blobs.open(pointer)?),
+        };
+        Ok(ValueReader::new(value))
+    }
+    fn of_table(found: Found<'_>, blobs: &BlobSet) -> Result<ValueReader> {
+        let value = match found.share() {
+            Stored::Inline(value) => Whole::Here(value),
+            Stored::Blob(pointer) => Whole::Blob(blobs.open(&pointer)?),
+        };
+        Ok(ValueReader::new(value))
+    }
+}
