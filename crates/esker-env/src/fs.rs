@@ -156,6 +156,10 @@ pub trait File: Send + Sync + Debug + 'static {
     /// Reserves disk space for the range and extends the length to cover it (fallocate). Not supported is an
     /// `Unsupported` error.
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Starts to read the range into the page cache, without waiting. A hint: may do nothing.
+    fn will_need(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
     /// Drops clean cached pages of the range. A hint: may do nothing.
     fn drop_cache(&self, offset: u64, len: u64) -> io::Result<()>;
     /// Whether I/O bypasses the page cache: then offsets, lengths and buffers must be multiples of

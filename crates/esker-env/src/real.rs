@@ -460,6 +460,9 @@ impl File for RealFile {
         sys::allocate(&self.file, offset, len)
     }
 
+    fn will_need(&self, offset: u64, len: u64) -> io::Result<()> {
+        sys::will_need(&self.file, offset, len)
+    }
     fn drop_cache(&self, offset: u64, len: u64) -> io::Result<()> {
         sys::drop_cache(&self.file, offset, len)
     }

@@ -112,6 +112,10 @@ impl File for FaultFile {
         self.answer(partial, OpKind::Allocate)
     }
 
+    fn will_need(&self, offset: u64, len: u64) -> io::Result<()> {
+        // A hint of a reader: whether it comes through changes nothing.
+        self.inner.will_need(offset, len)
+    }
     fn drop_cache(&self, offset: u64, len: u64) -> io::Result<()> {
         self.check(OpKind::Hint)?;
         self.inner.drop_cache(offset, len)

@@ -213,6 +213,17 @@ pub(super) fn allocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> 
 }
 
 #[cfg(target_os = "linux")]
+pub(super) fn will_need(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let Some(len) = std::num::NonZeroU64::new(len) else { return Ok(()) };
+    Ok(rustix::fs::fadvise(file, offset, Some(len), rustix::fs::Advice::WillNeed)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn will_need(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
 pub(super) fn drop_cache(file: &File, offset: u64, len: u64) -> io::Result<()> {
     // Length 0 means "to the end of the file" to the system call; here it means nothing.
     let Some(len) = std::num::NonZeroU64::new(len) else { return Ok(()) };

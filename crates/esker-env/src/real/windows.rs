@@ -110,6 +110,10 @@ pub(super) fn allocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> 
     Err(io::ErrorKind::Unsupported.into())
 }
 
+pub(super) fn will_need(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
+    Ok(())
+}
+
 pub(super) fn drop_cache(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
     Ok(())
 }

@@ -285,6 +285,12 @@ impl BlobFile {
         Ok(())
     }
 
+    /// Somebody is about to read these bytes.
+    pub(super) fn will_need(&self, offset: u64, len: u64) {
+        // A hint: the read that follows says what is wrong.
+        let _ = self.file.will_need(offset, len);
+    }
+
     /// Bytes of it, not checked.
     pub(crate) fn bytes_at(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.len());

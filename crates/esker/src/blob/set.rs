@@ -13,6 +13,9 @@ use super::stored::StoredValue;
 use super::{BlobFile, BlobPointer, Moves};
 use crate::types::{Error, FileId, Result, Value};
 
+/// No more of one value is read ahead.
+const READ_AHEAD_BYTES_MAX: u64 = 256 << 10;
+
 /// What holds the values that pointers name by one number (blob.1).
 #[derive(Clone, Debug)]
 pub(crate) struct BlobSource {
@@ -136,6 +139,16 @@ impl BlobSet {
     #[cold]
     pub(crate) fn read(&self, pointer: &[u8]) -> Result<Value> {
         self.open(pointer)?.read().map(Value::from)
+    }
+
+    /// The value that this pointer names will be read soon.
+    pub(crate) fn will_need(&self, pointer: &[u8]) {
+        let Ok(pointer) = BlobPointer::decode(pointer) else { return };
+        if let Some(source) = self.find(pointer.file)
+            && let Ok(offset) = source.offset(&pointer)
+        {
+            source.file.will_need(offset, pointer.stored.min(READ_AHEAD_BYTES_MAX));
+        }
     }
 
     /// The value that this pointer names, to read in parts.

@@ -8,9 +8,13 @@
 //! run_walk.1. Shows exactly what a `VisibleCursor` over the run shows.
 //! run_walk.2. At most one block is held.
 //! run_walk.3. A move that finds nothing, or fails, leaves the walk nowhere, until a seek succeeds.
+//! run_walk.4. Who reads value after value has the next ones read by the system meanwhile, as many as he has read: at most
+//!      [`AHEAD_MAX`].
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::fetch;
 use super::resolve::{Answer, Resolver};
@@ -18,7 +22,11 @@ use crate::blob::BlobSet;
 use crate::manifest::version::Run;
 use crate::sstable::{BlockPlace, Table};
 use crate::types::bounds::Bounds;
+use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value, key};
+
+/// Values of blob files that are asked for ahead.
+const AHEAD_MAX: usize = 32;
 
 /// The walk.
 pub struct RunWalk {
@@ -31,7 +39,19 @@ pub struct RunWalk {
     prefix_len: usize,
     /// None: the run has no values in blob files.
     blobs: Option<BlobSet>,
+    ahead: Mutex<Ahead>,
     here: Option<Here>,
+}
+
+/// How far values in blob files have been asked for (run_walk.4).
+#[derive(Default)]
+struct Ahead {
+    /// The value read last: table, block, entry.
+    last: (usize, usize, usize),
+    /// Values read one after another.
+    streak: usize,
+    /// The entry of the block before which all have been asked for.
+    asked: usize,
 }
 
 /// An entry.
@@ -50,7 +70,8 @@ impl RunWalk {
             Bound::Unbounded => 0,
         };
         let blobs = (!blobs.is_empty()).then(|| blobs.clone());
-        RunWalk { run: run.clone(), tables, at, bounds, prefix_len, blobs, here: None }
+        let ahead = Mutex::default();
+        RunWalk { run: run.clone(), tables, at, bounds, prefix_len, blobs, ahead, here: None }
     }
 
     /// Another walk over the same, which stands nowhere yet.
@@ -93,9 +114,37 @@ impl RunWalk {
     pub fn value(&self) -> Result<Value> {
         let here = self.here();
         match (here.place.share(here.entry), &self.blobs) {
-            (stored, Some(blobs)) => fetch::value(stored, blobs),
+            (stored, Some(blobs)) => {
+                if matches!(stored, Stored::Blob(_)) {
+                    self.read_ahead(here, blobs);
+                }
+                fetch::value(stored, blobs)
+            }
             (stored, None) => Ok(stored.beside()),
         }
+    }
+
+    /// Has the system read the next values of the block, if the ones before were read one after another (run_walk.4).
+    #[cold]
+    fn read_ahead(&self, here: &Here, blobs: &BlobSet) {
+        let (table, block, entry) = (here.table, here.place.number(), here.entry);
+        let mut ahead = self.ahead.lock();
+        let is_next = match ahead.last {
+            (t, b, e) if (t, b) == (table, block) => entry == e + 1,
+            (t, b, _) => (t, b + 1) == (table, block) || t + 1 == table,
+        };
+        ahead.streak = if is_next { ahead.streak + 1 } else { 0 };
+        if (ahead.last.0, ahead.last.1) != (table, block) || !is_next {
+            ahead.asked = entry + 1;
+        }
+        ahead.last = (table, block, entry);
+        let end = (entry + 1 + ahead.streak.min(AHEAD_MAX)).min(here.place.inside().end);
+        for next in ahead.asked.max(entry + 1)..end {
+            if let Stored::Blob(pointer) = here.place.stored(next) {
+                blobs.will_need(pointer);
+            }
+        }
+        ahead.asked = ahead.asked.max(end);
     }
 
     /// The bytes of the value; none if they are in a blob file.

@@ -9,12 +9,10 @@ use std::sync::Arc;
 use super::layers::{LayerCursor, Layers};
 use super::write_set::WriteSet;
 use super::write_set_cursor::WriteSetCursor;
+use crate::types::SeqNo;
 use crate::types::bounds::Bounds;
-use crate::types::cursor::SourceCursor;
-use crate::types::op::Kind;
+use crate::types::cursor::delegate_cursor;
 use crate::types::range_tombstone::RangeTombstone;
-use crate::types::stored::Stored;
-use crate::types::{Result, SeqNo, Value};
 
 /// The writes at one moment.
 #[derive(Clone)]
@@ -51,53 +49,4 @@ pub(crate) enum OwnCursor {
     Layer(LayerCursor),
 }
 
-macro_rules! delegate {
-    ($self:ident, $c:ident => $call:expr) => {
-        match $self {
-            OwnCursor::Set($c) => $call,
-            OwnCursor::Layer($c) => $call,
-        }
-    };
-}
-
-impl SourceCursor for OwnCursor {
-    fn seek(&mut self, key: &[u8]) -> Result<()> {
-        delegate!(self, c => c.seek(key))
-    }
-    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        delegate!(self, c => c.seek_before(key))
-    }
-    fn seek_first(&mut self) -> Result<()> {
-        delegate!(self, c => c.seek_first())
-    }
-    fn seek_last(&mut self) -> Result<()> {
-        delegate!(self, c => c.seek_last())
-    }
-    fn next(&mut self) -> Result<()> {
-        delegate!(self, c => c.next())
-    }
-    fn prev(&mut self) -> Result<()> {
-        delegate!(self, c => c.prev())
-    }
-    fn valid(&self) -> bool {
-        delegate!(self, c => c.valid())
-    }
-    fn key(&self) -> &[u8] {
-        delegate!(self, c => c.key())
-    }
-    fn seq(&self) -> SeqNo {
-        delegate!(self, c => c.seq())
-    }
-    fn kind(&self) -> Kind {
-        delegate!(self, c => c.kind())
-    }
-    fn stored(&self) -> Stored<&[u8]> {
-        delegate!(self, c => c.stored())
-    }
-    fn share(&self) -> Stored<Value> {
-        delegate!(self, c => c.share())
-    }
-    fn older(&mut self) -> Result<bool> {
-        delegate!(self, c => c.older())
-    }
-}
+delegate_cursor!([] OwnCursor { OwnCursor::Set, OwnCursor::Layer });

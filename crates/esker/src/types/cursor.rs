@@ -38,3 +38,61 @@ pub trait SourceCursor {
     /// `prev` go on to other keys from any version. Panics if not valid.
     fn older(&mut self) -> Result<bool>;
 }
+
+/// Has an enum of cursors move and show the one that it is.
+macro_rules! delegate_cursor {
+    ([$($generics:tt)*] $type:ty { $($variant:path),* }) => {
+        impl<$($generics)*> $crate::types::cursor::SourceCursor for $type {
+            #[inline]
+            fn seek(&mut self, key: &[u8]) -> $crate::types::Result<()> {
+                match self { $($variant(cursor) => cursor.seek(key)),* }
+            }
+            #[inline]
+            fn seek_before(&mut self, key: &[u8]) -> $crate::types::Result<()> {
+                match self { $($variant(cursor) => cursor.seek_before(key)),* }
+            }
+            fn seek_first(&mut self) -> $crate::types::Result<()> {
+                match self { $($variant(cursor) => cursor.seek_first()),* }
+            }
+            fn seek_last(&mut self) -> $crate::types::Result<()> {
+                match self { $($variant(cursor) => cursor.seek_last()),* }
+            }
+            #[inline]
+            fn next(&mut self) -> $crate::types::Result<()> {
+                match self { $($variant(cursor) => cursor.next()),* }
+            }
+            #[inline]
+            fn prev(&mut self) -> $crate::types::Result<()> {
+                match self { $($variant(cursor) => cursor.prev()),* }
+            }
+            #[inline]
+            fn valid(&self) -> bool {
+                match self { $($variant(cursor) => cursor.valid()),* }
+            }
+            #[inline]
+            fn key(&self) -> &[u8] {
+                match self { $($variant(cursor) => cursor.key()),* }
+            }
+            #[inline]
+            fn seq(&self) -> $crate::types::SeqNo {
+                match self { $($variant(cursor) => cursor.seq()),* }
+            }
+            #[inline]
+            fn kind(&self) -> $crate::types::op::Kind {
+                match self { $($variant(cursor) => cursor.kind()),* }
+            }
+            #[inline]
+            fn stored(&self) -> $crate::types::stored::Stored<&[u8]> {
+                match self { $($variant(cursor) => cursor.stored()),* }
+            }
+            #[inline]
+            fn share(&self) -> $crate::types::stored::Stored<$crate::types::Value> {
+                match self { $($variant(cursor) => cursor.share()),* }
+            }
+            fn older(&mut self) -> $crate::types::Result<bool> {
+                match self { $($variant(cursor) => cursor.older()),* }
+            }
+        }
+    };
+}
+pub(crate) use delegate_cursor;
