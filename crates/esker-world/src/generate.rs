@@ -109,6 +109,8 @@ struct Generator<'a> {
     room: u64,
     /// Whether some values are large.
     large_values: bool,
+    /// Whether no commit becomes tables.
+    logs_all: bool,
     /// Operations made.
     made: usize,
 }
@@ -132,6 +134,7 @@ impl<'a> Generator<'a> {
             stamp: 0,
             room,
             large_values: setting::has_large_values(seed),
+            logs_all: setting::logs_all_commits(seed),
             made: 0,
             choices,
         }
@@ -243,6 +246,7 @@ impl<'a> Generator<'a> {
             memtable_bytes,
             // The sweeps' workload has transactions of several layers.
             transaction_memory: None,
+            adoption_bytes: self.logs_all.then_some(u64::MAX),
             block_bytes,
             table_bytes: table_bytes.max(block_bytes) as u64,
             compression: self.compression(),
