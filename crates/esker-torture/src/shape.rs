@@ -11,6 +11,8 @@ pub(crate) struct Shape {
     table_bytes: u64,
     /// All data counts as beyond the cache, so that merges go through tiers.
     beyond: bool,
+    /// Commits of any size go through the log, also those that would become tables otherwise.
+    logs_all: bool,
     file_sizes: FileSizes,
     /// What a commit promises that does not say.
     pub(crate) durability: Durability,
@@ -33,6 +35,7 @@ impl Shape {
             block_bytes: pick([128, 512, 4 << 10]),
             table_bytes: pick([4 << 10, 16 << 10, 64 << 10]) as u64,
             beyond: layout.bool(),
+            logs_all: layout.bool(),
             file_sizes,
             durability: [Durability::None, Durability::Buffered, Durability::Sync][pick([0, 1, 2])],
         }
@@ -47,6 +50,7 @@ impl Shape {
             .table_bytes(self.table_bytes)
             .file_sizes(self.file_sizes)
             .durability(self.durability);
-        if self.beyond { builder.miniature(0) } else { builder }
+        let builder = if self.beyond { builder.miniature(0) } else { builder };
+        if self.logs_all { builder.adoption_bytes(u64::MAX) } else { builder }
     }
 }

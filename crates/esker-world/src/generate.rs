@@ -65,6 +65,8 @@ const DENSEST: TableCompression = TableCompression::Zstd;
 const DENSEST: TableCompression = TableCompression::Auto;
 /// Of so many draws for a writer one is a commit that the log treats apart.
 const BULK_ONE_IN: u32 = 500;
+/// Operations from one large transaction to the next, in seeds that have them.
+const LARGE_TRANSACTIONS_STRIDE: usize = 150;
 /// Operations from one to the next.
 const LARGE_VALUES_STRIDE: usize = 200;
 /// Of these the one that puts it, and the one that removes it.
@@ -109,6 +111,12 @@ struct Generator<'a> {
     room: u64,
     /// Whether some values are large.
     large_values: bool,
+    /// Whether some transactions are large, and little of them stays in memory.
+    large_transactions: bool,
+    /// What comes next, the last one first.
+    pending: Vec<Op>,
+    /// Whether no commit becomes tables.
+    logs_all: bool,
     /// Operations made.
     made: usize,
 }
@@ -132,6 +140,9 @@ impl<'a> Generator<'a> {
             stamp: 0,
             room,
             large_values: setting::has_large_values(seed),
+            large_transactions: setting::has_large_transactions(seed),
+            pending: Vec::new(),
+            logs_all: setting::logs_all_commits(seed),
             made: 0,
             choices,
         }
@@ -213,6 +224,21 @@ impl<'a> Generator<'a> {
         (0..14).map(|_| one(self)).collect()
     }
 
+    /// All operations of a transaction of many writes, the last one first.
+    fn large_transaction(&mut self) -> Vec<Op> {
+        let slot = self.slot();
+        let end = if self.one_in(5) { Op::Rollback(slot) } else { Op::Commit(slot, self.durability()) };
+        let mut ops = vec![end];
+        for _ in 0..self.choices.usize(20..100) {
+            ops.push(Op::TransactionWrite(slot, self.keyspace(), self.write()));
+            if self.one_in(20) {
+                ops.push(Op::Read(Reader::Transaction(slot), self.keyspace(), self.read()));
+            }
+        }
+        ops.push(Op::Begin(slot));
+        ops
+    }
+
     fn durability(&mut self) -> Durability {
         [Durability::Sync, Durability::Buffered, Durability::None][self.choices.usize(0..3)]
     }
@@ -241,8 +267,8 @@ impl<'a> Generator<'a> {
             miniature,
             file_sizes: self.file_sizes(),
             memtable_bytes,
-            // The sweeps' workload has transactions of several layers.
-            transaction_memory: None,
+            transaction_memory: self.large_transactions.then_some(memtable_bytes as u64 / 8),
+            adoption_bytes: self.logs_all.then_some(u64::MAX),
             block_bytes,
             table_bytes: table_bytes.max(block_bytes) as u64,
             compression: self.compression(),
@@ -405,6 +431,13 @@ impl<'a> Generator<'a> {
     }
 
     fn op(&mut self) -> Op {
+        if self.large_transactions && self.made.is_multiple_of(LARGE_TRANSACTIONS_STRIDE) {
+            self.pending = self.large_transaction();
+        }
+        self.pending.pop().unwrap_or_else(|| self.drawn())
+    }
+
+    fn drawn(&mut self) -> Op {
         match self.choices.u16(0..1000) {
             0..280 => Op::Write(self.keyspace(), self.write()),
             280..380 => {

@@ -224,6 +224,8 @@ pub struct Opening {
     pub memtable_bytes: usize,
     /// How much of a large transaction stays in memory; none: as for users.
     pub transaction_memory: Option<u64>,
+    /// The size from which on a commit becomes tables, without the log; none: as for users.
+    pub adoption_bytes: Option<u64>,
     /// Size of a block.
     pub block_bytes: usize,
     /// Size of a table.

@@ -50,6 +50,16 @@ pub fn has_large_values(seed: u64) -> bool {
     is_at(seed, 64, 35)
 }
 
+/// Some transactions are large for their memtable, and hardly any of their writes stay in memory: one seed in three.
+pub fn has_large_transactions(seed: u64) -> bool {
+    is_at(seed, 3, 2)
+}
+
+/// Commits of any size go through the log, also those that would become tables otherwise: one seed in two.
+pub fn logs_all_commits(seed: u64) -> bool {
+    is_at(seed, 2, 0)
+}
+
 /// Whether a seed is the one of its row of so many: the one at `place` in the first row, one further in each that follows (setting.1).
 fn is_at(seed: u64, row: u64, place: u64) -> bool {
     (seed - seed / row) % row == place
@@ -65,13 +75,15 @@ mod tests {
     type Has = fn(u64) -> bool;
 
     /// The share of each, as one in so many.
-    const PROPERTIES: [(Has, u64); 6] = [
+    const PROPERTIES: [(Has, u64); 8] = [
         (has_unsynced_dir, 2),
         (has_plain_disk, 4),
         (has_long_ids, 16),
         (has_large_numbers, 12),
         (has_many_keyspaces, 8),
         (has_large_values, 64),
+        (has_large_transactions, 3),
+        (logs_all_commits, 2),
     ];
 
     /// How many of the outcomes of any two properties there are, with these seeds.
@@ -88,12 +100,12 @@ mod tests {
         for (has, row) in PROPERTIES {
             assert_eq!((0..4096).filter(|seed| has(*seed)).count() as u64, 4096 / row);
         }
-        assert_eq!(pairs(0..4096), 15 * 4);
+        assert_eq!(pairs(0..4096), 28 * 4);
     }
 
     #[test]
     fn setting_2_byte_strings_meet_all_of_it() {
         let bytes = [0; 4096];
-        assert_eq!(pairs((0..4096).map(|len| seed_of_bytes(&bytes[..len]))), 15 * 4);
+        assert_eq!(pairs((0..4096).map(|len| seed_of_bytes(&bytes[..len]))), 28 * 4);
     }
 }

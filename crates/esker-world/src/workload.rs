@@ -38,6 +38,7 @@ pub fn opening(way: Way) -> Opening {
         file_sizes: if beyond { small } else { FileSizes::default() },
         memtable_bytes: 4096,
         transaction_memory: Some(1024),
+        adoption_bytes: None,
         block_bytes: if plain || beyond { 128 } else { 512 },
         table_bytes: 1024,
         compression: if way == Way::Compressed { TableCompression::Auto } else { TableCompression::None },
@@ -101,7 +102,7 @@ fn reads(reader: Reader, keyspace: u8) -> Vec<Op> {
 
 /// The operations on a database that is opened so.
 pub fn script(opening: Opening) -> Vec<Op> {
-    [small(opening), bulk()].concat()
+    [small(opening), bulk(opening)].concat()
 }
 
 /// The same without large commits.
@@ -232,20 +233,26 @@ fn ending() -> Vec<Op> {
     vec![
         Op::Batch(puts(DEFAULT, 60..75, 45), Durability::Sync),
         Op::Flush,
+        // One moves what overlaps nothing, another merges.
+        merge(true),
         merge(true),
         remove_range(DEFAULT, 0, 9),
         Op::Compact,
     ]
 }
 
-/// Commits that need log segments of their own.
-fn bulk() -> Vec<Op> {
+/// A commit of large values that becomes tables; then, in a process whose commits all go through the log, some that need segments of their own.
+fn bulk(opening: Opening) -> Vec<Op> {
     use Durability::{Buffered, Sync};
-    let bulk = |tag: u32| {
+    let large = |keys: Range<usize>, tag: u32| {
         let value = |n: usize| ValueNo::new(60_000, tag << 16 | n as u32);
-        (0..20).map(|n| (KeyspaceNo(DEFAULT), Write::Put(key(n), value(n)))).collect()
+        keys.map(|n| (KeyspaceNo(DEFAULT), Write::Put(key(n), value(n)))).collect()
     };
+    let bulk = |tag| large(0..20, tag);
+    let logged = Opening { adoption_bytes: Some(u64::MAX), ..opening };
     vec![
+        Op::Batch(large(8..12, 51), Buffered),
+        Op::Restart(Restart { end: End::Close, mishaps: Vec::new(), opening: logged }),
         Op::Batch(bulk(46), Sync),
         Op::Batch(puts(DEFAULT, 7..8, 47), Buffered),
         flush(),

@@ -17,7 +17,7 @@
 //! damage_judge.5. A merge that meets damage leaves what is there; one of a database that was read whole leaves it whole.
 //! damage_judge.6. A repair makes a sound database that survives a power loss, or nothing, if there was nothing. The damaged one is untouched.
 //! damage_judge.7. What differs in the repaired one from a state that is allowed is among the losses that it tells, and is older or
-//!      missing. Which ones those are: as in damage_judge.3. Where a file that is left proves a newer commit than an older state has, or the damage of
+//!      missing, or of a transaction that never committed or that a commit itself replaced, where a loss says so (repaired.3, repaired.4). Which ones those are: as in damage_judge.3. Where a file that is left proves a newer commit than an older state has, or the damage of
 //!      the manifest is proven, that state is none of them: then it is told what is lost.
 //! damage_judge.8. Harm to files without data does none, and no repair tells of a loss.
 //! damage_judge.9. Where nothing is wrong but sectors of tables and of the log that cannot be read, a repair loses nothing of other files, and of a

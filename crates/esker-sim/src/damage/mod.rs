@@ -14,6 +14,7 @@ mod allowed;
 mod draw;
 mod files;
 mod harm;
+mod hidden;
 mod judge;
 mod manifest;
 mod proof;

@@ -8,13 +8,17 @@
 //! repaired.1. Keyspaces are told by the numbers that they have in the undamaged database; those that are not in it, by name.
 //! repaired.2. Without a whole manifest nothing tells another database's tables and segments from the own ones: their values may
 //!      come back, too.
+//! repaired.3. Nor does anything tell a table that a commit adopted from one of a transaction that never committed. Values that were written and not
+//!      committed may be there, if a loss of that table's keys says so (tables.6 of the engine's rescue/repair/tables.rs).
+//! repaired.4. What is left of a commit may be values that it replaced itself, if a loss of a table tells of the key (tables.7).
 
 use std::collections::BTreeMap;
 
-use esker::{Error, KeyspaceId, LostKeys, RepairReport, RepairedKeyspace};
+use esker::{Error, KeyspaceId, Loss, LostKeys, RepairReport, RepairedKeyspace};
 use esker_env::{Fs, MemFs};
 
 use super::files::Role;
+use super::hidden::Hidden;
 use super::judge::Judge;
 use super::reading::shown;
 use super::subject::Subject;
@@ -141,7 +145,11 @@ impl Judge<'_> {
             if !names_lost {
                 return Some(format!("keyspace {name:?} comes from nowhere"));
             }
-            let never = map.entries().iter().find(|(key, value)| !self.had(None, **key, **value))?;
+            let number = report.keyspaces.iter().find(|keyspace| keyspace.name == *name).map(|k| k.id);
+            let may_be = |key: KeyNo, value: ValueNo| {
+                self.had(None, key, value) || self.may_be_hidden(number, key, value, report)
+            };
+            let never = map.entries().iter().find(|(key, value)| !may_be(**key, **value))?;
             Some(format!("{name}/{} has a value that no key like it had", shown(*never.0)))
         })
     }
@@ -169,7 +177,10 @@ impl Judge<'_> {
                 let (shown, is, was) = (shown(key), found.get(&key), expected.get(&key));
                 return Some(format!("{shown} is {is:?}, expected {was:?}, and is not among the losses"));
             }
-            if let Some(value) = found.get(&key).filter(|value| !self.had(Some(id), key, **value)) {
+            let may_be = |value: ValueNo| {
+                self.had(Some(id), key, value) || self.may_be_hidden(number, key, value, report)
+            };
+            if let Some(value) = found.get(&key).filter(|value| !may_be(**value)) {
                 return Some(format!("{} is {value:?}, which it never was", shown(key)));
             }
         }
@@ -184,6 +195,27 @@ impl Judge<'_> {
         // repaired.2.
         let foreign = |donor: &Subject| donor.chronicle.iter().any(any);
         self.subject.chronicle.iter().any(own) || self.donor.is_some_and(foreign)
+    }
+
+    /// Whether a value that nobody has seen may be there all the same (repaired.3, repaired.4).
+    fn may_be_hidden(
+        &self,
+        number: Option<KeyspaceId>,
+        key: KeyNo,
+        value: ValueNo,
+        report: &RepairReport,
+    ) -> bool {
+        let holds_key = |loss: &&Loss| number.is_none_or(|number| loss.keys.may_hold(number, keys::key(key)));
+        let mut losses = report.losses.iter().filter(holds_key);
+        let is_of_table = |loss: &Loss| loss.path.extension().is_some_and(|extension| extension == "sst");
+        let wrote = |subject: &Subject| subject.hidden.get(&(key, value)).copied();
+        let hidden = wrote(self.subject).or_else(|| self.donor.and_then(wrote));
+        hidden.is_some_and(|hidden| {
+            losses.any(|loss| {
+                let is_told = loss.detail.contains("never have been committed");
+                is_told || (hidden == Hidden::Replaced && is_of_table(loss))
+            })
+        })
     }
 }
 

@@ -17,10 +17,13 @@ use fastrand::Rng;
 use super::draw::Drawing;
 use super::files::{Files, disk, env, read};
 use super::harm::Harm;
+use super::hidden::{self, Hidden};
 use super::tail::Tail;
 use esker_world::generate::generate;
 use esker_world::judge::read::contents;
+use esker_world::model::keys::KeyNo;
 use esker_world::model::state::{Id, State};
+use esker_world::model::values::ValueNo;
 use esker_world::op::{End, Mishap, Op, Opening, Restart};
 use esker_world::world::{DIR, Left, World, builder};
 
@@ -110,6 +113,7 @@ impl Plan {
             closed: !matches!(self.end, End::Kill),
             newest,
             recent,
+            hidden: hidden::values(&self.ops),
             chronicle: chronicle.states,
             until: chronicle.until,
             tail: Tail::of(&files),
@@ -208,6 +212,8 @@ pub(super) struct Subject {
     pub(super) newest: State,
     /// The states since the last opening, newest first.
     pub(super) recent: Vec<State>,
+    /// What its operations put, and nobody may ever have seen.
+    pub(super) hidden: BTreeMap<(KeyNo, ValueNo), Hidden>,
     /// All that it ever had; the first is that of a new database.
     pub(super) chronicle: Vec<State>,
     /// By their digests: up to which commit each of these was the newest one.
@@ -257,8 +263,6 @@ impl Donor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esker_world::model::keys::KeyNo;
-    use esker_world::model::values::ValueNo;
     use esker_world::op::Write;
 
     #[test]

@@ -22,6 +22,8 @@ const OPS: usize = 400;
 const SWEPT: u64 = 16;
 /// The same of misreads, which are cheap, and alone find what passes wrong bytes by.
 const MISREADS_SWEPT: u64 = 24;
+/// The same of syncs of directories, of which few are of tables that count right behind them.
+const DIR_SYNCS_SWEPT: u64 = 32;
 /// Calls within which the first commit has been made.
 const FIRST_PANICS: u64 = 150;
 
@@ -149,7 +151,7 @@ fn swept() -> Vec<(Kind, Vec<u64>)> {
     let some = |kind: Kind, size| (kind, sample(positions(kind), Some(size)));
     let mut swept = vec![
         some(Kind::Deaths, SWEPT),
-        some(Kind::DirSyncs, SWEPT),
+        some(Kind::DirSyncs, DIR_SYNCS_SWEPT),
         some(Kind::Misreads, MISREADS_SWEPT),
         // Syncs that are missing show for some calls only.
         (Kind::Deaths, (1..=1000).step_by(23).collect()),

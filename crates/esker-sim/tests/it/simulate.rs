@@ -29,7 +29,7 @@ fn seeds_agree_with_the_model() {
     assert!(
         total.grown > 50
             && total.adopted > 500
-            && total.bulky > 5
+            && total.bulky > 20
             && total.unreserved > 1
             && total.rewritten > 20,
         "{total:?}"

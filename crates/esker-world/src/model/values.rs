@@ -7,7 +7,7 @@
 //! Of one value in four the rest is noise, which no codec makes smaller: compressed tables have blocks of both kinds.
 
 /// A value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ValueNo {
     /// Bytes.
     pub len: u32,

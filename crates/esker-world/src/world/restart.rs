@@ -303,6 +303,10 @@ pub fn builder(env: Env, opening: Opening) -> Builder {
         Some(bytes) => builder.transaction_memory(bytes),
         None => builder,
     };
+    let builder = match opening.adoption_bytes {
+        Some(bytes) => builder.adoption_bytes(bytes),
+        None => builder,
+    };
     if opening.stepped { builder.stepped() } else { builder }
 }
 

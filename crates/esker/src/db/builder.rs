@@ -145,6 +145,13 @@ impl Builder {
         self.settings.file_sizes = sizes;
         self
     }
+    /// The size, in bytes, from which on a transaction or batch becomes tables. Default a quarter of a memtable, 16 MiB at the most: for simulators,
+    /// whose memtables are so small that otherwise no commit would be larger than a segment of the log.
+    #[doc(hidden)]
+    pub fn adoption_bytes(mut self, bytes: u64) -> Self {
+        self.settings.adoption_bytes = Some(bytes);
+        self
+    }
     /// The number of the first commit, file, log segment and run of a new database: for simulators, whose databases do not live to
     /// see large ones.
     #[doc(hidden)]

@@ -451,6 +451,12 @@ fn replay_with(
         }
         let decoded = payload::decode(record);
         let (deltas, set) = decoded.map_err(|e| format!("commit {seq}, byte {}: {}", e.offset, e.detail))?;
+        // adopt.4
+        if set.is_empty() && state.adopted.iter().all(|adopted| adopted.seq != seq) {
+            return Err(format!(
+                "the writes of commit {seq} are in tables that the manifest does not name: it has lost its end"
+            ));
+        }
         if !out.active.is_empty() && out.active.bytes_used() >= options.memtable_bytes {
             // Its log is released with the last memtable's: which segment it ended in is not worth knowing.
             let memtable = Arc::new(Memtable::new(options.memtable_bytes));

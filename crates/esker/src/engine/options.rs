@@ -90,6 +90,8 @@ pub(crate) struct Settings {
     pub(crate) memtable_bytes: Option<usize>,
     /// How much of one transaction stays in memory; none: a quarter of it all.
     pub(crate) transaction_memory: Option<u64>,
+    /// The size, in bytes, from which on a transaction is adopted as tables; none: a part of a memtable.
+    pub(crate) adoption_bytes: Option<u64>,
     pub(crate) block_bytes: usize,
     pub(crate) table_bytes: u64,
     pub(crate) replay_bytes: u64,
@@ -117,6 +119,7 @@ impl Default for Settings {
             background: if cfg!(target_family = "wasm") { Background::Writers } else { Background::Threads },
             memtable_bytes: None,
             transaction_memory: None,
+            adoption_bytes: None,
             block_bytes: 8 << 10,
             table_bytes: 64 * MIB,
             replay_bytes: 4 * MIB,
@@ -210,7 +213,7 @@ impl Options {
     }
     /// The size, in bytes, from which on a transaction is adopted as tables.
     pub(crate) fn adoption_bytes(&self) -> u64 {
-        (self.memtable_bytes as u64 / 4).min(ADOPTION_BYTES_MAX)
+        self.given.adoption_bytes.unwrap_or((self.memtable_bytes as u64 / 4).min(ADOPTION_BYTES_MAX))
     }
     /// Pieces of such a transaction are of this size.
     pub(crate) fn piece_bytes(&self) -> u64 {

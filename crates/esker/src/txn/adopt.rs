@@ -9,6 +9,7 @@
 //! adopt.2. Commits before it are durable before it is: the log is synced first.
 //! adopt.3. The log gets a record of the commit without writes, so that its numbers have no gap. That is not durable yet: if it is lost, the
 //!      next opening knows of the commit by the manifest, and writes the record again.
+//! adopt.4. So a record without writes of a commit that the manifest does not know proves that the manifest has lost its end: opening refuses it.
 
 use super::commit::{CommitRequest, Pipeline};
 use super::drop_mark::DropMark;

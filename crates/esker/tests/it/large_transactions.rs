@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::path::Path;
 use std::sync::Arc;
 
-use esker::env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
+use esker::env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind, OpenOptions};
 use esker::{Builder, Contended, Db, Error, Keyspace, Reads, Transaction};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -352,4 +353,35 @@ fn adoption_1_others_commit_meanwhile_and_nothing_is_lost() {
     assert_eq!(map.iter().count() as u64, writers * each + 100, "counts.1");
     assert!(db.stats().adoptions >= 30);
     assert!(db.check().unwrap().problems.is_empty());
+}
+
+#[test]
+fn adopt_4_a_manifest_that_does_not_know_a_large_commit_of_the_log_is_refused() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let map = db.default_keyspace();
+    map.put("a", "1").unwrap();
+    let earlier = fs.kill();
+    let mut batch = db.batch();
+    (0..100).for_each(|n| batch.put(&map, key(n), [b'v'; 40]).unwrap());
+    batch.commit().unwrap();
+    map.put("b", "durable, and so is the log before it").unwrap();
+    assert_eq!(db.stats().adoptions, 1);
+    let later = fs.kill();
+    open(&later.kill());
+    // The manifest as it was before.
+    let [old, new] = [&earlier, &later].map(|fs| Env::simulated(Arc::new(fs.clone()), 1).fs);
+    for name in old.list_dir("db".as_ref()).unwrap() {
+        if name == "CURRENT" || name.starts_with("MANIFEST") {
+            let path = Path::new("db").join(&name);
+            let file = old.open(&path, OpenOptions::read()).unwrap();
+            let mut bytes = vec![0; file.len().unwrap() as usize];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            let file = new.open(&path, OpenOptions::create()).unwrap();
+            file.set_len(0).and_then(|()| file.write_all_at(&bytes, 0)).unwrap();
+        }
+    }
+    let env = Env::simulated(Arc::new(later), 1);
+    let refused = small().stepped().env(env).open("db").map(drop).unwrap_err();
+    assert!(matches!(&refused, Error::Corrupt { .. }), "adopt.4: {refused}");
 }

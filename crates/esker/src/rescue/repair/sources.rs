@@ -16,7 +16,7 @@
 //! sources.6. A table that has lost its footer counts for sources.3 like a finished one if its properties are left: it proves the newest commit that
 //!      they state, or, where they have forgotten the numbers, that there was one.
 //! sources.7. Entries of an adopted table have no number of their own (table.5 in sstable/table.rs): it is the manifest's to say. Where that is lost, it
-//!      is told as a loss: what the table holds may be newer than what is taken, or never have been committed.
+//!      is told as a loss: what the table holds may be newer than what is taken, or never have been committed (tables.6).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -11,7 +11,11 @@
 //!      may be another one.
 //! tables.4. A table whose parts are sound and do not add up to its fingerprint is told of as a whole: some are of another database's table.
 //! tables.5. A table is opened twice, to be looked at and to be read. What only the second look finds damaged is told, too.
-//! tables.6. What an adopted table holds is of the commit that the manifest names (sources.7). Without that it counts as older than all else.
+//! tables.6. What an adopted table holds is of the commit that the manifest names (sources.7). Without that nothing tells it from a private table of
+//!      a transaction that never committed: no number in the file, no name of it in the log. It may hold all of a large import, so it is kept.
+//!      It counts as older than all else, and its keys are told as a loss.
+//! tables.7. A large commit may be several runs, of one number (tables.1). If the newest one with a key is damaged, which is told, the key may get a
+//!      value that the commit itself replaced.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -171,10 +175,12 @@ fn base_of(
     if let Some(added) = described.or(source.named.as_ref().filter(is_it)) {
         return added.meta.base_seq;
     }
-    // Every flush and merge says what went in.
-    if table.newest_commit() == Some(SeqNo::ZERO) {
-        let detail = "a large transaction or an ingest has made it, and the manifest that says when it was committed, or whether, cannot \
-                      be read: what other tables or the log have of its keys is taken instead, and may be older";
+    // Every flush and merge says what went in, in the footer. If that is lost, its numbers still tell it from a private table.
+    let numbered = table.properties.as_ref().map_or(SeqNo::ZERO, |properties| properties.counts.max_seq);
+    if table.newest_commit().unwrap_or(numbered) == SeqNo::ZERO {
+        let detail = "a large transaction or an ingest may have made it, and the manifest that says when it was committed, or whether, \
+                      cannot be read: what other tables or the log have of its keys is taken instead, and may be older; what only \
+                      this table has is kept, and may never have been committed";
         let range = table.properties.as_ref().map(|properties| &properties.range);
         report.lose(Error::corrupt("table", &source.path, 0, detail), 0, LostKeys::of_table(range));
     }

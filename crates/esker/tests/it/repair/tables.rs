@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use esker::{KeyspaceId, LostKeys, TableCompression};
-use esker_env::{FaultFs, Fs, FsRef, MemFs, OpKind};
+use esker_env::{FaultFs, Fs, FsRef, MemFs, OpKind, OpenOptions};
 
 use super::judge::{
     assert_not_overreported, builder, failing, files, judge, place, repair, target, unexplained,
@@ -345,4 +345,36 @@ fn tables_6_without_a_manifest_an_older_value_does_not_pass_for_the_newest() {
     assert!(of_tables(b"removed"), "the range removal, too: {report:#?}");
     let is_of_log = |loss: &esker::Loss| loss.detail.contains("the manifest that names them is lost");
     assert!(report.losses.iter().any(is_of_log) || report.losses.len() > 1, "{report:#?}");
+}
+
+#[test]
+fn tables_6_what_may_never_have_been_committed_is_kept_and_told_with_and_without_a_footer() {
+    for spoils_footer in [false, true] {
+        let fs = MemFs::new();
+        let db = adopting(&fs).transaction_memory(0).open(dir()).unwrap();
+        let mut transaction = db.begin();
+        let map = db.default_keyspace();
+        (0..200_u16).for_each(|n| transaction.put(&map, n.to_be_bytes(), [b'n'; 40]).unwrap());
+        let left = fs.kill();
+        let names = left.list_dir(dir()).unwrap();
+        assert!(names.iter().any(|name| name.ends_with(".sst")), "it has private tables");
+        for name in &names {
+            if name == "CURRENT" || name.starts_with("MANIFEST") {
+                left.remove_file(&path(name)).unwrap();
+            } else if spoils_footer && name.ends_with(".sst") {
+                let file = left.open(&path(name), OpenOptions::write()).unwrap();
+                file.write_all_at(&[0], file.len().unwrap() - 1).unwrap();
+            }
+        }
+        let report = adopting(&left).repair(dir(), target()).unwrap();
+        let found = dump_sound(&adopting(&left).open(target()).unwrap()).unwrap();
+        assert!(!found["default"].is_empty(), "tables.6");
+        for key in found["default"].keys() {
+            let is_told = |loss: &esker::Loss| {
+                loss.detail.contains("never have been committed")
+                    && loss.keys.may_hold(KeyspaceId::DEFAULT, key)
+            };
+            assert!(report.losses.iter().any(is_told), "tables.6: {spoils_footer}: {report:#?}");
+        }
+    }
 }

@@ -1,0 +1,82 @@
+//! Values that were written, and that nobody may ever have seen.
+//!
+//! ```text
+//!   operations --what each commit puts--> replaced by the same commit | perhaps never committed
+//! ```
+//!
+//! Tables of large commits hold them: a repair may bring them to light (repaired.3, repaired.4 of repaired.rs).
+
+use std::collections::BTreeMap;
+
+use esker_world::model::keys::KeyNo;
+use esker_world::model::values::ValueNo;
+use esker_world::op::{Op, SLOTS, Write};
+
+/// Why nobody may have seen a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hidden {
+    /// The same commit has replaced or removed it.
+    Replaced,
+    /// It may be of a commit that never came to be.
+    Uncommitted,
+}
+
+/// What these operations put. Which keyspace it is in counts for nothing.
+pub(super) fn values(ops: &[Op]) -> BTreeMap<(KeyNo, ValueNo), Hidden> {
+    let mut found = BTreeMap::new();
+    let mut transactions: [Vec<Write>; SLOTS] = Default::default();
+    for op in ops {
+        match op {
+            Op::Write(_, write) => note(&mut found, &[*write]),
+            Op::Batch(writes, _) => {
+                note(&mut found, &writes.iter().map(|(_, write)| *write).collect::<Vec<_>>());
+            }
+            Op::Replace(_, writes, _) => note(&mut found, writes),
+            Op::Begin(slot) => note(&mut found, &std::mem::take(&mut transactions[*slot])),
+            Op::TransactionWrite(slot, _, write) => transactions[*slot].push(*write),
+            _ => {}
+        }
+    }
+    transactions.iter().for_each(|writes| note(&mut found, writes));
+    found
+}
+
+/// Takes note of what a commit puts.
+fn note(found: &mut BTreeMap<(KeyNo, ValueNo), Hidden>, writes: &[Write]) {
+    for (n, write) in writes.iter().enumerate() {
+        let Write::Put(key, value) = write else { continue };
+        let hides = |later: &Write| match later {
+            Write::Put(other, _) | Write::Remove(other) => other == key,
+            Write::RemoveRange(_) | Write::Clear => true,
+        };
+        let is_replaced = writes[n + 1..].iter().any(hides);
+        let hidden = if is_replaced { Hidden::Replaced } else { Hidden::Uncommitted };
+        found.insert((*key, *value), hidden);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker::Durability;
+    use esker_world::op::KeyspaceNo;
+
+    #[test]
+    fn what_a_commit_replaces_is_told_from_what_it_leaves() {
+        let put = |n: u16, stamp| Write::Put(KeyNo(n), ValueNo::new(9, stamp));
+        let within = |write| Op::TransactionWrite(1, KeyspaceNo(0), write);
+        let ops = [
+            Op::Batch(vec![(KeyspaceNo(0), put(1, 1)), (KeyspaceNo(0), put(1, 2))], Durability::Sync),
+            Op::Begin(1),
+            within(put(1, 3)),
+            Op::Write(KeyspaceNo(0), put(1, 4)),
+            within(Write::Remove(KeyNo(1))),
+            Op::Begin(1),
+            within(put(1, 5)),
+        ];
+        let found = values(&ops);
+        let of = |stamp| found[&(KeyNo(1), ValueNo::new(9, stamp))];
+        use Hidden::{Replaced, Uncommitted};
+        assert_eq!([1, 2, 3, 4, 5].map(of), [Replaced, Uncommitted, Replaced, Uncommitted, Uncommitted]);
+    }
+}
