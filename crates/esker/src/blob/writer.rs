@@ -1,7 +1,7 @@
 //! Writes large values of one transaction, as they come, to leases of blob files.
 //!
 //! ```text
-//!   value --stored.rs--> buffer --full--> written past the page cache by a thread, while the other buffer is filled
+//!   value --stored.rs--> buffer --full--> written past the page cache by threads, while the next buffer is filled
 //!                                 `-- flush: all that was given is with the device
 //! ```
 //!
@@ -10,6 +10,7 @@
 //! blob_writer.3. What could not be written is kept, and tried again before anything else. If it is lost, by a panic for one, nothing of the
 //!      writer's can be committed.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use esker_env::{AlignedBuf, ThreadHandle};
@@ -21,6 +22,9 @@ use super::store::BlobStore;
 use super::stored::{CHUNK_BYTES, Sink, Squeeze, ValueEncoder, put_value, stored_bytes_max};
 use crate::cache::{BudgetKind, Reservation};
 use crate::types::{Error, FileId, Result};
+
+/// Buffers that are on their way at a time.
+const FLIGHTS_MAX: usize = 2;
 
 /// The sizes of leases.
 const LEASE_BYTES: std::ops::Range<u64> = 256 << 10..16 << 20;
@@ -112,9 +116,9 @@ struct Output {
     filled: usize,
     /// Of these, written already: zeros follow them there.
     written: usize,
-    flight: Option<Flight>,
+    flights: VecDeque<Flight>,
     /// What could not be written, and will be tried again.
-    unwritten: Option<Full>,
+    unwritten: Vec<Full>,
     total: u64,
     /// Bytes were lost on their way (blob_writer.3).
     has_lost: bool,
@@ -149,8 +153,8 @@ impl Output {
             buffer: None,
             filled: 0,
             written: 0,
-            flight: None,
-            unwritten: None,
+            flights: VecDeque::new(),
+            unwritten: Vec::new(),
             total: 0,
             has_lost: false,
             memory,
@@ -159,7 +163,7 @@ impl Output {
 
     fn buffer(&mut self) -> &mut AlignedBuf {
         let buffer = self.buffer.get_or_insert_with(|| self.store.take_buffer());
-        self.memory.resize(2 * buffer.len() as u64);
+        self.memory.resize((1 + FLIGHTS_MAX as u64) * buffer.len() as u64);
         buffer
     }
 
@@ -171,11 +175,19 @@ impl Output {
             if at + bytes <= extent.end {
                 return Ok((extent.lease.file().id(), at));
             }
-            self.end_extent()?;
         }
         let wanted = bytes.max(self.total.clamp(LEASE_BYTES.start, LEASE_BYTES.end));
-        let (lease, base) = self.store.lease(wanted.next_multiple_of(AlignedBuf::ALIGN as u64), true)?;
+        let wanted = wanted.next_multiple_of(AlignedBuf::ALIGN as u64);
+        let (lease, base) = self.store.lease(wanted, true)?;
         let id = lease.file().id();
+        if let Some(extent) = &mut self.extent {
+            // Nobody has come between: the two are one.
+            if Arc::ptr_eq(extent.lease.file(), lease.file()) && extent.end == base {
+                extent.end += wanted;
+                return Ok((id, extent.base + self.filled as u64));
+            }
+            self.end_extent()?;
+        }
         if self.leases.iter().all(|other| other.file().id() != id) {
             self.leases.push(lease.clone());
         }
@@ -197,14 +209,17 @@ impl Output {
 
     /// Sends the buffer, which is full, to the device.
     fn launch(&mut self) -> Result<()> {
-        self.land()?;
+        while self.flights.len() >= FLIGHTS_MAX {
+            self.land_first()?;
+        }
+        self.write_again()?;
         let (Some(extent), Some(buffer)) = (&mut self.extent, self.buffer.take()) else { return Ok(()) };
         let full = Full { file: extent.lease.file().clone(), at: extent.base, buffer };
         extent.base += full.buffer.len() as u64;
         (self.filled, self.written) = (0, 0);
         if !self.store.options.threads {
-            self.unwritten = Some(full);
-            return self.land();
+            self.unwritten.push(full);
+            return self.write_again();
         }
         let landed = Arc::new(Mutex::new(None));
         let (slot, env) = (landed.clone(), self.store.env.clone());
@@ -214,7 +229,7 @@ impl Output {
         };
         match self.store.env.threads.spawn("esker-blob", Box::new(write)) {
             Ok(thread) => {
-                self.flight = Some(Flight { thread, landed });
+                self.flights.push_back(Flight { thread, landed });
                 Ok(())
             }
             Err(e) => {
@@ -226,12 +241,20 @@ impl Output {
 
     /// Returns when all full buffers have been written.
     fn land(&mut self) -> Result<()> {
-        if let Some(Flight { thread, landed }) = self.flight.take() {
+        while !self.flights.is_empty() {
+            self.land_first()?;
+        }
+        self.write_again()
+    }
+
+    /// Waits for the buffer that was sent first.
+    fn land_first(&mut self) -> Result<()> {
+        if let Some(Flight { thread, landed }) = self.flights.pop_front() {
             let ended = thread.join();
             match landed.lock().take() {
                 Some((full, Ok(()))) => self.store.give_buffer(full.buffer),
                 Some((full, failed)) => {
-                    self.unwritten = Some(full);
+                    self.unwritten.push(full);
                     return self.store.note(failed);
                 }
                 None => {
@@ -243,11 +266,16 @@ impl Output {
                 }
             }
         }
-        if let Some(full) = &self.unwritten {
+        Ok(())
+    }
+
+    /// Writes what could not be written before.
+    fn write_again(&mut self) -> Result<()> {
+        while let Some(full) = self.unwritten.last() {
             self.store.note(full.file.write_direct(&self.store.env, full.at, &full.buffer))?;
-        }
-        if let Some(full) = self.unwritten.take() {
-            self.store.give_buffer(full.buffer);
+            if let Some(full) = self.unwritten.pop() {
+                self.store.give_buffer(full.buffer);
+            }
         }
         Ok(())
     }

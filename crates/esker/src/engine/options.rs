@@ -245,7 +245,7 @@ impl Options {
         StoreOptions {
             over: self.given.blobs_over,
             file_bytes_max: self.blob_file_bytes(),
-            buffer_bytes: (self.given.memory / 64).clamp(16 << 10, 4 * MIB) as usize,
+            buffer_bytes: (self.given.memory / 64).clamp(16 << 10, MIB) as usize,
             compress: self.given.compression != TableCompression::None,
             threads: self.has_threads(),
         }
