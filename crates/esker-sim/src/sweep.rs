@@ -17,7 +17,7 @@
 //! Whoever opens the database behind a death or a failure does so as the workload does.
 //!
 //! The positions of a sweep are those of the workload without compression, then those with it on a disk without direct I/O whose reads
-//! are short, then those with all data beyond the cache and small files.
+//! are short, then those with all data beyond the cache and small files, then those with values in blob files.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -214,8 +214,8 @@ fn calls() -> Result<[CallCounts; Way::ALL.len()], Failure> {
     static CALLS: OnceLock<Result<[CallCounts; Way::ALL.len()], Failure>> = OnceLock::new();
     let count = |way| undisturbed(way).map(|(calls, _)| calls);
     let all = || {
-        let [plain, compressed, beyond] = Way::ALL.map(count);
-        Ok([plain?, compressed?, beyond?])
+        let [plain, compressed, beyond, blobs] = Way::ALL.map(count);
+        Ok([plain?, compressed?, beyond?, blobs?])
     };
     CALLS.get_or_init(all).clone()
 }
@@ -464,19 +464,20 @@ mod tests {
         assert!(compressed < plain / 2, "{compressed} bytes, {plain} without compression");
 
         let is_direct = |way| new_world(0, opening(way), None).gives_direct_files();
-        assert_eq!(Way::ALL.map(is_direct), [true, false, true]);
+        assert_eq!(Way::ALL.map(is_direct), [true, false, true, true]);
 
         let kind = Kind::Deaths;
-        let [n, m, o] = kind.positions_of_each().unwrap();
-        let is_beyond = |opening: Opening| opening.miniature.is_some();
-        let place = |at| {
-            let place = kind.place(at).unwrap();
-            (place.call, is_compressed(place.opening), is_beyond(place.opening))
-        };
-        let places = [place(1), place(n), place(n + 1), place(n + m), place(n + m + 1), place(n + m + o)];
-        let (plain, compressed, beyond) = ((false, false), (true, false), (false, true));
-        let expected = [(1, plain), (n, plain), (1, compressed), (m, compressed), (1, beyond), (o, beyond)];
-        assert_eq!(places, expected.map(|(call, (compressed, beyond))| (call, compressed, beyond)));
+        let positions = kind.positions_of_each().unwrap();
+        let mut before = 0;
+        for (way, n) in Way::ALL.into_iter().zip(positions) {
+            let place = |at| {
+                let Place { call, opening } = kind.place(before + at).unwrap();
+                (call, format!("{opening:?}"))
+            };
+            let expected = |call| (call, format!("{:?}", opening(way)));
+            assert_eq!([place(1), place(n)], [expected(1), expected(n)], "{way:?}");
+            before += n;
+        }
     }
 
     #[test]
@@ -499,6 +500,12 @@ mod tests {
         assert!(tally.adopted > 0, "{tally:?}");
         // Into tiers, and out of them.
         assert!(tally.tier_merges >= 4, "{tally:?}");
+    }
+
+    #[test]
+    fn with_values_in_blob_files_the_workload_meets_their_collection() {
+        let tally = undisturbed(Way::Blobs).unwrap().1;
+        assert_eq!([tally.blobs, tally.collected], [1; 2], "{tally:?}");
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub(crate) struct Shape {
     beyond: bool,
     /// Commits of any size go through the log, also those that would become tables otherwise.
     logs_all: bool,
+    /// The smallest value that goes to a blob file; 0: none does.
+    blobs_over: usize,
     file_sizes: FileSizes,
     /// What a commit promises that does not say.
     pub(crate) durability: Durability,
@@ -36,6 +38,7 @@ impl Shape {
             table_bytes: pick([4 << 10, 16 << 10, 64 << 10]) as u64,
             beyond: layout.bool(),
             logs_all: layout.bool(),
+            blobs_over: [0, 0, 64, 300][layout.usize(0..4)],
             file_sizes,
             durability: [Durability::None, Durability::Buffered, Durability::Sync][pick([0, 1, 2])],
         }
@@ -49,6 +52,7 @@ impl Shape {
             .block_bytes(self.block_bytes)
             .table_bytes(self.table_bytes)
             .file_sizes(self.file_sizes)
+            .blobs_over(self.blobs_over)
             .durability(self.durability);
         let builder = if self.beyond { builder.miniature(0) } else { builder };
         if self.logs_all { builder.adoption_bytes(u64::MAX) } else { builder }

@@ -117,6 +117,8 @@ struct Generator<'a> {
     pending: Vec<Op>,
     /// Whether no commit becomes tables.
     logs_all: bool,
+    /// Whether values go to blob files.
+    blobs: bool,
     /// Operations made.
     made: usize,
 }
@@ -142,6 +144,7 @@ impl<'a> Generator<'a> {
             large_values: setting::has_large_values(seed),
             large_transactions: setting::has_large_transactions(seed),
             pending: Vec::new(),
+            blobs: setting::has_blobs(seed),
             logs_all: setting::logs_all_commits(seed),
             made: 0,
             choices,
@@ -269,11 +272,17 @@ impl<'a> Generator<'a> {
             memtable_bytes,
             transaction_memory: self.large_transactions.then_some(memtable_bytes as u64 / 8),
             adoption_bytes: self.logs_all.then_some(u64::MAX),
+            blobs_over: self.blobs_over(),
             block_bytes,
             table_bytes: table_bytes.max(block_bytes) as u64,
             compression: self.compression(),
             stepped: self.stepped,
         }
+    }
+
+    /// What most values are below, or above; in one opening of four no more go to blob files, and those that are there are read.
+    fn blobs_over(&self) -> usize {
+        if self.blobs { [64, 200, 0, 12][self.stamp as usize % 4] } else { 0 }
     }
 
     fn compression(&mut self) -> TableCompression {

@@ -226,6 +226,8 @@ pub struct Opening {
     pub transaction_memory: Option<u64>,
     /// The size from which on a commit becomes tables, without the log; none: as for users.
     pub adoption_bytes: Option<u64>,
+    /// The smallest value that goes to a blob file; 0: none does.
+    pub blobs_over: usize,
     /// Size of a block.
     pub block_bytes: usize,
     /// Size of a table.

@@ -20,16 +20,18 @@ pub enum Way {
     /// All data is beyond the cache, so that merges go through tiers; log segments grow, commits fill several of their own, and
     /// manifests are replaced.
     Beyond,
+    /// Values of some length are in blob files.
+    Blobs,
 }
 
 impl Way {
     /// Every one.
-    pub const ALL: [Way; 3] = [Way::Plain, Way::Compressed, Way::Beyond];
+    pub const ALL: [Way; 4] = [Way::Plain, Way::Compressed, Way::Beyond, Way::Blobs];
 }
 
 /// How the workload's database is opened.
 pub fn opening(way: Way) -> Opening {
-    let (plain, beyond) = (way == Way::Plain, way == Way::Beyond);
+    let beyond = way == Way::Beyond;
     let small = FileSizes { first_segment: 1024, bulk_segment: 300_000, manifest_min: 2048 };
     Opening {
         durability: Durability::Sync,
@@ -39,7 +41,8 @@ pub fn opening(way: Way) -> Opening {
         memtable_bytes: 4096,
         transaction_memory: Some(1024),
         adoption_bytes: None,
-        block_bytes: if plain || beyond { 128 } else { 512 },
+        blobs_over: if way == Way::Blobs { 40 } else { 0 },
+        block_bytes: if way == Way::Compressed { 512 } else { 128 },
         table_bytes: 1024,
         compression: if way == Way::Compressed { TableCompression::Auto } else { TableCompression::None },
         stepped: true,

@@ -9,6 +9,7 @@
 //! allowed.1. The last segment of a log that was not closed: what follows the last place that something behind it proves to be
 //!      durable looks like a write that a crash tore. Its commits that do not end before the damage may be missing, newest first;
 //!      none if something behind it that is whole still proves it (tail.rs), and none if the segment is gone: the manifest names it.
+//!      The same of a file of values: a value that a commit of the last segment points to looks torn, if that may not be durable (recovery.9).
 //! allowed.2. A manifest, or CURRENT: no other file says where the manifest ends or which one is in force. One that was cut
 //!      behind a record, or is an earlier one or another database's, may describe what is there. Then the state is one that
 //!      the database had, or the other one had; but none from before a commit that a file which is left proves (proof.rs). Mostly what it
@@ -80,9 +81,10 @@ impl Change {
         self.names.iter().any(|name| roles.contains(&Role::of(name)))
     }
 
-    /// Tables are others, or cannot be read.
+    /// Tables or files of values are others, or cannot be read.
     pub(super) fn touches_tables(&self) -> bool {
-        self.names.union(&self.unreadable).any(|name| Role::of(name) == Role::Table)
+        let mut touched = self.names.union(&self.unreadable);
+        touched.any(|name| matches!(Role::of(name), Role::Table | Role::Blob))
     }
 
     /// Whether a loss is one that unreadable sectors of tables and of the log explain, if nothing else is wrong (damage_judge.9). `before`: the
@@ -151,6 +153,8 @@ impl Change {
     fn states_of_log<'a>(&self, subject: &'a Subject) -> Vec<&'a State> {
         let tail = self.tail.as_ref().filter(|_| !subject.closed);
         let at_stake = tail.map_or(0, |now| subject.tail.commits_at_stake(now));
+        let is_blob_touched = self.touches(&[Role::Blob]) && !subject.closed;
+        let at_stake = if is_blob_touched { subject.tail.commits() } else { at_stake };
         if at_stake == 0 {
             return vec![&subject.newest];
         }
@@ -184,7 +188,7 @@ impl Change {
         };
         let Some(name) = path.strip_prefix(DIR).ok().and_then(Path::to_str) else { return false };
         match Role::of(name) {
-            Role::Table => self.names.contains(name) || self.is_mistakable,
+            Role::Table | Role::Blob => self.names.contains(name) || self.is_mistakable,
             Role::Segment | Role::Prepared => {
                 self.touches(&[Role::Segment, Role::Prepared]) || self.is_mistakable
             }

@@ -17,11 +17,11 @@ use super::subject::{Donor, Subject};
 /// How many harms; most databases have few.
 const COUNTS: [usize; 9] = [1, 1, 1, 2, 2, 3, 4, 5, 6];
 /// Which files, as often as they stand here.
-const ROLES: [Role; 16] = {
-    use Role::{Current, Manifest, Other, Prepared, Segment, Table};
+const ROLES: [Role; 18] = {
+    use Role::{Blob, Current, Manifest, Other, Prepared, Segment, Table};
     [
         Table, Table, Table, Table, Table, Table, Segment, Segment, Segment, Segment, Manifest, Manifest,
-        Manifest, Current, Prepared, Other,
+        Manifest, Current, Prepared, Other, Blob, Blob,
     ]
 };
 /// Those made of pieces that have places: parts, records.
@@ -314,6 +314,7 @@ impl<'a> Drawing<'a> {
         let number = self.number()?;
         Some(match role {
             Role::Table => format!("{number:06}.sst"),
+            Role::Blob => format!("{number:06}.blob"),
             Role::Segment | Role::Prepared if self.rng.bool() => format!("{number:06}.wal"),
             Role::Segment | Role::Prepared => format!("{number:06}.wal-next"),
             Role::Manifest => format!("MANIFEST-{number:06}"),

@@ -20,6 +20,8 @@ const MEMORY: &str = "a file system in memory does not fail";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Table,
+    /// A file of values.
+    Blob,
     Segment,
     /// A file that will become a segment.
     Prepared,
@@ -35,6 +37,7 @@ impl Role {
         match name {
             "CURRENT" => Role::Current,
             _ if name.ends_with(".sst") => Role::Table,
+            _ if name.ends_with(".blob") => Role::Blob,
             _ if name.ends_with(".wal") => Role::Segment,
             _ if name.ends_with(".wal-next") => Role::Prepared,
             _ if name.starts_with("MANIFEST-") => Role::Manifest,

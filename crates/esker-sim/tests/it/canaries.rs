@@ -71,6 +71,10 @@ const ENGINE: &[Fault] = engine! {
     TableRemovedEarly: "a merge removes tables that the manifest still names",
     TableNameFailureIgnored: "tables count although the sync of their names has failed",
     TableNotSynced: "tables count before their bytes are synced",
+    TornBlobAccepted: "a commit is replayed although a value of it is torn",
+    BlobDroppedEarly: "a blob file goes although commits of the log point into it",
+    BlobReferenceForgotten: "tables do not count the values that they reference in blob files",
+    AdoptedTableNotSynced: "tables of large transactions are adopted before their bytes are synced",
 };
 
 const DISK: &[(BrokenSync, &str, &str)] = &[

@@ -12,7 +12,7 @@
 //! world.4. A call fails only if there is a reason: a fault was injected, the disk is full, or the log has failed before.
 //!     A commit that fails, unless because of the log, has done nothing. The log fails only if a call of its own does.
 //! world.5. A disk that is full fails a commit for want of space and no more: the log does not fail, and commits succeed once
-//!     there is space.
+//!     there is space. Exception: a large commit whose edit of the manifest fails, if there is no space for another manifest either.
 //! world.6. Reads go on: one fails only if a call of its own does.
 //! world.7. After a flush that nothing troubles the log has no segment but the one in use, whatever could not be removed before.
 //! world.8. A call of the file system's that panics ends the operation, and no other one. Writes may be refused from then on, until the database is
@@ -24,7 +24,7 @@ mod restart;
 pub mod trouble;
 mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,6 +77,8 @@ figures! {
         bulky: "runs in which a commit filled several log segments of its own",
         unreserved: "of these, the ones whose disk reserves no space",
         rewritten: "runs in which a manifest that had grown too long was replaced",
+        blobs: "runs in which values went to blob files",
+        collected: "runs in which a blob file was collected, or removed as garbage",
         scattered: "runs in which a commit wrote to more keyspaces than operations make",
         large: "runs in which a value of a million bytes or more was committed",
         fs_calls: "calls of the file system",
@@ -109,6 +111,8 @@ pub struct World {
     adoptions: u64,
     /// The files that the present process found.
     inherited: Vec<String>,
+    /// The blob files that were there after the last operation.
+    blob_files: BTreeSet<String>,
     /// What `CURRENT` held when it was last looked at.
     current: Vec<u8>,
     /// The log has failed since the database was opened.
@@ -164,6 +168,7 @@ impl World {
             tier_runs: 0,
             adoptions: 0,
             inherited: Vec::new(),
+            blob_files: BTreeSet::new(),
             current: Vec::new(),
             poisoned: false,
             panicked: false,
@@ -294,6 +299,9 @@ impl World {
         ];
         sightings.into_iter().filter(|sighting| sighting.1).for_each(|(seen, _)| *seen = 1);
         self.sight_manifest();
+        if self.opening.is_some_and(|opening| opening.blobs_over > 0) || !self.blob_files.is_empty() {
+            self.sight_blobs();
+        }
     }
 
     fn dispatch(&mut self, op: &Op) {

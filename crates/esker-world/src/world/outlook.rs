@@ -18,6 +18,15 @@ impl World {
         self.current = current;
     }
 
+    /// Which blob files come and go.
+    pub(super) fn sight_blobs(&mut self) {
+        let is_blob = |name: &String| name.ends_with(".blob");
+        let files: BTreeSet<_> = self.names().into_iter().filter(is_blob).collect();
+        self.tally.blobs |= u64::from(!files.is_empty());
+        self.tally.collected |= u64::from(!self.blob_files.is_subset(&files) && !self.is_dead());
+        self.blob_files = files;
+    }
+
     /// What sizes the segments have that the present process made.
     pub(super) fn sight_log(&mut self) {
         let Some(opening) = self.opening else { return };

@@ -294,6 +294,7 @@ pub fn builder(env: Env, opening: Opening) -> Builder {
         .block_bytes(opening.block_bytes)
         .table_bytes(opening.table_bytes)
         .file_sizes(opening.file_sizes)
+        .blobs_over(opening.blobs_over)
         .compression(opening.compression);
     let builder = match opening.miniature {
         Some(cache_bytes) => builder.miniature(cache_bytes),

@@ -92,7 +92,9 @@ impl World {
 
     /// Whether the disk has an end and the error says that a put would have left too little of it to removals (room.1).
     fn is_held_back(&self, error: &Error) -> bool {
-        let is_told = matches!(error, Error::NoSpace { op: "make a WAL segment in", .. });
+        let Error::NoSpace { op, path, .. } = error else { return false };
+        let is_value = *op == "write" && path.extension().is_some_and(|extension| extension == "blob");
+        let is_told = is_value || *op == "make a WAL segment in";
         is_told && esker_env::Fs::free_bytes(&self.disk, DIR.as_ref()).is_ok_and(|free| free < u64::MAX)
     }
 
@@ -142,7 +144,10 @@ impl World {
         let full = self.was_refused() && matches!(error, Error::NoSpace { .. }) || self.is_held_back(error);
         let poisoned = matches!(error, Error::Poisoned(_));
         // Nobody hears what a dead process says.
-        let anyway = self.is_dead() || full || (poisoned && (self.poisoned || self.panicked));
+        // But for the manifest's tables of a large commit: whether it names them is unknown where it can be neither written nor replaced.
+        let unknown =
+            self.was_refused() && matches!(error, Error::Poisoned(cause) if is_full_manifest(cause));
+        let anyway = self.is_dead() || full || unknown || (poisoned && (self.poisoned || self.panicked));
         assert!(anyway || !fired.is_empty(), "world.4: without a reason: {error}");
         let told = (anyway && is_typed(error)) || fired.iter().any(|call| may_show_as(call, error));
         assert!(told, "world.4: a fault must be told as what it is: {error:?}; {fired:?}");
@@ -197,6 +202,13 @@ fn is_typed(error: &Error) -> bool {
     matches!(error, Error::Io { .. } | Error::NoSpace { .. } | Error::Poisoned(_))
 }
 
+/// Whether there was no space for a manifest.
+fn is_full_manifest(error: &Error) -> bool {
+    let Error::NoSpace { path, .. } = error else { return false };
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.starts_with("MANIFEST") || name.starts_with("CURRENT")
+}
+
 fn is_misread(call: &Fired) -> bool {
     matches!(call.action, FaultAction::CorruptRead { .. })
 }
@@ -218,15 +230,17 @@ fn may_show_as(call: &Fired, error: &Error) -> bool {
 
 /// Whether the call writes, syncs, cuts or names a segment that is in use: what of it has reached the disk is unknown then. Or looks whether the
 /// directory is still the database's, as is done before each change of a name. Or it is of the manifest, as it names the tables of a large
-/// commit: whether that is there is unknown then. No failure of another file, nor of a read, stops the log.
+/// commit: whether that is there is unknown then. Or it is the sync of a blob file, which the log's syncs wait for. No failure of another file, nor of a read, stops the log.
 fn stops_log(call: &Fired) -> bool {
     let kinds = [OpKind::Write, OpKind::SyncData, OpKind::SetLen, OpKind::Rename, OpKind::SyncDir];
     let is_look = call.kind == OpKind::Stat && call.path.file_name().is_some_and(|name| name == "LOCK");
     let name = call.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_manifest = name.starts_with("MANIFEST") || name.starts_with("CURRENT");
     let names = [OpKind::Create, OpKind::Allocate, OpKind::Open, OpKind::Remove];
+    let is_file = |kind: &str| call.path.extension().is_some_and(|extension| extension == kind);
     is_look
+        || (call.kind == OpKind::SyncData && is_file("blob"))
         || (call.kind == OpKind::SyncDir && call.path.extension().is_none())
         || (is_manifest && (kinds.contains(&call.kind) || names.contains(&call.kind)))
-        || (kinds.contains(&call.kind) && call.path.extension().is_some_and(|extension| extension == "wal"))
+        || (kinds.contains(&call.kind) && is_file("wal"))
 }

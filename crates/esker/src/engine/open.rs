@@ -399,8 +399,7 @@ pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
     let version = open_tables(env, dir, state, &cache)?;
     let extent = state.log_extent();
     let flushed = state.flushed_seq.unwrap_or_default();
-    let ends_before = check_tail(env, dir, extent, flushed, version.blobs(), Tail::Look)?;
-    let extent = LogExtent { ends_before, ..extent };
+    let extent = sound_extent(env, dir, extent, flushed, version.blobs())?;
     let verify = |extent, on_record: OnRecord<'_>| wal::verify(env, dir, extent, on_record);
     let replayed = replay_with(dir, options, state, extent, verify)?;
     let view = ReadView {
@@ -410,6 +409,17 @@ pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
         closed: Arc::default(),
     };
     Ok(Look { view, counts: replayed.counts, last_seq: replayed.last_seq })
+}
+
+/// The log as an opening takes it: it ends before the first commit with a value that is torn (recovery.9).
+pub(crate) fn sound_extent(
+    env: &Env,
+    dir: &Path,
+    extent: LogExtent,
+    flushed: SeqNo,
+    blobs: &BlobSet,
+) -> Result<LogExtent> {
+    Ok(LogExtent { ends_before: check_tail(env, dir, extent, flushed, blobs, Tail::Look)?, ..extent })
 }
 
 /// See [`look_into`].

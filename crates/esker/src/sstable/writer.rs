@@ -226,7 +226,9 @@ impl TableWriter {
     fn add_reference(&mut self, entry: &EntryRef<'_>) -> Result<()> {
         let pointer =
             BlobPointer::decode(entry.value).map_err(|e| e.in_file("blob pointer", &self.path, 0))?;
-        self.properties.blobs.add(&pointer);
+        if !canary::is_set(Canary::BlobReferenceForgotten) {
+            self.properties.blobs.add(&pointer);
+        }
         Ok(())
     }
 
@@ -399,7 +401,10 @@ impl TableWriter {
         let footer = self.write_parts(&tombstones)?;
         let written = self.file.write(&footer.encode());
         written.map_err(|e| Error::io("write", &self.path, e))?;
-        let finished = match canary::is_set(Canary::TableNotSynced) {
+        let is_private = footer.newest_commit == SeqNo::ZERO;
+        let is_unsynced = canary::is_set(Canary::TableNotSynced)
+            || (is_private && canary::is_set(Canary::AdoptedTableNotSynced));
+        let finished = match is_unsynced {
             true => hand_over(&self.env, &self.path, self.file),
             false => self.file.finish().map(|(_, bytes)| bytes),
         };

@@ -68,12 +68,16 @@ pub enum Canary {
     TornBlobAccepted,
     /// A blob file is removed although commits point into it that are in no table yet (collect.2).
     BlobDroppedEarly,
+    /// Tables do not count the values that they reference in blob files (collect.1). If they forgot some alone, collections would not end.
+    BlobReferenceForgotten,
+    /// Tables of large transactions are adopted before their bytes are durable (private.2).
+    AdoptedTableNotSynced,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
-    /// Every one that the simulator is to find. Its databases have no blob files: engine/blobs.rs tests those of blobs.
-    pub const ALL: [Canary; 24] = [
+    /// Every one that the simulator is to find.
+    pub const ALL: [Canary; 28] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -98,6 +102,10 @@ impl Canary {
         Canary::TableRemovedEarly,
         Canary::TableNameFailureIgnored,
         Canary::TableNotSynced,
+        Canary::TornBlobAccepted,
+        Canary::BlobDroppedEarly,
+        Canary::BlobReferenceForgotten,
+        Canary::AdoptedTableNotSynced,
     ];
 }
 

@@ -361,7 +361,7 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String
     let mut offset = SEGMENT_HEADER_BYTES;
     loop {
         match segment.at(offset) {
-            Found::End => return Ok(None),
+            Found::End { .. } => return Ok(None),
             // recovery.9
             Found::Record { header, .. } if is_last && extent.ends_before == Some(header.seq) => {
                 let end = segment.evidence(offset, Some(header)).remains_end;
@@ -413,7 +413,11 @@ pub(crate) fn first_torn(
     let (mut offset, mut durable_to) = (SEGMENT_HEADER_BYTES, 0);
     loop {
         match segment.at(offset) {
-            Found::End => return Ok(None),
+            // An end that the writer made may be with the system before what stands in front of it is durable.
+            Found::End { synced_to } => {
+                durable_to = durable_to.max(synced_to);
+                break;
+            }
             Found::Record { header, next, .. } => {
                 durable_to = durable_to.max(header.synced_to as usize);
                 offset = next;
@@ -424,7 +428,8 @@ pub(crate) fn first_torn(
     offset = SEGMENT_HEADER_BYTES;
     while let Found::Record { header, payload, next } = segment.at(offset) {
         // One that began in an earlier segment was made durable with that, as far as it goes for what it points to.
-        if next > durable_to && header.kind == Kind::Full && !is_whole(header.seq, payload)? {
+        let is_known = next <= durable_to || extent.durable_to.is_some_and(|durable| header.seq <= durable);
+        if !is_known && header.kind == Kind::Full && !is_whole(header.seq, payload)? {
             if let Some(proof) = segment.evidence(offset, Some(header)).proof_of_damage {
                 let detail = format!(
                     "a blob of the commit is damaged, but the record at offset {proof} was written after it was synced; \

@@ -106,7 +106,7 @@ fn walk_segment(
     let mut offset = SEGMENT_HEADER_BYTES;
     loop {
         match segment.at(offset) {
-            Found::End => return each(SegmentPiece::End { offset: offset as u64 }),
+            Found::End { .. } => return each(SegmentPiece::End { offset: offset as u64 }),
             Found::Record { header, payload, next } => {
                 let RecordHeader { kind, seq, synced_to, .. } = header;
                 let kind = kind_name(kind);
@@ -171,7 +171,7 @@ fn next_valid(segment: SegmentBytes<'_>, offset: usize, header: Option<RecordHea
     let mut at = offset.saturating_add(skipped);
     while at < segment.bytes.len() {
         match segment.at(at) {
-            Found::Record { .. } | Found::End => return Some(at),
+            Found::Record { .. } | Found::End { .. } => return Some(at),
             // A payload is checked once: behind a valid header the search goes on after it.
             Found::Invalid { header: Some(header), .. } => {
                 at += format::padded(RECORD_HEADER_BYTES.saturating_add(header.payload_len as usize));

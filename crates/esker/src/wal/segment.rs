@@ -25,12 +25,12 @@ pub(super) enum Found<'a> {
         /// Where the next record starts.
         next: usize,
     },
-    End,
-    /// No valid record; the header is there if it is valid by itself.
-    Invalid {
-        header: Option<RecordHeader>,
-        detail: &'static str,
+    End {
+        /// Everything before this was durable when it was made.
+        synced_to: usize,
     },
+    /// No valid record; the header is there if it is valid by itself.
+    Invalid { header: Option<RecordHeader>, detail: &'static str },
 }
 
 /// What stands behind an invalid record.
@@ -48,7 +48,7 @@ impl<'a> SegmentBytes<'a> {
             return Found::Invalid { header: None, detail: "no valid record header" };
         };
         if header.kind == Kind::End {
-            return Found::End;
+            return Found::End { synced_to: header.synced_to as usize };
         }
         let end = RECORD_HEADER_BYTES.saturating_add(header.payload_len as usize);
         let Some(payload) = bytes.get(RECORD_HEADER_BYTES..end) else {

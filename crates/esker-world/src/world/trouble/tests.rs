@@ -26,6 +26,7 @@ fn fails(kind: OpKind, path: &'static str, action: FaultAction) -> impl FnOnce(&
         let failed = match kind {
             OpKind::Write => file.write_all_at(b"x", 0),
             OpKind::Read => file.read_at(&mut [0], 0).map(drop),
+            OpKind::SyncData => file.sync_data(),
             OpKind::Hint => file.drop_cache(0, 1),
             OpKind::SyncDir => world.faults.sync_dir(Path::new("")),
             OpKind::Remove => world.faults.remove_file(path),
@@ -117,6 +118,8 @@ fn world_4_the_log_stops_for_a_call_of_its_own_alone() {
     }
     assert!(is_excused(fails(OpKind::Write, "MANIFEST-000003", IO), stopped));
     assert!(!is_excused(fails(OpKind::Read, "000001.wal", IO), stopped));
+    assert!(is_excused(fails(OpKind::SyncData, "000001.blob", IO), stopped));
+    assert!(!is_excused(fails(OpKind::Write, "000001.blob", IO), stopped));
 }
 
 #[test]

@@ -6,8 +6,8 @@
 //!      be from a flush that never ended.
 //! repair_log.2. A gap in the sequence numbers, and an end before a commit that was durable, are reported with the numbers of the
 //!      commits that are missing.
-//! repair_log.3. A log that recovery takes as it is ends where recovery ends it: what can be read behind an unfinished commit never
-//!      counted, and is no loss.
+//! repair_log.3. A log that recovery takes as it is ends where recovery ends it: what can be read behind an unfinished commit, or one with a torn
+//!      value (recovery.9), never counted, and is no loss.
 //! repair_log.4. Segments that recovery misses are told of, also where a manifest names none and only later ones are there.
 //! repair_log.5. The log is read twice, to see whether recovery takes it as it is and to take its commits. One that only the first reading met is lost.
 //! repair_log.6. Of a commit without ops the writes are in tables that it adopted. One of which the manifest does not say so is told as a loss; and without
@@ -22,6 +22,7 @@ use super::blobs;
 use super::report::{Loss, LostKeys, RepairReport};
 use super::sources::Sources;
 use super::target::Target;
+use crate::engine::open::sound_extent;
 use crate::txn::payload;
 use crate::types::{Error, Result, SeqNo};
 use crate::wal::{self, LogPiece};
@@ -38,7 +39,10 @@ pub(super) fn salvage(
     let flushed = if sources.complete { sources.flushed } else { sources.flushed.max(target.newest_flushed) };
     let again = if sources.complete { None } else { first_to_do_again(env, dir, sources, flushed)? };
     let mut last = if sources.complete { Some(flushed) } else { None };
-    let sound = wal::verify(env, dir, sources.log, |_, _| Ok(())).ok().filter(|_| sources.complete);
+    // repair_log.3
+    let as_opened = sound_extent(env, dir, sources.log, flushed, &sources.blobs);
+    let sound = as_opened.and_then(|extent| wal::verify(env, dir, extent, |_, _| Ok(())));
+    let sound = sound.ok().filter(|_| sources.complete);
     let end = sound.as_ref().map_or(SeqNo::MAX, |recovered| recovered.last_seq);
     let mut last_at = None;
     let told = report.losses.len();
