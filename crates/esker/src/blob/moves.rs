@@ -27,6 +27,11 @@ impl Moves {
         self.0.binary_search_by_key(&from, |(from, _)| *from).ok().map(|at| self.0[at].1)
     }
 
+    /// Bytes of the map and its tail.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.0.len() * ENTRY_BYTES + TAIL_BYTES) as u64
+    }
+
     /// The map and its tail.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.0.len() * ENTRY_BYTES + TAIL_BYTES);

@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use esker_env::{Env, OpenOptions};
 use parking_lot::RwLock;
 
+use super::file::HEADER_BYTES;
 use super::stored::StoredValue;
 use super::{BlobFile, BlobPointer, Moves};
 use crate::types::{Error, FileId, Result, Value};
@@ -30,6 +31,12 @@ impl BlobSource {
     pub(crate) fn new(named: FileId, file: Arc<BlobFile>) -> Result<BlobSource> {
         let moves = if file.id() == named { None } else { Some(Arc::new(file.moves()?)) };
         Ok(BlobSource { file, moves })
+    }
+
+    /// Bytes of its values, live or not: without the header and the map, which a collection would write again.
+    pub(crate) fn value_bytes(&self) -> u64 {
+        let map = self.moves.as_ref().map_or(0, |moves| moves.bytes());
+        self.file.used().saturating_sub(HEADER_BYTES + map)
     }
 
     /// Where the value is in the file.

@@ -5,8 +5,8 @@
 //!   longer:         chunk | chunk | ... | table: length, checksum each  the pointer has that of the table
 //! ```
 //!
-//! stored.1. Whatever is read is checked first: a part of a long value costs the chunks that it lies in, and the table.
-//! stored.2. A chunk is compressed if a sample of it, and then the chunk, lose an eighth of their bytes. So it never takes more than it holds.
+//! stored_value.1. Whatever is read is checked first: a part of a long value costs the chunks that it lies in, and the table.
+//! stored_value.2. A chunk is compressed if a sample of it, and then the chunk, lose an eighth of their bytes. So it never takes more than it holds.
 
 use super::pointer::{BlobPointer, Form};
 use super::set::BlobSource;
@@ -43,7 +43,7 @@ pub(crate) fn stored_bytes_max(len: usize) -> u64 {
     len as u64 + (chunks * ROW_BYTES) as u64
 }
 
-/// Compresses chunks where that pays (stored.2).
+/// Compresses chunks where that pays (stored_value.2).
 #[derive(Debug, Default)]
 pub(crate) struct Squeeze {
     is_on: bool,
@@ -224,7 +224,7 @@ impl StoredValue {
         Ok(rows)
     }
 
-    /// The bytes of a chunk as they stand in the file, checked (stored.1).
+    /// The bytes of a chunk as they stand in the file, checked (stored_value.1).
     fn stored_chunk(&self, row: &Row) -> Result<Vec<u8>> {
         let bytes = self.source.file.bytes_at(self.offset + row.start, u64::from(row.stored))?;
         match crc32c(&bytes) == row.crc {

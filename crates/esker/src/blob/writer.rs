@@ -101,10 +101,13 @@ struct Full {
     buffer: AlignedBuf,
 }
 
+/// Whether it was written; none as long as it is on its way.
+type Landing = Arc<Mutex<Option<(Full, Result<()>)>>>;
+
 /// One on its way to the device.
 struct Flight {
     thread: ThreadHandle,
-    landed: Arc<Mutex<Option<(Full, Result<()>)>>>,
+    landed: Landing,
 }
 
 /// The bytes of all values, one after another.
@@ -221,7 +224,7 @@ impl Output {
             self.unwritten.push(full);
             return self.write_again();
         }
-        let landed = Arc::new(Mutex::new(None));
+        let landed = Landing::default();
         let (slot, env) = (landed.clone(), self.store.env.clone());
         let write = move || {
             let written = full.file.write_direct(&env, full.at, &full.buffer);

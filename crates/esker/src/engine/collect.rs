@@ -97,7 +97,8 @@ impl Core {
         let path = blob_path(&self.dir, id);
         let file = BlobFile::create(&self.env, &path, id)?;
         let copied = copy_live(version, named, &old, &file).and_then(|()| {
-            file.sync()?;
+            // The log goes on: it points to nothing in this file.
+            file.sync().map_err(Error::not_of_the_log)?;
             self.env.fs.sync_dir(&self.dir).map_err(|e| Error::io("sync directory", &self.dir, e))?;
             BlobSource::new(named, file.clone())
         });
@@ -157,7 +158,7 @@ fn choose(
     let (mut all, mut all_live, mut unsettled) = (0, 0, 0);
     let (mut unreferenced, mut most) = (Vec::new(), None);
     for (named, source) in version.blobs().iter() {
-        let bytes = source.file.used();
+        let bytes = source.value_bytes();
         let Some(&is_closed) = quiet.get(&named) else { continue };
         let is_settled = is_closed && source.file.newest_commit() <= flushed;
         if !is_settled && !canary::is_set(Canary::BlobDroppedEarly) {

@@ -403,8 +403,7 @@ mod tests {
             ..VersionEdit::default()
         };
         edit.added.truncate(1);
-        let pointer = BlobPointer::decode(&[0, 4, 32, 3, 0, 0, 0, 0]).unwrap();
-        edit.added[0].meta.blobs.add(&pointer);
+        edit.added[0].meta.blobs.add(&BlobPointer::new(FileId::new(4), 32, b"abc"));
         let bytes = edit.encode();
         let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
         let expected =

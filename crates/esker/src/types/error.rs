@@ -174,6 +174,14 @@ impl Error {
         }
     }
 
+    /// Why a file cannot be relied on that is no part of the log, in place of what the log says then.
+    pub(crate) fn not_of_the_log(self) -> Self {
+        match self {
+            Error::Poisoned(cause) => cause.duplicate(),
+            other => other,
+        }
+    }
+
     /// The error of a read of `len` bytes at `offset`, which its text names.
     pub(crate) fn read(path: impl AsRef<Path>, offset: u64, len: usize, source: &io::Error) -> Self {
         let placed = io::Error::new(source.kind(), format!("{source} ({len} bytes at offset {offset})"));

@@ -269,6 +269,22 @@ fn blob_writer_1_transactions_of_long_values_read_what_they_wrote_and_leave_noth
 }
 
 #[test]
+fn collect_1_collections_of_small_files_come_to_an_end() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let map = db.default_keyspace();
+    for round in 0..3 {
+        for n in 0..8_u8 {
+            map.put([n], value(round * 10 + u64::from(n), 70)).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let steps = (0..100).take_while(|_| db.step(BackgroundStep::Compact { idle: true }).unwrap()).count();
+    assert!(steps < 100, "it goes on and on");
+    check_reads(&db, &(0..8_u8).map(|n| (vec![n], value(20 + u64::from(n), 70))).collect());
+}
+
+#[test]
 fn stored_1_a_damaged_chunk_fails_alone() {
     let fs = MemFs::new();
     let env = Env::simulated(Arc::new(fs.clone()), 1);
