@@ -147,6 +147,12 @@ pub trait File: Send + Sync + Debug + 'static {
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
     /// Makes the file's bytes and length durable (fdatasync; F_FULLFSYNC on macOS).
     fn sync_data(&self) -> io::Result<()>;
+    /// Writes all of `buf` at `offset` and makes it durable, with no more than that: of a direct file, and where the bytes were written before, by
+    /// one call that need not empty the device's cache. On an error any part may have been written.
+    fn write_durably_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(buf, offset)?;
+        self.sync_data()
+    }
     /// Starts writing dirty bytes of the range to the device without waiting. A hint: may do nothing.
     fn start_writeback(&self, offset: u64, len: u64) -> io::Result<()>;
     /// The length in bytes.

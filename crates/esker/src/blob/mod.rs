@@ -3,7 +3,7 @@
 //! ```text
 //!   value --> stored.rs: compressed, in chunks --> BlobWriter, or the commit itself --> BlobFile       pointer --> log, memtable, tables
 //!                                                  `-- BlobStore: the file in use, leases of it
-//!   read --pointer--> BlobSet: which file, and where in it --> BlobFile --bytes, checked--> Value
+//!   read --pointer--> BlobCache, or BlobSet: which file, and where in it --> BlobFile --bytes, checked--> Value
 //! ```
 //!
 //! blob.1. A pointer names a file by the number that it had when the value was written. A collection moves the values to another file; the
@@ -12,6 +12,7 @@
 //!
 //! Bytes: docs/formats/blob.md
 
+mod cache;
 mod file;
 mod moves;
 mod pointer;
@@ -21,6 +22,7 @@ mod store;
 mod stored;
 mod writer;
 
+pub(crate) use cache::BlobCache;
 pub(crate) use file::{BlobFile, Lease};
 pub(crate) use moves::Moves;
 pub(crate) use pointer::BlobPointer;

@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 
 use super::file::HEADER_BYTES;
 use super::stored::StoredValue;
-use super::{BlobFile, BlobPointer, Moves};
+use super::{BlobCache, BlobFile, BlobPointer, Moves};
 use crate::types::{Error, FileId, Result, Value};
 
 /// No more of one value is read ahead.
@@ -94,12 +94,20 @@ pub(crate) struct BlobSet(Option<Arc<Files>>);
 struct Files {
     named: BTreeMap<FileId, BlobSource>,
     recent: Arc<Recent>,
+    /// None: nothing is kept.
+    cache: Option<Arc<BlobCache>>,
 }
 
 impl BlobSet {
     /// A set of these, which takes note of recent ones.
     pub(crate) fn new(named: BTreeMap<FileId, BlobSource>) -> Self {
-        BlobSet(Some(Arc::new(Files { named, recent: Arc::default() })))
+        BlobSet(Some(Arc::new(Files { named, recent: Arc::default(), cache: None })))
+    }
+
+    /// The same, with a cache.
+    pub(crate) fn cached_in(self, cache: Arc<BlobCache>) -> Self {
+        let files = self.0.as_deref().cloned().unwrap_or_default();
+        BlobSet(Some(Arc::new(Files { cache: Some(cache), ..files })))
     }
 
     /// Whether it has no files.
@@ -145,7 +153,16 @@ impl BlobSet {
     /// The value that this pointer names.
     #[cold]
     pub(crate) fn read(&self, pointer: &[u8]) -> Result<Value> {
-        self.open(pointer)?.read().map(Value::from)
+        let Some(cache) = self.0.as_ref().and_then(|files| files.cache.as_ref()) else {
+            return self.open(pointer)?.read().map(Value::from);
+        };
+        let pointer = decode(pointer)?;
+        if let Some(value) = cache.get(&pointer) {
+            return Ok(value);
+        }
+        let value = Value::from(self.open_decoded(pointer)?.read()?);
+        cache.was_read(&pointer, &value);
+        Ok(value)
     }
 
     /// The value that this pointer names will be read soon.
@@ -160,7 +177,10 @@ impl BlobSet {
 
     /// The value that this pointer names, to read in parts.
     pub(crate) fn open(&self, pointer: &[u8]) -> Result<StoredValue> {
-        let pointer = BlobPointer::decode(pointer).map_err(|e| e.in_file("blob pointer", "".as_ref(), 0))?;
+        self.open_decoded(decode(pointer)?)
+    }
+
+    fn open_decoded(&self, pointer: BlobPointer) -> Result<StoredValue> {
         match self.find(pointer.file) {
             Some(source) => source.open(&pointer),
             None => {
@@ -169,4 +189,8 @@ impl BlobSet {
             }
         }
     }
+}
+
+fn decode(pointer: &[u8]) -> Result<BlobPointer> {
+    BlobPointer::decode(pointer).map_err(|e| e.in_file("blob pointer", "".as_ref(), 0))
 }

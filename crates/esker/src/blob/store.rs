@@ -10,6 +10,7 @@
 //!      log's records point to and that are not durable (wal/sync.rs).
 //! blob_store.3. Values of commits that fail, and of transactions that are dropped, stay as garbage.
 //! blob_store.4. What is free on the disk and held back for removals, flush and merge (room.1 in engine/room.rs), values do not take.
+//! blob_store.5. A child of a fork writes nothing: the parts that its writers have leased are the parent's, too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,6 +63,8 @@ pub(crate) struct BlobStore {
     pub(super) options: StoreOptions,
     pub(super) budget: Arc<MemoryBudget>,
     new_file: NewBlobFile,
+    /// The one that may write (blob_store.5).
+    process: u32,
     /// Held while the next one is made.
     current: Mutex<Current>,
     /// What leases leave free on the disk, in bytes (blob_store.4). Relaxed: sizes that order nothing.
@@ -90,11 +93,13 @@ impl BlobStore {
     ) -> Arc<BlobStore> {
         let smallest = AtomicUsize::new(options.over.unwrap_or(usize::MAX));
         let file_bytes_max = AtomicU64::new(options.file_bytes_max);
+        let process = env.threads.process_id();
         Arc::new(BlobStore {
             env,
             options,
             budget,
             new_file,
+            process,
             current: Mutex::default(),
             held_back: AtomicU64::new(0),
             file_bytes_max,
@@ -191,6 +196,20 @@ impl BlobStore {
     pub(crate) fn hold_back(&self, bytes: u64, file_bytes_max: u64) {
         self.held_back.store(bytes, Ordering::Relaxed);
         self.file_bytes_max.store(file_bytes_max.min(self.options.file_bytes_max), Ordering::Relaxed);
+    }
+
+    /// Refuses in a child of a fork (blob_store.5).
+    pub(super) fn check_process(&self) -> Result<()> {
+        if self.is_ours() {
+            return Ok(());
+        }
+        let text = "values of a transaction that was begun before a fork can be written and read by the parent alone";
+        Err(Error::Invalid(text.to_owned()))
+    }
+
+    /// Whether this is the process that may write.
+    pub(super) fn is_ours(&self) -> bool {
+        self.env.threads.process_id() == self.process
     }
 
     /// A part of a lease is not needed.

@@ -285,6 +285,7 @@ impl Output {
 
     /// blob_writer.3
     fn check(&self) -> Result<()> {
+        self.store.check_process()?;
         if !self.has_lost {
             return Ok(());
         }
@@ -314,7 +315,8 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if self.land().is_ok() && !self.has_lost {
+        // blob_store.5: the threads are not there either.
+        if self.store.is_ours() && self.land().is_ok() && !self.has_lost {
             // What was not flushed nobody wants.
             self.written = self.filled;
             let _ = self.end_extent();

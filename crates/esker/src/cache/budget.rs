@@ -23,9 +23,11 @@ pub(crate) enum BudgetKind {
     Table,
     /// Writes of large transactions that have not been committed.
     Transaction,
+    /// Values of blob files that are read often.
+    Blob,
 }
 
-const KINDS: usize = 3;
+const KINDS: usize = 4;
 
 /// A shared budget. The counters are statistics that steer eviction: they order nothing, so they are relaxed.
 #[derive(Debug)]

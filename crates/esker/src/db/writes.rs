@@ -166,8 +166,10 @@ impl Writes {
     /// What they say of an encoded key: `None`, nothing; `Some(None)`, it is removed.
     pub(super) fn find<W: Want>(&self, core: &Core, key: &[u8]) -> Result<Option<Option<W::Out>>> {
         let own = self.set.get(key);
-        if own == Own::Removed {
-            return Ok(Some(None));
+        match own {
+            Own::Removed => return Ok(Some(None)),
+            Own::Untouched if self.layers.is_empty() => return Ok(None),
+            _ => {}
         }
         if !matches!(own, Own::Put(Stored::Inline(_))) {
             self.blob_use()?;

@@ -251,6 +251,7 @@ impl Core {
         }
         self.read_cost.reset();
         self.check_ours()?;
+        self.pipeline.cut_log()?;
         self.wal_pool.trim()
     }
 

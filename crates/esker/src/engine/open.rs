@@ -42,7 +42,7 @@ use super::room::Room;
 use super::stats::{Counters, add};
 use super::unfinished;
 use super::unnamed::refuse_needed;
-use crate::blob::{BlobSet, BlobStore};
+use crate::blob::{BlobCache, BlobSet, BlobStore};
 use crate::cache::{BudgetKind, MemoryBudget};
 use crate::manifest::edit::{Adopted, VersionEdit};
 use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, manifest_name, table_path};
@@ -334,7 +334,8 @@ fn open_tables(env: &Env, dir: &Path, state: &VersionEdit, cache: &Arc<BlockCach
         }
         opened.insert(added.file, table);
     }
-    let version = Version::empty().with_blobs(open_blobs(env, dir, state)?);
+    let blobs = open_blobs(env, dir, state)?.cached_in(BlobCache::new(cache.budget()));
+    let version = Version::empty().with_blobs(blobs);
     let added = VersionEdit { added: state.added.clone(), ..VersionEdit::default() };
     Ok(version.apply(&added, opened))
 }

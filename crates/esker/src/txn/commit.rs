@@ -303,6 +303,14 @@ impl Pipeline {
         self.state.lock().wal().map(|wal| wal.current_segment())
     }
 
+    /// Cuts the log's segment in use to what is used.
+    pub(crate) fn cut_log(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        state.poison.check()?;
+        let cut = state.wal().and_then(WalWriter::cut);
+        cut.map_err(|error| state.poison.stop(error))
+    }
+
     /// Writes to the WAL are stopped by this failure.
     pub fn poisoned(&self) -> Option<Arc<Error>> {
         match self.state.lock().poison.check() {

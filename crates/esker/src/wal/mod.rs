@@ -19,6 +19,7 @@
 //!
 //! Bytes, and the measurements behind them: docs/formats/wal.md
 
+mod direct;
 pub(crate) mod file_name;
 mod format;
 #[doc(hidden)]

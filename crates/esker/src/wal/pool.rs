@@ -350,7 +350,11 @@ impl WalPool {
     /// Deletes all files that wait for their use.
     pub(crate) fn trim(&self) -> Result<()> {
         self.give_back(&mut VecDeque::new())?;
-        let spares = std::mem::take(&mut self.state.lock().spares);
+        let spares = {
+            let mut state = self.state.lock();
+            state.wanted = None;
+            std::mem::take(&mut state.spares)
+        };
         self.remove_all(spares)
     }
 

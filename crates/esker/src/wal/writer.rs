@@ -22,6 +22,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::direct::DirectTail;
 use super::file_name;
 use super::format::{self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES};
 use super::pool::{LogRoom, Prepared, Spare, Use, WalPool};
@@ -83,6 +84,18 @@ struct Active {
     syncs: u64,
     /// The pool was told that the next file will be needed.
     spare_wanted: bool,
+    way: Way,
+}
+
+/// How small syncs write (wal_direct.2).
+#[derive(Debug)]
+enum Way {
+    /// Nothing was written yet.
+    Unknown,
+    /// Past the page cache.
+    Direct(DirectTail),
+    /// Through it.
+    Cached,
 }
 
 /// A segment that is complete.
@@ -282,6 +295,25 @@ impl WalWriter {
         })
     }
 
+    /// Makes everything durable, and cuts the segment in use to what is used: what follows goes to another one. A segment without records stays.
+    pub(crate) fn cut(&mut self) -> Result<()> {
+        let cut = self.guard(|writer| {
+            writer.sync_active()?;
+            let has_records = |active: &&Active| active.appended > SEGMENT_HEADER_BYTES as u64;
+            let Some(active) = writer.active.as_ref().filter(has_records) else { return Ok(None) };
+            let segment = active.segment.clone();
+            let used = writer.finish_active()?;
+            // A file of this length is not used again.
+            writer.finished.back_mut().into_iter().for_each(|finished| finished.spare.is_written = false);
+            Ok(Some((segment, used)))
+        })?;
+        if let Some((segment, used)) = cut {
+            // If that fails it takes more space for a while.
+            let _ = segment.file.set_len(used);
+        }
+        Ok(())
+    }
+
     /// The directory of its segments.
     pub(crate) fn dir(&self) -> &std::path::Path {
         &self.pool.dir
@@ -442,6 +474,7 @@ impl WalWriter {
         assert!(active.written + self.buffer.len() as u64 == active.appended, "wal_writer.1");
         assert!(active.appended <= active.bytes, "wal_writer.1");
         let segment = &active.segment;
+        active.way = Way::Cached;
         segment
             .file
             .write_all_at(&self.buffer, active.written)
@@ -453,6 +486,9 @@ impl WalWriter {
     }
 
     fn sync_active(&mut self) -> Result<()> {
+        if self.sync_directly()? {
+            return Ok(());
+        }
         self.write_out()?;
         if let Some(active) = self.active.as_mut().filter(|active| active.synced < active.written) {
             active.segment.sync()?;
@@ -460,6 +496,30 @@ impl WalWriter {
             active.syncs += 1;
         }
         Ok(())
+    }
+
+    /// Writes what is appended, durably, past the page cache; false if that is not the way here.
+    fn sync_directly(&mut self) -> Result<bool> {
+        let Some(active) = &mut self.active else { return Ok(false) };
+        // wal_direct.1
+        if !active.was_written || active.written != active.synced || self.buffer.is_empty() {
+            return Ok(false);
+        }
+        let segment = &active.segment;
+        if matches!(active.way, Way::Unknown) {
+            let tail = DirectTail::open(&self.pool.env, &segment.path, &*segment.file, active.synced);
+            active.way = tail.map_or(Way::Cached, Way::Direct);
+        }
+        let Way::Direct(tail) = &mut active.way else { return Ok(false) };
+        if !tail.takes(self.buffer.len(), active.bytes) {
+            return Ok(false);
+        }
+        segment.sync_by(|| tail.write(&self.buffer, &segment.path))?;
+        self.pool.meter.add_written(self.buffer.len() as u64);
+        (active.written, active.synced) = (active.appended, active.appended);
+        active.syncs += 1;
+        self.buffer.clear();
+        Ok(true)
     }
 
     /// Ends the active segment, durably (wal.3); returns how many of its bytes are used.
@@ -506,6 +566,7 @@ impl WalWriter {
             synced: used,
             syncs: 0,
             spare_wanted: false,
+            way: Way::Unknown,
         });
         Ok(())
     }
