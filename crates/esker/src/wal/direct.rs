@@ -9,13 +9,14 @@
 //!
 //! wal_direct.1. Only where nothing of the segment is with the system and not durable, and all its blocks were written before: the call changes
 //!      no length and no map of blocks.
-//! wal_direct.2. A segment that anything was written to through the page cache stays with that: each change of the way costs reading a block.
-//! wal_direct.3. What is durable of the first block is written again as it is. So a torn write takes no record that was durable before.
+//! wal_direct.2. A segment that anything was written to through the page cache stays with that.
+//! wal_direct.3. What is durable of the first block is written again as it is, from memory: what a read gives might be damaged. So a torn write
+//!      takes no record that was durable before.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_env::{AlignedBuf, Env, File, OpenOptions, read_range};
+use esker_env::{AlignedBuf, Env, File, OpenOptions};
 
 use crate::types::{Error, Result};
 
@@ -38,14 +39,12 @@ impl std::fmt::Debug for DirectTail {
 }
 
 impl DirectTail {
-    /// For a segment whose first `synced` bytes are durable; none where there is no direct I/O.
-    pub(super) fn open(env: &Env, path: &Path, buffered: &dyn File, synced: u64) -> Option<DirectTail> {
+    /// For a segment that has its header alone; none where there is no direct I/O.
+    pub(super) fn open(env: &Env, path: &Path, header: &[u8]) -> Option<DirectTail> {
         let file = env.fs.open(path, OpenOptions::write().direct()).ok().filter(|file| file.is_direct())?;
         let mut blocks = AlignedBuf::zeroed(BYTES_MAX);
-        let begun = (synced % BLOCK) as usize;
-        let durable = read_range(buffered, synced - begun as u64, begun).ok()?;
-        blocks[..begun].copy_from_slice(&durable);
-        Some(DirectTail { file, blocks, synced })
+        blocks[..header.len()].copy_from_slice(header);
+        Some(DirectTail { file, blocks, synced: header.len() as u64 })
     }
 
     /// Whether so many bytes more can be written, in a segment of this size.

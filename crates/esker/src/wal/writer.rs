@@ -90,7 +90,7 @@ struct Active {
 /// How small syncs write (wal_direct.2).
 #[derive(Debug)]
 enum Way {
-    /// Nothing was written yet.
+    /// Nothing was written yet but the header.
     Unknown,
     /// Past the page cache.
     Direct(DirectTail),
@@ -507,7 +507,8 @@ impl WalWriter {
         }
         let segment = &active.segment;
         if matches!(active.way, Way::Unknown) {
-            let tail = DirectTail::open(&self.pool.env, &segment.path, &*segment.file, active.synced);
+            let header = self.pool.header_of(segment.number, active.bytes).encode();
+            let tail = DirectTail::open(&self.pool.env, &segment.path, &header);
             active.way = tail.map_or(Way::Cached, Way::Direct);
         }
         let Way::Direct(tail) = &mut active.way else { return Ok(false) };
