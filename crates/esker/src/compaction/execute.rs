@@ -19,8 +19,7 @@ use esker_env::Env;
 use super::judge::{Dropped, Horizons, Judge, Verdict, Why};
 use super::merge::{MergeScan, Source};
 use super::output::{Output, Place, Shape, Written};
-use super::partition::{fences, fences_for};
-use super::picker::{OutputRun, Plan, PlanKind};
+use super::picker::{OutputRun, Plan, PlanKind, settled};
 use crate::manifest::edit::AddedTable;
 use crate::manifest::version::{Level, LiveTable, RunId, Version};
 use crate::memtable::Memtable;
@@ -151,7 +150,7 @@ pub(crate) fn compact(
         let moved = |t: &Arc<LiveTable>| AddedTable {
             file: t.file,
             level: plan.output_level,
-            run,
+            run: settled(version, plan, &t.meta.range).unwrap_or(run),
             meta: t.meta.clone(),
         };
         let added = inputs.iter().flatten().map(|t| moved(t)).collect();
@@ -160,23 +159,23 @@ pub(crate) fn compact(
     let bytes = inputs.iter().flatten().map(|t| t.meta.file_bytes).sum();
     let tombstones = inputs.iter().flatten().map(|t| t.table.range_tombstones());
     let judge = Judge::new(Horizons::new(snapshots), RangeTombstones::union(tombstones), plan.bottommost);
-    let fences = match plan.output_level {
-        // The base makes the fences.
-        Level::BASE => Vec::new(),
-        _ => fences_for(fences(version, context.table_bytes), bytes, context.table_bytes),
-    };
     let shape = Shape {
         level: plan.output_level,
         run,
         table_bytes: even_share(bytes, context.table_bytes),
-        fences,
+        fences: plan.fences.clone(),
         newest_commit: inputs.iter().flatten().map(|t| t.table.newest_commit()).max().unwrap_or_default(),
     };
     let sources = inputs.iter().map(|run| Source::run(run.iter().map(|t| t.table.clone()).collect()));
     let built = write(context, sources, judge, shape)?;
     Ok(built.map(|built| {
         let stats = CompactionStats { bytes_read: bytes, ..built.stats };
-        Built { removed, stats, ..built }
+        let settle = |table: AddedTable| {
+            let run = settled(version, plan, &table.meta.range).unwrap_or(run);
+            AddedTable { run, ..table }
+        };
+        let added = built.added.into_iter().map(settle).collect();
+        Built { added, removed, stats, ..built }
     }))
 }
 

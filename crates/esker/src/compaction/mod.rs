@@ -4,11 +4,12 @@
 //!   Version --picker (pure)--> Plan --execute--> MergeScan --> Judge --> Output --> tables, a VersionEdit's parts
 //!              |                     memtables -----'
 //!              |-- partition: key ranges that can be compacted on their own; fences
+//!              |-- shape, tiers: how many tiers there are beyond the cache, and what is merged there
 //!              |-- pacing: how far behind compaction is, and how much writers wait for it
 //!              `-- covered: tables that go unread, since range tombstones hide all of them
 //! ```
 //!
-//! In reading order: `partition`, `picker`, `pacing`, `covered` decide; `merge`, `judge`, `output`, `execute` do. What has failed, and is left
+//! In reading order: `partition`, `picker`, `shape`, `tiers`, `pacing`, `covered` decide; `merge`, `judge`, `output`, `execute` do. What has failed, and is left
 //! alone for that: engine/trouble.rs.
 
 pub(crate) mod covered;
@@ -20,3 +21,7 @@ pub(crate) mod pacing;
 pub(crate) mod partition;
 pub(crate) mod picker;
 pub(crate) mod private;
+mod shape;
+#[cfg(test)]
+mod simulation;
+mod tiers;

@@ -8,6 +8,8 @@
 //! pacing.1. The delay is a continuous function of the debt: no steps, and no memory of earlier stalls.
 //! pacing.2. At the hard limit writers get exactly the speed that compaction keeps up with; beyond it less, since then the
 //!      estimates were wrong.
+//! Beyond the cache merges that are behind are so in all tiers alike (tiers.2), so the runs of L0 are a measure of all of them.
+//!
 //! pacing.3. What cannot be merged is no debt: waiting would not help.
 
 use std::collections::BTreeSet;
@@ -44,7 +46,7 @@ impl Debt {
 
 /// The debt of a version, of which these tables cannot be read (pacing.3).
 pub(crate) fn debt<T>(version: &Version<T>, limits: &Limits, unreadable: &BTreeSet<FileId>) -> Debt {
-    let stuck = stuck(version, unreadable);
+    let stuck = stuck(version, unreadable, limits.fits_cache);
     let above_base = version.runs().iter().filter(|run| run.level != Level::BASE);
     let (mut l0_runs, mut l0_bytes, mut upper) = (0, 0, 0);
     for (level, bytes) in above_base.filter_map(|run| Some((run.level, free_bytes(run, &stuck)?))) {
@@ -56,7 +58,9 @@ pub(crate) fn debt<T>(version: &Version<T>, limits: &Limits, unreadable: &BTreeS
     let base_bytes = version.base().map_or(0, |run| run.bytes());
     // A base that is still small has room for a few tables above it in any case.
     let floor = 4 * limits.table_bytes;
-    let upper_soft = (base_bytes / limits.base_ratio.max(1)).max(floor);
+    // Beyond the cache the tiers above the last one hold half as much again, and each tier waits for its turn to be merged.
+    let parts = if limits.fits_cache { 1 } else { 2 };
+    let upper_soft = (parts * base_bytes / limits.base_ratio.max(1)).max(floor);
     let upper_hard = base_bytes.max(4 * floor);
     let excess = upper.saturating_sub(upper_soft);
     let over_runs = l0_runs > limits.l0_runs_max;

@@ -87,13 +87,6 @@ impl<'a, T> Partition<'a, T> {
     pub(crate) fn holds_one_of(&self, files: &BTreeSet<FileId>) -> bool {
         !files.is_empty() && self.members.iter().any(|m| files.contains(&m.table.file))
     }
-
-    /// How many runs above the base a reader here meets.
-    pub(crate) fn upper_runs(&self) -> usize {
-        let mut runs: Vec<_> = self.upper().map(|m| m.run_index).collect();
-        runs.dedup();
-        runs.len()
-    }
 }
 
 /// The partitions of these runs, as small as partition.2 allows. `first_index` is the index of the first of them in the
@@ -122,14 +115,20 @@ pub(crate) fn partitions<T>(runs: &[Arc<Run<T>>], first_index: usize) -> Vec<Par
     partitions
 }
 
-/// The tables that cannot be merged into the base because one that is to be merged with them cannot be read.
-pub(crate) fn stuck<T>(version: &Version<T>, unreadable: &BTreeSet<FileId>) -> BTreeSet<FileId> {
+/// The tables that cannot be merged because one that is to be merged with them cannot be read: one of any run if all go `into_base`, or one
+/// of their level.
+pub(crate) fn stuck<T>(
+    version: &Version<T>,
+    unreadable: &BTreeSet<FileId>,
+    into_base: bool,
+) -> BTreeSet<FileId> {
     if unreadable.is_empty() {
         return BTreeSet::new();
     }
-    let all = partitions(version.runs(), 0);
-    let stuck = all.iter().filter(|p| p.holds_one_of(unreadable));
-    stuck.flat_map(|p| p.members.iter().map(|m| m.table.file)).collect()
+    let together = version.runs().chunk_by(|a, b| into_base || a.level == b.level);
+    let all = together.flat_map(|runs| partitions(runs, 0));
+    let stuck = all.filter(|p| p.holds_one_of(unreadable));
+    stuck.flat_map(|p| p.members.iter().map(|m| m.table.file).collect::<Vec<_>>()).collect()
 }
 
 /// Bytes of a run's tables that are not stuck; `None` if all are.
@@ -180,14 +179,14 @@ mod tests {
         assert_eq!(shown, ["a-f[9, 1, 2]", "g-j[3]", "k-q[8, 4, 5]", "r-t[7]"]);
         let joined = Partition::join(&partitions(version.runs(), 0)[..2]);
         assert_eq!(show(&joined), "a-j[9, 1, 2, 3]");
-        assert_eq!((joined.upper_runs(), joined.range.end), (1, End::Included(b"j".to_vec())));
+        assert_eq!(joined.range.end, End::Included(b"j".to_vec()));
     }
 
     #[test]
     fn a_table_that_cannot_be_read_holds_up_its_partition_only() {
         let version =
             parse_version("L0: 9[a-d]3 8[k-p]4 / 7[r-t]5  base: 1[a-c] 2[d-f] 3[g-j] 4[k-m] 5[n-q]");
-        let stuck = |files: &[u64]| stuck(&version, &files.iter().map(|&f| FileId::new(f)).collect());
+        let stuck = |files: &[u64]| stuck(&version, &files.iter().map(|&f| FileId::new(f)).collect(), true);
         let shown = |files: &[u64]| stuck(files).iter().map(|f| f.get()).collect::<Vec<_>>();
         assert_eq!((shown(&[]), shown(&[3]), shown(&[2])), (vec![], vec![3], vec![1, 2, 9]));
         assert_eq!(shown(&[5, 7]), [4, 5, 7, 8]);

@@ -3,14 +3,14 @@
 //! ```text
 //!   Version --partitions--> groups --score, triggers--> Plan { inputs, output, range }
 //!
-//!   data fits the cache:  L0, tier, base of a partition --------------> base
-//!   beyond the cache:     L0 of a partition --> tier;  tier + base --> base
+//!   data fits the cache:  all runs of a partition -------------------> base
+//!   beyond the cache:     slots of nested tiers --> next tier --> base (tiers.rs)
 //!   a table that overlaps nothing ------------------(edit only)------> base
 //!   when idle: tombstones that nobody needs, and what they hide ------> base
 //! ```
 //!
-//! picker.1. Between the newest input and the output no table that shares a key with the plan's range is left out: no data
-//!      moves behind older data.
+//! picker.1. Between an input and the output no table that shares a key with that input is left out, nor, in the run that takes the output, one
+//!      that shares a key with the plan's range: no data moves behind older data.
 //! picker.2. `bottommost` holds only if no run below the output holds a key of the range.
 //! picker.3. Without new writes, picking and executing comes to an end.
 //! picker.4. No plan reads a table of `PickInput::skip`; what has to wait for one does not keep others from being picked.
@@ -19,14 +19,15 @@
 //! Lazy leveling: Dayan and Idreos, Dostoevsky (2018). Merging when lost seeks have paid for it: LevelDB's allowed
 //! seeks, as a ski rental.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(crate) use super::pacing::debt;
 use super::partition::{Member, Partition, free_bytes, partitions, stuck};
-pub(crate) use super::partition::{fences, fences_for};
+pub(crate) use super::shape::flush_cuts;
+use super::tiers;
 use crate::manifest::version::{Level, Run, RunId, Version};
+use crate::sstable::TableMeta;
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{FileId, SeqNo};
 
@@ -36,19 +37,25 @@ const UPPER_PERCENT_MAX: u64 = 30;
 /// A small neighbour joins a compaction if it is at most this many times as large, so that tables grow geometrically.
 const NEIGHBOUR_FACTOR: u64 = 4;
 /// Merging costs idle processors less.
-const IDLE_DISCOUNT: u64 = 4;
+pub(super) const IDLE_DISCOUNT: u64 = 4;
 /// Tombstones that were left in the base are worth a rewrite if one entry of so many is one.
 const LEFTOVER_PART: u64 = 8;
 
 /// The shape to keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// More runs as they come from memtables are merged.
+    /// While the data fits the cache, more runs as they come from memtables are merged. Writers slow down from here on.
     pub l0_runs_max: usize,
-    /// More tier runs over one partition are merged into the base.
+    /// Beyond the cache, so many runs of a tier become one of the next.
     pub tier_runs_max: usize,
-    /// Beyond the cache, the base is at least so many times as large as what lies above it.
+    /// Beyond the cache, the base is at least so many times as large as what lies above it in the last tier.
     pub base_ratio: u64,
+    /// Beyond the cache, tiers are merged early where more runs than these lie above each other.
+    pub depth_max: usize,
+    /// Bytes of the run that a flush writes.
+    pub run_bytes: u64,
+    /// Beyond the cache, no merge is larger if that can be avoided.
+    pub merge_bytes_max: u64,
     /// Tables are cut at this size.
     pub table_bytes: u64,
     /// Base tables of so many bytes are merged, and fenced off, together.
@@ -61,8 +68,11 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             l0_runs_max: 4,
-            tier_runs_max: 4,
+            tier_runs_max: 3,
             base_ratio: 4,
+            depth_max: 10,
+            run_bytes: 64 * MIB,
+            merge_bytes_max: 1024 * MIB,
             table_bytes: 64 * MIB,
             partition_bytes: 64 * MIB,
             fits_cache: true,
@@ -89,7 +99,7 @@ pub(crate) struct PickInput {
     pub oldest_horizon: SeqNo,
 }
 
-/// The run that takes the output.
+/// The run that takes the output; beyond the cache, those of its tables that do not find an older one (`settled`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputRun {
     /// A run that is there; the range is free in it apart from the inputs.
@@ -133,6 +143,8 @@ pub(crate) struct Plan {
     pub bottommost: bool,
     /// What the inputs cover, gaps included.
     pub range: KeyRange,
+    /// First keys that tables of the output do not reach over, ascending.
+    pub fences: Vec<Vec<u8>>,
 }
 
 impl Plan {
@@ -140,20 +152,25 @@ impl Plan {
     pub(crate) fn files(&self) -> BTreeSet<FileId> {
         self.inputs.iter().flat_map(|input| &input.files).copied().collect()
     }
+
+    /// Bytes of all inputs, which are tables of this version.
+    pub(crate) fn input_bytes<T>(&self, version: &Version<T>) -> u64 {
+        let files = self.files();
+        let tables = version.runs().iter().flat_map(|run| run.overlapping(&self.range));
+        tables.filter(|t| files.contains(&t.file)).map(|t| t.meta.file_bytes).sum()
+    }
 }
 
 /// The piece of compaction that is due and pays most; none if the shape is good.
 pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let limits = &input.limits;
+    if !limits.fits_cache {
+        return tiers::pick(version, input);
+    }
     let all = partitions(version.runs(), 0);
     let readable = || all.split(|p| p.holds_one_of(&input.skip));
     let groups: Vec<_> = readable().flat_map(|neighbours| groups(neighbours, limits)).collect();
     if let Some(plan) = moves(version, &groups) {
-        return Some(plan);
-    }
-    if !limits.fits_cache
-        && let Some(plan) = l0_to_tier(version, input).or_else(|| tier_to_base(version, input))
-    {
         return Some(plan);
     }
     let is_put_off = |p: &Partition<'_, T>| p.holds_one_of(&input.put_off);
@@ -163,37 +180,37 @@ pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let when_idle = || {
         let others = cheapest(groups.into_iter().filter(|group| !is_put_off(group)).collect());
         let parts = readable().flatten().filter(|part| !is_put_off(part));
-        others.filter(is_due).or_else(|| leftover(parts, limits, input.oldest_horizon))
+        others.filter(is_due).or_else(|| leftover(parts, input.oldest_horizon))
     };
     best.or_else(|| input.idle.then(when_idle)?).map(|group| plan_into_base(version, &group))
 }
 
-/// The part of the base with most tombstones that snapshots have held, and that nobody needs any more: what they hide goes with them. Beyond
-/// the cache also one with tables above the base, which no readers may ever pay for.
+/// The part of the base with most tombstones that snapshots have held, and that nobody needs any more: what they hide goes with them.
 fn leftover<'p, 'a: 'p, T: 'a>(
     parts: impl Iterator<Item = &'p Partition<'a, T>>,
-    limits: &Limits,
     oldest_horizon: SeqNo,
 ) -> Option<Partition<'a, T>> {
-    let held = |p: &Partition<'_, T>| {
-        let metas = || p.members.iter().map(|m| &m.table.meta);
-        let is_settled = metas().all(|meta| meta.counts.max_seq <= oldest_horizon);
-        let [points, ranges, entries] = metas().fold([0; 3], |[points, ranges, entries], meta| {
-            [
-                points + meta.counts.tombstones,
-                ranges + meta.counts.range_tombstones,
-                entries + meta.counts.entries,
-            ]
-        });
-        let pays = ranges > 0 || points > 0 && points * LEFTOVER_PART >= entries;
-        (is_settled && pays).then_some(points + ranges)
-    };
-    let of_base = |p: &&Partition<'_, T>| p.upper().next().is_none() || !limits.fits_cache;
+    let held = |p: &Partition<'_, T>| held_back(p.members.iter().map(|m| &m.table.meta), oldest_horizon);
     parts
-        .filter(of_base)
+        .filter(|p| p.upper().next().is_none())
         .filter_map(|p| Some((held(p)?, p)))
         .max_by_key(|(tombstones, _)| *tombstones)
         .map(|(_, p)| p.clone())
+}
+
+/// How many tombstones these tables hold that nobody needs any more, if they are worth a rewrite.
+pub(super) fn held_back<'m>(
+    metas: impl Iterator<Item = &'m TableMeta> + Clone,
+    oldest_horizon: SeqNo,
+) -> Option<u64> {
+    let is_settled = metas.clone().all(|meta| meta.counts.max_seq <= oldest_horizon);
+    let sum = |[points, ranges, entries]: [u64; 3], meta: &TableMeta| {
+        let counts = &meta.counts;
+        [points + counts.tombstones, ranges + counts.range_tombstones, entries + counts.entries]
+    };
+    let [points, ranges, entries] = metas.fold([0; 3], sum);
+    let pays = ranges > 0 || points > 0 && points * LEFTOVER_PART >= entries;
+    (is_settled && pays).then_some(points + ranges)
 }
 
 /// How far a manual compaction has come.
@@ -201,6 +218,8 @@ fn leftover<'p, 'a: 'p, T: 'a>(
 pub(crate) struct ManualProgress {
     /// Everything below is done.
     from: Vec<u8>,
+    /// The newest run when it began. Later ones are not its business.
+    newest: Option<RunId>,
 }
 
 /// The next piece of a manual compaction: everything into one base run, without garbage. None when it is done.
@@ -209,10 +228,17 @@ pub(crate) fn pick_manual<T>(
     limits: &Limits,
     progress: &mut ManualProgress,
 ) -> Option<Plan> {
-    let all = partitions(version.runs(), 0);
+    let newest =
+        *progress.newest.get_or_insert_with(|| version.runs().first().map_or(RunId(0), |run| run.id));
+    let is_later = |run: &Arc<Run<T>>| run.level == Level::L0 && run.id > newest;
+    let later = version.runs().iter().take_while(|run| is_later(run)).count();
+    let all = partitions(&version.runs()[later..], later);
     let unclean = |p: &Partition<'_, T>| p.upper().next().is_some() || p.members.iter().any(|m| !is_clean(m));
     let first = all.iter().position(|p| p.range.end.admits(&progress.from) && unclean(p))?;
     let mut bytes = all[first].bytes();
+    if !limits.fits_cache && bytes > limits.merge_bytes_max && all[first].upper().next().is_some() {
+        return tiers::pick_manual(version, limits, later, &all[first]);
+    }
     let joins = |p: &&Partition<'_, T>| {
         bytes += p.bytes();
         bytes <= limits.partition_bytes && unclean(p)
@@ -234,12 +260,12 @@ fn is_clean<T>(member: &Member<'_, T>) -> bool {
     !holds_tombstones(member) && member.table.meta.counts.max_seq == SeqNo::ZERO
 }
 
-fn holds_tombstones<T>(member: &Member<'_, T>) -> bool {
+pub(super) fn holds_tombstones<T>(member: &Member<'_, T>) -> bool {
     member.table.meta.counts.tombstones + member.table.meta.counts.range_tombstones > 0
 }
 
 /// Every partition with tables above the base, together with small neighbours: candidates for a compaction into the base.
-fn groups<'a, T>(all: &[Partition<'a, T>], limits: &Limits) -> Vec<Partition<'a, T>> {
+pub(super) fn groups<'a, T>(all: &[Partition<'a, T>], limits: &Limits) -> Vec<Partition<'a, T>> {
     let sizes: Vec<u64> = all.iter().map(Partition::bytes).collect();
     let mut groups = Vec::new();
     let mut next = 0;
@@ -265,7 +291,7 @@ fn groups<'a, T>(all: &[Partition<'a, T>], limits: &Limits) -> Vec<Partition<'a,
 
 /// The tables above the base that overlap nothing go to the base as they are. Those with tombstones wait for a
 /// rewrite, which drops them; small ones wait for company.
-fn moves<T>(version: &Version<T>, groups: &[Partition<'_, T>]) -> Option<Plan> {
+pub(super) fn moves<T>(version: &Version<T>, groups: &[Partition<'_, T>]) -> Option<Plan> {
     let lone = groups.iter().filter(|g| matches!(&g.members[..], [only] if !holds_tombstones(only)));
     let lone: Vec<_> = lone.cloned().collect();
     if lone.is_empty() {
@@ -292,11 +318,8 @@ fn due<T>(version: &Version<T>, input: &PickInput, best: &Partition<'_, T>, idle
     let cost_ns = u128::from(best.bytes()) * 1_000_000_000 / u128::from(input.bytes_per_second.max(1));
     let discount = if idle { IDLE_DISCOUNT } else { 1 };
     let paid = u128::from(input.wasted_seek_ns) * u128::from(discount) >= cost_ns;
-    if !limits.fits_cache {
-        return paid;
-    }
     let base_bytes = version.base().map_or(0, |run| run.bytes());
-    let stuck = stuck(version, &input.skip);
+    let stuck = stuck(version, &input.skip, true);
     let upper = version.runs().iter().filter(|run| run.level != Level::BASE);
     let upper = upper.filter_map(|run| free_bytes(run, &stuck));
     let (runs, bytes) = upper.fold((0, 0), |(runs, bytes), of_run| (runs + 1, bytes + of_run));
@@ -304,39 +327,12 @@ fn due<T>(version: &Version<T>, input: &PickInput, best: &Partition<'_, T>, idle
     paid || idle || runs > limits.l0_runs_max || large
 }
 
-/// Beyond the cache: too many L0 runs become one tier run, partition by partition.
-fn l0_to_tier<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
-    let l0 = version.runs().iter().take_while(|run| run.level == Level::L0).count();
-    if l0 <= input.limits.l0_runs_max {
-        return None;
-    }
-    let mut parts = partitions(&version.runs()[..l0], 0);
-    parts.retain(|p| !p.holds_one_of(&input.skip));
-    let deepest = parts.iter().enumerate().max_by_key(|(i, p)| (p.upper_runs(), Reverse(*i)))?.1;
-    let kind = if deepest.members.len() == 1 { PlanKind::TrivialMove } else { PlanKind::Rewrite };
-    Some(plan(version, deepest, Level::TIER, kind))
-}
-
-/// Beyond the cache: where tiers are too many or too large for their part of the base, they go into it.
-fn tier_to_base<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
-    let limits = &input.limits;
-    let l0 = version.runs().iter().take_while(|run| run.level == Level::L0).count();
-    let parts = partitions(&version.runs()[l0..], l0);
-    let too_much = |p: &Partition<'_, T>| {
-        let upper = p.upper_bytes();
-        upper > 0 && (p.upper_runs() > limits.tier_runs_max || upper * limits.base_ratio > p.bytes() - upper)
-    };
-    let readable = parts.into_iter().filter(|p| !p.holds_one_of(&input.skip));
-    let best = cheapest(readable.filter(too_much).collect())?;
-    Some(plan_into_base(version, &best))
-}
-
 /// The plan that merges a group, closed among the runs from its newest one on, into the base.
 pub(super) fn plan_into_base<T>(version: &Version<T>, group: &Partition<'_, T>) -> Plan {
     plan(version, group, Level::BASE, PlanKind::Rewrite)
 }
 
-fn plan<T>(version: &Version<T>, group: &Partition<'_, T>, level: Level, kind: PlanKind) -> Plan {
+pub(super) fn plan<T>(version: &Version<T>, group: &Partition<'_, T>, level: Level, kind: PlanKind) -> Plan {
     let mut inputs: Vec<PlanInput> = Vec::new();
     for Member { run, table, .. } in &group.members {
         match inputs.last_mut() {
@@ -344,30 +340,54 @@ fn plan<T>(version: &Version<T>, group: &Partition<'_, T>, level: Level, kind: P
             _ => inputs.push(PlanInput { run: run.id, level: run.level, files: vec![table.file] }),
         }
     }
+    let files: BTreeSet<FileId> = group.members.iter().map(|m| m.table.file).collect();
+    let is_free =
+        |range: &KeyRange, run: &Run<T>| run.overlapping(range).iter().all(|t| files.contains(&t.file));
+    // The output fills its range if it is made anew.
+    let has_room = |run: &Run<T>| match kind {
+        PlanKind::Rewrite => is_free(&group.range, run),
+        PlanKind::TrivialMove => group.members.iter().all(|m| is_free(&m.table.meta.range, run)),
+    };
     // The oldest run of the output's level takes the output of which no table that is no input is in the way, nor of a newer one. So there
     // are no more runs than tables that overlap.
     let mut of_level = version.runs().iter().filter(|run| run.level == level);
-    let is_input = |file| group.members.iter().any(|m| m.table.file == file);
-    let is_free = |range: &KeyRange, run: &Run<T>| run.overlapping(range).iter().all(|t| is_input(t.file));
     let target = match level {
-        Level::BASE => of_level.next(),
-        _ => of_level.take_while(|run| is_free(&group.range, run)).last(),
+        Level::BASE => {
+            of_level.next().inspect(|base| assert!(has_room(base), "picker.1: a table of the base"))
+        }
+        _ => of_level.take_while(|run| has_room(run)).last(),
     };
     let output_run = target.map_or(OutputRun::New, |run| OutputRun::Existing(run.id));
 
-    let newest_input = group.members[0].run_index;
     let below =
-        |run: &&Arc<Run<T>>| run.level > level || run.level == level && target.is_none_or(|t| run.id < t.id);
-    let behind = version.runs()[newest_input..].iter().filter(|run| !below(run));
-    for run in behind {
-        let closed = match kind {
-            PlanKind::Rewrite => is_free(&group.range, run),
-            PlanKind::TrivialMove => group.members.iter().all(|m| is_free(&m.table.meta.range, run)),
-        };
-        assert!(closed, "picker.1: run {} has tables that the plan leaves out", run.id.0);
+        |run: &Arc<Run<T>>| run.level > level || run.level == level && target.is_none_or(|t| run.id < t.id);
+    for member in &group.members {
+        let behind = version.runs()[member.run_index..].iter().take_while(|run| !below(run));
+        for run in behind {
+            let closed = is_free(&member.table.meta.range, run);
+            assert!(closed, "picker.1: run {} has tables that the plan leaves out", run.id.0);
+        }
     }
-    let bottommost = version.runs().iter().filter(below).all(|run| run.overlapping(&group.range).is_empty());
-    Plan { inputs, output_level: level, output_run, kind, bottommost, range: group.range.clone() }
+    let mut deeper = version.runs().iter().filter(|run| below(run));
+    let bottommost = deeper.all(|run| run.overlapping(&group.range).is_empty());
+    let range = group.range.clone();
+    Plan { inputs, output_level: level, output_run, kind, bottommost, range, fences: Vec::new() }
+}
+
+/// The run for a table of a plan's output: the oldest of the plan's level that has room for it, as all newer ones have. So there are no more runs
+/// than tables that overlap. None if no run has.
+pub(crate) fn settled<T>(version: &Version<T>, plan: &Plan, range: &KeyRange) -> Option<RunId> {
+    let files = plan.files();
+    let mut of_level = version.runs().iter().filter(|run| run.level == plan.output_level);
+    if plan.output_level == Level::BASE {
+        return of_level.next().map(|run| run.id);
+    }
+    // Within its level a table sinks below those that are newer.
+    let own = plan.inputs.iter().find(|input| input.level == plan.output_level).map(|input| input.run);
+    let own = own.filter(|_| plan.kind == PlanKind::TrivialMove);
+    let of_level = of_level.skip_while(|run| own.is_some_and(|own| run.id > own));
+    let has_room = |run: &&Arc<Run<T>>| run.overlapping(range).iter().all(|t| files.contains(&t.file));
+    of_level.take_while(has_room).last().map(|run| run.id)
 }
 
 #[cfg(test)]

@@ -106,6 +106,7 @@ impl Core {
             put_off: BTreeSet::new(),
             oldest_horizon: self.published.oldest_horizon(),
         };
+        let fits_cache = input.limits.fits_cache;
         let choice = self.trouble.lock().choose(&version, input, now, || self.free_bytes());
         let plan = match choice {
             Choice::Plan(plan) => plan,
@@ -121,9 +122,16 @@ impl Core {
             }
             Choice::PutOff => return Ok(CompactionStep::PutOff),
         };
+        let cost_ns = match plan.kind {
+            picker::PlanKind::Rewrite => compaction_ns(plan.input_bytes(&version)),
+            picker::PlanKind::TrivialMove => 0,
+        };
         let done = self.merge(plan)?;
         if self.version().runs().len() <= 1 {
             self.read_cost.reset();
+        } else if !fits_cache {
+            // What readers have lost pays for one merge, not for all that follow.
+            self.read_cost.pay(u64::try_from(cost_ns).unwrap_or(u64::MAX));
         }
         Ok(CompactionStep::done(done))
     }

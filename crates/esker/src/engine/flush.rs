@@ -64,16 +64,9 @@ impl Core {
         let version = self.version();
         let memtables: Vec<_> = sealed.iter().rev().map(|s| s.memtable.clone()).collect();
         let limits = self.limits();
-        let fences = picker::fences(&version, limits.partition_bytes);
+        let bytes = memtables.iter().map(|m| m.bytes_used() as u64).sum();
         // room.5
-        let fences = match self.has_little_room() {
-            true => fences,
-            false => picker::fences_for(
-                fences,
-                memtables.iter().map(|m| m.bytes_used() as u64).sum(),
-                limits.table_bytes,
-            ),
-        };
+        let fences = picker::flush_cuts(&version, &limits, bytes, self.has_little_room());
         let bottommost = version.runs().is_empty();
         let never = AtomicBool::new(false);
         let new_file = || self.tables.new_file();

@@ -28,6 +28,8 @@ const MEMTABLE_BYTES_MAX: u64 = 16 << 30;
 /// Transactions that are larger than this become tables, whatever the memtables' size.
 const ADOPTION_BYTES_MAX: u64 = 16 * MIB;
 const TABLE_BYTES_MAX: u64 = 1 << 40;
+/// Beyond the cache a merge takes tables' worth of so many: it has to leave room for many flushes, and be long enough to pay for its seeks.
+pub(super) const MERGE_TABLES: u64 = 16;
 /// Sealed memtables that may wait for their flush before writers wait.
 pub(crate) const SEALED_MAX: usize = 2;
 
@@ -284,11 +286,20 @@ impl Options {
         let limits = Limits {
             table_bytes: self.given.table_bytes,
             partition_bytes: self.given.table_bytes,
+            run_bytes: self.memtable_bytes as u64,
+            merge_bytes_max: MERGE_TABLES * self.given.table_bytes,
             fits_cache: table_bytes_live <= self.cache_bytes(),
             ..Limits::default()
         };
         match self.given.miniature {
-            Some(_) if !limits.fits_cache => Limits { l0_runs_max: 1, base_ratio: 1, ..limits },
+            Some(_) if !limits.fits_cache => Limits {
+                l0_runs_max: 2,
+                tier_runs_max: 2,
+                base_ratio: 2,
+                depth_max: 6,
+                run_bytes: self.memtable_bytes as u64 / 8,
+                ..limits
+            },
             _ => limits,
         }
     }

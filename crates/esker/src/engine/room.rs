@@ -22,7 +22,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::core::Core;
-use super::options::Options;
+use super::options::{MERGE_TABLES, Options};
 use crate::compaction::picker::Limits;
 
 const MIB: u64 = 1 << 20;
@@ -93,9 +93,12 @@ impl Core {
     pub(crate) fn limits(&self) -> Limits {
         let limits = self.options.limits(self.table_bytes());
         let bytes_max = self.room.table_bytes.load(Ordering::Relaxed);
+        // room.5
+        let merge_tables = if self.has_little_room() { 2 } else { MERGE_TABLES };
         Limits {
             table_bytes: limits.table_bytes.min(bytes_max),
             partition_bytes: limits.partition_bytes.min(bytes_max),
+            merge_bytes_max: limits.merge_bytes_max.min(bytes_max.saturating_mul(merge_tables)),
             ..limits
         }
     }

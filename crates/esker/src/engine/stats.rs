@@ -6,7 +6,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::amplification::Space;
-use crate::manifest::version::Level;
 use crate::types::latency::{Latency, Recorder};
 use crate::types::{Error, SeqNo};
 
@@ -220,7 +219,7 @@ impl super::core::Core {
             tables: view.version.tables().count() as u64,
             table_bytes: space.tables,
             runs: view.version.runs().len() as u64,
-            tier_runs: view.version.runs().iter().filter(|run| run.level == Level::TIER).count() as u64,
+            tier_runs: view.version.runs().iter().filter(|run| run.level.is_tier()).count() as u64,
             compaction_debt_bytes: self.throttle.debt().bytes_to_merge,
             cache_bytes: self.cache.used_bytes(),
             cache_hits: activity.hits,

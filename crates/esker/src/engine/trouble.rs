@@ -131,8 +131,7 @@ impl Trouble {
         if plan.kind == PlanKind::TrivialMove || put_off.is_disjoint(&files) {
             return false;
         }
-        let read = version.tables().filter(|(_, table)| files.contains(&table.file));
-        let bytes = read.map(|(_, table)| table.meta.file_bytes).sum();
+        let bytes = plan.input_bytes(version);
         free().is_some_and(|free| !self.room.may_suffice(&files, bytes, free, now))
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   L0    run 9   [a--f][g--m]      newest: one run per flush
 //!         run 8   [a----k]
-//!   tier  run 5   [b--h][i--z]      merged L0 runs
+//!   tier  run 5   [b--h][i--z]      merged L0 runs; below them larger tiers
 //!   base  run 1   [a-c][d-h][i-z]   oldest: everything else
 //! ```
 //!
@@ -34,14 +34,25 @@ pub struct Level(u8);
 impl Level {
     /// Runs as they come from memtables.
     pub const L0: Level = Level(0);
-    /// Runs merged from L0, beyond the cache.
+    /// Runs merged from L0, beyond the cache. The tiers under it hold runs merged from the tier above.
     pub const TIER: Level = Level(1);
+    /// The last tier that there can be.
+    pub const LAST_TIER: Level = Level(6);
     /// The one run under all others.
     pub const BASE: Level = Level(7);
 
     /// The level of this number, if there is one.
     pub const fn from_u8(n: u8) -> Option<Level> {
         if n <= Self::BASE.0 { Some(Level(n)) } else { None }
+    }
+    /// Whether it lies between the runs of memtables and the base.
+    pub fn is_tier(self) -> bool {
+        (Self::TIER..=Self::LAST_TIER).contains(&self)
+    }
+    /// The next one, with older runs; the base has none.
+    pub(crate) fn below(self) -> Level {
+        assert!(self < Self::BASE, "there is a level below");
+        Level(self.0 + 1)
     }
     /// The number in files.
     pub const fn get(self) -> u8 {
@@ -230,6 +241,13 @@ impl<T> Version<T> {
     /// No tables.
     pub fn empty() -> Self {
         Version { runs: Vec::new(), blobs: BlobSet::default() }
+    }
+
+    /// These runs, of which some may be empty.
+    #[cfg(test)]
+    pub(crate) fn of_runs(mut runs: Vec<Arc<Run<T>>>) -> Self {
+        runs.sort_by(|a, b| a.level.cmp(&b.level).then(b.id.cmp(&a.id)));
+        Version { runs, blobs: BlobSet::default() }
     }
 
     /// The runs, newest first (version.1).

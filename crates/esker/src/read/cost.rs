@@ -61,6 +61,13 @@ impl ReadCost {
         self.lost_ns.load(Ordering::Relaxed)
     }
 
+    /// So much of it has paid for a merge that left several sources.
+    pub fn pay(&self, ns: u64) {
+        let _ = self
+            .lost_ns
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |lost| Some(lost.saturating_sub(ns)));
+    }
+
     /// Starts again from zero: the sources were merged.
     pub fn reset(&self) {
         self.lost_ns.store(0, Ordering::Relaxed);

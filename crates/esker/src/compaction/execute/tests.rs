@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use esker_env::MemFs;
 
-use super::super::partition::partitions;
+use super::super::partition::{self, partitions};
 use super::super::picker::{self, Limits, ManualProgress, PickInput, plan_into_base};
 use super::*;
 use crate::cache::MemoryBudget;
@@ -135,7 +135,7 @@ impl World {
     }
 
     fn try_flush(&self) -> Result<Option<Built>> {
-        let fences = picker::fences(&self.version, Self::limits().partition_bytes);
+        let fences = partition::fences(&self.version, Self::limits().partition_bytes);
         let bottommost = self.version.runs().is_empty();
         let run = RunId(self.next_id());
         self.with_context(|c| flush(c, &self.sealed, self.horizons(), &fences, bottommost, Level::L0, run))

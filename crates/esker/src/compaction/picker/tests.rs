@@ -6,7 +6,7 @@ use super::*;
 use crate::manifest::edit::{AddedTable, VersionEdit};
 use crate::sstable::{Counts, Fingerprint, TableMeta};
 
-/// `L0: 8[c-k]10 / 7[a-f]  tier: 5[a-z]  base: 3[a-d]64! 4[m-z]-`: levels with runs, newest first, apart by ` / `; tables
+/// `L0: 8[c-k]10 / 7[a-f]  tier: 6[a-z]  tier2: 5[a-z]  base: 3[a-d]64! 4[m-z]-`: levels with runs, newest first, apart by ` / `; tables
 /// as file[first-last], size in MiB (64 if absent), `!` for tombstones, `~` for range tombstones, `-` for sequence numbers that are all zero.
 pub(crate) fn parse_version(text: &str) -> Version<()> {
     let mut edit = VersionEdit::default();
@@ -14,13 +14,13 @@ pub(crate) fn parse_version(text: &str) -> Version<()> {
     let mut run = 1000;
     for word in text.split_whitespace() {
         match word {
-            "L0:" | "tier:" | "base:" | "/" => {
+            "L0:" | "base:" | "/" => {
                 run -= 1;
-                level = match word {
-                    "tier:" => Level::TIER,
-                    "base:" => Level::BASE,
-                    _ => level,
-                };
+                level = if word == "base:" { Level::BASE } else { level };
+            }
+            tier if tier.starts_with("tier") => {
+                run -= 1;
+                level = Level::from_u8(tier[4..5].parse().unwrap_or(1)).unwrap();
             }
             table => edit.added.push(parse_table(table, level, RunId(run))),
         }
@@ -54,9 +54,10 @@ fn parse_table(text: &str, level: Level, run: RunId) -> AddedTable {
 
 fn show(plan: &Plan) -> String {
     let name = |level: Level| match level {
-        Level::L0 => "L0",
-        Level::TIER => "tier",
-        _ => "base",
+        Level::L0 => "L0".to_owned(),
+        Level::TIER => "tier".to_owned(),
+        Level::BASE => "base".to_owned(),
+        level => format!("tier{}", level.get()),
     };
     let inputs: Vec<_> = plan
         .inputs
@@ -69,7 +70,9 @@ fn show(plan: &Plan) -> String {
     let verb = if plan.kind == PlanKind::Rewrite { "merge" } else { "move" };
     let target = if plan.output_run == OutputRun::New { "new " } else { "" };
     let bottom = if plan.bottommost { "" } else { " (not bottommost)" };
-    format!("{verb} {} into {target}{}{bottom}", inputs.join(" + "), name(plan.output_level))
+    let cuts: Vec<_> = plan.fences.iter().map(|key| key.escape_ascii().to_string()).collect();
+    let cuts = if cuts.is_empty() { String::new() } else { format!(" cut at {}", cuts.join(",")) };
+    format!("{verb} {} into {target}{}{cuts}{bottom}", inputs.join(" + "), name(plan.output_level))
 }
 
 /// Words: `busy`, `idle`, `beyond` (the cache), `wasted=MS`, `unreadable=FILE,FILE`, `off=FILE,FILE` (put off), `settled` (no snapshot is older than any number).
@@ -199,9 +202,6 @@ fn a_table_that_overlaps_nothing_moves_without_rewriting() {
         busy -> move L0{8} into new base
         L0: 9[a-c] 8[n-z]  base: 1[d-m]
         busy -> move L0{9,8} into base
-        L0: 9[a-c] / 8[n-z]  tier: 5[d-e]50  base: 1[d-m]
-        busy beyond -> move L0{9} + L0{8} into base
-
         L0: 9[n-z]40!  base: 1[d-m]
         busy -> nothing
         idle -> merge L0{9} into base
@@ -216,29 +216,95 @@ fn a_table_that_overlaps_nothing_moves_without_rewriting() {
 }
 
 #[test]
-fn beyond_the_cache_runs_gather_in_tiers_first() {
+fn beyond_the_cache_a_small_base_takes_what_is_a_quarter_of_it_or_three_runs() {
     check(
         "
-        L0: 9[a-z]1 / 8[a-z]1 / 7[a-z]1 / 6[a-z]1  base: 1[a-z]
+        L0: 9[a-z]1 / 8[a-z]1  base: 1[a-z]
         idle beyond -> nothing
-
-        L0: 9[a-z]1 / 8[a-z]1 / 7[a-z]1 / 6[a-z]1 / 5[a-z]1  tier: 2[a-c]4  base: 1[a-z]
-        busy beyond -> merge L0{9} + L0{8} + L0{7} + L0{6} + L0{5} into new tier (not bottommost)
-        L0: 9[a-m]1 10[n-z]1 / 8[a-c]1 11[n-z]1 / 7[a-m]1 / 6[n-p]1 / 5[n-z]1  tier: 2[a-c]4  base: 1[a-z]
-        busy beyond -> merge L0{10} + L0{11} + L0{6} + L0{5} into tier (not bottommost)
-        L0: 9[a-b]1 / 8[a-b]1 / 7[a-b]1 / 6[a-b]1 / 5[a-b]1  base: 1[m-z]
-        busy beyond -> merge L0{9} + L0{8} + L0{7} + L0{6} + L0{5} into new tier
-
-        L0: 9[a-z]1  tier: 3[a-c]7 4[n-o]16 / 2[a-c]8  base: 1[a-h]64 5[n-z]64
+        busy beyond wasted=65 -> nothing
+        busy beyond wasted=66 -> merge L0{9} + L0{8} + base{1} into base
+        L0: 9[a-z]1 / 8[a-z]1 / 7[a-z]1  base: 1[a-z]
+        busy beyond -> merge L0{9} + L0{8} + L0{7} + base{1} into base
+        L0: 9[a-z]16  base: 1[a-z]
+        busy beyond -> merge L0{9} + base{1} into base
+        L0: 9[a-z]11  base: 1[a-z]
         busy beyond -> nothing
-        L0: 9[a-z]1  tier: 3[a-c]7 4[n-o]17 / 2[a-c]8  base: 1[a-h]64 5[n-z]64
-        busy beyond -> merge tier{4} + base{5} into base
-        tier: 7[a-c]1 / 6[a-c]1 / 4[a-c]1 / 3[a-c]1 / 2[a-c]1  base: 1[a-h]64 5[n-z]64
-        busy beyond -> merge tier{7} + tier{6} + tier{4} + tier{3} + tier{2} + base{1} into base
+        idle beyond -> merge L0{9} + base{1} into base
+        idle beyond off=1 -> nothing
+        L0: 9[a-z]11!  base: 1[a-z]
+        busy beyond -> merge L0{9} + base{1} into base
+        ",
+    );
+}
 
-        L0: 9[a-z]1  base: 1[a-z]
-        busy beyond wasted=64 -> nothing
-        busy beyond wasted=65 -> merge L0{9} + base{1} into base
+#[test]
+fn shape_3_tiers_2_three_runs_of_a_slot_become_one_of_the_next_tier() {
+    check(
+        "
+        L0: 9[a-z] / 8[a-z]  base: 1[a-f]500 2[g-m]500 3[n-t]500 4[u-z]500
+        busy beyond -> nothing
+        L0: 9[a-z] / 8[a-z] / 7[a-z]  base: 1[a-f]500 2[g-m]500 3[n-t]500 4[u-z]500
+        busy beyond -> merge L0{9} + L0{8} + L0{7} into new tier cut at g,n,u (not bottommost)
+        L0: 9[a-z] / 8[a-z] / 7[a-z]  tier: 6[a-h]20 5[j-z]20  base: 1[a-f]500 2[g-m]500 3[n-t]500 4[u-z]500
+        busy beyond -> merge L0{9} + L0{8} + L0{7} into new tier cut at j (not bottommost)
+
+        tier: 6[a-f]60 7[g-m]124 / 5[a-f]65  base: 1[a-f]500 2[g-m]500 3[n-t]500 4[u-z]500
+        busy beyond -> merge tier{6} + tier{5} + base{1} into base
+        busy beyond unreadable=1 -> nothing
+        tier: 8[a-f]9 / 7[a-f]9 / 6[a-f]9 / 5[a-f]9  base: 1[a-f]500 2[g-m]500 3[n-t]500 4[u-z]500
+        busy beyond -> merge tier{8} + tier{7} + tier{6} + tier{5} into tier (not bottommost)
+        tier: 8[a-f]20 / 7[a-f]20 / 6[a-f]20 / 5[a-f]20  base: 1[a-f]500 2[g-m]500 3[n-t]500 4[u-z]500
+        busy beyond -> merge tier{8} + tier{7} + tier{6} + tier{5} + base{1} into base
+
+        L0: 9[a-z] / 8[a-z] / 7[a-z]  tier: 6[a-m]100 4[n-z]100 / 5[a-m]100 3[n-z]100  base: 1[a-m]2000 2[n-z]2000
+        busy beyond -> merge L0{9} + L0{8} + L0{7} + tier{6,4} + tier{5,3} into new tier2 cut at n (not bottommost)
+        L0: 9[a-z] / 8[a-z] / 7[a-z]  tier: 6[a-m] 4[n-z]  base: 1[a-m]2000 2[n-z]2000
+        busy beyond -> merge L0{9} + L0{8} + L0{7} into new tier cut at n (not bottommost)
+        L0: 9[a-z] / 8[a-z] / 7[a-z]  tier: 6[a-m] / 5[a-m] / 4[a-m] / 3[a-m]  base: 1[a-m]2000 2[n-z]2000
+        busy beyond -> merge tier{6} + tier{5} + tier{4} + tier{3} into new tier2 (not bottommost)
+        ",
+    );
+}
+
+#[test]
+fn tiers_1_a_merge_takes_no_more_than_it_may() {
+    check(
+        "
+        L0: 9[a-c]200 8[d-j]300 7[k-z]300 / 6[a-d]200 5[e-h]300 4[i-z]300  base: 1[a-m]2000 2[n-z]2000
+        busy beyond -> merge L0{9} + L0{6,5} into new tier (not bottommost)
+        tier: 9[a-e]40 8[f-j]40 / 7[a-d]40 6[e-k]40  base: 1[a-b]300 2[c-d]300 3[e-f]300 4[g-k]300
+        busy beyond wasted=100000 -> merge tier{7} + base{1,2} into base
+        ",
+    );
+}
+
+#[test]
+fn beyond_the_cache_too_many_runs_over_a_key_are_merged_early() {
+    let tiers = "tier: 8[a-z]1 / 7[a-z]1  tier2: 6[a-z]1 / 5[a-z]1  tier3: 4[a-z]1 / 3[a-z]1  tier4: 12[a-z]1 / 11[a-z]1";
+    check(&format!(
+        "
+        L0: 10[a-z]1  {tiers}  base: 1[a-z]4000
+        busy beyond -> nothing
+        L0: 10[a-c]1 / 9[a-z]1  {tiers}  base: 1[a-z]4000
+        busy beyond -> merge L0{{10}} + L0{{9}} into new tier (not bottommost)
+        "
+    ));
+}
+
+#[test]
+fn beyond_the_cache_tables_that_overlap_nothing_gather() {
+    check(
+        "
+        L0: 9[n-z]1  base: 1[d-m]3
+        busy beyond -> nothing
+        L0: 9[n-z]3  base: 1[d-m]3
+        busy beyond -> merge L0{9} + base{1} into base
+        L0: 9[a-c] / 8[n-z]  tier: 5[d-e]50  base: 1[d-m]
+        busy beyond -> move L0{9} + L0{8} into base
+        L0: 9[n-z]40!  base: 1[d-m]
+        busy beyond -> merge L0{9} into base
+        tier: 9[a-b]1 / 8[c-d]1 / 7[a-b]1 / 6[e-f]1 / 5[a-b]1  base: 1[a-z]
+        busy beyond -> move tier{6} into tier (not bottommost)
         ",
     );
 }
@@ -247,9 +313,10 @@ fn beyond_the_cache_runs_gather_in_tiers_first() {
 fn what_overlaps_nothing_goes_into_the_oldest_tier_run() {
     let target = |tiers: &str, range: &str| {
         let l0 = [9, 8, 7, 6, 5].map(|file| format!("{file}{range}1")).join(" / ");
-        let version = parse_version(&format!("L0: {l0}  {tiers}  base: 1[a-z]"));
+        let version = parse_version(&format!("L0: {l0}  {tiers}  base: 1[a-z]2000"));
         let plan = pick(&version, &parse_input("busy beyond")).unwrap();
         let OutputRun::Existing(id) = plan.output_run else { return None };
+        assert_eq!(settled(&version, &plan, &plan.range), Some(id));
         version.runs().iter().filter(|run| run.level == Level::TIER).position(|run| run.id == id)
     };
     let tiers = "tier: 20[a-b]1 21[g-h]1 / 22[a-b]1 23[e-f]1 / 24[a-b]1 25[i-j]1";
@@ -278,7 +345,7 @@ fn picker_4_what_cannot_be_read_holds_up_nothing_else() {
         idle unreadable=2 -> merge L0{9} + base{1} into base
         idle unreadable=1,2 -> merge L0{8} + base{3} into base
 
-        L0: 9[a-m]1 10[n-z]1 / 8[a-c]1 11[n-z]1 / 7[a-m]1 / 6[n-p]1 / 5[n-z]1  tier: 2[a-c]4  base: 1[a-z]
+        L0: 9[a-m]1 10[n-z]1 / 8[a-c]1 11[n-z]1 / 7[a-m]1 / 6[n-p]1 / 5[n-z]1  tier: 2[a-c]4  base: 1[a-z]2000
         busy beyond unreadable=1 -> merge L0{10} + L0{11} + L0{6} + L0{5} into tier (not bottommost)
         busy beyond unreadable=11 -> merge L0{9} + L0{8} + L0{7} into new tier (not bottommost)
         busy beyond unreadable=7,11 -> nothing
