@@ -334,7 +334,9 @@ fn simulate(limits: &Limits, live: u64, load: Load, steps: u64) -> Outcome {
             (world.written, world.largest) = (0, 0);
         }
         world.flush(load, step);
-        while let Some(plan) = world.pick(false) {
+        for plans in 0.. {
+            let Some(plan) = world.pick(false) else { break };
+            assert!(plans < 5000, "picker.3: step {step}: {plan:?} of {:?}", world.version);
             world.execute(&plan);
         }
         if step >= steps / 2 {
