@@ -88,7 +88,7 @@ pub(crate) struct Database {
 
 /// Where writes go.
 pub(crate) enum Writes<'a> {
-    Batch(WriteBatch),
+    Batch(Box<WriteBatch>),
     Transaction(&'a mut Transaction),
 }
 
@@ -259,11 +259,11 @@ impl Database {
         let mut transaction = self.transaction.borrow_mut();
         let mut writes = match &mut *transaction {
             Some(transaction) => Writes::Transaction(transaction),
-            None => Writes::Batch(self.db.batch()),
+            None => Writes::Batch(Box::new(self.db.batch())),
         };
         write(&mut writes).map_err(|error| self.failure(error))?;
         match writes {
-            Writes::Batch(batch) => self.commit_batch(batch),
+            Writes::Batch(batch) => self.commit_batch(*batch),
             Writes::Transaction(_) => Ok(()),
         }
     }

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! blob_cache.1. It takes a bounded part of the memory budget: walks over large values do not wash blocks out.
-//! blob_cache.2. A value comes in when it is read a second time within so many others: one walk over everything changes nothing.
+//! blob_cache.2. A value is kept when it is read again while its first read is still remembered: one walk over everything changes nothing.
 //! blob_cache.3. What a pointer names never changes, so nothing is ever taken out for being old.
 
 use std::collections::HashMap;
@@ -18,12 +18,12 @@ use super::pointer::BlobPointer;
 use crate::cache::{BudgetKind, MemoryBudget, Reservation};
 use crate::types::Value;
 
-/// One part in so many of the memory, at the most.
+/// The cache takes at most a quarter of the memory.
 const MEMORY_PART: u64 = 4;
 const SHARDS: usize = 16;
 /// Reads that are remembered, in all.
 const REMEMBERED: usize = 1 << 16;
-/// Of one value, at most one part in so many of a shard.
+/// A value takes at most an eighth of a shard.
 const VALUE_PART: u64 = 8;
 
 /// See the module's text.

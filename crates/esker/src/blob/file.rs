@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   header | value | value | (left out) | value ... [ map, of a collected file (moves.rs) ]
-//!            `---------- leases: whoever writes values has a part of the file for himself
+//!            `---------- leases: each writer has a part of the file to itself
 //! ```
 //!
 //! blob_file.1. A part of the file belongs to one writer, who takes a lease of it. What was written once does not change, except that zeros
@@ -53,17 +53,11 @@ pub(crate) struct BlobFile {
     is_closed: AtomicBool,
     /// Writes that have ended. Release increments, acquire loads by syncs.
     writes: AtomicU64,
-    progress: Mutex<Progress>,
+    /// Writes that are durable. Release stores under the lock of `failed`, acquire loads.
+    durable: AtomicU64,
+    /// A sync has begun and not ended well: its error, if it is known. Also the lock of blob_file.2, held while the disk works.
+    failed: Mutex<Option<Option<Arc<Error>>>>,
     obsolete: Mutex<Option<Remover>>,
-}
-
-/// How far it is synced; also the lock of blob_file.2.
-#[derive(Default)]
-struct Progress {
-    /// Writes that are durable.
-    synced: u64,
-    /// A sync has begun and not ended well: its error, if it is known.
-    failed: Option<Option<Arc<Error>>>,
 }
 
 /// A part of a file for one writer, and the right that the file stays (blob_file.4).
@@ -147,7 +141,8 @@ impl BlobFile {
             newest_commit: AtomicU64::new(0),
             is_closed: AtomicBool::new(is_closed),
             writes: AtomicU64::new(0),
-            progress: Mutex::default(),
+            durable: AtomicU64::new(0),
+            failed: Mutex::default(),
             obsolete: Mutex::default(),
         })
     }
@@ -177,7 +172,7 @@ impl BlobFile {
         self.len() <= HEADER_BYTES
     }
 
-    /// A lease of so many bytes, and where they begin; `alone`: on blocks of their own, for direct writes. One caller at a time.
+    /// A lease of `bytes` bytes, and the offset where they begin. `alone`: on blocks of their own, for direct writes. One caller at a time.
     pub(super) fn lease(self: &Arc<Self>, bytes: u64, alone: bool) -> (Lease, u64) {
         self.leases.fetch_add(1, Ordering::Relaxed);
         let block = AlignedBuf::ALIGN as u64;
@@ -223,10 +218,9 @@ impl BlobFile {
         SeqNo::new(self.newest_commit.load(Ordering::Relaxed))
     }
 
-    /// Whether something was written that is not durable yet.
+    /// Whether something was written that is not durable. Waits for no sync; after a failed one it stays so.
     pub(super) fn is_dirty(&self) -> bool {
-        let progress = self.progress.lock();
-        progress.failed.is_some() || progress.synced < self.writes.load(Ordering::Acquire)
+        self.durable.load(Ordering::Acquire) < self.writes.load(Ordering::Acquire)
     }
 
     /// Hands bytes of a lease to the operating system.
@@ -265,20 +259,23 @@ impl BlobFile {
 
     /// Makes all that was written so far durable (blob_file.2).
     pub(crate) fn sync(&self) -> Result<()> {
-        let mut progress = self.progress.lock();
-        if let Some(failed) = &progress.failed {
+        let mut failed = self.failed.lock();
+        if let Some(failed) = &*failed {
             let unknown = || Arc::new(Error::Invalid("a thread panicked while it synced a blob file".into()));
             return Err(Error::Poisoned(failed.clone().unwrap_or_else(unknown)));
         }
         let writes = self.writes.load(Ordering::Acquire);
-        if writes == progress.synced {
+        if writes == self.durable.load(Ordering::Acquire) {
             return Ok(());
         }
-        progress.failed = Some(None);
+        *failed = Some(None);
         match self.file.sync_data().map_err(|e| Arc::new(Error::io("sync", &self.path, e))) {
-            Ok(()) => *progress = Progress { synced: writes, failed: None },
+            Ok(()) => {
+                *failed = None;
+                self.durable.store(writes, Ordering::Release);
+            }
             Err(cause) => {
-                progress.failed = Some(Some(cause.clone()));
+                *failed = Some(Some(cause.clone()));
                 return Err(Error::Poisoned(cause));
             }
         }

@@ -27,7 +27,7 @@ use crate::types::{Error, KeyspaceId, Result};
 /// Makes a blob file and has the manifest and the view name it (blob_store.1).
 pub(crate) type NewBlobFile = Box<dyn Fn() -> Result<Arc<BlobFile>> + Send + Sync>;
 
-/// What is free is asked for again after leases of so many bytes, or of this part of what is free.
+/// After leases of this size, or of this part of the free space, the file system is asked again how much is free.
 const CREDIT_BYTES_MAX: u64 = 1 << 20;
 const CREDIT_PART: u64 = 16;
 
@@ -37,7 +37,7 @@ const SPARES_MAX: usize = 4;
 /// How blob files are written.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreOptions {
-    /// Values of so many bytes and more go to blob files; none: no values do.
+    /// The smallest value that goes to a blob file, in bytes; none: all stay in tables.
     pub over: Option<usize>,
     /// A file of this size is full.
     pub file_bytes_max: u64,
@@ -117,13 +117,13 @@ impl BlobStore {
         self.options.compress
     }
 
-    /// Whether a value of so many bytes may go to a blob file in some keyspace.
+    /// Whether there is a keyspace whose values of this length go to blob files.
     #[inline]
     pub(crate) fn may_take(&self, len: usize) -> bool {
         len >= self.smallest.load(Ordering::Relaxed)
     }
 
-    /// Whether a value of so many bytes of this keyspace goes to a blob file.
+    /// Whether a value of this keyspace and length goes to a blob file.
     pub(crate) fn takes(&self, keyspace: KeyspaceId, len: usize) -> bool {
         self.may_take(len)
             && keyspace != KeyspaceId::CATALOG

@@ -38,8 +38,8 @@ impl WriteBatch {
     /// it is written as it comes, in little memory; otherwise it is gathered in memory.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put); [`Io`](crate::Error::Io) if the reader fails or ends early, which leaves the batch as it was;
-    /// [`NoSpace`](crate::Error::NoSpace) and `Io` if the value cannot be written, after which the batch cannot be committed.
+    /// Those of [`put`](Self::put); [`Io`](crate::Error::Io) if the reader fails or ends early, or
+    /// [`NoSpace`](crate::Error::NoSpace) and `Io` if the value cannot be written. The batch stays as it was then.
     pub fn put_from(
         &mut self,
         keyspace: &Keyspace,

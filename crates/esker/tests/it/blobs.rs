@@ -305,3 +305,36 @@ fn stored_1_a_damaged_chunk_fails_alone() {
     assert!(reader.read_range(600_000..600_001).is_err_and(damaged(4096 + 2 * (256 << 10))));
     assert!(map.get("a").is_err_and(damaged(4096 + 2 * (256 << 10))));
 }
+
+#[test]
+fn keyspace_options_1_a_keyspace_has_a_limit_of_its_own_until_it_is_dropped_and_ingests_keep_to_it() {
+    let fs = MemFs::new();
+    let large = long(1, 3000);
+    let db = open(&fs);
+    let (low, off) = (db.create_keyspace("low").unwrap(), db.create_keyspace("off").unwrap());
+    off.set_blobs_over(0).unwrap();
+    low.set_blobs_over(2000).unwrap();
+    drop((low, off));
+    db.close().unwrap();
+    let db = open(&fs);
+    let written = |work: &dyn Fn()| {
+        let before = db.stats().blob_bytes_written;
+        work();
+        db.stats().blob_bytes_written - before
+    };
+    let (low, off) = (db.open_keyspace("low").unwrap(), db.open_keyspace("off").unwrap());
+    assert_eq!(written(&|| assert!(off.put("a", &large).is_ok())), 0);
+    assert_eq!(written(&|| assert!(low.put("a", &large[..1999]).is_ok())), 0);
+    assert_eq!(written(&|| assert!(low.put("b", &large).is_ok())), 3000);
+    let ingest = |name: &str| {
+        let mut ingest = db.open_keyspace(name).unwrap().ingest();
+        (0..5_u8).for_each(|n| ingest.put([n], &large).unwrap());
+        ingest.commit().unwrap();
+    };
+    assert_eq!((written(&|| ingest("low")), written(&|| ingest("off"))), (15_000, 0));
+    assert!((0..5_u8).all(|n| low.get([n]).unwrap().as_deref() == Some(&large[..])));
+    assert!(db.check().unwrap().problems.is_empty());
+    db.drop_keyspace("off").unwrap();
+    let off = db.create_keyspace("off").unwrap();
+    assert_eq!(written(&|| assert!(off.put("a", &large).is_ok())), 3000, "it is another one");
+}
